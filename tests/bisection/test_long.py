@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from blklab.bisection.tree import kernel_headers
 from blklab.runners.lab.image import GuestImage
-from blklab.runners.lab.image.headers import headers
 from tests.bisection.md_history import FOUR, MD, TWELVE, git, md_repository
 from tests.conftest import Run
 
@@ -54,7 +54,7 @@ def test_a_tree_with_a_build_command(
                 subprocess.run(["cpio", "-idmu", "--quiet"], cwd=base, stdin=stream, check=True, capture_output=True)
     tree = md_repository(tmp_path / "md", FOUR[:2])
     script = tmp_path / "build"
-    directory = headers(guest_image.version, lambda _note: None)
+    directory = kernel_headers(guest_image.version, lambda _note: None)
     script.write_text(
         BUILD.format(
             headers=directory, md=MD, modules=base / "usr/lib", version=guest_image.version, vmlinuz=guest_image.kernel

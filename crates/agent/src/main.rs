@@ -6,7 +6,6 @@
 mod call;
 mod children;
 mod control;
-mod decode;
 mod export;
 mod failure;
 mod files;

@@ -1,4 +1,4 @@
-//! Finds the files of a trace: from a set's name, one of its files, a directory, or a single file.
+//! Finds the files of a trace, from a set's name, one of its files, a directory, or a single file; and their sidecar.
 
 use crate::error::{Result, TraceError};
 use crate::opened_source::OpeningWarnings;
@@ -8,6 +8,7 @@ use std::{fs, io};
 
 pub const COMPRESSED: [&str; 5] = [".gz", ".xz", ".zst", ".bz2", ".lz4"]; // Suffixes of compressed files
 const PER_CPU: &str = ".blktrace."; // The separator between a trace's name and the CPU's number
+const MOST_SIDECAR_BYTES: u64 = 1 << 20; // The largest size of a sidecar
 
 /// The files of one trace name.
 #[derive(PartialEq)]
@@ -137,3 +138,23 @@ fn compare_naturally(a: &str, b: &str) -> std::cmp::Ordering {
     }
     key(a).cmp(&key(b)).then_with(|| a.cmp(b))
 }
+
+/// The number of events dropped while the set `name`, to which `file` belongs, was recorded; `None` if it is not known.
+///
+/// The trace does not contain it. `blklab trace record` leaves it next to the trace, in the sidecar `NAME.blklab.json`, or
+/// `blklab.json` in a directory of traces.
+pub fn read_dropped_events(file: &Path, name: &str) -> Option<u64> {
+    let names = [format!("{name}.blklab.json"), "blklab.json".into()];
+    let path = names.map(|name| file.with_file_name(name)).into_iter().find(|path| path.is_file())?;
+    if fs::metadata(&path).ok()?.len() > MOST_SIDECAR_BYTES {
+        return None;
+    }
+    let document: serde_json::Value = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
+    let devices = document.get("devices")?.as_array()?;
+    let of_set = devices.iter().find(|device| device.get("name").and_then(|n| n.as_str()) == Some(name));
+    let only_device = devices.len() == 1;
+    of_set.or(only_device.then_some(&document)).and_then(|d| d.get("dropped")).and_then(serde_json::Value::as_u64)
+}
+
+#[cfg(test)]
+mod tests;

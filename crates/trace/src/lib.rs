@@ -27,8 +27,6 @@ mod opened_source;
 pub mod pair;
 mod parquet_file;
 pub mod process;
-mod sidecar;
 pub mod source;
-pub mod start;
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,8 @@ use crate::archive::{self, ArchivedFile, is_tar};
 use crate::error::{Result, TraceError};
 use crate::formats::{FORMATS, Format, open_table};
 use crate::input_buffer::must_end;
-use crate::input_files::{COMPRESSED, find_file_sets, split_per_cpu};
+use crate::input_files::{COMPRESSED, find_file_sets, read_dropped_events, split_per_cpu};
 use crate::opened_source::{DamageTolerantReader, OpenedSource, OpeningWarnings};
-use crate::sidecar;
 use crate::source::{OpenFile, OpenInput, Source};
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -55,7 +54,7 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
             warnings.warn(&set.display_name, "empty: no event was recorded");
             continue;
         }
-        if let Some(count) = set.files.first().and_then(|file| sidecar::read_dropped_events(file, &set.name)) {
+        if let Some(count) = set.files.first().and_then(|file| read_dropped_events(file, &set.name)) {
             dropped = Some(dropped.unwrap_or(0).saturating_add(count));
         }
         inputs.push(OpenInput { name: set.name, files });

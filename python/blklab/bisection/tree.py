@@ -5,6 +5,7 @@ command builds.
 import functools
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import tarfile
@@ -15,10 +16,13 @@ from pathlib import Path
 from blklab.bisection import program
 from blklab.bisection.git import Commit, GitFailed, Repository, shared
 from blklab.bisection.source import BisectionSource, BuildFailed, Note
-from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.child_process import find
+from blklab.errors import BlklabError, UsageError
 from blklab.runners.base import Runner
 from blklab.runners.lab.image.build import image
-from blklab.runners.lab.image.headers import compiler, headers
+from blklab.runners.lab.image.cache import ImageCache
+from blklab.runners.lab.image.cache import directory as cache_directory
+from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, fetch, run
 from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption
 from blklab.runners.lab.runner import LabRunner
 from blklab.spec.overrides import Override
@@ -30,6 +34,8 @@ MODULES = {  # Directories of the modules, in the kernel's tree
     **dict.fromkeys(("dm-mod", "dm-cache", "dm-cache-smq", "dm-writecache", "dm-delay"), DIRECTORY),
     "bcache": f"{DIRECTORY}/bcache",
 }
+_NEEDED = re.compile(r"linux-(?:headers|kbuild)-")
+_SOURCES = "/usr/src/"  # Where the packages expect each other
 
 
 class BisectedTree(BisectionSource):
@@ -89,10 +95,9 @@ class ModuleSources(BisectedTree):
         self._kernel = image(kernel, note=note).version
         self._accelerator = accelerator
         self._note = note
-        self._headers = headers(self._kernel, note)
+        self._headers = kernel_headers(self._kernel, note)
         for tool in (compiler(self._headers), "make"):
-            if shutil.which(tool) is None:
-                raise EnvironmentLacks(f"{tool} is not installed", f"install it: apt-get install {tool}")
+            find(tool, tool)
 
     def changes(self, commit: Commit) -> Sequence[Override]:  # noqa: ARG002
         """Returns what a commit changes in the experiment."""
@@ -153,6 +158,43 @@ def shared_headers(repository: Repository, good: Commit, bad: Commit) -> list[st
             names = ", ".join(Path(each.rpartition(":")[2]).name for each in including)
             result.append(f"{path} changes between both ends, and {names} include it")
     return result
+
+
+def kernel_headers(version: str, note: Note) -> Path:
+    """Returns the directory with a packaged kernel's headers, for `make -C` to build modules.
+
+    `version` is that of the kernel, such as 6.1.0-49-cloud-amd64. Nothing is installed. Raises EnvironmentLacks if the
+    packages cannot be downloaded.
+    """
+    cache = ImageCache(cache_directory())
+    name = f"headers-{version}"
+    sources = cache.root / name / "usr/src"
+    if cache.find(name) is None:
+        with cache.locked(note):
+            debian = DebianArchive(cache.root / "debian", note)
+
+            def fill(into: Path) -> None:
+                with cache.scratch() as scratch:
+                    _, debs = fetch(debian, lambda: _header_packages(debian, version), scratch)
+                    for deb in debs:
+                        run(["dpkg-deb", "--extract", str(deb), str(into)])
+                for makefile in into.glob("usr/src/*/Makefile"):
+                    text = makefile.read_text()
+                    makefile.write_text(text.replace(f"include {_SOURCES}", f"include {sources}/"))
+
+            cache.make(name, fill)
+    return sources / f"linux-headers-{version}"
+
+
+def compiler(headers_directory: Path) -> str:
+    """Returns the compiler of a kernel, such as gcc-12, as Debian's package of headers names it."""
+    match = re.search(r"\b(gcc-\d+)\b", (headers_directory / ".kernelvariables").read_text())
+    return match[1] if match else "gcc"
+
+
+def _header_packages(debian: DebianArchive, version: str) -> list[DebianPackage]:
+    packages = debian.with_dependencies([f"linux-headers-{version}"])
+    return [deb for deb in packages if _NEEDED.match(deb.name)]
 
 
 def first_error(output: str) -> str:

@@ -12,9 +12,6 @@ use crate::events::Time;
 /// A target may call [`Simulation::submit`] in [`map`](Self::map) and [`work`](Self::work), where a task runs.
 /// Elsewhere, as in the kernel's interrupt context, it completes bios and wakes tasks and its own workers.
 pub trait Target: Any {
-    /// The target's size and properties.
-    fn limits(&self) -> Limits;
-
     /// Creates background workers: `worker` takes the target's own number for a worker and returns its task.
     fn start(&mut self, _worker: &mut dyn FnMut(u32) -> u32) {}
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job_blocks::{InitialState, JobBlocks};
 use super::locks::{LockUse, Locks, Moment};
-use super::{BuildContext, Node, TargetSpec};
+use super::{BuildContext, Built, Node, TargetSpec};
 use crate::arena::Numbered;
 use crate::bio::{Bio, Flags, NONE, Op, Owner};
 use crate::engine::{Child, Limits, Mapped, PlugAfter, Simulation, Target, WorkerNext};
@@ -143,7 +143,6 @@ pub struct BcacheTarget {
     id: u16,
     backing: Child,
     device: Child,
-    limits: Limits,
     thresholds_us: [u64; 2], // Of congestion, for reads and writes
     cache: Cache,
     locks: Locks,
@@ -162,10 +161,6 @@ pub struct BcacheTarget {
 }
 
 impl Target for BcacheTarget {
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn start(&mut self, new_worker: &mut dyn FnMut(u32) -> u32) {
         self.worker = new_worker(0);
     }
@@ -482,13 +477,13 @@ impl BcacheTarget {
         sim.submit_new(task, (op, child.target, sector, sectors), flags, owner);
     }
 
-    /// Brings the cache into its initial state.
-    fn fill(&mut self, state: InitialState, jobs: &[Job]) -> Result<(), String> {
+    /// Brings the cache of `sectors` into its initial state.
+    fn fill(&mut self, sectors: u64, state: InitialState, jobs: &[Job]) -> Result<(), String> {
         let named = |problem: &str| format!("{}: {problem}", self.report.name);
         if matches!(state, InitialState::Layout | InitialState::JunkDirty) {
             return Err(named("a bcache begins empty, with junk or warm"));
         }
-        let blocks = self.limits.sectors / PAGE_SECTORS;
+        let blocks = sectors / PAGE_SECTORS;
         let most = self.device.limits.sectors / PAGE_SECTORS * 95 / 100;
         let pages = JobBlocks { jobs, block_bytes: PAGE_SECTORS * 512, blocks }.contents(state, most).map_err(named)?;
         for page in pages {
@@ -506,7 +501,7 @@ impl TargetSpec for Bcache {
         vec![Some(&self.backing), Some(&self.cache)]
     }
 
-    fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<BcacheTarget, String> {
+    fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Built<BcacheTarget> {
         let &[Some(backing), Some(device)] = children else {
             return Err(format!("{}: a bcache needs a backing device and a cache device", self.name));
         };
@@ -529,15 +524,14 @@ impl TargetSpec for Bcache {
             id,
             backing,
             device,
-            limits: Limits { sectors, cpu_ns, fast: true, ..backing.limits },
             thresholds_us: [self.congested_read_threshold_us, self.congested_write_threshold_us],
             cache: Cache::new(settings),
             locks: Locks::new(&["bcache".into()], context, 0),
             report: BcacheReport { name: self.name.clone(), ..BcacheReport::default() },
             ..BcacheTarget::default()
         };
-        target.fill(self.state, context.jobs)?;
-        Ok(target)
+        target.fill(sectors, self.state, context.jobs)?;
+        Ok((target, Limits { sectors, cpu_ns, fast: true, ..backing.limits }))
     }
 
     fn report(target: &BcacheTarget) -> BcacheReport {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BuildContext, Node, TargetSpec};
+use super::{BuildContext, Built, Node, TargetSpec};
 use crate::bio::Op;
 use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
 use crate::events::Time;
@@ -46,7 +46,6 @@ pub struct DelayReport {
 /// A delay in a running simulation.
 pub struct DelayTarget {
     origin: Child,
-    limits: Limits,
     delays: [Time; 3],              // Of reads, of writes, of flushes
     late_ticks: u64,                // Ticks by which the release is late
     held: BTreeMap<Time, Vec<u32>>, // Held bios by the time of their release
@@ -55,10 +54,6 @@ pub struct DelayTarget {
 }
 
 impl Target for DelayTarget {
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn start(&mut self, new_worker: &mut dyn FnMut(u32) -> u32) {
         self.worker = new_worker(0);
     }
@@ -104,20 +99,20 @@ impl TargetSpec for Delay {
         vec![Some(&self.origin)]
     }
 
-    fn build(&self, _id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<DelayTarget, String> {
+    fn build(&self, _id: u16, children: &[Option<Child>], context: &BuildContext) -> Built<DelayTarget> {
         let origin = children[0].ok_or_else(|| format!("{}: a delay needs an origin", self.name))?;
         let cpu_ns = origin.limits.cpu_ns + context.host.md_ns;
         let delays = [self.read_ns, self.write_ns, self.flush_ns.unwrap_or(self.write_ns)];
         let polls = context.kernel.polls_short_delays() && delays.into_iter().all(|delay| delay <= POLLED);
-        Ok(DelayTarget {
+        let target = DelayTarget {
             origin,
-            limits: Limits { cpu_ns, ..origin.limits },
             delays,
             late_ticks: u64::from(!polls),
             held: BTreeMap::new(),
             worker: 0,
             report: DelayReport { name: self.name.clone(), held: [0; 2] },
-        })
+        };
+        Ok((target, Limits { cpu_ns, ..origin.limits }))
     }
 
     fn report(target: &DelayTarget) -> DelayReport {

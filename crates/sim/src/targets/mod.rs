@@ -22,7 +22,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use crate::device::Controller;
-use crate::engine::{Child, Target};
+use crate::engine::{Child, Limits, Target};
 use crate::error::SimError;
 use crate::kernel::Kernel;
 use crate::load::{Host, Job};
@@ -39,12 +39,15 @@ pub trait TargetSpec {
     /// The nodes below it, by slot; `None` is a missing member.
     fn children(&self) -> Vec<Option<&Node>>;
 
-    /// Builds the target with the number `id`. An error is one line.
-    fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<Self::Target, String>;
+    /// Builds the target with the number `id`, and tells its size and properties. An error is one line.
+    fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Built<Self::Target>;
 
     /// Makes the report.
     fn report(target: &Self::Target) -> Self::Report;
 }
+
+/// The result of [`TargetSpec::build`].
+pub type Built<T> = Result<(T, Limits), String>;
 
 /// What targets must know when they are built.
 pub struct BuildContext<'a> {
@@ -131,7 +134,9 @@ impl StackBuilder<'_> {
         };
         let controller = device.controller.as_ref().map(shared).transpose()?;
         let id = self.next_id()?;
-        Ok(self.add_target(id, DiskQueue::new(device, id, self.context.kernel, controller)))
+        let (sectors, rotational) = (device.bytes / 512, device.queue.rotational);
+        let limits = Limits { sectors, rotational, fast: device.model.is_fast(), ..Limits::default() };
+        Ok(self.add_target(id, (DiskQueue::new(device, id, self.context.kernel, controller), limits)))
     }
 
     fn build_target<S: TargetSpec>(&mut self, spec: &S) -> Result<Child, SimError> {
@@ -147,8 +152,7 @@ impl StackBuilder<'_> {
             .map_err(|_| SimError::Stack("too many devices and targets: expected at most 65,536".into()))
     }
 
-    fn add_target(&mut self, id: u16, target: impl Target) -> Child {
-        let limits = target.limits();
+    fn add_target(&mut self, id: u16, (target, limits): (impl Target, Limits)) -> Child {
         self.targets.push(Box::new(target));
         Child { target: id, limits }
     }

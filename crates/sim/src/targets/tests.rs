@@ -3,11 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BuildContext, Node, TargetSpec};
+use super::{BuildContext, Built, Node, TargetSpec};
 use crate::SimError;
 use crate::bio::{Bio, Flags, Op, Owner};
 use crate::cell::{Level, Md, SyncAction};
-use crate::engine::{Child, Limits, Mapped, Simulation, Target};
+use crate::engine::{Child, Mapped, Simulation, Target};
 use crate::tests::{MEMBER, cell, iops, job, md, play};
 
 /// The description of the faulty target.
@@ -27,10 +27,6 @@ pub struct FaultyTarget {
 }
 
 impl Target for FaultyTarget {
-    fn limits(&self) -> Limits {
-        self.origin.limits
-    }
-
     fn map(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Mapped {
         let bio = sim.bios[number];
         let owner = Owner::Target { target: self.id, tag: 0, number };
@@ -70,9 +66,9 @@ impl TargetSpec for Faulty {
         vec![Some(&self.origin)]
     }
 
-    fn build(&self, id: u16, children: &[Option<Child>], _: &BuildContext) -> Result<FaultyTarget, String> {
+    fn build(&self, id: u16, children: &[Option<Child>], _: &BuildContext) -> Built<FaultyTarget> {
         let origin = children[0].ok_or("nothing is faulty")?;
-        Ok(FaultyTarget { id, origin, spec: self.clone(), failed: 0 })
+        Ok((FaultyTarget { id, origin, spec: self.clone(), failed: 0 }, origin.limits))
     }
 
     fn report(target: &FaultyTarget) -> u64 {

@@ -11,7 +11,7 @@ use std::mem::take;
 use blklab_cache::{BlockWrite, NextWriteback, Run, Writecache as Cache, WritecacheSettings};
 use serde::{Deserialize, Serialize};
 
-use super::{BuildContext, Node, TargetSpec};
+use super::{BuildContext, Built, Node, TargetSpec};
 use crate::bio::{Bio, Flags, Op, Owner};
 use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
 use crate::events::Time;
@@ -114,7 +114,6 @@ pub struct WritecacheTarget {
     id: u16,
     origin: Child,
     device: Child,
-    limits: Limits,
     block: u64,      // Sectors of a block
     data_start: u64, // Sectors of the metadata
     high_free: u64,  // Free blocks at which writeback starts
@@ -141,10 +140,6 @@ pub struct WritecacheTarget {
 }
 
 impl Target for WritecacheTarget {
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn start(&mut self, new_worker: &mut dyn FnMut(u32) -> u32) {
         self.worker = new_worker(0);
     }
@@ -465,7 +460,7 @@ impl TargetSpec for Writecache {
         vec![Some(&self.origin), Some(&self.cache)]
     }
 
-    fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<WritecacheTarget, String> {
+    fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Built<WritecacheTarget> {
         let wrong = |problem: &str| Err(format!("{}: {problem}", self.name));
         let &[Some(origin), Some(device)] = children else {
             return wrong("a writecache needs an origin and a cache device");
@@ -498,11 +493,11 @@ impl TargetSpec for Writecache {
         let settings = WritecacheSettings { blocks, high_watermark, low_watermark, max_age_ns: self.max_age_ns };
         let block = self.block / 512;
         let cpu_ns = origin.limits.cpu_ns.max(device.limits.cpu_ns) + context.host.md_ns;
-        Ok(WritecacheTarget {
+        let limits = Limits { sectors: origin.limits.sectors / block * block, cpu_ns, fast: true, ..origin.limits };
+        let target = WritecacheTarget {
             id,
             origin,
             device,
-            limits: Limits { sectors: origin.limits.sectors / block * block, cpu_ns, fast: true, ..origin.limits },
             block,
             data_start: metadata(blocks) / 512,
             high_free: (blocks * (100 - high_watermark) + 50) / 100,
@@ -510,7 +505,8 @@ impl TargetSpec for Writecache {
             cache: Cache::new(settings),
             report: WritecacheReport { name: self.name.clone(), blocks, ..WritecacheReport::default() },
             ..WritecacheTarget::default()
-        })
+        };
+        Ok((target, limits))
     }
 
     fn report(target: &WritecacheTarget) -> WritecacheReport {

@@ -1,8 +1,7 @@
 //! The input of the statistics: rows of one device, some thousands at a time.
 
-use crate::event::{DeviceId, Op, Rwbs, op_of};
+use crate::event::{DeviceId, Op, Rwbs, StartAction, op_of};
 use crate::io::Io;
-use crate::start::StartAction;
 use blklab_stats::{Merge, checked};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;

@@ -1,9 +1,8 @@
 //! The life of an I/O: the time between its events, by operation.
 
 use super::chunk::{Chunk, Panel, ProfiledDevice};
-use crate::event::Op;
+use crate::event::{Op, StartAction};
 use crate::io::{Io, NEVER};
-use crate::start::StartAction;
 use blklab_stats::{Merge, Quantiles, QuantilesSummary, merge_fields};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

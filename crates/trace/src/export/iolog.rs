@@ -6,9 +6,8 @@
 use super::output::OutputFile;
 use super::{ExportReport, Exporter};
 use crate::error::Result;
-use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs, SECTOR};
+use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs, SECTOR, StartAction};
 use crate::source::TraceInfo;
-use crate::start::StartAction;
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 

@@ -7,7 +7,7 @@
 use super::Format;
 use super::fields::{Fields, whole_number};
 use super::row_source::{ReadContext, RequestRow};
-use super::text::{Expected, ParsedLine, RowParser, open};
+use super::text::{Expected, ParsedEntry, RowParser, open};
 use crate::event::{Rwbs, SECTOR};
 use crate::source::Capabilities;
 
@@ -38,13 +38,13 @@ impl RowParser for IoLog {
     const COLUMNS: &'static str = "filename action offset length, after the line \"fio version 2 iolog\"";
     const EPOCH: Option<u64> = None;
 
-    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
+    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedEntry, Expected> {
         if self.version == 0 {
             self.version = version_of(line).ok_or("\"fio version 2 iolog\" or \"fio version 3 iolog\"")?;
             if self.version == 2 {
                 context.info.capabilities.clock_ns = None;
             }
-            return Ok(ParsedLine::Other);
+            return Ok(ParsedEntry::Other);
         }
         let mut fields = Fields::new(line);
         fields.spaces();
@@ -63,15 +63,15 @@ impl RowParser for IoLog {
             b"write" => Rwbs::WRITE,
             b"trim" => Rwbs::DISCARD.with(Rwbs::WRITE),
             b"sync" | b"datasync" => Rwbs::FLUSH.with(Rwbs::WRITE).with(Rwbs::SYNC),
-            b"wait" if self.version == 3 => return Ok(ParsedLine::Other), // fio ignores it
+            b"wait" if self.version == 3 => return Ok(ParsedEntry::Other), // fio ignores it
             b"wait" => {
                 let until = whole_number(fields.word()).and_then(|ms| ms.checked_mul(1_000_000));
                 self.waited = self.waited.max(until.ok_or("a time to wait for, in ms")?);
-                return Ok(ParsedLine::Other);
+                return Ok(ParsedEntry::Other);
             }
             b"add" | b"open" | b"close" if fields.is_done() => {
                 context.devices.number(name, str::to_owned);
-                return Ok(ParsedLine::Other);
+                return Ok(ParsedEntry::Other);
             }
             _ => return Err("an action: read, write, sync, datasync, trim, wait, add, open or close"),
         };
@@ -84,6 +84,6 @@ impl RowParser for IoLog {
             return Err("the end of the line after the length");
         }
         let (sector, bytes) = if is_sync { (0, 0) } else { (offset / SECTOR, bytes) };
-        Ok(ParsedLine::Row(RequestRow { time, sector, bytes, device, rwbs, ..RequestRow::default() }))
+        Ok(ParsedEntry::Row(RequestRow { time, sector, bytes, device, rwbs, ..RequestRow::default() }))
     }
 }

@@ -5,9 +5,9 @@
 //! does not distinguish reads from writes: every request is a read.
 
 use super::Format;
-use super::records::{DecodedRecord, RecordFeed, u32_at, u64_at};
+use super::records::{RecordFeed, u32_at, u64_at};
 use super::row_source::{RequestRow, RowSource};
-use super::text::one_input_per_file;
+use super::text::{ParsedEntry, one_input_per_file};
 use crate::error::Result;
 use crate::event::DeviceId;
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
@@ -22,10 +22,10 @@ pub const FORMAT: Format = Format {
 
 const SIZE: usize = 24;
 
-fn decode(record: &[u8], device: DeviceId) -> DecodedRecord {
+fn decode(record: &[u8], device: DeviceId) -> Option<ParsedEntry> {
     let time = u64::from(u32_at(record, 0)) * 1_000_000_000;
     let (sector, bytes) = (u64_at(record, 4), u32_at(record, 12));
-    DecodedRecord::Row(RequestRow { time, sector, bytes, device, ..RequestRow::default() })
+    Some(ParsedEntry::Row(RequestRow { time, sector, bytes, device, ..RequestRow::default() }))
 }
 
 /// Whether times never fall, sizes are plausible, and every next access is later than its record.

@@ -1,6 +1,7 @@
 //! Files of binary records of one size, without a header.
 
 use super::row_source::{ReadContext, RequestRow, RowFeed};
+use super::text::ParsedEntry;
 use crate::error::{Result, TraceError};
 use crate::event::DeviceId;
 use crate::input_buffer::InputBuffer;
@@ -8,14 +9,9 @@ use std::io::Read;
 
 const BUFFER: usize = 256 << 10;
 
-pub enum DecodedRecord {
-    Row(RequestRow), // A request
-    Other,           // Another command: not a read, write, discard or flush
-    Nonsense,        // Not a record of this format
-}
-
-/// Decodes one record; gets exactly the record's bytes and the device of the row.
-pub type DecodeRecord = fn(&[u8], DeviceId) -> DecodedRecord;
+/// Decodes one record; gets exactly the record's bytes and the device of the row. A command that is no read, write,
+/// discard or flush is `ParsedEntry::Other`; `None` is not a record of this format.
+pub type DecodeRecord = fn(&[u8], DeviceId) -> Option<ParsedEntry>;
 
 /// A binary file's rows.
 pub struct RecordFeed {
@@ -67,12 +63,12 @@ impl RowFeed for RecordFeed {
                 return self.finish(context);
             }
             match (self.decode)(self.input.take(self.size), device) {
-                DecodedRecord::Row(row) => {
+                Some(ParsedEntry::Row(row)) => {
                     self.rows += 1;
                     rows.push(row);
                 }
-                DecodedRecord::Other => self.other += 1,
-                DecodedRecord::Nonsense => self.nonsense += 1,
+                Some(ParsedEntry::Other) => self.other += 1,
+                None => self.nonsense += 1,
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use super::Format;
 use super::fields::{Fields, whole_number};
 use super::row_source::{NO_RESPONSE, ReadContext, RequestRow};
-use super::text::{Expected, ParsedLine, RowParser, end, open, sniff};
+use super::text::{Expected, ParsedEntry, RowParser, end, open, sniff};
 use crate::event::{DeviceId, Rwbs, SECTOR};
 use crate::source::Capabilities;
 
@@ -39,7 +39,7 @@ impl RowParser for Msr {
     const COLUMNS: &'static str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
     const EPOCH: Option<u64> = Some(11_644_473_600 * 1_000_000_000);
 
-    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
+    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedEntry, Expected> {
         let mut fields = Fields::new(line);
         let time = fields.number().and_then(|t| t.checked_mul(100));
         let time = before_comma(time, &mut fields, "column 1: Timestamp in 100 ns since 1601")?;
@@ -58,7 +58,7 @@ impl RowParser for Msr {
         end(&fields)?;
         let (response, sector) = (response.min(NO_RESPONSE - 1), offset / SECTOR);
         let device = context.devices.number(disk, |name| name.replace(',', "_"));
-        Ok(ParsedLine::Row(RequestRow { time, response, sector, bytes, device, pid: 0, rwbs }))
+        Ok(ParsedEntry::Row(RequestRow { time, response, sector, bytes, device, pid: 0, rwbs }))
     }
 }
 
@@ -86,7 +86,7 @@ pub const SYSTOR: Format = format::<Systor>(
 impl RowParser for Systor {
     const COLUMNS: &'static str = "Timestamp,Response,IOType,LUN,Offset,Size";
 
-    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
+    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedEntry, Expected> {
         let mut fields = Fields::new(line);
         let time = before_comma(fields.decimal(9), &mut fields, "column 1: Timestamp in seconds")?;
         let response = if fields.remaining.first() == Some(&b',') {
@@ -98,14 +98,14 @@ impl RowParser for Systor {
         let kind = fields.until(b',');
         let lun = before_comma(whole(&mut fields), &mut fields, "column 4: LUN, a whole number")?;
         if kind.is_empty() {
-            return Ok(ParsedLine::Other); // neither read nor write
+            return Ok(ParsedEntry::Other); // neither read nor write
         }
         let rwbs = read_or_write(kind).ok_or("column 3: IOType, R or W")?;
         let offset = before_comma(fields.number(), &mut fields, "column 5: Offset in bytes")?;
         let bytes = fields.number32().ok_or("column 6: Size in bytes, below 4 GiB")?;
         end(&fields)?;
         let device = context.devices.number(lun, |name| format!("lun{name}"));
-        Ok(ParsedLine::Row(RequestRow { time, response, sector: offset / SECTOR, bytes, device, pid: 0, rwbs }))
+        Ok(ParsedEntry::Row(RequestRow { time, response, sector: offset / SECTOR, bytes, device, pid: 0, rwbs }))
     }
 }
 
@@ -122,7 +122,7 @@ pub const ALIBABA: Format = format::<Alibaba>(
 impl RowParser for Alibaba {
     const COLUMNS: &'static str = "device_id,opcode,offset,length,timestamp";
 
-    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
+    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedEntry, Expected> {
         let mut fields = Fields::new(line);
         let volume = before_comma(whole(&mut fields), &mut fields, "column 1: device_id, a whole number")?;
         let rwbs = read_or_write(fields.until(b',')).ok_or("column 2: opcode, R or W")?;
@@ -131,7 +131,7 @@ impl RowParser for Alibaba {
         let time = fields.number().and_then(|t| t.checked_mul(1000)).ok_or("column 5: timestamp in microseconds")?;
         end(&fields)?;
         let device = context.devices.number(volume, |name| format!("vol{name}"));
-        Ok(ParsedLine::Row(RequestRow { time, sector: offset / SECTOR, bytes, device, rwbs, ..RequestRow::default() }))
+        Ok(ParsedEntry::Row(RequestRow { time, sector: offset / SECTOR, bytes, device, rwbs, ..RequestRow::default() }))
     }
 }
 
@@ -148,7 +148,7 @@ pub const TENCENT: Format = format::<Tencent>(
 impl RowParser for Tencent {
     const COLUMNS: &'static str = "Timestamp,Offset,Size,IOType,VolumeID";
 
-    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
+    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedEntry, Expected> {
         let mut fields = Fields::new(line);
         let time = before_comma(fields.decimal(9), &mut fields, "column 1: Timestamp in seconds")?;
         let sector = before_comma(fields.number(), &mut fields, "column 2: Offset in sectors")?;
@@ -162,7 +162,7 @@ impl RowParser for Tencent {
         let volume = whole(&mut fields).ok_or("column 5: VolumeID, a whole number")?;
         end(&fields)?;
         let device = context.devices.number(volume, |name| format!("vol{name}"));
-        Ok(ParsedLine::Row(RequestRow { time, sector, bytes, device, rwbs, ..RequestRow::default() }))
+        Ok(ParsedEntry::Row(RequestRow { time, sector, bytes, device, rwbs, ..RequestRow::default() }))
     }
 }
 
@@ -181,7 +181,7 @@ const AFTER_NAME: usize = 6; // Columns after the process's name, which can itse
 impl RowParser for Fiu {
     const COLUMNS: &'static str = "time pid process lba size W|R major minor md5";
 
-    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
+    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedEntry, Expected> {
         let mut fields = Fields::new(line);
         fields.spaces();
         let time = fields.number().ok_or("column 1: time in ns")?;
@@ -199,7 +199,7 @@ impl RowParser for Fiu {
         let minor = whole_number(minor).filter(|&minor| minor < 1 << 20).ok_or("column 8: minor device number")?;
         context.processes.learn(pid, name);
         let device = DeviceId::new(major as u32, minor as u32);
-        Ok(ParsedLine::Row(RequestRow { time, sector, bytes, device, pid, rwbs, ..RequestRow::default() }))
+        Ok(ParsedEntry::Row(RequestRow { time, sector, bytes, device, pid, rwbs, ..RequestRow::default() }))
     }
 }
 

@@ -246,33 +246,22 @@ impl<F: RowFeed> RowSource<F> {
     fn finish(&mut self) {
         self.finished = true;
         let path = (self.context.info.inputs.first()).and_then(|i| i.files.first().cloned()).unwrap_or_default();
-        let info = &mut self.context.info;
-        if info.out_of_order > 0 {
-            info.warn(
-                &path,
-                format!("{} rows are more than {WINDOW} rows too late; they stay where they are", info.out_of_order),
-            );
+        let ReadContext { devices, info, .. } = &mut self.context;
+        let warnings = [
+            (info.out_of_order, format!("rows are more than {WINDOW} rows too late; they stay where they are")),
+            (
+                self.early_completions,
+                format!("completions are given too early: more than {MOST_IN_FLIGHT} requests were in flight"),
+            ),
+            (
+                devices.unnumbered,
+                format!("rows are on devices beyond the first {}; those devices share a number", NamedDevices::MAX),
+            ),
+        ];
+        for (count, problem) in warnings.into_iter().filter(|(count, _)| *count > 0) {
+            info.warn(&path, format!("{count} {problem}"));
         }
-        if self.early_completions > 0 {
-            info.warn(
-                &path,
-                format!(
-                    "{} completions are given too early: more than {MOST_IN_FLIGHT} requests were in flight",
-                    self.early_completions
-                ),
-            );
-            info.out_of_order += self.early_completions;
-        }
-        if self.context.devices.unnumbered > 0 {
-            info.warn(
-                &path,
-                format!(
-                    "{} rows are on devices beyond the first {}; those devices share a number",
-                    self.context.devices.unnumbered,
-                    NamedDevices::MAX
-                ),
-            );
-        }
+        info.out_of_order += self.early_completions;
     }
 }
 

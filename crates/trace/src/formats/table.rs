@@ -8,7 +8,7 @@ use super::fields::{Fields, whole_number};
 use super::records::device_of_file;
 use super::requests::read_or_write;
 use super::row_source::{NO_RESPONSE, ReadContext, RequestRow, RowSource};
-use super::text::{Expected, ParsedLine, RowParser, TextFeed, first_lines, one_input_per_file};
+use super::text::{Expected, ParsedEntry, RowParser, TextFeed, first_lines, one_input_per_file};
 use crate::error::{Result, TraceError};
 use crate::event::{Rwbs, SECTOR};
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
@@ -178,10 +178,10 @@ impl TableRows {
 impl RowParser for TableRows {
     const COLUMNS: &'static str = "a row with the columns of --columns";
 
-    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> std::result::Result<ParsedLine, Expected> {
+    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> std::result::Result<ParsedEntry, Expected> {
         if self.skipped > 0 {
             self.skipped -= usize::from(!line.trim_ascii().is_empty());
-            return Ok(ParsedLine::Other);
+            return Ok(ParsedEntry::Other);
         }
         let cells = split_cells(line, self.separator);
         let joined;
@@ -206,7 +206,7 @@ impl RowParser for TableRows {
             Some(name) => context.devices.number(name, str::to_owned),
             None => device_of_file(&self.path, context),
         };
-        Ok(ParsedLine::Row(RequestRow {
+        Ok(ParsedEntry::Row(RequestRow {
             time,
             response: latency.map_or(NO_RESPONSE, |latency| latency.min(NO_RESPONSE - 1)),
             sector: offset.ok_or("a whole number in the column of sector= or offset=")? / SECTOR,

@@ -9,9 +9,10 @@ use crate::source::{Input, OpenFile, OpenInput, Source, TraceInfo};
 const SHOWN: u64 = 3; // Problems that are shown with their line; further ones are only counted
 const HEAD: usize = 64 << 10; // The bytes of a file that recognition gets ([`crate::open`])
 
-pub enum ParsedLine {
+/// What a line or a record is.
+pub enum ParsedEntry {
     Row(RequestRow), // A request
-    Other,           // A known line that is not a request
+    Other,           // A known line or record that is not a request
 }
 
 pub type Expected = &'static str; // What was expected in an unreadable line
@@ -22,7 +23,7 @@ pub trait RowParser: Send {
     const EPOCH: Option<u64> = Some(0); // The trace's clock at the start of 1970, ns, if it is a wall clock
 
     /// Reads one line.
-    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> std::result::Result<ParsedLine, Expected>;
+    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> std::result::Result<ParsedEntry, Expected>;
 }
 
 /// A text file's rows.
@@ -41,11 +42,11 @@ impl<R: RowParser> RowFeed for TextFeed<R> {
                 return self.finish(context);
             };
             match self.rows.parse(line, context) {
-                Ok(ParsedLine::Row(row)) => {
+                Ok(ParsedEntry::Row(row)) => {
                     self.known_lines += 1;
                     rows.push(row);
                 }
-                Ok(ParsedLine::Other) => self.known_lines += 1,
+                Ok(ParsedEntry::Other) => self.known_lines += 1,
                 Err(_) if line.trim_ascii().is_empty() => {}
                 Err(_) if is_header(line, R::COLUMNS) => {}
                 Err(expected) => {
@@ -119,8 +120,8 @@ pub fn sniff<R: RowParser + Default>(head: &[u8]) -> bool {
     let mut recognised = 0;
     for line in first_lines(head).take(20) {
         match rows.parse(line, &mut context) {
-            Ok(ParsedLine::Row(_)) => recognised += 1,
-            Ok(ParsedLine::Other) => {}
+            Ok(ParsedEntry::Row(_)) => recognised += 1,
+            Ok(ParsedEntry::Other) => {}
             Err(_) if is_header(line, R::COLUMNS) => {}
             Err(_) => return false,
         }

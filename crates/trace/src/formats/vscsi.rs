@@ -9,9 +9,9 @@
 //! high byte of `ver` is the version (libCacheSim, `traceReader/customizedReader/vscsi.h`).
 
 use super::Format;
-use super::records::{DecodeRecord, DecodedRecord, RecordFeed, u16_at, u32_at, u64_at};
+use super::records::{DecodeRecord, RecordFeed, u16_at, u32_at, u64_at};
 use super::row_source::{NO_RESPONSE, RequestRow, RowSource};
-use super::text::one_input_per_file;
+use super::text::{ParsedEntry, one_input_per_file};
 use crate::error::{Result, TraceError};
 use crate::event::{DeviceId, Rwbs};
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
@@ -39,16 +39,12 @@ static VERSIONS: [VscsiVersion; 2] = [
 ];
 
 impl VscsiVersion {
-    fn decode(&self, record: &[u8], device: DeviceId) -> DecodedRecord {
+    fn decode(&self, record: &[u8], device: DeviceId) -> Option<ParsedEntry> {
         if u16_at(record, self.cmd + 2) >> 8 != self.number {
-            return DecodedRecord::Nonsense;
+            return None;
         }
-        let Some(time) = u64_at(record, self.ts).checked_mul(1000) else {
-            return DecodedRecord::Nonsense;
-        };
-        let Some(rwbs) = rwbs_of(u16_at(record, self.cmd)) else {
-            return DecodedRecord::Other;
-        };
+        let time = u64_at(record, self.ts).checked_mul(1000)?;
+        let Some(rwbs) = rwbs_of(u16_at(record, self.cmd)) else { return Some(ParsedEntry::Other) };
         let response = if self.number == 2 {
             // The response time of a request that never completed is not valid.
             u64_at(record, 32).checked_mul(1000).unwrap_or(NO_RESPONSE)
@@ -57,7 +53,8 @@ impl VscsiVersion {
         };
         let is_flush = rwbs.has(Rwbs::FLUSH);
         let bytes = if is_flush { 0 } else { u32_at(record, self.len) };
-        DecodedRecord::Row(RequestRow { time, response, sector: u64_at(record, self.lbn), bytes, device, pid: 0, rwbs })
+        let sector = u64_at(record, self.lbn);
+        Some(ParsedEntry::Row(RequestRow { time, response, sector, bytes, device, pid: 0, rwbs }))
     }
 
     /// Whether the first records are of this version, with known commands, plausible lengths and rising times.

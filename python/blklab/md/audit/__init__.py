@@ -1,7 +1,7 @@
 """The rules of `md audit`: each is one function; this is their registry."""
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit import alignment, bad_blocks, devices, host, metadata, redundancy, scrubbing, smart
+from blklab.md.audit import alignment, bad_blocks, devices, host, metadata, redundancy, smart
 from blklab.md.audit.rule import Rule
 from blklab.md.model import Inventory
 
@@ -19,7 +19,7 @@ RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity ar
     *(redundancy.check_bitmap, redundancy.check_missing_images),
     *(metadata.check_checksum, metadata.check_superblock, metadata.check_old_superblocks),
     *(metadata.check_foreign_metadata, metadata.check_shapes, metadata.check_metadata_version),
-    *(scrubbing.check_mismatches, scrubbing.check_schedule),
+    *(redundancy.check_mismatches, redundancy.check_schedule),
     *(devices.check_mixed_kinds, devices.check_unequal_latency, devices.check_read_errors),
     *(devices.check_layout, devices.check_write_mostly),
     *(alignment.check_data_offset, alignment.check_partitions, alignment.check_filesystems),

@@ -8,6 +8,7 @@ from dataclasses import astuple
 from typing import Any
 
 from blklab.report import formatting
+from blklab.report.arrays import LAYOUTS
 from blklab.report.experiment.view import ExperimentView, ReportCell, grouped
 from blklab.report.shell import Details, PageSection, PlainText
 from blklab.report.tables.base import TableColumn, TextTable, only, text
@@ -199,8 +200,7 @@ def _layout(level: str, layout: str) -> str:
     if level == "raid10":
         near, far, offset = number & 255, number >> 8 & 255, number >> 16 & 1
         return f"{'o' if offset else 'f'}{far}" if far > 1 else f"n{near}"
-    names = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")
-    return names[number] if number < len(names) else layout
+    return LAYOUTS[number] if number < len(LAYOUTS) else layout
 
 
 def _spec_built(stacks: Mapping[str, Any]) -> Iterator[str]:

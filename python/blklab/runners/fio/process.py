@@ -3,7 +3,6 @@
 import os
 import re
 import select
-import shutil
 import signal
 import tempfile
 import time
@@ -21,9 +20,7 @@ HOW_TO_INSTALL = "install it: apt-get install fio"
 
 def find_fio(oldest: Sequence[int] = OLDEST) -> tuple[str, str]:
     """Returns fio's path and version. Raises EnvironmentLacks without fio, or if it is too old."""
-    path = shutil.which("fio")
-    if path is None:
-        raise EnvironmentLacks("fio is not installed", HOW_TO_INSTALL)
+    path = child_process.find("fio", "fio")
     version = child_process.version(path, HOW_TO_INSTALL)[0].strip()
     match = re.match(r"fio-(\d{1,4})\.(\d{1,4})", version, re.A)
     if match is None:

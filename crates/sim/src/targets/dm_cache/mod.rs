@@ -17,8 +17,8 @@ use serde::Serialize;
 use crate::bio::{Bio, Op, Owner};
 use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
 use crate::events::Time;
-use crate::targets::BuildContext;
 use crate::targets::locks::{LockUse, Locks, Moment};
+use crate::targets::{BuildContext, Built};
 use commit::Metadata;
 use locks::BlockLocks;
 use migration::Migrations;
@@ -100,7 +100,6 @@ pub struct DmCache {
     origin: Child,
     cache: Child,
     geometry: Geometry,
-    limits: Limits,
     mode: CacheMode,
     threshold: u64,
     age_ns: Time,           // The policy's time when the run begins
@@ -126,10 +125,6 @@ pub struct DmCache {
 }
 
 impl Target for DmCache {
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn start(&mut self, new_worker: &mut dyn FnMut(u32) -> u32) {
         self.worker = new_worker(0);
     }
@@ -227,7 +222,7 @@ impl DmCache {
     /// A cache over its origin and its cache device, in its initial state.
     pub fn new(
         spec: &LvmCache, id: u16, [origin, cache]: [Child; 2], geometry: Geometry, context: &BuildContext,
-    ) -> Result<Self, String> {
+    ) -> Built<Self> {
         let cpu_ns = origin.limits.cpu_ns.max(cache.limits.cpu_ns) + context.host.md_ns;
         let mut discard_block = geometry.block;
         while geometry.origin.div_ceil(discard_block) > DISCARD_BLOCKS {
@@ -247,7 +242,6 @@ impl DmCache {
             origin,
             cache,
             geometry,
-            limits: Limits { sectors: geometry.origin, cpu_ns, fast: true, ..origin.limits },
             mode: spec.mode,
             threshold: spec.migration_threshold.unwrap_or((geometry.block * 8).max(2048)),
             age_ns: spec.age_ns,
@@ -273,7 +267,7 @@ impl DmCache {
         };
         target.policy.allow_migrations(spec.mode != CacheMode::Passthrough);
         target.fill(spec.state, context.jobs)?;
-        Ok(target)
+        Ok((target, Limits { sectors: geometry.origin, cpu_ns, fast: true, ..origin.limits }))
     }
 
     fn defer(&mut self, sim: &mut Simulation, number: u32) {

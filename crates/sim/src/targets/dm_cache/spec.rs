@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{DmCache, LvmCacheReport};
 use crate::engine::Child;
 use crate::targets::job_blocks::InitialState;
-use crate::targets::{BuildContext, Node, TargetSpec};
+use crate::targets::{BuildContext, Built, Node, TargetSpec};
 
 /// Sectors of a physical extent, LVM's default.
 const EXTENT: u64 = (4 << 20) / 512;
@@ -81,7 +81,7 @@ impl TargetSpec for LvmCache {
         vec![Some(&self.origin), Some(&self.cache)]
     }
 
-    fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<DmCache, String> {
+    fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Built<DmCache> {
         let &[Some(origin), Some(cache)] = children else {
             return Err(format!("{}: a cache needs an origin and a cache device", self.name));
         };

@@ -21,12 +21,12 @@ use crate::events::Time;
 use crate::kernel::{ArrayFlush, Kernel};
 use crate::load::Host;
 use crate::targets::locks::{Locks, Moment};
-use crate::targets::{BuildContext, Node, TargetSpec};
+use crate::targets::{BuildContext, Built, Node, TargetSpec};
 use admission::{Admission, Safemode};
 use barrier::Barrier;
 use bitmap::Bitmap;
-use blklab_md::map::MemberSector;
-use level::{Personality, Redundancy};
+use blklab_md::map::{ArrayMap, MemberSector};
+use level::{LevelConfig, Personality, Redundancy};
 use member::{MemberSlot, Members};
 use parity::{ParityMethod, parity_time};
 use stripes::StripeCache;
@@ -106,7 +106,7 @@ struct Flushes {
 pub struct Array {
     members: Members,
     level: Box<dyn Personality>,
-    limits: Limits,
+    fast: bool,            // Whether processors can be its limit
     may_hold_bios: bool,   // Whether bios can be held back before they are mapped
     largest_bio: u64,      // Sectors from which on a bio is split
     threads: Vec<Handler>, // What handles rows of the stripe cache: `raid5d`, and the group's workers
@@ -119,10 +119,6 @@ pub struct Array {
 }
 
 impl Target for Array {
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn start(&mut self, new_worker: &mut dyn FnMut(u32) -> u32) {
         for (number, thread) in (worker::THREAD..).zip(&mut self.threads) {
             thread.task = new_worker(number);
@@ -179,7 +175,7 @@ impl Target for Array {
             _ => self.level.map(&mut self.members, sim, task, number, &bio),
         }
         let parts = Time::from(sim.bios[number].remaining);
-        if parts > 1 && self.limits.fast {
+        if parts > 1 && self.fast {
             sim.spend(task, (parts - 1) * sim.host.member_ns);
         }
         self.take_locks(sim, task, (bio.op, bio.sectors), MAPPED);
@@ -409,7 +405,7 @@ impl TargetSpec for Md {
         self.members.iter().map(|member| member.node.as_ref()).collect()
     }
 
-    fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<Array, String> {
+    fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Built<Array> {
         let array = Array::new(self, id, children, context);
         array.map_err(|why| format!("{}: {why}", self.name))
     }
@@ -421,14 +417,14 @@ impl TargetSpec for Md {
 }
 
 impl Array {
-    fn new(md: &Md, id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<Self, String> {
+    fn new(md: &Md, id: u16, children: &[Option<Child>], context: &BuildContext) -> Built<Self> {
         let kernel = context.kernel;
         let smallest = children.iter().flatten().map(|child| child.limits.sectors).min();
         let smallest = smallest.ok_or("no members: expected at least one")?;
         if children.len() > MOST_MEMBERS {
             return Err(format!("{} members: expected at most {MOST_MEMBERS}", children.len()));
         }
-        let config = level::LevelConfig { md, level: md.level, children, smallest, kernel };
+        let config = LevelConfig { md, level: md.level, children, smallest, kernel };
         let mut level = level::build(&config)?;
         let members = Self::new_members(md, id, children, context, &mut *level);
         let (sync, barrier) = Self::new_sync(md, &mut *level, kernel);
@@ -440,30 +436,26 @@ impl Array {
         };
         let bitmap = if redundant { Bitmap::for_array(md, synced, context)? } else { None };
         let lost: Vec<u32> = (0..).zip(&members.slots).filter(|(_, s)| !s.readable).map(|(n, _)| n).collect();
-        config.map()?.check_lost(&lost)?;
-        let limits = Self::stack_limits(&*level, children, context);
+        let map = config.map()?;
+        map.check_lost(&lost)?;
+        let limits = Self::stack_limits(&config, &map, context);
         let locks = if limits.fast { Self::new_locks(md, context) } else { Locks::default() };
-        let largest_bio = match level.redundancy() {
-            Redundancy::Parity(_) => kernel.largest_parity_bio(limits.io_opt),
-            _ => u64::MAX,
-        };
-        let threads = match level.redundancy() {
-            Redundancy::Parity(_) => vec![Handler::default(); 1 + md.group_thread_cnt as usize],
-            _ => Vec::new(),
+        let (largest_bio, handlers) = match level.redundancy() {
+            Redundancy::Parity(_) => (kernel.largest_parity_bio(limits.io_opt), 1 + md.group_thread_cnt as usize),
+            _ => (u64::MAX, 0),
         };
         let flushes = match kernel.array_flush() {
             ArrayFlush::AtOnce => None,
             how => Some(Flushes { alone: how == ArrayFlush::OneByOne, ..Flushes::default() }),
         };
         let safemode = redundant.then(Safemode::default);
-        let may_hold_bios = false;
         let mut array = Self {
             members,
             level,
-            limits,
-            may_hold_bios,
+            fast: limits.fast,
+            may_hold_bios: false,
             largest_bio,
-            threads,
+            threads: vec![Handler::default(); handlers],
             locks,
             flushes,
             bitmap,
@@ -478,12 +470,12 @@ impl Array {
         // there (block/partitions/core.c, `read_balance` of raid1.c). RAID-10 needs no such state: of idle copies it
         // takes the first or the lowest.
         if !context.filesystem && md.level == Level::Raid1 {
-            let page = array.limits.sectors.min(8) as u32;
+            let page = limits.sectors.min(8) as u32;
             let Members { kernel, slots, synced, .. } = &mut array.members;
             let (slot, _) = balance::read_balance_raid1(*kernel, slots, 0, page, *synced == 0);
             slots[slot].head = u64::from(page);
         }
-        Ok(array)
+        Ok((array, limits))
     }
 
     fn new_locks(md: &Md, context: &BuildContext) -> Locks {
@@ -540,15 +532,15 @@ impl Array {
         (Some(Box::new(RunningSync::new(md, end, allowance))), barrier)
     }
 
-    fn stack_limits(level: &dyn Personality, children: &[Option<Child>], context: &BuildContext) -> Limits {
-        let limits = || children.iter().flatten().map(|child| child.limits);
+    fn stack_limits(config: &LevelConfig, map: &ArrayMap, context: &BuildContext) -> Limits {
+        let limits = || config.children.iter().flatten().map(|child| child.limits);
         let punts = !context.kernel.md_takes_nowait();
         Limits {
-            sectors: level.sectors(),
+            sectors: map.capacity(),
             // A stacked queue is non-rotational only if every member is (`blk_stack_limits`, `md_run`).
             rotational: limits().any(|limits| limits.rotational),
             fast: limits().any(|limits| limits.fast),
-            io_opt: level.io_opt(),
+            io_opt: config.io_opt(map),
             punt_ns: if punts { 2 * context.host.switch_ns } else { 0 },
             cpu_ns: context.host.md_ns + limits().map(|limits| limits.cpu_ns).max().unwrap_or(0),
         }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use crate::bio::{Bio, Flags, NONE, Op};
 use crate::device::{Admission, Controller, Disk, DiskCommand, DiskEvents, Model};
-use crate::engine::{Limits, Mapped, Simulation, Target, WaitList};
+use crate::engine::{Mapped, Simulation, Target, WaitList};
 use crate::events::Time;
 use crate::kernel::Kernel;
 use elevator::Elevator;
@@ -38,9 +38,6 @@ enum QueueAdmission {
 
 pub struct DiskQueue {
     id: u16,
-    sectors: u64,
-    rotational: bool,
-    fast: bool,
     start: u64,       // Where the partition begins, in bytes of the disk
     max_sectors: u32, // The largest request, in sectors
     depth: u32,
@@ -78,10 +75,6 @@ pub struct DiskQueue {
 }
 
 impl Target for DiskQueue {
-    fn limits(&self) -> Limits {
-        Limits { sectors: self.sectors, rotational: self.rotational, fast: self.fast, ..Limits::default() }
-    }
-
     /// Takes a bio of a task: merges it, makes it a request, or puts the task to sleep.
     fn map(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Mapped {
         let bio = sim.bios[number];
@@ -139,9 +132,6 @@ impl DiskQueue {
         let target = if kernel.throttles_writeback() { queue.wbt_lat_ns } else { 0 };
         Self {
             id,
-            sectors: device.bytes / 512,
-            rotational: queue.rotational,
-            fast: device.model.is_fast(),
             start: device.start,
             max_sectors: (queue.max_bytes / 512).max(8),
             depth: queue.queue_depth.max(1),

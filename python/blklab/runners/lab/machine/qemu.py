@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -42,9 +41,7 @@ def find() -> tuple[str, str]:
     if platform.machine() not in {"x86_64", "AMD64"}:
         message = f"the lab needs an x86-64 machine, found {platform.machine()}"
         raise EnvironmentLacks(message, "use --on sim, or --on host")
-    path = shutil.which(PROGRAM)
-    if path is None:
-        raise EnvironmentLacks(f"{PROGRAM} is not installed", INSTALL)
+    path = child_process.find(PROGRAM, "qemu-system-x86")
     match = re.search(r"version (\d{1,3})\.(\d{1,3})[\w.+~-]*", child_process.version(path, INSTALL)[0], re.A)
     if match is None:
         raise EnvironmentLacks(f"{path} does not print its version", INSTALL)

@@ -3,7 +3,6 @@
 mod raid1;
 mod raid10;
 mod raid456;
-mod single_copy;
 #[cfg(test)]
 mod tests;
 
@@ -21,12 +20,6 @@ use crate::kernel::Kernel;
 
 /// How an array's sectors lie on its members, and which member I/Os its bios become (`struct md_personality`).
 pub trait Personality {
-    /// How much the array holds.
-    fn sectors(&self) -> u64;
-
-    /// `queue/optimal_io_size` in sectors.
-    fn io_opt(&self) -> u64;
-
     /// Submits a read, a write or a discard to the members. With parity, only reads that bypass the stripe cache.
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio);
 
@@ -84,17 +77,32 @@ impl LevelConfig<'_> {
         ArrayMap::new(self.level, self.md.layout(), self.chunk(), &sizes).map_err(|error| error.to_string())
     }
 
-    /// The greatest `io_opt` of a member.
-    fn members_io_opt(&self) -> u64 {
-        self.children.iter().flatten().map(|child| child.limits.io_opt).max().unwrap_or(0)
+    /// `queue/optimal_io_size` in sectors: a whole stripe of data (raid0.c, `blk_queue_io_opt`; raid10.c,
+    /// `raid10_set_io_opt`; raid5.c, `raid5_set_io_opt`), otherwise the greatest of a member.
+    pub fn io_opt(&self, map: &ArrayMap) -> u64 {
+        match map {
+            ArrayMap::Raid0(map) => map.chunk * u64::from(map.disks()),
+            ArrayMap::Raid10(map) => map.chunk() * u64::from(map.disks()) / u64::from(map.near.max(1)),
+            ArrayMap::Raid456(map) => map.chunk() * u64::from(map.data()),
+            _ => self.children.iter().flatten().map(|child| child.limits.io_opt).max().unwrap_or(0),
+        }
+    }
+}
+
+/// Levels with a single copy of each sector, without parity: linear and RAID-0.
+impl Personality for ArrayMap {
+    fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {
+        for (sector, sectors) in pieces(bio, |sector| self.boundary(sector)) {
+            members.submit_single_copy(sim, task, number, self.locate(sector), sectors);
+        }
     }
 }
 
 /// Builds an array's level. The error is one line.
 pub fn build(config: &LevelConfig) -> Result<Box<dyn Personality>, String> {
     Ok(match config.level {
-        Level::Linear | Level::Raid0 => Box::new(single_copy::build(config)?),
-        Level::Raid1 => Box::new(raid1::build(config)?),
+        Level::Linear | Level::Raid0 => Box::new(config.map()?),
+        Level::Raid1 => Box::new(raid1::Raid1 { sectors: config.smallest }),
         Level::Raid10 => Box::new(raid10::build(config)?),
         Level::Raid4 | Level::Raid5 | Level::Raid6 => Box::new(raid456::build(config)?),
     })

@@ -1,6 +1,6 @@
 //! RAID-1: every member holds everything.
 
-use super::{LevelConfig, Mirror, Personality, Redundancy};
+use super::{Mirror, Personality, Redundancy};
 use crate::bio::{Bio, Op};
 use crate::engine::Simulation;
 use crate::targets::md::balance;
@@ -11,23 +11,10 @@ use crate::targets::md::sync::{BLOCK, SyncPiece};
 use blklab_md::map::MemberSector;
 
 pub struct Raid1 {
-    sectors: u64,
-    io_opt: u64,
-}
-
-pub fn build(config: &LevelConfig) -> Result<Raid1, String> {
-    Ok(Raid1 { sectors: config.smallest, io_opt: config.members_io_opt() })
+    pub sectors: u64,
 }
 
 impl Personality for Raid1 {
-    fn sectors(&self) -> u64 {
-        self.sectors
-    }
-
-    fn io_opt(&self) -> u64 {
-        self.io_opt
-    }
-
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {
         if bio.op != Op::Read {
             return members.submit_to_all(sim, task, number, bio.sector);

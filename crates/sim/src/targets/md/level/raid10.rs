@@ -66,15 +66,6 @@ impl Raid10 {
 }
 
 impl Personality for Raid10 {
-    fn sectors(&self) -> u64 {
-        self.map.capacity
-    }
-
-    /// A whole stripe of data (raid10.c, `raid10_set_io_opt`).
-    fn io_opt(&self) -> u64 {
-        self.map.chunk() * u64::from(self.map.disks()) / u64::from(self.map.near.max(1))
-    }
-
     #[inline]
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {
         for piece in pieces(bio, |sector| self.map.boundary(sector)) {

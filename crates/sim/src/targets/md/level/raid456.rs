@@ -51,15 +51,6 @@ pub fn build(config: &LevelConfig) -> Result<Raid456, String> {
 }
 
 impl Personality for Raid456 {
-    fn sectors(&self) -> u64 {
-        self.stripes.map.capacity
-    }
-
-    /// A whole stripe of data (raid5.c, `raid5_set_io_opt`).
-    fn io_opt(&self) -> u64 {
-        self.stripes.map.chunk() * u64::from(self.stripes.map.data())
-    }
-
     /// Maps reads that need no parity (`chunk_aligned_read`).
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {
         let map = &self.stripes.map;
