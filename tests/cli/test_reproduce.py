@@ -105,7 +105,7 @@ def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     devices, stacks = _asked({"md0": measured("md0", 100)}, {}, {})
     assert stacks == {"md0": {"level": 1, "members": ["sda", "sdb"]}}
     assert devices == {"sda": {"model": "sm883"}, "sdb": {"model": "hdd-7200"}}
-    assert [text.partition("?")[0] for text in asked] == ["what was md0", "Which model is sda", "Which model is sdb"]
+    assert [text.partition("?")[0] for text in asked] == ["what was md0", "which disk is sda", "which disk is sdb"]
 
 
 def test_the_articles_have_their_figures(run: Run) -> None:
@@ -140,3 +140,11 @@ def test_a_stack_may_be_called_like_a_device(run: Run, tmp_path: Path) -> None:
     outcome = run("run", "e.toml", "--dry-run", "--only", "workload=randread", "--json")
     labels = {each["labels"]["stack"] for each in json.loads(outcome.out)["cells"]}
     assert labels == {"ssd", "raid1", "near", "far", "offset"}
+
+
+def test_a_cache_may_be_on_an_array() -> None:
+    from tests.analysis.test_reproduction import measured
+
+    stacks = dict([_stack("disks=raid1:a,b"), _stack("cached=lvmcache:origin=disks,cache=ssd")])
+    devices = _devices(["a=hdd-7200,b=hdd-7200,ssd=sm883"])
+    assert _asked({"cached": measured("cached", 100)}, devices, stacks) == (devices, stacks)

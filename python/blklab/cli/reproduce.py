@@ -85,7 +85,8 @@ def reproduce(
     settings = {"kernel": kernel, "filesystem": filesystem}
     wanted = {run.place: run for run in runs}
     given = dict(map(_stack, stacks))
-    if unknown := [stack for stack in given if stack not in wanted]:
+    inner = {member for stack in given.values() for member in _disks_of(stack)}
+    if unknown := [stack for stack in given if stack not in {*wanted, *inner}]:
         raise UsageError(f"--stack {unknown[0]}: was not measured; the files have {', '.join(wanted)}")
     tables, described = _asked(wanted, tables, given)
     experiment = reproduction.as_experiment(title, runs, tables, described, settings, warn)
@@ -169,30 +170,30 @@ def _asked(
     wanted: "Mapping[str, MeasuredRun]", devices: "dict[str, Table]", stacks: "dict[str, Table]"
 ) -> "tuple[dict[str, Table], dict[str, Table]]":
     """Return the devices and the stack of each measured place; ask on a terminal for those that are missing."""
-    described: dict[str, Table] = {}
+    described = dict(stacks)
     for name, run in wanted.items():
-        if name in stacks:
-            described[name] = stacks[name]
-        elif name in devices or (len(wanted) == len(devices) == 1 and run.may_be_a_disk):
-            described[name] = {"device": name if name in devices else next(iter(devices))}
-        else:
+        if name in devices or (len(wanted) == len(devices) == 1 and run.may_be_a_disk):
+            described.setdefault(name, {"device": name if name in devices else next(iter(devices))})
+        if name not in described:
             below = f" (on {', '.join(run.disks)})" if run.disks and run.disks != [name] else ""
             example = f"{name}=raid1:sda,sdb" if below else f"{name}=sda"
-            said = f"what was {name}{below}?"
-            if not (sys.stdin.isatty() and sys.stderr.isatty()):
-                raise UsageError(f"{said} Add --stack {example}, and --devices with the models: `blklab devices list`")
-            answer = click.prompt(f"{said} A disk, or LEVEL:MEMBER,...,KEY=VALUE", err=True)
+            remedy = f"Add --stack {example}, and --devices with the models: `blklab devices list`"
+            answer = _answer(f"what was {name}{below}?", "A disk, or LEVEL:MEMBER,...,KEY=VALUE", remedy)
             described[name] = _stack(f"{name}={answer}")[1]
-    members = [member for stack in described.values() for member in _disks_of(stack) if member not in described]
-    needed = dict.fromkeys([*members, *(stack["device"] for stack in described.values() if "device" in stack)])
-    for member in needed:
-        if member in devices or member.rstrip("0123456789") in devices or member == "missing":
-            continue
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageError(f"which disk is {member}? Add --devices {member}=MODEL: `blklab devices list`")
-        model = click.prompt(f"Which model is {member}? (`blklab devices list`)", err=True)
-        devices = {**devices, **_devices([f"{member}={model}"])}
+    for member in dict.fromkeys(member for stack in described.values() for member in _disks_of(stack)):
+        known = {*devices, *(name for name, stack in described.items() if "device" not in stack), "missing"}
+        if not {member, member.rstrip("0123456789")} & known:
+            remedy = f"Add --devices {member}=MODEL: `blklab devices list`"
+            model = _answer(f"which disk is {member}?", "A model (`blklab devices list`)", remedy)
+            devices = {**devices, **_devices([f"{member}={model}"])}
     return devices, described
+
+
+def _answer(question: str, form: str, remedy: str) -> str:
+    """Return what the user answers on a terminal. Raises UsageError elsewhere."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"{question} {remedy}")
+    return str(click.prompt(f"{question} {form}", err=True))
 
 
 def _disks_of(stack: "Table") -> list[str]:
