@@ -220,7 +220,6 @@ impl<P: Policy + ?Sized> DmCache<P> {
     }
 
     /// One bio within one block.
-    #[inline]
     fn map_bio(&mut self, request: &Request, block: u64, sector: u64, sectors: u32) {
         let write = request.op != Op::Read;
         if write && !self.running.is_empty() {

@@ -21,19 +21,16 @@ impl Sampler {
     }
 
     /// The hash that decides about a block.
-    #[inline]
     pub fn hash(&self, block: u64) -> u64 {
         hash64((block >> self.shift) ^ self.salt)
     }
 
     /// Whether the block is in the sample.
-    #[inline]
     pub fn takes(&self, block: u64) -> bool {
         self.threshold == u64::MAX || self.hash(block) < self.threshold
     }
 
     /// The same for a block with this hash.
-    #[inline]
     pub fn takes_hash(&self, hash: u64) -> bool {
         self.threshold == u64::MAX || hash < self.threshold
     }

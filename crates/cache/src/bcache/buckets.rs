@@ -77,7 +77,6 @@ impl Buckets {
     }
 
     /// Whether data at this place is still there.
-    #[inline]
     pub fn is_live(&self, place: Place) -> bool {
         self.buckets[place.bucket as usize].generation == place.generation
     }
@@ -88,7 +87,6 @@ impl Buckets {
     }
 
     /// The data was read: its bucket is as good as new.
-    #[inline]
     pub fn touch(&mut self, place: Place) {
         self.buckets[place.bucket as usize].used = INITIAL_PRIO + self.fallen;
     }

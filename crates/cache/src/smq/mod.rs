@@ -191,7 +191,6 @@ impl Smq {
     }
 
     /// An access to a cached block: once in each period, it moves up one level.
-    #[inline]
     fn requeue(&mut self, index: u32) {
         let period = self.period;
         let entry = &mut self.entries[index as usize];
