@@ -261,7 +261,7 @@ impl StackDistances {
     /// Drops the blocks with the largest hash.
     fn lower_rate(&mut self) {
         let Some(&(threshold, _)) = self.by_hash.peek() else { return };
-        self.sampler.lower(threshold);
+        self.sampler.threshold = threshold;
         while let Some(&(hash, index)) = self.by_hash.peek()
             && hash >= threshold
         {
