@@ -3,9 +3,8 @@
 use crate::bcache::{Bcache, BcacheSettings, PAGE_SECTORS};
 use crate::dm_cache::{CacheMode, DmCache};
 use crate::policy::{Geometry, Policy};
-use crate::registry::PolicyBuilder;
 use crate::replay::{Counts, Op, Replay, Request};
-use crate::smq::SmqKernel;
+use crate::smq::{PolicyBuilder, SmqKernel};
 use std::collections::HashSet;
 
 /// smq judges its misses once a second. The moment decides what it promotes at first, and the trace does not show it: the
@@ -93,7 +92,7 @@ fn filled(cache: CheckedCache, blocks: &[u64], phase_ns: u64, completions: bool)
             blocks.iter().for_each(|&page| {
                 bcache.insert_page(0, page, false);
             });
-            bcache.forget_counts();
+            bcache.counts = Counts::default();
             Box::new(bcache)
         }
     }

@@ -45,12 +45,6 @@ pub struct TickClock {
     second_ns: u64,
 }
 
-impl Default for TickClock {
-    fn default() -> Self {
-        Self { carrier_ends_ns: u64::MAX, second_ns: SECOND_NS }
-    }
-}
-
 impl TickClock {
     /// The next tick that is due at `now_ns`, and whether it is that of a second.
     pub fn due(&mut self, now_ns: u64) -> Option<(u64, bool)> {
@@ -104,7 +98,7 @@ impl<P: Policy + ?Sized> DmCache<P> {
             miss_ns: MISS_NS,
             copy_ns: MISS_NS,
             counts: Counts::default(),
-            clock: TickClock::default(),
+            clock: TickClock { carrier_ends_ns: u64::MAX, second_ns: SECOND_NS },
             in_flight: None,
             running: VecDeque::new(),
             last_end_ns: 0,
@@ -220,7 +214,6 @@ impl<P: Policy + ?Sized> DmCache<P> {
     }
 
     /// One bio within one block.
-    #[inline]
     fn map_bio(&mut self, request: &Request, block: u64, sector: u64, sectors: u32) {
         let write = request.op != Op::Read;
         if write && !self.running.is_empty() {

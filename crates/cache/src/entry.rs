@@ -39,13 +39,11 @@ impl Entry {
     }
 
     /// Whether it has the flag.
-    #[inline]
     pub fn has(&self, flag: Flag) -> bool {
         self.flags & flag.0 != 0
     }
 
     /// Sets or clears a flag.
-    #[inline]
     pub fn set(&mut self, flag: Flag, on: bool) {
         self.flags = if on { self.flags | flag.0 } else { self.flags & !flag.0 };
     }
@@ -64,7 +62,6 @@ impl List {
     pub const EMPTY: Self = Self { head: NONE, tail: NONE, len: 0 };
 
     /// Inserts `index` before `next`, or as the newest if that is `NONE`.
-    #[inline]
     pub fn insert_before(&mut self, entries: &mut [Entry], next: u32, index: u32) {
         let previous = if next == NONE { self.tail } else { entries[next as usize].previous };
         let entry = &mut entries[index as usize];
@@ -81,13 +78,11 @@ impl List {
     }
 
     /// Adds the newest entry.
-    #[inline]
     pub fn push(&mut self, entries: &mut [Entry], index: u32) {
         self.insert_before(entries, NONE, index);
     }
 
     /// Removes an entry of this list.
-    #[inline]
     pub fn remove(&mut self, entries: &mut [Entry], index: u32) {
         let Entry { previous, next, .. } = entries[index as usize];
         self.len -= u32::from(!entries[index as usize].has(Entry::SENTINEL));
@@ -102,7 +97,6 @@ impl List {
     }
 
     /// The oldest entry that is no sentinel, and how many sentinels are older.
-    #[inline]
     pub fn oldest(&self, entries: &[Entry]) -> (Option<u32>, u32) {
         let (mut index, mut sentinels) = (self.head, 0);
         while index != NONE && entries[index as usize].has(Entry::SENTINEL) {
@@ -149,7 +143,6 @@ impl BlockTable {
         (tag >> self.shift) as usize
     }
 
-    #[inline]
     fn slot_of(&self, entries: &[Entry], block: u64) -> Option<usize> {
         let (tag, mask) = (Self::tag(block), self.slots.len() - 1);
         let mut slot = self.home(tag);
@@ -166,7 +159,6 @@ impl BlockTable {
     }
 
     /// The entry of a block.
-    #[inline]
     pub fn get(&self, entries: &[Entry], block: u64) -> Option<u32> {
         self.slot_of(entries, block).map(|slot| self.slots[slot] as u32)
     }

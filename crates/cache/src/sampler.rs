@@ -6,8 +6,8 @@ use blklab_stats::hash64;
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
     salt: u64,
-    threshold: u64, // the first hash that is not in the sample; `u64::MAX`: all
-    shift: u32,     // blocks of a region, as a power of two
+    pub threshold: u64, // the first hash that is not in the sample; `u64::MAX`: all
+    shift: u32,         // blocks of a region, as a power of two
 }
 
 impl Sampler {
@@ -21,26 +21,18 @@ impl Sampler {
     }
 
     /// The hash that decides about a block.
-    #[inline]
     pub fn hash(&self, block: u64) -> u64 {
         hash64((block >> self.shift) ^ self.salt)
     }
 
     /// Whether the block is in the sample.
-    #[inline]
     pub fn takes(&self, block: u64) -> bool {
         self.threshold == u64::MAX || self.hash(block) < self.threshold
     }
 
     /// The same for a block with this hash.
-    #[inline]
     pub fn takes_hash(&self, hash: u64) -> bool {
         self.threshold == u64::MAX || hash < self.threshold
-    }
-
-    /// Takes only blocks with hashes below this one from now on.
-    pub fn lower(&mut self, threshold: u64) {
-        self.threshold = threshold;
     }
 
     /// The share of the regions that it takes.

@@ -448,7 +448,7 @@ fn compare(kernel: SmqKernel, cache_blocks: u32, steps: &[Step]) {
         }
         assert_eq!(smq.residency() as usize, model.blocks - model.free.len());
         assert_eq!(smq.dirty_blocks() as usize, model.dirty.len());
-        assert_eq!(usize::from(smq.promote_levels().0), model.promote_level);
+        assert_eq!(usize::from(smq.read_level), model.promote_level);
     }
     for block in 0..6000 {
         assert_eq!(smq.cached_at(block).map(u64::from), model.map.get(&block).copied());

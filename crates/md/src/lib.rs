@@ -18,17 +18,15 @@ mod examine;
 mod level;
 pub mod map;
 mod refusal;
-mod source;
 mod uuid;
 mod v0;
 mod v1;
 
 pub use badblocks::{BadBlocks, SectorRange};
 pub use bitmap::Bitmap;
-pub use examine::{Examined, ForeignMetadata, examine};
+pub use examine::{Examined, ForeignMetadata, ReadError, Source, examine};
 pub use level::{LEVELS, Level, LevelFacts, defaults};
 pub use refusal::{Refusal, RefusalReason};
-pub use source::{ReadError, Source};
 pub use uuid::Uuid;
 
 /// Bytes of a sector.

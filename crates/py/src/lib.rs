@@ -15,31 +15,17 @@ use pyo3::prelude::*;
 mod _core {
     use pyo3::prelude::*;
 
-    #[pymodule_export]
-    const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-    #[pymodule_export]
-    const DEBUG_BUILD: bool = cfg!(debug_assertions);
-
-    #[pymodule_export]
-    const IO_URING_PER_CENT: u64 = blklab_sim::cell::IO_URING_PER_CENT;
-
-    #[pymodule_export]
-    const MD_STRIPE_CACHE: u32 = blklab_md::defaults::STRIPE_CACHE;
-
-    #[pymodule_export]
-    const MD_BITMAP_CHUNK: u64 = blklab_md::defaults::BITMAP_CHUNK;
-
-    #[pymodule_export]
-    const MD_SYNC_SPEED_MIN: u64 = blklab_md::defaults::SYNC_SPEED_MIN;
-
-    #[pymodule_export]
-    const MD_SYNC_SPEED_MAX: u64 = blklab_md::defaults::SYNC_SPEED_MAX;
-
-    /// Interrupted reads run Python's signal handlers.
+    /// Adds the constants. Interrupted reads run Python's signal handlers.
     #[pymodule_init]
-    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let _ = blklab_trace::input_buffer::ON_SIGNAL.set(super::failures::handle_signals);
+        module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+        module.add("DEBUG_BUILD", cfg!(debug_assertions))?;
+        module.add("IO_URING_PER_CENT", blklab_sim::cell::IO_URING_PER_CENT)?;
+        module.add("MD_STRIPE_CACHE", blklab_md::defaults::STRIPE_CACHE)?;
+        module.add("MD_BITMAP_CHUNK", blklab_md::defaults::BITMAP_CHUNK)?;
+        module.add("MD_SYNC_SPEED_MIN", blklab_md::defaults::SYNC_SPEED_MIN)?;
+        module.add("MD_SYNC_SPEED_MAX", blklab_md::defaults::SYNC_SPEED_MAX)?;
         Ok(())
     }
 

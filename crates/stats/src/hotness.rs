@@ -138,7 +138,6 @@ impl Hotness {
     }
 
     /// Holds those of some blocks outside the sample whose accesses are drawn.
-    #[cold]
     fn hold_drawn(&mut self, range: u64, blocks: u64, read: u32, write: u32) {
         for block in blocks_of(range, blocks) {
             self.skip -= 1;
@@ -190,7 +189,6 @@ impl Hotness {
         self.skip = 1 + hash64(self.draws) % u64::from(2 * self.floor - 1);
     }
 
-    #[cold]
     fn count_held(&mut self) {
         self.held += 1;
         if self.held > self.most_held() {
@@ -202,7 +200,6 @@ impl Hotness {
         self.capacity / 4
     }
 
-    #[cold]
     fn lower_rate(&mut self) {
         while self.sampled > self.capacity {
             self.rebuild(self.level + 1);

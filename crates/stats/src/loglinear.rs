@@ -47,7 +47,6 @@ impl<const BITS: u32> LogLinear<BITS> {
     }
 
     /// Extends the buckets to `first..end`.
-    #[cold]
     fn extend_buckets(&mut self, first: usize, end: usize) {
         if self.counts.is_empty() {
             self.first = first;

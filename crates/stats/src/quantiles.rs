@@ -112,7 +112,6 @@ impl Quantiles {
         self.store_n(value, n);
     }
 
-    #[cold]
     fn store_n(&mut self, value: u64, n: u64) {
         if let QuantilesStore::Small(values) = &self.store
             && value > u32::MAX.into()

@@ -45,7 +45,6 @@ impl<T: Merge + Default + Clone> Timeline<T> {
         &mut self.buckets[index]
     }
 
-    #[cold]
     fn extend(&mut self, time_ns: u64) -> usize {
         let mut shift = self.shift;
         while time_ns >> shift >= self.most as u64 {

@@ -5,7 +5,6 @@ use crate::event::{DeviceId, Event};
 use crate::source::{Capabilities, Input, TraceInfo, Warning};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::KeyValue;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -88,7 +87,7 @@ pub fn read_metadata(pairs: &[KeyValue], info: &mut TraceInfo) -> ParquetOrigin 
         let value = pair.value.as_deref().unwrap_or("");
         match pair.key.as_str() {
             "format" => origin.format = Some(value.to_owned()),
-            "capabilities" => origin.capabilities = from_json(value),
+            "capabilities" => origin.capabilities = serde_json::from_str(value).ok(),
             "inputs" => read_inputs(value, info, &mut origin.input_of),
             "start_unix_ns" => info.start_unix_ns = value.parse().ok(),
             "dropped" => info.dropped = value.parse().ok(),
@@ -96,7 +95,7 @@ pub fn read_metadata(pairs: &[KeyValue], info: &mut TraceInfo) -> ParquetOrigin 
             "out_of_order" => info.out_of_order = count(value, info.out_of_order),
             "sequence_gaps" => info.sequence_gaps = count(value, info.sequence_gaps),
             "warnings" => {
-                for warning in from_json::<Vec<Warning>>(value).unwrap_or_default() {
+                for warning in serde_json::from_str::<Vec<Warning>>(value).unwrap_or_default() {
                     info.warn(&warning.path, warning.message);
                 }
             }
@@ -109,7 +108,7 @@ pub fn read_metadata(pairs: &[KeyValue], info: &mut TraceInfo) -> ParquetOrigin 
 
 /// Replaces the file by the original inputs, which all are now read from it.
 fn read_inputs(value: &str, info: &mut TraceInfo, input_of: &mut InputByDevice) {
-    let Some(named) = from_json::<Vec<NamedInput>>(value) else { return };
+    let Ok(named) = serde_json::from_str::<Vec<NamedInput>>(value) else { return };
     let files = info.inputs.first().map(|input| input.files.clone()).unwrap_or_default();
     if named.is_empty() || named.len() > usize::from(u16::MAX) + 1 {
         return;
@@ -126,10 +125,6 @@ fn read_inputs(value: &str, info: &mut TraceInfo, input_of: &mut InputByDevice) 
 fn to_json(value: &impl Serialize) -> String {
     // Cannot fail: the values are strings, numbers and booleans.
     serde_json::to_string(value).unwrap_or_default()
-}
-
-fn from_json<T: DeserializeOwned>(text: &str) -> Option<T> {
-    serde_json::from_str(text).ok()
 }
 
 /// `251658240 usr_0`

@@ -41,11 +41,11 @@ pub struct Buckets {
     sectors: u32,
     free: VecDeque<u32>,
     open: VecDeque<Open>,
-    fallen: u64,           // how often all priorities fell by one
-    until_fall: f64,       // sectors until they fall again
-    until_collection: i64, // sectors until garbage is collected
-    available: u32,        // buckets without dirty data at the last collection, less those allocated since
-    pub invalidated: u64,  // buckets that were invalidated
+    fallen: u64,               // how often all priorities fell by one
+    until_fall: f64,           // sectors until they fall again
+    pub until_collection: i64, // sectors until garbage is collected: a sixteenth of the cache after a collection
+    available: u32,            // buckets without dirty data at the last collection, less those allocated since
+    pub invalidated: u64,      // buckets that were invalidated
 }
 
 impl Buckets {
@@ -77,7 +77,6 @@ impl Buckets {
     }
 
     /// Whether data at this place is still there.
-    #[inline]
     pub fn is_live(&self, place: Place) -> bool {
         self.buckets[place.bucket as usize].generation == place.generation
     }
@@ -88,7 +87,6 @@ impl Buckets {
     }
 
     /// The data was read: its bucket is as good as new.
-    #[inline]
     pub fn touch(&mut self, place: Place) {
         self.buckets[place.bucket as usize].used = INITIAL_PRIO + self.fallen;
     }
@@ -135,11 +133,6 @@ impl Buckets {
     pub fn clean(&mut self, place: Place, sectors: u32) {
         let bucket = &mut self.buckets[place.bucket as usize];
         bucket.dirty = bucket.dirty.saturating_sub(sectors);
-    }
-
-    /// Whether a sixteenth of the cache was written since the last garbage collection.
-    pub fn needs_collection(&self) -> bool {
-        self.until_collection < 0
     }
 
     /// Garbage collection: counts live and dirty data again.

@@ -82,7 +82,7 @@ pub struct Bcache {
     cursor: u64, // writeback continues here
     last_io_ns: u64,
     sampler: Sampler,
-    counts: Counts,
+    pub(crate) counts: Counts,
 }
 
 impl Default for Bcache {
@@ -177,16 +177,11 @@ impl Bcache {
             self.dirty.insert(page);
         }
         self.counts.promotions += PAGE_SECTORS;
-        if self.buckets.needs_collection() {
+        if self.buckets.until_collection < 0 {
             self.buckets.collect();
             self.pages.retain(|_, page| self.buckets.is_live(page.place));
         }
         true
-    }
-
-    /// Begins to count at 0.
-    pub fn forget_counts(&mut self) {
-        self.counts = Counts::default();
     }
 
     /// Removes a page.

@@ -58,10 +58,6 @@ impl CurveSettings {
     fn wants(&self, policy: &str) -> bool {
         self.policies.iter().any(|wanted| wanted == policy)
     }
-
-    fn simulates(&self) -> bool {
-        self.wants("smq") || self.wants("bcache")
-    }
 }
 
 fn kib(bytes: u64) -> String {
@@ -156,7 +152,7 @@ impl FirstPass {
 
     /// Whether the trace must be read again.
     pub fn needs_second_pass(&self) -> bool {
-        self.requests > 0 && self.settings.simulates()
+        self.requests > 0 && (self.settings.wants("smq") || self.settings.wants("bcache"))
     }
 
     /// Goes on to the second pass; `has_times`: the trace has times.

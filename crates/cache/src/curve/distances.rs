@@ -56,7 +56,6 @@ impl AccessOrder {
     }
 
     /// How many blocks were accessed at this position or later.
-    #[inline]
     fn newer_from(&self, position: u32) -> u32 {
         if position as usize == self.next {
             return 0;
@@ -178,7 +177,6 @@ impl StackDistances {
     }
 
     /// Counts an access.
-    #[inline]
     pub fn access(&mut self, block: u64, write: bool) {
         self.counts[usize::from(write)].accesses += 1;
         if self.frequent.is_empty() {
@@ -199,7 +197,6 @@ impl StackDistances {
     }
 
     /// Counts an access for the block's place among the frequent ones (as Misra and Gries, 1982, in each set).
-    #[inline]
     fn watch(&mut self, first: usize, slot: Option<usize>, block: u64) {
         let position = self.order.next as u32;
         let slots = &mut self.frequent[first..first + SLOTS];
@@ -219,7 +216,6 @@ impl StackDistances {
     }
 
     /// The bin of a distance, given the sampled blocks that are newer.
-    #[inline]
     fn bin(&self, newer: u32) -> usize {
         let scaled = self.most < usize::MAX;
         if scaled { logarithmic_bin((f64::from(newer) / self.sampler.rate()) as u64) } else { newer as usize }
@@ -265,7 +261,7 @@ impl StackDistances {
     /// Drops the blocks with the largest hash.
     fn lower_rate(&mut self) {
         let Some(&(threshold, _)) = self.by_hash.peek() else { return };
-        self.sampler.lower(threshold);
+        self.sampler.threshold = threshold;
         while let Some(&(hash, index)) = self.by_hash.peek()
             && hash >= threshold
         {

@@ -24,7 +24,6 @@ impl OptSample {
     }
 
     /// Adds an access.
-    #[inline]
     pub fn access(&mut self, block: u64, write: bool) {
         self.all[usize::from(write)] += 1;
         if self.sampler.takes(block) {

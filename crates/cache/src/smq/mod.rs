@@ -14,6 +14,21 @@ pub use kernel::{SMQ_KERNELS, SmqKernel};
 use multiqueue::{LEVELS, Multiqueue};
 use tracker::Tracker;
 
+/// Makes an empty cache of a policy.
+pub type PolicyBuilder = fn(Geometry, SmqKernel) -> Box<dyn Policy>;
+
+/// The policy of dm-cache with this name, as in the kernel.
+pub fn find_policy(name: &str) -> Option<PolicyBuilder> {
+    match name {
+        "smq" => Some(|geometry, kernel| Box::new(Smq::new(geometry, kernel))), // since Linux 4.6
+        // It only writes dirty blocks back.
+        "cleaner" => Some(|geometry, kernel| {
+            Box::new(Smq { cleaner: true, migrations_allowed: false, ..Smq::new(geometry, kernel) })
+        }),
+        _ => None,
+    }
+}
+
 /// A block that was not used for this long after its sentinel moved may be written back (`WRITEBACK_PERIOD`).
 const WRITEBACK_PERIOD_NS: u64 = 10_000_000_000;
 /// The same for the clean queue (`DEMOTE_PERIOD`).
@@ -87,7 +102,8 @@ pub struct Smq {
     cache_stats: LevelStats,
     period: u32, // the number of the period of the cache's queues; entries that were hit in it have it too
     next_period_ns: u64,
-    read_level: u8, // A miss is promoted if its region has this level in the hotspot queue; none before the first tick
+    /// A miss is promoted if its region has this level in the hotspot queue; none before the first tick.
+    pub read_level: u8,
     write_level: u8,
     tracker: Tracker,
     migrations_allowed: bool,
@@ -131,16 +147,6 @@ impl Smq {
             smq.demote_sentinels.push(which, &mut smq.entries, &mut smq.clean, false);
         }
         smq
-    }
-
-    /// The policy `cleaner`.
-    pub fn new_cleaner(geometry: Geometry, kernel: SmqKernel) -> Self {
-        Self { cleaner: true, migrations_allowed: false, ..Self::new(geometry, kernel) }
-    }
-
-    /// The levels of the hotspot queue from which reads and writes are promoted now.
-    pub fn promote_levels(&self) -> (u8, u8) {
-        (self.read_level, self.write_level)
     }
 
     fn entry(&mut self, index: u32) -> &mut Entry {
@@ -191,7 +197,6 @@ impl Smq {
     }
 
     /// An access to a cached block: once in each period, it moves up one level.
-    #[inline]
     fn requeue(&mut self, index: u32) {
         let period = self.period;
         let entry = &mut self.entries[index as usize];
@@ -248,7 +253,7 @@ impl Smq {
             }
             return None;
         }
-        if self.tracker.is_promoting(block) {
+        if self.tracker.promoting.contains(&block) {
             return None;
         }
         let cache_block = self.allocate()?;
@@ -280,7 +285,7 @@ impl Smq {
 
     /// Whether a quarter of the cache is free or will be (`free_target_met`).
     fn has_free_blocks(&self) -> bool {
-        self.free.len + self.tracker.demotions() >= percent_of(self.cache_blocks, 25)
+        self.free.len + self.tracker.demotions >= percent_of(self.cache_blocks, 25)
     }
 
     /// Whether nothing must be written back now (`clean_target_met`).
@@ -386,10 +391,10 @@ impl Policy for Smq {
     }
 
     fn get_background_work(&mut self, idle: bool) -> Option<Work> {
-        if !self.tracker.has_queued() {
+        if self.tracker.queued.is_empty() {
             self.find_work(idle);
         }
-        self.tracker.issue()
+        self.tracker.queued.pop()
     }
 
     fn complete_background_work(&mut self, work: Work, success: bool) {

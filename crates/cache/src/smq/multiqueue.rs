@@ -21,7 +21,6 @@ impl Multiqueue {
     }
 
     /// Adds an entry at its level as the newest.
-    #[inline]
     pub fn push(&mut self, entries: &mut [Entry], index: u32) {
         self.push_before(entries, NONE, index);
     }
@@ -39,7 +38,6 @@ impl Multiqueue {
     }
 
     /// Removes an entry.
-    #[inline]
     pub fn remove(&mut self, entries: &mut [Entry], index: u32) {
         let entry = entries[index as usize];
         self.len -= u32::from(!entry.has(Entry::SENTINEL));
@@ -57,7 +55,6 @@ impl Multiqueue {
 
     /// Moves an entry up by `levels`, as the newest there, and the oldest entry there down to its old level
     /// (`q_requeue`). `sentinels`: the older and the newer sentinel of its old level, which keep the other's age.
-    #[inline]
     pub fn requeue(&mut self, entries: &mut [Entry], index: u32, levels: u8, sentinels: Option<[u32; 2]>) {
         let old = entries[index as usize].level;
         let new = (old + levels).min(LEVELS as u8 - 1);

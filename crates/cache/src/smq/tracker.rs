@@ -6,10 +6,10 @@ use std::collections::HashSet;
 /// The work of a policy.
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
-    queued: Vec<Work>, // work to issue; the newest is issued first
-    promoting: HashSet<OriginBlock>,
+    pub queued: Vec<Work>,               // work to issue; the newest is issued first
+    pub promoting: HashSet<OriginBlock>, // blocks whose promotion is queued or running
     pending: usize,
-    demotions: u32,
+    pub demotions: u32, // demotions that are queued or running
     limit: Option<usize>,
 }
 
@@ -39,11 +39,6 @@ impl Tracker {
         None
     }
 
-    /// Takes the next piece of work to run.
-    pub fn issue(&mut self) -> Option<Work> {
-        self.queued.pop()
-    }
-
     /// The work is done.
     pub fn complete(&mut self, work: Work) {
         self.pending -= 1;
@@ -52,20 +47,5 @@ impl Tracker {
             Operation::Promote => drop(self.promoting.remove(&work.origin_block)),
             Operation::Writeback | Operation::Replace { .. } => (),
         }
-    }
-
-    /// Whether work waits to be issued.
-    pub fn has_queued(&self) -> bool {
-        !self.queued.is_empty()
-    }
-
-    /// Demotions that are queued or running.
-    pub fn demotions(&self) -> u32 {
-        self.demotions
-    }
-
-    /// Whether the block's promotion is queued or running.
-    pub fn is_promoting(&self, block: OriginBlock) -> bool {
-        self.promoting.contains(&block)
     }
 }

@@ -128,7 +128,6 @@ impl BlockTable {
         true
     }
 
-    #[cold]
     fn grow(&mut self) {
         let mut larger = Self::sized(self.slots.len().ilog2() + 1);
         for slot in self.iter() {

@@ -1,6 +1,5 @@
 //! What blkparse prints: the text of events and the closing summary.
 
-pub mod json;
 pub mod line;
 pub mod print;
 pub mod summary;

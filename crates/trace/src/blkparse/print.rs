@@ -1,12 +1,13 @@
-//! A whole trace as text: every event that a filter wants, and blkparse's closing summary.
+//! A whole trace as text: every event that a filter wants, and blkparse's closing summary; or as lines of JSON.
 
+use super::line;
 use super::summary::Summary;
-use super::{json, line};
 use crate::error::Result;
-use crate::event::EventBatch;
+use crate::event::{Action, Event, EventBatch};
 use crate::filter::Filter;
 use crate::process::{ProcessTable, UNNAMED};
 use crate::source::Source;
+use serde::Serialize;
 use std::io::{self, Write};
 
 /// How events are printed.
@@ -37,7 +38,7 @@ pub fn print(
             }
             summary.add(event);
             match style {
-                PrintStyle::Json => json::write_line(out, event, batch.pdu_of(event), processes),
+                PrintStyle::Json => write_json(out, event, batch.pdu_of(event), processes),
                 _ => line::write_line(out, event, batch.pdu_of(event), processes),
             }
         });
@@ -58,4 +59,57 @@ pub fn print(
         out.flush()
     };
     Ok(end())
+}
+
+/// One event as a line of JSON, for programs.
+#[derive(Serialize)]
+struct JsonEvent<'a> {
+    time_ns: u64,
+    device: String,
+    cpu: u16,
+    sequence: u32,
+    pid: u32,
+    process: Option<&'a str>,
+    action: &'static str,
+    rwbs: &'a str,
+    sector: u64,
+    bytes: u32,
+    error: i16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remap_device: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remap_sector: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    split_sector: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unplugged: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+/// Writes the event as one JSON object and a newline. `pdu` is the event's extra bytes.
+fn write_json(out: &mut impl Write, event: &Event, pdu: &[u8], processes: &ProcessTable) -> io::Result<()> {
+    let is = |action| event.action == action;
+    let letters = event.rwbs.letters(event.bytes);
+    let unplug = is(Action::UNPLUG) || is(Action::UNPLUG_TIMER);
+    let line = JsonEvent {
+        time_ns: event.time,
+        device: event.device.to_string(),
+        cpu: event.cpu,
+        sequence: event.sequence,
+        pid: event.pid,
+        process: processes.name(event.pid),
+        action: event.action.letters(),
+        rwbs: letters.as_str(),
+        sector: event.sector,
+        bytes: event.bytes,
+        error: event.error as i16,
+        remap_device: is(Action::REMAP).then(|| event.arg_device.to_string()),
+        remap_sector: is(Action::REMAP).then_some(event.arg_sector),
+        split_sector: is(Action::SPLIT).then_some(event.arg_sector),
+        unplugged: unplug.then_some(event.arg_sector),
+        message: is(Action::MESSAGE).then(|| String::from_utf8_lossy(pdu).into_owned()),
+    };
+    serde_json::to_writer(&mut *out, &line)?;
+    out.write_all(b"\n")
 }

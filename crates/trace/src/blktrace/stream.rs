@@ -74,7 +74,6 @@ impl PreviousRecord {
     }
 
     /// Replaces the previous record and returns the irregularities between the two.
-    #[cold]
     fn check(&mut self, record: &Record) -> Irregularities {
         let previous = std::mem::replace(self, PreviousRecord::of(record));
         let same_source = (previous.cpu, previous.device) == (record.cpu, record.device) && previous.sequence != 0;

@@ -91,7 +91,6 @@ impl Offsets {
     }
 
     /// Extends the grid to the rows `low..=high` of 2 to the power `shift` sectors.
-    #[cold]
     fn extend(&mut self, low: u64, high: u64, shift: u32) {
         let (by, coarser) = (shift.saturating_sub(self.shift), self.shift.saturating_sub(shift));
         let (low, high) = (low >> coarser, high >> coarser);

@@ -43,7 +43,6 @@ struct Longest {
 }
 
 impl Longest {
-    #[cold]
     fn add(&mut self, time: LongTime) {
         if self.kept.len() >= self.most {
             let shortest = self.kept.iter().enumerate().min_by_key(|(_, kept)| kept.length());

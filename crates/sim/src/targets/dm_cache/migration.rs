@@ -33,9 +33,9 @@ struct Migration {
 #[derive(Default)]
 pub struct Migrations {
     all: Numbered<Migration>,
-    ready: Vec<u32>, // Migrations that can go on
-    read: Vec<u32>,  // Parts that have been read
-    copying: u64,    // Migrations that copy
+    pub ready: Vec<u32>, // Migrations that can go on
+    read: Vec<u32>,      // Parts that have been read
+    pub copying: u64,    // Migrations that copy
 }
 
 impl Migrations {
@@ -45,14 +45,6 @@ impl Migrations {
 
     pub fn can_go_on(&self) -> bool {
         !self.ready.is_empty() || !self.read.is_empty()
-    }
-
-    pub fn copying(&self) -> u64 {
-        self.copying
-    }
-
-    pub fn make_ready(&mut self, migration: u32) {
-        self.ready.push(migration);
     }
 
     /// An I/O of a migration is done.

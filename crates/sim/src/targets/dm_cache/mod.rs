@@ -380,7 +380,7 @@ impl DmCache {
 
     /// Whether another copy would exceed the migration threshold.
     fn is_over_threshold(&self) -> bool {
-        (self.migrations.copying() + 1) * self.geometry.block > self.threshold
+        (self.migrations.copying + 1) * self.geometry.block > self.threshold
     }
 
     /// Whether a write can promote its block without a copy (`optimisable_bio`).
@@ -451,7 +451,7 @@ impl DmCache {
 
     fn put_block(&mut self, sim: &mut Simulation, block: u64) {
         if let Some(migration) = self.locks.put(block) {
-            self.migrations.make_ready(migration);
+            self.migrations.ready.push(migration);
             sim.wake_worker(self.worker);
         }
     }

@@ -30,11 +30,9 @@ pub struct LvmCache {
     /// Bytes of a block, which the cache copies as a whole.
     pub chunk: u64,
     /// Bytes of the metadata; `null`: a thousandth of the cache, and at least 8 MiB.
-    #[serde(default)]
     pub metadata: Option<u64>,
     /// Sectors that migrations copy at the same time at most; `null`: what LVM sets, 2048, or eight chunks if that is
     /// more.
-    #[serde(default)]
     pub migration_threshold: Option<u64>,
     /// What the cache holds at first.
     #[serde(default)]

@@ -97,7 +97,8 @@ impl Array {
             sim.bios[number].flags = bio.flags.with(crate::bio::Flags::FAILED);
             return Admission::Done;
         }
-        if bio.op == Op::Read && stripes.reads_bypass_cache() {
+        // Reads bypass the cache only if no member is lost (`raid5_make_request` on `degraded`).
+        if bio.op == Op::Read && stripes.missing | stripes.rebuilding == 0 {
             return Admission::Pass;
         }
         if bio.op == Op::Read {

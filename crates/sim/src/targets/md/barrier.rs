@@ -17,9 +17,9 @@ pub struct Barrier {
     single: bool,
     raised: Vec<u32>, // By bucket: pieces of the sync in flight, and other bios in flight
     pending: Vec<u32>,
-    waiting: Vec<(usize, u32)>, // Waiting tasks by bucket, and tasks that have been released and have not entered yet
-    entering: Vec<u32>,
-    pub woken: WaitList, // Released tasks that the array must still wake
+    waiting: Vec<(usize, u32)>, // Waiting tasks by bucket
+    pub entering: Vec<u32>,     // Tasks that have been released and have not entered yet
+    pub woken: WaitList,        // Released tasks that the array must still wake
 }
 
 impl Barrier {
@@ -57,11 +57,6 @@ impl Barrier {
     /// Whether other bios are in flight.
     pub fn is_pending(&self, sector: u64) -> bool {
         self.pending[self.bucket(sector)] > 0
-    }
-
-    /// Whether no released task still has to enter.
-    pub fn has_no_entering_task(&self) -> bool {
-        self.entering.is_empty()
     }
 
     /// Whether tasks wait here, or have been released and must enter (`nr_waiting`).

@@ -85,16 +85,14 @@ fn sync_max() -> u64 {
 }
 
 /// One slot of an array.
-#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, crate::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct Member {
     /// The device or stack in this slot; `null` if the member is missing.
     pub node: Option<Node>,
     /// Whether it is read only if no other member can be read.
-    #[serde(default)]
     pub write_mostly: bool,
     /// Whether it is being rebuilt: written, and not read.
-    #[serde(default)]
     pub rebuilding: bool,
 }
 

@@ -254,7 +254,7 @@ impl Array {
     pub fn wake_sync_at_barrier(&self, sim: &mut Simulation) {
         let (Some(sync), Some(barrier)) = (&self.sync, &self.barrier) else { return };
         let free =
-            sync.raised_piece.as_ref().map_or(barrier.has_no_entering_task(), |piece| !barrier.is_pending(piece.start));
+            sync.raised_piece.as_ref().map_or(barrier.entering.is_empty(), |piece| !barrier.is_pending(piece.start));
         if sync.at_barrier && free {
             sim.wake_worker(sync.task);
         }

@@ -76,7 +76,7 @@ pub struct StripeCache {
     pub map: Raid456Map, // The array's map
     rmw_level: RmwLevel,
     rows: u64, // Rows of a chunk
-    missing: u64,
+    pub missing: u64,
     pub rebuilding: u64,
     pub recovered: u64,  // Rows below this one have been rebuilt
     pub dirty_from: u64, // From this row on parity is not valid, because a resync has not reached it
@@ -111,12 +111,6 @@ impl StripeCache {
         };
         stripes.add_entries(entries);
         stripes
-    }
-
-    /// Whether reads bypass the cache: only if no member is lost (`raid5_make_request` on `degraded`).
-    #[inline]
-    pub fn reads_bypass_cache(&self) -> bool {
-        self.missing | self.rebuilding == 0
     }
 
     /// The state of a row for the planner.
