@@ -1,4 +1,4 @@
-"""From what the user asks for, a list of kernels or a tree of sources, to the result, which is kept next to the runs."""
+"""From what the user asks for, kernels or a tree of sources, to the result, which is kept next to the runs."""
 
 import functools
 import hashlib
