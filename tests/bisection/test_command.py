@@ -14,9 +14,8 @@ from typing import cast
 
 import pytest
 
-from blklab.bisection.request import SimulatedKernels
+from blklab.bisection.request import KernelTree, SimulatedKernels
 from blklab.bisection.source import work_directory
-from blklab.bisection.tree import KernelTree
 from tests.bisection.md_history import git
 from tests.cli.test_signals import until
 from tests.conftest import Run
@@ -201,7 +200,7 @@ def test_runs_of_another_machine_are_not_continued(run: Run, tmp_path: Path, mon
 
 
 def test_another_configuration_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blklab.bisection.tree.LabRunner", lambda **words: words["kernel"].vmlinuz)
+    monkeypatch.setattr("blklab.bisection.request.LabRunner", lambda **words: words["kernel"].vmlinuz)
     tree = tmp_path / "tree"
     tree.mkdir()
     git(tree, "init", "--quiet")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from blklab.bisection.git import BisectionState, Commit, GitBisect, GitFailed, Repository, of_list, shared
+from blklab.bisection.request import shared_headers
 from blklab.bisection.source import locked, remove_work, work_directory
-from blklab.bisection.tree import shared_headers
 from blklab.errors import BlklabError, UsageError
 from tests.bisection.md_history import git
 

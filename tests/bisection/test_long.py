@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.bisection.tree import kernel_headers
+from blklab.bisection.request import kernel_headers
 from blklab.runners.lab.image import GuestImage
 from tests.bisection.md_history import FOUR, MD, TWELVE, git, md_repository
 from tests.conftest import Run

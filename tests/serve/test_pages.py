@@ -115,23 +115,18 @@ def test_bad_query_is_refused_with_one_reason(site: Client, path: str, reason: s
     assert reason in re.sub(r"</?b>", "", response.text)  # figures are bold
 
 
-@pytest.mark.parametrize(
-    ("address", "drawn"),
-    [("/campaigns/1/report", "campaign_pages.report"), ("/trends/same?on=sim", "comparison_pages.trend")],
-)
+@pytest.mark.parametrize(("address", "drawn"), [("/campaigns/1/report", "report"), ("/trends/same?on=sim", "trend")])
 def test_requests_at_the_same_time_draw_a_page_once(
     full: Path, monkeypatch: pytest.MonkeyPatch, address: str, drawn: str
 ) -> None:
-    module, _, name = drawn.partition(".")
-    real = getattr(application, module)
-    draw = getattr(real, name)
+    draw = getattr(application, drawn)
     calls: list[object] = []
 
     def counted(*values: object) -> object:
         calls.append(values)
         return draw(*values)
 
-    monkeypatch.setattr(real, name, counted)
+    monkeypatch.setattr(application, drawn, counted)
     application_site = Site(str(full), print)
     with ThreadPoolExecutor(4) as pool:
         pages = list(pool.map(lambda _: Client(application_site).get(address).text, range(4)))

@@ -7,7 +7,7 @@ import pytest
 
 from blklab.report.charts import theme
 from blklab.report.charts.base import Chart
-from blklab.serve import comparison_pages
+from blklab.serve import application
 from blklab.store.campaigns import Store
 from tests.report.experiment import made
 
@@ -32,7 +32,7 @@ def trend(*campaigns: Sequence[dict[str, str]]) -> Chart:
     store = Store(None)
     for every in campaigns:
         made.add(store, every, measure)
-    (section,) = comparison_pages.trend(store, "unbalanced", "", "iops").sections
+    (section,) = application.trend(store, "unbalanced", "", "iops").sections
     (chart,) = section.items
     assert isinstance(chart, Chart)
     return chart

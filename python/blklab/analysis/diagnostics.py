@@ -1,16 +1,24 @@
 """Diagnostics of a set of runs: doubts and notes, each with its figures.
 
-Thresholds are next to their checks: in `sanity_checks` (single measurements), `anomalies` (series
-and repeats), and here. The same diagnostic of several runs is merged.
+Thresholds are next to their checks: in `sanity_checks` (single measurements), and here. The same diagnostic of several
+runs is merged.
+
+Anomalies in a series or among repeats (drift, outliers, two levels) are found by pure functions of numbers. An anomaly
+must be large enough to matter (a share of the mean) and too unlikely to be chance. So long, quiet series do not report
+a per mille, and short, noisy series do not report their noise.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
 
-from blklab.analysis import anomalies, compare, explain
+from blklab.analysis import compare, explain
 from blklab.analysis.metrics import METRICS, lowest_devices, rate_scale
 from blklab.analysis.run_conditions import drift_notes
 from blklab.analysis.samples import Points, over_time
 from blklab.analysis.sanity_checks import check_run, unfair_shares
+from blklab.analysis.variation import series_variance
 from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
 from blklab.outcome import Outcome
@@ -18,6 +26,170 @@ from blklab.runners.registry import predicts
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS, SeriesPoint
 from blklab.text import by_key
+
+DRIFT = 0.10
+"""Share of the mean: what the SNIA's Solid State Storage Performance Test Specification 2.0.1,
+2.1.24, allows a steady state's best line to rise or fall."""
+
+CERTAIN = 0.001  # Probability that chance looks like a drift: one of a thousand steady runs is reported wrongly
+FEWEST = 20  # Minimum number of intervals of a series for these checks
+SCORE = 5.0
+"""Deviation of an outlier from the median, in normal standard deviations estimated from the median absolute deviation.
+Iglewicz and Hoaglin ("How to Detect and Handle Outliers", 1993) use 3.5 for one value; a series has thousands."""
+
+NORMAL = 0.6745  # The median absolute deviation of a normal distribution with standard deviation 1
+STALL = 0.5  # Share of the median from which a deviation is reported: half the work was not done
+CHANCE = 6.0  # Standard deviations of a Poisson count that are accepted as chance
+RARE = 0.05  # Share of intervals above which deviations are normal for the series, and not outliers
+REPEAT = 0.05  # Share of the median by which a repeat must differ to be reported
+LEVELS = 0.85
+"""Share of the variance that two levels must explain. The best cut explains 2/π = 0.64 of the
+variance of a normal distribution and 0.75 of that of a straight slope."""
+
+APART = 0.2  # Minimum distance of two levels, as a share of the mean
+LEAST_SHARE = 0.1  # Minimum share of intervals at the rarer level
+
+
+def drift(values: Sequence[float]) -> float | None:
+    """Returns how much the last third of a series differs from the first, as a share of the first.
+
+    None if there is no drift. The test takes autocorrelation into account.
+    """
+    third = len(values) // 3
+    if len(values) < FEWEST:
+        return None
+    first, last = values[:third], values[-third:]
+    still = _without_line(values)
+    # The variance within a third must not include the drift itself.
+    before, after = (series_variance(part) for part in (still[:third], still[-third:]))
+    means = [sum(part) / third for part in (first, last)]
+    if not means[0] or before is None or after is None:
+        return None
+    change = means[1] / means[0] - 1
+    chance = _chance(means[1] - means[0], before[0] + after[0], min(before[1], after[1]))
+    return None if abs(change) < DRIFT or chance >= CERTAIN else change
+
+
+def _chance(difference: float, variance: float, degrees: float) -> float:
+    """Returns Student's two-sided p of a difference."""
+    from scipy.special import stdtr
+
+    return float(2 * stdtr(degrees, -abs(difference) / math.sqrt(variance))) if variance else 0.0
+
+
+def _without_line(values: Sequence[float]) -> list[float]:
+    """Returns the residuals of a series from the straight line that fits it best."""
+    import numpy as np
+
+    series = np.asarray(values, dtype=float)
+    place = np.arange(len(series)) - (len(series) - 1) / 2
+    slope = float(place @ series) / float(place @ place)
+    return [float(value) for value in series - slope * place]
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A value that does not fit the others."""
+
+    at: int
+    value: float
+    median: float
+
+
+def stalls(values: Sequence[float], counts: Sequence[float]) -> list[Outlier]:
+    """Returns the intervals of a series that are outliers, the largest deviation first.
+
+    `counts` are the I/Os behind each value; their random error is accepted. The first and the last interval are
+    ignored, because a run begins and ends in them. Frequent deviations are ignored too.
+    """
+    if len(values) < FEWEST:
+        return []
+    middle = median(values)
+    spread = median([abs(value - middle) for value in values]) / NORMAL
+    usual = median(counts)
+    noise = CHANCE / math.sqrt(usual) * middle if usual else math.inf
+    outliers = [
+        Outlier(at, values[at], middle)
+        for at in range(1, len(values) - 1)
+        if abs(values[at] - middle) > max(SCORE * spread, STALL * middle, noise)
+    ]
+    if len(outliers) > RARE * len(values):
+        return []
+    return sorted(outliers, key=lambda outlier: -abs(outlier.value - outlier.median))
+
+
+def misfits(values: Sequence[float]) -> list[Outlier]:
+    """Returns the repeats that differ from the others; none if there are fewer than four."""
+    if len(values) < 4:
+        return []
+    middle = median(values)
+    spread = median([abs(value - middle) for value in values]) / NORMAL
+    return [
+        Outlier(at, value, middle)
+        for at, value in enumerate(values)
+        if abs(value - middle) > max(SCORE * spread, REPEAT * middle)
+    ]
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A series that alternates between two levels."""
+
+    low: float
+    high: float
+    share_low: float
+
+
+def levels(values: Sequence[float], counts: Sequence[float]) -> Levels | None:
+    """Returns the two levels of a series; None if it does not have exactly two.
+
+    The cut minimises the variance within the levels (Otsu, "A Threshold Selection Method from
+    Gray-Level Histograms", IEEE Transactions on Systems, Man and Cybernetics 9(1), 1979).
+    """
+    ordered = sorted(values)
+    count, total = len(ordered), sum(ordered)
+    if count < FEWEST or total <= 0:
+        return None
+    mean = total / count
+    variance = sum((value - mean) ** 2 for value in ordered)
+    if variance <= 0:
+        return None
+    best, cut, below = 0.0, 0, 0.0
+    for at in range(1, count):
+        below += ordered[at - 1]
+        low, high = below / at, (total - below) / (count - at)
+        between = at * (count - at) / count * (high - low) ** 2
+        if between > best:
+            best, cut = between, at
+    low, high = sum(ordered[:cut]) / cut, sum(ordered[cut:]) / (count - cut)
+    share = cut / count
+    noise = CHANCE / math.sqrt(usual) if (usual := median(counts)) else math.inf
+    wide = high - low > mean * max(APART, noise)
+    common = min(share, 1 - share) >= LEAST_SHARE
+    return Levels(low, high, share) if best / variance >= LEVELS and wide and common else None
+
+
+def course(ratios: Sequence[float]) -> float | None:
+    """Returns how much a campaign drifted from its first runs to its last; None if it did not.
+
+    `ratios` are the figures of runs divided by the mean of their repeats, in the order of the runs.
+    The test is Spearman's rank correlation with this order. The halves must differ by 3 % or more,
+    because room temperature or clock differences easily cause that.
+    """
+    count = len(ratios)
+    if count < 8:
+        return None
+    half = count // 2
+    first, last = sum(ratios[:half]) / half, sum(ratios[-half:]) / half
+    change = last / first - 1 if first else 0.0
+    if abs(change) < 0.03:
+        return None
+    from scipy.stats import spearmanr
+
+    rho = float(spearmanr(range(count), ratios).statistic)
+    # Without correlation, the variance of rho is 1 / (n - 1).
+    return change if abs(rho) * math.sqrt(count - 1) >= 3.29 else None
+
 
 BUSY = 0.98  # Share of time with I/O in flight from which a device counts as always busy (iostat: %util)
 PROCESSOR = 0.95  # Share of a CPU from which a job is limited by its CPU
@@ -125,22 +297,22 @@ def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnosti
     values = over_time("iops", points)
     mine = [point for point in points if point.source == JOBS and point.width_ns > 0]
     counts = [float(point.read_ios + point.write_ios) for point in mine][: len(values)]
-    change = anomalies.drift(values)
+    change = drift(values)
     if change is not None:
         third = len(values) // 3
         first, last = sum(values[:third]) / third, sum(values[-third:]) / third
         message = f"{first:,.0f} IOPS in the first third and {last:,.0f} in the last ({_percent(change)})"
         yield _doubt("drift", message, run, weight=abs(change))
-    elif levels := anomalies.levels(values, counts):
+    elif two := levels(values, counts):
         message = (
-            f"{levels.share_low * 100:.0f} % of the time about {levels.low:,.0f} IOPS and otherwise about "
-            f"{levels.high:,.0f}: the mean describes neither"
+            f"{two.share_low * 100:.0f} % of the time about {two.low:,.0f} IOPS and otherwise about "
+            f"{two.high:,.0f}: the mean describes neither"
         )
-        yield _doubt("two-levels", message, run, weight=levels.high / max(1.0, levels.low))
-    if stalls := anomalies.stalls(values, counts):
-        worst = stalls[0]
+        yield _doubt("two-levels", message, run, weight=two.high / max(1.0, two.low))
+    if found := stalls(values, counts):
+        worst = found[0]
         second = mine[worst.at].time_ns / 1e9
-        more = f"; {len(stalls)} such intervals" if len(stalls) > 1 else ""
+        more = f"; {len(found)} such intervals" if len(found) > 1 else ""
         message = f"{worst.value:,.0f} IOPS {second:.4g} s after the start; the median is {worst.median:,.0f}{more}"
         yield _doubt("outliers", message, run, weight=abs(worst.value / worst.median - 1) if worst.median else 0.0)
 
@@ -214,7 +386,7 @@ def _cells(runs: Sequence[StoredRun]) -> Iterable[list[StoredRun]]:
 
 def _repeats(runs: Sequence[StoredRun], names: _RunNames) -> Iterator[Diagnostic]:
     for members in _cells(runs):
-        for odd in anomalies.misfits([METRICS["iops"].of(run.figures) or 0.0 for run in members]):
+        for odd in misfits([METRICS["iops"].of(run.figures) or 0.0 for run in members]):
             run = members[odd.at]
             message = (
                 f"{names.of(run)}: {odd.value:,.0f} IOPS; the median of its {len(members)} repeats is "
@@ -237,7 +409,7 @@ def _campaigns(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
             ratios += [
                 (run.started or "", run.id, value / mean) for run, value in zip(members, values, strict=True) if value
             ]
-        change = anomalies.course([ratio for *_, ratio in sorted(ratios)])
+        change = course([ratio for *_, ratio in sorted(ratios)])
         if change is not None:
             message = (
                 f"Campaign {campaign}: IOPS of later runs differ by {_percent(change)} from earlier repeats of the "

@@ -1,25 +1,274 @@
-"""From what the user asks for to the result, which is kept next to the runs."""
+"""From what the user asks for, kernels or a tree of sources, to the result, which is kept next to the runs."""
 
+import functools
+import hashlib
+import os
+import re
+import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from blklab import output
 from blklab.analysis.sequential_test import check_condition
-from blklab.bisection import findings
+from blklab.bisection import findings, program
 from blklab.bisection.findings import Bisection
-from blklab.bisection.git import Commit, of_list
+from blklab.bisection.git import Commit, GitFailed, Repository, of_list, shared
 from blklab.bisection.measuring import CommitMeasuring
 from blklab.bisection.search import BisectionRule, BisectionSearch
-from blklab.bisection.source import BisectionSource, Note, locked, work_directory
-from blklab.errors import UsageError
+from blklab.bisection.source import BisectionSource, BuildFailed, Note, locked, work_directory
+from blklab.child_process import find
+from blklab.errors import BlklabError, UsageError
 from blklab.runners.base import Runner
+from blklab.runners.lab.image.build import image
+from blklab.runners.lab.image.cache import ImageCache
+from blklab.runners.lab.image.cache import directory as cache_directory
+from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, fetch, run
+from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption
+from blklab.runners.lab.runner import LabRunner
 from blklab.runners.registry import RUNNERS
 from blklab.spec import cells, kernels, load
 from blklab.spec.cells import ExperimentPlan
 from blklab.spec.overrides import Override
 from blklab.store.campaigns import Store
+from blklab.text import printable
+
+DIRECTORY = "drivers/md"
+MODULES = {  # Directories of the modules, in the kernel's tree
+    **dict.fromkeys(("md-mod", "raid0", "raid1", "raid10", "raid456"), DIRECTORY),
+    **dict.fromkeys(("dm-mod", "dm-cache", "dm-cache-smq", "dm-writecache", "dm-delay"), DIRECTORY),
+    "bcache": f"{DIRECTORY}/bcache",
+}
+_NEEDED = re.compile(r"linux-(?:headers|kbuild)-")
+_SOURCES = "/usr/src/"  # Where the packages expect each other
+
+
+class BisectedTree(BisectionSource):
+    """Commits of the user's repository."""
+
+    label = "commit"
+
+    def __init__(self, tree: Path, good: str, bad: str, work: Path) -> None:
+        """Raises UsageError if there is no such repository, or no such commit in it."""
+        self.repository = shared(tree, work / "tree")
+        users = Repository(tree)
+        self.good, self.bad = users.commit(good), users.commit(bad)
+        self._work = work
+
+    def commit(self, name: str) -> Commit:
+        return self.repository.commit(name)
+
+    def changes(self, commit: Commit) -> Sequence[Override]:  # noqa: ARG002
+        """Returns what a commit changes in the experiment."""
+        return []
+
+    def _built(self, commit: Commit, build: Callable[[Path], None]) -> Path:
+        """Returns the directory of what `build` made of a commit; an earlier build is used again."""
+        digest = hashlib.sha256(str(self.own_kernel(commit)).encode()).hexdigest()
+        complete = self._work / f"built-{digest}"
+        if not complete.is_dir():
+            unfinished = self._work / "unfinished"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir(parents=True)
+            build(unfinished)
+            unfinished.rename(complete)
+        return complete
+
+
+class ModuleSources(BisectedTree):
+    """The sources of modules, built against the headers of a packaged kernel."""
+
+    def __init__(
+        self,
+        tree: Path,
+        modules: Sequence[str],
+        kernel: str,
+        ends: tuple[str, str],
+        work: Path,
+        *,
+        accelerator: str | None,
+        note: Note,
+    ) -> None:
+        """`ends` are the good and the bad one. Raises EnvironmentLacks without a compiler."""
+        super().__init__(tree, *ends, work)
+        for name in modules:
+            if name not in MODULES:
+                raise UsageError(f"--module {printable(name)}: expected one of {', '.join(MODULES)}")
+        for line in shared_headers(self.repository, self.good, self.bad):
+            note(f"{line}: build all of their modules (--module); the others keep the packaged version")
+        self._modules = modules
+        self._kernel = image(kernel, note=note).version
+        self._accelerator = accelerator
+        self._note = note
+        self._headers = kernel_headers(self._kernel, note)
+        for tool in (compiler(self._headers), "make"):
+            find(tool, tool)
+
+    def changes(self, commit: Commit) -> Sequence[Override]:  # noqa: ARG002
+        """Returns what a commit changes in the experiment."""
+        return [Override("kernel", self._kernel, "--set kernel")]
+
+    def own_kernel(self, commit: Commit) -> str:
+        """Returns what the modules are built from."""
+        return " ".join([commit.name, self._kernel, *self._modules])
+
+    def runner(self, commit: Commit) -> Runner:
+        """Returns the runner for a commit, and builds it first. Raises BuildFailed."""
+        built = self._built(commit, lambda into: self._build(commit, into))
+        replaced = {f"{MODULES[name]}/{name}.ko": built / f"{name}.ko" for name in self._modules}
+        return LabRunner(kernel=ReplacedModules(self._kernel, replaced), accelerator=self._accelerator, note=self._note)
+
+    def _build(self, commit: Commit, into: Path) -> None:
+        sources = self._extracted(commit, into)
+        for name in self._modules:
+            directory = sources / MODULES[name].removeprefix(DIRECTORY).lstrip("/")
+            log = self._work / f"build-{commit.short}.log"
+            arguments = ["make", "-C", str(self._headers), f"M={directory}", f"-j{os.cpu_count() or 1}", f"{name}.ko"]
+            status, output = program.run(arguments, log=log, package="make")
+            if status:
+                raise BuildFailed(f"{first_error(output)} ({log})")
+            shutil.copyfile(directory / f"{name}.ko", into / f"{name}.ko")
+        shutil.rmtree(sources)
+
+    def _extracted(self, commit: Commit, into: Path) -> Path:
+        """Extracts md's sources: those in drivers/md of a kernel tree, or at the top of a smaller one."""
+        archive = into / "sources.tar"
+        below = directory_of_md(self.repository, commit)
+        self.repository.run("archive", f"--output={archive}", commit.name, *filter(None, [below]))
+        try:
+            with tarfile.open(archive) as opened:
+                opened.extractall(into / "sources", filter="data")
+        except (tarfile.TarError, OSError) as error:
+            raise BuildFailed(f"its sources cannot be extracted: {printable(str(error))}") from None
+        archive.unlink()
+        sources = into / "sources" / below
+        if not (sources / "Makefile").is_file():
+            raise BlklabError(f"commit {commit.short}: found no Makefile of md, in {DIRECTORY} or at the top")
+        return sources
+
+
+def directory_of_md(repository: Repository, commit: Commit) -> str:
+    """Returns where a commit has md's sources: drivers/md in a kernel tree, or at the top."""
+    return DIRECTORY if repository.run("ls-tree", commit.name, DIRECTORY) else ""
+
+
+def shared_headers(repository: Repository, good: Commit, bad: Commit) -> list[str]:
+    """Names each header of md that changes between both ends, with the sources that include it."""
+    below = directory_of_md(repository, bad)
+    headers, sources = (f":(glob){below}/*.{ending}".replace(")/", ")") for ending in "hc")
+    result = []
+    for path in repository.run("diff", "--name-only", good.name, bad.name, "--", headers).split():
+        with suppress(GitFailed):  # No source includes it
+            including = repository.run("grep", "-lF", f'"{Path(path).name}"', bad.name, "--", sources).split()
+            names = ", ".join(Path(each.rpartition(":")[2]).name for each in including)
+            result.append(f"{path} changes between both ends, and {names} include it")
+    return result
+
+
+def kernel_headers(version: str, note: Note) -> Path:
+    """Returns the directory with a packaged kernel's headers, for `make -C` to build modules.
+
+    `version` is that of the kernel, such as 6.1.0-49-cloud-amd64. Nothing is installed. Raises EnvironmentLacks if the
+    packages cannot be downloaded.
+    """
+    cache = ImageCache(cache_directory())
+    name = f"headers-{version}"
+    sources = cache.root / name / "usr/src"
+    if cache.find(name) is None:
+        with cache.locked(note):
+            debian = DebianArchive(cache.root / "debian", note)
+
+            def fill(into: Path) -> None:
+                with cache.scratch() as scratch:
+                    _, debs = fetch(debian, lambda: _header_packages(debian, version), scratch)
+                    for deb in debs:
+                        run(["dpkg-deb", "--extract", str(deb), str(into)])
+                for makefile in into.glob("usr/src/*/Makefile"):
+                    text = makefile.read_text()
+                    makefile.write_text(text.replace(f"include {_SOURCES}", f"include {sources}/"))
+
+            cache.make(name, fill)
+    return sources / f"linux-headers-{version}"
+
+
+def compiler(headers_directory: Path) -> str:
+    """Returns the compiler of a kernel, such as gcc-12, as Debian's package of headers names it."""
+    match = re.search(r"\b(gcc-\d+)\b", (headers_directory / ".kernelvariables").read_text())
+    return match[1] if match else "gcc"
+
+
+def _header_packages(debian: DebianArchive, version: str) -> list[DebianPackage]:
+    packages = debian.with_dependencies([f"linux-headers-{version}"])
+    return [deb for deb in packages if _NEEDED.match(deb.name)]
+
+
+def first_error(output: str) -> str:
+    """Returns the first error in the output of a build."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower() or "***" in line]
+    return printable((errors or lines[-1:] or ["it failed without a message"])[0])[:300]
+
+
+BZIMAGE = "arch/x86/boot/bzImage"
+
+
+class KernelTree(BisectedTree):
+    """Kernels built from a git tree."""
+
+    def __init__(
+        self,
+        tree: Path,
+        commands: Sequence[str],
+        ends: tuple[str, str],
+        work: Path,
+        *,
+        accelerator: str | None,
+        note: Note,
+    ) -> None:
+        """`ends` are the good and the bad one; `commands` run one after the other, without a shell."""
+        super().__init__(tree, *ends, work)
+        try:
+            self._commands = [shlex.split(command) for command in commands]
+        except ValueError as error:
+            raise UsageError(f"--build: {error}") from None
+        if not all(self._commands):
+            raise UsageError("--build: expected a command, such as 'make -j8'")
+        config = tree / ".config"
+        self._config = config.read_bytes() if config.is_file() else None
+        self._accelerator = accelerator
+        self._note = functools.cache(note)  # Most kernels get the same notes
+
+    def own_kernel(self, commit: Commit) -> str:
+        """Returns a digest of what the kernel is built from."""
+        return hashlib.sha256(repr((commit.name, self._commands, self._config)).encode()).hexdigest()
+
+    def runner(self, commit: Commit) -> Runner:
+        """Returns the runner for a commit, and builds it first. Raises BuildFailed."""
+        built = self._built(commit, lambda into: self._build(commit, into))
+        modules = built / "lib/modules"
+        own = UserKernelOption(built / "vmlinuz", modules if modules.is_dir() else None)
+        return LabRunner(kernel=own, accelerator=self._accelerator, note=self._note)
+
+    def _build(self, commit: Commit, into: Path) -> None:
+        tree = self.repository.directory
+        self.repository.run("checkout", "--quiet", "--force", "--detach", commit.name)
+        if self._config is not None:
+            (tree / ".config").write_bytes(self._config)
+        (tree / BZIMAGE).unlink(missing_ok=True)
+        log = self._work / f"build-{commit.short}.log"
+        where = {"INSTALL_PATH": str(into), "INSTALL_MOD_PATH": str(into)}
+        for command in self._commands:
+            status, output = program.run(command, directory=tree, environment={**os.environ, **where}, log=log)
+            if status:
+                raise BuildFailed(f"{first_error(output)} ({log})")
+        images = [*into.glob("vmlinuz*"), tree / BZIMAGE]
+        if not images[0].is_file():
+            raise BuildFailed(f"the build made neither {BZIMAGE} nor $INSTALL_PATH/vmlinuz* ({log})")
+        if images[0] != into / "vmlinuz":
+            shutil.copyfile(images[0], into / "vmlinuz")
 
 
 class KernelList(BisectionSource):
@@ -157,12 +406,8 @@ def _source(request: BisectionRequest, plan: ExperimentPlan, work: Path, note: N
     ends = (request.good, request.bad)
     accelerator = request.accelerator
     if request.tree is not None and request.commands:
-        from blklab.bisection.tree import KernelTree
-
         return KernelTree(request.tree, request.commands, ends, work, accelerator=accelerator, note=note)
     if request.tree is not None:
-        from blklab.bisection.tree import ModuleSources
-
         kernels = {str(cell.document["kernel"]) for cell in plan.cells}
         if len(kernels) > 1:
             raise UsageError(f"--module: expected one kernel, the cells have {', '.join(sorted(kernels))}")

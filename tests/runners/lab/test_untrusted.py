@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from blklab.errors import BlklabError
 from blklab.runners.lab import files, runner
 from blklab.runners.lab.agent import Agent, GuestGone, encode, receive
-from blklab.runners.lab.conditions import describe_guest, measure_io_cost
+from blklab.runners.lab.cell import describe_guest, measure_io_cost
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.rates import DiskRates
 from blklab.runners.lab.stacks import bcache, lvm, md

@@ -113,7 +113,6 @@ def audit(
     from blklab.md.images import read_images as inventory_of_images
     from blklab.md.inventory import read_inventory as inventory_of_host
     from blklab.report import arrays as report
-    from blklab.report import fleet
 
     sources = [source for source, given in (("--image", images), ("--host", hosts), ("--probed", probed)) if given]
     only_here = {"--map-files": map_files, "--smart": smart}
@@ -132,7 +131,7 @@ def audit(
             for host, inventory in zip(audited, inventories, strict=True)
         ]
         if keep:
-            _keep({host["host"]: host for host in fleet.as_dict(audited)["hosts"]}, store)
+            _keep({host["host"]: host for host in report.hosts_as_dict(audited)["hosts"]}, store)
         _show_hosts(audited, threshold, as_json=as_json)
         return
     paths = [Path(name) for name in (*images, *more)]
@@ -229,9 +228,9 @@ def _audited_hosts(names: list[str], *, timeout: float | None, sudo: bool) -> "l
 
 
 def _show_hosts(hosts: "list[RemoteHost]", threshold: int, *, as_json: bool) -> None:
-    from blklab.report import fleet as report
+    from blklab.report import arrays as report
 
-    emit(report.as_dict(hosts), as_json, lambda console: report.show(console, hosts, threshold))
+    emit(report.hosts_as_dict(hosts), as_json, lambda console: report.show_hosts(console, hosts, threshold))
     if any(finding.rank <= threshold for host in hosts for finding in host.findings):
         raise Exit(1)
     if any(host.failure for host in hosts):

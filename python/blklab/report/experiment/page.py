@@ -9,7 +9,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.outcome import Outcome
 from blklab.report import bisection, diagnostics, formatting, markdown, runs, shell
 from blklab.report.charts.base import Chart
-from blklab.report.experiment import axes, fastest, latency, members, over_time, setup
+from blklab.report.experiment import chart_sections, setup
 from blklab.report.experiment.sentences import sentences
 from blklab.report.experiment.view import MOST_SIDES, ExperimentView, ReportCell
 from blklab.report.fleet_results import hosts_table, outlier_lines
@@ -56,14 +56,14 @@ class ExperimentReport:
                 experiments[printable(f"{row.name}, campaign {row.number}")] = row.experiment
         sections = (
             bisection.section(bisections),
-            PageSection("result", "Result", "Fastest", fastest.charts(view.drawn)),
+            PageSection("result", "Result", "Fastest", chart_sections.fastest_charts(view.drawn)),
             _cells(view),
             _hosts(view),
-            over_time.section(view.drawn),
-            latency.section(view.drawn),
-            latency.load_section(view.drawn),
-            members.section(view.drawn),
-            axes.section(view, x, metric),
+            chart_sections.course_section(view.drawn),
+            chart_sections.latency_section(view.drawn),
+            chart_sections.load_section(view.drawn),
+            chart_sections.members_section(view.drawn),
+            chart_sections.axes_section(view, x, metric),
             _diagnosed(self.diagnostics),
             setup.section(view, experiments),
             _raw(view, raw),
