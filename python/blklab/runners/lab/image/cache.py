@@ -155,8 +155,8 @@ def held(path: Path, how: int = fcntl.LOCK_SH) -> Iterator[int]:
     Raises FileNotFoundError if another process removed it meanwhile, and BlockingIOError for `LOCK_EX | LOCK_NB` if
     others hold it.
     """
-    with opened(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as descriptor:
+    with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         fcntl.flock(descriptor, how)
-        if not os.path.samestat(os.fstat(descriptor), path.lstat()):  # removed, and perhaps made again
+        if not os.path.samestat(os.fstat(descriptor), path.stat()):  # removed, and perhaps made again
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         yield descriptor
