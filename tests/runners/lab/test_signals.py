@@ -74,6 +74,7 @@ def test_told_to_end(cache: Path, experiment: Path, moment: str, number: int) ->
                 break
         if moment == "boot":
             while not guests(cache):
+                assert process.poll() is None, "it ended before it booted a guest"
                 time.sleep(0.01)
         process.send_signal(number)
         out, err = process.communicate(timeout=600)
