@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from blklab.analysis import observations
 from blklab.analysis.compare import LOAD, PLACES
-from blklab.analysis.decision import AGREEMENTS, Decision, Rule, decide
+from blklab.analysis.decision import AGREEMENTS, Decision, Rule, decide, intervals
 from blklab.analysis.explain import BUSY as SATURATED
 from blklab.analysis.explain import explain, saturation
 from blklab.analysis.metrics import METRICS, Metric, lowest_devices
@@ -22,7 +22,7 @@ from blklab.analysis.samples import model_error
 from blklab.analysis.variation import RunSample
 from blklab.documents.cell import Cell as CellDocument
 from blklab.errors import UsageError
-from blklab.outcome import NOMINAL, NORMAL, DirectionResult, LatencyResult, Outcome, target_devices
+from blklab.outcome import NOMINAL, DirectionResult, LatencyResult, Outcome, target_devices
 from blklab.spec import fio_job, fio_options, problems, schema
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.experiment import MeasuredFigures
@@ -297,23 +297,19 @@ def are_too_few(inside: int, count: int) -> bool:
 
 
 def _judged(metric: Metric, pairs: Sequence[tuple[Cell, Outcome, Sequence[MeasuredFigures]]]) -> Iterator[JudgedFigure]:
-    known = []
     for cell, outcome, figures in pairs:
         predicted = metric.of(outcome)
         measured = [(value, each) for each in figures if (value := metric.of(_outcome(each)))]
-        if predicted and measured:
-            known.append((cell, outcome, predicted, measured))
-    for cell, outcome, predicted, measured in known:
+        if not (predicted and measured):
+            continue
         error = model_error(outcome, cast(CellDocument, cell.document), metric)
-        values, figures = zip(*measured, strict=True)
+        values, known = zip(*measured, strict=True)
         # Each cell alone: how much others vary says nothing about a single run of someone else.
         sides = [[RunSample(predicted, (), error)], [RunSample(value) for value in values]]
         (decision,) = decide(sides, [0, 1], [([0], [1])], Rule(metric))
-        ends = None
-        if error and math.isfinite(error.below):
-            ends = (predicted * math.exp(-NORMAL * error.below), predicted * math.exp(NORMAL * error.above))
+        ends = intervals(sides[:1], [0], Rule(metric))[0] if error and math.isfinite(error.below) else None
         if decision is not None:
-            yield JudgedFigure(cell, outcome, metric, predicted, ends, values, decision, figures)
+            yield JudgedFigure(cell, outcome, metric, predicted, ends, values, decision, known)
 
 
 def _outcome(figures: MeasuredFigures) -> Outcome:

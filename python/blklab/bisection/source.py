@@ -80,7 +80,7 @@ def locked(directory: Path) -> Iterator[None]:
         while descriptor is None:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             try:
-                descriptor = stack.enter_context(held(directory, fcntl.LOCK_EX | fcntl.LOCK_NB))
+                descriptor = stack.enter_context(held(directory, fcntl.LOCK_EX | fcntl.LOCK_NB, os.O_NOFOLLOW))
             except FileNotFoundError:
                 continue  # `remove_work` came between
             except BlockingIOError:

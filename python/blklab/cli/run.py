@@ -25,7 +25,7 @@ from blklab.cli.common import (
 from blklab.errors import UsageError
 from blklab.report.console import Console
 from blklab.runners.registry import RUNNERS
-from blklab.text import label_patterns
+from blklab.text import by_key, label_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -368,12 +368,13 @@ def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool,
     explanations = [explain_cell(cells[result.number].document, result.outcome) for result in results]
     predicts = RUNNERS[plan.runner].predicts
     judged = judge(plan, {result.number: result.outcome for result in results}) if predicts and plan.measured else []
+    by_cell = by_key((row.cell.number, row.as_dict()) for row in judged)
     documents = fleet_results.as_dicts(results)
     for document, sentences in zip(documents, explanations, strict=True):
         if explain:
             document["explanation"] = sentences
-        if figures := [row.as_dict() for row in judged if row.cell.number == document["number"]]:
-            document["judged"] = figures
+        if document["number"] in by_cell:
+            document["judged"] = by_cell[document["number"]]
 
     def draw(console: Console) -> None:
         report.print_results(console, plan, results)

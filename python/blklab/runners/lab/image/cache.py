@@ -149,13 +149,13 @@ class ImageCache:
 
 
 @contextmanager
-def held(path: Path, how: int = fcntl.LOCK_SH) -> Iterator[int]:
+def held(path: Path, how: int = fcntl.LOCK_SH, flags: int = 0) -> Iterator[int]:
     """Keeps a directory from being removed during the block, which uses it; gives its descriptor.
 
     Raises FileNotFoundError if another process removed it meanwhile, and BlockingIOError for `LOCK_EX | LOCK_NB` if
     others hold it.
     """
-    with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+    with opened(path, os.O_RDONLY | os.O_DIRECTORY | flags) as descriptor:
         fcntl.flock(descriptor, how)
         if not os.path.samestat(os.fstat(descriptor), path.stat()):  # removed, and perhaps made again
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
