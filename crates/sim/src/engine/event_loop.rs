@@ -188,7 +188,7 @@ impl Simulation {
         if journal_holds {
             // The task that waits for the journal holds the inode's lock, so every task waits.
             self.journal_waiters.add(number);
-            return;
+            return self.unplug(number);
         }
         if now >= self.stop_condition.runtime {
             job.stop();
@@ -230,6 +230,8 @@ impl Simulation {
             NextAction::Finish => {
                 task.finished = true;
                 self.running -= 1;
+                // Its last I/O can be done while its plug still holds back a row that others use.
+                self.unplug(number);
             }
         }
     }
