@@ -6,11 +6,12 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -48,7 +49,7 @@ def test_a_campaign_from_begin_to_end(store: Store) -> None:
     assert store.claim(second, ENVIRONMENT)
     store.fail(second, "fio was killed")
     assert store.claim(third, ENVIRONMENT)
-    store.release(third)
+    store.release([third])
     assert states(store) == {"planned": 2, "running": 0, "done": 1, "failed": 1}
     run = query.run(store, first)
     assert (run.state, run.outcome, run.seconds) == ("done", OUTCOME, 1.5)
@@ -244,6 +245,14 @@ def test_a_server_that_stops_to_answer_is_asked_again(away: Away, monkeypatch: p
     assert len(away.said) == 1
 
 
+def test_a_server_that_stops_to_answer_ends_reading(away: Away, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "READ_ANSWER", 0.2)
+    with psycopg.connect(away.url) as other:
+        other.execute("lock table runs")
+        with pytest.raises(StoreError, match="connection"):
+            query.all_campaigns(away.store)
+
+
 def test_connections_have_limits_unless_the_url_has_them(away: Away) -> None:
     with away.store.database.reading() as connection:
         driver = connection.connection.driver_connection
@@ -310,7 +319,7 @@ def test_what_was_measured_is_in_a_file_if_the_server_stays_away(away: Away, mon
     assert document["outcome"] == OUTCOME.as_document()
     assert [SeriesPoint(*values) for values in document["series"]] == POINTS
     assert document["raw"] == "{}"
-    store.release(run)
+    store.release([run])
     path.unlink()
 
 
@@ -364,8 +373,36 @@ def test_a_campaign_under_way_loses_no_planned_run(store: Store) -> None:
     number = query.all_campaigns(store)[-1].number
     with pytest.raises(BlklabError, match=f"run {first} of campaign {number}"):
         store.remove([number], whole=True)
-    store.release(first)
+    store.release([first])
     assert store.remove([number], whole=True) == 3
+
+
+def test_runs_are_planned_together(store: Store) -> None:
+    statements: list[str] = []
+    sa.event.listen(store.database.engine, "before_cursor_execute", lambda *all_: statements.append(all_[2]))
+    plan = make_plan(300)
+    waiting = store.begin(plan).waiting
+    assert len(statements) < 10
+    stored = query.runs_of(store, query.all_campaigns(store)[-1].number)
+    assert waiting == {cell.key: run.id for cell, run in zip(plan.cells, stored, strict=True)}
+    assert [run.labels for run in stored] == [cell.labels for cell in plan.cells]
+
+
+def test_one_campaign_is_read_to_choose_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(4):
+        store.begin(make_plan(name="a"))
+    read: list[Sequence[query.CampaignRow]] = []
+    of_store = query.all_campaigns
+
+    def counted(*where: Any) -> list[query.CampaignRow]:
+        read.append(of_store(*where))
+        return list(read[-1])
+
+    monkeypatch.setattr(query, "all_campaigns", counted)
+    last = of_store(store)[-1].number
+    assert query.selected(store, "a~1").campaign.number == last - 1
+    assert query.selected(store, str(last - 2)).campaign.number == last - 2
+    assert [len(rows) for rows in read] == [1, 1]
 
 
 def test_choosing(store: Store) -> None:

@@ -145,11 +145,10 @@ class StoreLedger:
 
     def release(self) -> None:
         """Plans the cells in progress again; the store itself may have failed."""
-        for run in list(self.under_way):
+        if self.store is not None:
             with suppress(BlklabError):
-                if self.store is not None:
-                    self.store.release(run)
-            self.under_way.discard(run)
+                self.store.release(self.under_way)
+        self.under_way.clear()
 
     def _run(self, cell: Cell) -> int | None:
         return None if self.campaign is None else self.campaign.waiting[cell.key]

@@ -11,7 +11,7 @@ import math
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
@@ -164,10 +164,13 @@ class Store:
         """Records that a run of this process failed, and why; waits for an unavailable server."""
         self._end(run, "failed", message=message, finished=timestamp())
 
-    def release(self, run: int) -> None:
-        """Plans a run again that was not finished."""
+    def release(self, numbers: Collection[int]) -> None:
+        """Plans those of these runs again that this process has not finished."""
+        planned = sa.update(runs).values(state="planned", owner=None, started=None, environment=None)
         with self.database.writing() as connection:
-            self._ended(connection, run, "planned", started=None, environment=None)
+            connection.execute(
+                planned.where(runs.c.id.in_(numbers), runs.c.state == "running", runs.c.owner == self._me)
+            )
 
     def _end(self, run: int, state: str, finished_run: FinishedRun | None = None, **values: Any) -> None:
         def work(connection: sa.Connection, again: bool) -> None:
@@ -241,7 +244,11 @@ def _planned(campaign: int, cell: "Cell") -> dict[str, Any]:
 
 
 def _extended(connection: sa.Connection, campaign: int, cells: "Sequence[Cell]") -> dict[str, int]:
-    return {cell.key: inserted(connection, runs, _planned(campaign, cell) | {"state": "planned"}) for cell in cells}
+    if cells:
+        connection.execute(sa.insert(runs), [_planned(campaign, cell) | {"state": "planned"} for cell in cells])
+    numbers = connection.execute(sa.select(runs.c.key, runs.c.id).where(runs.c.campaign == campaign)).all()
+    of_key = {row.key: row.id for row in numbers}
+    return {cell.key: of_key[cell.key] for cell in cells}
 
 
 def inserted(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> int:

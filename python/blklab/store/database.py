@@ -37,6 +37,7 @@ PAUSES = (0.5, 1, 2, 4, 8, *[15] * 7)
 PATIENCE = 120  # Seconds that attempts and pauses take together, at most
 GO_ON = "when it runs again, repeat the command with --resume"
 ANSWER = 30.0  # Seconds that a server may take for a run's transaction
+READ_ANSWER = 120.0  # Seconds that it may take for what a command reads at once: all runs of a campaign, for example
 CONNECTING = {"connect_timeout": "10", "keepalives_idle": "10", "tcp_user_timeout": "30000"}
 """Limits of connections to a server, if its URL has no others (PostgreSQL's manual, 34.1.2): libpq's own are hours."""
 
@@ -167,15 +168,15 @@ def _patiently(connection: sqlite3.Connection, statement: str) -> None:
 
 
 @contextmanager
-def _answering() -> Iterator[Callable[[sa.Connection], None]]:
-    """Gives a function that ends a connection if its server takes longer than `ANSWER`: psycopg has no limit."""
+def _answering(seconds: float) -> Iterator[Callable[[sa.Connection], None]]:
+    """Gives a function that ends a connection if its server takes longer: psycopg has no limit."""
     with ExitStack() as stack:
 
         def watch(connection: sa.Connection) -> None:
             if connection.dialect.name == "postgresql":
                 file = os.dup(connection.connection.fileno())
                 line = stack.enter_context(socket.socket(fileno=file))
-                timer = threading.Timer(ANSWER, _cut, [line])
+                timer = threading.Timer(seconds, _cut, [line])
                 timer.start()
                 stack.callback(timer.cancel)
 
@@ -201,7 +202,8 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """Gives a connection for reading. Raises StoreError."""
-        with store_errors(self.name), self.engine.connect() as connection:
+        with store_errors(self.name), _answering(READ_ANSWER) as watch, self.engine.connect() as connection:
+            watch(connection)
             yield connection.execution_options(**{READING: True})
 
     @contextmanager
@@ -218,7 +220,7 @@ class Database:
         deadline = time.monotonic() + PATIENCE
         for attempt, pause in enumerate((*PAUSES, None)):
             try:
-                with _answering() as watch, self.writing() as connection:
+                with _answering(ANSWER) as watch, self.writing() as connection:
                     watch(connection)
                     return work(connection, attempt > 0)
             except StoreError as error:

@@ -110,14 +110,15 @@ class StoredRun:
         }
 
 
-def all_campaigns(store: Store) -> list[CampaignRow]:
-    """Returns every campaign, the oldest first."""
+def all_campaigns(store: Store, *where: "sa.ColumnElement[bool]") -> list[CampaignRow]:
+    """Returns every campaign that meets these conditions, the oldest first."""
     names = ("name", "title", "runner", "path", "version", "created", "experiment", "host", "digest")
-    query = sa.select(campaigns.c.id.label("number"), *(campaigns.c[name] for name in names)).order_by(campaigns.c.id)
+    query = sa.select(campaigns.c.id.label("number"), *(campaigns.c[name] for name in names))
+    kind = (runs.c.campaign, runs.c.state, runs.c.owner)
+    counts = sa.select(*kind, sa.func.count()).where(runs.c.campaign.in_(sa.select(campaigns.c.id).where(*where)))
     with store.database.reading() as connection:
-        kind = (runs.c.campaign, runs.c.state, runs.c.owner)
-        counted = connection.execute(sa.select(*kind, sa.func.count()).group_by(*kind)).all()
-        rows = connection.execute(query).mappings().all()
+        counted = connection.execute(counts.group_by(*kind)).all()
+        rows = connection.execute(query.where(*where).order_by(campaigns.c.id)).mappings().all()
     states: dict[int, dict[str, int]] = {}
     for campaign, state, by, count in counted:
         of_campaign = states.setdefault(campaign, dict.fromkeys(STATES, 0))
@@ -128,7 +129,7 @@ def all_campaigns(store: Store) -> list[CampaignRow]:
 
 def campaign(store: Store, number: int) -> CampaignRow:
     """Returns a campaign. Raises UsageError if the number is unknown."""
-    matches = [row for row in all_campaigns(store) if row.number == number]
+    matches = all_campaigns(store, campaigns.c.id == number)
     if not matches:
         raise UsageError(f"no campaign {number} in store {store.database.name}")
     return matches[0]
@@ -285,10 +286,10 @@ def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
     They are the former numbers of repeats of campaigns that were extended, and those of earlier campaigns of the same
     experiment on the same host.
     """
-    every = [row for row in all_campaigns(store) if row.states["done"]]
 
     def looks(now: CampaignRow) -> int:
-        same = [row for row in every if (row.name, row.place) == (now.name, now.place) and row.number < now.number]
+        earlier = all_campaigns(store, campaigns.c.name == now.name, campaigns.c.id < now.number)
+        same = [row for row in earlier if row.place == now.place and row.states["done"]]
         return sum(count < now.repeats for count in {*now.former_repeats, *(row.repeats for row in same)})
 
     return max(looks(selection.campaign) for selection in selections)
@@ -297,8 +298,8 @@ def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
 def earlier_campaigns(store: Store, selections: Sequence[Selection]) -> list[list[StoredRun]]:
     """Returns the runs of finished campaigns of the same cells on the same host, up to the first selected one."""
     now, *others = (selection.campaign for selection in selections)
-    same = [row for row in all_campaigns(store) if (row.digest, row.place) == (now.digest, now.place)]
-    numbers = [row.number for row in same if row.number <= now.number and row not in others][-MOST_CAMPAIGNS:]
+    same = all_campaigns(store, campaigns.c.digest == now.digest, campaigns.c.id <= now.number)
+    numbers = [row.number for row in same if row.place == now.place and row not in others][-MOST_CAMPAIGNS:]
     every = [[run for run in runs_of(store, number) if run.outcome is not None] for number in numbers]
     return [runs for runs in every if runs and len(runs) == len(every[-1])]
 
@@ -306,20 +307,23 @@ def earlier_campaigns(store: Store, selections: Sequence[Selection]) -> list[lis
 def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
     if match["number"]:
         return campaign(store, int(match["number"]))
-    every = all_campaigns(store)
     where = f"in store {store.database.name}"
     name = Path(match["name"]).stem if match["name"].endswith(".toml") else match["name"]
-    named = [row for row in every if row.name == name]
+    of_name, places = campaigns.c.name == name, (campaigns.c.runner, campaigns.c.host)
+    with store.database.reading() as connection:
+        query = sa.select(campaigns.c.id, *places).where(of_name).order_by(campaigns.c.id)
+        named = connection.execute(query).all()
+        names = connection.execute(sa.select(campaigns.c.name).order_by(campaigns.c.id.desc())).scalars().all()
     if not named:
-        known = ", ".join(dict.fromkeys(row.name for row in reversed(every)))
+        known = ", ".join(dict.fromkeys(names))
         raise UsageError(f"no campaign of {name!r} {where}; " + (f"it has {known}" if known else "it is empty"))
-    on = [row for row in named if match["place"] in {None, row.runner, row.host}]
+    on = [number for number, *place in named if match["place"] in {None, *place}]
     back = int(match["back"] or 0)
     if len(on) <= back:
-        places = ", ".join(dict.fromkeys(row.place for row in named))
+        known = ", ".join(dict.fromkeys(row.place for row in all_campaigns(store, of_name)))
         found = f"found {len(on)} such campaigns" if on else "no such campaign"
-        raise UsageError(f"{words!r}: {found} {where} ({name} was run on {places})")
-    return on[-1 - back]
+        raise UsageError(f"{words!r}: {found} {where} ({name} was run on {known})")
+    return campaign(store, on[-1 - back])
 
 
 def _with_labels(words: str, text: str, stored: Sequence[StoredRun]) -> list[StoredRun]:
