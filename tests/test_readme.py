@@ -71,6 +71,25 @@ def test_outputs_in_the_readme_are_complete() -> None:
     assert all(output.count("\n") <= 8 for output in shown)
 
 
+def test_errors_of_predictions_are_those_of_the_pages() -> None:
+    readme, accuracy, disks = (
+        (ROOT / name).read_text() for name in ("README.md", "docs/explanation/accuracy.md", "docs/explanation/disks.md")
+    )
+    told = re.search(
+        r"(\d+) of (\d+) are inside.*?([\d.]+) % for.*?([\d.]+) % for.*?([\d.]+) % for.*?([\d.]+) %", readme, re.S
+    )
+    assert told
+    assert re.search(rf"inside in {told[1]} of {told[2]}\s", accuracy)
+    median = r"\| {} \| \d+ \| \d+ \| \d+ \| [^|]* \| ([\d.]+)%"
+    kinds = ("arrays of flash", "ten spindles", "arrays of two HDDs")
+    found = [re.search(median.format(kind), accuracy) for kind in kinds]
+    assert [match and match[1] for match in found] == [told[3], told[4], told[5]]
+    assert f"+{told[6]}%" in accuracy
+    ratio = re.search(r"a factor of\s+(\d+)", readme)
+    assert ratio
+    assert re.search(rf"\| nvme \| class, without its family \|.*\| {ratio[1]}\.\d \| [\d.]+ \|", disks)
+
+
 def test_pictures_of_terminals_show_what_is_printed() -> None:
     subprocess.run([sys.executable, "scripts/pictures.py", "--check"], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 
