@@ -19,8 +19,8 @@ def verdicts_table(judged: Sequence[AgreementVerdict]) -> TextTable:
             verdict.kernel,
             str(verdict.rows),
             str(verdict.within),
-            f"{verdict.within / max(1, verdict.rows):.0%}",
-            f"{verdict.median:.1%}",
+            f"{100 * verdict.within / max(1, verdict.rows):.0f} %",
+            f"{100 * verdict.median:.1f} %",
             "holds" if verdict.holds else "does not hold",
         ]
         for verdict in judged
@@ -83,5 +83,5 @@ def _misses(known: Sequence[tuple[AgreementRow, KnownDisagreement | None]]) -> I
         text = f"*{printable(miss.verdict)}.* {printable(miss.text)}" if miss else "*open.* No explanation yet."
         hits = row.hit_rate_error
         worst = f"{100 * row.worst_share:.0f} points" if hits is None else f"hits {100 * hits:+.1f} points"
-        yield f"- **{printable(name)}** ({row.error:+.0%}, {worst}): {text}"
+        yield f"- **{printable(name)}** ({100 * row.error:+.0f} %, {worst}): {text}"
     yield ""

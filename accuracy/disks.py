@@ -170,7 +170,7 @@ def disks(*, directory: Path, output: Path | None, cluster: str | None, as_json:
     documents = [{**vars(row), "factor": row.factor, "inside": row.inside} for row in rows]
     emit(documents, as_json, lambda console: draw_table(console, _groups(rows)))
     if low := [group for group, of_group in _grouped(rows).items() if coverage(of_group) < LEAST]:
-        warn(f"fewer than {LEAST:.0%} of the rows are inside the interval: {', '.join(map(': '.join, low))}")
+        warn(f"fewer than {100 * LEAST:.0f} % of the rows are inside the interval: {', '.join(map(': '.join, low))}")
         raise Exit(1)
 
 
@@ -411,7 +411,7 @@ def _groups(rows: Sequence[DiskRow]) -> TextTable:
         median_error, worst = (math.exp(error) for error in (statistics.median(errors), max(errors)))
         ratio = statistics.median(row.ratio for row in of_group)
         score = statistics.fmean(row.score for row in of_group)
-        counts = [str(len(of_group)), str(inside), f"{coverage(of_group):.0%}", str(known)]
+        counts = [str(len(of_group)), str(inside), f"{100 * coverage(of_group):.0f} %", str(known)]
         lines.append([kind, group, *counts, f"×{median_error:.2f}", f"×{worst:.2f}", f"{ratio:.1f}", f"{score:.1f}"])
     names = ("rows", "inside", "coverage", "known", "median error", "worst", "ratio", "score")
     return TextTable("Disks that strangers measured", [text("kind"), text("model"), *figures(*names)], lines)

@@ -29,7 +29,8 @@ def published_table(published_rows: Sequence[PublishedRow]) -> TextTable:
 def coverage(published_rows: Sequence[PublishedRow]) -> str:
     """Returns how often the published value is in the interval, as a sentence without its end."""
     count, inside = len(published_rows), sum(row.inside for row in published_rows)
-    return f"The published value is inside in {inside} of {count} rows ({inside / max(1, count):.0%}, nominal 90 %)"
+    share = 100 * inside / max(1, count)
+    return f"The published value is inside in {inside} of {count} rows ({share:.0f} %, nominal 90 %)"
 
 
 def _row(row: PublishedRow) -> list[str]:
@@ -37,7 +38,8 @@ def _row(row: PublishedRow) -> list[str]:
     predicted = sum(row.predicted[f"{direction}_iops"] for direction in ("read", "write"))
     latency = row.published.get("read_lat_ms")
     shares = [
-        f"{printable(name)} {'–' if member.published is None else f'{member.published:.1%}'} → {member.predicted:.1%}"
+        f"{printable(name)} {'–' if member.published is None else f'{100 * member.published:.1f} %'}"
+        f" → {100 * member.predicted:.1f} %"
         for name, member in row.members.items()
     ]
     return [
@@ -45,7 +47,7 @@ def _row(row: PublishedRow) -> list[str]:
         row.test,
         calibration.iops(published),
         calibration.iops(predicted),
-        f"{row.error:+.1%}",
+        f"{100 * row.error:+.1f} %",
         formatting.interval(row.interval) + " *" * (not row.inside),
         "" if latency is None else f"{latency:,.1f} → {row.predicted['read_lat_ms']:,.1f}",
         ", ".join(shares[:1] if len(shares) == 2 else shares),
@@ -65,9 +67,10 @@ def class_verdicts_table(judged: Sequence[PublishedVerdict]) -> TextTable:
                 str(verdict.rows),
                 str(verdict.inside),
                 str(verdict.within),
-                f"±{verdict.bound.iops:.0%}"
-                + (f", latency ±{verdict.bound.latency:.0%}" if verdict.bound.latency else ""),
-                f"{verdict.median:.1%}" + (f" (≤ {verdict.bound.median:.0%})" if verdict.bound.median else ""),
+                f"±{100 * verdict.bound.iops:.0f} %"
+                + (f", latency ±{100 * verdict.bound.latency:.0f} %" if verdict.bound.latency else ""),
+                f"{100 * verdict.median:.1f} %"
+                + (f" (≤ {100 * verdict.bound.median:.0f} %)" if verdict.bound.median else ""),
                 ""
                 if verdict.worst_share is None
                 else f"{100 * verdict.worst_share:.1f} points"
@@ -103,7 +106,7 @@ def _cache_row(row: CacheRow) -> list[str]:
     return [
         printable(row.run.run),
         *(calibration.iops(figures.iops) for figures in both),
-        f"{row.error:+.0%}",
+        f"{100 * row.error:+.0f} %",
         formatting.interval(row.interval) + " *" * (not row.inside),
         " → ".join("–" if figures.hit_rate is None else f"{100 * figures.hit_rate:.1f}" for figures in both),
         " → ".join("–" if figures.promotions is None else f"{figures.promotions:,.0f}" for figures in both),

@@ -352,15 +352,16 @@ def device_models() -> str:
             WORDS["rated"][figure.name],
             f"{figure.rated / unit:,.4g}",
             f"{figure.simulated / unit:,.4g}",
-            f"{figure.error:+.1%}",
+            f"{100 * figure.error:+.1f} %",
         )
         for name, rated in simulated.items()
         for figure in rated
         for unit in [scale.get(figure.name, 1)]
     )
     listed = (
-        (f"`{m.name}`", m.device_class, m.product, m.certainty + (f" ±{m.spread:.0%}" if m.spread else ""), m.source)
+        (f"`{m.name}`", m.device_class, m.product, m.certainty + spread, m.source)
         for m in models
+        for spread in [f" ±{100 * m.spread:.0f} %" if m.spread else ""]
     )
     intro = (
         'Names for `model = "..."` of a device in an experiment. `certainty` says where the figures come from:\n'

@@ -80,11 +80,11 @@ def test_errors_of_predictions_are_those_of_the_pages() -> None:
     )
     assert told
     assert re.search(rf"inside in {told[1]} of {told[2]}\s", accuracy)
-    median = r"\| {} \| \d+ \| \d+ \| \d+ \| [^|]* \| ([\d.]+)%"
+    median = r"\| {} \| \d+ \| \d+ \| \d+ \| [^|]* \| ([\d.]+) %"
     kinds = ("arrays of flash", "ten spindles", "arrays of two HDDs")
     found = [re.search(median.format(kind), accuracy) for kind in kinds]
     assert [match and match[1] for match in found] == [told[3], told[4], told[5]]
-    assert f"+{told[6]}%" in accuracy
+    assert f"+{told[6]} %" in accuracy
     ratio = re.search(r"a factor of\s+(\d+)", readme)
     assert ratio
     assert re.search(rf"\| nvme \| class, without its family \|.*\| {ratio[1]}\.\d \| [\d.]+ \|", disks)

@@ -72,6 +72,12 @@ def test_class_names_are_unique() -> None:
     assert not {name: files for name, files in classes.items() if len(files) > 1}
 
 
+def test_percent_has_one_form() -> None:
+    """`34 %`: the format `%` of Python writes it without the space."""
+    written = [path for top in ("python", "accuracy", "scripts") for path in (ROOT / top).rglob("*.py")]
+    assert not [path for path in written if re.search(r":[+,]*\.\d%\}", path.read_text())]
+
+
 @pytest.mark.parametrize("path", [p for p in _files() if p.suffix == ".md"], ids=lambda p: str(p.relative_to(ROOT)))
 def test_prose_has_at_most_120_characters(path: Path) -> None:
     in_code, wide = False, []

@@ -108,7 +108,7 @@ def test_the_table_says_what_misses(judge: Run, directory: Path, monkeypatch: An
     assert outcome.status == 1
     lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
     assert any(line.startswith("pair raid1 writes ") and "missed" in line for line in lines)
-    assert any(line.startswith("6.1 1 0 0%") and "does not hold" in line for line in lines)
+    assert any(line.startswith("6.1 1 0 0 %") and "does not hold" in line for line in lines)
     assert "6.1 pair raid1 writes open: no explanation yet" in lines
 
 

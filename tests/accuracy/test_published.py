@@ -79,8 +79,8 @@ def test_every_row_is_predicted(judge: Run, tmp_path: Path) -> None:
         "## Calibration of `nvme`",
     ):
         assert f"{heading}\n" in text
-    assert "| arrays of flash | 3 | 3 | 3 | ±15% |" in text
-    assert "value is inside in 5 of 5 rows (100%, nominal 90 %)" in " ".join(text.split())
+    assert "| arrays of flash | 3 | 3 | 3 | ±15 % |" in text
+    assert "value is inside in 5 of 5 rows (100 %, nominal 90 %)" in " ".join(text.split())
     assert "| fast-raid10 | randread | 207,521 |" in text
 
 
@@ -92,7 +92,7 @@ def test_tables_are_drawn(judge: Run, copy: Path) -> None:
     lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
     assert "Predictions and measurements" in lines
     assert any(line.startswith("fast-raid1 randread 601,722 ") for line in lines)
-    assert any(line.startswith("arrays of flash 2 2 2 ±15%") for line in lines)
+    assert any(line.startswith("arrays of flash 2 2 2 ±15 %") for line in lines)
 
 
 def test_the_calibration_may_be_apart(judge: Run, copy: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_row_is_judged_by_what_its_target_is_made_of(judge: Run, copy: Path, t
         edit(copy / name, ("fast-", "array-"))
     outcome = judge("published", "--reference", copy, "-o", tmp_path / "accuracy.md")
     assert outcome.status == 0
-    assert "| arrays of flash | 3 | 3 | 3 | ±15% |" in (tmp_path / "accuracy.md").read_text()
+    assert "| arrays of flash | 3 | 3 | 3 | ±15 % |" in (tmp_path / "accuracy.md").read_text()
 
 
 def test_a_check_fails_when_a_row_is_outside_its_bound(judge: Run, copy: Path) -> None:

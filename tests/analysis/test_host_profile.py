@@ -85,7 +85,7 @@ def test_interval_holds_the_next_run(make: Make) -> None:
         ({"engine": "posixaio"}, "engine posixaio"),
         ({"options": {"direct": "0"}}, "not direct"),
         ({"options": {"hipri": "1"}}, "polls for completions"),
-        ({"ios": 6_000, "ctx": 0}, "each job uses 0.2% of a CPU, expected 5%"),
+        ({"ios": 6_000, "ctx": 0}, "each job uses 0.2 % of a CPU, expected 5 %"),
         ({"cost": 0, "ctx": 0}, "fio measured no processor time"),
         ({"cost": 0, "ctx": 1_000_000}, "its switches between tasks take all its processor time"),
         ({"disk_util": [{"name": "md4", "aggr_util": 1.0}, {"name": "sda"}]}, "on md4, whose own time is part of it"),

@@ -103,7 +103,7 @@ def test_other_shares_of_the_disks_are_named(tmp_path: Path) -> None:
     disks = [DeviceResult("a", [900, 0], kind="disk"), DeviceResult("b", [100, 0], kind="disk")]
     run = replace(run, outcome=replace(run.outcome, devices=disks))
     (row,) = judged(experiment(tmp_path, [run], {"pair": {"level": 1, "members": ["a", "b"]}}))
-    assert row.reasons == ["a served 90% of the I/Os, 50% predicted"]
+    assert row.reasons == ["a served 90 % of the I/Os, 50 % predicted"]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_busy_processor_and_a_short_run_are_doubts(tmp_path: Path) -> None:
     )
     assert plan.measured[0].doubts == [
         "the run took 2 s: caches and the state of the disks decide",
-        "fio's processes were busy 95% of the time: the processor was the limit",
+        "fio's processes were busy 95 % of the time: the processor was the limit",
     ]
 
 

@@ -53,10 +53,10 @@ def test_warnings_of_one_kind_are_quoted_once() -> None:
     def warned(*warnings: str) -> StoredRun:
         return replace(run(100), outcome=replace(run(100).figures, warnings=warnings))
 
-    busy = [warned(f"CPUs: other programs use {share}% of the CPUs") for share in (31, 45)]
+    busy = [warned(f"CPUs: other programs use {share} % of the CPUs") for share in (31, 45)]
     notes = [str(note) for note in condition_notes("new", [*busy, warned("a", "b", "c"), run(1)])]
     assert notes == [
-        "2 runs of new with this warning or like it: CPUs: other programs use 31% of the CPUs",
+        "2 runs of new with this warning or like it: CPUs: other programs use 31 % of the CPUs",
         "1 run of new with this warning: a",
         "1 run of new with this warning: b",
         "new has more warnings: blklab runs show",

@@ -171,7 +171,7 @@ def test_a_table_says_what_was_fitted(run: Run, measured: dict[str, float]) -> N
     assert outcome.status == 0
     lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
     # One run tells one parameter.
-    assert lines[1:3] == ["Fitted", "parameter before after 90% interval"]
+    assert lines[1:3] == ["Fitted", "parameter before after 90 % interval"]
     assert lines[3].startswith("read_command_ns 3,209 ")
     assert "read_bandwidth" not in outcome.out
     assert lines[5:7] == ["Residuals, IOPS", "run rw bs depth jobs measured predicted error"]
@@ -263,7 +263,7 @@ def test_a_bad_fit_is_said(run: Run) -> None:
     worst = max(residuals, key=lambda item: abs(item["error"]))
     assert abs(worst["error"]) > 0.25
     assert outcome.err.splitlines()[-1] == (
-        f"blklab: warning: the model fits badly: its error for {worst['run']!r} is {worst['error']:+.0%}"
+        f"blklab: warning: the model fits badly: its error for {worst['run']!r} is {100 * worst['error']:+.0f} %"
     )
 
 

@@ -125,10 +125,10 @@ def test_results_are_a_table(run: Run, small: Path) -> None:
         "",
         r"Two mirrors: simulated",
         r"\#  stack  workload   read IOPS  write IOPS  ±IOPS +mean +p99  share",
-        rf"1  raid1  randread  +{figure} +–  -\d+…\+\d+% +{time} +{time}  nvme \d+ % ssd \d+ %",
-        rf"2  raid1  randwrite +– +{figure}  -\d+…\+\d+% +{time} +{time}  nvme 50 % ssd 50 %",
-        rf"3  near   randread  +{figure} +–  -\d+…\+\d+% +{time} +{time}  nvme \d+ % ssd \d+ %",
-        rf"4  near   randwrite +– +{figure}  -\d+…\+\d+% +{time} +{time}  nvme 50 % ssd 50 %",
+        rf"1  raid1  randread  +{figure} +–  -\d+…\+\d+ % +{time} +{time}  nvme \d+ % ssd \d+ %",
+        rf"2  raid1  randwrite +– +{figure}  -\d+…\+\d+ % +{time} +{time}  nvme 50 % ssd 50 %",
+        rf"3  near   randread  +{figure} +–  -\d+…\+\d+ % +{time} +{time}  nvme \d+ % ssd \d+ %",
+        rf"4  near   randwrite +– +{figure}  -\d+…\+\d+ % +{time} +{time}  nvme 50 % ssd 50 %",
         r"mean and p99: completion latencies\. share: each disk's share of the I/Os\."
         r" in queues: mean number of "
         r"requests in each disk and its queue\. ±IOPS: the interval in which nine of ten measurements are expected\.",
@@ -177,15 +177,15 @@ def test_explanations_say_who_was_saturated_and_chosen(run: Run, small: Path) ->
     outcome = run("run", small, "--explain", "--only", "workload=randread")
     text = " ".join(outcome.out.split())
     raid1, near = text.split("stack=near workload=randread repeat=1")
-    assert "· Saturated: ssd (its interface 100% of the time)." in near
+    assert "· Saturated: ssd (its interface 100 % of the time)." in near
     assert re.search(
-        r"· Shares of the reads: nvme [\d.]+% \([\d,]+ per second, [\d.]+ µs each, [\d.]+ in its"
-        r" queue\); ssd [\d.]+% \([\d,]+ per second",
+        r"· Shares of the reads: nvme [\d.]+ % \([\d,]+ per second, [\d.]+ µs each, [\d.]+ in its"
+        r" queue\); ssd [\d.]+ % \([\d,]+ per second",
         near,
     )
     assert re.search(
         r"The balancer of near \(kernel 4.19\) chose for 20,\d{3} reads:"
-        r" [\d.]+% went to slot 0 because its head was nearest",
+        r" [\d.]+ % went to slot 0 because its head was nearest",
         near,
     )
     assert re.search(r"The balancer of raid1 .* went to slot 0 because it had the fewest I/Os pending", raid1)
@@ -213,11 +213,11 @@ def test_explanations_say_what_a_writecache_took(run: Run, tmp_path: Path) -> No
     (tmp_path / "writecache.toml").write_text(WRITECACHE)
     outcome = run("run", tmp_path / "writecache.toml", "--explain", "--no-store", "--set", "settings.max_ios=20000")
     text = " ".join(outcome.out.split())
-    assert re.search(r"cached took \d+\.\d% of the blocks that were written\. It wrote [\d,.]+k? back", text)
+    assert re.search(r"cached took \d+\.\d % of the blocks that were written\. It wrote [\d,.]+k? back", text)
     assert re.search(r"cached was full: [\d,.]+k? blocks went to the slow device", text)
     # Random I/O visits each block once: no read finds one in the cache.
-    assert "cached: 0.0% of the blocks that were read were in it." in text
-    assert re.search(r"Hits over time: \d+\.\d% in the first tenth of the time, .* \d+\.\d% in the last tenth", text)
+    assert "cached: 0.0 % of the blocks that were read were in it." in text
+    assert re.search(r"Hits over time: \d+\.\d % in the first tenth of the time, .* \d+\.\d % in the last tenth", text)
 
 
 def test_explanations_are_in_the_json(run: Run, small: Path) -> None:
@@ -236,9 +236,9 @@ def test_explanations_say_what_md_writes_wait_for(run: Run, small: Path) -> None
     )
     outcome = run("run", small, "--explain", "--only", "stack=raid1,workload=randwrite")
     text = " ".join(outcome.out.split())
-    assert re.search(r"Writeback throttling of nvme is the limit \(flushing \d+% of the time\)", text)
+    assert re.search(r"Writeback throttling of nvme is the limit \(flushing \d+ % of the time\)", text)
     assert re.search(r"Writeback throttling of nvme put tasks to sleep [\d,]+ times\. md", text)
-    assert re.search(r"ssd spent \d+% of the time in \d+ flushes, [\d.]+ m?s each, and served nothing", text)
+    assert re.search(r"ssd spent \d+ % of the time in \d+ flushes, [\d.]+ m?s each, and served nothing", text)
 
 
 CROWDED = """
@@ -270,15 +270,15 @@ def test_explanations_say_that_locks_threads_and_processors_are_the_limit(run: R
         return result["explanation"][0], low, high
 
     raid1, low, high = said("raid1")
-    assert re.match(r"md limits raid1 \(kernel 5\.15\): wait_barrier is held \d+% of the time\. ", raid1)
-    assert raid1.endswith("Hosts differ by a factor of five in such locks.")
+    assert re.match(r"md limits raid1 \(kernel 5\.15\): wait_barrier is held \d+ % of the time\. ", raid1)
+    assert raid1.endswith("Such locks differ by a factor of five.")
     assert low < 0.5 and high > 3.5
     raid5, low, high = said("raid5")
-    assert "a thread that handles its rows is busy 100% of the time (`group_thread_cnt` gives it more)" in raid5
+    assert "a thread that handles its rows is busy 100 % of the time (`group_thread_cnt` gives it more)" in raid5
     assert high < 1.6
     assert said("raid5", "stacks.raid5.group_thread_cnt=4")[0] != raid5
     assert said("raid0", "settings.host.cores=4", "settings.kernel=6.6")[0].startswith(
-        "The processors are busy 100% of the time: jobs and md's threads share them"
+        "The CPUs are busy 100 % of the time: jobs and md's threads share them"
     )
 
 

@@ -116,7 +116,7 @@ def test_the_interval_is_shown(run: Run, experiment: Path) -> None:
     assert hot["interval"]["hits"]["hot"] == [1, 1]
     assert "hits" not in alone["interval"]
     said = [line for line in cached["explanation"] if "nine of ten" in line]
-    assert said == [f"cached: nine of ten runs have {low:.1%} to {high:.1%} of hits, by chance."]
+    assert said == [f"cached: nine of ten runs have {100 * low:.1f} % to {100 * high:.1f} % of hits, by chance."]
     outcome = Outcome.from_document(cached)
     assert outcome.interval is not None
     assert outcome.interval.hits == {"cached": (low, high)}

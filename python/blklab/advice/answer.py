@@ -291,7 +291,7 @@ def _doubts(question: Question, rows: Sequence[ArrangementFigures]) -> list[str]
         if pool.guess:
             doubts.append(f"{pool.name}: the model is a guess: {pool.guess}.")
         if about is not None and about.spread:
-            doubts.append(f"{pool.name} is a typical disk: others differ by about {about.spread:.0%}.")
+            doubts.append(f"{pool.name} is a typical disk: others differ by about {100 * about.spread:.0f} %.")
         if pool.kind in FLASH and pool.table.get("state") not in {None, "fresh"}:
             doubts.append(f"{pool.name} is simulated as a used disk (state {pool.table['state']}).")
     doubts += [

@@ -453,13 +453,15 @@ def as_toml(
         if key != "source":
             mark = "  # fitted" if key in calibration.fitted else ""
             if limits := calibration.intervals.get(key):
-                mark += f", {limits[0]:_.0f} to {limits[1]:_.0f} ({NOMINAL:.0%})"
+                mark += f", {limits[0]:_.0f} to {limits[1]:_.0f} ({100 * NOMINAL:.0f} %)"
             mark += f"  # unknown: from {printable(base)}" if key in calibration.unknown else ""
             lines.append(f"{key} = {toml_value(value)}{mark}")
     lines += ["", "# Predicted and measured IOPS of every input:"]
     for residual in calibration.residuals:
         name = printable(" ".join([residual.run.name, *(f"{key}={word}" for key, word in residual.run.load.items())]))
-        lines.append(f"#   {name}: {residual.iops:.0f}, measured {residual.run.iops:.0f} ({residual.error:+.1%})")
+        lines.append(
+            f"#   {name}: {residual.iops:.0f}, measured {residual.run.iops:.0f} ({100 * residual.error:+.1f} %)"
+        )
     if about:
         lines += ["", "[library]", *(f"{key} = {toml_value(value)}" for key, value in about.items())]
     return "\n".join(lines) + "\n"

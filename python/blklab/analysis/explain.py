@@ -118,10 +118,12 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
     runtime = outcome.observed_ns
     busy = [(*saturation(device, runtime), device) for device in outcome.devices]
     saturated = [
-        f"{device.name} ({PARTS[part]} {share:.0%} of the time)" for share, part, device in busy if share >= BUSY
+        f"{device.name} ({PARTS[part]} {100 * share:.0f} % of the time)"
+        for share, part, device in busy
+        if share >= BUSY
     ]
     saturated += [
-        f"controller {name} ({share:.0%} of the time)"
+        f"controller {name} ({100 * share:.0f} % of the time)"
         for name, devices in _behind_controllers(document, outcome).items()
         if (share := sum(device.controller_ns or 0 for device in devices) / runtime) >= BUSY
     ]
@@ -131,15 +133,17 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
         yield f"Saturated: {', '.join(saturated)}."
     cpu = _processor(document, outcome)
     if cpu >= 0.9:
-        yield f"The CPUs of the jobs are the limit: they are busy {cpu:.0%} of the time."
+        yield f"The CPUs of the jobs are the limit: they are busy {100 * cpu:.0f} % of the time."
     elif not (saturated or limited) and (throttled := [d for d in outcome.devices if _is_throttled(d)]):
         share, part = saturation(throttled[0], runtime)
-        yield (f"Writeback throttling of {throttled[0].name} is the limit ({PARTS[part]} {share:.0%} of the time).")
+        yield (
+            f"Writeback throttling of {throttled[0].name} is the limit ({PARTS[part]} {100 * share:.0f} % of the time)."
+        )
     elif not (saturated or limited):
         share, part, busiest = max(busy, key=lambda each: each[0])
         yield (
-            f"Nothing is saturated. The busiest device is {busiest.name} ({PARTS[part]} {share:.0%} of the time); "
-            f"the jobs' CPUs are busy {cpu:.0%} of it. Latency and queue depth are the limit."
+            f"Nothing is saturated. The busiest device is {busiest.name} ({PARTS[part]} {100 * share:.0f} % of the"
+            f" time); the jobs' CPUs are busy {100 * cpu:.0f} % of it. Latency and queue depth are the limit."
         )
 
 
@@ -155,12 +159,12 @@ def _processor_limits(document: Cell, outcome: Outcome) -> Iterator[str]:
             continue
         share = min(1, max(held_ns, thread_ns) / outcome.observed_ns)
         if held_ns > thread_ns:
-            yield f"{limits}: {name} is held {share:.0%} of the time. Hosts differ by a factor of five in such locks."
+            yield f"{limits}: {name} is held {100 * share:.0f} % of the time. Such locks differ by a factor of five."
         else:
             more = "`group_thread_cnt` gives it more"
-            yield f"{limits}: a thread that handles its rows is busy {share:.0%} of the time ({more})."
+            yield f"{limits}: a thread that handles its rows is busy {100 * share:.0f} % of the time ({more})."
     if (busy_share := outcome.cores_busy or 0) >= CROWDED:
-        yield f"The processors are busy {busy_share:.0%} of the time: jobs and md's threads share them (`host.cores`)."
+        yield f"The CPUs are busy {100 * busy_share:.0f} % of the time: jobs and md's threads share them (host.cores)."
 
 
 def _behind_controllers(document: Cell, outcome: Outcome) -> dict[str, list[DeviceResult]]:
@@ -194,7 +198,7 @@ def _shares(outcome: Outcome) -> Iterator[str]:
             merged = device.merges[direction] / max(1, ios)
             merging = f", {merged:.2g} merged into each" if merged >= 0.05 else ""
             parts.append(
-                f"{device.name} {ios / total:.1%} ({ios * 1e9 / runtime:,.0f} per"
+                f"{device.name} {100 * ios / total:.1f} % ({ios * 1e9 / runtime:,.0f} per"
                 f" second, {took} each, {depth:.1f} in its queue{merging})"
             )
         yield f"Shares of the {name}: {'; '.join(parts)}."
@@ -218,7 +222,7 @@ def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
 def _chance(outcome: Outcome) -> Iterator[str]:
     for name, (low, high) in ((outcome.interval and outcome.interval.hits) or {}).items():
         if high - low >= LEAST_SHOWN:
-            yield f"{name}: nine of ten runs have {low:.1%} to {high:.1%} of hits, by chance."
+            yield f"{name}: nine of ten runs have {100 * low:.1f} % to {100 * high:.1f} % of hits, by chance."
 
 
 def _hits_over_time(outcome: Outcome) -> Iterator[str]:
@@ -230,8 +234,8 @@ def _hits_over_time(outcome: Outcome) -> Iterator[str]:
         first, between, last = (sum(h for h, _ in part) / sum(h + m for h, m in part) for part in parts)
         if max(first, between, last) - min(first, between, last) > 0.01:
             yield (
-                f"Hits over time: {first:.1%} in the first tenth of the time, {between:.1%} in the middle,"
-                f" {last:.1%} in the last tenth."
+                f"Hits over time: {100 * first:.1f} % in the first tenth of the time, {100 * between:.1f} % in the"
+                f" middle, {100 * last:.1f} % in the last tenth."
             )
 
 
@@ -241,8 +245,8 @@ def _dm_cache(cache: simulated.LvmcacheTargetReport) -> Iterator[str]:
     if not hits + misses:
         return
     yield (
-        f"{name}: {hits / (hits + misses):.1%} of the bios hit; {format_count(promoted)} blocks were promoted and"
-        f" {format_count(cache['demotions'])} demoted, with {format_count(cache['metadata_writes'])} metadata writes."
+        f"{name}: {100 * hits / (hits + misses):.1f} % of the bios hit; {format_count(promoted)} blocks were promoted"
+        f" and {format_count(cache['demotions'])} demoted; {format_count(cache['metadata_writes'])} metadata writes."
     )
     if misses > 4 * promoted and misses > hits / 100:
         if full and cache["dirty"] > 0.9 * cache["blocks"]:
@@ -259,7 +263,7 @@ def _dm_cache(cache: simulated.LvmcacheTargetReport) -> Iterator[str]:
 def _bcache(cache: simulated.BcacheTargetReport) -> Iterator[str]:
     hits, misses = looked_up(cache)
     if hits + misses:
-        yield f"{cache['name']}: {hits / (hits + misses):.1%} of the reads that did not bypass it hit."
+        yield f"{cache['name']}: {100 * hits / (hits + misses):.1f} % of the reads that did not bypass it hit."
     if cache["bypassed_bytes"]:
         yield (
             f"{cache['name']}: {format_size(cache['bypassed_bytes'])} bypassed it: sequential I/O, a slow cache device,"
@@ -272,11 +276,11 @@ def _writecache(cache: simulated.WritecacheTargetReport) -> Iterator[str]:
     if writes:
         back, commits = format_count(cache["writebacks"]), format_count(cache["commits"])
         yield (
-            f"{name} took {1 - cache['writes_around'] / writes:.1%} of the blocks that were written. It wrote {back}"
-            f" back. {commits} commits stopped all I/O while they ran."
+            f"{name} took {100 * (1 - cache['writes_around'] / writes):.1f} % of the blocks that were written. It"
+            f" wrote {back} back. {commits} commits stopped all I/O while they ran."
         )
     if reads:
-        yield f"{name}: {cache['read_hits'] / reads:.1%} of the blocks that were read were in it."
+        yield f"{name}: {100 * cache['read_hits'] / reads:.1f} % of the blocks that were read were in it."
     if cache["writes_around"]:
         yield (
             f"{name} was full: {format_count(cache['writes_around'])} blocks went to the slow device. Since Linux 5.14,"
@@ -295,7 +299,7 @@ def _md(document: Cell, array: simulated.MdReport) -> Iterator[str]:
     if total and len(array["slots"]) > 1:
         chosen.sort(key=lambda choice: -choice[2])
         shares = [
-            f"{count / total:.1%} went to slot {slot} because {REASONS[reason]}"
+            f"{100 * count / total:.1f} % went to slot {slot} because {REASONS[reason]}"
             for slot, reason, count in chosen[:4]
             if count / total >= 0.001
         ]
@@ -327,13 +331,13 @@ def _waits(document: Cell, outcome: Outcome) -> Iterator[str]:
             )
         if (flush_ns := device.flush_ns or 0) / runtime > 0.05:
             yield (
-                f"{device.name} spent {min(1, flush_ns / runtime):.0%} of the time in"
+                f"{device.name} spent {100 * min(1, flush_ns / runtime):.0f} % of the time in"
                 f" {format_count(device.flushes or 0)} flushes, {format_duration(flush_ns / (device.flushes or 1))}"
                 f" each{alone}. Journal commits and fsync cause flushes.{protection}"
             )
         if (durable_ns := _work(device)["durable_ns"]) / runtime > 0.05:
             yield (
-                f"{device.name} spent {min(1, durable_ns / runtime):.0%} of the time in making"
+                f"{device.name} spent {100 * min(1, durable_ns / runtime):.0f} % of the time in making"
                 f" writes with forced unit access durable.{protection}"
             )
 

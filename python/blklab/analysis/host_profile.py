@@ -71,7 +71,7 @@ def measured_io(run: Observation) -> MeasuredIo | str:
         "with flushes": run.synced,
         "polls for completions": any({"hipri", "sqthread_poll"} & options.keys() for options in jobs),
         f"on {stacked}, whose own time is part of it": bool(stacked),
-        f"each job uses {share:.1%} of a CPU, expected {LEAST:.0%}": share < LEAST,
+        f"each job uses {100 * share:.1f} % of a CPU, expected {100 * LEAST:.0f} %": share < LEAST,
     }
     if found := next((reason for reason, holds in reasons.items() if holds), None):
         return found
@@ -120,7 +120,7 @@ class HostProfile:
     def as_toml(self) -> str:
         """Returns a file with the [host] table that `calibrated = "FILE"` in [settings.host] reads."""
         limits = self.interval
-        known = f"{NOMINAL:.0%} of runs: {limits[0]:,.0f} to {limits[1]:,.0f}" if limits else "interval unknown"
+        known = f"{100 * NOMINAL:.0f} % of runs: {limits[0]:,.0f} to {limits[1]:,.0f}" if limits else "interval unknown"
         return (
             '# Written by blklab. An experiment takes it in [settings.host] as calibrated = "this file".\n'
             f"# From fio's usr_cpu, sys_cpu and ctx of {printable(', '.join(run.run for run in self.runs))}.\n"

@@ -217,7 +217,7 @@ def _doubts(run: MeasuredRun, dropped: Sequence[str]) -> Iterator[str]:
         yield f"the run took {format_duration(run.outcome.runtime_ns)}: caches and the state of the disks decide"
     clones = max(1, sum(int(of.get("numjobs", "1")) for of in jobs))
     if (fio := run.outcome.fio) is not None and (share := (fio.usr_cpu + fio.sys_cpu) / (100 * clones)) >= BUSY:
-        yield f"fio's processes were busy {share:.0%} of the time: the processor was the limit"
+        yield f"fio's processes were busy {100 * share:.0f} % of the time: the processor was the limit"
 
 
 # --- predictions against measurements ------------------------------------------------------------
@@ -397,7 +397,7 @@ def _shares(row: JudgedFigure) -> Iterator[str]:
         shares = [{name: ios / sum(of.values()) for name, ios in of.items()} for of in (figures.device_ios, predicted)]
         name = max(predicted, key=lambda name: abs(shares[0][name] - shares[1][name]))
         if abs(shares[0][name] - shares[1][name]) >= OTHER_SHARE:
-            yield f"{name} served {shares[0][name]:.0%} of the I/Os, {shares[1][name]:.0%} predicted"
+            yield f"{name} served {100 * shares[0][name]:.0f} % of the I/Os, {100 * shares[1][name]:.0f} % predicted"
 
 
 def _beyond(row: JudgedFigure) -> Iterator[str]:

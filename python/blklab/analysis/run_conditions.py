@@ -40,7 +40,7 @@ def drift_notes(name: str, runs: Sequence[StoredRun], metrics: Sequence[str]) ->
             verb = "rose" if drift > 0 else "fell"
             yield note(
                 "drift",
-                f"{metric} of {name} {verb} by {abs(drift):.0%} from the first run to the last,"
+                f"{metric} of {name} {verb} by {100 * abs(drift):.0f} % from the first run to the last,"
                 " everything else being equal: the machine or the disks changed meanwhile;"
                 ' order = "random" keeps this out of the differences between cells',
             )

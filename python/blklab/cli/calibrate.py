@@ -182,7 +182,7 @@ def fitted(table: "DeviceTable", runs: "Sequence[Observation]", bench: "Bench") 
         tell(f"unknown, because no run depends on it: {', '.join(calibration.unknown)}")
     worst = calibration.worst
     if abs(worst.error) > analysis.BAD:
-        warn(f"the model fits badly: its error for {worst.run.name!r} is {worst.error:+.0%}")
+        warn(f"the model fits badly: its error for {worst.run.name!r} is {100 * worst.error:+.0f} %")
     for run in runs:
         # Flash that is as slow as the model's did not answer this read.
         if run.seconds_alone * 1e9 < UNWRITTEN_NS < int(str(table.get("page_read_ns", 0))):

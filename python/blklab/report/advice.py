@@ -71,7 +71,7 @@ def sentences(answer: Answer) -> list[Sentence]:
 
 def _changes(best: ArrangementFigures) -> str:
     """Says what single choices contribute to the mean latency."""
-    large = [f"{name} {ratio - 1:+.0%}" for name, ratio in best.changes.items() if abs(ratio - 1) >= SMALL]
+    large = [f"{name} {100 * (ratio - 1):+.0f} %" for name, ratio in best.changes.items() if abs(ratio - 1) >= SMALL]
     small = [name for name, ratio in best.changes.items() if abs(ratio - 1) < SMALL]
     parts = []
     if large:

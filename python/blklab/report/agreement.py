@@ -49,7 +49,7 @@ def _row(row: AgreementRow) -> list[str]:
     return [
         *map(printable, (row.key.suite, row.key.text)),
         *(f"{figures.iops:,.0f}" for figures in (row.predicted, row.measured)),
-        f"{row.error:+.1%}",
+        f"{100 * row.error:+.1f} %",
         ", ".join(shares[:1] if len(shares) == 2 else shares),
         "" if row.holds else "missed",
     ]

@@ -12,7 +12,7 @@ WIDE = 1.5  # Ratio of the processor times of two runs from which these differ m
 
 
 def fitted(calibration: Calibration) -> TextTable:
-    columns = [text("parameter"), *figures("before", "after", f"{NOMINAL:.0%} interval")]
+    columns = [text("parameter"), *figures("before", "after", f"{100 * NOMINAL:.0f} % interval")]
     entries = [
         [name, f"{before:,.0f}", f"{after:,.0f}", _limits(calibration.intervals.get(name))]
         for name, (before, after) in calibration.fitted.items()
@@ -32,7 +32,7 @@ def residuals(calibration: Calibration) -> TextTable:
             *map(printable, [residual.run.name, *residual.run.load.values()]),
             iops(residual.run.iops),
             iops(residual.iops),
-            f"{residual.error:+.1%}",
+            f"{100 * residual.error:+.1f} %",
         ]
         for residual in calibration.residuals
     ]
@@ -52,7 +52,7 @@ def host_runs(profile: HostProfile) -> TextTable:
         predicted = profile.predicted_ns(run)
         times = (f"{time / 1000:.2f}" for time in (run.measured_ns, predicted))
         words = map(printable, [run.run, run.engine, *run.load.values()])
-        entries.append([*words, f"{run.switches:.2f}", *times, f"{predicted / run.measured_ns - 1:+.0%}"])
+        entries.append([*words, f"{run.switches:.2f}", *times, f"{100 * (predicted / run.measured_ns - 1):+.0f} %"])
     spare = ("switches", "error", "jobs", "bs")
     return TextTable("Processor time of an I/O, µs, and its switches between tasks", columns, entries, spare=spare)
 
@@ -63,7 +63,7 @@ def host_sentences(profile: HostProfile) -> list[Sentence]:
     spread = "The interval is unknown: one run does not show how much runs differ."
     if profile.interval:
         low, high = map(format_duration, profile.interval)
-        spread = f"{NOMINAL:.0%} of further runs are expected between {low} and {high}."
+        spread = f"{100 * NOMINAL:.0f} % of further runs are expected between {low} and {high}."
         times = [run.io_ns for run in profile.runs]
         if max(times) > WIDE * min(times):
             spread += " The runs differ much: give those whose load and disks are most like what you predict."

@@ -24,7 +24,7 @@ def draw_models(console: Console, models: Sequence[LibraryModel]) -> None:
 
 
 def _certainty(model: LibraryModel) -> str:
-    spread = f" ±{model.spread:.0%}" if model.spread else ""
+    spread = f" ±{100 * model.spread:.0f} %" if model.spread else ""
     return printable(model.certainty or formatting.NONE) + spread + (", yours" if model.own else "")
 
 
@@ -36,7 +36,9 @@ def print_model(console: Console, model: LibraryModel, rated: Sequence[RatedFigu
         styled(f"{printable(model.device_class) or 'no class'} · {_certainty(model)} · {printable(model.source)}")
     )
     if model.spread:
-        console.print(f"A typical device: others of its class differ by about {model.spread:.0%} in both directions.")
+        console.print(
+            f"A typical device: others of its class differ by about {100 * model.spread:.0f} % in both directions."
+        )
     console.print()
     draw_table(console, rated_table(model, rated))
 
@@ -48,7 +50,9 @@ def rated_table(model: LibraryModel, rated: Sequence[RatedFigure]) -> TextTable:
     for name, value in model.rated.items():
         draw = formatting.rate if "bandwidth" in name else formatting.number
         figure = simulated.get(name)
-        both = [draw(figure.simulated), f"{figure.error:+.1%}"] if figure else [formatting.NONE, formatting.NONE]
+        both = (
+            [draw(figure.simulated), f"{100 * figure.error:+.1f} %"] if figure else [formatting.NONE, formatting.NONE]
+        )
         rows.append([formatting.WORDS["rated"].get(name, printable(name)), draw(value), *both])
     return TextTable("Rated", [text("figure"), *figures("rated", "simulated", "error")], rows)
 

@@ -52,7 +52,7 @@ def hosts_table(cell: str, outcomes: Sequence[Outcome]) -> TextTable:
             [
                 printable(name),
                 formatting.NONE if iops is None else f"{iops:,.0f}",
-                formatting.NONE if iops is None or not middle else f"{iops / middle:.0%}",
+                formatting.NONE if iops is None or not middle else f"{100 * iops / middle:.0f} %",
                 *(formatting.duration(means[metric].get(name)) for metric in metrics),
                 _clock(outcomes, name),
             ]

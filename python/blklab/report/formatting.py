@@ -114,6 +114,6 @@ def cells(numbers: Sequence[int]) -> str:
 
 
 def interval(factors: tuple[float, float]) -> str:
-    """Returns an interval, given as factors, in percent: `±9%`, or `-22…+28%` if its sides differ."""
+    """Returns an interval, given as factors, in percent: `±9 %`, or `-22…+28 %` if its sides differ."""
     low, high = (round(100 * (factor - 1)) for factor in factors)
-    return f"±{high}%" if abs(high + low) <= 1 else f"{low:+}…{high:+}%"
+    return f"±{high} %" if abs(high + low) <= 1 else f"{low:+}…{high:+} %"

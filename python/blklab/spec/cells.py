@@ -199,7 +199,7 @@ def _typical(source: load.ExperimentSource) -> Iterator[str]:
         if model.spread:
             deviations = stock_models.stock(name)["uncertainty"]
             factor = exp(max(deviations["read"], deviations["write"]))
-            differ = f"about {model.spread:.0%}" if model.spread <= 0.5 else f"a factor of {factor:.1f}"
+            differ = f"about {100 * model.spread:.0f} %" if model.spread <= 0.5 else f"a factor of {factor:.1f}"
             yield f"{name} is a typical device of its class: others differ by {differ}, and so do figures"
 
 

@@ -121,7 +121,7 @@ def test_predictions_with_a_typical_device_say_how_far_others_are(run: Run, tmp_
         '[workloads.w]\nrw = "randread"\ntime_based = true\n[settings]\nkernel = "6.1"\nruntime = "1s"\n'
     )
     done = run("run", experiment)
-    assert "hdd-7200 is a typical device of its class: others differ by about 25%, and so do figures" in done.err
+    assert "hdd-7200 is a typical device of its class: others differ by about 25 %, and so do figures" in done.err
 
 
 def test_a_host_without_disks_is_described() -> None:

@@ -179,7 +179,7 @@ def test_dropped_events_are_reported_with_advice(run: Run, tmp_path: Path, monke
     install(tmp_path, monkeypatch, waiting(dropped=11342))
     outcome = run("trace", "record", "/dev/sdx", "-w", "200ms", "-o", tmp_path / "x")
     assert outcome.status == 0
-    assert "11,342 events (47.5%) dropped" in outcome.err
+    assert "11,342 events (47.5 %) dropped" in outcome.err
     assert "--buffer-size 2048k --buffers 8" in outcome.err
     assert json.loads((tmp_path / "x.blklab.json").read_text())["dropped"] == 11342
 

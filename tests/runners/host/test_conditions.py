@@ -63,7 +63,7 @@ def test_arrays_that_sync_or_lack_a_member(mirror: Machine) -> None:
     )
     syncing, degraded = look(mirror)
     assert (syncing.code, syncing.severity) == ("array-syncing", "critical")
-    assert "md0: found sync_action recover (25.0%), expected idle" in str(syncing)
+    assert "md0: found sync_action recover (25.0 %), expected idle" in str(syncing)
     assert (degraded.code, degraded.severity) == ("array-degraded", "critical")
     assert "found 1 of its members missing" in str(degraded)
 
@@ -198,8 +198,8 @@ def test_where_a_target_is(machine: Machine, tmp_path: Path) -> None:
     ("after", "message"),
     [
         ("cpu 20 0 0 180 0 0 0 0", None),
-        ("cpu 50 0 0 150 0 0 0 0", "other programs use 25% of the CPUs"),
-        ("cpu 0 0 0 150 0 0 0 50", "the hypervisor takes 25% of the CPU time"),
+        ("cpu 50 0 0 150 0 0 0 0", "other programs use 25 % of the CPUs"),
+        ("cpu 0 0 0 150 0 0 0 50", "the hypervisor takes 25 % of the CPUs"),
     ],
 )
 def test_busy_cpus_are_a_warning(mirror: Machine, after: str, message: str | None) -> None:

@@ -26,10 +26,10 @@ def usage(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     ("own_seconds", "cpu", "message"),
     [
         (0.0, IDLE, None),
-        (0.0, {**IDLE, "user": 0.21}, "other programs use 21% of the CPUs, expected at most 20%"),
+        (0.0, {**IDLE, "user": 0.21}, "other programs use 21 % of the CPUs, expected at most 20 %"),
         (1.0, {**IDLE, "user": 0.21}, None),
         (16.0, {**IDLE, "user": 0.85}, None),
-        (0.0, {**IDLE, "steal": 0.3}, "the hypervisor takes 30% of the CPU time (steal)"),
+        (0.0, {**IDLE, "steal": 0.3}, "the hypervisor takes 30 % of the CPUs (steal)"),
     ],
 )
 def test_load_of_others_is_reported_without_fio(

@@ -97,7 +97,7 @@ def record(
     if done.dropped:
         share = done.dropped / (done.dropped + done.events)
         warn(
-            f"{plural(done.dropped, 'event')} ({share:.1%}) dropped for want of buffers; record again"
+            f"{plural(done.dropped, 'event')} ({100 * share:.1f} %) dropped for want of buffers; record again"
             f" with --buffer-size {options.buffer_size * 4}k --buffers {options.buffers * 2}"
         )
     emit(_as_dict(done), as_json, lambda console: _draw(console, done))

@@ -111,7 +111,7 @@ def arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
 def _progress(completed: str | None) -> str:
     """`1000 / 4000`, in sectors, or `none`, `delayed` (Documentation/admin-guide/md.rst)."""
     match = re.fullmatch(r"(\d+) / (\d+)", completed or "")
-    return f" ({int(match[1]) / int(match[2]):.1%})" if match and int(match[2]) else ""
+    return f" ({100 * int(match[1]) / int(match[2]):.1f} %)" if match and int(match[2]) else ""
 
 
 def _busy(beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], object]) -> Iterator[Diagnostic]:
@@ -134,8 +134,8 @@ def _busy(beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], 
         rate, share = sum(did.ios) / seconds, did.busy_ns / 1e9 / seconds
         if rate > BUSY_IOS or share > BUSY_SHARE:
             message = (
-                f"found {rate:.0f} I/Os a second of other programs, busy {share:.0%} of the time, expected at most "
-                f"{BUSY_IOS:.0f} and {BUSY_SHARE:.0%}"
+                f"found {rate:.0f} I/Os a second of other programs, busy {100 * share:.0f} % of the time, expected at"
+                f" most {BUSY_IOS:.0f} and {100 * BUSY_SHARE:.0f} %"
             )
             yield Diagnostic("device-busy", "critical", name, message, ("find the program with iotop, or wait",))
 

@@ -26,10 +26,12 @@ def cpu_times(roots: Roots) -> CpuTimes | None:
 def busy_cpus(used: float, stolen: float) -> Iterator[Diagnostic]:
     """Yields a warning for each share of all CPUs (0 to 1) that is above BUSY_CPUS."""
     if used > BUSY_CPUS:
-        message = f"other programs use {used:.0%} of the CPUs, expected at most {BUSY_CPUS:.0%}"
+        message = f"other programs use {100 * used:.0f} % of the CPUs, expected at most {100 * BUSY_CPUS:.0f} %"
         yield Diagnostic(CODE, "warning", "CPUs", message, ("find the program with top, or set wait in [host]",))
     if stolen > BUSY_CPUS:
-        message = f"the hypervisor takes {stolen:.0%} of the CPU time (steal), expected at most {BUSY_CPUS:.0%}"
+        message = (
+            f"the hypervisor takes {100 * stolen:.0f} % of the CPUs (steal), expected at most {100 * BUSY_CPUS:.0f} %"
+        )
         yield Diagnostic(CODE, "warning", "CPUs", message, ("measure when its other guests are idle",))
 
 

@@ -110,10 +110,10 @@ def _job(plan: FioPlan, job: JobPlan, target: JobTarget) -> Iterator[str]:
         yield "ioengine=falloc"
     if len(directions) == 2:
         reads = directions[0].ios / job.ios
-        yield f"# {directions[0].ios:,} reads, {directions[1].ios:,} writes: {reads:.2%} reads."
+        yield f"# {directions[0].ios:,} reads, {directions[1].ios:,} writes: {100 * reads:.2f} % reads."
         yield f"rwmixread={round(reads * 100)}"
     if _rw(job).startswith("rand") and any(round(direction.sequential * 100) for direction in directions):
-        shares = ", ".join(f"{direction.sequential:.1%} of {direction.direction}s" for direction in directions)
+        shares = ", ".join(f"{100 * direction.sequential:.1f} % of {direction.direction}s" for direction in directions)
         yield f"# Continue an earlier I/O: {shares}."
         random = _each(directions, lambda direction: 100 - round(direction.sequential * 100))
         yield f"percentage_random={random}"

@@ -185,7 +185,7 @@ def locality(device: DeviceProfile, sequential: float, largest: int) -> OffsetDi
     if fit.verdict == "not zipf" and skewed and sequential < 0.9:
         zones = _zones(hot, span)
         if len(zones) > 1:
-            why = f"the hottest 20 % of blocks get {fifth:.0%} of the I/O, but not by Zipf's law"
+            why = f"the hottest 20 % of blocks get {100 * fifth:.0f} % of the I/O, but not by Zipf's law"
             size = sum(zone.bytes for zone in zones)
             short = least - size
             if short > 0:
@@ -371,9 +371,8 @@ def judge_loop(level: LevelSummary | None, ios: int) -> tuple[Loop, str]:
         return "open", "the trace has no completions, so the job keeps the arrivals"
     idle, most, p95 = level.idle_share or 0.0, level.max, level.p95 or 0
     busy = level.mean_when_busy or 0.0
-    figures = (
-        f"in flight {busy:.1f} when busy, {p95} at the 95th percentile, at most {most}; idle {idle:.0%} of the time"
-    )
+    idle_share = f"idle {100 * idle:.0f} % of the time"
+    figures = f"in flight {busy:.1f} when busy, {p95} at the 95th percentile, at most {most}; {idle_share}"
     if most == 1 and ios * (1 - idle) >= OVERLAPS:
         return "closed", f"{figures}: each I/O waited for the one before"
     steady = idle <= 0.3 and most <= 1.34 * p95 and busy >= 0.4 * most

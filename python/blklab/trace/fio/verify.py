@@ -78,7 +78,7 @@ def shape_rows(trace: DeviceProfile, fio: DeviceProfile) -> Iterator[FioComparis
     hottest = {share.fraction: share.io_share for share in fio.hotness.hottest}
     for share in trace.hotness.hottest:
         other = hottest.get(share.fraction)
-        name = f"I/O to the hottest {share.fraction:.0%}"
+        name = f"I/O to the hottest {100 * share.fraction:.0f} %"
         yield FioComparisonRow(name, "%", share.io_share * 100, other and other * 100)
     touched = [profile.hotness.unique_bytes / (1 << 20) for profile in (trace, fio)]
     yield FioComparisonRow("blocks touched", "MiB", *touched)
