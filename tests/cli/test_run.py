@@ -274,7 +274,7 @@ def test_explanations_say_that_locks_threads_and_processors_are_the_limit(run: R
     assert raid1.endswith("Such locks differ by a factor of five.")
     assert low < 0.5 and high > 3.5
     raid5, low, high = said("raid5")
-    assert "a thread that handles its rows is busy 100 % of the time (`group_thread_cnt` gives it more)" in raid5
+    assert "the thread of its rows is busy 100 % of the time (`group_thread_cnt` adds threads)" in raid5
     assert high < 1.6
     assert said("raid5", "stacks.raid5.group_thread_cnt=4")[0] != raid5
     assert said("raid0", "settings.host.cores=4", "settings.kernel=6.6")[0].startswith(

@@ -114,16 +114,16 @@ def saturation(device: DeviceResult, runtime_ns: int) -> tuple[float, str]:
     return parts[part], part
 
 
+def _of_time(share: float) -> str:
+    return f"{100 * share:.0f} % of the time"
+
+
 def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
     runtime = outcome.observed_ns
     busy = [(*saturation(device, runtime), device) for device in outcome.devices]
-    saturated = [
-        f"{device.name} ({PARTS[part]} {100 * share:.0f} % of the time)"
-        for share, part, device in busy
-        if share >= BUSY
-    ]
+    saturated = [f"{disk.name} ({PARTS[part]} {_of_time(share)})" for share, part, disk in busy if share >= BUSY]
     saturated += [
-        f"controller {name} ({100 * share:.0f} % of the time)"
+        f"controller {name} ({_of_time(share)})"
         for name, devices in _behind_controllers(document, outcome).items()
         if (share := sum(device.controller_ns or 0 for device in devices) / runtime) >= BUSY
     ]
@@ -133,17 +133,15 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
         yield f"Saturated: {', '.join(saturated)}."
     cpu = _processor(document, outcome)
     if cpu >= 0.9:
-        yield f"The CPUs of the jobs are the limit: they are busy {100 * cpu:.0f} % of the time."
+        yield f"The CPUs of the jobs are the limit: they are busy {_of_time(cpu)}."
     elif not (saturated or limited) and (throttled := [d for d in outcome.devices if _is_throttled(d)]):
         share, part = saturation(throttled[0], runtime)
-        yield (
-            f"Writeback throttling of {throttled[0].name} is the limit ({PARTS[part]} {100 * share:.0f} % of the time)."
-        )
+        yield f"Writeback throttling of {throttled[0].name} is the limit ({PARTS[part]} {_of_time(share)})."
     elif not (saturated or limited):
         share, part, busiest = max(busy, key=lambda each: each[0])
         yield (
-            f"Nothing is saturated. The busiest device is {busiest.name} ({PARTS[part]} {100 * share:.0f} % of the"
-            f" time); the jobs' CPUs are busy {100 * cpu:.0f} % of it. Latency and queue depth are the limit."
+            f"Nothing is saturated. The busiest device is {busiest.name} ({PARTS[part]} {_of_time(share)}); the"
+            f" jobs' CPUs are busy {100 * cpu:.0f} % of it. Latency and queue depth are the limit."
         )
 
 
@@ -159,12 +157,11 @@ def _processor_limits(document: Cell, outcome: Outcome) -> Iterator[str]:
             continue
         share = min(1, max(held_ns, thread_ns) / outcome.observed_ns)
         if held_ns > thread_ns:
-            yield f"{limits}: {name} is held {100 * share:.0f} % of the time. Such locks differ by a factor of five."
+            yield f"{limits}: {name} is held {_of_time(share)}. Such locks differ by a factor of five."
         else:
-            more = "`group_thread_cnt` gives it more"
-            yield f"{limits}: a thread that handles its rows is busy {100 * share:.0f} % of the time ({more})."
+            yield f"{limits}: the thread of its rows is busy {_of_time(share)} (`group_thread_cnt` adds threads)."
     if (busy_share := outcome.cores_busy or 0) >= CROWDED:
-        yield f"The CPUs are busy {100 * busy_share:.0f} % of the time: jobs and md's threads share them (host.cores)."
+        yield f"The CPUs are busy {_of_time(busy_share)}: jobs and md's threads share them (host.cores)."
 
 
 def _behind_controllers(document: Cell, outcome: Outcome) -> dict[str, list[DeviceResult]]:
@@ -325,21 +322,16 @@ def _waits(document: Cell, outcome: Outcome) -> Iterator[str]:
                 "sleeping tasks continue only after all writes are complete."
             )
         if (waits := device.tag_waits or 0) / ios > 0.01:
-            yield (
-                f"All tags (nr_requests) of {device.name} were in use"
-                f" {format_count(waits)} times, and a task waited for one."
-            )
+            yield f"A task waited for a tag (nr_requests) of {device.name} {format_count(waits)} times: all were in use."
         if (flush_ns := device.flush_ns or 0) / runtime > 0.05:
             yield (
-                f"{device.name} spent {100 * min(1, flush_ns / runtime):.0f} % of the time in"
+                f"{device.name} spent {_of_time(min(1, flush_ns / runtime))} in"
                 f" {format_count(device.flushes or 0)} flushes, {format_duration(flush_ns / (device.flushes or 1))}"
                 f" each{alone}. Journal commits and fsync cause flushes.{protection}"
             )
         if (durable_ns := _work(device)["durable_ns"]) / runtime > 0.05:
-            yield (
-                f"{device.name} spent {100 * min(1, durable_ns / runtime):.0f} % of the time in making"
-                f" writes with forced unit access durable.{protection}"
-            )
+            share = min(1, durable_ns / runtime)
+            yield f"{device.name} spent {_of_time(share)} on writes with forced unit access.{protection}"
 
 
 def _controller_waits(document: Cell, outcome: Outcome) -> Iterator[str]:

@@ -36,9 +36,7 @@ def print_model(console: Console, model: LibraryModel, rated: Sequence[RatedFigu
         styled(f"{printable(model.device_class) or 'no class'} · {_certainty(model)} · {printable(model.source)}")
     )
     if model.spread:
-        console.print(
-            f"A typical device: others of its class differ by about {100 * model.spread:.0f} % in both directions."
-        )
+        console.print(f"A typical device: others of its class differ by about {100 * model.spread:.0f} % up and down.")
     console.print()
     draw_table(console, rated_table(model, rated))
 
@@ -50,9 +48,7 @@ def rated_table(model: LibraryModel, rated: Sequence[RatedFigure]) -> TextTable:
     for name, value in model.rated.items():
         draw = formatting.rate if "bandwidth" in name else formatting.number
         figure = simulated.get(name)
-        both = (
-            [draw(figure.simulated), f"{100 * figure.error:+.1f} %"] if figure else [formatting.NONE, formatting.NONE]
-        )
+        both = [draw(figure.simulated), f"{100 * figure.error:+.1f} %"] if figure else [formatting.NONE] * 2
         rows.append([formatting.WORDS["rated"].get(name, printable(name)), draw(value), *both])
     return TextTable("Rated", [text("figure"), *figures("rated", "simulated", "error")], rows)
 
