@@ -230,10 +230,8 @@ def _hits_over_time(outcome: Outcome) -> Iterator[str]:
         parts = counts[:tenth], counts[middle : middle + tenth], counts[-tenth:]
         first, between, last = (sum(h for h, _ in part) / sum(h + m for h, m in part) for part in parts)
         if max(first, between, last) - min(first, between, last) > 0.01:
-            yield (
-                f"Hits over time: {100 * first:.1f} % in the first tenth of the time, {100 * between:.1f} % in the"
-                f" middle, {100 * last:.1f} % in the last tenth."
-            )
+            three = f"{100 * first:.1f} % in the first tenth of the time, {100 * between:.1f} % in the middle"
+            yield f"Hits over time: {three}, {100 * last:.1f} % in the last tenth."
 
 
 def _dm_cache(cache: simulated.LvmcacheTargetReport) -> Iterator[str]:
@@ -300,10 +298,8 @@ def _md(document: Cell, array: simulated.MdReport) -> Iterator[str]:
             for slot, reason, count in chosen[:4]
             if count / total >= 0.001
         ]
-        yield (
-            f"The balancer of {array['name']} (kernel {document['kernel']}) chose for"
-            f" {format_count(total)} reads: {'; '.join(shares)}."
-        )
+        balancer = f"The balancer of {array['name']} (kernel {document['kernel']})"
+        yield f"{balancer} chose for {format_count(total)} reads: {'; '.join(shares)}."
     if array["bitmap_writes"]:
         yield f"{array['name']} wrote its bitmap {format_count(array['bitmap_writes'])} times."
 
@@ -322,7 +318,7 @@ def _waits(document: Cell, outcome: Outcome) -> Iterator[str]:
                 "sleeping tasks continue only after all writes are complete."
             )
         if (waits := device.tag_waits or 0) / ios > 0.01:
-            yield f"A task waited for a tag (nr_requests) of {device.name} {format_count(waits)} times: all were in use."
+            yield f"All tags (nr_requests) of {device.name} were in use {format_count(waits)} times, so a task waited."
         if (flush_ns := device.flush_ns or 0) / runtime > 0.05:
             yield (
                 f"{device.name} spent {_of_time(min(1, flush_ns / runtime))} in"
