@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -16,6 +17,8 @@ import pytest
 
 from blklab.bisection.request import KernelTree, SimulatedKernels
 from blklab.bisection.source import work_directory
+from blklab.cli import common
+from blklab.store.campaigns import Store
 from tests.bisection.md_history import git
 from tests.cli.test_signals import until
 from tests.conftest import Run
@@ -73,6 +76,26 @@ def test_a_table_without_json(run: Run, tmp_path: Path) -> None:
     assert "5.3 is the first fixed kernel: RAID-10 reads from the idlest copy" in outcome.out
     assert "Verdicts: iops < 0.9*baseline" in outcome.out
     assert "5.2" in outcome.out
+
+
+def test_a_bisection_has_its_own_name_and_tells_who_waits(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+    opened = Store.__init__
+
+    def recorded(store: Store, *words: str, reading: bool = False, warn: Callable[[str], object] = str) -> None:
+        told.append(reading or warn is common.warn)
+        opened(store, *words, reading=reading, warn=warn)
+
+    monkeypatch.setattr(Store, "__init__", recorded)
+    words = ("--on", "sim", "--good", "5.3", "--bad", "5.2", "--fail-if", "iops < 0.9*baseline")
+    assert run("bisect", experiment(tmp_path), *words).status == 0
+    assert run("run", experiment(tmp_path)).status == 0
+    assert all(told)
+    assert len(told) >= 2
+    names = [campaign["name"] for campaign in json.loads(run("runs", "list", "--json").out)]
+    assert names == ["far-bisection", "far"]
 
 
 @pytest.mark.proof
