@@ -2,9 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 from itertools import groupby
 from statistics import fmean, geometric_mean
@@ -23,7 +25,7 @@ from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.bisection import findings
 from blklab.diagnostic import SEVERITIES
 from blklab.errors import BlklabError, StoreError, UsageError
-from blklab.report import comparison, diagnostics, formatting, page, runs, volumes
+from blklab.report import comparison, diagnostics, formatting, page, runs, shell, volumes
 from blklab.report.charts.base import Chart, category, chart_spec, layer, quantity, tip
 from blklab.report.experiment.axis_chooser import metric_label
 from blklab.report.experiment.layout import MOST_LINES, colour
@@ -34,7 +36,6 @@ from blklab.report.formatting import Sentence, plural
 from blklab.report.shell import PageSection, PlainText
 from blklab.report.tables.base import ChoiceCell, LinkedCell, TableColumn, TextTable, figures, text
 from blklab.report.view import ProfileView
-from blklab.serve.site_page import ROWS, DrawnOnce, Form, FormField, SitePage, listing, parts
 from blklab.store import annotations, documents, query
 from blklab.store.annotations import Annotation
 from blklab.store.campaigns import Store
@@ -45,6 +46,88 @@ from blklab.trace.profile import kept_profile
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+
+SITE = (
+    LinkedCell("Campaigns", "/"),
+    LinkedCell("Runs", "/runs"),
+    LinkedCell("Trends", "/trends"),
+    LinkedCell("Traces", "/traces"),
+    LinkedCell("Hosts", "/hosts"),
+)
+ROWS = 100  # Rows of a list on one page
+
+
+@dataclass(frozen=True)
+class FormField:
+    name: str
+    label: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form that asks for another page."""
+
+    action: str
+    button: str
+    fields: Sequence[FormField] = ()
+
+
+@dataclass(frozen=True)
+class SitePage:
+    """A page before it is drawn."""
+
+    title: str
+    sections: Sequence[PageSection] = ()
+    kicker: str = "blklab"
+    here: str = ""  # The entry of the navigation that it belongs to
+    facts: Sequence[str] = ()
+    sentences: Sequence[Sentence] = ()
+    doubts: Sequence[Sentence] = ()
+    links: Sequence[LinkedCell] = ()
+    pages: Sequence[LinkedCell] = ()  # Links to the other parts of a long list
+    form: Form | None = None
+    live: bool = False  # Whether it is read again while it is shown
+
+    def html(self) -> str:
+        context = {name: value for name, value in vars(self).items() if name != "sections"}
+        scripts = ["assets/live.js"] if self.live else []
+        sections = [section for section in self.sections if section]
+        return shell.render("site.html.j2", sections, more_scripts=scripts, forms=True, site=SITE, **context)
+
+
+def listing(title: str, table: TextTable, heading: str = "", **parts: Any) -> SitePage:
+    """Returns a page of the navigation with one table; `heading` is the table's, if that is not the page's title."""
+    heading = heading or title
+    section = PageSection(heading.lower(), heading, heading, [table] if table else [])
+    return SitePage(title, [section], here=f"/{title.lower()}", **parts)
+
+
+class DrawnOnce:
+    """Pages that take long: each is drawn once for each state of what it shows, also if several ask at a time."""
+
+    def __init__(self, draw: Callable[..., str]) -> None:
+        """`draw` gets the state and the values."""
+        self._drawn = lru_cache(maxsize=64)(draw)
+        self._locks = [threading.Lock() for _ in range(16)]
+
+    def html(self, state: str, *values: Hashable) -> str:
+        """Returns the page for these values."""
+        with self._locks[hash(values) % len(self._locks)]:
+            return self._drawn(state, *values)
+
+
+def parts(path: str, page: int, total: int) -> list[LinkedCell]:
+    """Returns the links to the first, previous, next and last part of a list of `total` rows."""
+    last = max(1, -(-total // ROWS))
+    near = [("First", 1), ("Previous", page - 1), ("Next", page + 1), ("Last", last)]
+    joint = "&" if "?" in path else "?"
+    return [
+        LinkedCell(name, f"{path}{joint}page={number}")
+        for name, number in near
+        if 1 <= number <= last and number != page
+    ]
 
 
 def campaigns(store: Store, arguments: Mapping[str, str], page: int) -> SitePage:
