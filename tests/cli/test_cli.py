@@ -43,8 +43,42 @@ def test_help_says_what_to_type(run: Run, option: str) -> None:
     outcome = run(option)
     assert outcome.status == 0
     assert outcome.err == ""
-    for part in ("First commands", "Exit status", "Environment", "BLKLAB_DEBUG", "NO_COLOR"):
+    lines = outcome.out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    shown = [line.split()[-1] for line in re.findall(r"(?m)^  (\S* +[a-z]+)  +[A-Z].*\?", outcome.out)]
+    assert shown == [name for name, entry in root.COMMANDS.items() if not entry.rare]
+    groups = re.findall(r"(?m)^  ([A-Z][a-z]+) +([a-z]+)  ", outcome.out)
+    assert groups == [
+        ("Look", "trace"), ("Check", "md"), ("Decide", "advise"), ("Measure", "run"), ("Results", "runs")
+    ]  # fmt: skip
+    assert "First commands" in outcome.out
+    assert "audit = md audit, record = trace record, stat = trace stat" in outcome.out
+    assert "With --help: also rare commands, exit status, environment." in outcome.out
+    assert "Exit status:" not in outcome.out
+
+
+@pytest.mark.parametrize("words", [["--help", "--all"], ["--all", "-h"]])
+def test_help_of_all_adds_rare_commands_exit_status_and_environment(run: Run, words: list[str]) -> None:
+    outcome = run(*words)
+    assert (outcome.status, outcome.err) == (0, "")
+    for part in ("First commands", "Exit status", "Environment", "BLKLAB_DEBUG", "NO_COLOR", "calibrate", "completion"):
         assert part in outcome.out
+    for group, rare in (("md", "probe"), ("trace", "events")):
+        assert f"  {rare}" not in run(group, "--help").out
+        assert f"  {rare}" in run(group, *words).out
+
+
+def test_all_needs_help(run: Run) -> None:
+    assert run("--all").status == 2
+
+
+@pytest.mark.parametrize("alias", root.ALIASES)
+def test_an_alias_is_the_command(run: Run, alias: str) -> None:
+    words = root.ALIASES[alias]
+    assert run(alias, "--help") == run(*words, "--help")
+    assert f"Usage: blklab {' '.join(words)} " in run(alias, "--help").out
+    assert f"blklab {' '.join(words)} --help" in run(alias, "--nonsense").err
 
 
 @pytest.mark.parametrize("path", [path for path, _ in commands()])
@@ -85,6 +119,7 @@ def test_the_version_is_cargos(run: Run) -> None:
     ("arguments", "hint"),
     [
         (["trcae"], "did you mean 'trace'?"),
+        (["audti"], "did you mean 'audit'?"),
         (["zzz"], "see 'blklab --help'"),
         (["--zzz"], "--zzz"),
         (["completion", "tcsh"], "bash"),
@@ -111,6 +146,9 @@ def test_completion_completes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("COMP_WORDS", "blklab comp")
     monkeypatch.setenv("COMP_CWORD", "1")
     assert run().out == "plain,compare\nplain,completion\n"
+    monkeypatch.setenv("COMP_WORDS", "blklab audit --im")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert run().out == "plain,--image\n"
 
 
 def test_help_imports_nothing_heavy() -> None:
