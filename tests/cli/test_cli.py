@@ -13,13 +13,14 @@ import blklab
 from blklab.cli import root
 from blklab.cli.lazy import LazyGroup
 from tests.conftest import Run
+from tests.md.conftest import image
 
 ROOT = Path(__file__).parents[2]
 
 
 def groups() -> list[tuple[str, LazyGroup]]:
     """Returns every group, with the words that lead to it."""
-    result = [("", root.blklab)]
+    result: list[tuple[str, LazyGroup]] = [("", root.blklab)]
     for path, group in result:
         for name in group.entries:
             command = group.get_command(click.Context(group), name)
@@ -149,6 +150,45 @@ def test_completion_completes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("COMP_WORDS", "blklab audit --im")
     monkeypatch.setenv("COMP_CWORD", "2")
     assert run().out == "plain,--image\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "words", "options"),
+    [
+        ("tests/data/traces/pgbench-raid1", ["trace", "stat"], []),
+        ("tests/data/traces/pgbench-raid1/md127", ["trace", "stat"], []),
+        ("tests/data/formats/msr.csv", ["trace", "stat"], []),
+        ("examples/mirrors.toml", ["run"], ["--dry-run"]),
+        ("examples/article-2019-mirrors.toml", ["run"], ["--dry-run"]),
+    ],
+)
+def test_a_file_in_place_of_a_command_is_shown(run: Run, path: str, words: list[str], options: list[str]) -> None:
+    done = run(ROOT / path, "--json")
+    expected = run(*words, ROOT / path, *options, "--json")
+    assert (done.status, done.out) == (0, expected.out)
+    said, *rest = done.err.splitlines()
+    assert said.endswith(f": {' '.join(['blklab', *words, str(ROOT / path), *options])}")
+    assert rest == expected.err.splitlines()
+
+
+def test_images_of_md_members_are_audited(run: Run, tmp_path: Path) -> None:
+    images = [image(f"raid1-12.vd{letter}", tmp_path) for letter in "ab"]
+    done = run(*images)
+    expected = run("md", "audit", "--image", *images)
+    assert (done.status, done.out) == (expected.status, expected.out)
+    assert done.err == f"blklab: {images[0]} is an image of an md member: blklab md audit --image {images[0]}\n"
+
+
+def test_a_command_comes_before_a_file_and_other_files_are_none(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("runs", "trcae", "text.toml"):
+        Path(name).write_text("[stuff]\nworkloads = 1\n" * (name == "runs"))
+    assert run("runs", "--help").out.startswith("Usage: blklab runs")
+    assert "did you mean 'trace'?" in run("trcae").err
+    assert "no command 'text.toml'; see 'blklab --help'" in run("text.toml").err
+    assert run(".").status == 2
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -89,7 +89,6 @@ def test_core_works_without_extras(arguments: tuple[str, ...]) -> None:
 
 NEEDS = {
     "advise": ("run, report", "--load database --devices 2xpm983 --html page.html"),
-    "advise runs": ("run", "--store {none} 1"),
     "bisect": ("run, lab", "examples/mirrors.toml --good 6.1 --bad 6.12 --fail-if iops<1"),
     "cache curve": ("cluster", f"{TRACE} --device md127 --cluster=local"),
     "calibrate": ("run", "--store {none} {none}"),

@@ -344,3 +344,22 @@ def test_only_chooses_among_interleaved_experiments(run: Run, tmp_path: Path) ->
     refused = run(*words, "--only", "experiment=new")
     assert (refused.status, refused.err.count("\n")) == (2, 1)
     assert "--only experiment=new: no such experiment; there are before, after" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("runner", "shown", "hidden"),
+    [
+        ("sim", "--explain --cluster --this-host", "--target --until-sure --accel --force"),
+        ("lab", "--accel --trace-to --until-sure", "--target --explain --cluster --force"),
+        ("host", "--target --force --yes-destroy", "--accel --explain --cluster"),
+    ],
+)
+def test_help_shows_the_options_of_a_runner(run: Run, runner: str, shown: str, hidden: str) -> None:
+    whole = run("run", "--help").out
+    limited = run("run", "--on", runner, "--help")
+    assert (limited.status, limited.err) == (0, "")
+    assert limited == run("run", "--help", f"--on={runner}")
+    options = [set(re.findall(r"(?m)^  (--[a-z-]+)", text.partition("Options:")[2])) for text in (whole, limited.out)]
+    assert {*shown.split(), *hidden.split()} < options[0]
+    assert {"--dry-run", "--set", "--store", *shown.split()} < options[1]
+    assert not options[1] & set(hidden.split())

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from blklab.cli.extras import missing
+from blklab.text import similar
 
 NEEDED = "blklab.extras"  # Key in `Context.meta`: the extras of the commands that were resolved
 ALL = "blklab.all"  # Key in `Context.meta`: whether the help shows everything
@@ -99,9 +100,7 @@ class LazyGroup(click.Group):
         args = [*self.aliases.get(args[0], args[:1]), *args[1:]]
         name = args[0]
         if not name.startswith("-") and name not in self.entries and not ctx.resilient_parsing:
-            import difflib
-
-            near = difflib.get_close_matches(name, [*self.entries, *self.aliases], n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"see '{ctx.command_path} --help'"
-            raise click.UsageError(f"no command {name!r}; {hint}", ctx)
+            near = similar(name, [*self.entries, *self.aliases])
+            instead = f"; see '{ctx.command_path} --help'"
+            raise click.UsageError(f"no command {name!r}{near or instead}", ctx)
         return super().resolve_command(ctx, args)

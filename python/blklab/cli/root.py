@@ -5,13 +5,17 @@ large libraries when they need them.
 """
 
 import os
+import re
 from collections.abc import Sequence
+from glob import escape
+from pathlib import Path
+from typing import Any
 
 import click
 
 from blklab.cli.extras import explain
 from blklab.cli.lazy import NEEDED, CommandEntry, LazyGroup
-from blklab.text import document_path
+from blklab.text import document_path, printable
 
 COMMANDS = {
     "trace": CommandEntry(
@@ -42,6 +46,48 @@ COMMANDS = {
 ALIASES = {"audit": ("md", "audit"), "record": ("trace", "record"), "stat": ("trace", "stat")}
 
 
+EXPERIMENT = re.compile(rb"^[ \t]*\[*(workloads|stacks|cells|measured)\b", re.M)  # A table of an experiment
+HEAD = 1 << 20  # Bytes of a file that are searched for it
+
+
+class _Root(LazyGroup):
+    """The root, where a file may stand in the place of a command."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Like a group's, but do the obvious with a file, and print which command does it."""
+        known = args[0] in {"", *self.entries, *self.aliases} or args[0].startswith("-")
+        if not known and not ctx.resilient_parsing and (found := _recognised(Path(args[0]))):
+            what, words, options = found
+            command = " ".join(["blklab", *words, args[0], *options])
+            click.echo(printable(f"blklab: {args[0]} is {what}: {command}"), err=True)
+            args = [*words, args[0], *options, *args[1:]]
+        return super().resolve_command(ctx, args)
+
+
+def _recognised(path: Path) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
+    """Return what a path is, and the command and its options that show it; None if it is nothing that blklab reads."""
+    trace = ("a trace", ("trace", "stat"), ())
+    recording = "*.blktrace.*" if path.is_dir() else f"{escape(path.name)}.blktrace.*"
+    if any((path if path.is_dir() else path.parent).glob(recording)):
+        return trace
+    if not path.is_file():
+        return None
+    from blklab import _core
+    from blklab.errors import BlklabError
+    from blklab.md.superblocks import read_superblocks
+
+    if read_superblocks(path).members:
+        return "an image of an md member", ("md", "audit", "--image"), ()
+    with path.open("rb") as file:
+        if EXPERIMENT.search(file.read(HEAD)):
+            return "an experiment", ("run",), ("--dry-run",)
+    try:
+        _core.characterise_partial([str(path)], _core.Filter(), most=1)
+    except BlklabError:
+        return None
+    return trace
+
+
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         from blklab import DEBUG_BUILD, __version__
@@ -52,7 +98,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=_Root,
     entries=COMMANDS,
     aliases=ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
@@ -87,7 +133,8 @@ def blklab() -> None:
     \b
     Results go to stdout, everything else to stderr. Commands that print results
     take --json. Sizes are typed as 512, 4k or 10GiB (powers of 1024), durations
-    as 1.5s, 200ms or 10us.
+    as 1.5s, 200ms or 10us. `blklab FILE` does the obvious with a trace (trace stat),
+    an experiment (run --dry-run) and an image of an md member (md audit --image).
 
     \b
     Exit status:
