@@ -130,8 +130,7 @@ def test_results_are_a_table(run: Run, small: Path) -> None:
         rf"3  near   randread  +{figure} +–  -\d+…\+\d+% +{time} +{time}  nvme \d+ % ssd \d+ %",
         rf"4  near   randwrite +– +{figure}  -\d+…\+\d+% +{time} +{time}  nvme 50 % ssd 50 %",
         r"mean and p99: completion latencies\. share: each disk's share of the I/Os\."
-        r" in queues: mean number of "
-        r"requests in each disk and its queue\. ±IOPS: the interval in which nine of ten measurements are expected\.",
+        r" ±IOPS: the interval in which nine of ten measurements are expected\.",
         r"Columns hidden \(terminal too narrow\): in queues",
         "",
     ]

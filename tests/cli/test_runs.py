@@ -329,10 +329,6 @@ def test_a_number_may_be_that_of_a_run(run: Run) -> None:
     assert both.err == "blklab: this is campaign 1; for run 1: blklab runs show --run 1\n"
     first = run("runs", "show", "--run", "1", "--json")
     assert ([item["run"] for item in json.loads(first.out)], first.err) == ([1], "")
-    for words, message in (
-        (("3",), "no campaign 3 "),
-        (("--run", "3"), "no run 3 "),
-        (("--run", "small"), "number of a run"),
-    ):
+    for words, message in (("3", "no campaign 3 "), ("--run 3", "no run 3 "), ("--run small", "number of a run")):
         refused = run("runs", "show", *words.split())
         assert (refused.status, message in refused.err) == (2, True)
