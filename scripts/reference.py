@@ -59,7 +59,7 @@ def command_sections(command: click.Command, ctx: click.Context) -> Iterator[str
     usage = " ".join([ctx.command_path, *command.collect_usage_pieces(ctx)])
     yield f"## {ctx.command_path}"
     yield f"```text\n{usage}\n```"
-    for paragraph in inspect.cleandoc(command.help or "").partition("\f")[0].split("\n\n"):
+    for paragraph in inspect.cleandoc(command.help or "").replace("\f\n", "").split("\n\n"):
         if paragraph.startswith("\b"):
             yield "```text\n" + paragraph.removeprefix("\b").strip("\n") + "\n```"
         elif paragraph.strip():

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from blklab.advice import race as racing
-from blklab.store.campaigns import Store
 from tests.conftest import Run
-from tests.report.experiment import made
 
 TRACE = "tests/data/traces/pgbench-raid1"
 
@@ -79,25 +77,6 @@ def test_a_trace_of_a_single_io_has_an_answer(run: Run, tmp_path: Path) -> None:
     done = run("advise", "--trace", log, "--devices", "2xpm983", "--json")
     assert done.status == 0, done.err
     assert any("is short: 1 I/O, whose" in note for note in json.loads(done.out)["notes"])
-
-
-def test_runs_says_how_often_to_measure(run: Run, tmp_path: Path) -> None:
-    store = tmp_path / "store.db"
-    labels = [{"stack": stack, "workload": "randread", "repeat": str(repeat)}
-              for stack in ("near", "far") for repeat in (1, 2, 3)]  # fmt: skip
-    made.add(Store(str(store)), labels, lambda of: (made.measured(of, 1e5 + 500 * int(of["repeat"])), made.series(1e5)))
-    done = run("advise", "runs", "unbalanced", "--change", "3%", "--store", store, "--json")
-    plans = json.loads(done.out)["runs"]
-    assert [plan["labels"]["stack"] for plan in plans] == ["near", "far"]
-    assert all(plan["runs"] == 3 and plan["repeats"] >= 2 for plan in plans)
-    shown = run("advise", "runs", "unbalanced", "--store", store)
-    assert "Runs that find a change of iops by 5 %" in shown.out
-    refused = run("advise", "runs", "unbalanced", "--change", "0", "--store", store)
-    assert (refused.status, "expected a share between 0 and 100 %" in refused.err) == (2, True)
-    experiment = ("run", "examples/unbalanced.toml", "--only", "stack=near,workload=randread")
-    assert run(*experiment, "--set", "max_ios=2000", "--store", store).status == 0
-    simulated = run("advise", "runs", "unbalanced@sim", "--store", store)
-    assert (simulated.status, "repeats do not make predictions surer" in simulated.err) == (2, True)
 
 
 def test_a_search_needs_no_place_for_finished_simulations(

@@ -130,8 +130,7 @@ def test_results_are_a_table(run: Run, small: Path) -> None:
         rf"3  near   randread  +{figure} +–  -\d+…\+\d+ % +{time} +{time}  nvme \d+ % ssd \d+ %",
         rf"4  near   randwrite +– +{figure}  -\d+…\+\d+ % +{time} +{time}  nvme 50 % ssd 50 %",
         r"mean and p99: completion latencies\. share: each disk's share of the I/Os\."
-        r" in queues: mean number of "
-        r"requests in each disk and its queue\. ±IOPS: the interval in which nine of ten measurements are expected\.",
+        r" ±IOPS: the interval in which nine of ten measurements are expected\.",
         r"Columns hidden \(terminal too narrow\): in queues",
         "",
     ]
@@ -344,3 +343,22 @@ def test_only_chooses_among_interleaved_experiments(run: Run, tmp_path: Path) ->
     refused = run(*words, "--only", "experiment=new")
     assert (refused.status, refused.err.count("\n")) == (2, 1)
     assert "--only experiment=new: no such experiment; there are before, after" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("runner", "shown", "hidden"),
+    [
+        ("sim", "--explain --cluster --this-host", "--target --until-sure --accel --force"),
+        ("lab", "--accel --trace-to --until-sure", "--target --explain --cluster --force"),
+        ("host", "--target --force --yes-destroy", "--accel --explain --cluster"),
+    ],
+)
+def test_help_shows_the_options_of_a_runner(run: Run, runner: str, shown: str, hidden: str) -> None:
+    whole = run("run", "--help").out
+    limited = run("run", "--on", runner, "--help")
+    assert (limited.status, limited.err) == (0, "")
+    assert limited == run("run", "--help", f"--on={runner}")
+    options = [set(re.findall(r"(?m)^  (--[a-z-]+)", text.partition("Options:")[2])) for text in (whole, limited.out)]
+    assert {*shown.split(), *hidden.split()} < options[0]
+    assert {"--dry-run", "--set", "--store", *shown.split()} < options[1]
+    assert not options[1] & set(hidden.split())

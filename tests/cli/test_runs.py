@@ -17,6 +17,7 @@ import pytest
 from blklab.store.campaigns import Store
 from blklab.store.series import FinishedRun
 from tests.conftest import Run
+from tests.report.experiment import made
 from tests.store.conftest import OUTCOME, make_plan
 
 SMALL = """
@@ -295,3 +296,39 @@ def test_tags_and_notes_say_what_they_changed(run: Run) -> None:
         outcome = run("runs", *arguments)
         assert (outcome.status, outcome.out) == (0, "")
         assert outcome.err == f"campaign 1 (exp): {said}\n"
+
+
+def test_a_plan_says_how_often_to_measure(run: Run, tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    labels = [{"stack": stack, "workload": "randread", "repeat": str(repeat)}
+              for stack in ("near", "far") for repeat in (1, 2, 3)]  # fmt: skip
+    made.add(Store(str(store)), labels, lambda of: (made.measured(of, 1e5 + 500 * int(of["repeat"])), made.series(1e5)))
+    done = run("compare", "--plan", "unbalanced", "--change", "3%", "--store", store, "--json", "--metric", "iops")
+    plans = json.loads(done.out)["runs"]
+    assert [plan["labels"]["stack"] for plan in plans] == ["near", "far"]
+    assert all(plan["runs"] == 3 and plan["repeats"] >= 2 for plan in plans)
+    assert {plan["metric"] for plan in plans} == {"iops"}
+    shown = run("compare", "--plan", "unbalanced", "--store", store)
+    assert "Runs that find a change of iops by 5 %" in shown.out
+    assert "Runs that find a change of read.p99 by 5 %" in shown.out
+    assert "expected one campaign" in run("compare", "--plan", "unbalanced", "unbalanced", "--store", store).err
+    refused = run("compare", "--plan", "unbalanced", "--change", "0", "--store", store)
+    assert (refused.status, "expected a share between 0 and 100 %" in refused.err) == (2, True)
+    experiment = ("run", "examples/unbalanced.toml", "--only", "stack=near,workload=randread")
+    assert run(*experiment, "--set", "max_ios=2000", "--store", store).status == 0
+    simulated = run("compare", "--plan", "unbalanced@sim", "--store", store)
+    assert (simulated.status, "repeats do not make predictions surer" in simulated.err) == (2, True)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_number_may_be_that_of_a_run(run: Run) -> None:
+    (second,) = json.loads(run("runs", "show", "2", "--json").out)
+    assert (second["run"], second["campaign"]) == (2, 1)
+    both = run("runs", "show", "1", "--json")
+    assert [item["run"] for item in json.loads(both.out)] == [1, 2]
+    assert both.err == "blklab: this is campaign 1; for run 1: blklab runs show --run 1\n"
+    first = run("runs", "show", "--run", "1", "--json")
+    assert ([item["run"] for item in json.loads(first.out)], first.err) == ([1], "")
+    for words, message in (("3", "no campaign 3 "), ("--run 3", "no run 3 "), ("--run small", "number of a run")):
+        refused = run("runs", "show", *words.split())
+        assert (refused.status, message in refused.err) == (2, True)

@@ -1,13 +1,25 @@
 """`blklab compare`: compare results and show whether they differ."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import confidence_option, emit, fail_with, first, json_option, margin_option, store_option, warn
+from blklab.cli.common import (
+    confidence_option,
+    emit,
+    fail_with,
+    first,
+    json_option,
+    margin_option,
+    parse_share,
+    store_option,
+    warn,
+)
 from blklab.errors import Undecided, UsageError
 
 if TYPE_CHECKING:
+    from blklab.report.console import Console
     from blklab.store.query import Selection
 
 
@@ -41,6 +53,8 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-missing", is_flag=True, help="Accept that cells of the baseline are missing in the other campaign."
 )
+@click.option("--plan", is_flag=True, help="Show how long and how often to measure, from the runs of one campaign.")
+@click.option("--change", callback=parse_share, default="5%", metavar="SHARE", help="With --plan: the change to find.")
 @store_option
 @json_option
 def compare(
@@ -56,6 +70,8 @@ def compare(
     sure: bool,
     final: bool,
     allow_missing: bool,
+    plan: bool,
+    change: float,
     store: str | None,
     as_json: bool,
 ) -> None:
@@ -70,12 +86,17 @@ def compare(
     repeats before the next comparison. Verdicts stay valid if you follow this advice. All intervals of a metric hold
     together (docs/explanation/verdicts.md). A measurement is inside or outside of a prediction's interval.
 
+    --plan shows how long and how often to measure to see a change of each --metric, from the variation of the runs of
+    one campaign. It also says what makes these runs doubtful: caches that hold the data, drifts, conditions of the
+    host.
+
     \b
     Examples:
       blklab compare unbalanced@sim unbalanced@host
       blklab compare unbalanced@host --between stack --metric iops,p99
       blklab compare server@host --job '*' --between job       one job with the other
       blklab compare base@host new@host --fail-if 'iops < 0.95*baseline'
+      blklab compare --plan unbalanced@host --change 3% --metric iops
 
     \b
     Exit status: 0 success, and all --fail-if conditions are surely false; 1 a condition is true;
@@ -90,6 +111,11 @@ def compare(
     from blklab.report import diagnostics
     from blklab.store import query
 
+    if plan:
+        if len(campaigns) > 1:
+            raise UsageError("--plan: expected one campaign")
+        _plan(campaigns[0], metrics, change, confidence, store, as_json=as_json)
+        return
     if (allow_missing or not sure) and not conditions:
         option = "--allow-missing" if allow_missing else "--plain"
         raise UsageError(f"{option} needs a condition: --fail-if 'iops < 0.95*baseline'")
@@ -126,6 +152,37 @@ def compare(
         raise UsageError(first(unjudged))
     if undecided:
         raise Undecided(first(undecided))
+
+
+def _plan(campaign: str, metrics: str, change: float, confidence: float, store: str | None, *, as_json: bool) -> None:
+    """Print how long and how often to measure to see a change."""
+    from blklab.analysis.diagnostics import diagnose
+    from blklab.analysis.metrics import METRICS, metric_name, with_direction
+    from blklab.analysis.run_planning import plan_runs
+    from blklab.report import comparison, diagnostics, terminal
+    from blklab.store import query
+
+    _, (selection,), points = query.opened(store, [campaign])
+    outcomes = [run.outcome for run in selection.runs if run.outcome]
+    if outcomes and all(outcome.simulated_ios is not None for outcome in outcomes):
+        raise UsageError(f"{campaign}: repeats do not make predictions surer: measure with --on host or --on lab")
+    names = [with_direction(metric_name(each), [outcomes]) for each in metrics.split(",")]
+    plans = {name: plan_runs(selection.runs, METRICS[name], points, change, confidence) for name in names}
+    if not any(plans.values()):
+        raise UsageError(f"{campaign}: no finished run has {metrics}")
+    doubts = diagnose(selection.runs, points)
+
+    def draw(console: "Console") -> None:
+        for name, needed in plans.items():
+            if needed:
+                terminal.draw_table(console, comparison.run_plans_table(needed, name, change))
+        diagnostics.print_diagnostics(console, doubts, "Doubts about these runs")
+
+    document = {
+        "runs": [{"metric": name, **asdict(plan)} for name, needed in plans.items() for plan in needed],
+        "diagnostics": [diagnostics.as_dict(doubt) for doubt in doubts],
+    }
+    emit(document, as_json, draw)
 
 
 def _labels(campaigns: tuple[str, ...]) -> set[str]:

@@ -1,15 +1,18 @@
 """A click group that imports a command only when it runs."""
 
 import importlib
-from collections.abc import Mapping
+import inspect
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from blklab.cli.extras import missing
+from blklab.text import similar
 
 NEEDED = "blklab.extras"  # Key in `Context.meta`: the extras of the commands that were resolved
+ALL = "blklab.all"  # Key in `Context.meta`: whether the help shows everything
 
 
 @dataclass(frozen=True)
@@ -19,14 +22,45 @@ class CommandEntry:
     target: str  # `module:attribute` of the click command
     summary: str  # What the command does, in one line without a full stop
     extras: str = ""  # Those that it and its subcommands always need, such as `run report`
+    heading: str = ""  # The group of commands in the help that it belongs to
+    rare: bool = False  # Whether only `--help --all` lists it
 
 
 class LazyGroup(click.Group):
     """A group of registered commands; listing them imports none."""
 
-    def __init__(self, *args: Any, entries: Mapping[str, CommandEntry], **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        entries: Mapping[str, CommandEntry],
+        aliases: Mapping[str, Sequence[str]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """`aliases`: the words that other first words stand for. The text behind a form feed needs --all."""
         super().__init__(*args, **kwargs)
         self.entries = entries
+        self.aliases = aliases or {}
+        if any(entry.rare for entry in entries.values()):
+            behind = ", exit status, environment" if "\f" in (self.help or "") else ""
+            text = f"With --help: also rare commands{behind}."
+            option = click.Option(["--all"], is_flag=True, is_eager=True, expose_value=False, help=text)
+            option.callback = lambda ctx, _option, wanted: ctx.meta.update({ALL: wanted})
+            self.params.append(option)
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """Return the option, which acts after --all."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.is_eager = False
+        return option
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the text up to its form feed; with --all, the whole text."""
+        super().format_help_text(ctx, formatter)
+        if ctx.meta.get(ALL) and (rest := inspect.cleandoc(self.help or "").partition("\f")[2]):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(rest)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names in the order of the registry."""
@@ -47,10 +81,14 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries of the registry, without importing the commands; mark those that lack an extra."""
-        rows = []
+        rows, heading = [], ""
         for name, entry in self.entries.items():
+            if entry.rare and not ctx.meta.get(ALL):
+                continue
+            shown = f"{entry.heading if entry.heading != heading else '':9}{name}" if entry.heading else name
+            heading = entry.heading
             lacking = missing([*ctx.meta.get(NEEDED, ()), *entry.extras.split()])
-            rows.append((name, entry.summary + (f" (missing extras: {', '.join(lacking)})" if lacking else "")))
+            rows.append((shown, entry.summary + (f" (missing extras: {', '.join(lacking)})" if lacking else "")))
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
@@ -58,12 +96,11 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Like click's, but suggest the nearest name for a mistyped one."""
+        """Like click's, but replace aliases, and suggest the nearest name for a mistyped one."""
+        args = [*self.aliases.get(args[0], args[:1]), *args[1:]]
         name = args[0]
         if not name.startswith("-") and name not in self.entries and not ctx.resilient_parsing:
-            import difflib
-
-            near = difflib.get_close_matches(name, self.entries, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"see '{ctx.command_path} --help'"
-            raise click.UsageError(f"no command {name!r}; {hint}", ctx)
+            near = similar(name, [*self.entries, *self.aliases])
+            instead = f"; see '{ctx.command_path} --help'"
+            raise click.UsageError(f"no command {name!r}{near or instead}", ctx)
         return super().resolve_command(ctx, args)

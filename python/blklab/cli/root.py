@@ -5,34 +5,87 @@ large libraries when they need them.
 """
 
 import os
+import re
 from collections.abc import Sequence
+from glob import escape
+from pathlib import Path
+from typing import Any
 
 import click
 
 from blklab.cli.extras import explain
 from blklab.cli.lazy import NEEDED, CommandEntry, LazyGroup
-from blklab.text import document_path
+from blklab.text import document_path, printable
 
 COMMANDS = {
-    "advise": CommandEntry("blklab.cli.advise:advise", "Find the array to build for a load, on given disks", "run"),
-    "run": CommandEntry("blklab.cli.run:run", "Run an experiment: stacks × workloads × settings", "run"),
-    "tune": CommandEntry("blklab.cli.tune:tune", "Show which setting of a sweep matters, and how to keep it", "run"),
-    "compare": CommandEntry("blklab.cli.compare:compare", "Compare results and show whether they differ", "run"),
-    "bisect": CommandEntry("blklab.cli.bisect:bisect", "Find the kernel or commit that changed a figure", "run lab"),
-    "import": CommandEntry("blklab.cli.import_:import_", "Import results of other tools into the store", "run"),
-    "reproduce": CommandEntry("blklab.cli.reproduce:reproduce", "Predict what fio measured, and show both", "run"),
-    "report": CommandEntry("blklab.cli.report:report", "Report results: charts, tables, diagnostics", "run report"),
-    "runs": CommandEntry("blklab.cli.runs:runs", "List, show, annotate, export and remove stored results", "run"),
-    "serve": CommandEntry("blklab.cli.serve:serve", "Show the store as a web page", "run report serve"),
-    "lab": CommandEntry("blklab.cli.lab:lab", "Prepare guests for `run --on lab`, and run a demo", "run"),
-    "md": CommandEntry("blklab.cli.md:md", "Audit, repair and monitor md arrays"),
-    "devices": CommandEntry("blklab.cli.devices:devices", "Find the model of a disk; list those of the library", "run"),
-    "cache": CommandEntry("blklab.cli.cache:cache", "Size and check block caches: dm-cache, bcache, dm-writecache"),
-    "restore": CommandEntry("blklab.cli.restore:restore", "Restore settings that a killed run has changed"),
-    "trace": CommandEntry("blklab.cli.trace:trace", "Record, read and describe block traces"),
-    "calibrate": CommandEntry("blklab.cli.calibrate:calibrate", "Fit a model to measurements of one device", "run"),
-    "completion": CommandEntry("blklab.cli.completion:completion", "Print the completion script for your shell"),
+    "trace": CommandEntry(
+        "blklab.cli.trace:trace", "What is my workload? Record and describe block traces", "", "Look"
+    ),
+    "cache": CommandEntry("blklab.cli.cache:cache", "Would a cache help, and does mine work?", "", "Look"),
+    "md": CommandEntry("blklab.cli.md:md", "Are my arrays healthy? Audit, repair and monitor them", "", "Check"),
+    "advise": CommandEntry("blklab.cli.advise:advise", "Which array should I build?", "run", "Decide"),
+    "devices": CommandEntry("blklab.cli.devices:devices", "What is known of my disk's model?", "run", "Decide"),
+    "run": CommandEntry("blklab.cli.run:run", "How fast is it? Predict or measure", "run", "Measure"),
+    "tune": CommandEntry("blklab.cli.tune:tune", "Which setting of a sweep matters?", "run", "Measure"),
+    "bisect": CommandEntry("blklab.cli.bisect:bisect", "Which kernel changed it?", "run lab", "Measure"),
+    "restore": CommandEntry("blklab.cli.restore:restore", "How do I undo what a killed run changed?", "", "Measure"),
+    "reproduce": CommandEntry("blklab.cli.reproduce:reproduce", "Does the simulator agree with fio?", "run", "Measure"),
+    "lab": CommandEntry("blklab.cli.lab:lab", "How do I get guests for --on lab?", "run", "Measure"),
+    "runs": CommandEntry("blklab.cli.runs:runs", "Which results are stored?", "run", "Results"),
+    "compare": CommandEntry("blklab.cli.compare:compare", "Did it change, or is it noise?", "run", "Results"),
+    "report": CommandEntry("blklab.cli.report:report", "How do I show results?", "run report", "Results"),
+    "serve": CommandEntry("blklab.cli.serve:serve", "Can I browse them?", "run report serve", "Results"),
+    "import": CommandEntry("blklab.cli.import_:import_", "How do I add other tools' results?", "run", "Results"),
+    "calibrate": CommandEntry(
+        "blklab.cli.calibrate:calibrate", "Fit a model to measurements of one device", "run", "Rare", rare=True
+    ),
+    "completion": CommandEntry(
+        "blklab.cli.completion:completion", "Print the completion script for your shell", "", "Rare", rare=True
+    ),
 }
+ALIASES = {"audit": ("md", "audit"), "record": ("trace", "record"), "stat": ("trace", "stat")}
+
+
+EXPERIMENT = re.compile(rb"^[ \t]*\[*(workloads|stacks|cells|measured)\b", re.M)  # A table of an experiment
+HEAD = 1 << 20  # Bytes of a file that are searched for it
+
+
+class _Root(LazyGroup):
+    """The root, where a file may stand in the place of a command."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Like a group's, but do the obvious with a file, and print which command does it."""
+        known = args[0] in {"", *self.entries, *self.aliases} or args[0].startswith("-")
+        if not known and not ctx.resilient_parsing and (found := _recognised(Path(args[0]))):
+            what, words, options = found
+            command = " ".join(["blklab", *words, args[0], *options])
+            click.echo(printable(f"blklab: {args[0]} is {what}: {command}"), err=True)
+            args = [*words, args[0], *options, *args[1:]]
+        return super().resolve_command(ctx, args)
+
+
+def _recognised(path: Path) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
+    """Return what a path is, and the command and its options that show it; None if it is nothing that blklab reads."""
+    trace = ("a trace", ("trace", "stat"), ())
+    recording = "*.blktrace.*" if path.is_dir() else f"{escape(path.name)}.blktrace.*"
+    if any((path if path.is_dir() else path.parent).glob(recording)):
+        return trace
+    if not path.is_file():
+        return None
+    from blklab import _core
+    from blklab.errors import BlklabError
+    from blklab.md.superblocks import read_superblocks
+
+    if read_superblocks(path).members:
+        return "an image of an md member", ("md", "audit", "--image"), ()
+    with path.open("rb") as file:
+        if EXPERIMENT.search(file.read(HEAD)):
+            return "an experiment", ("run",), ("--dry-run",)
+    try:
+        _core.characterise_partial([str(path)], _core.Filter(), most=1)
+    except BlklabError:
+        return None
+    return trace
 
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -45,8 +98,9 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=_Root,
     entries=COMMANDS,
+    aliases=ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     subcommand_metavar="COMMAND ...",
     options_metavar="",
@@ -61,24 +115,26 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     help="Print the version and exit.",
 )
 def blklab() -> None:
-    """A laboratory for Linux block storage. It describes workloads, predicts and measures arrays,
-    and audits and repairs md arrays.
+    """Describe block I/O, predict and measure arrays, audit and repair md arrays.
 
     \b
     First commands to type:
-      blklab trace record /dev/md4 -w 60 -o md4   record one minute of an array, as root
-      blklab trace stat md4                       describe the workload in the terminal
-      blklab trace report md4 -o md4.html         the same as an HTML page
-      blklab run exp.toml                         simulate an experiment
-      blklab run exp.toml --on host               measure it with fio on this host
-      blklab compare exp@sim exp@host             compare prediction and measurement
-      blklab md audit                             check the md arrays of this host
-      blklab COMMAND --help                       options and examples of a command
+      blklab md audit                            check the md arrays of this host
+      blklab trace record /dev/md4 -w 60 -o md4  record a minute of it, as root
+      blklab trace stat md4                      describe its workload
+      blklab trace report md4 -o md4.html        the same as an HTML page
+      blklab run exp.toml                        simulate an experiment
+      blklab run exp.toml --on host              measure it with fio on this host
+      blklab compare exp@sim exp@host            compare the two results
+      blklab COMMAND --help                      options and examples of a command
+    Short forms: audit = md audit, record = trace record, stat = trace stat
 
+    \f
     \b
     Results go to stdout, everything else to stderr. Commands that print results
     take --json. Sizes are typed as 512, 4k or 10GiB (powers of 1024), durations
-    as 1.5s, 200ms or 10us.
+    as 1.5s, 200ms or 10us. `blklab FILE` does the obvious with a trace (trace stat),
+    an experiment (run --dry-run) and an image of an md member (md audit --image).
 
     \b
     Exit status:

@@ -46,21 +46,39 @@ def only_cells(_ctx: click.Context, _parameter: click.Parameter, text: str | Non
         raise click.BadParameter(str(error)) from None
 
 
+ON = click.Option(
+    ["--on", "runner"],
+    type=click.Choice(list(RUNNERS)),
+    default="sim",
+    is_eager=True,  # --help shows the options of this runner
+    help="The runner: " + "; ".join(f"{kind.name}: {kind.summary}" for kind in RUNNERS.values()),
+)
+
+
 class _RunCommand(click.Command):
     """The command `run` with the options of every runner in the registry."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters. The options of runners come before `--resume`."""
-        choice = click.Option(
-            ["--on", "runner"],
-            type=click.Choice(list(RUNNERS)),
-            default="sim",
-            help="The runner: " + "; ".join(f"{kind.name}: {kind.summary}" for kind in RUNNERS.values()),
-        )
         experiment, *others = super().get_params(ctx)
         at = next(at for at, parameter in enumerate(others) if parameter.name == "resume")
         theirs = [option.with_where() for option in _options()]
-        return [experiment, choice, *others[:at], *theirs, *others[at:]]
+        return [experiment, ON, *others[:at], *theirs, *others[at:]]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; --help acts after --on."""
+        return super().parse_args(ctx, args if "--" in args else sorted(args, key=ctx.help_option_names.__contains__))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options; those that a runner refuses only if no --on names it."""
+        shown = self.get_params(ctx)[1:]
+        if kind := RUNNERS.get(ctx.params.get("runner", "")):
+            refused = {option.name for option in _options()} - {option.name for option in kind.options}
+            applies = {"margin": not kind.predicts, "targets": kind.name in {"host", "fleet"}, "explain": kind.explain}
+            refused |= {name for name, does in applies.items() if not does}
+            shown = [option for option in shown if option.name not in refused]
+        with formatter.section("Options"):
+            formatter.write_dl([record for option in shown if (record := option.get_help_record(ctx))])
 
 
 def _options() -> "Collection[RunnerOption]":

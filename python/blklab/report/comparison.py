@@ -64,18 +64,19 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
         for row in rows
         for at in range(1, len(row.values))
     ]
-    # Values and the verdict are hidden last.
     fixed = [label for label in comparison.by if len({row.labels[label] for row in rows}) == 1]
-    spare = ("p", level, "±", *fixed, "change")
+    spare = ("p", level, *fixed, "±", "change")
     repeated = any(value and value.runs > 1 for row in rows for value in row.values)
-    note = "±: the largest distance of a run from the mean." if repeated else ""
+    spread = "±: the largest distance of a run from the mean." if repeated else ""
+    note = spread
     count = sum(decision is not None and decision.low is not None for row in rows for decision in row.differences)
     if by_model:
         note += " Intervals are those of the model's error: nine of ten measured changes are expected in them."
     elif count > 1:
         note += f" The {count} intervals hold together; p is adjusted."
+    explained = {"p": "; p is adjusted", level: note.removeprefix(spread).replace("; p is adjusted", "").strip()}
     title = f"{'SIMULATED: ' if all(comparison.predicted) else ''}{METRICS[name].what} ({name})"
-    table = TextTable(title, columns, drawn, note.strip(), spare=spare)
+    table = TextTable(title, columns, drawn, note.strip(), spare=spare, explained=explained)
     empty = {heading for heading, there in (("±", repeated), ("p", not by_model)) if not there}
     return only(table, [at for at, column in enumerate(columns) if column.heading not in empty]) if empty else table
 
@@ -148,7 +149,7 @@ def judged_tables(plan: ExperimentPlan, rows: Sequence[JudgedFigure]) -> list[Te
             "interval: nine of ten measurements are expected in it."
             if name == "iops"
             else "interval: at least nine of ten measurements are expected in it.",
-            spare=("change", "interval"),
+            spare=("interval", "change"),
         )
         for name, of_metric in by_key((row.metric.name, row) for row in rows).items()
     ]

@@ -49,7 +49,7 @@ def _cell_row(cell: Cell, descriptions: CellDescriptions, varied: Sequence[str])
     return [printable(text) for text in row]
 
 
-SPARE = ("in queues", "p99", "share", "±IOPS")  # Columns that a narrow terminal hides, the first one first
+SPARE = ("in queues", "share", "mean")  # Columns that a narrow terminal hides, the first one first
 
 
 def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunResult]) -> None:
@@ -105,7 +105,7 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTab
         + " ±IOPS: the interval in which nine of ten measurements are expected."
         * predicted
     )
-    return TextTable(f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE)
+    return TextTable(f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE, explained={"mean": "mean and "})
 
 
 def _pairs(plan: ExperimentPlan, results: Sequence[RunResult]) -> list[tuple[Cell, RunResult]]:

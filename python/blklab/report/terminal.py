@@ -1,6 +1,8 @@
 """Print sentences and tables in the terminal."""
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from blklab.report import array_members, diagnostics, formatting
@@ -101,10 +103,14 @@ def _draw(console: Console, table: TextTable) -> None:
     console.print()
     console.print(styled(table.title, "bold"))
     console.print(grid, crop=False)
-    if table.note:
-        _note(console, table.note)
+    if shown.note:
+        _note(console, shown.note)
     if left_out:
         _note(console, f"Columns hidden (terminal too narrow): {', '.join(left_out)}")
+
+
+LEAST_WIDTH = 60  # Columns of a terminal that has room for these columns of a table:
+KEPT = frozenset({"p99", "change", "±", "±IOPS"})
 
 
 def fitted(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
@@ -113,6 +119,8 @@ def fitted(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
 
     left_out: list[str] = []
     for heading in table.spare:
+        if heading in KEPT and width >= LEAST_WIDTH:
+            continue
         widths = [
             _bar_width(width)
             if column.bar
@@ -126,6 +134,9 @@ def fitted(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
         if heading in names:
             table = only(table, [at for at, name in enumerate(names) if name != heading])
             left_out += [heading] if heading else []
+            note = table.note.replace(table.explained.get(heading, "\0"), "")
+            note = re.sub(rf"(^| ){re.escape(heading)}: [^.;]*([.;]|$)", "", note) if heading else note
+            table = replace(table, note=note.strip())
     return table, left_out
 
 

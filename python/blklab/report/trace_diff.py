@@ -23,10 +23,9 @@ from blklab.report.view import DeviceView, ProfileView
 SIDES = ("A", "B")
 VERDICTS = {"differs": "differs", "chance": "may be chance", "unknown": "cannot tell: too few I/Os"}
 
-NOTE = (
-    "The 95 % intervals hold together. They come from the variation over time within each recording: two recordings"
-    " that differ do not show that all such recordings do."
-)
+LEVEL = "95 % interval"
+INTERVALS = "The 95 % intervals hold together. They come from the variation over time within each recording:"
+NOTE = f"{INTERVALS} two recordings that differ do not show that all such recordings do."
 
 MOST_IN_HEADLINE = 4
 LENGTHS = 2.0  # Ratio of the lengths of two recordings from which a note says so
@@ -267,8 +266,8 @@ def changes_table(diff: TraceDiff) -> TextTable:
     for change in diff.changes:
         a, b = map(FORMS[change.metric.kind], change.values)
         rows.append([change.metric.title, a, b, *comparison.difference(change.decision), _verdict(change)])
-    columns = [text(""), *figures("A", "B", "change"), TableColumn("95 % interval"), TableColumn("p"), text("")]
-    return TextTable("What changed", columns, rows, NOTE, spare=("p", "95 % interval"))
+    columns = [text(""), *figures("A", "B", "change"), TableColumn(LEVEL), TableColumn("p"), text("")]
+    return TextTable("What changed", columns, rows, NOTE, spare=("p", LEVEL), explained={LEVEL: INTERVALS})
 
 
 def _verdict(change: TraceChange) -> str:

@@ -280,6 +280,23 @@ def selected(store: Store, words: str) -> Selection:
     return Selection(words, campaign, stored)
 
 
+def campaign_or_run(store: Store, words: str, *, as_run: bool) -> tuple[Selection, bool]:
+    """Returns the selected runs, or the run that a number names, and whether it names a campaign and a run.
+
+    `as_run`: a number is that of a run. Otherwise, it is that of a campaign, if there is one.
+    """
+    match = WORDS.fullmatch(words.strip())
+    number = int(match["number"]) if match and match["number"] and match["labels"] is None else None
+    if as_run and number is None:
+        raise UsageError(f"{words!r}: expected the number of a run")
+    found = [] if number is None else _runs(store, runs.c.id == number)
+    taken = number in {row.number for row in all_campaigns(store)}
+    if number is not None and (as_run or (found and not taken)):
+        one = run(store, number)
+        return Selection(words, campaign(store, one.campaign), [one]), False
+    return selected(store, words), bool(found and taken)
+
+
 def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
     """Returns how often fewer repeats of these cells could be compared before.
 

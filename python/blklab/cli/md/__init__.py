@@ -8,7 +8,7 @@ COMMANDS = {
     "audit": CommandEntry("blklab.cli.md.audit:audit", "Report problems and risks of md arrays"),
     "fix": CommandEntry("blklab.cli.md.fix:fix", "Repair arrays: remove bad-block lists"),
     "watch": CommandEntry("blklab.cli.md.watch:watch", "Export arrays to Prometheus", "watch"),
-    "probe": CommandEntry("blklab.cli.md.probe:probe", "Print the script that reads the arrays of a host"),
+    "probe": CommandEntry("blklab.cli.md.probe:probe", "Print the script that reads the arrays of a host", rare=True),
 }
 
 

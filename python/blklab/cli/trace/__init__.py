@@ -15,7 +15,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "record": CommandEntry("blklab.cli.trace.record:record", "Record live devices with blktrace"),
     "live": CommandEntry("blklab.cli.trace.live:live", "Watch live devices with blktrace"),
     "convert": CommandEntry("blklab.cli.trace.convert:convert", "Convert a trace to another format"),
-    "events": CommandEntry("blklab.cli.trace.events:events", "Print events exactly as blkparse does"),
+    "events": CommandEntry("blklab.cli.trace.events:events", "Print events exactly as blkparse does", rare=True),
 }
 
 

@@ -1,6 +1,6 @@
 """The type of a table."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 WIDE = 7  # Number of columns from which a table takes the whole width
@@ -49,7 +49,11 @@ class TextTable:
     rows: Sequence[Sequence[str]]
     note: str = ""  # A line below the table, such as the meaning of a figure
     strong: frozenset[int] = field(default_factory=frozenset)  # Rows to emphasise: the device in focus, a total
-    spare: Sequence[str] = ()  # Columns that can be hidden if space is short, the first one first
+    spare: Sequence[str] = ()
+    """Columns that can be hidden if space is short, the first one first; those of `KEPT` below 60 columns only."""
+
+    explained: Mapping[str, str] = field(default_factory=dict)
+    """By column, the words of `note` that explain it, if they are not `heading: meaning`. They are hidden with it."""
 
     @property
     def wide(self) -> bool:

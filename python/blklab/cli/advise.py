@@ -22,7 +22,6 @@ from blklab.cli.common import (
     repeatable,
     warn,
 )
-from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, UsageError
 from blklab.text import printable
 from blklab.units import parse_number
@@ -32,10 +31,6 @@ if TYPE_CHECKING:
     from blklab.advice.arrangement import Arrangement
     from blklab.advice.question import DiskPool, Load, Question
     from blklab.cluster import Parallel
-
-COMMANDS: dict[str, CommandEntry] = {
-    "runs": CommandEntry("blklab.cli.advise.runs:runs", "Show how long and how often to measure to see a change")
-}
 
 
 def _parse_amount(text: str) -> float:
@@ -60,13 +55,7 @@ def _parse_times(text: str) -> float:
     return times
 
 
-@click.group(
-    cls=LazyGroup,
-    entries=COMMANDS,
-    invoke_without_command=True,
-    subcommand_metavar="[runs ...]",
-    options_metavar="[OPTIONS]",
-)
+@click.command()
 @repeatable("--trace", "traces", metavar="TRACE[=WEIGHT]", help="A trace, at its recorded times.")
 @click.option("--device", metavar="NAME", help="Device of the trace; default: that of the whole workload.")
 @repeatable("--job", "job_files", metavar="FILE[=WEIGHT]", help="A fio job file.")
@@ -98,8 +87,16 @@ def _parse_times(text: str) -> float:
 @click.option("-o", "--output", metavar="FILE", help="Write the experiment that proves the answer, for `blklab run`.")
 @click.option("--html", metavar="FILE", help="Write the answer as a page.")
 @json_option
-@click.pass_context
-def advise(ctx: click.Context, /, **options: Any) -> None:
+def advise(
+    *,
+    as_json: bool,
+    output: str | None,
+    html: str | None,
+    jobs: int | None,
+    cluster: str | None,
+    filesystem: str,
+    **asked: Any,
+) -> None:
     """Find the array to build: for this load, on these disks, within these constraints.
 
     blklab simulates the arrangements that a competent administrator would consider: levels, layouts, chunks, mirrors
@@ -116,20 +113,6 @@ def advise(ctx: click.Context, /, **options: Any) -> None:
     \b
     Exit status: 0 an answer; 1 no arrangement meets the constraints; 2 wrong usage.
     """
-    if ctx.invoked_subcommand is None:
-        _advise(**options)
-
-
-def _advise(
-    *,
-    as_json: bool,
-    output: str | None,
-    html: str | None,
-    jobs: int | None,
-    cluster: str | None,
-    filesystem: str,
-    **asked: Any,
-) -> None:
     from blklab.report import advice as report
 
     for file in (output, html):
