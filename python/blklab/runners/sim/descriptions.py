@@ -84,24 +84,19 @@ def simulated_job(job: Job) -> str:
     if reads and writes:
         parts.append(f"rwmixread={100 * job['read_share']:g}")
     parts.append(_sizes(job, reads=reads, writes=writes))
-    if job["iodepth"]:
-        parts.append(f"iodepth={job['iodepth']}")
-    if job["numjobs"] != 1:
-        parts.append(f"numjobs={job['numjobs']}")
-    if (kind := job["distribution"]["kind"]) != "random":
-        parts.append(f"random_distribution={kind}")
-    parts.append(f"size={fio_size(job['size'])}")
-    if job["offset"]:
-        parts.append(f"offset={fio_size(job['offset'])}")
-    if job["fsync"]:
-        parts.append(f"fsync={job['fsync']}")
-    if job["fsync_share"]:
-        parts.append(f"fsync_share={job['fsync_share']:g}")
-    if job["thinktime_ns"]:
-        parts.append(f"thinktime={job['thinktime_ns'] / 1000:g}us")
-    if job["rate_iops"]:
-        parts.append(f"{job['rate_iops']:.6g} I/Os/s at most")
-    return " ".join(parts)
+    kind = job["distribution"]["kind"]
+    optional = (
+        (job["iodepth"], f"iodepth={job['iodepth']}"),
+        (job["numjobs"] != 1, f"numjobs={job['numjobs']}"),
+        (kind != "random", f"random_distribution={kind}"),
+        (True, f"size={fio_size(job['size'])}"),
+        (job["offset"], f"offset={fio_size(job['offset'])}"),
+        (job["fsync"], f"fsync={job['fsync']}"),
+        (job["fsync_share"], f"fsync_share={job['fsync_share']:g}"),
+        (job["thinktime_ns"], f"thinktime={job['thinktime_ns'] / 1000:g}us"),
+        (job["rate_iops"], f"{job['rate_iops']:.6g} I/Os/s at most"),
+    )
+    return " ".join([*parts, *(text for wanted, text in optional if wanted)])
 
 
 def _sizes(job: Job, *, reads: bool, writes: bool) -> str:

@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from blklab.store.tables import environments
+
 revision = "0001"
 down_revision = None
 
@@ -24,12 +26,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_campaigns_name", "campaigns", ["name"])
     op.create_index("ix_campaigns_digest", "campaigns", ["digest"])
-    op.create_table(
-        "environments",
-        sa.Column("id", sa.Integer, primary_key=True),
-        sa.Column("digest", sa.String, nullable=False, unique=True),
-        sa.Column("document", sa.JSON, nullable=False),
-    )
+    environments.create(op.get_bind())  # It has not changed since
     op.create_table(
         "runs",
         sa.Column("id", sa.Integer, primary_key=True),

@@ -3,18 +3,15 @@
 `blklab.store.database` adds the files that older versions wrote.
 """
 
-import sqlalchemy as sa
 from alembic import op
+
+from blklab.store.tables import series
 
 revision = "0005"
 down_revision = "0004"
 
 
 def upgrade() -> None:
-    """Makes the table."""
-    op.create_table(
-        "series",
-        sa.Column("run", sa.Integer, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-        sa.Column("points", sa.LargeBinary, nullable=False),
-    )
+    """Makes the table, which has not changed since."""
+    series.create(op.get_bind())
     op.drop_column("runs", "series")
