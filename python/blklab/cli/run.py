@@ -3,7 +3,7 @@
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,13 +46,15 @@ def only_cells(_ctx: click.Context, _parameter: click.Parameter, text: str | Non
         raise click.BadParameter(str(error)) from None
 
 
-ON = click.Option(
-    ["--on", "runner"],
-    type=click.Choice(list(RUNNERS)),
-    default="sim",
-    is_eager=True,  # --help shows the options of this runner
-    help="The runner: " + "; ".join(f"{kind.name}: {kind.summary}" for kind in RUNNERS.values()),
-)
+@cache  # Click looks for the same option when it parses
+def _on(*runners: str) -> click.Option:
+    return click.Option(
+        ["--on", "runner"],
+        type=click.Choice(runners),
+        default="sim",
+        is_eager=True,  # --help shows the options of this runner
+        help="The runner: " + "; ".join(f"{name}: {RUNNERS[name].summary}" for name in runners),
+    )
 
 
 class _RunCommand(click.Command):
@@ -63,7 +65,7 @@ class _RunCommand(click.Command):
         experiment, *others = super().get_params(ctx)
         at = next(at for at, parameter in enumerate(others) if parameter.name == "resume")
         theirs = [option.with_where() for option in _options()]
-        return [experiment, ON, *others[:at], *theirs, *others[at:]]
+        return [experiment, _on(*RUNNERS), *others[:at], *theirs, *others[at:]]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; --help acts after --on."""
