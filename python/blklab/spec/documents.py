@@ -57,7 +57,7 @@ class CommandDocument(TypedDict):
     times: NotRequired[int | None]
 
 
-class ReplayDocument(TypedDict):
+class ReplayDocument(simulated.Replay):
     """A trace that fio replays: the fields of `cell_form.ReplaySource`, and how."""
 
     path: str
@@ -68,9 +68,6 @@ class ReplayDocument(TypedDict):
     read_share: float
     mean_bytes: int
     write_bytes: int
-    timed: bool  # At the recorded times, rather than with `iodepth` I/Os in flight
-    iodepth: int
-    speed: float
 
 
 class SteadyStateDocument(TypedDict):

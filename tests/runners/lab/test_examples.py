@@ -1,4 +1,4 @@
-"""Examples in real guests, briefly: each measures a few cells of its own file."""
+"""Examples in real guests, briefly: each measures a few of its cells."""
 
 import json
 from pathlib import Path
@@ -30,10 +30,13 @@ ARGUMENTS = {
         "hdd.size=1GiB",
         "--set",
         "ssd.size=256MiB",
+        # LVM refuses a cache on a disk with a latency, which it sees twice.
+        "--set",
+        "ssd.latency_ns=0",
     ),
-    "article-2019-mirrors": (*SMALL, "--set", "max_ios=500", "--only", "stack=fast-raid1,workload=rand40read"),
+    "article-2019-mirrors": (*SMALL, "--set", "max_ios=500", "--only", "stack=fast-raid1,workload=randread"),
     "delay": (*SMALL, "--only", "stack=distant,workload=read"),
-    "load": (*SMALL, "--only", "stack=flash", "--set", "rate_iops=50", "--set", "ssd.size=1GiB"),
+    "load": (*SMALL, "--only", "stack=flash", "--set", "runtime=500ms", "--set", "ssd.size=1GiB"),
     "mirrors": (*SMALL, "--set", "ramp_time=0", "--only", "stack=raid1-flash"),
     "replay": ("--only", "stack=recorded"),
     "saturation": (*SMALL, "--set", "hitachi.size=1GiB", "--set", "wd.size=1GiB", "--only", "numjobs=4,bs=64k"),
@@ -50,4 +53,4 @@ def test_an_example_runs_in_the_lab(run: Run, example: str) -> None:
     assert outcome.status == 0, outcome.err
     for result in json.loads(outcome.out):
         assert result["read"]["iops"] + result["write"]["iops"] > 0
-        assert result["lab"]["guest_kernel"].startswith("6.1")
+        assert result["lab"]["kernel"].startswith("6.1")
