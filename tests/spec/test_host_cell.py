@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,7 +195,7 @@ def test_a_key_is_the_same_for_the_same_cell(expand: Expand) -> None:
         ("[workloads.w]\nrw = 'read'", "workloads.w.size: is missing here and in the target: "
                                        "set one"),
         ("[workloads.w]\nsize = '50%'", "workloads.w.size: found 50%, but the target has no size"),
-        ("[workloads.w]\nreplay = 'x'", "workloads.w.replay: traces are replayed by --on sim only"),
+        ("[workloads.w]\nreplay = 'x'", "workloads.w.replay: "),
         (
             "[workloads.w]\noptions = { filename = '/dev/sda' }",
             "workloads.w.options: filename: no such option, or one that blklab does not pass on "
@@ -214,8 +215,6 @@ def test_a_key_is_the_same_for_the_same_cell(expand: Expand) -> None:
             "[workloads.w]\ncommand = ['ls']\ndirectory = '../x'",
             "workloads.w.directory: found '../x', expected a directory below the target",
         ),
-        ("[settings]\nmax_ios = 5", "settings.max_ios: only the simulator counts I/Os"),
-        ("[workloads.w]\nsize = '1m'\nfsync_share = 0.5", "fio has no such option"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(expand: Expand, more: str, output: str) -> None:
@@ -223,6 +222,62 @@ def test_mistakes_are_named(expand: Expand, more: str, output: str) -> None:
         expand(more)
     assert output in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("job", "words", "note"),
+    [
+        ("numjobs = 4", {"number_ios": "26"}, None),
+        ("time_based = true\nruntime = '9s'", {"number_ios": "101", "io_size": str(1 << 62)}, None),
+        (
+            "ramp_time = '1s'",
+            {},
+            "settings.max_ios has no effect on workload 'w': fio counts the I/Os of the ramp as well",
+        ),
+        ("fsync_share = 0.1", {"fsync": "10"}, "flushes at regular distances: each job after every 10 of its writes"),
+        ("fsync_share = 1", {"fsync": "1"}, "each job after every 1 of its writes"),
+        # Of two rules the mean distance: (1 - 0.9**8) / 0.1 = 5.7 writes.
+        ("fsync_share = 0.1\nfsync = 8", {"fsync": "6"}, "each job after every 6 of its writes"),
+    ],
+)
+def test_what_the_simulator_counts_is_counted_by_fio(expand: Expand, job: str, words: Any, note: str | None) -> None:
+    table = f"[workloads.w]\nrw = 'write'\nsize = '1m'\n{job}\n[settings]\nmax_ios = 101\n"
+    made = expand(table + "[[cells]]\nstack = 'disk'\nworkload = 'w'")
+    options = made.cells[0].document["jobs"][0]["options"]
+    assert {key: options[key] for key in words} == words
+    assert "time_based" not in options
+    assert [note in each for each in made.notes] == [True] if note else not made.notes
+
+
+def test_jobs_that_end_one_by_one_are_not_counted(expand: Expand) -> None:
+    job = "{ rw = 'write', size = '1m' }"
+    made = expand(
+        f"[workloads.w.jobs]\na = {job}\nb = {job}\n[settings]\nmax_ios = 101\n"
+        "[[cells]]\nstack = 'disk'\nworkload = 'w'"
+    )
+    assert all("number_ios" not in job["options"] for job in made.cells[0].document["jobs"])
+    assert made.notes == ["settings.max_ios has no effect on workload 'w': fio counts the I/Os of each job alone"]
+
+
+@pytest.mark.parametrize(
+    ("release", "labels", "note"),
+    [
+        ("6.1.0-49-amd64", ["6.1"], "cells of kernel 4.19 are skipped: this host runs 6.1.0-49-amd64"),
+        (
+            "6.12.1",
+            [],
+            "cells of kernel 4.19, 6.1 are skipped: this host runs 6.12.1, and each cell is measured on it once",
+        ),
+    ],
+)
+def test_a_host_has_one_kernel(
+    expand: Expand, monkeypatch: pytest.MonkeyPatch, release: str, labels: list[str], note: str
+) -> None:
+    monkeypatch.setattr("platform.release", lambda: release)
+    made = expand("[matrix]\nkernel = ['4.19', '6.1']\n")
+    assert made.notes == [note]
+    assert list(dict.fromkeys(cell.labels["kernel"] for cell in made.cells if "kernel" in cell.labels)) == labels
+    assert len(made.cells) == len(expand().cells)
 
 
 def test_a_name_to_destroy_is_a_name(expand: Expand) -> None:
@@ -235,7 +290,9 @@ def test_a_name_to_destroy_is_a_name(expand: Expand) -> None:
 
 
 def test_each_runner_says_what_it_needs(expand: Expand) -> None:
-    with pytest.raises(UsageError, match="stacks: is missing: expected at least one"):
+    with pytest.raises(
+        UsageError, match=r"stacks: is missing: only --on host runs this file, on its \[targets\]; the simul"
+    ):
         expand(form=sim_cell.FORM)
     with pytest.raises(UsageError, match="targets: is missing: say where each stack is"):
         expand(old='[targets.disk]\ndirectory = "scratch"', new="")

@@ -10,6 +10,7 @@ from blklab.errors import UsageError
 from blklab.spec import lab_cell, sim_cell
 from blklab.spec.cell_form import CellForm
 from blklab.spec.cells import ExperimentPlan, plan
+from blklab.spec.documents import as_lab, extent, writes
 
 EXPERIMENT = """
 [devices.fast]
@@ -230,11 +231,6 @@ def test_models_are_simulated_alone_within_the_smallest(document: Document) -> N
         ),
         (
             "[stacks.top]",
-            "[settings]\nmax_ios = 10\n[stacks.top]",
-            "settings.max_ios: only the simulator counts I/Os: use runtime",
-        ),
-        (
-            "[stacks.top]",
             '[stacks.other]\nlevel = 1\nmembers = ["slow", "missing"]\nbitmap = "lockless"\n[stacks.top]',
             "stacks.other.bitmap: a lockless bitmap needs mdadm 4.6, which no lab image has: use --on sim",
         ),
@@ -273,14 +269,56 @@ def test_a_writecache_has_the_names_of_its_table(expand: Expand) -> None:
         expand(ARRAY, words + "\nlow_watermark = 60")
 
 
-def test_a_replay_is_no_load_for_the_lab(expand: Expand) -> None:
-    trace = Path(__file__).parents[1] / "data" / "traces" / "pgbench-raid1"
-    with pytest.raises(
-        UsageError,
-        match=r"workloads\.reads\.replay: traces are replayed by "
-        r"--on sim only",
-    ):
-        expand('rw = "randread"\nbs = "4k"\nsize = "64MiB"\nruntime = "1s"', f'replay = "{trace}"')
+TRACE = Path(__file__).parents[1] / "data" / "traces" / "pgbench-raid1"
+LARGE = f"""
+[devices.large]
+kind = "throttled"
+size = "4GiB"
+[devices.ssd]
+model = "sm883"
+size = "4GiB"
+[stacks.large]
+device = "large"
+[stacks.flash]
+device = "ssd"
+[workloads.trace]
+replay = "{TRACE}"
+device = "md127"
+[[cells]]
+stack = "large"
+workload = "trace"
+"""
+
+
+def test_a_trace_is_a_log_for_fio(expand: Expand) -> None:
+    (cell,) = expand(more=LARGE.replace('"md127"', '"md127"\niodepth = 4')).cells
+    (job,) = cell.document["jobs"]
+    assert [job["options"][key] for key in ("rw", "iodepth")] == ["randrw", "4"]
+    replay = cell.document["replay"]
+    assert (replay["timed"], replay["name"], replay["ios"]) == (False, "md127", 17_929)
+    assert writes(as_lab(cell.document))
+    assert extent(as_lab(cell.document)) == int(job["options"]["size"]) == 2_017_763_328
+    timed = '"md127"\ntiming = "recorded"\nspeed = {}\nruntime = "2s"'
+    made = expand(more=LARGE.replace('"md127"', timed.format(1.255)) + "[settings]\nmax_ios = 9")
+    (cell,) = made.cells
+    assert (cell.document["runtime_ns"], cell.document["jobs"][0]["options"]["replay_time_scale"]) == (2 * 10**9, "125")
+    assert made.notes == [
+        "workloads.trace.speed: fio counts it in per cent: 1.25",
+        "settings.max_ios has no effect on workload 'trace': no job of fio counts its I/Os",
+    ]
+    with pytest.raises(UsageError, match=r"workloads\.trace\.speed: fio replays at 0\.01 or more"):
+        expand(more=LARGE.replace('"md127"', timed.format(0.001)))
+    with pytest.raises(UsageError, match=r"trace\.replay: the trace of 'md127' reaches to 1\.88 GiB, beyond the end"):
+        expand(more=LARGE.replace('stack = "large"', 'stack = "top"'))
+
+
+def test_a_modelled_disk_is_as_fast_as_it_is_with_such_a_load(expand: Expand) -> None:
+    (cell,) = expand(more=LARGE.replace('stack = "large"', 'stack = "flash"')).cells
+    (alone,) = cell.document["alone"]
+    (size, _), *others = alone["read_sizes"]
+    assert (alone["read_share"], alone["iodepth"], alone["random"], others) == (0.92, 32, True, [])
+    assert size % 512 == 0
+    assert 4096 <= size <= 65536
 
 
 def test_commands_are_not_in_the_guest(expand: Expand) -> None:

@@ -221,8 +221,8 @@ def run(
         able = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.explain]
         raise _refused("--explain", "measurements have no explanation", able)
     chosen = _runner(kind, options)
-    warn_each(plan.notes)
     plan = chosen.planned(plan)
+    warn_each(plan.notes)
     if dry_run:
         from blklab.report.results import print_cells
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from blklab import _core
 from blklab.errors import BlklabError
@@ -25,6 +25,9 @@ class ReplaySource:
     name: str  # The device's name, or its number if it has none
     end: int  # Bytes; the end of the last I/O
     ios: int  # Reads and writes of that device
+    read_share: float  # Share of reads among them
+    mean_bytes: int  # Their mean size, in whole sectors
+    write_bytes: int
 
 
 @cache
@@ -36,7 +39,7 @@ def replay_source(path: Path, format_name: str | None, device: str | None) -> Re
     for device_profile in profile["devices"]:
         if device_profile["device"] == wanted:
             ops = device_profile["load"]["ops"]
-            ios = ops["read"]["ios"] + ops["write"]["ios"]
+            ios, moved = (ops["read"][key] + ops["write"][key] for key in ("ios", "bytes"))
             if ios:
                 return ReplaySource(
                     path=str(path),
@@ -45,13 +48,22 @@ def replay_source(path: Path, format_name: str | None, device: str | None) -> Re
                     name=device_profile["name"] or wanted,
                     end=device_profile["load"]["end_sector"] * SECTOR,
                     ios=ios,
+                    read_share=ops["read"]["ios"] / ios,
+                    write_bytes=ops["write"]["bytes"],
+                    mean_bytes=max(1, round(moved / ios / SECTOR)) * SECTOR,
                 )
     what = f" of device {device!r}" if device else ""
     raise BlklabError(f"{path}: found no read or write{what} to replay")
 
 
-Made = tuple[dict[str, Any], int, ReplaySource | None, Sequence[Uncertainty]]
-"""A cell's document without the seed, its `capacity`, its `replay`, and its `uncertainties`."""
+class Made(NamedTuple):
+    """What a form makes of a cell; `cells.Cell` describes the fields."""
+
+    document: dict[str, Any]  # Without the seed
+    capacity: int = 0
+    replay: ReplaySource | None = None
+    uncertainties: Sequence[Uncertainty] = ()
+    notes: Sequence[str] = ()  # What its runner cannot do exactly
 
 
 @dataclass(frozen=True)

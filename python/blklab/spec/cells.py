@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import platform
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -41,6 +42,7 @@ class Cell:
     capacity: int  # Bytes of the stack, or of the file on a target; 0 of a device, whose own capacity counts
     replay: cell_form.ReplaySource | None = None  # The trace whose I/Os the simulator replays
     uncertainties: Sequence[Uncertainty] = ()  # Of each device; only for predictions
+    notes: Sequence[str] = ()  # What its runner cannot do exactly
     place: float = 0.0  # Where it is among the cells of its repeat, if they are measured one after the other
 
     @property
@@ -128,7 +130,7 @@ def plan(
     kept = _only(cells, wanted)
     simulated = [*_typical(source), *dict.fromkeys([*_zones(kept), *_later(kept)])] if form.runner == "sim" else []
     swept = sweep.without_effect(source.raw.get("sweep", {}), [(cell.labels, as_host(cell.document)) for cell in kept])
-    notes = [*source.notes, *simulated, *swept]
+    notes = [*source.notes, *simulated, *swept, *dict.fromkeys(note for cell in kept for note in cell.notes)]
     repeats = max(int(cell.labels["repeat"]) for cell in cells)
     raw = source.raw if source.raw.get("repeats", 1) == repeats else {**source.raw, "repeats": repeats}
     measured = [MeasuredFigures.model_validate(table) for table in source.raw.get("measured", [])]
@@ -264,8 +266,9 @@ def _cells(
     base, axes = _axes(source, fixed, [change for change in changes if change.axis])
     pairs = _pairs(base, axes, {change.key: change for change in changes if change.key in OWN}, form)
     axes = {key: values for key, values in axes.items() if key not in OWN}
+    skipped: list[str] = []
     if form.on_targets:
-        axes = {key: axis for key, axis in axes.items() if not only_simulated(source.raw, axis[0])}
+        axes, skipped = _on_host(source, axes)
     tried = _tried(base, axes)
     count = base.repeats * len(pairs) * len(tried)
     for values in axes.values():
@@ -296,26 +299,45 @@ def _cells(
             experiment, origins = at(place)
             try:
                 made = form.document(source, experiment, stack, workload, swept.settings)
-                document, capacity, replay, uncertainties = made
+                made = made._replace(notes=[*skipped, *made.notes])
             except SpecProblems as problem:
                 troubles += _origins(problem.found, origins)
                 continue
             if not swept.values:
-                baseline = document
-            elif document == baseline:  # a setting that this workload does not have
+                baseline = made.document
+            elif made.document == baseline:  # a setting that this workload does not have
                 continue
             for repeat, each in enumerate(repeated):
                 yield Cell(
                     next(number),
                     each,
-                    {"seed": experiment.seed + repeat, **document},
-                    capacity,
-                    replay,
-                    uncertainties,
+                    {"seed": experiment.seed + repeat, **made.document},
+                    *made[1:],
                     shuffle.random() if base.order == "random" else 0.0,
                 )
     if troubles:
         raise SpecProblems(troubles)
+
+
+def _on_host(
+    source: load.ExperimentSource, axes: Mapping[str, list[Override]]
+) -> tuple[dict[str, list[Override]], list[str]]:
+    """Returns the axes that a host has, and a note on the kernels that it does not run.
+
+    What only models have is no axis. The running kernel is one if the matrix names it, so that its cells are compared.
+    """
+    kept, notes = dict[str, list[Override]](), list[str]()
+    release = platform.release()
+    for key, axis in axes.items():
+        if not only_simulated(source.raw, axis[0]):
+            kept[key] = axis
+        elif key.removeprefix("settings.") == "kernel":
+            same = [each for each in axis if str(each.value).split(".")[:2] == release.split(".")[:2]]
+            others = ", ".join(str(each.value) for each in axis if each not in same)
+            kept |= {key: same} if same else {}
+            instead = "" if same else ", and each cell is measured on it once"
+            notes += [f"cells of kernel {others} are skipped: this host runs {release}{instead}"] if others else []
+    return kept, notes
 
 
 def _tried(experiment: Experiment, axes: Mapping[str, object]) -> Sequence[SweepPoint]:
@@ -404,8 +426,9 @@ def _chosen(
     stacks = experiment.targets if form.on_targets else experiment.stacks
     if axis == "stack" and not stacks:
         if not form.on_targets:
-            instead = ": the file has [targets], which --on host measures" if experiment.targets else ""
-            raise problems.fail("stacks", f"is missing: expected at least one{instead}")
+            where = "its [targets]" if experiment.targets else "a directory: --target PATH"
+            why = "the simulator and the lab build stacks of [devices], and there are none"
+            raise problems.fail("stacks", f"is missing: only --on host runs this file, on {where}; {why}")
         raise problems.fail("targets", "is missing: say where each stack is on this host, here or with --target")
     known: Mapping[str, Any] = stacks if axis == "stack" else experiment.workloads
     changes = [chosen[axis]] if axis in chosen else axes.get(axis)

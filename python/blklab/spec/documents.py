@@ -29,6 +29,7 @@ class FioCellDocument(TypedDict):
     settings: Mapping[str, str]
     host: NotRequired["HostRunDocument"]
     command: NotRequired["CommandDocument | None"]
+    replay: NotRequired["ReplayDocument"]  # Then the only job reads its log
     file_bytes: NotRequired[int]  # Bytes of the file on a target
     load_ramp: NotRequired["LoadRampDocument"]
 
@@ -54,6 +55,19 @@ class CommandDocument(TypedDict):
     argv: Sequence[str]
     directory: NotRequired[str | None]
     times: NotRequired[int | None]
+
+
+class ReplayDocument(simulated.Replay):
+    """A trace that fio replays: the fields of `cell_form.ReplaySource`, and how."""
+
+    path: str
+    format: str | None
+    device: str
+    name: str
+    ios: int
+    read_share: float
+    mean_bytes: int
+    write_bytes: int
 
 
 class SteadyStateDocument(TypedDict):
@@ -172,6 +186,12 @@ def as_fleet(document: Mapping[str, object]) -> FleetCellDocument:
 def as_lab(document: Mapping[str, Any]) -> LabCellDocument:
     """Returns the document of a cell that was made for the lab."""
     return cast(LabCellDocument, document)
+
+
+def replay_words(replay: ReplayDocument) -> str:
+    """Describes the replay of a trace in one line."""
+    how = f"at {replay['speed']:g}× the recorded speed" if replay["timed"] else f"iodepth={replay['iodepth']}"
+    return f"replay of {replay['name']}, {replay['ios']:,} I/Os, {how}"
 
 
 READING = frozenset({"read", "randread"})  # Values of `rw` that do not write

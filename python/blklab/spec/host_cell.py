@@ -4,17 +4,21 @@ Sizes are bytes, times ns; jobs have fio's own options (fio(1)).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from math import expm1, inf, log1p
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from blklab.ansible_inventory import expanded
-from blklab.spec import fio_options, load, problems, sim_cell, sweep
+from blklab.spec import fio_options, jobs, load, problems, sim_cell, sweep
 from blklab.spec.cell_form import CellForm, Made
-from blklab.spec.experiment import Experiment
+from blklab.spec.documents import FioCellDocument, FioJobDocument
+from blklab.spec.experiment import Experiment, Settings
 from blklab.spec.fields import shown
 from blklab.spec.target import PLACES, Target
-from blklab.spec.workload import RAMP, Command, Job, Replay
+from blklab.spec.workload import RAMP, Command, Job, Replay, Workload
 
+MOST_IN_FLIGHT = 1024  # I/Os of a replay at the recorded times
 INTERVAL = 10**9  # ns between two points of a series, the default of `series`
 
 AS_THEY_ARE = (  # Options of a job that fio has as well, with the same meaning and units
@@ -32,15 +36,9 @@ def document(
 ) -> Made:
     """Returns a cell's document without the seed and the file's size (`file_bytes`)."""
     settings, place = experiment.settings, experiment.targets[target]
-    if settings.max_ios is not None:
-        raise problems.fail("settings.max_ios", "only the simulator counts I/Os: use runtime")
     path, table, tables = sim_cell.job_tables(experiment, workload)
-    if isinstance(table, Replay):
-        raise sim_cell.no_replay(path)
     command = _command(table, place, path) if isinstance(table, Command) else None
-    runtime, ramp = settings.runtime, settings.ramp_time
-    if tables:
-        runtime, ramp = sim_cell.times(list(tables.values()), runtime, ramp)
+    load_of, notes = fio_load(source, settings, workload, path, table, tables, target, place)
     changed = {
         kernels: sweep.text(value)
         for kernels, key in sweep.SIMULATED.items()
@@ -48,17 +46,13 @@ def document(
     }
     made = {
         "target": _place(source, target, place),
-        "jobs": [{"name": name, "options": options(job, place, where)} for name, (where, job) in tables.items()],
         "command": command,
-        "runtime_ns": runtime,
-        "ramp_ns": ramp,
-        "interval_ns": settings.series or INTERVAL,
+        **load_of,
         "host": _host(experiment),
         "settings": changed | {key: sweep.text(value) for key, value in swept.items()},
         "destroy": list(experiment.destroy),
-        **sim_cell.load_ramp(tables),
     }
-    return made, 0, None, ()
+    return Made(made, notes=notes)
 
 
 FORM = CellForm("host", document, on_targets=True)
@@ -87,10 +81,95 @@ def _command(table: Command, place: Target, path: str) -> dict[str, Any]:
     return {"argv": list(table.command), "directory": table.directory, "times": table.times}
 
 
+def fio_load(
+    source: load.ExperimentSource,
+    settings: Settings,
+    workload: str,
+    path: str,
+    table: Workload,
+    tables: Mapping[str, tuple[str, Job]],
+    stack: str,
+    place: Target,
+) -> tuple[FioCellDocument, list[str]]:
+    """Returns the part of a cell's document that says what fio does, and notes on what it does not do exactly."""
+    runtime, ramp = settings.runtime, settings.ramp_time
+    timed: list[tuple[str, Job | Replay]] = [(path, table)] if isinstance(table, Replay) else [*tables.values()]
+    if timed:
+        runtime, ramp = sim_cell.times(timed, runtime, ramp)
+    made: dict[str, object] = {"runtime_ns": runtime, "ramp_ns": ramp, "interval_ns": settings.series or INTERVAL}
+    made |= sim_cell.load_ramp(tables)
+    fio_jobs: list[FioJobDocument] = [
+        {"name": name, "options": options(job, place, where)} for name, (where, job) in tables.items()
+    ]
+    notes = [
+        f"{where}.fsync_share: fio flushes at regular distances: each job after every {_fsync(job)} of its writes"
+        for where, job in tables.values()
+        if job.fsync_share
+    ]
+    if isinstance(table, Replay):
+        how, trace = sim_cell.replayed(source, table, path, stack, place.size)
+        made["replay"] = {**asdict(trace), **how}
+        scale = round(100 * table.speed)
+        if not scale:
+            raise problems.fail(f"{path}.speed", "fio replays at 0.01 or more")
+        if scale != 100 * table.speed:
+            notes.append(f"{path}.speed: fio counts it in per cent: {scale / 100:g}")
+        # The simulator has no limit of the I/Os in flight at the recorded times.
+        depth = MOST_IN_FLIGHT if how["timed"] else table.iodepth
+        words = {
+            "rw": "randrw" if trace.write_bytes else "randread",
+            "ioengine": "libaio",
+            "direct": "1",
+            "iodepth": str(depth),
+            "numjobs": "1",
+            "offset": "0",
+            "size": str(trace.end),
+            "replay_time_scale": str(scale),
+        }
+        fio_jobs = [{"name": "replay", "options": words}]
+    if settings.max_ios is not None:
+        why = _uncounted(tables, ramp)
+        if why:
+            notes.append(f"settings.max_ios has no effect on workload {workload!r}: {why}")
+        else:
+            fio_jobs = [
+                {"name": job["name"], "options": _counted(job["options"], settings.max_ios)} for job in fio_jobs
+            ]
+    return cast(FioCellDocument, {"jobs": fio_jobs, **made}), notes
+
+
+def _uncounted(tables: Mapping[str, object], ramp: int) -> str:
+    """Returns why fio's number_ios, which each process counts alone, is not `max_ios`; empty if it is."""
+    if len(tables) != 1:
+        return "fio counts the I/Os of each job alone" if tables else "no job of fio counts its I/Os"
+    return "fio counts the I/Os of the ramp as well" if ramp else ""
+
+
+def _counted(words: Mapping[str, str], most: int) -> dict[str, str]:
+    """Returns a job whose processes end after `most` I/Os together: each takes its share of them.
+
+    With time_based, fio does not look at number_ios (backend.c, `keep_running`): more bytes than any time allows do
+    the same.
+    """
+    counted = {**words, "number_ios": str(-(-most // int(words["numjobs"])))}
+    if counted.pop("time_based", None):
+        counted["io_size"] = str(jobs.ENDLESS)
+    return counted
+
+
+def _fsync(job: Job) -> int:
+    """Returns the writes between two flushes of fio, at least one, for a job with `fsync_share`.
+
+    It is the mean distance of flushes after each write with this probability, and after `fsync` writes at the latest.
+    """
+    share = job.fsync_share
+    most = job.fsync or inf
+    reached = 1.0 if share == 1 else -expm1(most * log1p(-share))
+    return max(1, round(reached / share))
+
+
 def options(job: Job, place: Target, path: str) -> dict[str, str]:
     """Returns a job in fio's options. Raises SpecProblems for what fio cannot do."""
-    if job.fsync_share:
-        raise problems.fail(f"{path}.fsync_share", "fio has no such option: use fsync")
     words: dict[str, str] = {}
     for key in AS_THEY_ARE:
         value = getattr(job, key)
@@ -99,6 +178,8 @@ def options(job: Job, place: Target, path: str) -> dict[str, str]:
     if job.bssplit is None:
         words.setdefault("bs", "4k")
     words["direct"] = str(int(job.direct))
+    if job.fsync_share:
+        words["fsync"] = str(_fsync(job))
     words |= _region(job, place, path)
     if job.thinktime:
         words["thinktime"] = str(max(1, job.thinktime // 1000))
@@ -170,7 +251,10 @@ def fleet_document(
     if not Path(where).is_absolute():
         message = f"found {shown(where)}, expected an absolute path: it is on other hosts"
         raise problems.fail(f"targets.{target}.{kind}", message)
-    made, *rest = document(source, experiment, target, workload, swept)
+    whole = document(source, experiment, target, workload, swept)
+    made = whole.document
+    if "replay" in made:
+        raise problems.fail(f"workloads.{workload}.replay", "the hosts do not have the trace: use --on host")
     for key, present in (
         ("host.steady", made["host"]["steady"]),
         (f"workloads.{workload}.command", made["command"]),
@@ -178,7 +262,7 @@ def fleet_document(
     ):
         if present:
             raise problems.fail(key, "hosts would not run at the same time: remove it, or use --on host")
-    return {**made, "hosts": hosts, "python": fleet.python}, *rest  # type: ignore[return-value]
+    return whole._replace(document={**made, "hosts": hosts, "python": fleet.python})
 
 
 FLEET_FORM = CellForm("fleet", fleet_document, on_targets=True)

@@ -18,10 +18,10 @@ from blklab.documents import cell
 from blklab.spec import host_cell, jobs, load, problems, sim_cell, stack_resolution, sweep
 from blklab.spec.cell_form import CellForm, Made
 from blklab.spec.device import DiskTable
-from blklab.spec.documents import FailureDocument, VirtualDiskDocument
+from blklab.spec.documents import FailureDocument, ReplayDocument, VirtualDiskDocument
 from blklab.spec.experiment import Experiment, Settings
 from blklab.spec.target import Target
-from blklab.spec.workload import Command, Job, Replay
+from blklab.spec.workload import Command, Job
 from blklab.units import format_duration
 
 FILE_SHARE = 0.9  # Share of a filesystem's device that a file in it may take: the filesystem needs the rest
@@ -31,13 +31,11 @@ the keys after it (block/elevator.c, `elevator_switch`)."""
 
 
 def document(
-    _source: load.ExperimentSource, experiment: Experiment, stack: str, workload: str, swept: Mapping[str, Any]
+    source: load.ExperimentSource, experiment: Experiment, stack: str, workload: str, swept: Mapping[str, Any]
 ) -> Made:
     """Returns a cell's document without the seed, and the bytes that jobs may use."""
     built = stack_resolution.build(experiment, stack)
     settings = experiment.settings
-    if settings.max_ios is not None:
-        raise problems.fail("settings.max_ios", "only the simulator counts I/Os: use runtime")
     for name, table in experiment.stacks.items():
         if getattr(table, "bitmap", None) == "lockless":
             message = "a lockless bitmap needs mdadm 4.6, which no lab image has: use --on sim"
@@ -45,13 +43,8 @@ def document(
     if any(disk.controller for disk in built.tables):
         raise problems.fail("controllers", "only the simulator has controllers: use --on sim")
     path, workload_table, tables = sim_cell.job_tables(experiment, workload)
-    match workload_table:
-        case Command():
-            raise problems.fail(f"{path}.command", "commands do not run in the lab: use --on host")
-        case Replay():
-            raise sim_cell.no_replay(path)
-    runtime, ramp = sim_cell.times(list(tables.values()), settings.runtime, settings.ramp_time)
-    _check_failures(built.failures, runtime, ramp)
+    if isinstance(workload_table, Command):
+        raise problems.fail(f"{path}.command", "commands do not run in the lab: use --on host")
     filesystem = settings.filesystem_type
     if filesystem == "ext3":
         raise problems.fail("settings.filesystem", "'ext3' is not available in the lab: use ext4 or xfs")
@@ -59,6 +52,8 @@ def document(
     if filesystem is not None:
         room = int(room * FILE_SHARE) >> 20 << 20
     place = Target(directory="/", size=room // 512 * 512)
+    load_of, notes = host_cell.fio_load(source, settings, workload, path, workload_table, tables, stack, place)
+    _check_failures(built.failures, load_of["runtime_ns"], load_of["ramp_ns"])
     tried = {key: sweep.text(value) for key, value in swept.items()}
     others = {} if settings.read_ahead is None else {"read_ahead_kb": str(settings.read_ahead)}
     others |= {key: value for key, value in tried.items() if key not in (*QUEUE, "rotational")}
@@ -73,17 +68,11 @@ def document(
         "failures": built.failures,
         "filesystem": None if filesystem is None else {"type": filesystem},
         "room": room,
-        "jobs": [
-            {"name": name, "options": host_cell.options(job, place, where)} for name, (where, job) in tables.items()
-        ],
-        "alone": _alone(tables, stack, built),
-        "runtime_ns": runtime,
-        "ramp_ns": ramp,
-        "interval_ns": settings.series or host_cell.INTERVAL,
+        "alone": _alone(tables, load_of.get("replay"), stack, built),
         "settings": others,
-        **sim_cell.load_ramp(tables),
+        **load_of,
     }
-    return made, room, None, ()
+    return Made(made, room, notes=notes)
 
 
 FORM = CellForm("lab", document)
@@ -107,12 +96,23 @@ def _check_failures(failures: Sequence[FailureDocument], runtime_ns: int | None,
                 )
 
 
-def _alone(tables: Mapping[str, tuple[str, Job]], stack: str, built: stack_resolution.ResolvedStack) -> list[cell.Job]:
-    """Returns the jobs as the simulator takes them; none if no device has a model."""
+def _alone(
+    tables: Mapping[str, tuple[str, Job]],
+    replay: ReplayDocument | None,
+    stack: str,
+    built: stack_resolution.ResolvedStack,
+) -> list[cell.Job]:
+    """Returns the jobs as the simulator takes them; none if no device has a model.
+
+    For a trace it is random I/O of its mean size, with its share of reads and many I/Os in flight.
+    """
     if all(device["model"]["kind"] == "throttled" for device in built.devices):
         return []
     smallest = min(device["bytes"] for device in built.devices)
     jobs_alone: list[cell.Job] = []
+    if replay is not None:
+        mixed = Job(rw="randrw", rwmixread=round(100 * replay["read_share"]), bs=str(replay["mean_bytes"]))
+        tables = {"replay": ("replay", mixed.model_copy(update={"iodepth": replay["iodepth"]}))}
     for name, (path, job) in tables.items():
         bare = job.model_copy(update={"options": {}, "direct": True})
         document = jobs.job_document(name, bare, path, stack, built.capacity)

@@ -29,9 +29,8 @@ def document(
     runtime, ramp = settings.runtime, settings.ramp_time
     match table:
         case Replay():
-            replay, source_of = _replay(source, table, path, stack, built.capacity)
-            runtime = table.runtime or runtime
-            ramp = ramp if table.ramp_time is None else table.ramp_time
+            replay, source_of = replayed(source, table, path, stack, built.capacity)
+            runtime, ramp = times([(path, table)], runtime, ramp)
         case Command():
             raise problems.fail(f"{path}.command", "is not simulated: use --on host")
     if tables:
@@ -56,7 +55,7 @@ def document(
     if host := settings.host.model_dump(exclude_none=True, exclude={"calibrated"}):
         document["host"] = host
     document |= load_ramp(tables)
-    return document, built.capacity, source_of, [table.deviations for table in built.tables]
+    return Made(document, built.capacity, source_of, [table.deviations for table in built.tables])
 
 
 FORM = CellForm("sim", document, settings_are_keys=True)
@@ -73,12 +72,6 @@ def job_tables(experiment: Experiment, workload: str) -> tuple[str, Workload, di
     return path, table, {}
 
 
-def no_replay(path: str) -> problems.SpecProblems:
-    """Returns the error for a trace on a runner with real fio."""
-    how = "for fio, write a job with `blklab trace fio`, and use job_file"
-    return problems.fail(f"{path}.replay", f"traces are replayed by --on sim only: {how}")
-
-
 def load_ramp(tables: Mapping[str, tuple[str, Job]]) -> dict[str, LoadRampDocument]:
     """Returns `load_ramp` of a cell whose jobs have rate = "ramp": the shares of their full rate,
     and the limit of the 99th percentile; empty for other jobs.
@@ -92,27 +85,28 @@ def load_ramp(tables: Mapping[str, tuple[str, Job]]) -> dict[str, LoadRampDocume
     return {"load_ramp": {"shares": RAMP_SHARES, "p99_ns": job.p99_below}}
 
 
-def times(tables: Sequence[tuple[str, Job]], runtime: int | None, ramp: int) -> tuple[int | None, int]:
+def times(tables: Sequence[tuple[str, Job | Replay]], runtime: int | None, ramp: int) -> tuple[int | None, int]:
     """Returns the runtime and the ramp time that all jobs of a workload share, ns."""
     for key in ("runtime", "ramp_time", "time_based"):
-        if len({getattr(job, key) for _, job in tables}) > 1:
+        if len({getattr(job, key, None) for _, job in tables}) > 1:
             raise problems.fail(f"{tables[-1][0]}.{key}", "jobs that run together must have the same value")
     where, job = tables[0]
     runtime = job.runtime or runtime
-    if job.time_based and not runtime:
+    if getattr(job, "time_based", False) and not runtime:
         raise problems.fail(f"{where}.time_based", "needs a runtime")
     ramp = ramp if job.ramp_time is None else job.ramp_time
     return runtime, ramp
 
 
-def _replay(
-    source: load.ExperimentSource, table: Replay, path: str, stack: str, capacity: int
+def replayed(
+    source: load.ExperimentSource, table: Replay, path: str, stack: str, capacity: int | None
 ) -> tuple[cell.Replay, cell_form.ReplaySource]:
+    """Returns how a trace is replayed, and the trace; it must fit the stack, if its capacity is known."""
     try:
         replay = cell_form.replay_source(source.resolve_path(table.replay), table.format, table.device)
     except BlklabError as error:
         raise problems.fail(f"{path}.replay", str(error)) from error
-    if replay.end > capacity:
+    if capacity is not None and replay.end > capacity:
         raise problems.fail(
             f"{path}.replay",
             f"the trace of {replay.name!r} reaches to {format_size(replay.end)}, beyond the end of"

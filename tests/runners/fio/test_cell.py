@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from blklab.errors import BlklabError, UsageError
 from blklab.runners.fio import cell, target_preparation
 from blklab.runners.fio.process import FioProgress
+from blklab.spec import cell_form
 from tests.runners.fio.conftest import MAKE
 
 
@@ -40,6 +42,30 @@ def test_a_file_that_is_read_has_been_written(work: Path, make: MAKE) -> None:
     assert outcome.job_options["work"]["randseed"] == "1"
     assert len(json.loads(raw)["jobs"]) == 2
     assert [item.name for item in work.iterdir()] == ["data"]
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_trace_is_replayed(work: Path, make: MAKE, timed: bool) -> None:
+    log = work / "load.iolog"
+    lines = [
+        "1 x add",
+        "1 x open",
+        "1 x read 0 4096",
+        "300000 x write 65536 8192",
+        "600000 x read 4096 4096",
+        "600001 x close",
+    ]
+    log.write_text("\n".join(["fio version 3 iolog", *lines, ""]))
+    trace = cell_form.replay_source(log, None, None)
+    document = make(rw="randrw", number_ios="0", size=str(trace.end), replay_time_scale="50")
+    del document["jobs"][0]["options"]["bs"]
+    path = work / "data:1"  # a name that fio would split
+    how = {"timed": timed, "iodepth": 2, "speed": 0.5}
+    measured = cell.measure({**document, "replay": {**asdict(trace), **how}}, path, work)  # type: ignore[typeddict-item]
+    outcome = measured.outcome
+    assert [(each.total_ios, each.io_bytes) for each in (outcome.read, outcome.write)] == [(2, 8192), (1, 8192)]
+    assert (outcome.runtime_ns >= 10**9) == timed, "0.6 s at half the speed"
+    assert sorted(item.name for item in work.iterdir()) == ["data:1", "load.iolog"]
 
 
 def test_preconditioned_and_steady(work: Path, make: MAKE) -> None:

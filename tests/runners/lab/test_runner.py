@@ -11,7 +11,8 @@ from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.lab import cell, runner
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.image.build import GuestImage
-from blklab.runners.lab.image.kernels import UserKernelOption
+from blklab.runners.lab.image.kernels import OfferedKernel, UserKernelOption, choose
+from blklab.runners.lab.machine import qemu
 from blklab.runners.lab.machine.boot import GuestLost
 from blklab.spec import lab_cell
 from blklab.spec.cells import Cell, plan
@@ -200,9 +201,28 @@ def test_a_kernel_of_the_users_is_part_of_what_a_cell_is(monkeypatch: pytest.Mon
     own = runner.LabRunner(kernel=UserKernelOption(tmp_path / "vmlinuz")).planned(planned)
     assert {cell.document["own_kernel"] for cell in own.cells} == {"kernel-1"}
     assert not {cell.key for cell in own.cells} & {cell.key for cell in planned.cells}
-    assert runner.LabRunner().planned(planned) is planned
     path.write_text(EXPERIMENT)
     with pytest.raises(
         UsageError, match="--kernel: it replaces the kernel of all cells, but \\[matrix\\] varies kernel"
     ):
         runner.LabRunner(kernel=UserKernelOption(tmp_path / "vmlinuz")).planned(plan(path, form=lab_cell.FORM))
+
+
+def test_kernels_that_the_lab_lacks_are_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "exp.toml"
+    path.write_text(EXPERIMENT.replace('["6.1", "6.12"]', '["4.19", "6.1", "5.10"]'))
+    planned = plan(path, form=lab_cell.FORM)
+    made = GuestImage(tmp_path / "vmlinuz", tmp_path / "initrd", "6.1", {}, "digest")
+
+    def image(kernel: str, **_: Any) -> GuestImage:
+        choose(kernel, [OfferedKernel("6.1.0-49-cloud-amd64", "1")])
+        return made
+
+    monkeypatch.setattr(runner, "image", image)
+    monkeypatch.setattr(qemu, "find", lambda: ("qemu", "8"))
+    kept = runner.LabRunner().planned(planned)
+    assert [item.number for item in kept.cells] == [4, 5, 6]
+    assert kept.notes == ["3 of 9 cells run here: kernel 4.19, 5.10 are not in the lab"]
+    path.write_text(EXPERIMENT.replace('["6.1", "6.12"]', '["4.19"]'))
+    with pytest.raises(UsageError, match=r"none of 3 cells runs here: no kernel '4\.19' in Debian's packages"):
+        runner.LabRunner().planned(plan(path, form=lab_cell.FORM))

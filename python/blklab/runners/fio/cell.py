@@ -188,7 +188,10 @@ def _run(
     execute: Execute = process.run,
     begin: Callable[[], object] = lambda: None,
 ) -> process.FioExit:
-    return execute(
+    log = target.directory / jobfile.REPLAY
+    if (replay := cell.get("replay")) is not None:
+        jobfile.write_replay(replay, log)
+    ran = execute(
         target.fio,
         jobfile.render(cell, target.path, runtime_ns=runtime_ns, log_ms=log_ms),
         target.directory,
@@ -199,6 +202,8 @@ def _run(
         phase=phase,
         begin=begin,
     )
+    log.unlink(missing_ok=True)
+    return ran
 
 
 def _command(

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from blklab.errors import UsageError
 from blklab.runners.fio.process import LINK
-from blklab.spec.documents import FioCellDocument
+from blklab.spec.documents import FioCellDocument, ReplayDocument
 
 LOG = "log"  # Prefix of the logs' names
+REPLAY = "replay.iolog"  # Name of the log that fio replays, in the directory above its own
+TIMED = (3, 33)  # The first fio whose logs have times
 OWN_TIMES = frozenset({"runtime", "timeout", "ramp_time", "startdelay", "loops"})
 """fio's options that limit a job's time."""
 
@@ -38,6 +40,15 @@ def seconds(cell: FioCellDocument, runtime_ns: int | None = None) -> float | Non
     return None if usual_ns is None else (usual_ns + int(cell.get("ramp_ns") or 0)) / 1e9
 
 
+def write_replay(replay: ReplayDocument, path: Path) -> None:
+    """Writes the log of a trace that fio replays: reads, writes and flushes, with their times if they count."""
+    from blklab import _core  # which hosts of a fleet do not have
+
+    chosen = _core.Filter(devices=[replay["device"]], ops=["read", "write", "flush"])
+    form = "iolog" if replay["timed"] else "iolog2"
+    _core.convert([replay["path"]], str(path), chosen, to=form, format=replay["format"], overwrite=True)
+
+
 def render(cell: FioCellDocument, target: Path, *, runtime_ns: int | None = None, log_ms: int | None = None) -> str:
     """Returns the job file of a cell's jobs on one file or device.
 
@@ -65,7 +76,7 @@ def render(cell: FioCellDocument, target: Path, *, runtime_ns: int | None = None
         lines += [_option(key, value) for key, value in options.items()]
         # After the job's own options: the last one counts.
         lines += [
-            f"filename={filename(target)}",
+            *_place(filename(target), replays="replay" in cell),
             # All of fio is one process, which can be ended by its number.
             "thread=1",
             "group_reporting=0",
@@ -80,6 +91,14 @@ def render(cell: FioCellDocument, target: Path, *, runtime_ns: int | None = None
             lines += [f"write_{kind}_log={LOG}" for kind in ("iops", "bw", "lat")]
             lines += [f"log_avg_msec={log_ms}", "per_job_logs=1"]
     return "\n".join(lines) + "\n"
+
+
+def _place(name: str, *, replays: bool) -> list[str]:
+    """Returns the options that lead all I/O to one file, instead of a log's own names."""
+    if replays:
+        # Its value is a name as it is: a colon has no escape (iolog.c, `read_iolog`).
+        return [f"replay_redirect={LINK if ':' in name else name}", f"read_iolog=../{REPLAY}"]
+    return [f"filename={name}"]
 
 
 def _microseconds(time_ns: int) -> str:

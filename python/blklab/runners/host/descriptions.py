@@ -2,8 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from blklab.spec import fio_options
 from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.documents import FioCellDocument, HostCellDocument, as_host, job_writes, minimum_ns, ramp_runs, writes
+from blklab.spec.documents import (
+    FioCellDocument,
+    HostCellDocument,
+    as_host,
+    job_writes,
+    minimum_ns,
+    ramp_runs,
+    replay_words,
+    writes,
+)
 from blklab.spec.target import PLACES
 from blklab.units import format_duration, format_size
 
@@ -22,7 +32,7 @@ def workload(document: FioCellDocument) -> str:
     jobs_described = [_job(job["options"]) for job in jobs]
     if len(jobs) > 1:
         jobs_described = [f"[{job['name']}] {words}" for job, words in zip(jobs, jobs_described, strict=True)]
-    words = [" + ".join(jobs_described)]
+    words = [replay_words(replay) if (replay := document.get("replay")) else " + ".join(jobs_described)]
     if ramp := document.get("load_ramp"):
         limit = "" if ramp["p99_ns"] is None else f" p99_below={format_duration(ramp['p99_ns']).replace(' ', '')}"
         words.append(f"rate=ramp{limit}")
@@ -77,7 +87,7 @@ def _amounts(plan: ExperimentPlan) -> list[str]:
     writing = [
         (document, job["options"]) for document in documents for job in document["jobs"] if job_writes(job["options"])
     ]
-    amounts = [_written(options) for _, options in writing]
+    amounts = [_written(document, options) for document, options in writing]
     if total := sum(
         (amount or 0) * ramp_runs(document) for amount, (document, _) in zip(amounts, writing, strict=True)
     ):
@@ -91,15 +101,21 @@ def _amounts(plan: ExperimentPlan) -> list[str]:
 def duration(documents: Sequence[FioCellDocument]) -> list[str]:
     """Returns how long the cells take, as far as it is known."""
     limits = [minimum_ns(document) for document in documents if document["runtime_ns"]]
+    most = "at most " * any("number_ios" in job["options"] for document in documents for job in document["jobs"])
     some = "the cells" if len(limits) == len(documents) else f"{len(limits)} of the cells"
-    return [f"{some} would take {format_duration(sum(limits))}, without preparation"] if limits else []
+    return [f"{some} would take {most}{format_duration(sum(limits))}, without preparation"] if limits else []
 
 
-def _written(options: Mapping[str, str]) -> int | None:
+def _written(document: FioCellDocument, options: Mapping[str, str]) -> int | None:
     """Returns the bytes that all processes of a job write; None if only time ends it."""
+    if (replay := document.get("replay")) is not None:
+        return replay["write_bytes"]
     amount = options.get("io_size", options.get("size", ""))
     if options.get("time_based") == "1" or not amount.isdigit():
         return None
+    if most := options.get("number_ios"):
+        _, sizes = fio_options.block_sizes(options.get("bs"), options.get("bssplit"))
+        amount = str(min(int(amount), int(most) * max(size for size, _ in sizes)))
     mixed = options["rw"].partition(":")[0] in {"rw", "readwrite", "randrw"}
     share = 1 - int(options.get("rwmixread", "50")) / 100 if mixed else 1.0
     return int(share * int(amount) * int(options.get("numjobs", "1")))

@@ -66,7 +66,8 @@ class HostRunner(Runner):
         self._clean()
         documents = [as_host(cell.document) for cell in plan.cells]
         if any(document["jobs"] for document in documents):
-            find_fio()
+            timed = any(document.get("replay", {}).get("timed") for document in documents)
+            find_fio(jobfile.TIMED if timed else process.OLDEST)
         # All at once, as when it runs: two targets may be one disk.
         with HostJournal(self._roots) as journal, ExitStack() as stack:
             places = TargetLocations(stack, journal, self._yes_destroy)

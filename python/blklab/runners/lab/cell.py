@@ -1,6 +1,7 @@
 """Measures one cell in the guest: a new stack on fresh disks, and a load with its statistics."""
 
 import re
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ from blklab.store.series import FinishedRun, packed
 from blklab.system import diskstats
 from blklab.system.roots import Roots, text
 from blklab.text import printable
-from blklab.units import format_duration
+from blklab.units import format_duration, format_size
 
 
 def waited_us(roots: Roots) -> int | None:
@@ -200,6 +201,8 @@ def play(
     agent.run(["rm", "-rf", DIRECTORY])
     agent.run(["mkdir", "-p", DIRECTORY])
     agent.write(f"{DIRECTORY}/job.fio", text)
+    if (replay := document.get("replay")) is not None:
+        agent.write(str(Path(DIRECTORY).parent / jobfile.REPLAY), _replay_log(replay))
     seconds = jobfile.seconds(document, runtime_ns)
     options = ["--output-format=json+"]
     messages = FioMessages()
@@ -227,6 +230,22 @@ def play(
         raise BlklabError(f"fio failed in the guest: {printable(words)}")
     logs = {path.rpartition("/")[2]: content for path, content in written.items()}
     return FioExit(result, messages.text, logs, ["fio", *options, "job.fio"])
+
+
+MOST_LOG = 12 << 20  # Bytes of a log, which is one message to the guest (crates/agent/src/frame.rs)
+
+
+def _replay_log(replay: documents.ReplayDocument) -> str:
+    """Returns the log that fio replays. Raises BlklabError if it is too large for the guest."""
+    with tempfile.TemporaryDirectory(prefix="blklab-") as directory:
+        path = Path(directory) / jobfile.REPLAY
+        jobfile.write_replay(replay, path)
+        if (size := path.stat().st_size) > MOST_LOG:
+            raise BlklabError(
+                f"{replay['path']}: its {replay['ios']:,} I/Os are {format_size(size)} of fio's log, expected at most "
+                f"{format_size(MOST_LOG)}: replay a shorter trace (blklab trace convert --until)"
+            )
+        return path.read_text()
 
 
 WARM_NS = 20 * 10**9  # Duration of the load that fills a warm cache

@@ -55,10 +55,13 @@ class LabRunner(Runner):
             yield
 
     def planned(self, plan: ExperimentPlan) -> ExperimentPlan:
-        """Returns the plan with the user's own kernel in each cell, and so in its key.
+        """Returns the plan with the user's own kernel in each cell, and so in its key; without one, the cells whose
+        kernel the lab can boot.
 
-        Raises UsageError if the cells need several kernels.
+        Raises UsageError if the cells need several kernels, or if it can boot none.
         """
+        if self.kernel is None:
+            return self._bootable(plan)
         if not isinstance(self.kernel, UserKernelOption):
             return plan
         if "kernel" in plan.varied:
@@ -67,6 +70,26 @@ class LabRunner(Runner):
         key = UserKernel(self.kernel, lambda _note: None).key
         cells = [replace(cell, document={**cell.document, "own_kernel": key}) for cell in plan.cells]
         return replace(plan, cells=cells)
+
+    def _bootable(self, plan: ExperimentPlan) -> ExperimentPlan:
+        qemu.find()
+        missing: dict[str, UsageError] = {}
+        for kernel in dict.fromkeys(cell.document["kernel"] for cell in plan.cells):
+            try:
+                self._image(kernel)
+            except UsageError as error:
+                missing[kernel] = error
+        if not missing:
+            return plan
+        kept = [cell for cell in plan.cells if cell.document["kernel"] not in missing]
+        if not kept:
+            message = (
+                f"none of {len(plan.cells)} cells runs here: {next(iter(missing.values()))}; --set kernel changes it"
+            )
+            raise UsageError(message)
+        are = "is" if len(missing) == 1 else "are"
+        note = f"{len(kept)} of {len(plan.cells)} cells run here: kernel {', '.join(missing)} {are} not in the lab"
+        return replace(plan, cells=kept, notes=[*plan.notes, note])
 
     def check(self, plan: ExperimentPlan) -> None:
         """Raises an error for a plan that cannot run: checks QEMU, kernel, and every job.

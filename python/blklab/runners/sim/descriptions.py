@@ -1,6 +1,7 @@
 """Describes the simulator's cells in the words of mdadm and fio."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import cast
 
 from blklab.documents.cell import Job, Md, Member, Node
@@ -65,11 +66,7 @@ def workload(cell: Cell) -> str:
     jobs = document["jobs"]
     parts = [f"[{job['name']}] {simulated_job(job)}" if len(jobs) > 1 else simulated_job(job) for job in jobs]
     if cell.replay is not None:
-        replay = document["replay"]
-        how = f"at {replay['speed']:g}× the recorded speed" if replay["timed"] else ""
-        parts = [
-            f"replay of {cell.replay.name}, {cell.replay.ios:,} I/Os, {how or 'iodepth=' + str(replay['iodepth'])}"
-        ]
+        parts = [documents.replay_words(cast(documents.ReplayDocument, {**asdict(cell.replay), **document["replay"]}))]
     line = " + ".join(parts)
     if document["runtime_ns"] is not None:
         line += f" runtime={document['runtime_ns'] / 1e9:g}s"
