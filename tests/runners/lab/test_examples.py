@@ -36,7 +36,7 @@ ARGUMENTS = {
     ),
     "article-2019-mirrors": (*SMALL, "--set", "max_ios=500", "--only", "stack=fast-raid1,workload=randread"),
     "delay": (*SMALL, "--only", "stack=distant,workload=read"),
-    "load": (*SMALL, "--only", "stack=flash", "--set", "runtime=500ms", "--set", "ssd.size=1GiB"),
+    "load": (*SMALL, "--only", "stack=flash", "--set", "runtime=200ms", "--set", "ssd.size=1GiB"),
     "mirrors": (*SMALL, "--set", "ramp_time=0", "--only", "stack=raid1-flash"),
     "replay": ("--only", "stack=recorded"),
     "saturation": (*SMALL, "--set", "hitachi.size=1GiB", "--set", "wd.size=1GiB", "--only", "numjobs=4,bs=64k"),
