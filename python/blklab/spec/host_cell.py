@@ -114,6 +114,8 @@ def fio_load(
             raise problems.fail(f"{path}.speed", "fio replays at 0.01 or more")
         if scale != 100 * table.speed:
             notes.append(f"{path}.speed: fio counts it in per cent: {scale / 100:g}")
+        if how["timed"]:
+            notes.append(f"{path}.timing: fio collects completions late at recorded times: latencies are left out")
         # The simulator has no limit of the I/Os in flight at the recorded times.
         depth = MOST_IN_FLIGHT if how["timed"] else table.iodepth
         words = {

@@ -5,13 +5,14 @@ import select
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from blklab import child_process
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import logs, output
-from blklab.outcome import CommandRepeat, CommandResult, Outcome, SteadyStateResult
+from blklab.outcome import CommandRepeat, CommandResult, LatencyResult, Outcome, SteadyStateResult
 from blklab.runners.fio import jobfile, process, target_preparation
 from blklab.runners.fio.process import FioProgress, Progress, ending, find_fio, silent
 from blklab.runners.fio.target_preparation import FioTarget
@@ -160,14 +161,18 @@ def measure(
     interval_ns = int(cell.get("interval_ns") or INTERVAL_NS)
     log_ms = max(1, interval_ns // 10**6)
     ran = _run(target, cell, "measure", None, log_ms, execute, ready)
-    measured = figures(ran, interval_ns, log_ms)
+    measured = figures(ran, interval_ns, log_ms, timed=cell.get("replay", {}).get("timed", False))
     measured.outcome.steady = resumed
     measured.outcome.warnings = [*warnings, *measured.outcome.warnings]
     return measured
 
 
-def figures(ran: process.FioExit, interval_ns: int, log_ms: int) -> FioFigures:
-    """Returns what a fio run measured, with its logs in intervals of `interval_ns`. Raises BlklabError."""
+def figures(ran: process.FioExit, interval_ns: int, log_ms: int, *, timed: bool) -> FioFigures:
+    """Returns what a fio run measured, with its logs in intervals of `interval_ns`. Raises BlklabError.
+
+    `timed`: whether it replayed a log at its times. fio then collects completions only when the next I/O is due
+    (iolog.c, `iolog_delay`), so the latencies are not those of the I/Os and are left out.
+    """
     document = output.parse_document(ran.output)
     notes = [line.strip() for line in ran.messages.splitlines() if line.strip()]
     document["notes"] = [*document["notes"], *notes]
@@ -176,7 +181,12 @@ def figures(ran: process.FioExit, interval_ns: int, log_ms: int) -> FioFigures:
         outcome.fio.command = ran.command
     outcome.devices = []
     slices = logs.merge(logs.gather(ran.logs, jobfile.LOG, output.jobs(document)), interval_ns, float(log_ms))
-    return FioFigures(outcome, [SeriesPoint("jobs", *interval) for interval in slices], ran.output)
+    points = [SeriesPoint("jobs", *interval) for interval in slices]
+    if timed:
+        outcome.read.clat_ns = outcome.write.clat_ns = LatencyResult()
+        outcome.sync, outcome.groups = None, ()
+        points = [replace(point, read_clat_ns=None, write_clat_ns=None) for point in points]
+    return FioFigures(outcome, points, ran.output)
 
 
 def _run(

@@ -552,7 +552,7 @@ def _load(
         samples = stack_.enter_context(machine.agent.sampling(span_ms, ["/proc/diskstats", "/proc/stat"]))
         ran = play(*(machine, document, target, during.listening(progress)), log_ms=log_ms, alongside=during)
         waited = waiting.share()
-    fio_figures = figures(ran, interval_ns, log_ms)
+    fio_figures = figures(ran, interval_ns, log_ms, timed=document.get("replay", {}).get("timed", False))
     seen = layer_activity.watched(guest, samples, document)
     outcome = fio_figures.outcome
     outcome.devices = seen.devices
