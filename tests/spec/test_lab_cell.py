@@ -304,6 +304,7 @@ def test_a_trace_is_a_log_for_fio(expand: Expand) -> None:
     assert (cell.document["runtime_ns"], cell.document["jobs"][0]["options"]["replay_time_scale"]) == (2 * 10**9, "125")
     assert made.notes == [
         "workloads.trace.speed: fio counts it in per cent: 1.25",
+        "workloads.trace.timing: fio collects completions late at recorded times: latencies are left out",
         "settings.max_ios has no effect on workload 'trace': no job of fio counts its I/Os",
     ]
     with pytest.raises(UsageError, match=r"workloads\.trace\.speed: fio replays at 0\.01 or more"):

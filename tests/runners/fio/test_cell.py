@@ -65,6 +65,8 @@ def test_a_trace_is_replayed(work: Path, make: MAKE, timed: bool) -> None:
     outcome = measured.outcome
     assert [(each.total_ios, each.io_bytes) for each in (outcome.read, outcome.write)] == [(2, 8192), (1, 8192)]
     assert (outcome.runtime_ns >= 10**9) == timed, "0.6 s at half the speed"
+    assert (outcome.read.clat_ns.count == 0) == timed, "fio collects completions late"
+    assert all((point.read_clat_ns is None) >= timed for point in measured.series)
     assert sorted(item.name for item in work.iterdir()) == ["data:1", "load.iolog"]
 
 

@@ -167,7 +167,7 @@ def measured(
         *dict.fromkeys([*warnings, *map(str, conditions.arrays(layers))]),  # Members can fail during the run.
         *outcome.warnings,
         *(f"{name}: the kernel does not count its I/O" for name in uncounted),
-        *_ramp(outcome),
+        *(_ramp(outcome) if document["ramp_ns"] else []),
         *sampler.deltas.problems,
         *(warning for load in loads for warning in load.warnings(sampler.cpu)),
         *foreign_io(document, outcome),
