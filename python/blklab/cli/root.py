@@ -18,9 +18,7 @@ from blklab.cli.lazy import NEEDED, CommandEntry, LazyGroup
 from blklab.text import document_path, printable
 
 COMMANDS = {
-    "trace": CommandEntry(
-        "blklab.cli.trace:trace", "What is my workload? Record and describe block traces", "", "Look"
-    ),
+    "trace": CommandEntry("blklab.cli.trace:trace", "What is my workload? Record and describe traces", "", "Look"),
     "cache": CommandEntry("blklab.cli.cache:cache", "Would a cache help, and does mine work?", "", "Look"),
     "md": CommandEntry("blklab.cli.md:md", "Are my arrays healthy? Audit, repair and monitor them", "", "Check"),
     "advise": CommandEntry("blklab.cli.advise:advise", "Which array should I build?", "run", "Decide"),
@@ -36,12 +34,8 @@ COMMANDS = {
     "report": CommandEntry("blklab.cli.report:report", "How do I show results?", "run report", "Results"),
     "serve": CommandEntry("blklab.cli.serve:serve", "Can I browse them?", "run report serve", "Results"),
     "import": CommandEntry("blklab.cli.import_:import_", "How do I add other tools' results?", "run", "Results"),
-    "calibrate": CommandEntry(
-        "blklab.cli.calibrate:calibrate", "Fit a model to measurements of one device", "run", "Rare", rare=True
-    ),
-    "completion": CommandEntry(
-        "blklab.cli.completion:completion", "Print the completion script for your shell", "", "Rare", rare=True
-    ),
+    "calibrate": CommandEntry("blklab.cli.calibrate:calibrate", "Fit a model to a device", "run", "Rare", rare=True),
+    "completion": CommandEntry("blklab.cli.completion:completion", "Completion of your shell", "", "Rare", rare=True),
 }
 ALIASES = {"audit": ("md", "audit"), "record": ("trace", "record"), "stat": ("trace", "stat")}
 

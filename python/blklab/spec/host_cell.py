@@ -134,9 +134,8 @@ def fio_load(
         if why:
             notes.append(f"settings.max_ios has no effect on workload {workload!r}: {why}")
         else:
-            fio_jobs = [
-                {"name": job["name"], "options": _counted(job["options"], settings.max_ios)} for job in fio_jobs
-            ]
+            for job in fio_jobs:
+                job["options"] = _counted(job["options"], settings.max_ios)
     return cast(FioCellDocument, {"jobs": fio_jobs, **made}), notes
 
 

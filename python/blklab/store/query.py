@@ -285,13 +285,11 @@ def campaign_or_run(store: Store, words: str, *, as_run: bool) -> tuple[Selectio
 
     `as_run`: a number is that of a run. Otherwise, it is that of a campaign, if there is one.
     """
-    match = WORDS.fullmatch(words.strip())
-    number = int(match["number"]) if match and match["number"] and match["labels"] is None else None
-    if as_run and number is None:
+    number = int(words) if words.isdecimal() and len(words) < 10 else 0
+    if as_run and not number:
         raise UsageError(f"{words!r}: expected the number of a run")
-    found = [] if number is None else _runs(store, runs.c.id == number)
-    taken = number in {row.number for row in all_campaigns(store)}
-    if number is not None and (as_run or (found and not taken)):
+    found, taken = _runs(store, runs.c.id == number), all_campaigns(store, campaigns.c.id == number)
+    if as_run or (found and not taken):
         one = run(store, number)
         return Selection(words, campaign(store, one.campaign), [one]), False
     return selected(store, words), bool(found and taken)
