@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.lab import cell, files
+from blklab.runners.lab import cell
 from blklab.runners.lab.agent import ExportedFile
 from blklab.runners.lab.machine.disks import RESULTS, VirtualDisk, VirtualDiskShape
 
@@ -40,7 +40,7 @@ def machine(tmp_path: Path) -> Iterator[Any]:
 
 
 def test_files_come_out(machine: Any) -> None:
-    assert files.fetch(machine, ["/run/t/*"]) == {"/run/t/vda.blktrace.0": "new", "/run/t/vda.blktrace.1": "too"}
+    assert cell.fetch(machine, ["/run/t/*"]) == {"/run/t/vda.blktrace.0": "new", "/run/t/vda.blktrace.1": "too"}
 
 
 @pytest.mark.parametrize(
@@ -58,17 +58,17 @@ def test_files_come_out(machine: Any) -> None:
 def test_no_more_than_the_disk_has(machine: Any, output: list[tuple[str, int, int]]) -> None:
     machine.said = [ExportedFile(*each) for each in output]
     with pytest.raises(BlklabError, match=r"the guest reports /\w at offset -?\d+ of the disk"):
-        files.fetch(machine, ["/*"])
+        cell.fetch(machine, ["/*"])
 
 
 def test_no_more_than_memory_should_hold(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_FETCHED", 5)
+    monkeypatch.setattr(cell, "MOST_FETCHED", 5)
     with pytest.raises(BlklabError, match="have 6 B, expected at most 5 B"):
-        files.fetch(machine, ["/run/t/*"])
+        cell.fetch(machine, ["/run/t/*"])
 
 
 def test_traces_of_an_earlier_run_do_not_stay(machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_PART", 2)
+    monkeypatch.setattr(cell, "_PART", 2)
     into, outside = tmp_path / "traces" / "001", tmp_path / "outside"
     into.mkdir(parents=True)
     outside.write_text("mine")
@@ -76,7 +76,7 @@ def test_traces_of_an_earlier_run_do_not_stay(machine: Any, tmp_path: Path, monk
         (into / name).write_text("old")
     (into / "vda.blktrace.0").symlink_to(outside)
     (into / "vda.blktrace.1").hardlink_to(outside)
-    files.save(machine, "/run/t/*", into, old=cell.TRACE)
+    cell.save(machine, "/run/t/*", into, old=cell.TRACE)
     assert {path.name: path.read_text() for path in into.iterdir()} == {
         "notes.txt": "old",
         "vda.blktrace.0": "new",
@@ -89,7 +89,7 @@ def test_no_link_is_followed(machine: Any, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "001").symlink_to("there")
     with pytest.raises(BlklabError, match=r"001: (Not a directory|Too many levels)"):
-        files.save(machine, "/run/t/*", tmp_path / "001", old=cell.TRACE)
+        cell.save(machine, "/run/t/*", tmp_path / "001", old=cell.TRACE)
     assert list((tmp_path / "there").iterdir()) == []
 
 
@@ -97,7 +97,7 @@ def test_no_link_is_followed(machine: Any, tmp_path: Path) -> None:
 def test_names_of_files(machine: Any, tmp_path: Path, name: str) -> None:
     machine.said = [ExportedFile(f"/run/t/{name}", 0, 3)]
     with pytest.raises(BlklabError, match="invalid file name from the guest"):
-        files.save(machine, "/run/t/*", tmp_path / "into", old=re.compile("x"))
+        cell.save(machine, "/run/t/*", tmp_path / "into", old=re.compile("x"))
 
 
 def test_events_that_were_dropped_are_a_warning() -> None:

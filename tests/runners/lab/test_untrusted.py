@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
-from blklab.runners.lab import files, runner
+from blklab.runners.lab import cell, runner
 from blklab.runners.lab.agent import Agent, GuestGone, encode, receive
 from blklab.runners.lab.cell import describe_guest, measure_io_cost
 from blklab.runners.lab.machine.boot import GuestMachine
@@ -156,7 +156,7 @@ def test_every_caller_gets_an_answer_or_a_blklab_error(
             lambda: bcache.create(guest, table, paths),
             lambda: bcache.buckets(guest, "b"),
             lambda: bcache._statistics(guest, "/sys/x", "b"),
-            lambda: files.fetch(machine, ["/x"]),
+            lambda: cell.fetch(machine, ["/x"]),
             lambda: measure_io_cost(machine),
             lambda: runner._tidy(machine),
             lambda: GuestMachine._uptime(machine),

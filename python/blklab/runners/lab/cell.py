@@ -1,31 +1,31 @@
 """Measures one cell in the guest: a new stack on fresh disks, and a load with its statistics."""
 
+import os
 import re
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
 from blklab.diagnostic import Diagnostic
-from blklab.errors import BlklabError
+from blklab.errors import BlklabError, SystemErrors
 from blklab.fio import output
 from blklab.fio.latency import parse_latency
 from blklab.fio.node import JsonNode
-from blklab.outcome import GuestFacts, IoCost
+from blklab.outcome import DeviceResult, GuestFacts, IoCost
+from blklab.runners.counter_deltas import CounterDeltas, Reading
 from blklab.runners.fio import jobfile
 from blklab.runners.fio.cell import figures
 from blklab.runners.fio.process import PATIENCE, FioExit, FioMessages, FioProgress, Progress, complaint
 from blklab.runners.fio.target_preparation import BLOCK, DEPTH
-from blklab.runners.lab import files, layer_activity
-from blklab.runners.lab.agent import GuestGone
-from blklab.runners.lab.files import fetch, results_device
-from blklab.runners.lab.layer_activity import DISKSTATS
+from blklab.runners.lab.agent import ExportedFile, FileSample, GuestGone
 from blklab.runners.lab.machine.boot import GuestMachine
-from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDiskShape
+from blklab.runners.lab.machine.disks import RESULTS, VirtualDisk, VirtualDiskShape
 from blklab.runners.lab.rates import DiskRates, rates
 from blklab.runners.lab.stacks import bcache, lvm, md
 from blklab.runners.lab.stacks.build import apply_settings, build
@@ -33,11 +33,163 @@ from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from blklab.spec import documents
 from blklab.spec.documents import LabCellDocument, latency_ns
-from blklab.store.series import FinishedRun, packed
+from blklab.store.series import FinishedRun, SeriesPoint, packed
 from blklab.system import diskstats
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, opened, text
 from blklab.text import printable
 from blklab.units import format_duration, format_size
+
+MOST_FETCHED = 256 << 20  # Bytes of files that are held in memory
+_NAME = re.compile(r"[\w-][\w.-]{0,120}", re.A)  # Valid names of files from the guest, which is not trusted
+_PART = 16 << 20
+
+
+def fetch(machine: GuestMachine, paths: Sequence[str]) -> dict[str, str]:
+    """Returns files of the guest, by path; a path may have `*`. Raises BlklabError."""
+    exported = _exported(machine, paths)
+    total = sum(file.bytes for file in exported)
+    if total > MOST_FETCHED:
+        raise BlklabError(
+            f"the guest's {paths[0]} and others have {format_size(total)}, expected at most {format_size(MOST_FETCHED)}"
+        )
+    return {file.path: machine.results.read(file.offset, file.bytes).decode(errors="replace") for file in exported}
+
+
+def save(machine: GuestMachine, pattern: str, directory: Path, *, old: re.Pattern[str]) -> list[Path]:
+    """Writes files of the guest into a directory, by their own names. Raises BlklabError.
+
+    Files there that match `old` are of an earlier run, and are removed. No link is followed.
+    """
+    with SystemErrors(BlklabError, directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        with opened(directory, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_RDONLY) as into:
+            with os.scandir(into) as there:
+                names = [entry.name for entry in there if old.fullmatch(entry.name)]
+            for name in names:
+                os.unlink(name, dir_fd=into)
+            return [directory / name for name in _written(machine, pattern, into)]
+
+
+def results_device(machine: GuestMachine) -> str:
+    """Returns the path of the disk for results in the guest. Raises BlklabError."""
+    serials = machine.agent.read(["/sys/block/vd*/serial"])
+    device = next((path.split("/")[3] for path, serial in serials.items() if serial == RESULTS), None)
+    if device is None:
+        raise BlklabError("the guest has no disk for results")
+    return f"/dev/{device}"
+
+
+def _written(machine: GuestMachine, pattern: str, into: int) -> Iterator[str]:
+    for file in _exported(machine, [pattern]):
+        name = file.path.rpartition("/")[2]
+        if not _NAME.fullmatch(name):
+            raise BlklabError(f"invalid file name from the guest: {file.path!r}")
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=into)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, 0o666, dir_fd=into), "wb") as opened:
+            for at in range(0, file.bytes, _PART):
+                opened.write(machine.results.read(file.offset + at, min(_PART, file.bytes - at)))
+        yield name
+
+
+def _exported(machine: GuestMachine, paths: Sequence[str]) -> Sequence[ExportedFile]:
+    """Makes the guest put files on the disk for results; returns their positions, in order.
+
+    Raises BlklabError if a file is not within the disk, or overlaps another.
+    """
+    disk = machine.results
+    disk.clear()
+    end = 0
+    exported = machine.agent.export(paths, results_device(machine))
+    for file in exported:
+        if file.offset < end or file.bytes < 0 or file.offset + file.bytes > disk.shape.bytes:
+            raise BlklabError(
+                f"the guest reports {printable(file.path[:200])} at offset {file.offset} of the disk for results, with "
+                f"{file.bytes} B: expected it after {end} and within the disk"
+            )
+        end = file.offset + file.bytes
+    return exported
+
+
+DISKSTATS = "/proc/diskstats"
+STAT = "/proc/stat"
+
+
+@dataclass(frozen=True)
+class LayerActivity:
+    devices: list[DeviceResult]
+    points: list[SeriesPoint]
+    cpu: dict[str, float]
+    watched_ns: int
+    problems: list[str]
+
+
+def watched(guest: GuestStack, samples: Sequence[FileSample], document: LabCellDocument) -> LayerActivity:
+    """Returns the activity of each layer of a stack during the load, without its ramp.
+
+    The load is the time when the stack's top had I/O: fio takes seconds to start in an emulated
+    guest. Raises BlklabError for statistics that cannot be read.
+    """
+    readings = [(sample.t_ns, _reading(sample)) for sample in samples]
+    times = [time_ns for time_ns, _ in readings]
+    if len(times) < 2 or times != sorted(times):
+        raise BlklabError("expected at least two readings of the guest's statistics, in order")
+    first, last = _span_of_load(readings, guest.layers[-1].kernel)
+    begin_ns = readings[first][0] + int(document["ramp_ns"])
+    start = next((at for at in range(first, last) if readings[at][0] >= begin_ns), None)
+    problems = []
+    if start is None:
+        problems.append("the load ended before ramp_time: the figures below cover all of it")
+        start = first
+    names = [layer.kernel for layer in guest.layers]
+    tally = CounterDeltas(names, readings[start][1], readings[start][0], 64)
+    interval_ns = int(document["interval_ns"])
+    due = tally.began_ns + interval_ns
+    for now_ns, reading in readings[start + 1 : last + 1]:
+        tally.take(reading, now_ns)
+        if now_ns >= due or now_ns == readings[last][0]:
+            tally.emit()
+            due += interval_ns * max(1, -((due - now_ns - 1) // interval_ns))
+    called = {layer.kernel: layer.name for layer in guest.layers}
+    devices = [
+        DeviceResult(
+            layer.name,
+            kind=layer.kind,
+            above=layer.above,
+            leaf=layer.kind == "disk",
+            id=layer.serial,
+            **tally.total[layer.kernel].counts(),
+        )
+        for layer in guest.layers
+        if layer.kernel in tally.total
+    ]
+    points = [replace(point, source=called[point.source]) for point in tally.points]
+    before, after = (_cpu(samples[at]) for at in (start, last))
+    problems += tally.problems
+    return LayerActivity(devices, points, before.shares(after), tally.watched_ns, problems)
+
+
+def _reading(sample: FileSample) -> Reading:
+    text = sample.files.get(DISKSTATS)
+    if text is None:
+        raise BlklabError(f"cannot read the guest's {DISKSTATS}")
+    return diskstats.parse(text, f"the guest's {DISKSTATS}")
+
+
+def _cpu(sample: FileSample) -> diskstats.CpuTimes:
+    return diskstats.parse_cpu(sample.files.get(STAT) or "", f"the guest's {STAT}")
+
+
+def _span_of_load(readings: Sequence[tuple[int, Reading]], top: str) -> tuple[int, int]:
+    """Returns the readings just before the first I/O of a device and just after its last one."""
+    counts = [_count(diskstats.of(reading, top)) for _, reading in readings]
+    moved = [at for at in range(1, len(counts)) if counts[at] != counts[at - 1]]
+    return (moved[0] - 1, moved[-1]) if moved else (0, len(counts) - 1)
+
+
+def _count(counters: diskstats.DeviceCounters) -> tuple[int, int, int]:
+    return counters.reads, counters.writes, counters.in_flight
 
 
 def waited_us(roots: Roots) -> int | None:
@@ -549,11 +701,11 @@ def _load(
         traced_ill = stack_.enter_context(_tracing(machine, guest, recorded)) if recorded else []
         during = FaultSchedule(guest, document)
         waiting = PressureMeter()
-        samples = stack_.enter_context(machine.agent.sampling(span_ms, ["/proc/diskstats", "/proc/stat"]))
+        samples = stack_.enter_context(machine.agent.sampling(span_ms, [DISKSTATS, STAT]))
         ran = play(*(machine, document, target, during.listening(progress)), log_ms=log_ms, alongside=during)
         waited = waiting.share()
     fio_figures = figures(ran, interval_ns, log_ms, timed=document.get("replay", {}).get("timed", False))
-    seen = layer_activity.watched(guest, samples, document)
+    seen = watched(guest, samples, document)
     outcome = fio_figures.outcome
     outcome.devices = seen.devices
     outcome.watched_ns = seen.watched_ns
@@ -569,7 +721,7 @@ def _load(
         *traced_ill,
     ]
     if recorded and traces is not None:
-        files.save(machine, f"{TRACES}/*", traces, old=TRACE)
+        save(machine, f"{TRACES}/*", traces, old=TRACE)
         guest.run("rm", "-rf", TRACES)  # out of the guest's memory
         outcome.lab.traces = str(traces)
     return FinishedRun(outcome, 0.0, [*fio_figures.series, *seen.points], packed(ran.output))
