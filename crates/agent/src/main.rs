@@ -6,14 +6,12 @@
 mod call;
 mod children;
 mod control;
-mod export;
 mod failure;
 mod files;
 mod frame;
 mod glob;
 mod guest;
 mod run;
-mod sample;
 mod server;
 
 use std::fs::File;
