@@ -2,7 +2,7 @@
 
 use super::Format;
 use super::row_source::{NO_RESPONSE, ReadContext, RequestRow, RowFeed, RowSource};
-use super::text::{ParsedEntry, one_input_per_file};
+use super::text::ParsedEntry;
 use crate::error::{Result, TraceError};
 use crate::event::{DeviceId, Rwbs};
 use crate::input_buffer::InputBuffer;
@@ -194,9 +194,8 @@ fn rwbs_of(cmd: u16) -> Option<Rwbs> {
 }
 
 fn open_vscsi(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
-    let mut files = Vec::new();
     info.capabilities.completions = false;
-    for (described, file) in one_input_per_file(inputs) {
+    RowSource::open(info, Some(0), inputs, |info, file| {
         let version = version_of(&file.head).ok_or_else(|| {
             let expected =
                 "expected vSCSI records: two or more of 32 bytes with version 1 or of 40 bytes with version 2";
@@ -208,9 +207,8 @@ fn open_vscsi(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Sou
             1 => |record, device| VERSIONS[0].decode(record, device),
             _ => |record, device| VERSIONS[1].decode(record, device),
         };
-        files.push((described, RecordFeed::new(file.path, file.reader, version.size, decode)));
-    }
-    Ok(Box::new(RowSource::new(info, Some(0), files)))
+        Ok(RecordFeed::new(file.path, file.reader, version.size, decode))
+    })
 }
 
 // libCacheSim's oracleGeneral: little-endian records of 24 bytes, u32 time (s), u64 object, u32 size (bytes),
@@ -253,9 +251,7 @@ fn sniff_oracle(head: &[u8]) -> bool {
 }
 
 fn open_oracle(info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
-    let files = one_input_per_file(inputs)
-        .into_iter()
-        .map(|(described, file)| (described, RecordFeed::new(file.path, file.reader, ORACLE_SIZE, decode_oracle)))
-        .collect();
-    Ok(Box::new(RowSource::new(info, Some(0), files)))
+    RowSource::open(info, Some(0), inputs, |_, file| {
+        Ok(RecordFeed::new(file.path, file.reader, ORACLE_SIZE, decode_oracle))
+    })
 }

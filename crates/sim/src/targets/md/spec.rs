@@ -44,16 +44,16 @@ pub struct Md {
     #[serde(default)]
     pub lockless: bool,
     /// Bytes for each bit of the bitmap: of the array, or with parity of each member.
-    #[serde(default = "bitmap_chunk")]
+    #[serde(default = "number::<{ defaults::BITMAP_CHUNK }>")]
     pub bitmap_chunk: u64,
     /// The sync action that runs with the load.
     #[serde(default)]
     pub sync: SyncAction,
     /// KiB/s for each member that a resync reaches under any load (`sync_speed_min`).
-    #[serde(default = "sync_min")]
+    #[serde(default = "number::<{ defaults::SYNC_SPEED_MIN }>")]
     pub sync_speed_min: u64,
     /// KiB/s for each member that a resync never exceeds (`sync_speed_max`).
-    #[serde(default = "sync_max")]
+    #[serde(default = "number::<{ defaults::SYNC_SPEED_MAX }>")]
     pub sync_speed_max: u64,
 }
 
@@ -75,14 +75,8 @@ fn stripe_cache() -> u32 {
 fn rmw_level() -> u8 {
     1
 }
-fn bitmap_chunk() -> u64 {
-    defaults::BITMAP_CHUNK
-}
-fn sync_min() -> u64 {
-    defaults::SYNC_SPEED_MIN
-}
-fn sync_max() -> u64 {
-    defaults::SYNC_SPEED_MAX
+fn number<const N: u64>() -> u64 {
+    N
 }
 
 /// One slot of an array.
