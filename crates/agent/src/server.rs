@@ -3,12 +3,9 @@
 use crate::call::{self, Call};
 use crate::children::Children;
 use crate::control::{HostStream, RequestControl};
+use crate::failure::{self, lock};
 use crate::run::{self, Environment, Listener};
-use crate::{
-    export,
-    failure::{self, lock},
-    files, frame, sample,
-};
+use crate::{files, frame};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -161,8 +158,8 @@ impl Request {
             Call::Sample { interval_ms, paths } => {
                 let interval = Duration::from_millis(interval_ms);
                 let started = || self.send_event(json!({"started": true}));
-                let samples = sample::sample(interval, &paths, &self.control, started)?;
-                let mut parts = sample::split_into_frames(samples);
+                let samples = files::sample(interval, &paths, &self.control, started)?;
+                let mut parts = files::split_into_frames(samples);
                 let last = parts.pop();
                 for part in parts {
                     self.send_event(json!({"samples": part}));
@@ -173,7 +170,7 @@ impl Request {
                 self.find_control(target, RequestKind::Sample, "sample")?.request_finish();
                 Ok(json!({}))
             }
-            Call::Export { paths, device } => export::export(&paths, &device).map(|export| json!(export)),
+            Call::Export { paths, device } => files::export(&paths, &device).map(|export| json!(export)),
         }
     }
 

@@ -18,7 +18,6 @@ mod examine;
 mod level;
 pub mod map;
 mod refusal;
-mod uuid;
 mod v0;
 mod v1;
 
@@ -27,10 +26,38 @@ pub use bitmap::Bitmap;
 pub use examine::{Examined, ForeignMetadata, ReadError, Source, examine};
 pub use level::{LEVELS, Level, LevelFacts, defaults};
 pub use refusal::{Refusal, RefusalReason};
-pub use uuid::Uuid;
 
 /// Bytes of a sector.
 pub const SECTOR: u64 = 512;
+
+/// 16 bytes; printed as `3156a3e6:4a433ea3:f425167f:2e6739fd`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, crate::JsonSchema)]
+#[schemars(with = "String")]
+pub struct Uuid(pub [u8; 16]);
+
+impl std::fmt::Display for Uuid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, byte) in self.0.iter().enumerate() {
+            if at > 0 && at % 4 == 0 {
+                f.write_str(":")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Uuid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl serde::Serialize for Uuid {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
 
 /// A superblock of either format. Sectors are 512 bytes; times are seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, crate::JsonSchema)]

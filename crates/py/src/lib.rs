@@ -5,7 +5,6 @@ mod failures;
 mod live;
 mod md;
 mod replay;
-mod simulate;
 mod trace;
 
 use pyo3::prelude::*;
@@ -39,7 +38,7 @@ mod _core {
     use super::live::LiveTrace;
 
     #[pymodule_export]
-    use super::simulate::{Stop, check_cell, default_host, simulate};
+    use super::replay::{Stop, check_cell, default_host, simulate};
 
     #[pymodule_export]
     use super::trace::{

@@ -5,7 +5,7 @@ use blklab_trace::blkparse::print::{PrintStyle, print};
 use blklab_trace::blkparse::terminal::TerminalOutput;
 use blklab_trace::characterise::files::Filesystem;
 use blklab_trace::characterise::{Characterisation, Options};
-use blklab_trace::export::target::{TARGETS, find_target};
+use blklab_trace::export::{TARGETS, find_target};
 use blklab_trace::source::Source;
 use blklab_trace::{characterise as characterising, export, filter, formats, open};
 use pyo3::prelude::*;

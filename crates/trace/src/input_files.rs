@@ -11,7 +11,7 @@ const PER_CPU: &str = ".blktrace."; // The separator between a trace's name and 
 const MOST_SIDECAR_BYTES: u64 = 1 << 20; // The largest size of a sidecar
 
 /// The files of one trace name.
-#[derive(PartialEq)]
+#[derive(Default, PartialEq)]
 pub struct FileSet {
     pub name: String,         // blkparse's name for it; empty for a single file
     pub display_name: String, // The name for messages
@@ -22,12 +22,7 @@ pub struct FileSet {
 /// The traces that a path given by the user stands for.
 pub fn find_file_sets(path: &str, warnings: &OpeningWarnings) -> Result<Vec<FileSet>> {
     let single = |display_name: &str| {
-        Ok(vec![FileSet {
-            name: String::new(),
-            display_name: display_name.into(),
-            files: vec![path.into()],
-            is_set: false,
-        }])
+        Ok(vec![FileSet { display_name: display_name.into(), files: vec![path.into()], ..FileSet::default() }])
     };
     if path == "-" {
         return single("standard input");

@@ -8,7 +8,6 @@ use blklab_schema::JsonSchema;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 
-mod archive;
 pub mod blkparse;
 pub mod blktrace;
 pub mod characterise;

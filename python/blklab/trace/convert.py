@@ -11,7 +11,7 @@ from blklab import _core
 from blklab.errors import UsageError
 from blklab.output import STDOUT, is_stream
 
-SUFFIXES = (".parquet", ".iolog", ".bin")  # Suffixes that select a format (crates/trace/src/export/target.rs)
+SUFFIXES = (".parquet", ".iolog", ".bin")  # Suffixes that select a format (crates/trace/src/export/mod.rs)
 
 
 def convert(

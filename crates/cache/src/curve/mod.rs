@@ -2,14 +2,12 @@
 
 mod build;
 mod distances;
-mod opt;
 mod simulated;
 
 pub use build::{CurveSettings, FirstPass, SecondPass};
 pub use distances::StackDistances;
-pub use opt::OptSample;
 use serde::Serialize;
-pub use simulated::{SimulatedCache, SimulatedPolicy};
+pub use simulated::{OptSample, SimulatedCache, SimulatedPolicy};
 
 /// One size of a curve. Ratios are shares of block accesses, or of reads with `bcache`.
 #[derive(Clone, Debug, Serialize, crate::JsonSchema)]

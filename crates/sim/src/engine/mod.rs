@@ -5,13 +5,11 @@
 //! would let them sleep: for a tag, in the writeback throttle, for a completion.
 
 mod event_loop;
-mod processors;
 mod replay;
 mod target;
 mod task;
 #[cfg(test)]
 mod tests;
-mod wait_list;
 
 use crate::arena::Numbered;
 use crate::bio::{Bio, Bios, Flags, NONE, Op, Owner};
@@ -22,10 +20,9 @@ use crate::metrics::MetricsRecorder;
 use crate::rng::Rng;
 
 pub use event_loop::FinishedRun;
-use processors::Cores;
 pub use target::{Child, Limits, Mapped, PlugAfter, Target, WorkerNext};
-pub use task::{Plugged, Role, Task};
-pub use wait_list::WaitList;
+use task::Cores;
+pub use task::{Plugged, Role, Task, WaitList};
 
 /// A task's I/O in flight.
 #[derive(Clone, Copy, Debug)]

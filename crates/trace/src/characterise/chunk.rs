@@ -31,6 +31,15 @@ impl QueuedIo {
         op_of(self.rwbs, self.bytes)
     }
 
+    /// 0 for a read, 1 for a write.
+    pub fn side(&self) -> Option<usize> {
+        match self.op() {
+            Op::Read => Some(0),
+            Op::Write => Some(1),
+            Op::Discard | Op::Flush => None,
+        }
+    }
+
     /// Length in sectors.
     pub fn sectors(&self) -> u64 {
         u64::from(self.bytes >> 9)

@@ -1,7 +1,6 @@
 //! Which files of a filesystem the I/Os of its device went to.
 
 use super::chunk::{Chunk, Panel, ProfiledDevice};
-use crate::event::Op;
 use blklab_stats::Merge;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -87,8 +86,8 @@ impl FileAccesses {
     }
 
     /// Counts sectors of an I/O that `touched` these owners before.
-    fn add(&mut self, touched: &mut Vec<u32>, owner: u32, write: bool, sectors: u64) {
-        let (ios, bytes) = &mut self.by_owner.entry(owner).or_default()[usize::from(write)];
+    fn add(&mut self, touched: &mut Vec<u32>, owner: u32, side: usize, sectors: u64) {
+        let (ios, bytes) = &mut self.by_owner.entry(owner).or_default()[side];
         *bytes += sectors << 9;
         if !touched.contains(&owner) {
             *ios += 1;
@@ -103,20 +102,20 @@ impl Panel for FileAccesses {
     fn observe(&mut self, chunk: &Chunk) {
         let Some(filesystem) = self.filesystem.clone() else { return };
         let mut touched = Vec::new();
-        for row in chunk.queued.iter().filter(|row| matches!(row.op(), Op::Read | Op::Write)) {
+        for row in &chunk.queued {
+            let Some(side) = row.side() else { continue };
             touched.clear();
-            let write = row.op() == Op::Write;
             let (mut at, end) = (row.sector, row.sector.saturating_add(row.sectors()));
             let first = filesystem.extents.partition_point(|extent| extent.1 <= at);
             for &(begin, behind, owner) in filesystem.extents[first..].iter().take_while(|extent| extent.0 < end) {
                 if begin > at {
-                    self.add(&mut touched, OUTSIDE, write, begin - at);
+                    self.add(&mut touched, OUTSIDE, side, begin - at);
                 }
-                self.add(&mut touched, owner, write, behind.min(end) - begin.max(at));
+                self.add(&mut touched, owner, side, behind.min(end) - begin.max(at));
                 at = behind;
             }
             if at < end {
-                self.add(&mut touched, OUTSIDE, write, end - at);
+                self.add(&mut touched, OUTSIDE, side, end - at);
             }
         }
     }

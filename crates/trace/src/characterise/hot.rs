@@ -1,7 +1,6 @@
 //! Which blocks are hot, and how large the working set is.
 
 use super::chunk::{Chunk, Panel, ProfiledDevice};
-use crate::event::Op;
 use blklab_stats::{Hotness, HotnessSummary, Merge};
 use serde::{Deserialize, Serialize};
 
@@ -37,15 +36,11 @@ impl Panel for HotBlocks {
     fn observe(&mut self, chunk: &Chunk) {
         self.first_block = Some(chunk.first_block);
         for row in &chunk.queued {
-            let write = match row.op() {
-                Op::Read => false,
-                Op::Write => true,
-                Op::Discard | Op::Flush => continue,
-            };
+            let Some(side) = row.side() else { continue };
             let first = chunk.first_block + (row.sector >> BLOCK_SHIFT);
             let in_first = row.sector & ((1 << BLOCK_SHIFT) - 1);
             let blocks = (in_first + row.sectors()).div_ceil(1 << BLOCK_SHIFT) as u32;
-            self.hotness.record(first, blocks, write);
+            self.hotness.record(first, blocks, side == 1);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use super::chunk::{Chunk, Panel, ProfiledDevice};
 use super::density::DensityRow;
-use crate::event::Op;
 use blklab_stats::{Merge, Timeline, checked};
 use serde::{Deserialize, Serialize};
 
@@ -131,11 +130,7 @@ impl Panel for Offsets {
 
     fn observe(&mut self, chunk: &Chunk) {
         for row in &chunk.queued {
-            let side = match row.op() {
-                Op::Read => 0,
-                Op::Write => 1,
-                Op::Discard | Op::Flush => continue,
-            };
+            let Some(side) = row.side() else { continue };
             let count = &mut self.cell(row.time, row.sector).0[side];
             *count = count.saturating_add(1);
         }

@@ -1,15 +1,13 @@
 //! Where and when I/Os go: sequential streams, seek distances, arrivals.
 
 use super::chunk::{Chunk, Panel, ProfiledDevice};
-use crate::event::Op;
 use blklab_stats::{Arrivals, ArrivalsSummary, Seeks, SeeksSummary, Streams, StreamsSummary, merge_fields};
 use serde::{Deserialize, Serialize};
 
 /// The access pattern on a device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AccessPattern {
-    reads: Streams,
-    writes: Streams,
+    streams: [Streams; 2], // Of reads and of writes
     seeks: Seeks,
     arrivals: Arrivals,
 }
@@ -31,8 +29,7 @@ impl Panel for AccessPattern {
     type Profile = PatternProfile;
 
     fn end(&mut self) {
-        self.reads.finish();
-        self.writes.finish();
+        self.streams.iter_mut().for_each(Streams::finish);
     }
 
     fn observe(&mut self, chunk: &Chunk) {
@@ -40,24 +37,20 @@ impl Panel for AccessPattern {
             self.arrivals.record(row.time);
         }
         for row in &chunk.queued {
-            let streams = match row.op() {
-                Op::Read => &mut self.reads,
-                Op::Write => &mut self.writes,
-                Op::Discard | Op::Flush => continue,
-            };
-            streams.record(row.sector, row.sectors());
+            let Some(side) = row.side() else { continue };
+            self.streams[side].record(row.sector, row.sectors());
             self.seeks.record(row.sector, row.sectors());
         }
     }
 
     fn profile(&self, _: &ProfiledDevice) -> PatternProfile {
         PatternProfile {
-            read_streams: self.reads.summary(),
-            write_streams: self.writes.summary(),
+            read_streams: self.streams[0].summary(),
+            write_streams: self.streams[1].summary(),
             seeks: self.seeks.summary(),
             arrivals: self.arrivals.summary(),
         }
     }
 }
 
-merge_fields!(AccessPattern: reads, writes, seeks, arrivals);
+merge_fields!(AccessPattern: streams, seeks, arrivals);

@@ -6,7 +6,6 @@ mod fields;
 mod iolog;
 mod lines;
 mod names;
-mod oracle;
 mod parquet;
 mod records;
 mod requests;
@@ -15,7 +14,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod text;
-mod vscsi;
 
 use crate::error::Result;
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
@@ -64,6 +62,6 @@ pub static FORMATS: &[Format] = &[
     requests::TENCENT,
     requests::FIU,
     table::FORMAT,
-    vscsi::FORMAT,
-    oracle::FORMAT,
+    records::VSCSI,
+    records::ORACLE,
 ];

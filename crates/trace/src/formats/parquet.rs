@@ -9,7 +9,7 @@ use crate::source::{Capabilities, OpenInput, Source, TraceInfo, single_file};
 use parquet::basic::Type;
 use parquet::column::reader::get_typed_column_reader;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use std::fs::File;
@@ -214,14 +214,6 @@ impl RowGroup {
         }
         event
     }
-
-    fn name(&self, row: usize) -> Option<&ByteArray> {
-        value(&self.texts, 0, row)
-    }
-
-    fn payload(&self, row: usize) -> Option<&ByteArray> {
-        value(&self.texts, 1, row)
-    }
 }
 
 struct ParquetSource {
@@ -252,14 +244,15 @@ impl Source for ParquetSource {
             let rows = catch_panics(&self.path, || group.read_rows(EventBatch::TARGET))?;
             for row in 0..rows {
                 let mut event = group.event(row);
+                let [process, payload] = [0, 1].map(|column| value(&group.texts, column, row));
                 event.input = self.input_of.get(event.device);
-                if let Some(name) = group.name(row) {
+                if let Some(name) = process {
                     self.processes.learn(event.pid, name.data());
                     self.processes.report(batch);
                 }
                 self.backwards += u64::from(event.time < self.last_time);
                 self.last_time = event.time;
-                if let Some(payload) = group.payload(row) {
+                if let Some(payload) = payload {
                     batch.attach(&mut event, payload.data());
                 }
                 batch.events.push(event);

@@ -1,10 +1,12 @@
 //! Files of binary records of one size, without a header.
 
-use super::row_source::{ReadContext, RequestRow, RowFeed};
+use super::Format;
+use super::row_source::{NO_RESPONSE, ReadContext, RequestRow, RowFeed, RowSource};
 use super::text::ParsedEntry;
 use crate::error::{Result, TraceError};
-use crate::event::DeviceId;
+use crate::event::{DeviceId, Rwbs};
 use crate::input_buffer::InputBuffer;
+use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
 use std::io::Read;
 
 const BUFFER: usize = 256 << 10;
@@ -99,4 +101,157 @@ pub fn u32_at(record: &[u8], at: usize) -> u32 {
 /// See [`u16_at`].
 pub fn u64_at(record: &[u8], at: usize) -> u64 {
     u64::from(u32_at(record, at)) | u64::from(u32_at(record, at + 4)) << 32
+}
+
+// CloudPhysics vSCSI traces (2015), versions 1 and 2, little-endian.
+//
+// | version | bytes | record |
+// | --- | --- | --- |
+// | 1 | 32 | u32 sn, u32 len, u32 nSG, u16 cmd, u16 ver, u64 lbn, u64 ts |
+// | 2 | 40 | u16 cmd, u16 ver, u32 sn, u32 len, u32 nSG, u64 lbn, u64 ts, u64 rt |
+//
+// `len` is in bytes, `lbn` in sectors of 512 bytes, `ts` and `rt` (response time) in microseconds; the
+// high byte of `ver` is the version (libCacheSim, `traceReader/customizedReader/vscsi.h`).
+
+pub const VSCSI: Format = Format {
+    name: "vscsi",
+    about: "CloudPhysics vSCSI binary, version 1 (32-byte records) or 2 (40-byte records)",
+    capabilities: Capabilities { completions: true, ..Capabilities::requests(1_000) },
+    sniff: |head| version_of(head).is_some(),
+    reader: open_vscsi,
+};
+
+struct VscsiVersion {
+    number: u16,
+    size: usize,
+    len: usize,
+    cmd: usize,
+    lbn: usize,
+    ts: usize,
+}
+
+static VERSIONS: [VscsiVersion; 2] = [
+    VscsiVersion { number: 1, size: 32, len: 4, cmd: 12, lbn: 16, ts: 24 },
+    VscsiVersion { number: 2, size: 40, len: 8, cmd: 0, lbn: 16, ts: 24 },
+];
+
+impl VscsiVersion {
+    fn decode(&self, record: &[u8], device: DeviceId) -> Option<ParsedEntry> {
+        if u16_at(record, self.cmd + 2) >> 8 != self.number {
+            return None;
+        }
+        let time = u64_at(record, self.ts).checked_mul(1000)?;
+        let Some(rwbs) = rwbs_of(u16_at(record, self.cmd)) else { return Some(ParsedEntry::Other) };
+        let response = if self.number == 2 {
+            // The response time of a request that never completed is not valid.
+            u64_at(record, 32).checked_mul(1000).unwrap_or(NO_RESPONSE)
+        } else {
+            NO_RESPONSE
+        };
+        let is_flush = rwbs.has(Rwbs::FLUSH);
+        let bytes = if is_flush { 0 } else { u32_at(record, self.len) };
+        let sector = u64_at(record, self.lbn);
+        Some(ParsedEntry::Row(RequestRow { time, response, sector, bytes, device, pid: 0, rwbs }))
+    }
+
+    /// Whether the first records are of this version, with known commands, plausible lengths and rising times.
+    fn fits(&self, head: &[u8]) -> bool {
+        let mut last = 0;
+        let mut known = 0;
+        let mut count = 0;
+        for record in head.chunks_exact(self.size).take(64) {
+            let (len, ts) = (u32_at(record, self.len), u64_at(record, self.ts));
+            let sane = u16_at(record, self.cmd + 2) >> 8 == self.number
+                && u16_at(record, self.cmd) < 256
+                && len <= 1 << 28
+                && ts < 1 << 56
+                && ts.saturating_add(1_000_000) >= last;
+            if !sane {
+                return false;
+            }
+            last = ts;
+            count += 1;
+            known += usize::from(rwbs_of(u16_at(record, self.cmd)).is_some());
+        }
+        count >= 2 && known * 2 > count
+    }
+}
+
+fn version_of(head: &[u8]) -> Option<&'static VscsiVersion> {
+    VERSIONS.iter().find(|version| version.fits(head))
+}
+
+/// SCSI operation codes (SPC-4, SBC-3).
+fn rwbs_of(cmd: u16) -> Option<Rwbs> {
+    match cmd {
+        0x08 | 0x28 | 0xa8 | 0x88 => Some(Rwbs::READ),
+        // Also write-and-verify and write-same.
+        0x0a | 0x2a | 0xaa | 0x8a | 0x2e | 0xae | 0x8e | 0x41 | 0x93 => Some(Rwbs::WRITE),
+        0x42 => Some(Rwbs::DISCARD.with(Rwbs::WRITE)),
+        0x35 | 0x91 => Some(Rwbs::FLUSH.with(Rwbs::WRITE)),
+        _ => None,
+    }
+}
+
+fn open_vscsi(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
+    info.capabilities.completions = false;
+    RowSource::open(info, Some(0), inputs, |info, file| {
+        let version = version_of(&file.head).ok_or_else(|| {
+            let expected =
+                "expected vSCSI records: two or more of 32 bytes with version 1 or of 40 bytes with version 2";
+            TraceError::malformed(&file.path, "offset 0", expected)
+        })?;
+        // Only version 2 has response times.
+        info.capabilities.completions |= version.number == 2;
+        let decode: DecodeRecord = match version.number {
+            1 => |record, device| VERSIONS[0].decode(record, device),
+            _ => |record, device| VERSIONS[1].decode(record, device),
+        };
+        Ok(RecordFeed::new(file.path, file.reader, version.size, decode))
+    })
+}
+
+// libCacheSim's oracleGeneral: little-endian records of 24 bytes, u32 time (s), u64 object, u32 size (bytes),
+// i64 next access (number of the request that next touches the object, -1 or the largest number for none).
+//
+// In a block trace converted to it, the object is the block's number, which is read as the first sector. The format
+// does not distinguish reads from writes: every request is a read.
+
+pub const ORACLE: Format = Format {
+    name: "oracle-general",
+    about: "libCacheSim oracleGeneral binary (24-byte records); every request is taken for a read",
+    capabilities: Capabilities { directions: false, ..Capabilities::requests(1_000_000_000) },
+    sniff: sniff_oracle,
+    reader: open_oracle,
+};
+
+const ORACLE_SIZE: usize = 24;
+
+fn decode_oracle(record: &[u8], device: DeviceId) -> Option<ParsedEntry> {
+    let time = u64::from(u32_at(record, 0)) * 1_000_000_000;
+    let (sector, bytes) = (u64_at(record, 4), u32_at(record, 12));
+    Some(ParsedEntry::Row(RequestRow { time, sector, bytes, device, ..RequestRow::default() }))
+}
+
+/// Whether times never fall, sizes are plausible, and every next access is later than its record.
+fn sniff_oracle(head: &[u8]) -> bool {
+    let mut last = 0;
+    let mut count = 0;
+    for (number, record) in head.chunks_exact(ORACLE_SIZE).enumerate() {
+        let (time, size) = (u32_at(record, 0), u32_at(record, 12));
+        let next = u64_at(record, 16) as i64;
+        let ahead = next == -1 || next == i64::MAX || (next > number as i64 && next < 1 << 40);
+        if time < last || size == 0 || size > 1 << 30 || !ahead {
+            return false;
+        }
+        last = time;
+        count += 1;
+    }
+    count >= 3
+}
+
+fn open_oracle(info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
+    RowSource::open(info, Some(0), inputs, |_, file| {
+        Ok(RecordFeed::new(file.path, file.reader, ORACLE_SIZE, decode_oracle))
+    })
 }

@@ -7,9 +7,7 @@ use super::text::{Expected, ParsedEntry, RowParser, end, open, sniff};
 use crate::event::{DeviceId, Rwbs, SECTOR};
 use crate::source::Capabilities;
 
-const fn format<P: RowParser + Default + 'static>(
-    name: &'static str, about: &'static str, capabilities: Capabilities,
-) -> Format {
+const fn format<P: RowParser + Default>(name: &'static str, about: &'static str, capabilities: Capabilities) -> Format {
     Format { name, about, capabilities, sniff: sniff::<P>, reader: open::<P> }
 }
 

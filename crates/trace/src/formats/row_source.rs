@@ -6,7 +6,7 @@
 use super::names::{NamedDevices, NewProcessNames};
 use crate::error::Result;
 use crate::event::{Action, DeviceId, Event, EventBatch, Rwbs};
-use crate::source::{Input, Source, TraceInfo};
+use crate::source::{Input, OpenFile, OpenInput, Source, TraceInfo};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -43,7 +43,7 @@ pub struct ReadContext {
 }
 
 /// One file's rows, in file order.
-pub trait RowFeed: Send {
+pub trait RowFeed: Send + 'static {
     /// Appends rows until `rows` has `limit`; fewer mean that the file has ended.
     fn read(&mut self, rows: &mut Vec<RequestRow>, limit: usize, context: &mut ReadContext) -> Result<()>;
 
@@ -114,14 +114,21 @@ pub struct RowSource<F> {
 const PLAUSIBLE_UNIX: u64 = 1_000_000_000_000_000_000;
 
 impl<F: RowFeed> RowSource<F> {
-    /// A source over files that belong to one trace.
-    pub fn new(info: TraceInfo, epoch: Option<u64>, files: Vec<(Input, F)>) -> RowSource<F> {
-        let mut context = ReadContext { info: TraceInfo { inputs: Vec::new(), ..info }, ..ReadContext::default() };
+    /// Makes every file a separate input, which `feed` opens; it can change what is known about the trace. `epoch` is
+    /// the trace's clock at the start of 1970, if it is a wall clock.
+    pub fn open(
+        mut info: TraceInfo, epoch: Option<u64>, inputs: Vec<OpenInput>,
+        mut feed: impl FnMut(&mut TraceInfo, OpenFile) -> Result<F>,
+    ) -> Result<Box<dyn Source>> {
+        info.inputs.clear();
         let mut cursors = Vec::new();
-        for (input, feed) in files {
-            context.info.inputs.push(input);
+        let files = inputs
+            .into_iter()
+            .flat_map(|OpenInput { name, files }| files.into_iter().map(move |file| (name.clone(), file)));
+        for (name, file) in files {
+            info.inputs.push(Input { name, files: vec![file.path.clone()] });
             cursors.push(RowCursor {
-                feed,
+                feed: feed(&mut info, file)?,
                 input: cursors.len().min(usize::from(u16::MAX)) as u16,
                 ready: Vec::new(),
                 next: 0,
@@ -130,17 +137,17 @@ impl<F: RowFeed> RowSource<F> {
                 reached: 0,
             });
         }
-        RowSource {
+        Ok(Box::new(RowSource {
             cursors,
             in_flight: BinaryHeap::new(),
-            context,
+            context: ReadContext { info, ..ReadContext::default() },
             time_zero: None,
             epoch,
             rows: 0,
             events: 0,
             early_completions: 0,
             finished: false,
-        }
+        }))
     }
 
     /// Sets time zero.

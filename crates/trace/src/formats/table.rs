@@ -8,7 +8,7 @@ use super::fields::{Fields, whole_number};
 use super::records::device_of_file;
 use super::requests::read_or_write;
 use super::row_source::{NO_RESPONSE, ReadContext, RequestRow, RowSource};
-use super::text::{Expected, ParsedEntry, RowParser, TextFeed, first_lines, one_input_per_file};
+use super::text::{Expected, ParsedEntry, RowParser, TextFeed, first_lines};
 use crate::error::{Result, TraceError};
 use crate::event::{Rwbs, SECTOR};
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
@@ -274,13 +274,11 @@ pub fn open(mut info: TraceInfo, inputs: Vec<OpenInput>, spec: &str) -> Result<B
         layers: false,
         clock_ns: None,
     };
-    let mut files = Vec::new();
-    for (described, file) in one_input_per_file(inputs) {
+    RowSource::open(info, TableRows::EPOCH, inputs, |info, file| {
         let rows = TableRows::find(&columns, &file.head, &file.path)?;
         info.capabilities.clock_ns = info.capabilities.clock_ns.max(clock(&rows, &file.head));
-        files.push((described, TextFeed::new(file, rows)));
-    }
-    Ok(Box::new(RowSource::new(info, TableRows::EPOCH, files)))
+        Ok(TextFeed::new(file, rows))
+    })
 }
 
 /// The step of the clock, ns, from the decimals of the times in the first rows.

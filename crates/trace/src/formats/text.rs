@@ -4,7 +4,7 @@ use super::fields::Fields;
 use super::lines::Lines;
 use super::row_source::{ReadContext, RequestRow, RowFeed, RowSource};
 use crate::error::{Result, TraceError};
-use crate::source::{Input, OpenFile, OpenInput, Source, TraceInfo};
+use crate::source::{OpenFile, OpenInput, Source, TraceInfo};
 
 const SHOWN: u64 = 3; // Problems that are shown with their line; further ones are only counted
 const HEAD: usize = 64 << 10; // The bytes of a file that recognition gets ([`crate::open`])
@@ -18,7 +18,7 @@ pub enum ParsedEntry {
 pub type Expected = &'static str; // What was expected in an unreadable line
 
 /// A parser of one format's rows.
-pub trait RowParser: Send {
+pub trait RowParser: Send + 'static {
     const COLUMNS: &'static str; // The columns as in a header line
     const EPOCH: Option<u64> = Some(0); // The trace's clock at the start of 1970, ns, if it is a wall clock
 
@@ -94,23 +94,8 @@ impl<R: RowParser> TextFeed<R> {
 }
 
 /// Opens text files of one format as one trace.
-pub fn open<R: RowParser + Default + 'static>(info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
-    let files = one_input_per_file(inputs)
-        .into_iter()
-        .map(|(described, file)| (described, TextFeed::new(file, R::default())))
-        .collect();
-    Ok(Box::new(RowSource::new(info, R::EPOCH, files)))
-}
-
-/// Makes every file a separate input.
-pub fn one_input_per_file(inputs: Vec<OpenInput>) -> Vec<(Input, OpenFile)> {
-    let mut all = Vec::new();
-    for input in inputs {
-        for file in input.files {
-            all.push((Input { name: input.name.clone(), files: vec![file.path.clone()] }, file));
-        }
-    }
-    all
+pub fn open<R: RowParser + Default>(info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
+    RowSource::open(info, R::EPOCH, inputs, |_, file| Ok(TextFeed::new(file, R::default())))
 }
 
 /// True if all first lines of a file are rows of this format, except for a header.

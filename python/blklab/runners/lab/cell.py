@@ -322,7 +322,7 @@ def measure_io_cost(machine: GuestMachine) -> IoCost:
 EVERY = "all"  # Selects every layer for tracing
 SPAN_MS = 250  # ms between two readings of the devices' statistics: the precision of the load's start and end
 SLOW_MS = 1_000  # The same if the duration of the load is unknown
-READINGS = 15_000  # Most samples in a run, of the 20,000 that the agent keeps (crates/agent/src/sample.rs)
+READINGS = 15_000  # Most samples in a run, of the 20,000 that the agent keeps (crates/agent/src/files.rs)
 TRACES = "/run/blklab-trace"
 TRACE = re.compile(r"[\w!.-]+\.blktrace\.\d+", re.A)
 """Names of blktrace's files: one for each device and processor."""

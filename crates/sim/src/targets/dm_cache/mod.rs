@@ -4,7 +4,6 @@
 //! A worker starts the policy's work: promotions, demotions and writebacks.
 
 mod commit;
-mod initial;
 mod locks;
 mod migration;
 mod spec;

@@ -10,7 +10,6 @@ mod bitmap;
 mod level;
 mod member;
 mod parity;
-mod report;
 mod spec;
 mod stripes;
 mod sync;
@@ -33,8 +32,7 @@ use stripes::StripeCache;
 use sync::RunningSync;
 
 pub use blklab_md::Level;
-pub use report::{MdReport, SlotStats};
-pub use spec::{Md, Member, SyncAction};
+pub use spec::{Md, MdReport, Member, SlotStats, SyncAction};
 
 /// The largest number of members: their slots are kept in a byte.
 const MOST_MEMBERS: usize = 255;

@@ -1,9 +1,10 @@
-//! An array in an experiment.
+//! An array in documents: in an experiment and in its results.
 
-use serde::{Deserialize, Serialize};
-
+use super::balance::BalanceReason;
 use crate::targets::Node;
+use crate::targets::locks::LockUse;
 use blklab_md::{Level, defaults};
+use serde::{Deserialize, Serialize};
 
 /// An md array.
 #[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
@@ -43,16 +44,16 @@ pub struct Md {
     #[serde(default)]
     pub lockless: bool,
     /// Bytes for each bit of the bitmap: of the array, or with parity of each member.
-    #[serde(default = "bitmap_chunk")]
+    #[serde(default = "number::<{ defaults::BITMAP_CHUNK }>")]
     pub bitmap_chunk: u64,
     /// The sync action that runs with the load.
     #[serde(default)]
     pub sync: SyncAction,
     /// KiB/s for each member that a resync reaches under any load (`sync_speed_min`).
-    #[serde(default = "sync_min")]
+    #[serde(default = "number::<{ defaults::SYNC_SPEED_MIN }>")]
     pub sync_speed_min: u64,
     /// KiB/s for each member that a resync never exceeds (`sync_speed_max`).
-    #[serde(default = "sync_max")]
+    #[serde(default = "number::<{ defaults::SYNC_SPEED_MAX }>")]
     pub sync_speed_max: u64,
 }
 
@@ -74,14 +75,8 @@ fn stripe_cache() -> u32 {
 fn rmw_level() -> u8 {
     1
 }
-fn bitmap_chunk() -> u64 {
-    defaults::BITMAP_CHUNK
-}
-fn sync_min() -> u64 {
-    defaults::SYNC_SPEED_MIN
-}
-fn sync_max() -> u64 {
-    defaults::SYNC_SPEED_MAX
+fn number<const N: u64>() -> u64 {
+    N
 }
 
 /// One slot of an array.
@@ -109,4 +104,54 @@ pub enum SyncAction {
     Recover,
     /// Comparing the copies.
     Check,
+}
+
+// The counters of an array.
+
+/// What an array counted.
+#[derive(Clone, Debug, Default, Serialize, crate::JsonSchema)]
+pub struct MdReport {
+    /// Its name.
+    pub name: String,
+    /// I/Os of each slot.
+    pub slots: Vec<SlotStats>,
+    /// Bytes of the array that a resync or check has covered; with parity, and in a recovery, bytes of each member.
+    pub sync_bytes: u64,
+    /// Pages of the bitmap that were written, each to every member.
+    pub bitmap_writes: u64,
+    /// Its locks and shared counters that were taken.
+    pub locks: Vec<LockUse>,
+    /// How long the busiest of the threads that handle rows of the stripe cache did so, in ns.
+    pub thread_ns: u64,
+}
+
+/// I/Os of a slot.
+#[derive(Clone, Debug, Default, Serialize, crate::JsonSchema)]
+pub struct SlotStats {
+    /// Reads without another copy to choose.
+    pub only: u64,
+    /// Reads that continue a run, or the head's position.
+    pub sequential: u64,
+    /// Reads for which it had the fewest I/Os pending, or none.
+    pub idlest: u64,
+    /// Reads for which its head was nearest.
+    pub nearest: u64,
+    /// Reads for which its copy has the lowest address.
+    pub lowest: u64,
+    /// Writes, every copy included.
+    pub writes: u64,
+}
+
+impl SlotStats {
+    /// Counts a read that the balancer gave to the slot.
+    #[inline]
+    pub fn count(&mut self, reason: BalanceReason) {
+        match reason {
+            BalanceReason::Only => self.only += 1,
+            BalanceReason::Sequential => self.sequential += 1,
+            BalanceReason::Idlest => self.idlest += 1,
+            BalanceReason::Nearest => self.nearest += 1,
+            BalanceReason::Lowest => self.lowest += 1,
+        }
+    }
 }

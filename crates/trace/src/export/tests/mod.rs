@@ -1,6 +1,7 @@
 //! Tests that written traces are read back unchanged.
 
 mod events;
+mod target;
 
 use super::{BlktraceLayout, Exporter, IologVersion, blktrace, iolog, parquet_events, parquet_ios};
 use crate::blktrace::record::tests::big_endian;

@@ -3,7 +3,8 @@
 
 use super::samples;
 use crate::event::EventBatch;
-use crate::export::{convert, parquet_events};
+use crate::export::convert;
+use crate::export::parquet::parquet_events;
 use crate::formats::FORMATS;
 use crate::open::open;
 use crate::tests::{TestDirectory, read, read_bytes};

@@ -1,4 +1,4 @@
-use super::*;
+use crate::export::find_target;
 
 #[test]
 fn the_suffix_selects_the_target() {
