@@ -207,9 +207,8 @@ def course_section(view: ExperimentView) -> PageSection:
     if len(every) <= OPEN_COURSES:
         return PageSection("time", "Over time", title, every, intro)
     (_, first), *others = charts.items()
-    folds = [Details(f"{name} ({len(charts_of_cell)})", charts_of_cell) for name, charts_of_cell in others]
-    if len(first) > OPEN_COURSES:
-        folds.insert(0, Details(f"{len(first) - OPEN_COURSES} more", first[OPEN_COURSES:]))
+    folds = _more(first, OPEN_COURSES)
+    folds += [Details(f"{name} ({len(charts_of_cell)})", charts_of_cell) for name, charts_of_cell in others]
     return PageSection("time", "Over time", title, first[:OPEN_COURSES], intro, folds)
 
 
@@ -352,13 +351,14 @@ def latency_section(view: ExperimentView) -> PageSection:
             title = f"{name}, {label}" if name and several else name or label
             charts.append(_percentiles(view, mine, line, direction, f"percentiles-{at}-{direction}", title))
             charts += filter(None, [_histogram(view, mine, line, direction, f"histogram-{at}-{direction}", title)])
-    folds = (
-        [Details(f"{len(charts) - OPEN_LATENCIES} more", charts[OPEN_LATENCIES:])]
-        if len(charts) > OPEN_LATENCIES
-        else []
-    )
     intro = "From submission to completion, as the jobs measured it. Repeats are merged."
+    folds = _more(charts, OPEN_LATENCIES)
     return PageSection("latency", "Latency", "Latency", charts[:OPEN_LATENCIES], intro, folds)
+
+
+def _more(charts: Sequence[Chart], most: int) -> list[Details]:
+    """Returns the charts after the first `most`, folded."""
+    return [Details(f"{len(charts) - most} more", charts[most:])] if len(charts) > most else []
 
 
 def _clat(cell: ReportCell, direction: str) -> list[LatencyResult]:
@@ -581,10 +581,8 @@ def share(cell: ReportCell) -> dict[str, tuple[float | None, float | None]]:
     shares_by_name = {}
     for name in dict.fromkeys(name for devices in every for name in devices):
         pairs = [devices[name] for devices in every if name in devices]
-        shares_by_name[name] = (
-            None if stray[0] else _mean([read for read, _ in pairs]),
-            None if stray[1] else _mean([write for _, write in pairs]),
-        )
+        reads, writes = (None if stray[at] else _mean([pair[at] for pair in pairs]) for at in (0, 1))
+        shares_by_name[name] = (reads, writes)
     return shares_by_name
 
 
@@ -732,11 +730,10 @@ def axes_section(view: ExperimentView, x: str | None, metric: str | None) -> Pag
     """Returns the section; the free chart begins with `x` and `metric`. Raises UsageError."""
     order = sorted(view.axes, key=lambda label: label not in LOADS)
     charts = [chart for label in order for chart in _over(view.drawn, label)]
-    folds = [Details(f"{len(charts) - OPEN_AXES} more", charts[OPEN_AXES:])] if len(charts) > OPEN_AXES else []
     chosen = chooser(view, x, metric)
     items: list[Item] = [chosen] if len(chosen.rows) > 1 else []
     items += [*filter(None, [_knees(view)]), *charts[:OPEN_AXES]]
-    return PageSection("axes", "Axes", "Metrics by parameter", items, "", folds)
+    return PageSection("axes", "Axes", "Metrics by parameter", items, "", _more(charts, OPEN_AXES))
 
 
 def _knees(view: ExperimentView) -> TextTable:
@@ -830,14 +827,8 @@ def _lines(
     other_labels = layout.titled(view, cells, line, [label])
     title = f"{METRICS[metric].what[:1].upper()}{METRICS[metric].what[1:]} by {label}"
     title += f": {other_labels}" if other_labels else ""
-    at = view.labels.index(label)
-    return Chart(
-        f"axis-{at}-{number}-{metric.rpartition('.')[2]}",
-        title,
-        spec,
-        _axes_table(view, data, label, line, metric),
-        note,
-    )
+    name = f"axis-{view.labels.index(label)}-{number}-{metric.rpartition('.')[2]}"
+    return Chart(name, title, spec, _axes_table(view, data, label, line, metric), note)
 
 
 def _scale(ys: Sequence[float], metric: str) -> Spec:
