@@ -15,7 +15,7 @@ from typing import cast
 
 import pytest
 
-from blklab.bisection.request import KernelTree, SimulatedKernels
+from blklab.bisection.request import KernelTree, LabOptions, SimulatedKernels
 from blklab.bisection.source import work_directory
 from blklab.cli import common
 from blklab.store.campaigns import Store
@@ -231,7 +231,7 @@ def test_another_configuration_is_built_again(tmp_path: Path, monkeypatch: pytes
     for config in ("CONFIG_A=y", "CONFIG_B=y"):
         (tree / ".config").write_text(config)
         command = """sh -c 'cp .config "$INSTALL_PATH/vmlinuz-1"'"""
-        source = KernelTree(tree, [command], ("HEAD", "HEAD"), tmp_path / "w", accelerator=None, note=print)
+        source = KernelTree(tree, [command], ("HEAD", "HEAD"), tmp_path / "w", LabOptions(None, print))
         lock = tmp_path / "w/tree/.git/index.lock"
         built = cast(Path, source.runner(source.good))
         assert built.read_text() == config

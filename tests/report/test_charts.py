@@ -10,7 +10,7 @@ import altair
 import pytest
 
 from blklab.report import export, page
-from blklab.report.charts import sizes, theme
+from blklab.report.charts import bars, theme
 from blklab.report.charts.base import OPS
 from blklab.report.histogram import Bin
 from blklab.report.view import ProfileView
@@ -50,7 +50,7 @@ def test_pictures_are_written(scsi: ProfileView, tmp_path: Path) -> None:
 
 def test_a_wide_range_of_sizes_is_drawn_by_doublings_above_64_kib() -> None:
     bins = [Bin(f"{k} KiB", (k - 2) * 1024, (k + 2) * 1024, 1) for k in range(4, 1200, 4)]
-    drawn = sizes._drawn(bins)
+    drawn = bars._drawn(bins)
     assert len(drawn) == 16 + 5
     assert [item.label for item in drawn[15:18]] == ["64 KiB", "–128 KiB", "–256 KiB"]
     assert sum(item.count for item in drawn) == len(bins)

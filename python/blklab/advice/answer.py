@@ -299,13 +299,11 @@ def _doubts(question: Question, rows: Sequence[ArrangementFigures]) -> list[str]
         for load in question.loads
         if load.ios is not None and load.ios < FEW
     ]
-    for load in question.loads:
-        if load.timed:
-            doubts.append(
-                f"The trace uses the first {format_size(load.span)} of the array, and caches begin empty. Rotating"
-                " disks are slower when the data is spread."
-            )
-            break
+    doubts += [
+        f"The trace uses the first {format_size(load.span)} of the array, and caches begin empty. Rotating"
+        " disks are slower when the data is spread."
+        for load in [load for load in question.loads if load.timed][:1]
+    ]
     if any(load.span and not load.timed for load in question.loads):
         doubts.append("The data of published mixes is at the beginning of the array.")
     cached = any(row.arrangement.kinds & {"lvmcache", "bcache"} for row in rows)

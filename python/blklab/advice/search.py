@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from blklab import _core
 from blklab.advice.arrangement import Arrangement
@@ -141,15 +142,10 @@ def _rounded_down(size: int) -> str:
 
 
 def _without_each(wanted: Constraints) -> Iterator[tuple[str, Constraints]]:
-    if wanted.failures:
-        yield "failures", replace(wanted, failures=0)
-    yield "capacity", replace(wanted, capacity=0)
-    if wanted.drives is not None:
-        yield "drives", replace(wanted, drives=None)
-    if wanted.budget is not None:
-        yield "budget", replace(wanted, budget=None)
-    if wanted.excluded:
-        yield "excluded", replace(wanted, excluded=())
+    without: dict[str, Any] = {"failures": 0, "capacity": 0, "drives": None, "budget": None, "excluded": ()}
+    for name, least in without.items():
+        if name == "capacity" or getattr(wanted, name) not in (least, []):  # An empty list excludes nothing, too
+            yield name, replace(wanted, **{name: least})
 
 
 def sized(question: Question, arrangement: Arrangement) -> Arrangement:

@@ -46,17 +46,24 @@ _NEEDED = re.compile(r"linux-(?:headers|kbuild)-")
 _SOURCES = "/usr/src/"  # Where the packages expect each other
 
 
+@dataclass(frozen=True)
+class LabOptions:
+    """How guests boot the kernels of a bisection."""
+
+    accelerator: str | None
+    note: Note
+
+
 class BisectedTree(BisectionSource):
     """Commits of the user's repository."""
 
     label = "commit"
 
-    def __init__(self, tree: Path, good: str, bad: str, work: Path) -> None:
-        """Raises UsageError if there is no such repository, or no such commit in it."""
+    def __init__(self, tree: Path, ends: tuple[str, str], work: Path, lab: LabOptions) -> None:
+        """`ends` are the good and the bad one. Raises UsageError without such a repository, or such commits in it."""
         self.repository = shared(tree, work / "tree")
-        users = Repository(tree)
-        self.good, self.bad = users.commit(good), users.commit(bad)
-        self._work = work
+        self.good, self.bad = map(Repository(tree).commit, ends)
+        self._work, self._lab = work, lab
 
     def commit(self, name: str) -> Commit:
         return self.repository.commit(name)
@@ -82,28 +89,18 @@ class ModuleSources(BisectedTree):
     """The sources of modules, built against the headers of a packaged kernel."""
 
     def __init__(
-        self,
-        tree: Path,
-        modules: Sequence[str],
-        kernel: str,
-        ends: tuple[str, str],
-        work: Path,
-        *,
-        accelerator: str | None,
-        note: Note,
+        self, tree: Path, modules: Sequence[str], kernel: str, ends: tuple[str, str], work: Path, lab: LabOptions
     ) -> None:
         """`ends` are the good and the bad one. Raises EnvironmentLacks without a compiler."""
-        super().__init__(tree, *ends, work)
+        super().__init__(tree, ends, work, lab)
         for name in modules:
             if name not in MODULES:
                 raise UsageError(f"--module {printable(name)}: expected one of {', '.join(MODULES)}")
         for line in shared_headers(self.repository, self.good, self.bad):
-            note(f"{line}: build all of their modules (--module); the others keep the packaged version")
+            lab.note(f"{line}: build all of their modules (--module); the others keep the packaged version")
         self._modules = modules
-        self._kernel = image(kernel, note=note).version
-        self._accelerator = accelerator
-        self._note = note
-        self._headers = kernel_headers(self._kernel, note)
+        self._kernel = image(kernel, note=lab.note).version
+        self._headers = kernel_headers(self._kernel, lab.note)
         for tool in (compiler(self._headers), "make"):
             find(tool, tool)
 
@@ -119,7 +116,8 @@ class ModuleSources(BisectedTree):
         """Returns the runner for a commit, and builds it first. Raises BuildFailed."""
         built = self._built(commit, lambda into: self._build(commit, into))
         replaced = {f"{MODULES[name]}/{name}.ko": built / f"{name}.ko" for name in self._modules}
-        return LabRunner(kernel=ReplacedModules(self._kernel, replaced), accelerator=self._accelerator, note=self._note)
+        kernel = ReplacedModules(self._kernel, replaced)
+        return LabRunner(kernel=kernel, accelerator=self._lab.accelerator, note=self._lab.note)
 
     def _build(self, commit: Commit, into: Path) -> None:
         sources = self._extracted(commit, into)
@@ -218,18 +216,10 @@ BZIMAGE = "arch/x86/boot/bzImage"
 class KernelTree(BisectedTree):
     """Kernels built from a git tree."""
 
-    def __init__(
-        self,
-        tree: Path,
-        commands: Sequence[str],
-        ends: tuple[str, str],
-        work: Path,
-        *,
-        accelerator: str | None,
-        note: Note,
-    ) -> None:
+    def __init__(self, tree: Path, commands: Sequence[str], ends: tuple[str, str], work: Path, lab: LabOptions) -> None:
         """`ends` are the good and the bad one; `commands` run one after the other, without a shell."""
-        super().__init__(tree, *ends, work)
+        # Most kernels get the same notes.
+        super().__init__(tree, ends, work, LabOptions(lab.accelerator, functools.cache(lab.note)))
         try:
             self._commands = [shlex.split(command) for command in commands]
         except ValueError as error:
@@ -238,8 +228,6 @@ class KernelTree(BisectedTree):
             raise UsageError("--build: expected a command, such as 'make -j8'")
         config = tree / ".config"
         self._config = config.read_bytes() if config.is_file() else None
-        self._accelerator = accelerator
-        self._note = functools.cache(note)  # Most kernels get the same notes
 
     def own_kernel(self, commit: Commit) -> str:
         """Returns a digest of what the kernel is built from."""
@@ -250,7 +238,7 @@ class KernelTree(BisectedTree):
         built = self._built(commit, lambda into: self._build(commit, into))
         modules = built / "lib/modules"
         own = UserKernelOption(built / "vmlinuz", modules if modules.is_dir() else None)
-        return LabRunner(kernel=own, accelerator=self._accelerator, note=self._note)
+        return LabRunner(kernel=own, accelerator=self._lab.accelerator, note=self._lab.note)
 
     def _build(self, commit: Commit, into: Path) -> None:
         tree = self.repository.directory
@@ -403,17 +391,14 @@ def carry_out(request: BisectionRequest, store: Store, *, resume: bool, note: No
 
 
 def _source(request: BisectionRequest, plan: ExperimentPlan, work: Path, note: Note) -> BisectionSource:
-    ends = (request.good, request.bad)
-    accelerator = request.accelerator
+    ends, lab = (request.good, request.bad), LabOptions(request.accelerator, note)
     if request.tree is not None and request.commands:
-        return KernelTree(request.tree, request.commands, ends, work, accelerator=accelerator, note=note)
+        return KernelTree(request.tree, request.commands, ends, work, lab)
     if request.tree is not None:
         kernels = {str(cell.document["kernel"]) for cell in plan.cells}
         if len(kernels) > 1:
             raise UsageError(f"--module: expected one kernel, the cells have {', '.join(sorted(kernels))}")
-        return ModuleSources(
-            request.tree, request.modules, kernels.pop(), ends, work, accelerator=accelerator, note=note
-        )
+        return ModuleSources(request.tree, request.modules, kernels.pop(), ends, work, lab)
     if request.runner == "sim":
         return SimulatedKernels(*ends, work)
-    return PackagedKernels(*ends, work, accelerator)
+    return PackagedKernels(*ends, work, request.accelerator)

@@ -73,12 +73,11 @@ def _changes(best: ArrangementFigures) -> str:
     """Says what single choices contribute to the mean latency."""
     large = [f"{name} {100 * (ratio - 1):+.0f} %" for name, ratio in best.changes.items() if abs(ratio - 1) >= SMALL]
     small = [name for name, ratio in best.changes.items() if abs(ratio - 1) < SMALL]
-    parts = []
-    if large:
-        parts.append(f"With one choice changed, I/Os take longer or shorter: {', '.join(large)}.")
-    if small:
-        parts.append(f"These changes have nearly no effect: {', '.join(small)}.")
-    return " ".join(parts)
+    found = {
+        "With one choice changed, I/Os take longer or shorter": large,
+        "These changes have nearly no effect": small,
+    }
+    return " ".join(f"{text}: {', '.join(names)}." for text, names in found.items() if names)
 
 
 def search(answer: Answer) -> str:

@@ -50,19 +50,18 @@ def state_table(inventory: CacheInventory) -> TextTable:
 
 def rates_table(inventory: CacheInventory) -> TextTable:
     """Returns hit rates since the devices were set up, and since the last call."""
-    rows = []
-    for cache in inventory.caches:
-        for since, rates in activity(cache, inventory).items():
-            rows.append(
-                [
-                    printable(cache.title),
-                    since if rates["seconds"] is None else f"{since} ({formatting.duration(1e9 * rates['seconds'])})",
-                    *map(formatting.share, (rates["read_hits"], rates["write_hits"])),
-                    *map(formatting.count, (rates["promotions"], rates["demotions"])),
-                    formatting.size(rates["bypassed_bytes"]),
-                    formatting.number(rates["drive_writes_a_day"]),
-                ]
-            )
+    rows = [
+        [
+            printable(cache.title),
+            since if rates["seconds"] is None else f"{since} ({formatting.duration(1e9 * rates['seconds'])})",
+            *map(formatting.share, (rates["read_hits"], rates["write_hits"])),
+            *map(formatting.count, (rates["promotions"], rates["demotions"])),
+            formatting.size(rates["bypassed_bytes"]),
+            formatting.number(rates["drive_writes_a_day"]),
+        ]
+        for cache in inventory.caches
+        for since, rates in activity(cache, inventory).items()
+    ]
     names = ("read hits", "write hits", "promoted", "demoted", "bypassed", "drive writes/day")
     note = "Shares of reads and of writes. drive writes/day: what was copied to the cache in a day, by its size."
     return pruned(TextTable("Activity", [text("cache"), text("since"), *figures(*names)], rows, note))
@@ -117,9 +116,8 @@ def show_check(console: Console, check: "CacheCheck") -> None:
         draw = formatting.size if figure.name == "bypassed_bytes" else draw
         low, high = draw(figure.low), draw(figure.high)
         expected = low if low == high else f"{low} – {high}"
-        rows.append(
-            [shown.get(figure.name, figure.name), draw(figure.counted), expected, "yes" if figure.holds else "NO"]
-        )
+        holds = "yes" if figure.holds else "NO"
+        rows.append([shown.get(figure.name, figure.name), draw(figure.counted), expected, holds])
     columns = [text("figure"), *figures("counted", "expected"), text("as expected")]
     contents = "was empty" if check.empty else "was in use: it may have held other data, or the data of this trace"
     cache = check.cache

@@ -45,18 +45,17 @@ def hosts_table(cell: str, outcomes: Sequence[Outcome]) -> TextTable:
     metrics = [name for name in LATENCIES if any(values(outcome, name) for outcome in outcomes)]
     means = {name: _means(outcomes, name) for name in ("iops", *metrics)}
     middle = median(means["iops"].values()) if means["iops"] else None
-    rows = []
-    for name in names:
-        iops = means["iops"].get(name)
-        rows.append(
-            [
-                printable(name),
-                formatting.NONE if iops is None else f"{iops:,.0f}",
-                formatting.NONE if iops is None or not middle else f"{100 * iops / middle:.0f} %",
-                *(formatting.duration(means[metric].get(name)) for metric in metrics),
-                _clock(outcomes, name),
-            ]
-        )
+    rows = [
+        [
+            printable(name),
+            formatting.NONE if iops is None else f"{iops:,.0f}",
+            formatting.NONE if iops is None or not middle else f"{100 * iops / middle:.0f} %",
+            *(formatting.duration(means[metric].get(name)) for metric in metrics),
+            _clock(outcomes, name),
+        ]
+        for name in names
+        for iops in [means["iops"].get(name)]
+    ]
     columns = [text("host"), *figures("IOPS", "of median", *(metric.replace(".", " ") for metric in metrics), "clock")]
     strong = frozenset(names.index(outlier.host) for outlier in different)
     note = "of median: share of the median host's IOPS. clock: how far its clock is ahead of this one's."

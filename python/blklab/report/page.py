@@ -5,7 +5,7 @@ from typing import Any
 
 from blklab.documents.cache_curves import CacheCurves
 from blklab.report import array_members, cache_curves, diagnostics, formatting, shell
-from blklab.report.charts import density, groups, latency, over_time, pattern, sizes
+from blklab.report.charts import bars, density, over_time, pattern
 from blklab.report.charts.base import Chart
 from blklab.report.sentences import sentences
 from blklab.report.shell import Item, KeyFigureTile, PageSection
@@ -46,7 +46,7 @@ def render(view: ProfileView, parts: Sequence[PageSection] = (), *, title: str |
 def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageSection]:
     """Returns all sections with content. Raises BlklabError if there is no I/O."""
     device, stack_charts = view.focus, over_time.stack_charts(view)
-    times: list[Item] = [*latency.charts(device), *density.latency_charts(device), *_some(life.depth(device))]
+    times: list[Item] = [*bars.latency_charts(device), *density.latency_charts(device), *_some(life.depth(device))]
     arrivals: list[Item] = [*pattern.arrival_charts(device), *_some(pattern_tables.gaps(device))]
     blocks: list[Item] = [*pattern.hotness_charts(device), *_some(pattern_tables.hot_blocks(device))]
     origins = _some(load.operations(device), array_members.members_table(view, device))
@@ -54,7 +54,7 @@ def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageS
         PageSection("stack", *(("Stack", "The stack") if view.feeds() else ("Devices", "The devices")), stack_charts),
         PageSection("time", "Over time", "Over time", over_time.charts(view)),
         PageSection("offset", "Offsets", "Offset over time", density.offset_charts(device)),
-        PageSection("sizes", "Sizes", "Request sizes", sizes.charts(device)),
+        PageSection("sizes", "Sizes", "Request sizes", bars.size_charts(device)),
         PageSection("latency", "Latency", "Latency and queue depth", times),
         PageSection("slow", "Slow I/Os", "Slowest I/Os and stalls", _some(life.slowest(device), life.stalls(device))),
         PageSection("errors", "Errors", "Errors", _some(life.errors(device))),
@@ -65,7 +65,7 @@ def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageS
         PageSection("hot", "Hot blocks", "Hot blocks and working set", [*blocks, *over_time.working_set(device)]),
         *(cache_curves.sections(curves, "Cache") if curves else []),
         PageSection("files", "Files", "Hot files", _some(load.hot_files(view))),
-        PageSection("origin", "Who asked", "Processes, devices and CPUs", [*origins, *groups.charts(device)]),
+        PageSection("origin", "Who asked", "Processes, devices and CPUs", [*origins, *bars.origin_charts(device)]),
     ]
     return [part for part in parts if part]
 

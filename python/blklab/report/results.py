@@ -8,7 +8,7 @@ from blklab.outcome import LoadRamp, PredictionInterval
 from blklab.report import fleet_results, formatting, terminal, volumes
 from blklab.report.console import Console, styled
 from blklab.report.runs import outcome_figures
-from blklab.report.tables.base import TableColumn, TextTable, text
+from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.runners.base import RunResult
 from blklab.runners.kind import CellDescriptions
 from blklab.runners.registry import RUNNERS, did
@@ -30,14 +30,9 @@ def cells_table(plan: ExperimentPlan) -> TextTable:
     descriptions = RUNNERS[plan.runner].descriptions()
     varied = [label for label in plan.varied if label not in descriptions.COLUMNS]
     columns = [TableColumn("#"), *(TableColumn(name, name in FIGURES_OF_CELLS) for name in descriptions.COLUMNS)]
-    if varied:
-        columns.append(text("varied"))
-    title = printable(plan.title) or "Experiment"
-    return TextTable(
-        f"{title}: {formatting.plural(len(plan.cells), 'cell')}",
-        columns,
-        [_cell_row(cell, descriptions, varied) for cell in plan.cells],
-    )
+    columns += [text("varied")] if varied else []
+    title = f"{printable(plan.title) or 'Experiment'}: {formatting.plural(len(plan.cells), 'cell')}"
+    return TextTable(title, columns, [_cell_row(cell, descriptions, varied) for cell in plan.cells])
 
 
 def _cell_row(cell: Cell, descriptions: CellDescriptions, varied: Sequence[str]) -> list[str]:
@@ -87,14 +82,10 @@ def warnings(results: Sequence[RunResult]) -> list[str]:
 def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTable:
     """Returns the table of results: IOPS, latencies, and each disk's share of the I/Os."""
     varied = [label for label in plan.varied if label not in {"stack", "workload"}]
-    columns = [TableColumn("#"), text("stack"), text("workload")]
-    columns += [text(label) for label in varied]
-    columns += [TableColumn(name) for name in ("read IOPS", "write IOPS")]
     predicted = any(result.outcome.interval is not None for result in results)
-    columns += [text("±IOPS")] if predicted else []
-    columns += [TableColumn(name) for name in ("mean", "p99")]
     syncs = any(METRICS["sync.p99"].of(result.outcome) for result in results)
-    columns += [TableColumn("fsync p99")] if syncs else []
+    columns = [TableColumn("#"), *map(text, ("stack", "workload", *varied)), *figures("read IOPS", "write IOPS")]
+    columns += [*map(text, ["±IOPS"] * predicted), *figures("mean", "p99", *["fsync p99"] * syncs)]
     columns += [text("share"), TableColumn("in queues")]
     rows = [_row(cell, result, varied, syncs=syncs) for cell, result in _pairs(plan, results)]
     title = printable(plan.title) or "Experiment"
@@ -122,17 +113,17 @@ def _row(cell: Cell, result: RunResult, varied: Sequence[str], *, syncs: bool) -
     depths = [f"{sum(disk.ticks_ns) / outcome.observed_ns:.0f}" for disk in disks]
     if len(disks) > 4:
         shares, depths = [f"{len(disks)} disks"], [depths[0], "…", depths[-1]]
-    figures = outcome_figures(outcome)
+    figures_of_run = outcome_figures(outcome)
     if outcome.command:
-        figures[2] = formatting.duration(METRICS["wall"].of(outcome))
+        figures_of_run[2] = formatting.duration(METRICS["wall"].of(outcome))
     return [
         str(cell.number),
         printable(cell.labels["stack"]),
         printable(cell.labels["workload"]),
         *(printable(cell.labels[label]) for label in varied),
-        *figures[:2],
+        *figures_of_run[:2],
         *([] if outcome.interval is None else [_interval(outcome.interval)]),
-        *figures[2:],
+        *figures_of_run[2:],
         *([formatting.duration(METRICS["sync.p99"].of(outcome))] if syncs else []),
         " ".join(shares),
         " ".join(depths),
@@ -184,19 +175,16 @@ FIGURES = ("p50", "p99")
 def ramp_table(title: str, ramp: LoadRamp) -> TextTable:
     """Returns the table of a ramp, with the rate that was searched below it."""
     kinds = [kind for kind in ("read", "write") if any(kind in step.latency_ns for step in ramp.steps)]
-    columns = [TableColumn("offered IOPS"), TableColumn("IOPS")]
-    columns += [TableColumn(f"{kind} {figure}") for kind in kinds for figure in FIGURES]
-    rows = []
-    for step in ramp.steps:
-        offered = step.offered_iops
-        latencies = [step.latency_ns.get(kind, {}).get(figure) for kind in kinds for figure in FIGURES]
-        rows.append(
-            [
-                "no limit" if offered is None else f"{offered:,.0f}",
-                f"{step.iops:,.0f}",
-                *(formatting.duration(latency) for latency in latencies),
-            ]
-        )
+    keys = [(kind, figure) for kind in kinds for figure in FIGURES]
+    columns = figures("offered IOPS", "IOPS", *map(" ".join, keys))
+    rows = [
+        [
+            "no limit" if step.offered_iops is None else f"{step.offered_iops:,.0f}",
+            f"{step.iops:,.0f}",
+            *(formatting.duration(step.latency_ns.get(kind, {}).get(figure)) for kind, figure in keys),
+        ]
+        for step in ramp.steps
+    ]
     return TextTable(title, columns, rows, best_rate(ramp))
 
 

@@ -34,24 +34,19 @@ def print_campaigns(
 def campaigns(rows: Sequence[CampaignRow], tags: Mapping[int, Sequence[str]]) -> TextTable:
     columns = [TableColumn("#"), text("experiment"), text("on"), TableColumn("runs"), text("state")]
     columns += [text("begun"), *([text("tags")] if tags else []), text("title")]
-    return TextTable(
-        formatting.plural(len(rows), "campaign"),
-        columns,
+    cells = [
         [
-            [
-                str(row.number),
-                printable(row.name),
-                printable(row.place),
-                str(sum(row.states.values())),
-                _states(row),
-                when(row.begun),
-                *([printable(", ".join(tags.get(row.number, ())))] if tags else []),
-                printable(row.title),
-            ]
-            for row in rows
-        ],
-        spare=("title",),
-    )
+            str(row.number),
+            *map(printable, (row.name, row.place)),
+            str(sum(row.states.values())),
+            _states(row),
+            when(row.begun),
+            *([printable(", ".join(tags.get(row.number, ())))] if tags else []),
+            printable(row.title),
+        ]
+        for row in rows
+    ]
+    return TextTable(formatting.plural(len(rows), "campaign"), columns, cells, spare=("title",))
 
 
 def _states(row: CampaignRow) -> str:
@@ -65,15 +60,10 @@ def print_runs(console: Console, campaign: CampaignRow, stored_runs: Sequence[St
     terminal.draw_table(console, runs(campaign, stored_runs))
     rows = [(f"run {run.id}", run.figures) for run in stored_runs]
     terminal.draw_table(console, volumes.caches(rows))
-    for line in volumes.arrays(rows):
-        console.print(f"* {line}")
-    for run in stored_runs:
-        if run.message:
-            console.print(f"run {run.id} failed: {printable(run.message)}")
-    for line in origins(stored_runs):
+    failed = [f"run {run.id} failed: {printable(run.message)}" for run in stored_runs if run.message]
+    states, doubted = ([f"* {line}" for line in lines] for lines in (volumes.arrays(rows), doubts(stored_runs)))
+    for line in (*states, *failed, *origins(stored_runs), *doubted):
         console.print(line)
-    for line in doubts(stored_runs):
-        console.print(f"* {line}")
 
 
 def origins(stored_runs: Sequence[StoredRun]) -> list[str]:
@@ -153,18 +143,10 @@ def _table(
     varied = [label for label in labels if len({own.get(label) for _, own, _ in rows}) > 1]
     values = [[own.get(label, formatting.NONE) for label in varied] for _, own, _ in rows]
     order = units.row_order(varied, values)
-    columns = [*columns, *(text(label) for label in varied)]
-    columns += figures(*FIGURES)
-    return TextTable(
-        title,
-        columns,
-        [
-            [*before, *map(printable, own), *outcome_figures(outcome)]
-            for own, (before, _, outcome) in sorted(zip(values, rows, strict=True), key=lambda row: order(row[0]))
-        ],
-        note,
-        spare=("mean", "state"),
-    )
+    columns = [*columns, *map(text, varied), *figures(*FIGURES)]
+    ordered = sorted(zip(values, rows, strict=True), key=lambda row: order(row[0]))
+    cells = [[*before, *map(printable, own), *outcome_figures(outcome)] for own, (before, _, outcome) in ordered]
+    return TextTable(title, columns, cells, note, spare=("mean", "state"))
 
 
 def outcome_figures(outcome: Outcome | None) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from blklab.report import export
-from blklab.report.charts import sizes
+from blklab.report.charts import bars
 from blklab.report.charts.base import Chart
 from blklab.report.view import DeviceView
 from tests.conftest import Run
@@ -54,13 +54,13 @@ def test_charts_are_written_too(run: Run, tmp_path: Path) -> None:
 
 def test_charts_are_computed_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[str] = []
-    charts = sizes.charts
+    charts = bars.size_charts
 
     def counted(device: DeviceView) -> list[Chart]:
         computed.append(device.label)
         return charts(device)
 
-    monkeypatch.setattr(sizes, "charts", counted)
+    monkeypatch.setattr(bars, "size_charts", counted)
     monkeypatch.setattr(export, "export", lambda _charts, _directory: [])
     assert run("trace", "report", SCSI, "-o", tmp_path / "x.html", "--charts", tmp_path / "charts").status == 0
     assert len(computed) == 1

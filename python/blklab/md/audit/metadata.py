@@ -99,7 +99,5 @@ def check_metadata_version(array: Array, _software: Software | None) -> Iterator
     if array.metadata in {"1.1", "1.2"} and firmware:
         message = audit_message("firmware-metadata", mounts=list_names(firmware), version=array.metadata)
         yield array_finding(array, "warning", "firmware-metadata", message)
-    if array.metadata == "1.0":
-        yield array_finding(array, "note", "metadata-end", audit_message("metadata-1.0"))
-    if array.metadata == "0.90":
-        yield array_finding(array, "note", "metadata-end", audit_message("metadata-0.90"))
+    if array.metadata in {"1.0", "0.90"}:
+        yield array_finding(array, "note", "metadata-end", audit_message(f"metadata-{array.metadata}"))

@@ -106,13 +106,14 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
                 " spare, put `CREATE bbl=no` into mdadm.conf, then remove and add the spare",
             ),
         )
+    risks = _risks(array, host_software, roots) if steps else ()
     return RepairPlan(
         array,
         task,
         refused,
         tuple(recipes),
         steps,
-        tuple(_warnings(array, host_software, roots)) if steps else (),
+        tuple(Diagnostic(code, "warning", array.path, message) for code, message in risks),
         _rebuild_seconds(array, roots),
     )
 
@@ -141,11 +142,6 @@ def _plan_steps(task: RepairTask, roots: Roots) -> tuple[tuple[PlannedStep, ...]
         in_sync = sum(slot.state is MemberState.IN_SYNC for slot in state.slots)
         steps.append(PlannedStep(step, line, in_sync, failures_tolerated(task, state)))
     raise AssertionError(steps[-1])
-
-
-def _warnings(array: Array, software: Software, roots: Roots) -> Iterator[Diagnostic]:
-    for code, message in _risks(array, software, roots):
-        yield Diagnostic(code, "warning", array.path, message)
 
 
 def _risks(array: Array, software: Software, roots: Roots) -> Iterator[tuple[str, str]]:

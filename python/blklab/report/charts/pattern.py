@@ -1,8 +1,8 @@
 """Charts of the access pattern: order, seeks, rhythm, hot blocks."""
 
 from blklab.report import formatting, histogram
+from blklab.report.charts.bars import histogram_table
 from blklab.report.charts.base import Chart, Spec, category, chart_spec, duration_label, layer, quantity, tip, tips
-from blklab.report.charts.sizes import histogram_table
 from blklab.report.tables import pattern
 from blklab.report.view import DeviceView
 

@@ -16,36 +16,13 @@ from blklab.analysis.saturation import LOADS, LoadPoint, curves, in_flight
 from blklab.fio.latency import QUANTILES
 from blklab.outcome import LatencyResult, LoadRamp, LoadStep, Outcome
 from blklab.report import formatting, volumes
-from blklab.report.charts.base import (
-    Chart,
-    Spec,
-    chart_spec,
-    duration_label,
-    layer,
-    log_durations,
-    log_ticks,
-    quantity,
-    size_ticks,
-    tip,
-    tips,
-    zoom,
-)
+from blklab.report.charts import base
+from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, tip, tips
 from blklab.report.charts.theme import SERIES
 from blklab.report.comparison import figure
+from blklab.report.experiment import layout
 from blklab.report.experiment.axis_chooser import chooser, is_size, label_of, metric_label
-from blklab.report.experiment.layout import (
-    MOST_ROWS,
-    campaign_tip,
-    colour,
-    dash,
-    line_colour,
-    line_label,
-    offset,
-    opacity,
-    panels,
-    rows,
-    titled,
-)
+from blklab.report.experiment.layout import MOST_ROWS, campaign_tip, colour, offset, opacity, rows
 from blklab.report.experiment.view import STACK, WORKLOAD, ExperimentView, ReportCell, best, grouped
 from blklab.report.results import best_rate
 from blklab.report.shell import Details, Item, PageSection
@@ -131,7 +108,7 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
         "axis": {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5, "grid": True},
     }
     if metric == "bw":
-        x["axis"]["values"] = size_ticks(most)
+        x["axis"]["values"] = base.size_ticks(most)
     order = {"field": "op", "type": "nominal", "sort": "ascending"}
     places = {**shared, "x": {**quantity("v", stack="zero"), **x}, "order": order, "tooltip": tooltips}
     bars = layer("bar", {**places, **_looks(view, ops)}, cornerRadiusEnd=0)
@@ -230,9 +207,8 @@ def course_section(view: ExperimentView) -> PageSection:
     if len(every) <= OPEN_COURSES:
         return PageSection("time", "Over time", title, every, intro)
     (_, first), *others = charts.items()
-    folds = [Details(f"{name} ({len(charts_of_cell)})", charts_of_cell) for name, charts_of_cell in others]
-    if len(first) > OPEN_COURSES:
-        folds.insert(0, Details(f"{len(first) - OPEN_COURSES} more", first[OPEN_COURSES:]))
+    folds = _more(first, OPEN_COURSES)
+    folds += [Details(f"{name} ({len(charts_of_cell)})", charts_of_cell) for name, charts_of_cell in others]
     return PageSection("time", "Over time", title, first[:OPEN_COURSES], intro, folds)
 
 
@@ -293,7 +269,7 @@ def _logarithmic(data: Sequence[Spec], high: float) -> Spec:
     positive = [row["v"] for row in data if row["v"] > 0]
     # Smaller values are drawn at the lower end.
     low = min(max(min(positive, default=high) * 0.8, high / DECADES), high / 4)
-    ticks = [tick for tick in log_ticks(low, high * 1.15) if low <= tick <= high * 1.15]
+    ticks = [tick for tick in base.log_ticks(low, high * 1.15) if low <= tick <= high * 1.15]
     return {"domain": [low, high * 1.15], "values": ticks}
 
 
@@ -330,7 +306,7 @@ def _layers(view: ExperimentView, high: float, bucketed: bool) -> list[Spec]:
     return [
         *([layer("area", band, fillOpacity=0.16, clip=True)] if bucketed else []),
         layer("point", point, filled=True, size=9, opacity=0.33, clip=True),
-        {**line, "params": [zoom("x")]},
+        {**line, "params": [base.zoom("x")]},
     ]
 
 
@@ -363,25 +339,26 @@ OPEN_LATENCIES = 4  # Number of charts that are not folded
 
 
 def latency_section(view: ExperimentView) -> PageSection:
-    line = line_label(view)
+    line = layout.line_label(view)
     charts: list[Chart] = []
-    for at, cells in enumerate(panels(view, line).values()):
+    for at, cells in enumerate(layout.panels(view, line).values()):
         for direction, label in NAMES.items():
             mine = [cell for cell in cells if _clat(cell, direction)]
             if not mine:
                 continue
-            name = titled(view, mine, line)
+            name = layout.titled(view, mine, line)
             several = len([key for key in NAMES if any(_clat(cell, key) for cell in cells)]) > 1
             title = f"{name}, {label}" if name and several else name or label
             charts.append(_percentiles(view, mine, line, direction, f"percentiles-{at}-{direction}", title))
             charts += filter(None, [_histogram(view, mine, line, direction, f"histogram-{at}-{direction}", title)])
-    folds = (
-        [Details(f"{len(charts) - OPEN_LATENCIES} more", charts[OPEN_LATENCIES:])]
-        if len(charts) > OPEN_LATENCIES
-        else []
-    )
     intro = "From submission to completion, as the jobs measured it. Repeats are merged."
+    folds = _more(charts, OPEN_LATENCIES)
     return PageSection("latency", "Latency", "Latency", charts[:OPEN_LATENCIES], intro, folds)
+
+
+def _more(charts: Sequence[Chart], most: int) -> list[Details]:
+    """Returns the charts after the first `most`, folded."""
+    return [Details(f"{len(charts) - most} more", charts[most:])] if len(charts) > most else []
 
 
 def _clat(cell: ReportCell, direction: str) -> list[LatencyResult]:
@@ -420,11 +397,11 @@ def _percentiles(
     values = [row["v"] for row in data]
     places = {round(nines(QUANTILES[key]), 4): label for key, label in TICKS.items()}
     shown = " : ".join(f"abs(datum.value - {at}) < 0.001 ? '{t} %'" for at, t in places.items())
-    y = log_durations(min(values) * 0.9, max(values) * 1.1, None)
+    y = base.log_durations(min(values) * 0.9, max(values) * 1.1, None)
     tooltips = tips(("line", line or "cell"), *campaign_tip(view), ("q", "percentile"), ("v_text", "latency"))
     spec = chart_spec(
         data,
-        transform=[{"calculate": duration_label("datum.v"), "as": "v_text"}],
+        transform=[{"calculate": base.duration_label("datum.v"), "as": "v_text"}],
         mark={"type": "line", "point": {"size": 22}, "strokeWidth": 1.7, "clip": True},
         encoding={
             "x": quantity(
@@ -434,8 +411,8 @@ def _percentiles(
                 axis={"values": list(places), "labelExpr": f"{shown} : ''", "grid": True},
             ),
             "y": {**quantity("v"), **y},
-            "color": line_colour(view, lines, line),
-            "strokeDash": dash(view, cells),
+            "color": layout.line_colour(view, lines, line),
+            "strokeDash": layout.dash(view, cells),
             "tooltip": tooltips,
         },
     )
@@ -485,25 +462,25 @@ def _histogram(
     data, counted = _binned(view, cells, line, direction)
     if not data:
         return None
-    x = log_durations(min(row["low"] for row in data), max(row["high"] for row in data), None)
+    x = base.log_durations(min(row["low"] for row in data), max(row["high"] for row in data), None)
     lines = list(dict.fromkeys(row["line"] for row in data))
     middle = {"calculate": "sqrt(datum.low * datum.high)", "as": "middle"}
-    bin_text = f"{duration_label('datum.low')} + ' – ' + {duration_label('datum.high')}"
+    bin_text = f"{base.duration_label('datum.low')} + ' – ' + {base.duration_label('datum.high')}"
     counted_tips = (("bin", "took"), ("n", "I/Os", ","), ("share", "share", ".2%"))
     tooltips = tips(("line", line or "cell"), *campaign_tip(view), *counted_tips)
     shared: Spec = {
         "x": {**quantity("middle"), **x},
         "y": quantity("share", "share of the I/Os", axis={"format": "%"}, stack=None),
-        "color": line_colour(view, lines, line),
+        "color": layout.line_colour(view, lines, line),
         "detail": {"field": "series", "type": "nominal"},
     }
-    places = {**shared, "strokeDash": dash(view, counted), "tooltip": tooltips}
+    places = {**shared, "strokeDash": layout.dash(view, counted), "tooltip": tooltips}
     steps = {"interpolate": "step", "clip": True}
     spec = chart_spec(
         data,
         transform=[middle, {"calculate": bin_text, "as": "bin"}],
         layer=[
-            {**layer("area", shared, fillOpacity=0.2 / len(lines), **steps), "params": [zoom("x")]},
+            {**layer("area", shared, fillOpacity=0.2 / len(lines), **steps), "params": [base.zoom("x")]},
             layer("line", places, strokeWidth=1.4, point={"size": 12, "opacity": 0}, **steps),
         ],
     )
@@ -554,11 +531,11 @@ def _load_chart(kind: str, lines: Sequence[tuple[str, Sequence[LoadStep]]]) -> C
     values = [row["v"] for row in data]
     spec = chart_spec(
         data,
-        transform=[{"calculate": duration_label("datum.v"), "as": "v_text"}],
+        transform=[{"calculate": base.duration_label("datum.v"), "as": "v_text"}],
         mark={"type": "line", "point": {"size": 22}, "strokeWidth": 1.7},
         encoding={
             "x": quantity("x", "IOPS reached", scale={"type": "log", "nice": True}),
-            "y": {**quantity("v"), **log_durations(min(values) * 0.9, max(values) * 1.1, None)},
+            "y": {**quantity("v"), **base.log_durations(min(values) * 0.9, max(values) * 1.1, None)},
             "order": {"field": "x", "type": "quantitative"},
             "color": colour("line", [name for name, _ in drawn], symbolType="stroke"),
             "tooltip": tips(("line", "cell"), ("x", "IOPS", ",.0f"), ("v_text", "p99")),
@@ -604,10 +581,8 @@ def share(cell: ReportCell) -> dict[str, tuple[float | None, float | None]]:
     shares_by_name = {}
     for name in dict.fromkeys(name for devices in every for name in devices):
         pairs = [devices[name] for devices in every if name in devices]
-        shares_by_name[name] = (
-            None if stray[0] else _mean([read for read, _ in pairs]),
-            None if stray[1] else _mean([write for _, write in pairs]),
-        )
+        reads, writes = (None if stray[at] else _mean([pair[at] for pair in pairs]) for at in (0, 1))
+        shares_by_name[name] = (reads, writes)
     return shares_by_name
 
 
@@ -755,11 +730,10 @@ def axes_section(view: ExperimentView, x: str | None, metric: str | None) -> Pag
     """Returns the section; the free chart begins with `x` and `metric`. Raises UsageError."""
     order = sorted(view.axes, key=lambda label: label not in LOADS)
     charts = [chart for label in order for chart in _over(view.drawn, label)]
-    folds = [Details(f"{len(charts) - OPEN_AXES} more", charts[OPEN_AXES:])] if len(charts) > OPEN_AXES else []
     chosen = chooser(view, x, metric)
     items: list[Item] = [chosen] if len(chosen.rows) > 1 else []
     items += [*filter(None, [_knees(view)]), *charts[:OPEN_AXES]]
-    return PageSection("axes", "Axes", "Metrics by parameter", items, "", folds)
+    return PageSection("axes", "Axes", "Metrics by parameter", items, "", _more(charts, OPEN_AXES))
 
 
 def _knees(view: ExperimentView) -> TextTable:
@@ -795,10 +769,10 @@ def _load(load: LoadPoint) -> list[str]:
 
 
 def _over(view: ExperimentView, label: str) -> list[Chart]:
-    line = line_label(view, [label])
+    line = layout.line_label(view, [label])
     names = ("bw", "iops", "mean") if is_size(label) else ("iops", "mean")
     charts = []
-    for at, cells in enumerate(panels(view, line, [label]).values()):
+    for at, cells in enumerate(layout.panels(view, line, [label]).values()):
         outcomes = [run.figures for cell in cells for run in cell.runs]
         for metric in (with_direction(name, [outcomes]) for name in names):
             mine = [cell for cell in cells if label in cell.labels and cell.value(metric)]
@@ -831,11 +805,11 @@ def _lines(
     named = [*line_tip, *campaign_tip(view), ("value", label), ("v_text", METRICS[metric].what)]
     tooltips = tips(*named, ("low_text", "at least"), ("high_text", "at most"))
     x = {**quantity("x", label), **axis(xs, label)}
-    hue = line_colour(view, lines, line)
+    hue = layout.line_colour(view, lines, line)
     points = {"y": quantity("v", **y), "color": hue}
     interval = {"y": quantity("low", **y), "y2": {"field": "high"}, "color": hue}
     ranges = layer("rule", interval, strokeWidth=4, opacity=0.25)
-    line_places = {**points, "strokeDash": dash(view, cells), "tooltip": tooltips}
+    line_places = {**points, "strokeDash": layout.dash(view, cells), "tooltip": tooltips}
     layers: list[Spec] = [
         {"transform": [{"filter": "datum.low != null"}], **ranges},
         layer("line", line_places, point={"size": 34}, strokeWidth=1.8),
@@ -850,17 +824,11 @@ def _lines(
         del layers[0]
         note = note.removeprefix("Bars: the interval.").strip()
     spec = chart_spec(data, transform=texts, encoding={"x": x}, layer=layers)
-    other_labels = titled(view, cells, line, [label])
+    other_labels = layout.titled(view, cells, line, [label])
     title = f"{METRICS[metric].what[:1].upper()}{METRICS[metric].what[1:]} by {label}"
     title += f": {other_labels}" if other_labels else ""
-    at = view.labels.index(label)
-    return Chart(
-        f"axis-{at}-{number}-{metric.rpartition('.')[2]}",
-        title,
-        spec,
-        _axes_table(view, data, label, line, metric),
-        note,
-    )
+    name = f"axis-{view.labels.index(label)}-{number}-{metric.rpartition('.')[2]}"
+    return Chart(name, title, spec, _axes_table(view, data, label, line, metric), note)
 
 
 def _scale(ys: Sequence[float], metric: str) -> Spec:
@@ -872,11 +840,11 @@ def _scale(ys: Sequence[float], metric: str) -> Spec:
     }
     if metric.endswith(".mean") and max(ys) / min(ys) >= WIDE:
         low, high = min(ys) * 0.85, max(ys) * 1.15
-        ticks = [tick for tick in log_ticks(low, high) if low <= tick <= high]
+        ticks = [tick for tick in base.log_ticks(low, high) if low <= tick <= high]
         y["scale"] = {"type": "log", "nice": False, "domain": [low, high]}
         y["axis"]["values"] = ticks
     elif metric == "bw":
-        y["axis"]["values"] = size_ticks(max(ys))
+        y["axis"]["values"] = base.size_ticks(max(ys))
     return y
 
 

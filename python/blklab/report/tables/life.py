@@ -32,21 +32,19 @@ def stages(device: DeviceView) -> TextTable:
 
 def depth(device: DeviceView) -> TextTable:
     """Returns I/Os in flight and requests at the device, weighted by time."""
-    rows = []
-    for name, level in (
-        ("in flight (Q to C)", device.data.in_flight),
-        ("at the device (D to C)", device.data.dispatched),
-    ):
-        if not level.time_ns or not device.ends or (name.endswith("(Q to C)") and device.start != "Q"):
-            continue
-        rows.append(
-            [
-                name,
-                *map(formatting.number, (level.mean, level.mean_when_busy)),
-                *map(formatting.count, (level.p50, level.p95, level.p99, level.max)),
-                formatting.share(level.idle_share),
-            ]
-        )
+    levels = {"at the device (D to C)": device.data.dispatched}
+    if device.start == "Q":
+        levels = {"in flight (Q to C)": device.data.in_flight, **levels}
+    rows = [
+        [
+            name,
+            *map(formatting.number, (level.mean, level.mean_when_busy)),
+            *map(formatting.count, (level.p50, level.p95, level.p99, level.max)),
+            formatting.share(level.idle_share),
+        ]
+        for name, level in levels.items()
+        if level.time_ns and device.ends
+    ]
     headings = figures("mean", "when busy", "p50", "p95", "p99", "max", "idle")
     note = "weighted by time: 95 % of the time, the depth does not exceed p95"
     return TextTable("Queue depth", [text(""), *headings], rows, note)

@@ -16,18 +16,16 @@ def order(device: DeviceView) -> TextTable:
         if not streams.ios:
             continue
         runs = streams.run_bytes
-        back_to_back = streams.strictly_sequential_ios / streams.ios
-        rows.append(
-            [
-                op,
-                formatting.share(streams.sequential_share),
-                str(streams.sequential_share or 0.0),
-                formatting.share(back_to_back),
-                formatting.count(streams.runs),
-                *map(formatting.size, (runs.mean, runs.p50, runs.p95, runs.max)),
-                formatting.count(streams.peak_concurrent_streams),
-            ]
-        )
+        cells = [
+            op,
+            formatting.share(streams.sequential_share),
+            str(streams.sequential_share or 0.0),
+            formatting.share(streams.strictly_sequential_ios / streams.ios),
+            formatting.count(streams.runs),
+            *map(formatting.size, (runs.mean, runs.p50, runs.p95, runs.max)),
+            formatting.count(streams.peak_concurrent_streams),
+        ]
+        rows.append(cells)
     headings = figures("back to back", "runs", "mean run", "p50", "p95", "longest", "streams")
     columns = [text(""), *figures("sequential"), BAR, *headings]
     note = "sequential: continues one of the current streams; back to back: continues the previous I/O"

@@ -54,18 +54,15 @@ def filters(view: ProfileView) -> str:
         for name, values in (("device", chosen.devices), ("process", chosen.processes), ("operation", chosen.ops))
         if values
     ]
-    if chosen.since_ns is not None:
-        parts.append(f"from {formatting.duration(chosen.since_ns)} on")
-    if chosen.until_ns is not None:
-        parts.append(f"before {formatting.duration(chosen.until_ns)}")
-    if chosen.first_sector is not None:
-        parts.append(f"sectors {chosen.first_sector} to {chosen.last_sector}")
-    if chosen.min_bytes is not None:
-        sizes = dict.fromkeys(map(formatting.size, (chosen.min_bytes, chosen.max_bytes)))
-        parts.append(f"size {' to '.join(sizes)}")
-    if chosen.min_latency_ns is not None:
-        parts.append(f"latency at least {formatting.duration(chosen.min_latency_ns)}")
-    return ", ".join(parts)
+    sizes = dict.fromkeys(map(formatting.size, (chosen.min_bytes, chosen.max_bytes)))
+    limits = (
+        (chosen.since_ns, f"from {formatting.duration(chosen.since_ns)} on"),
+        (chosen.until_ns, f"before {formatting.duration(chosen.until_ns)}"),
+        (chosen.first_sector, f"sectors {chosen.first_sector} to {chosen.last_sector}"),
+        (chosen.min_bytes, f"size {' to '.join(sizes)}"),
+        (chosen.min_latency_ns, f"latency at least {formatting.duration(chosen.min_latency_ns)}"),
+    )
+    return ", ".join([*parts, *(text for limit, text in limits if limit is not None)])
 
 
 def files(view: ProfileView) -> TextTable:
@@ -121,20 +118,15 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
     """Returns the diagnostics of a trace: doubts, then notes."""
     trace = view.trace
     diagnostics = [doubt("reading", warning.message, printable(warning.path)) for warning in trace.warnings]
-    if trace.dropped:
-        message = f"the kernel dropped {formatting.plural(trace.dropped, 'event')} while recording: counts are too low"
-        more = "record with larger or more buffers: blktrace -b, -n"
-        diagnostics.append(doubt("dropped-events", f"{message} ({more})"))
-    if trace.sequence_gaps:
-        message = f"{formatting.plural(trace.sequence_gaps, 'event')} missing by sequence number"
-        effect = "counts are too low, and some I/Os lack their beginning or end"
-        diagnostics.append(doubt("missing-events", f"{message}: {effect}"))
-    if trace.out_of_order:
-        many = formatting.plural(trace.out_of_order, "event")
-        diagnostics.append(doubt("out-of-order", f"{many} out of order in time"))
-    if left_out := view.profile.events_left_out:
-        many = formatting.plural(left_out, "event")
-        diagnostics.append(doubt("too-many-devices", f"{many} of devices beyond 1,024 skipped"))
+    remedy = "counts are too low (record with larger or more buffers: blktrace -b, -n)"
+    effect = "counts are too low, and some I/Os lack their beginning or end"
+    for code, number, message in (
+        ("dropped-events", trace.dropped, f"the kernel dropped {{}} while recording: {remedy}"),
+        ("missing-events", trace.sequence_gaps, f"{{}} missing by sequence number: {effect}"),
+        ("out-of-order", trace.out_of_order, "{} out of order in time"),
+        ("too-many-devices", view.profile.events_left_out, "{} of devices beyond 1,024 skipped"),
+    ):
+        diagnostics += [doubt(code, message.format(formatting.plural(number, "event")))] if number else []
     diagnostics += [diagnostic for device in view.devices for diagnostic in _of_device(device)]
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)
 

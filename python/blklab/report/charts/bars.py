@@ -1,0 +1,189 @@
+"""Bar charts: latency and its stages, request sizes, and I/Os by process, source device and CPU."""
+
+from collections.abc import Sequence
+
+from blklab.report import formatting, histogram
+from blklab.report.charts import base
+from blklab.report.charts.base import OPS, Chart, Spec, category, chart_spec, quantity, tip, tips
+from blklab.report.histogram import Bin, Histogram
+from blklab.report.tables import life, load
+from blklab.report.tables.base import BAR, TextTable, figures
+from blklab.report.view import STAGES, DeviceView
+
+FEW = 8  # Number of bins below which bars are narrower, so that few bars do not fill the chart
+MOST_LABELS = 28  # Maximum number of bins with their own bar
+NAMED = 64 << 10  # The largest size, in bytes, with its own bar if there are more bins than that
+HALF = 2 << 10  # Half the width of a bin in bytes
+MOST_BARS = 14  # Maximum number of bars; the others are added up
+ORIGINS = {"processes": "By process", "sources": "By source device", "cpus": "By CPU"}
+
+
+def latency_charts(device: DeviceView) -> list[Chart]:
+    """Returns the distribution of latencies and their stages."""
+    return [c for c in (_distribution(device), _stages(device)) if c]
+
+
+def _distribution(device: DeviceView) -> Chart | None:
+    rows: list[Spec] = []
+    histograms = histogram.latency(device)
+    named = {formatting.ops(op): op for op in OPS}
+    titles = []
+    for histogram_ in histograms:
+        op = named[histogram_.title.split()[-1]]
+        titles.append(op)
+        rows += [
+            {"low": b.low, "high": b.high, "bin": b.label, "n": b.count, "op": op, "of": histogram_.total}
+            for b in histogram_.bins
+        ]
+    if not rows:
+        return None
+    scale = base.log_durations(min(r["low"] for r in rows), max(r["high"] for r in rows), None)
+    tooltips = [tip("op", "operation"), tip("bin", "took"), tip("n", "I/Os", ",")]
+    spec = chart_spec(
+        rows,
+        transform=[{"calculate": "datum.n / datum.of", "as": "share"}],
+        mark={"type": "bar", "fillOpacity": 0.42, "cornerRadiusEnd": 0, "clip": True},
+        params=[base.zoom("x")],
+        encoding={
+            "x": {**quantity("low"), **scale},
+            "x2": {"field": "high"},
+            "y": quantity("share", "share of the operation's I/Os", axis={"format": "%"}, stack=None),
+            "y2": {"datum": 0},
+            "color": base.by_op(titles),
+            "tooltip": [*tooltips, tip("share", "share of them", ".2%")],
+        },
+    )
+    tables = [histogram_table(distribution) for distribution in histograms]
+    stage = histograms[0].title.split()[0]
+    merged = TextTable(
+        f"{stage} distribution",
+        [*figures("operation"), *tables[0].columns],
+        [[op, *row] for op, distribution in zip(titles, tables, strict=True) for row in distribution.rows],
+    )
+    note = f"{stage}, {STAGES[stage.lower()]}; ten bins per decade, for each operation."
+    return Chart("latency", "Latency distribution", spec, merged, note, wide=True)
+
+
+def _stages(device: DeviceView) -> Chart | None:
+    keys = ("p5", "p50", "p95", "p99")
+    rows: list[Spec] = [
+        {"stage": stage.upper(), "meaning": meaning, "op": op, "n": latency.count}
+        | {key: getattr(latency, key) for key in keys}
+        for op in device.ops
+        for stage, meaning in STAGES.items()
+        if (latency := device.latency(op, stage)) is not None and latency.count > 1
+    ]
+    if not rows:
+        return None
+    low, high = min(row["p5"] for row in rows), max(row["p99"] for row in rows)
+    ops = [op for op in OPS if any(row["op"] == op for row in rows)]
+    y = category("stage", axis={"grid": False, "title": None}, scale={"paddingInner": 0.25})
+    offset = {"field": "op", "type": "nominal", "scale": {"domain": ops}}
+    named = (("op", "operation"), ("meaning", "from"), ("n", "I/Os", ","))
+    tooltips = tips(*named, *((f"{key}_text", key) for key in keys))
+    shared = {"y": y, "yOffset": offset, "color": base.by_op(ops), "tooltip": tooltips}
+    x = {**quantity("p5"), **base.log_durations(max(1, low * 0.9), high * 1.1, None)}
+    stages = {row["stage"] for row in rows}
+    spec = chart_spec(rows, transform=base.texts(base.duration_label, keys), layer=base.spans(shared, x))
+    spec["height"] = max(120, 14 * len(rows) + 16 * len(stages))
+    note = "From the 5th percentile to the 95th, paler to the 99th; the dot is the median."
+    return Chart("stages", "Stages of latency", spec, life.stages(device), note)
+
+
+def size_charts(device: DeviceView) -> list[Chart]:
+    """Returns a histogram for each operation that has sizes: bins of 4 KiB, centred on the size."""
+    named = {formatting.ops(op): op for op in OPS}
+    return [_size_chart(histogram_, named[histogram_.title.split()[-1]]) for histogram_ in histogram.sizes(device)]
+
+
+def _size_chart(histogram_: Histogram, op: str) -> Chart:
+    total = histogram_.total
+    rows: list[Spec] = [
+        {"size": bin_.label, "low": bin_.low, "high": bin_.high, "n": bin_.count, "op": op}
+        for bin_ in _drawn(histogram_.bins)
+    ]
+    colour = {"field": "op", "type": "nominal", "scale": {"domain": OPS}, "legend": None}
+    tooltips = [tip("size", "size"), tip("n", "I/Os", ","), tip("share", "share", ".2%")]
+    encoding: Spec = {"y": quantity("n", "I/Os", axis={"tickMinStep": 1}), "color": colour, "tooltip": tooltips}
+    spec = chart_spec(rows, mark={"type": "bar"}, encoding=encoding)
+    spec["transform"] = [{"calculate": f"datum.n / {total}", "as": "share"}]
+    spec["mark"]["width"] = {"band": min(1.0, len(rows) / FEW)}
+    encoding["x"] = category(
+        "size",
+        axis={"labelAngle": -45 if len(rows) > 6 else 0, "labelOverlap": False},
+        scale={"paddingInner": 0.15, "paddingOuter": 0.1},
+    )
+    note = f"{histogram_.note[0].upper()}{histogram_.note[1:]}."
+    if len(rows) < len(histogram_.bins):
+        note += f" Above {formatting.size(NAMED)}, bins double; the table has all bins."
+    return Chart(f"sizes-{op}", histogram_.title, spec, histogram_table(histogram_), note)
+
+
+def _drawn(bins: Sequence[Bin]) -> list[Bin]:
+    """Returns the bins; if there are many, those above NAMED are merged into doubling bins."""
+    if len(bins) <= MOST_LABELS:
+        return list(bins)
+    drawn = [bin_ for bin_ in bins if bin_.high <= NAMED + HALF]
+    low = NAMED
+    while low < bins[-1].high:
+        inside = [bin_ for bin_ in bins if low + HALF <= bin_.low < 2 * low + HALF]
+        if inside:
+            label = f"–{formatting.size(2 * low)}"
+            drawn.append(Bin(label, low + HALF, 2 * low + HALF, sum(bin_.count for bin_ in inside)))
+        low *= 2
+    return drawn
+
+
+def histogram_table(histogram_: Histogram) -> TextTable:
+    rows, so_far = [], 0.0
+    for bin_ in histogram_.bins:
+        so_far += bin_.count
+        share = bin_.count / histogram_.total
+        count = formatting.duration(bin_.count) if histogram_.unit == "ns" else formatting.count(int(bin_.count))
+        rows.append(
+            [bin_.label, count, formatting.share(share), formatting.share(so_far / histogram_.total), str(share)]
+        )
+    what = "time" if histogram_.unit == "ns" else "I/Os"
+    return TextTable(histogram_.title, [*figures("", what, "share", "so far"), BAR], rows)
+
+
+def origin_charts(device: DeviceView) -> list[Chart]:
+    """Returns the I/Os by process, source and CPU."""
+    kinds = [kind for kind in ORIGINS if kind != "sources" or device.is_fed]
+    return [chart for kind in kinds if (chart := _bars(device, kind))]
+
+
+def _bars(device: DeviceView, kind: str) -> Chart | None:
+    groups = device.groups(kind)
+    if not groups or not device.ios:
+        return None
+    rows: list[Spec] = [
+        {"name": group.label, "op": op, "n": number, "share": number / device.ios}
+        for group in groups[:MOST_BARS]
+        for op, number in group.ios.items()
+        if number
+    ]
+    rest = groups[MOST_BARS:]
+    rows += [
+        {"name": f"{len(rest)} others", "op": op, "n": number, "share": number / device.ios}
+        for op in OPS
+        if (number := sum(group.ios[op] for group in rest))
+    ]
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    rank, order = base.stacking()
+    spec = chart_spec(
+        rows,
+        transform=[rank],
+        mark={"type": "bar", "cornerRadiusEnd": 0},
+        encoding={
+            "y": {**category("name", axis={"title": None, "labelFontSize": 12}), "sort": names},
+            "x": quantity("n", "I/Os", axis={"tickCount": 4, "format": ",d"}),
+            "color": base.by_op([op for op in OPS if any(row["op"] == op for row in rows)]),
+            "order": order,
+            "tooltip": tips(
+                ("name", load.KINDS[kind].lower()), ("op", "operation"), ("n", "I/Os", ","), ("share", "of all", ".2%")
+            ),
+        },
+    )
+    spec["height"] = max(70, 24 * len(names))
+    return Chart(f"by-{kind}", ORIGINS[kind], spec, load.groups(device, kind, most=200))
