@@ -1,5 +1,5 @@
-//! smq and bcache at one size, as miniatures: a sample of regions in a cache that is as much smaller (Waldspurger et al.,
-//! "Cache modeling and optimization using miniature simulations", ATC 2017).
+//! Policies at one size: OPT over a sample of accesses, and smq and bcache as miniatures: a sample of regions in a cache
+//! that is as much smaller (Waldspurger et al., "Cache modeling and optimization using miniature simulations", ATC 2017).
 //!
 //! smq counts misses by hotspot block, so that all blocks of a region must be in the sample or none. Ticks follow the
 //! times of all I/Os, as in the whole cache.

@@ -1,6 +1,6 @@
 //! md: where an array's sectors lie on its members, which member serves a read, and what a write costs.
 //!
-//! A new level needs one file in [`level`] and one line in its registry; if its layout needs more than a few lines,
+//! A new level needs one type in [`level`] and one line in its registry; if its layout needs more than a few lines,
 //! also a pure map in [`map`].
 
 mod admission;
