@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from blklab import _core
 from blklab.advice.arrangement import Arrangement
@@ -142,10 +141,14 @@ def _rounded_down(size: int) -> str:
 
 
 def _without_each(wanted: Constraints) -> Iterator[tuple[str, Constraints]]:
-    without: dict[str, Any] = {"failures": 0, "capacity": 0, "drives": None, "budget": None, "excluded": ()}
-    for name, least in without.items():
-        if name == "capacity" or getattr(wanted, name) not in (least, []):  # An empty list excludes nothing, too
-            yield name, replace(wanted, **{name: least})
+    without = {
+        "failures": replace(wanted, failures=0),
+        "capacity": replace(wanted, capacity=0),
+        "drives": replace(wanted, drives=None),
+        "budget": replace(wanted, budget=None),
+        "excluded": replace(wanted, excluded=wanted.excluded[:0]),
+    }
+    yield from ((name, other) for name, other in without.items() if name == "capacity" or other != wanted)
 
 
 def sized(question: Question, arrangement: Arrangement) -> Arrangement:
