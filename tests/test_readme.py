@@ -90,6 +90,12 @@ def test_errors_of_predictions_are_those_of_the_pages() -> None:
     assert re.search(rf"\| nvme \| class, without its family \|.*\| {ratio[1]}\.\d \| [\d.]+ \|", disks)
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/howto").glob("*.md")), ids=lambda page: page.stem)
+def test_a_guide_begins_with_its_command(page: Path) -> None:
+    block = page.read_text().split("\n\n")[1]
+    assert re.match(r"(    |```console\n)(sudo )?([$#] )?(blklab|apt) ", block), block
+
+
 def test_pictures_of_terminals_show_what_is_printed() -> None:
     subprocess.run([sys.executable, "scripts/pictures.py", "--check"], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 
