@@ -278,6 +278,11 @@ def test_a_host_has_one_kernel(
     assert made.notes == [note]
     assert list(dict.fromkeys(cell.labels["kernel"] for cell in made.cells if "kernel" in cell.labels)) == labels
     assert len(made.cells) == len(expand().cells)
+    more = "[matrix]\nkernel = ['4.19', '6.1']\n[fleet]\nhosts = ['web1']\n"
+    own = 'destroy = ["wwn-0x5000"]\n\n[targets.disk]\ndirectory = "scratch"'
+    fleet = expand(more, old=own, new='[targets.disk]\ndirectory = "/srv"', form=host_cell.FLEET_FORM)
+    assert fleet.notes == [], "its hosts may run any kernel"
+    assert not any("kernel" in cell.labels for cell in fleet.cells)
 
 
 def test_a_name_to_destroy_is_a_name(expand: Expand) -> None:

@@ -268,7 +268,8 @@ def _cells(
     axes = {key: values for key, values in axes.items() if key not in OWN}
     skipped: list[str] = []
     if form.on_targets:
-        axes, skipped = _on_host(source, axes)
+        # A fleet's hosts may run any kernel.
+        axes, skipped = _on_host(source, axes, platform.release() if form.runner == "host" else None)
     tried = _tried(base, axes)
     count = base.repeats * len(pairs) * len(tried)
     for values in axes.values():
@@ -320,18 +321,18 @@ def _cells(
 
 
 def _on_host(
-    source: load.ExperimentSource, axes: Mapping[str, list[Override]]
+    source: load.ExperimentSource, axes: Mapping[str, list[Override]], release: str | None
 ) -> tuple[dict[str, list[Override]], list[str]]:
     """Returns the axes that a host has, and a note on the kernels that it does not run.
 
-    What only models have is no axis. The running kernel is one if the matrix names it, so that its cells are compared.
+    What only models have is no axis. The running kernel `release` is one if the matrix names it, so that its cells are
+    compared.
     """
     kept, notes = dict[str, list[Override]](), list[str]()
-    release = platform.release()
     for key, axis in axes.items():
         if not only_simulated(source.raw, axis[0]):
             kept[key] = axis
-        elif key.removeprefix("settings.") == "kernel":
+        elif release and key.removeprefix("settings.") == "kernel":
             same = [each for each in axis if str(each.value).split(".")[:2] == release.split(".")[:2]]
             others = ", ".join(str(each.value) for each in axis if each not in same)
             kept |= {key: same} if same else {}
