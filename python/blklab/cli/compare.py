@@ -112,8 +112,8 @@ def compare(
     from blklab.store import query
 
     if plan:
-        if len(campaigns) > 1:
-            raise UsageError("--plan: expected one campaign")
+        if len(campaigns) > 1 or conditions:
+            raise UsageError("--plan: expected one campaign, and no --fail-if")
         _plan(campaigns[0], metrics, change, confidence, store, as_json=as_json)
         return
     if (allow_missing or not sure) and not conditions:
