@@ -288,10 +288,10 @@ def campaign_or_run(store: Store, words: str, *, as_run: bool) -> tuple[Selectio
     number = int(words) if words.isdecimal() and len(words) < 10 else 0
     if as_run and not number:
         raise UsageError(f"{words!r}: expected the number of a run")
-    found, taken = _runs(store, runs.c.id == number), all_campaigns(store, campaigns.c.id == number)
-    if as_run or (found and not taken):
-        one = run(store, number)
-        return Selection(words, campaign(store, one.campaign), [one]), False
+    found = [run(store, number)] if as_run else _runs(store, runs.c.id == number)
+    taken = all_campaigns(store, campaigns.c.id == number)
+    if found and (as_run or not taken):
+        return Selection(words, campaign(store, found[0].campaign), found), False
     return selected(store, words), bool(found and taken)
 
 
@@ -328,9 +328,8 @@ def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
     with store.database.reading() as connection:
         query = sa.select(campaigns.c.id, *places).where(of_name).order_by(campaigns.c.id)
         named = connection.execute(query).all()
-        names = connection.execute(sa.select(campaigns.c.name).order_by(campaigns.c.id.desc())).scalars().all()
     if not named:
-        known = ", ".join(dict.fromkeys(names))
+        known = ", ".join(dict.fromkeys(row.name for row in reversed(all_campaigns(store))))
         raise UsageError(f"no campaign of {name!r} {where}; " + (f"it has {known}" if known else "it is empty"))
     on = [number for number, *place in named if match["place"] in {None, *place}]
     back = int(match["back"] or 0)
