@@ -312,6 +312,9 @@ def test_a_plan_says_how_often_to_measure(run: Run, tmp_path: Path) -> None:
     assert "Runs that find a change of iops by 5 %" in shown.out
     assert "Runs that find a change of read.p99 by 5 %" in shown.out
     assert "expected one campaign" in run("compare", "--plan", "unbalanced", "unbalanced", "--store", store).err
+    judged = run("compare", "--plan", "unbalanced", "--fail-if", "iops < 5", "--store", store)
+    assert (judged.status, judged.out) == (2, "")
+    assert "no --fail-if" in judged.err
     refused = run("compare", "--plan", "unbalanced", "--change", "0", "--store", store)
     assert (refused.status, "expected a share between 0 and 100 %" in refused.err) == (2, True)
     experiment = ("run", "examples/unbalanced.toml", "--only", "stack=near,workload=randread")
