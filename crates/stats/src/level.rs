@@ -38,7 +38,8 @@ pub struct LevelTime {
 pub struct LevelSummary {
     /// Time observed, in ns.
     pub time_ns: u64,
-    /// Mean level over the time; `null` without time.
+    /// Mean level over the time; `null` without time. If an I/O of a thousand has no beginning or no end in a trace, the
+    /// mean is that of complete ones, scaled to all, and the other figures are missing.
     pub mean: Option<f64>,
     /// Mean level over the time in which it was not 0; `null` if there was none.
     pub mean_when_busy: Option<f64>,

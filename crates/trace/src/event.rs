@@ -204,14 +204,16 @@ pub enum StartAction {
 impl StartAction {
     /// The start action of a trace or device that begins with `events`; `None` if more events are needed.
     pub fn of(events: &[Event], ended: bool) -> Option<StartAction> {
-        let has = |action| events.iter().any(|event| event.action == action);
-        if has(Action::QUEUE) {
+        let count = |action| events.iter().filter(|event| event.action == action).count();
+        let (queued, dispatched) = (count(Action::QUEUE), count(Action::DISPATCH));
+        // Q events that were lost, or not recorded for some devices, leave many more requests than bios.
+        if queued > 0 && 2 * queued >= dispatched {
             return Some(StartAction::Q);
         }
-        (ended || events.len() >= ENOUGH).then(|| match (has(Action::DISPATCH), has(Action::COMPLETE)) {
-            (true, _) => StartAction::D,
-            (false, true) => StartAction::C,
-            (false, false) => StartAction::Q,
+        (ended || events.len() >= ENOUGH).then(|| match (dispatched, count(Action::COMPLETE)) {
+            (1.., _) => StartAction::D,
+            (0, 1..) if queued == 0 => StartAction::C,
+            _ => StartAction::Q,
         })
     }
 

@@ -2,6 +2,8 @@
 
 use crate::error::{Result, TraceError};
 use crate::opened_source::OpeningWarnings;
+use crate::source::RecordedLayer;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -134,21 +136,33 @@ fn compare_naturally(a: &str, b: &str) -> std::cmp::Ordering {
     key(a).cmp(&key(b)).then_with(|| a.cmp(b))
 }
 
-/// The number of events dropped while the set `name`, to which `file` belongs, was recorded; `None` if it is not known.
-///
-/// The trace does not contain it. `blklab trace record` leaves it next to the trace, in the sidecar `NAME.blklab.json`, or
-/// `blklab.json` in a directory of traces.
-pub fn read_dropped_events(file: &Path, name: &str) -> Option<u64> {
+/// What `blklab trace record` leaves next to a trace, in the sidecar `NAME.blklab.json`, or `blklab.json` in a directory
+/// of traces.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Sidecar {
+    pub dropped: Option<u64>, // Events that the kernel dropped
+    devices: Vec<RecordedDevice>,
+    pub stack: Vec<RecordedLayer>, // The recorded devices, and those below them
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RecordedDevice {
+    name: String,
+    dropped: Option<u64>,
+}
+
+/// The sidecar of the set `name`, to which `file` belongs; `dropped` is that of the set. Empty if there is none.
+pub fn read_sidecar(file: &Path, name: &str) -> Sidecar {
     let names = [format!("{name}.blklab.json"), "blklab.json".into()];
-    let path = names.map(|name| file.with_file_name(name)).into_iter().find(|path| path.is_file())?;
-    if fs::metadata(&path).ok()?.len() > MOST_SIDECAR_BYTES {
-        return None;
-    }
-    let document: serde_json::Value = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
-    let devices = document.get("devices")?.as_array()?;
-    let of_set = devices.iter().find(|device| device.get("name").and_then(|n| n.as_str()) == Some(name));
-    let only_device = devices.len() == 1;
-    of_set.or(only_device.then_some(&document)).and_then(|d| d.get("dropped")).and_then(serde_json::Value::as_u64)
+    let path = names.map(|name| file.with_file_name(name)).into_iter().find(|path| path.is_file());
+    let small = path.filter(|path| fs::metadata(path).is_ok_and(|found| found.len() <= MOST_SIDECAR_BYTES));
+    let content = small.and_then(|path| fs::read(path).ok()).unwrap_or_default();
+    let mut sidecar: Sidecar = serde_json::from_slice(&content).unwrap_or_default();
+    let of_set = sidecar.devices.iter().find(|device| device.name == name).map(|device| device.dropped);
+    sidecar.dropped = of_set.unwrap_or_else(|| sidecar.dropped.filter(|_| sidecar.devices.len() == 1));
+    sidecar
 }
 
 #[cfg(test)]

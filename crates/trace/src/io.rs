@@ -21,6 +21,8 @@ pub struct Io {
     pub error: u16,      // The kernel's error of its completion, as recorded (0: none)
     pub requeues: u16,   // How often its request was requeued after dispatch
     pub depth: u32,      // Bios in flight when it was queued, without itself
+    pub resyncs: bool,   // Whether md's resync queued it
+    pub behind: [u32; 2], // Bios of each kind of background I/O that were in flight when it was queued
     pub t_queue: u64,    // Queued (Q)
     pub t_get: u64,      // Got its own request (G)
     pub t_merge: u64,    // Merged into another bio's request (M, F)
@@ -38,6 +40,13 @@ impl Io {
     /// One past its last sector.
     pub fn end(&self) -> u64 {
         self.sector.saturating_add(u64::from(self.bytes >> 9))
+    }
+
+    /// The kind of background I/O that it is, as an index of `behind`: writeback (writes for which no program waits),
+    /// or md's resync, check or recovery.
+    pub fn background(&self) -> Option<usize> {
+        let writeback = self.op() == Op::Write && !self.rwbs.has(Rwbs::SYNC);
+        if self.resyncs { Some(1) } else { writeback.then_some(0) }
     }
 
     /// The time between two of its events; `None` if one is missing or they are in the wrong order.

@@ -3,7 +3,7 @@
 use crate::error::{Result, TraceError};
 use crate::formats::{FORMATS, Format, open_table};
 use crate::input_buffer::must_end;
-use crate::input_files::{COMPRESSED, find_file_sets, read_dropped_events, split_per_cpu};
+use crate::input_files::{COMPRESSED, find_file_sets, read_sidecar, split_per_cpu};
 use crate::opened_source::{DamageTolerantReader, OpenedSource, OpeningWarnings};
 use crate::source::{OpenFile, OpenInput, Source};
 use std::fs::File;
@@ -33,6 +33,7 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
     }
     let mut inputs = Vec::new();
     let mut dropped: Option<u64> = None;
+    let mut stack = Vec::new();
     let mut empty = None;
     for set in sets {
         let mut files = Vec::new();
@@ -55,8 +56,10 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
             warnings.warn(&set.display_name, "empty: no event was recorded");
             continue;
         }
-        if let Some(count) = set.files.first().and_then(|file| read_dropped_events(file, &set.name)) {
-            dropped = Some(dropped.unwrap_or(0).saturating_add(count));
+        if let Some(file) = set.files.first() {
+            let sidecar = read_sidecar(file, &set.name);
+            dropped = [dropped, sidecar.dropped].into_iter().flatten().reduce(u64::saturating_add);
+            stack = if sidecar.stack.is_empty() { stack } else { sidecar.stack };
         }
         inputs.push(OpenInput { name: set.name, files });
     }
@@ -72,7 +75,7 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
         }
         None => recognise_format(&inputs)?.open(inputs)?,
     };
-    Ok(Box::new(OpenedSource::new(source, warnings, dropped)))
+    Ok(Box::new(OpenedSource::new(source, warnings, dropped, stack)))
 }
 
 fn known_formats() -> String {

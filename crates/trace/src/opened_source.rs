@@ -2,7 +2,7 @@
 
 use crate::error::{Result, TraceError};
 use crate::event::EventBatch;
-use crate::source::{Source, TraceInfo, Warning};
+use crate::source::{RecordedLayer, Source, TraceInfo, Warning};
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -68,13 +68,16 @@ pub struct OpenedSource {
     source: Box<dyn Source>,
     warnings: OpeningWarnings,
     dropped: Option<u64>,
+    stack: Vec<RecordedLayer>,
     info: TraceInfo,
 }
 
 impl OpenedSource {
-    /// `dropped` is the number of events that the kernel dropped, from the record next to the trace.
-    pub fn new(source: Box<dyn Source>, warnings: OpeningWarnings, dropped: Option<u64>) -> OpenedSource {
-        let mut opened = OpenedSource { info: TraceInfo::default(), source, warnings, dropped };
+    /// `dropped` is the number of events that the kernel dropped, and `stack` the devices, from the sidecar.
+    pub fn new(
+        source: Box<dyn Source>, warnings: OpeningWarnings, dropped: Option<u64>, stack: Vec<RecordedLayer>,
+    ) -> OpenedSource {
+        let mut opened = OpenedSource { info: TraceInfo::default(), source, warnings, dropped, stack };
         opened.refresh();
         opened
     }
@@ -82,6 +85,7 @@ impl OpenedSource {
     fn refresh(&mut self) {
         let mut info = self.source.info().clone();
         info.dropped = self.dropped.or(info.dropped);
+        info.stack.clone_from(&self.stack);
         let source_warnings = std::mem::take(&mut info.warnings);
         for warning in self.warnings.all().into_iter().chain(source_warnings) {
             info.warn(&warning.path, warning.message);

@@ -105,8 +105,28 @@ pub struct TraceInfo {
     pub device_names: Vec<(u32, String)>,
     /// Events that the kernel dropped while recording; `null` if no sidecar file next to the trace says it.
     pub dropped: Option<u64>,
+    /// The recorded devices and those below them, from the sidecar file; empty without one.
+    pub stack: Vec<RecordedLayer>,
     /// Problems that did not stop the analysis, at most 50.
     pub warnings: Vec<Warning>,
+}
+
+/// A block device of the recorded machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
+#[serde(default)]
+pub struct RecordedLayer {
+    /// Its number, `major:minor`.
+    pub number: String,
+    /// The kernel's name, such as `dm-3`.
+    pub name: String,
+    /// What users call it, such as `vg0/home`.
+    pub label: String,
+    /// `disk`, `partition`, `md`, `dm`, `loop`, `bcache` or `other`.
+    pub kind: String,
+    /// The kernel's names of the devices directly above it.
+    pub above: Vec<String>,
+    /// Its part in a cache: `cache` or `backing`; `null` for others.
+    pub role: Option<String>,
 }
 
 impl TraceInfo {

@@ -113,8 +113,14 @@ class DeviceProfile(Struct, kw_only=True):
     """Bios between Q and C over time. The filter's latency does not apply to it."""
     depth_over_time: DepthOverTime
     """Bios between Q and C in slices of time."""
+    lost: int
+    """Bios whose completion is missing: in flight for longer than four times the 99th percentile of Q2C when another
+    bio with their range was queued, or when the trace ended.
+    """
     dispatched: LevelSummary
     """Requests between D and C over time; empty for bio-based devices (md, dm), which have no D."""
+    dispatches: Dispatches
+    """The order in which requests were dispatched."""
     unmatched_completions: int
     """Completions of I/Os without a queue or dispatch event."""
     given_up: int
@@ -135,8 +141,19 @@ class DeviceProfile(Struct, kw_only=True):
     """I/Os by process, over time."""
     slow: SlowProfile
     """The slowest I/Os, and stalls."""
+    waits: WaitsProfile
+    """What I/Os that a program waits for found in flight."""
     files: FilesProfile | None
     """I/Os by file of the device's filesystem; `null` without `--files`, and for other devices."""
+
+class Dispatches(Struct, kw_only=True):
+    """Requests with data that were dispatched, in their order."""
+    requests: int
+    """Requests with data."""
+    bytes: int
+    """Their bytes."""
+    contiguous: int
+    """Requests that began where the one dispatched before ended."""
 
 class Dispersion(Struct, kw_only=True):
     """Index of dispersion at one width of windows: 0 is regular, 1 is chance, more is bursty. Windows begin at the
@@ -286,7 +303,9 @@ class LevelSummary(Struct, kw_only=True):
     time_ns: int
     """Time observed, in ns."""
     mean: float | None
-    """Mean level over the time; `null` without time."""
+    """Mean level over the time; `null` without time. If an I/O of a thousand has no beginning or no end in a trace,
+    the mean is that of complete ones, scaled to all, and the other figures are missing.
+    """
     mean_when_busy: float | None
     """Mean level over the time in which it was not 0; `null` if there was none."""
     max: int
@@ -409,6 +428,8 @@ class OpLoadProfile(Struct, kw_only=True):
     """I/Os with forced unit access (flag F after the operation)."""
     preflush: int
     """I/Os with a flush of the disk's cache before them (flag F before the operation)."""
+    unaligned: int
+    """I/Os that do not begin and end at a multiple of 4 KiB."""
     share_of_ios: float
     """Share of all I/Os queued on the device, 0 to 1."""
     share_of_bytes: float
@@ -483,6 +504,21 @@ class QuantilesSummary(Struct, kw_only=True):
     """99.99th percentile; `null` without values."""
     relative_error: float
     """Largest relative error of a percentile: 0 up to 4,096 values, otherwise 0.004."""
+
+class RecordedLayer(Struct, kw_only=True):
+    """A block device of the recorded machine."""
+    number: str
+    """Its number, `major:minor`."""
+    name: str
+    """The kernel's name, such as `dm-3`."""
+    label: str
+    """What users call it, such as `vg0/home`."""
+    kind: str
+    """`disk`, `partition`, `md`, `dm`, `loop`, `bcache` or `other`."""
+    above: list[str]
+    """The kernel's names of the devices directly above it."""
+    role: str | None
+    """Its part in a cache: `cache` or `backing`; `null` for others."""
 
 class RunLengths(Struct, kw_only=True):
     """Lengths of runs, in I/Os or bytes."""
@@ -614,7 +650,9 @@ class SlowProfile(Struct, kw_only=True):
     slowest: list[LongTimeProfile]
     """The slowest I/Os, the slowest first; at most 20."""
     stall_least_ns: int | None
-    """Shortest stall, in ns: ten times the 99th percentile of the latency; `null` below 100 I/Os."""
+    """Shortest stall, in ns: ten times the 90th percentile of the gaps between completions while I/O was in flight,
+    and at least three times the median latency; `null` below 100 I/Os.
+    """
     stalls: list[LongTimeProfile]
     """The longest times in which nothing completed although I/Os were in flight, in order; at most 64."""
 
@@ -713,8 +751,25 @@ class TraceInfo(Struct, kw_only=True):
     """
     dropped: int | None
     """Events that the kernel dropped while recording; `null` if no sidecar file next to the trace says it."""
+    stack: list[RecordedLayer]
+    """The recorded devices and those below them, from the sidecar file; empty without one."""
     warnings: list[Warning]
     """Problems that did not stop the analysis, at most 50."""
+
+class WaitsProfile(Struct, kw_only=True):
+    """Q2C of I/Os for which a program waits (reads, synchronous writes, flushes), in ns, by the background I/O that
+    was in flight when they were queued: writeback (writes without flag S), or md's resync, check or recovery.
+    """
+    alone: QuantilesSummary
+    """No background I/O was in flight."""
+    behind_writeback: QuantilesSummary
+    """Writeback was in flight."""
+    behind_resync: QuantilesSummary
+    """I/O of md's resync was in flight."""
+    flushing: QuantilesSummary
+    """All I/Os that flush the disk's cache: flushes, writes with a flush before them, and writes with forced unit
+    access.
+    """
 
 class ZipfFit(Struct, kw_only=True):
     """Zipf's law, fitted to the popularity of blocks."""

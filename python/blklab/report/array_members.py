@@ -60,7 +60,7 @@ def sentence(view: ProfileView, array: DeviceView) -> list[Sentence]:
         share = formatting.share(sum(group.total for group in own) / ios)
         names = formatting.listing(sorted({group.label for group in own}))
         parts.append(f"md itself queued {share} of the I/O of the members ({names})")
-    if _syncs(array, lower, own):
+    if syncs(array, lower, own):
         parts.append("md checked, resynced, recovered or reshaped the array")
     line = "; ".join(parts)
     return [Sentence("Members", f"{line[:1].upper()}{line[1:]}.")] if parts else []
@@ -70,7 +70,7 @@ def _by_md(member: DeviceView) -> list[OriginGroup]:
     return [group for group in member.groups("processes") if MD_THREAD.fullmatch(group.label)]
 
 
-def _syncs(array: DeviceView, lower: Sequence[DeviceView], own: Sequence[OriginGroup]) -> bool:
+def syncs(array: DeviceView, lower: Sequence[DeviceView], own: Sequence[OriginGroup]) -> bool:
     """Whether md read more than the load explains.
 
     The thread of a parity level also reads for writes: for each block of a write at most one block of each member.

@@ -28,6 +28,42 @@ def sentences(device: DeviceView) -> list[Sentence]:
     ]
 
 
+def brief_sentences(device: DeviceView) -> list[Sentence]:
+    """Returns the same five topics, each as one short line."""
+    hotness, level = device.data.hotness, device.data.in_flight
+    mix = [f"{formatting.share(device.op(op).share_of_ios)} {formatting.ops(op)}" for op in device.ops]
+    rates = [f"{formatting.number(device.iops)} IOPS", formatting.rate(device.throughput)]
+    load = f"{' and '.join(rates)}: {formatting.listing(mix)}"
+    sized = [(op, _sizes(device, op).partition(" (")[0]) for op in ("read", "write") if device.op(op).sizes.count]
+    order = [
+        f"{formatting.ops(op)} {formatting.share(streams.sequential_share)} sequential"
+        for op in ("read", "write")
+        if (streams := device.streams(op)).ios >= FEWEST
+    ]
+    arrivals = device.data.pattern.arrivals.pattern
+    order += [f"arrivals are {arrivals}"] if arrivals else []
+    times = [
+        f"{formatting.ops(op)} {formatting.duration(took[1].p50)} (p99 {formatting.duration(took[1].p99)})"
+        for op in ("read", "write")
+        if (took := device.response(op))
+    ]
+    times += [f"{formatting.number(level.mean)} in flight"] if device.has_depth else []
+    often = formatting.number(hotness.accesses_per_block)
+    where = f"{formatting.size(hotness.unique_bytes)} of distinct blocks, each {often} times"
+    callers = [
+        f"{group.label} {formatting.share(group.total / device.ios)}" for group in device.groups("processes")[:3]
+    ]
+    parts = {
+        "Load": load if device.ios else _load(device),
+        "Sizes": ", ".join(f"{formatting.ops(op)} {sizes}" for op, sizes in sized),
+        "Pattern": ", ".join(order),
+        "Latency": ", ".join(times),
+        "Locality": where if hotness.accesses else "",
+        "Origin": ", ".join(callers) if device.ios else "",
+    }
+    return [Sentence(topic, text) for topic, text in parts.items() if text]
+
+
 # --- load: how much, of what, how large -----------------------------------------------------------
 
 
@@ -71,11 +107,16 @@ def _sizes(device: DeviceView, op: str) -> str:
         return f"all {formatting.size(mode)}"
     at_mode = next((entry.count for entry in sizes.exact if entry.bytes == mode), 0)
     share = at_mode / sizes.count
+    heavy = max(sizes.exact, key=lambda entry: entry.count * entry.bytes)
+    by_bytes = heavy.count * heavy.bytes / sizes.total_bytes
+    most = ""
+    if heavy.bytes != mode and by_bytes >= 0.25:
+        most = f"; {formatting.share(by_bytes)} of the bytes in I/Os of {formatting.size(heavy.bytes)}"
     if share >= 0.5:
         how = "nearly all" if share >= ALMOST_ALL else "mostly"
-        return f"{how} {formatting.size(mode)} ({formatting.share(share)}; up to {formatting.size(high)})"
+        return f"{how} {formatting.size(mode)} ({formatting.share(share)}{most}; up to {formatting.size(high)})"
     median = formatting.size(sizes.median_bytes)
-    return f"{formatting.size(low)} to {formatting.size(high)} (median {median})"
+    return f"{formatting.size(low)} to {formatting.size(high)} (median {median}{most})"
 
 
 # --- pattern: sequential or random, steady or bursty ----------------------------------------------
@@ -167,6 +208,7 @@ def _depth(device: DeviceView) -> str:
     if level.mean is None or not device.ends or device.start == "C":
         return ""
     mean = formatting.number(level.mean)
+    mean = "less than 0.01" if mean == "0" and level.mean else mean
     text = f"{mean} {'I/O is' if mean == '1' else 'I/Os are'} in flight on average"
     text += f" (at most {level.max:,}"
     if level.idle_share is not None and level.idle_share >= 0.005:
@@ -180,7 +222,10 @@ def _stalls(device: DeviceView) -> str:
     longest = max(stalls, key=lambda stall: stall.length_ns)
     start, length = formatting.duration(longest.start_ns), formatting.duration(longest.length_ns)
     text = f"at {start}, nothing completed for {length} although I/Os were in flight"
-    return text if len(stalls) == 1 else f"{text}, the longest of {len(stalls)} stalls"
+    if len(stalls) == 1:
+        return text
+    share = sum(stall.length_ns for stall in stalls) / device.span_ns if device.span_ns else None
+    return f"{text}, the longest of {len(stalls)} stalls, which are {formatting.share(share)} of the time"
 
 
 def _failures(device: DeviceView) -> str:

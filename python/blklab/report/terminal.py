@@ -5,18 +5,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from blklab.diagnostic import Diagnostic
 from blklab.report import array_members, diagnostics, formatting
+from blklab.report.causes import causes
 from blklab.report.console import Console, RenderableType, assembled, styled
 from blklab.report.formatting import Sentence
-from blklab.report.sentences import sentences
+from blklab.report.sentences import brief_sentences, sentences
 from blklab.report.tables import devices, life, load, pattern, trace
 from blklab.report.tables.base import TableColumn, TextTable, only
 from blklab.report.view import DeviceView, ProfileView
+from blklab.text import printable
 
 BAR_WIDTH = 12  # Characters of a bar; half of it in narrow terminals
 GAP = 2  # Spaces between columns
 NARROW = 100  # Terminal width below which bars are halved
 NOTHING = TextTable("", [], [])
+NO_CAUSE = "No cause stands out: the rules of blklab find nothing that limits this storage."
 DETAILS: tuple[Callable[[DeviceView], TextTable], ...] = (  # The tables of a device, in order
     load.over_time,
     load.operations,
@@ -37,9 +41,43 @@ DETAILS: tuple[Callable[[DeviceView], TextTable], ...] = (  # The tables of a de
 )
 
 
+CAUSES = 3  # Causes on the first screen
+DEVICES = 5  # Devices on the first screen
+PIPED_WIDTH = 80  # Columns of the first screen if the output is no terminal
+
+
+def first_screen(console: Console, view: ProfileView, command: str) -> None:
+    """Prints what matters most of a trace, in at most 30 lines of 80 columns: `command` shows the rest."""
+    device, found = view.focus, causes(view)
+    if not console.is_terminal:
+        console.width = min(console.width, PIPED_WIDTH)
+    _headline(console, device, first=True)
+    _note(console, " · ".join(trace.headline(view)))
+    console.print()
+    doubts = [each for each in trace.diagnose(view) if each.code in trace.SEVERE][:1]
+    told = [Sentence("Doubt", printable(doubt.message)) for doubt in doubts]
+    told += [Sentence("Cause", f"{_named(cause)} [{cause.code}]") for cause in found[:CAUSES]]
+    told += [Sentence("Try", printable(found[0].remedy[0]))] if found else [Sentence("Cause", NO_CAUSE)]
+    prose(console, told)
+    console.print()
+    prose(console, brief_sentences(device))
+    if len(view.devices) > 1:
+        draw_table(console, devices.overview(view, DEVICES))
+    more = f"; {len(found) - CAUSES} further causes" if len(found) > CAUSES else ""
+    _note(console, f"Everything: {command} --full{more}. A page with charts: {command.replace(' stat', ' report', 1)}")
+
+
+def _named(cause: Diagnostic) -> str:
+    """Returns a cause with the device that it is about."""
+    return printable(cause.message if cause.subject in cause.message else f"{cause.subject}: {cause.message}")
+
+
 def stat(console: Console, view: ProfileView, *, all_devices: bool) -> None:
-    """Prints the workload of a trace."""
+    """Prints the workload of a trace, with all tables."""
     shown = view.detailed(all_devices=all_devices)
+    if found := causes(view):
+        diagnostics.print_diagnostics(console, found, "What limits it")
+        console.print()
     for at, device in enumerate(shown):
         _headline(console, device, first=at == 0)
         if at == 0:
@@ -56,7 +94,8 @@ def stat(console: Console, view: ProfileView, *, all_devices: bool) -> None:
         draw_events(console, device)
     diagnostics.print_diagnostics(console, trace.diagnose(view), "Diagnostics", most=40)
     if len(shown) < sum(device.active for device in view.devices):
-        rest = formatting.listing([f"--device {d.label}" for d in view.devices if d.active and d not in shown][:2])
+        others = [f"--device {d.data.name or d.number}" for d in view.devices if d.active and d not in shown]
+        rest = formatting.listing(others[:2])
         console.print()
         _note(console, f"In full above: {shown[0].label}. Others: {rest}, or --all-devices.")
 

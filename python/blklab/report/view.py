@@ -131,6 +131,12 @@ class DeviceView:
         return self.ends and self.start != "C" and self.data.in_flight.max > 0
 
     @property
+    def busy(self) -> float | None:
+        """Share of the time with I/O in flight; None if it is not known."""
+        idle = self.data.in_flight.idle_share
+        return 1 - idle if self.has_depth and idle is not None else None
+
+    @property
     def passes_on(self) -> bool:
         """Whether the device is bio-based, like md and dm: it has no dispatch (D)."""
         return self.capabilities.layers and self.ends and self.start == "Q" and "D" not in self.data.events
@@ -208,6 +214,8 @@ class ProfileView:
         self.names = _labels(profile)
         capabilities = self.trace.capabilities
         self.devices = [DeviceView(data, self.names, capabilities) for data in profile.devices]
+        self.stack = {layer.number.replace(":", ","): layer for layer in self.trace.stack}
+        """The layers of the recorded machine by number, if the recording has them."""
 
     @cached_property
     def focus(self) -> DeviceView:
@@ -241,14 +249,34 @@ class ProfileView:
         return [self.focus]
 
     def feeds(self) -> list[RemapEdge]:
-        """The remaps between devices."""
-        return [
+        """The remaps between devices; and what the recording says of devices that do not trace remaps, as bcache."""
+        remaps = [
             RemapEdge(source.name, device.number, ios, ios / device.ios)
             for device in self.devices
             for source in device.data.load.sources
             if source.name not in {DIRECT, device.number}
             if (ios := sum(source.ios.values()))
         ]
+        told = {(feed.upper, feed.lower) for feed in remaps}
+        return remaps + [
+            RemapEdge(upper, device.number, device.ios, 1.0)
+            for device in self.devices
+            for upper in self._recorded_above(device.number)
+            if (upper, device.number) not in told
+        ]
+
+    def _recorded_above(self, number: str) -> set[str]:
+        """Returns the nearest devices of the trace that are above a device, by the record of the stack."""
+        traced = {device.number for device in self.devices}
+        numbers = {layer.name: key for key, layer in self.stack.items()}
+        waiting, seen, found = [number], {number}, set()
+        while waiting:
+            layer = self.stack.get(waiting.pop())
+            for upper in {numbers.get(name, "") for name in layer.above} - seen if layer else ():
+                seen.add(upper)
+                found |= {upper} & traced
+                waiting += [] if upper in traced else [upper]
+        return found
 
     def layers(self) -> list[list[DeviceView]]:
         """Returns the layers of the stack from top to bottom; devices of a layer do not feed each other."""
@@ -294,6 +322,9 @@ def _labels(profile: documents.Profile) -> dict[str, str]:
     # Some formats name devices instead of numbering them, such as MSR Cambridge's volumes.
     own = own_names(profile)
     names.update({number: own.get(number, name) for number, name in names.items()})
+    known = names.keys() | {source.name for data in profile.devices for source in data.load.sources}
+    labels = {layer.number.replace(":", ","): layer.label for layer in profile.trace.stack if layer.label}
+    names.update({number: label for number, label in labels.items() if number in known})
     given = Counter(names.values())
     return {
         number: printable(f"{name} ({number})" if name and given[name] > 1 else name or number)

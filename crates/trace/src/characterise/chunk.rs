@@ -115,7 +115,7 @@ pub trait Panel: Default + Merge + Send + 'static {
 pub struct ProfiledDevice<'a> {
     pub number: &'a str, // Its number, `major,minor`
     pub name: Option<&'a str>,
-    pub p99: Option<u64>, // The 99th percentile of Q2C, or of D2C in a recording without Q, in ns
+    pub p50: Option<u64>, // The median of Q2C, or of D2C in a recording without Q, in ns
     pub process: &'a dyn Fn(u32) -> String, // The name of a process by its index
 }
 

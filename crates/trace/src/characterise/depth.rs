@@ -33,7 +33,12 @@ pub struct QueueDepth {
     since: u64,
     until: u64,
     begun: bool,
+    queued: u64,
+    pub lost: u64,   // I/Os whose end is missing
+    lost_area: u128, // The time for which they seemed to be in flight, added up, in ns
 }
+
+const MANY: u64 = 1000; // If one I/O of so many has no end, the depth is computed from complete ones
 
 /// Queue depth over time.
 #[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
@@ -67,7 +72,20 @@ impl QueueDepth {
                 self.level.advance(self.until);
             }
         }
+        self.queued += u64::from(depth > self.now);
         self.now = depth;
+    }
+
+    /// Takes out an I/O that has no end, and that seemed to be in flight from `since` to `until`.
+    pub fn forget(&mut self, since: u64, until: u64) {
+        self.lost += 1;
+        self.lost_area += u128::from(until.saturating_sub(since));
+        let width = self.over_time.width_ns();
+        for (start, slice) in (0..).step_by(width as usize).zip(self.over_time.values_mut()) {
+            let inside = until.min(start + width).saturating_sub(since.max(start));
+            slice.area_ns = slice.area_ns.saturating_sub(inside);
+            slice.busy_ns = slice.busy_ns.min(slice.area_ns);
+        }
     }
 
     /// I/Os that were in flight when the window opened count from there.
@@ -112,9 +130,20 @@ impl QueueDepth {
         ended
     }
 
-    /// The figures of a trace that ends at time `end`.
-    pub fn summary(&self, end: u64) -> LevelSummary {
-        self.ended(end).level.summary()
+    /// The figures of a trace that ends at time `end`; `unmatched` I/Os were seen only at their end.
+    pub fn summary(&self, end: u64, unmatched: u64) -> LevelSummary {
+        let mut summary = self.ended(end).level.summary();
+        let complete = self.queued.saturating_sub(self.lost);
+        if (self.lost + unmatched) * MANY < self.queued || complete == 0 {
+            return summary;
+        }
+        let time = summary.time_ns as f64;
+        let scale = (self.queued + unmatched) as f64 / complete as f64;
+        summary.mean = summary.mean.map(|mean| (mean - self.lost_area as f64 / time).max(0.0) * scale);
+        (summary.mean_when_busy, summary.idle_share) = (None, None);
+        (summary.p50, summary.p95, summary.p99) = (None, None, None);
+        summary.histogram.clear();
+        summary
     }
 
     /// The depth over time of a trace that ends at time `end`.
@@ -130,6 +159,9 @@ impl Merge for QueueDepth {
         self.level.merge(&other.level);
         self.over_time.merge(&other.over_time);
         self.begun |= other.begun;
+        self.queued += other.queued;
+        self.lost += other.lost;
+        self.lost_area += other.lost_area;
     }
 }
 

@@ -2,17 +2,18 @@
 
 use super::chunk::{Chunk, QueuedIo};
 use super::depth::QueueDepth;
+use super::dispatches::DispatchOrder;
 use super::observed::ObservedTime;
 use super::profile::{DeviceFlow, EventCounts};
 use super::remaps::Remaps;
 use crate::blkparse::summary::DeviceSummary;
 use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs, StartAction};
 use crate::filter::Filter;
-use crate::io::NEVER;
-use crate::pair::{BioOrigin, Pairer};
+use crate::io::{Io, NEVER};
+use crate::pair::{BioOrigin, Pairer, new_io};
 use crate::process::ProcessTable;
 use crate::source::TraceInfo;
-use blklab_stats::{Hashing, hash64};
+use blklab_stats::{Hashing, LogLinear, hash64};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,6 +24,8 @@ const MAX_NAMES: usize = 1 << 16; // The largest number of process names; furthe
 const SHOWN_NAMES: usize = 64; // The largest number of process names that a profile lists
 const UNKNOWN: &str = "(unknown)"; // The name of unnamed processes
 const MOST_LATE: usize = 1 << 16; // I/Os of a device that wait to be queued in order of time
+const FEWEST: u64 = 100; // Complete bios from which on their times say what is usual
+const RENEWED: u64 = 256; // Complete bios after which this is computed again
 const RECENT: usize = 4096; // Processes whose names are cached
 
 /// The state of a device while events are read.
@@ -38,6 +41,10 @@ struct DeviceState {
     in_flight: QueueDepth,
     dispatched: QueueDepth,
     observed: ObservedTime,
+    background: [u32; 2], // Bios of each kind of background I/O in flight
+    dispatches: DispatchOrder,
+    took: LogLinear<3>, // Q2C, in ns
+    completed: u64,
     chunk: Chunk,
     late: Vec<QueuedIo>, // I/Os that are wanted for their latency, until they are queued in order of time
 }
@@ -64,7 +71,7 @@ pub struct Intake {
     #[serde(skip)]
     name_index: HashMap<String, u32>,
     #[serde(skip)]
-    recent: HashMap<u32, (u32, bool), Hashing>, // What `look_up_process` has returned for recent processes
+    recent: HashMap<u32, (u32, bool, bool), Hashing>, // What `look_up_process` has returned for recent processes
     /// Whether the input is one merged stream: then each device has its own summary, and sequence numbers can have
     /// gaps.
     #[serde(skip)]
@@ -163,6 +170,7 @@ impl Intake {
         for event in events {
             let state = &mut self.states[at];
             match event.action {
+                Action::QUEUE if state.chunk.start == StartAction::D => {}
                 Action::QUEUE => self.add_queued(at, event),
                 Action::REMAP => self.remaps.remap(event),
                 Action::COMPLETE if state.chunk.start == StartAction::C => self.add_completed(at, event),
@@ -202,12 +210,13 @@ impl Intake {
 
     fn add_queued(&mut self, at: usize, event: &Event) {
         let source = self.remaps.source_of(event);
-        let (process, wanted) = self.look_up_process(event.pid);
+        let (process, wanted, resyncs) = self.look_up_process(event.pid);
         if !self.unfiltered && wanted && self.filter.wants_request(event) {
             let state = &mut self.states[at];
             state.in_flight.set(event.time, state.in_flight.now + 1);
         }
-        self.pair(at, event, BioOrigin { source, process });
+        let behind = self.states[at].background;
+        self.pair(at, event, BioOrigin { source, process, resyncs, behind });
         if !self.deferred && (self.unfiltered || (wanted && self.states[at].wanted && self.wants(event))) {
             self.states[at].chunk.queued.push(queued_io(event, source, process));
         }
@@ -224,6 +233,24 @@ impl Intake {
         let ended = state.chunk.ended.len();
         let before = state.pairer.in_flight();
         let is_new = state.pairer.add_event(event, origin, &mut state.chunk.ended);
+        if event.action == Action::QUEUE {
+            let kind = Io { resyncs: origin.resyncs, ..new_io(event) }.background();
+            kind.into_iter().for_each(|kind| state.background[kind] += 1);
+        }
+        for io in state.chunk.ended[ended..].iter().filter(|io| io.t_queue != NEVER) {
+            io.background().into_iter().for_each(|kind| {
+                state.background[kind] = state.background[kind].saturating_sub(1);
+            });
+            if let Some(took) = Io::between(io.t_queue, io.t_complete) {
+                state.took.record(took);
+                state.completed += 1;
+                if state.completed % RENEWED == 0 {
+                    state.pairer.stale_after = state.stale_after();
+                }
+            } else if self.unfiltered {
+                state.in_flight.forget(io.t_queue, event.time);
+            }
+        }
         let after = state.pairer.in_flight();
         if self.unfiltered && before != after {
             state.in_flight.set(event.time, after as u64);
@@ -322,19 +349,20 @@ impl Intake {
         self.states.len() - 1
     }
 
-    /// The index of a process's name, and whether the filter wants it.
-    fn look_up_process(&mut self, pid: u32) -> (u32, bool) {
+    /// The index of a process's name, whether the filter wants it, and whether it is md's resync.
+    fn look_up_process(&mut self, pid: u32) -> (u32, bool, bool) {
         if let Some(&known) = self.recent.get(&pid) {
             return known;
         }
         let name = self.processes.name(pid).unwrap_or(UNKNOWN);
         let wanted = self.filter.wants_process(pid, name);
+        let resyncs = name.starts_with("md") && name.ends_with("_resync");
         let index = index_of(name, &mut self.names, &mut self.name_index);
         if self.recent.len() >= RECENT {
             self.recent.clear();
         }
-        self.recent.insert(pid, (index, wanted));
-        (index, wanted)
+        self.recent.insert(pid, (index, wanted, resyncs));
+        (index, wanted, resyncs)
     }
 
     /// Sends all chunks, full or not.
@@ -360,6 +388,12 @@ impl Intake {
             let state = &mut self.states[at];
             state.queue_late(MOST_LATE);
             state.in_flight.end(self.last_time);
+            let limit = state.stale_after().filter(|_| self.unfiltered).unwrap_or(u64::MAX);
+            for io in state.chunk.ended[ended.min(state.chunk.ended.len())..].iter().filter(|io| io.t_queue != NEVER) {
+                if self.last_time.saturating_sub(io.t_queue) > limit {
+                    state.in_flight.forget(io.t_queue, self.last_time);
+                }
+            }
             if state.summary.events > 0 {
                 let (first_ns, last_ns) = (state.summary.first_ns, state.summary.last_ns);
                 state.observed = ObservedTime::new(info.start_unix_ns, first_ns, last_ns);
@@ -384,9 +418,11 @@ impl Intake {
             observed_ns: state.observed.length_ns(),
             events: EventCounts(state.summary.by_action()),
             start: state.chunk.start,
-            in_flight: state.in_flight.summary(end),
+            in_flight: state.in_flight.summary(end, if self.unfiltered { state.pairer.unmatched_completions } else { 0 }),
+            lost: state.in_flight.lost,
             depth_over_time: state.in_flight.over_time(end),
-            dispatched: state.dispatched.summary(end),
+            dispatched: state.dispatched.summary(end, 0),
+            dispatches: state.dispatches.counts,
             unmatched_completions: state.pairer.unmatched_completions,
             given_up: state.pairer.given_up,
         };
@@ -474,6 +510,13 @@ fn queued_io(event: &Event, source: DeviceId, process: u32) -> QueuedIo {
 }
 
 impl DeviceState {
+    /// The time in flight after which a bio has probably lost its end: four times the 99th percentile of Q2C, so that
+    /// hardly any bio is taken for lost that waits in a long queue. `None` before enough are complete.
+    fn stale_after(&self) -> Option<u64> {
+        let p99 = self.took.quantile(0.99).filter(|_| self.completed >= FEWEST);
+        p99.map(|p99| p99.saturating_mul(4))
+    }
+
     /// Queues the `most` earliest I/Os whose latency decided whether they are wanted.
     fn queue_late(&mut self, most: usize) {
         self.late.sort_by_key(|row| row.time);
@@ -485,7 +528,11 @@ impl DeviceState {
         let now = self.dispatched.now;
         // Requests dispatched before the trace began complete without having been counted.
         let after = match event.action {
-            Action::DISPATCH => now + u64::from(is_new),
+            Action::DISPATCH if is_new => {
+                self.dispatches.add(event);
+                now + 1
+            }
+            Action::DISPATCH => now,
             _ => now.saturating_sub(1),
         };
         if after != now {

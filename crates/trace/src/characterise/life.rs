@@ -49,12 +49,12 @@ merge_fields!(OpLife: stages, completed, completed_bytes, merged, requeued, erro
 pub struct Life([OpLife; 4]);
 
 impl Life {
-    /// The 99th percentile of Q2C, or of D2C in a recording without Q, of everything except flushes.
-    pub fn p99(&self) -> Option<u64> {
+    /// The median of Q2C, or of D2C in a recording without Q, of everything except flushes.
+    pub fn p50(&self) -> Option<u64> {
         let of_stage = |stage: usize| {
             let mut all = Quantiles::default();
             COUNTED.iter().for_each(|&op| all.merge(&self.0[op as usize].stages[stage]));
-            all.summary().p99
+            all.summary().p50
         };
         of_stage(0).or_else(|| of_stage(2))
     }

@@ -26,6 +26,8 @@ pub struct OpCounts {
     pub fua: u64,
     /// I/Os with a flush of the disk's cache before them (flag F before the operation).
     pub preflush: u64,
+    /// I/Os that do not begin and end at a multiple of 4 KiB.
+    pub unaligned: u64,
 }
 
 impl OpCounts {
@@ -37,10 +39,11 @@ impl OpCounts {
         self.ahead += u64::from(row.rwbs.has(Rwbs::AHEAD));
         self.fua += u64::from(row.rwbs.has(Rwbs::FUA));
         self.preflush += u64::from(row.rwbs.has(Rwbs::FLUSH));
+        self.unaligned += u64::from((row.sector | row.sectors()) % 8 != 0);
     }
 }
 
-merge_fields!(OpCounts: ios, bytes, sync, meta, ahead, fua, preflush);
+merge_fields!(OpCounts: ios, bytes, sync, meta, ahead, fua, preflush, unaligned);
 
 /// Arrivals and response times of one group (a CPU, a process, a source).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -8,6 +8,7 @@
 pub mod chunk;
 mod density;
 pub mod depth;
+pub mod dispatches;
 pub mod files;
 pub mod hot;
 pub mod intake;
@@ -22,6 +23,7 @@ pub mod process_series;
 pub mod profile;
 pub(crate) mod remaps;
 pub mod slow;
+pub mod waits;
 
 use crate::error::{Result, TraceError};
 use crate::event::EventBatch;
@@ -42,6 +44,7 @@ use serde::Serialize;
 use slow::SlowIos;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use waits::Waits;
 
 const QUEUE: usize = 64; // Chunks that can wait between two threads
 
@@ -94,8 +97,8 @@ macro_rules! panels {
 
             /// Takes the panels of a device, as its profile.
             fn profile(&mut self, at: usize, flow: DeviceFlow, process: &dyn Fn(u32) -> String) -> DeviceProfile {
-                let p99 = self.life.panels.get(at).and_then(Life::p99);
-                let device = ProfiledDevice { number: &flow.device, name: flow.name.as_deref(), p99, process };
+                let p50 = self.life.panels.get(at).and_then(Life::p50);
+                let device = ProfiledDevice { number: &flow.device, name: flow.name.as_deref(), p50, process };
                 $(let $name = self.$name.take(at).profile(&device);)*
                 DeviceProfile { $($name,)* flow }
             }
@@ -120,6 +123,8 @@ panels! {
     processes_over_time: ProcessSeries,
     /// The slowest I/Os, and stalls.
     slow: SlowIos,
+    /// What I/Os that a program waits for found in flight.
+    waits: Waits,
     /// I/Os by file of the device's filesystem; `null` without `--files`, and for other devices.
     files: FileAccesses,
 }

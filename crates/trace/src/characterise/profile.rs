@@ -2,6 +2,7 @@
 
 use super::DeviceProfile;
 use super::depth::DepthOverTime;
+use super::dispatches::Dispatches;
 use crate::blkparse::summary::DeviceSummary;
 use crate::blkparse::tally::Tally;
 use crate::event::{Action, StartAction};
@@ -55,8 +56,13 @@ pub struct DeviceFlow {
     pub in_flight: LevelSummary,
     /// Bios between Q and C in slices of time.
     pub depth_over_time: DepthOverTime,
+    /// Bios whose completion is missing: in flight for longer than four times the 99th percentile of Q2C when another bio
+    /// with their range was queued, or when the trace ended.
+    pub lost: u64,
     /// Requests between D and C over time; empty for bio-based devices (md, dm), which have no D.
     pub dispatched: LevelSummary,
+    /// The order in which requests were dispatched.
+    pub dispatches: Dispatches,
     /// Completions of I/Os without a queue or dispatch event.
     pub unmatched_completions: u64,
     /// Bios that were discarded because too many were in flight.

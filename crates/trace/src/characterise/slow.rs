@@ -3,12 +3,15 @@
 use super::chunk::{Chunk, Panel, ProfiledDevice, Renumbering};
 use crate::event::Op;
 use crate::io::{Io, NEVER};
-use blklab_stats::{Merge, checked};
+use blklab_stats::{Merge, Quantiles, checked};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-const STALL_FACTOR: u64 = 10; // A stall lasts at least this many times the 99th percentile of the latency
-const FEWEST: u64 = 100; // I/Os from which on the 99th percentile says what is usual
+// A stall is at least so many times as long as 90 % of the gaps between completions (many I/Os that wait in one stall
+// are one gap, so stalls do not raise it), and as the median latency (a device can report completions in batches).
+const GAPS: u64 = 10;
+const MEDIANS: u64 = 3;
+const FEWEST: u64 = 100; // I/Os from which on the gaps say what is usual
 
 /// The life of a slow I/O, or a time without completions; `io` ended it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,6 +80,7 @@ impl Longest {
 pub struct SlowIos {
     slowest: Longest,
     silences: Longest,
+    gaps: Quantiles, // Times between completions while I/O was in flight, in ns
     completed: u64,
     first: Option<Io>,
     last_complete: u64,
@@ -86,13 +90,18 @@ pub struct SlowIos {
 impl SlowIos {
     fn new(slowest: usize, silences: usize) -> SlowIos {
         let [slowest, silences] = [slowest, silences].map(|most| Longest { kept: Vec::new(), most, bar: 0 });
-        SlowIos { slowest, silences, completed: 0, first: None, last_complete: 0, watched_until: 0 }
+        let gaps = Quantiles::default();
+        SlowIos { slowest, silences, gaps, completed: 0, first: None, last_complete: 0, watched_until: 0 }
     }
 
     /// Adds a time without completions that `io` ended.
     fn add_silence(&mut self, io: &Io) {
         let start = io.t_queue.max(self.last_complete);
-        if io.t_complete.saturating_sub(start) > self.silences.bar {
+        let gap = io.t_complete.saturating_sub(start);
+        if gap > 0 {
+            self.gaps.record(gap);
+        }
+        if gap > self.silences.bar {
             self.silences.add(LongTime::new(io, start, self.last_complete));
             self.watched_until = self.watched_until.max(io.t_complete);
         }
@@ -141,7 +150,8 @@ impl Panel for SlowIos {
     }
 
     fn profile(&self, device: &ProfiledDevice) -> SlowProfile {
-        let least = device.p99.filter(|_| self.completed >= FEWEST).map(|p99| p99.max(1).saturating_mul(STALL_FACTOR));
+        let [usual] = self.gaps.quantiles([0.9]).map(|gap| gap.filter(|_| self.completed >= FEWEST));
+        let least = usual.map(|gap| gap.saturating_mul(GAPS).max(device.p50.unwrap_or(0).saturating_mul(MEDIANS)));
         let mut slowest = self.slowest.kept.clone();
         slowest.sort_by_key(|time| std::cmp::Reverse(time.length()));
         let is_stall = |time: &&LongTime| least.is_some_and(|least| time.length() >= least);
@@ -162,6 +172,7 @@ impl Merge for SlowIos {
         }
         self.slowest.merge(&other.slowest);
         self.silences.merge(&other.silences);
+        self.gaps.merge(&other.gaps);
         self.completed += other.completed;
         self.last_complete = self.last_complete.max(other.last_complete);
         self.watched_until = self.watched_until.max(other.watched_until);
@@ -199,7 +210,8 @@ pub struct LongTimeProfile {
 pub struct SlowProfile {
     /// The slowest I/Os, the slowest first; at most 20.
     pub slowest: Vec<LongTimeProfile>,
-    /// Shortest stall, in ns: ten times the 99th percentile of the latency; `null` below 100 I/Os.
+    /// Shortest stall, in ns: ten times the 90th percentile of the gaps between completions while I/O was in flight, and
+    /// at least three times the median latency; `null` below 100 I/Os.
     pub stall_least_ns: Option<u64>,
     /// The longest times in which nothing completed although I/Os were in flight, in order; at most 64.
     pub stalls: Vec<LongTimeProfile>,

@@ -94,12 +94,24 @@ impl BiosInFlight {
         Some(io)
     }
 
+    /// The oldest bio with exactly the event's range and direction.
+    fn twin(&self, event: &Event) -> Option<(u32, &InFlightBio)> {
+        let head = *self.starts.get(&event.sector)?;
+        let same = |io: &Io| io.bytes == event.bytes && is_write(io.rwbs) == is_write(event.rwbs);
+        twins(&self.slots, head).take(MAX_STEPS).find(|(_, slot)| same(&slot.io))
+    }
+
     /// Whether a bio has exactly the event's range and direction.
     pub fn has_same_range(&self, event: &Event) -> bool {
-        let Some(&head) = self.starts.get(&event.sector) else { return false };
-        twins(&self.slots, head)
-            .take(MAX_STEPS)
-            .any(|(_, slot)| slot.io.bytes == event.bytes && is_write(slot.io.rwbs) == is_write(event.rwbs))
+        self.twin(event).is_some()
+    }
+
+    /// Takes the oldest bio with the event's range and direction, if it was queued before a time.
+    pub fn take_twin(&mut self, event: &Event, before: u64) -> Option<Io> {
+        let (index, slot) = self.twin(event).filter(|(_, slot)| slot.io.t_queue < before)?;
+        let io = slot.io;
+        self.remove(index);
+        Some(io)
     }
 
     /// The bio in flight that owns sector `at` of a range with `sectors` left.

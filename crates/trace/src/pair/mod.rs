@@ -27,6 +27,8 @@ const MAX_STEPS: usize = 64; // Flushes and commands that are checked before a s
 pub struct BioOrigin {
     pub source: DeviceId, // The device that it was remapped from
     pub process: u32,     // Index of its process's name
+    pub resyncs: bool,    // Whether md's resync queued it
+    pub behind: [u32; 2], // Bios of each kind of background I/O in flight
 }
 
 /// Follows the I/Os of one device.
@@ -36,6 +38,8 @@ pub struct Pairer {
     empty: VecDeque<Io>,    // Queued bios without data (flushes), oldest first
     commands: VecDeque<Io>, // Dispatched without a bio and without data, or passthrough; oldest first
     saw_dispatch: bool,
+    /// A bio in flight for longer than this, in ns, has lost its completion when a bio with the same range follows.
+    pub stale_after: Option<u64>,
     pub unmatched_completions: u64, // Completions without a Q or D in the trace
     pub given_up: u64,              // Bios given up because too many were in flight
 }
@@ -85,6 +89,7 @@ impl Pairer {
         let mut io = new_io(event);
         io.source = origin.source;
         io.process = origin.process;
+        (io.resyncs, io.behind) = (origin.resyncs, origin.behind);
         io.depth = self.in_flight() as u32;
         io.t_queue = event.time;
         if event.sectors() == 0 {
@@ -94,6 +99,9 @@ impl Pairer {
             }
             self.empty.push_back(io);
         } else {
+            if let Some(limit) = self.stale_after {
+                done.extend(self.bios.take_twin(event, event.time.saturating_sub(limit)));
+            }
             self.add(io, done);
         }
     }
@@ -258,7 +266,8 @@ impl Pairer {
     }
 }
 
-fn new_io(event: &Event) -> Io {
+/// A bio of which only an event is known.
+pub fn new_io(event: &Event) -> Io {
     Io {
         device: event.device,
         source: DeviceId(0),
@@ -271,6 +280,8 @@ fn new_io(event: &Event) -> Io {
         error: 0,
         requeues: 0,
         depth: 0,
+        resyncs: false,
+        behind: [0; 2],
         t_queue: NEVER,
         t_get: NEVER,
         t_merge: NEVER,

@@ -1,22 +1,36 @@
 """`blklab trace stat`: describe the workload in the terminal."""
 
+import shlex
+
 import click
 
 from blklab.cli.common import emit, json_option, store_option
 from blklab.cli.trace.selection import TraceReading, TraceSource, reading_options, trace_options
+from blklab.report.console import Console
 
 
 @click.command()
 @trace_options
 @reading_options
+@click.option("--full", is_flag=True, help="All sentences, tables and diagnostics of the main device.")
 @click.option("--all-devices", is_flag=True, help="Show every device in full, not only the main one.")
 @click.option("--keep", metavar="NAME", help="Store the profile under this name, for `blklab serve`.")
 @store_option
 @json_option
 def stat(
-    *, source: TraceSource, reading: TraceReading, all_devices: bool, keep: str | None, store: str | None, as_json: bool
+    *,
+    source: TraceSource,
+    reading: TraceReading,
+    full: bool,
+    all_devices: bool,
+    keep: str | None,
+    store: str | None,
+    as_json: bool,
 ) -> None:
-    """Describe the workload of TRACE in five sentences and in tables.
+    """Describe the workload of TRACE, and say what limits the storage.
+
+    The first screen has the causes that blklab finds, with their share of the time that programs wait, one line for
+    each property of the workload, and the devices. --full has everything:
 
     Load: amount, kind and size of the I/O. Pattern: sequential or random, steady or bursty.
     Latency: latencies and I/Os in flight. Locality: amount of distinct data, and how often the
@@ -58,7 +72,8 @@ def stat(
     from msgspec import to_builtins
 
     from blklab.cli.trace.trace_view import read_view
-    from blklab.report import terminal
+    from blklab.report import diagnostics, terminal
+    from blklab.report.causes import causes
 
     view = read_view(source, reading)
     if keep is not None:
@@ -67,4 +82,13 @@ def stat(
 
         documents.keep(Store(store), "profile", keep, to_builtins(view.profile))
     document = to_builtins(view.profile) | ({} if view.shards is None else {"shards": view.shards})
-    emit(document, as_json, lambda console: terminal.stat(console, view, all_devices=all_devices))
+    document["causes"] = [diagnostics.as_dict(cause) | {"share": cause.weight} for cause in causes(view)]
+    command = shlex.join(["blklab", "trace", "stat", *source.paths])
+
+    def draw(console: Console) -> None:
+        if full or all_devices:
+            terminal.stat(console, view, all_devices=all_devices)
+        else:
+            terminal.first_screen(console, view, command)
+
+    emit(document, as_json, draw)

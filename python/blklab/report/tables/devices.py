@@ -4,10 +4,13 @@ from blklab.report import formatting
 from blklab.report.tables.base import BAR, TextTable, figures, pruned, text
 from blklab.report.view import DeviceView, ProfileView
 
+MOST = 20  # Devices of the table
 
-def overview(view: ProfileView) -> TextTable:
-    """Returns the table of all devices with load and latencies, from the top of the stack."""
+
+def overview(view: ProfileView, most: int = MOST) -> TextTable:
+    """Returns the table of devices with load and latencies, from the top of the stack: those with most I/Os."""
     rows: list[list[str]] = []
+    ios: list[int] = []
     strong = set()
     for depth, layer in enumerate(view.layers()):
         for device in layer:
@@ -15,10 +18,20 @@ def overview(view: ProfileView) -> TextTable:
                 strong.add(len(rows))
             branch = "  " * (depth - 1) + "└ " if depth else ""
             rows.append([branch + device.label, *_figures(device)])
-    headings = figures("I/Os", "IOPS", "rate", "reads", "read p50 / p99", "write p50 / p99", "depth", "errors")
-    return pruned(
-        TextTable("Devices", [text(""), *headings], rows, stack(view), frozenset(strong), ("rate", "depth", "reads"))
-    )
+            ios.append(device.ios)
+    headings = figures(
+        "I/Os", "IOPS", "rate", "reads", "read p50 / p99", "write p50 / p99", "depth", "busy", "errors"
+    )  # fmt: skip
+    note = stack(view)
+    if len(rows) > most:
+        busiest = sorted(range(len(rows)), key=lambda at: -ios[at])[:most]
+        rest = formatting.share(1 - sum(ios[at] for at in busiest) / max(1, sum(ios)))
+        note = f"and {formatting.plural(len(rows) - most, 'other')} with {rest} of the I/Os"
+        kept = sorted(busiest)
+        strong = {kept.index(at) for at in strong if at in kept}
+        rows = [rows[at] for at in kept]
+    spare = ("rate", "reads", "depth", "I/Os")
+    return pruned(TextTable("Devices", [text(""), *headings], rows, note, frozenset(strong), spare))
 
 
 def _figures(device: DeviceView) -> list[str]:
@@ -29,6 +42,7 @@ def _figures(device: DeviceView) -> list[str]:
         formatting.share(device.op("read").share_of_ios if device.ios else None),
         *(formatting.pair(response[1] if (response := device.response(op)) else None) for op in ("read", "write")),
         formatting.number(device.data.in_flight.mean if device.ends else None),
+        formatting.share(device.busy),
         formatting.count(device.failed),
     ]
 

@@ -66,13 +66,17 @@ def sizes(device: DeviceView) -> TextTable:
     for op in ("read", "write", "discard"):
         sizes_of_op = device.op(op).sizes
         top = sorted(sizes_of_op.exact, key=lambda entry: -entry.count)[:MOST_SIZES]
-        shown = [(formatting.size(entry.bytes), entry.count) for entry in top]
+        shown = [(formatting.size(entry.bytes), entry.count, entry.count * entry.bytes) for entry in top]
         if rest := len(sizes_of_op.exact) - len(top):
-            shown.append((f"{rest} others", sizes_of_op.count - sum(entry.count for entry in top)))
-        for at, (size, count) in enumerate(shown):
+            count, moved = sum(each[1] for each in shown), sum(each[2] for each in shown)
+            shown.append((f"{rest} others", sizes_of_op.count - count, sizes_of_op.total_bytes - moved))
+        for at, (size, count, moved) in enumerate(shown):
             share = count / sizes_of_op.count
-            rows.append([op if at == 0 else "", size, formatting.count(count), formatting.share(share), str(share)])
-    return TextTable("Request sizes", [text(""), *figures("size", "I/Os", "share"), BAR], rows)
+            by_bytes = formatting.share(moved / sizes_of_op.total_bytes if sizes_of_op.total_bytes else None)
+            shares = [formatting.share(share), str(share), by_bytes]
+            rows.append([op if at == 0 else "", size, formatting.count(count), *shares])
+    columns = [text(""), *figures("size", "I/Os", "share"), BAR, *figures("of the bytes")]
+    return TextTable("Request sizes", columns, rows)
 
 
 def groups(device: DeviceView, kind: str, most: int = MOST_GROUPS) -> TextTable:

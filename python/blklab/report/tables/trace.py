@@ -131,6 +131,9 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)
 
 
+SEVERE = frozenset({"dropped-events", "missing-events", "never-completed", "never-queued"})
+"""Doubts that belong to the headline: figures can be wrong because of them."""
+
 SERIOUS = 0.01  # Share of I/Os without completion from which it is a doubt instead of a note
 
 

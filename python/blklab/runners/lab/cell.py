@@ -1,5 +1,6 @@
 """Measures one cell in the guest: a new stack on fresh disks, and a load with its statistics."""
 
+import json
 import os
 import re
 import tempfile
@@ -722,9 +723,26 @@ def _load(
     ]
     if recorded and traces is not None:
         save(machine, f"{TRACES}/*", traces, old=TRACE)
+        (traces / "blklab.json").write_text(json.dumps({"stack": _recorded_stack(guest)}, indent=2) + "\n")
         guest.run("rm", "-rf", TRACES)  # out of the guest's memory
         outcome.lab.traces = str(traces)
     return FinishedRun(outcome, 0.0, [*fio_figures.series, *seen.points], packed(ran.output))
+
+
+def _recorded_stack(guest: GuestStack) -> list[dict[str, Any]]:
+    """Returns the layers as `blklab trace record` does; the names are those of the experiment."""
+    kernel = {layer.name: layer.kernel for layer in guest.layers}
+    return [
+        {
+            "number": (guest.read(f"/sys/block/{layer.kernel}/dev") or "").strip(),
+            "name": layer.kernel,
+            "label": layer.kernel,
+            "kind": layer.kind,
+            "role": layer.role,
+            "above": [kernel[name] for name in layer.above],
+        }
+        for layer in guest.layers
+    ]
 
 
 def _slowed(document: documents.LabCellDocument, scale: float) -> documents.LabCellDocument:

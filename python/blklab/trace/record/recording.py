@@ -15,7 +15,9 @@ from typing import Any, NoReturn
 from blklab import __version__
 from blklab.errors import UsageError
 from blklab.output import replace
-from blklab.system.roots import Roots
+from blklab.system.environment import environment
+from blklab.system.layers import layers
+from blklab.system.roots import Roots, text
 from blklab.trace.record import blktrace as recorder
 from blklab.trace.record.checks import RecordedDevice, check_apart, check_writable, find_devices, ready_blktrace
 
@@ -125,7 +127,7 @@ def record(
     )
     if not recording.files:
         raise recorder.failure(ended.output, 0, [])
-    document = _sidecar(recording, command, began, recorder.version(blktrace))
+    document = _sidecar(recording, command, began, recorder.version(blktrace), roots)
     replace(output.sidecar, (json.dumps(document, indent=2) + "\n").encode())
     return recording
 
@@ -171,7 +173,7 @@ def _make_way(output: TraceOutput, overwrite: bool) -> None:
         path.unlink()
 
 
-def _sidecar(recording: TraceRecording, command: list[str], began: int, blktrace: str) -> dict[str, Any]:
+def _sidecar(recording: TraceRecording, command: list[str], began: int, blktrace: str, roots: Roots) -> dict[str, Any]:
     devices = [
         {
             "name": device.name,
@@ -194,7 +196,38 @@ def _sidecar(recording: TraceRecording, command: list[str], began: int, blktrace
         "buffers": recording.options.buffers,
         "dropped": recording.dropped,
         "devices": devices,
+        "stack": recorded_stack([device.number for device, _ in recording.devices], roots),
+        "environment": environment(layers([device.number for device, _ in recording.devices], roots), roots),
     }
+
+
+def recorded_stack(numbers: Sequence[str], roots: Roots) -> list[dict[str, Any]]:
+    """Returns the devices `major:minor` and all below them, with the names that users know."""
+    stack = []
+    for layer in layers(numbers, roots):
+        node = layer.node or Path("/nonexistent")
+        role = "cache" if (node / "bcache/cache_replacement_policy").exists() else None
+        role = "backing" if layer.kind != "bcache" and (node / "bcache/cache_mode").exists() else role
+        known = text(node / "dm/name") if layer.kind == "dm" else None
+        for suffix, part in (("_corig", "backing"), ("_cdata", "cache"), ("_cvol", "cache")):
+            role = part if known and known.endswith(suffix) else role
+        stack.append(
+            {
+                "number": layer.number or "",
+                "name": layer.name,
+                "label": volume_name(known) or layer.name,
+                "kind": layer.kind,
+                "above": list(layer.above),
+                "role": role,
+            }
+        )
+    return stack
+
+
+def volume_name(mapped: str | None) -> str | None:
+    """Returns `group/volume` of LVM for the name of a mapped device: there, `-` separates them, and `--` is a dash."""
+    parts = re.split(r"(?<!-)-(?!-)", mapped) if mapped else []
+    return "/".join(part.replace("--", "-") for part in parts) if len(parts) == 2 else mapped
 
 
 @contextmanager

@@ -11,7 +11,7 @@ fn counted(extents: &[(u64, u64, u32)], ios: &[QueuedIo]) -> Vec<(String, u64, u
     let filesystem = Filesystem::new("/srv".into(), vec!["8,0".into()], owners, extents.to_vec());
     let mut accesses = FileAccesses::new(Arc::new(filesystem));
     accesses.observe(&Chunk { queued: ios.to_vec(), ..Chunk::default() });
-    let device = ProfiledDevice { number: "8,0", name: None, p99: None, process: &|process| format!("p{process}") };
+    let device = ProfiledDevice { number: "8,0", name: None, p50: None, process: &|process| format!("p{process}") };
     let files = accesses.profile(&device).unwrap().files;
     files.into_iter().map(|f| (f.name, f.reads, f.writes, f.read_bytes >> 9, f.write_bytes >> 9)).collect()
 }

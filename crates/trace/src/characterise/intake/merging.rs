@@ -92,6 +92,9 @@ impl Intake {
         mine.out_of_order += other.out_of_order;
         mine.sequence_gaps += other.sequence_gaps;
         mine.dropped = [mine.dropped, other.dropped].into_iter().flatten().reduce(u64::saturating_add);
+        if mine.stack.is_empty() {
+            mine.stack.clone_from(&other.stack);
+        }
         other.warnings.iter().for_each(|warning| mine.warn(&warning.path, &warning.message));
         let mut number = |input: &crate::source::Input| {
             let known = mine.inputs.iter().position(|known| known.name == input.name);
@@ -147,6 +150,9 @@ impl DeviceState {
         self.summary.absorb(&other.summary);
         self.in_flight.merge(&other.in_flight);
         self.dispatched.merge(&other.dispatched);
+        self.dispatches.merge(&other.dispatches);
+        self.took.merge(&other.took);
+        self.completed += other.completed;
         self.observed.merge(&other.observed);
     }
 }

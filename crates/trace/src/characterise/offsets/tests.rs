@@ -9,7 +9,7 @@ fn queued(time: u64, sector: u64, write: bool) -> QueuedIo {
 }
 
 fn profile(offsets: &Offsets) -> OffsetsProfile {
-    offsets.profile(&ProfiledDevice { number: "8,0", name: None, p99: None, process: &|process| format!("p{process}") })
+    offsets.profile(&ProfiledDevice { number: "8,0", name: None, p50: None, process: &|process| format!("p{process}") })
 }
 
 fn observed(rows: &[QueuedIo], side: usize) -> Offsets {

@@ -19,7 +19,7 @@ fn observed(rows: &[(u64, u32)]) -> ProcessSeries {
 }
 
 fn profile(series: &ProcessSeries) -> ProcessesOverTime {
-    series.profile(&ProfiledDevice { number: "8,0", name: None, p99: None, process: &|process| format!("p{process}") })
+    series.profile(&ProfiledDevice { number: "8,0", name: None, p50: None, process: &|process| format!("p{process}") })
 }
 
 #[test]

@@ -286,7 +286,7 @@ impl Exporter for IoExporter {
                 Action::QUEUE => self.remaps.source_of(event),
                 _ => DeviceId(0),
             };
-            self.pairers[at].pairer.add_event(event, BioOrigin { source, process: 0 }, &mut self.done);
+            self.pairers[at].pairer.add_event(event, BioOrigin { source, ..BioOrigin::default() }, &mut self.done);
             if !self.done.is_empty() {
                 self.write_done(at)?;
             }

@@ -41,7 +41,7 @@ def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequ
     guest.until(lambda: (guest.read(f"{base}/state") or "no cache") != "no cache", "bcache is attached")
     guest.write(f"{base}/cache_mode", table["mode"])
     guest.write(f"{base}/writeback_percent", str(table["writeback_percent"]))
-    path = guest.add_layer(GuestLayer(table["name"], "bcache", kernel), backing, cache)
+    path = guest.add_cache(GuestLayer(table["name"], "bcache", kernel), backing, cache)
     _bypass(guest, table["name"], table)
     guest.readying.append(lambda: _clear(guest, base))
     guest.reports.append(lambda: {"kind": "bcache", **_statistics(guest, base, table["name"])})

@@ -42,7 +42,7 @@ def create_writecache(guest: GuestStack, table: cell.Writecache, paths: Mapping[
     before: dict[str, int] = {}
     guest.readying.append(lambda: before.update(_status(guest, name)))
     guest.reports.append(lambda: _report(table["name"], before, _status(guest, name)))
-    return guest.add_layer(GuestLayer(table["name"], "dm", guest.mapped(name)), origin, cache)
+    return guest.add_cache(GuestLayer(table["name"], "dm", guest.mapped(name)), origin, cache)
 
 
 def _status(guest: GuestStack, name: str) -> dict[str, int]:

@@ -22,6 +22,7 @@ class GuestLayer:
     kernel: str  # The kernel's name: `vda`, `md0`
     serial: str | None = None
     above: list[str] = field(default_factory=list)
+    role: str | None = None  # Its part in a cache: `cache` or `backing`
 
     @property
     def path(self) -> str:
@@ -115,6 +116,12 @@ class GuestStack:
         for path in below:
             self.layer(path.removeprefix("/dev/")).above.append(layer.name)
         return layer.path
+
+    def add_cache(self, layer: GuestLayer, backing: str, cache: str) -> str:
+        """Adds a cache on the devices at two paths, and returns its path."""
+        self.layer(backing.removeprefix("/dev/")).role = "backing"
+        self.layer(cache.removeprefix("/dev/")).role = "cache"
+        return self.add_layer(layer, backing, cache)
 
     def undo(self) -> list[str]:
         """Undoes everything, the last first, and returns the errors."""

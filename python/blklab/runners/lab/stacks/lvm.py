@@ -49,7 +49,7 @@ def cached(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequ
         *("--cachemode", table["mode"], "--cachepolicy", table["policy"], *extra),
         f"{group}/data",
     )
-    path = _layer(guest, table["name"], group, [origin, cache])
+    path = guest.add_cache(GuestLayer(table["name"], "dm", guest.mapped(f"{group}-data")), origin, cache)
     mapped = f"{group}-data"
     before: dict[str, Any] = {}
     guest.readying.append(lambda: before.update(status(guest, mapped)))

@@ -1,0 +1,33 @@
+"""Flushes of the disk's cache take much of the time."""
+
+from collections.abc import Iterator
+
+from blklab.diagnostic import Diagnostic
+from blklab.report import formatting
+from blklab.report.causes.waiting import FEWEST, Waiting, device_ns, sum_ns
+
+LEAST = 0.25  # Smallest share of the device's waiting
+OFTEN = 0.05  # Flushes for each write from which on they are many
+
+
+def find(waiting: Waiting) -> Iterator[Diagnostic]:
+    """Yields the devices on which programs wait for flushes."""
+    for device in waiting.entrances:
+        flushing = device.data.waits.flushing
+        writes = max(1, device.op("write").ios)
+        if flushing.count < max(FEWEST, OFTEN * writes) or sum_ns(flushing) < LEAST * device_ns(device):
+            continue
+        groups = device.groups("processes")
+        callers = sorted((each for each in groups if each.ios.get("flush")), key=lambda each: -each.ios["flush"])
+        callers = callers or [each for each in groups if each.label.startswith("jbd2/")]
+        by = f" of {formatting.listing([each.label for each in callers[:2]])}" if callers else ""
+        message = (
+            f"flushes: {formatting.plural(flushing.count, 'I/O')}{by} flush the disk's cache and take"
+            f" {formatting.duration(flushing.mean)} on average; there are {formatting.number(writes / flushing.count)}"
+            " writes for each"
+        )
+        remedy = (
+            "combine commits: a larger group commit of the database, a longer commit interval of the filesystem",
+            "or a disk whose cache survives a power failure, which needs no flush (queue/write_cache: write through)",
+        )
+        yield waiting.cause("flushes", device, sum_ns(flushing), message, *remedy)

@@ -1,0 +1,45 @@
+"""I/O that is not aligned: to blocks of 4 KiB, or to the chunks of an array."""
+
+from collections.abc import Iterator
+
+from blklab.diagnostic import Diagnostic
+from blklab.report import formatting
+from blklab.report.causes.waiting import Waiting
+from blklab.report.view import BLOCK
+
+FEWEST = 100  # I/Os
+OFTEN = 0.3  # Share of the I/Os from which on it is told
+SMALL = 128 << 10  # Bytes of an I/O that fits into a usual chunk
+SPLIT = 1.3  # Parts of an I/O from which on it is told
+
+
+def find(waiting: Waiting) -> Iterator[Diagnostic]:
+    """Yields devices with unaligned I/O, and arrays that split small reads."""
+    for device in waiting.entrances:
+        for op in ("read", "write"):
+            load = device.op(op)
+            share = load.unaligned / max(1, load.ios)
+            if load.ios >= FEWEST and share >= OFTEN:
+                message = (
+                    f"{formatting.share(share)} of the {formatting.ops(op)} do not begin and end at a multiple of"
+                    f" {formatting.size(BLOCK)}: a disk with sectors of 4 KiB must read before it writes, and flash too"
+                )
+                remedy = ("align partitions and filesystems to 1 MiB, and let the program use blocks of 4 KiB",)
+                yield waiting.cause("unaligned", device, share * waiting.op_ns(device, op), message, *remedy)
+    for array, members in waiting.arrays():
+        reads = array.op("read")
+        fed = sum(
+            group.ios.get("read", 0)
+            for each in members
+            for group in each.groups("sources")
+            if group.label == array.label
+        )
+        parts, size = fed / max(1, reads.ios), reads.sizes.mode_bytes or 0
+        if reads.ios >= FEWEST and size <= SMALL and parts >= SPLIT:
+            message = (
+                f"reads of {formatting.size(size)} need {formatting.number(parts)} I/Os of the members each: they cross"
+                " the borders of chunks"
+            )
+            remedy = ("begin partitions and filesystems at a multiple of the chunk size; use a larger chunk",)
+            share = min(1.0, (parts - 1) / parts)
+            yield waiting.cause("split-by-chunks", array, share * waiting.op_ns(array, "read"), message, *remedy)

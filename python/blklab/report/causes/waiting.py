@@ -1,0 +1,92 @@
+"""What rules share: the time that programs wait for a trace's I/O, and how a cause says its share of it."""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from blklab.diagnostic import Diagnostic, Severity
+from blklab.documents.profile import QuantilesSummary
+from blklab.report import formatting
+from blklab.report.view import DeviceView, ProfileView
+
+SERIOUS = 0.3  # Share of the waiting time from which a cause is a warning
+FEWEST = 20  # Minimum number of I/Os for a statement about them
+
+
+def sum_ns(quantiles: QuantilesSummary | None) -> float:
+    """Returns the sum of all values."""
+    return quantiles.count * (quantiles.mean or 0.0) if quantiles else 0.0
+
+
+def awaited(device: DeviceView) -> tuple[QuantilesSummary, QuantilesSummary, QuantilesSummary]:
+    """Returns the times of I/Os that programs wait for: alone, behind writeback, behind md's resync."""
+    waits = device.data.waits
+    return waits.alone, waits.behind_writeback, waits.behind_resync
+
+
+def device_ns(device: DeviceView) -> float:
+    """Returns the time that programs wait for a device: that of reads, synchronous writes and flushes, if it has any.
+
+    Nobody waits for writeback; only if there is nothing else, its time is the device's.
+    """
+    waited = sum(map(sum_ns, awaited(device)))
+    return waited or sum(sum_ns(device.latency(op)) for op in ("all", "flush"))
+
+
+class Waiting:
+    """A trace for the rules."""
+
+    def __init__(self, view: ProfileView) -> None:
+        self.view = view
+
+    @cached_property
+    def tops(self) -> list[DeviceView]:
+        """The devices that get no I/O from another device of the trace."""
+        fed = {feed.lower for feed in self.view.feeds()}
+        return [device for device in self.view.devices if device.active and device.number not in fed]
+
+    @cached_property
+    def entrances(self) -> list[DeviceView]:
+        """The devices that programs use, with times: those that get no I/O from another device of the trace.
+
+        Below a device without completions, such as bcache, these are the next ones.
+        """
+        feeds = self.view.feeds()
+        shown = {device.number for device in self.view.devices if device.active and device.ends}
+        fed = {feed.lower for feed in feeds if feed.upper in shown}
+        return [device for device in self.view.devices if device.number in shown - fed]
+
+    @cached_property
+    def total_ns(self) -> float:
+        """The time that programs wait, of all I/Os added up, ns."""
+        return sum(map(device_ns, self.entrances))
+
+    def arrays(self) -> Iterator[tuple[DeviceView, list[DeviceView]]]:
+        """Yields each device that passes its I/O to several others, with these."""
+        feeds = self.view.feeds()
+        for device in self.view.devices:
+            lower = {feed.lower for feed in feeds if feed.upper == device.number}
+            if device.active and len(lower) > 1:
+                yield device, [each for each in self.view.devices if each.number in lower and each.active]
+
+    @cached_property
+    def leaves(self) -> list[DeviceView]:
+        """The devices with dispatches: disks."""
+        return [device for device in self.view.devices if device.data.dispatches.requests]
+
+    def op_ns(self, device: DeviceView, op: str) -> float:
+        """Returns the part of `total_ns` that programs wait for one operation of a device."""
+        took, load = sum_ns(device.latency(op)), device.op(op)
+        if op == "write" and any(map(sum_ns, awaited(device))):
+            took *= load.sync / max(1, load.ios)
+        if device in self.entrances:
+            return took
+        return took * self.total_ns / max(1.0, sum(map(device_ns, self.leaves)))
+
+    def cause(
+        self, code: str, device: DeviceView, ns: float, message: str, *remedy: str, member: str = ""
+    ) -> Diagnostic:
+        """Returns a cause that is behind `ns` of the waiting time."""
+        share = min(1.0, ns / self.total_ns)
+        severity: Severity = "warning" if share >= SERIOUS else "note"
+        told = f"{message} ({formatting.share(share)} of the waiting time)"
+        return Diagnostic(code, severity, device.label, told, remedy, member, weight=share)
