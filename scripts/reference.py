@@ -232,7 +232,7 @@ def documents() -> str:
 
 def prometheus() -> str:
     """Return the page of exported metrics and packaged alerts."""
-    from blklab.md.exporter.collector import METRICS, PREFIX
+    from blklab.md.exporter import METRICS, PREFIX
 
     metrics = table(
         ("metric", "type", "labels", "meaning"),

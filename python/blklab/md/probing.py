@@ -1,5 +1,6 @@
 """Reads what sysfs does not have, from disks and programs."""
 
+import json
 import os
 import shutil
 import struct
@@ -10,12 +11,36 @@ from pathlib import Path
 
 from blklab import dmsetup
 from blklab.dmsetup import PATH
-from blklab.md import host_software, journal_directory, superblocks
+from blklab.md import host_software, superblocks
 from blklab.md.model import Geometry, Software
 from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice
-from blklab.system.roots import Roots, opened
+from blklab.system.roots import Roots, entries, opened
 from blklab.system.users import uses
+
+PREFIX = "md-fix-"
+
+
+def journal_path(uuid: str, roots: Roots) -> Path:
+    """Returns the path of an array's journal."""
+    return roots.state / f"{PREFIX}{uuid.replace('/', '!')}.json"
+
+
+def find_journals(roots: Roots) -> list[Path]:
+    """Returns the journals of all unfinished repairs, running or interrupted."""
+    return [path for path in entries(roots.state) if path.name.startswith(PREFIX) and path.suffix == ".json"]
+
+
+def read_stop(uuid: str, roots: Roots) -> tuple[str, ...]:
+    """Returns why the last run of an array's unfinished repair stopped, and commands for the user; empty if unknown."""
+    for directory in (roots.state, roots.state_of_root):
+        try:
+            path = journal_path(uuid, replace(roots, state=directory))
+            return tuple(str(line) for line in json.loads(path.read_bytes()).get("stopped", ()))
+        except (OSError, ValueError, TypeError, AttributeError):
+            continue
+    return ()
+
 
 TIMEOUT_S = 20.0  # Time to wait for a disk
 
@@ -87,9 +112,7 @@ class Probe:
         """Whether a repair of an array is unfinished; None: permission denied."""
         # root repairs arrays, whichever user runs this.
         states = {roots.state, roots.state_of_root}
-        journals_exist = {
-            _exists(journal_directory.journal_path(uuid, replace(roots, state=state))) for state in states
-        }
+        journals_exist = {_exists(journal_path(uuid, replace(roots, state=state))) for state in states}
         return True if True in journals_exist else None if None in journals_exist else False
 
     def find_users(self, device: BlockDevice, roots: Roots) -> list[str]:

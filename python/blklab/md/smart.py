@@ -1,4 +1,4 @@
-"""Reads SMART values of the disks below arrays."""
+"""SMART values of disks, read with smartctl."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from blklab.md.members import parse_number
+from blklab.md.inventory import parse_number
 from blklab.md.model import DiskHealth, Inventory, PhysicalDisk
 from blklab.md.probing import Probe
 from blklab.system.identity import normal, of_node

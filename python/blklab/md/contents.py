@@ -10,7 +10,7 @@ from pathlib import Path
 
 from blklab.dmsetup import PATH
 from blklab.errors import BlklabError, SystemErrors
-from blklab.md.members import parse_number
+from blklab.md.inventory import parse_number
 from blklab.md.model import Array, BlockContent, Inventory, merge_ranges
 from blklab.md.probing import Probe
 from blklab.system import file_search
