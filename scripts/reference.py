@@ -340,7 +340,7 @@ def comparison() -> str:
 def device_models() -> str:
     """Return the page of the library of device models: what makers state, and what the simulator gives."""
     from blklab.report.formatting import WORDS
-    from blklab.runners.sim.rated import rated_figures
+    from blklab.runners.sim.runner import rated_figures
     from blklab.spec.stock_models import DIRECTORY, library, paths
 
     models = [model for model in library() if paths()[model.name].parent == DIRECTORY]

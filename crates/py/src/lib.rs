@@ -2,7 +2,6 @@
 
 mod cache;
 mod failures;
-mod live;
 mod md;
 mod replay;
 mod trace;
@@ -35,7 +34,7 @@ mod _core {
     use super::cache::{cache_check, cache_curves};
 
     #[pymodule_export]
-    use super::live::LiveTrace;
+    use super::trace::LiveTrace;
 
     #[pymodule_export]
     use super::replay::{Stop, check_cell, default_host, simulate};

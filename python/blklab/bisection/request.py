@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blklab import output
-from blklab.analysis.sequential_test import check_condition
 from blklab.bisection import findings, git
 from blklab.bisection.findings import Bisection
 from blklab.bisection.git import Commit, GitFailed, Repository, of_list, shared
 from blklab.bisection.measuring import CommitMeasuring
-from blklab.bisection.search import BisectionRule, BisectionSearch
+from blklab.bisection.search import BisectionRule, BisectionSearch, check_condition
 from blklab.bisection.source import BisectionSource, BuildFailed, Note, locked, work_directory
 from blklab.child_process import find
 from blklab.errors import BlklabError, UsageError

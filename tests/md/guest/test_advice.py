@@ -10,7 +10,7 @@ from blklab.advice.answer import script
 from blklab.advice.arrangement import Arrangement
 from blklab.advice.question import Constraints, Question, published_load, read_pools
 from blklab.advice.samples import Simulations
-from blklab.runners.lab.machine.disks import VirtualDiskShape
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.guest.rig import Rig
 
 SLOW = [VirtualDiskShape(f"slow{number}", 320 << 20) for number in range(3)]

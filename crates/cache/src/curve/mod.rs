@@ -7,7 +7,7 @@ mod simulated;
 pub use build::{CurveSettings, FirstPass, SecondPass};
 pub use distances::StackDistances;
 use serde::Serialize;
-pub use simulated::{OptSample, SimulatedCache, SimulatedPolicy};
+pub use simulated::{OptSample, SimulatedCache, SimulatedPolicy, next_accesses, opt_hits};
 
 /// One size of a curve. Ratios are shares of block accesses, or of reads with `bcache`.
 #[derive(Clone, Debug, Serialize, crate::JsonSchema)]

@@ -17,10 +17,9 @@ from blklab import child_process
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
 from blklab.md.audit import find_problems
-from blklab.md.host_software import read_software
 from blklab.md.inventory import read_inventory
 from blklab.md.model import Geometry, Inventory, Software
-from blklab.md.probing import Probe
+from blklab.md.probing import Probe, read_software
 from blklab.md.remote.probe_output import HEADER, MAX_OUTPUT_BYTES, ProbedDevice, ProbeOutput, is_complete, parse_output
 from blklab.md.superblocks import SuperblockReading, failure_reason
 from blklab.ssh import command, last_line

@@ -12,9 +12,9 @@ from blklab.diagnostic import Diagnostic
 from blklab.dmsetup import PATH
 from blklab.errors import EnvironmentLacks
 from blklab.md import inventory, probing
-from blklab.md.host_software import read_software
 from blklab.md.inventory import parse_number
 from blklab.md.model import Software
+from blklab.md.probing import read_software
 from blklab.md.repair import array_state, journal
 from blklab.md.repair.array_state import ArrayState
 from blklab.md.repair.environment_checks import find_busy_neighbour

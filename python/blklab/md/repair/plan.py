@@ -9,9 +9,9 @@ from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, UsageError
 from blklab.md import inventory, probing
 from blklab.md.audit import host
-from blklab.md.host_software import read_software
 from blklab.md.inventory import parse_number
 from blklab.md.model import Array, Software
+from blklab.md.probing import read_software
 from blklab.md.recipes import Recipe, command, entries_recipes
 from blklab.md.repair.array_state import MemberState, disk_id, find_members_with_lists, read_array_state
 from blklab.md.repair.next_step import decide_next_step, failures_tolerated, state_after

@@ -1,24 +1,20 @@
 //! The block layer above one disk: merging, tags, the elevator, throttling, and what /proc/diskstats counts.
 
 mod elevator;
-mod request;
-mod sorted;
 mod spec;
 mod wbt;
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
+use crate::arena::{Arena, ArenaItem};
 use crate::bio::{Bio, Flags, NONE, Op};
 use crate::device::{Admission, Controller, Disk, DiskCommand, DiskEvents, Model};
 use crate::engine::{Mapped, Simulation, Target, WaitList};
 use crate::events::Time;
 use crate::kernel::Kernel;
 use elevator::Elevator;
-use request::{Request, Requests};
-use wbt::WritebackThrottle;
-
 pub use spec::{Device, DiskStats, QueueSettings, Scheduler};
+use std::cell::RefCell;
+use std::rc::Rc;
+use wbt::WritebackThrottle;
 
 /// A bit of a timer's number: the controller has served the request.
 const SERVED: u32 = 1 << 31;
@@ -454,3 +450,36 @@ impl DiskQueue {
         DiskStats { work, busy_ns, ..self.stats.clone() }
     }
 }
+
+// Requests: what a disk gets, made of one bio or of several neighbouring ones.
+
+/// A request in a disk's queue or in the disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    pub op: Op,           // The operation
+    pub fua: bool,        // Whether it must be durable when it is done
+    pub throttled: bool,  // Whether it counts against the writeback throttle
+    pub sector: u64,      // In sectors of the disk
+    pub sectors: u32,     // How much
+    pub first: u32,       // The first of its bios
+    pub last: u32,        // The last of its bios
+    pub task: u32,        // The task that made it: CFQ is fair among tasks
+    pub start: Time,      // When it got its tag; /proc/diskstats counts from then
+    pub dispatched: Time, // When it was sent to the disk
+}
+
+impl Request {
+    /// The sector after the last.
+    pub fn end(&self) -> u64 {
+        self.sector + u64::from(self.sectors)
+    }
+}
+
+impl ArenaItem for Request {
+    fn link(&mut self) -> &mut u32 {
+        &mut self.first
+    }
+}
+
+/// All requests in flight.
+pub type Requests = Arena<Request>;

@@ -8,7 +8,7 @@ import pytest
 
 from blklab.analysis.fail_if import parse_condition
 from blklab.analysis.metrics import METRICS
-from blklab.analysis.sequential_test import SequentialTest, check_condition
+from blklab.bisection.search import SequentialTest, check_condition
 from blklab.errors import UsageError
 
 
