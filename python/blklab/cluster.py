@@ -1,4 +1,8 @@
-"""Computes many items at once: in threads of this process, or on the workers of a Dask cluster."""
+"""Computes many items at once: in threads of this process, or on the workers of a Dask cluster.
+
+Tasks go to Dask's scheduler a few at a time, and results return as they arrive. The scheduler computes the tasks of a
+dead worker again on another one. Nothing is written on workers.
+"""
 
 import logging
 import os

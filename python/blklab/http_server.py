@@ -1,4 +1,13 @@
-"""An HTTP server with TLS and users, for metrics and for the web page."""
+"""An HTTP server with TLS and basic authentication for a WSGI application: for metrics and for the web page.
+
+Prometheus's client library has a server without basic authentication, which handles TLS handshakes one after the
+other, reads certificates only once, and asks the name server for its name.
+
+Certificates and users come from Prometheus's web configuration file. The format is that of all exporters of Prometheus
+(github.com/prometheus/exporter-toolkit, docs/web-configuration.md, 2025), so node_exporter and blklab can share a file.
+As there, paths are relative to the file, and it is read for every connection. Unknown keys are refused, because they
+may restrict access.
+"""
 
 import base64
 import binascii

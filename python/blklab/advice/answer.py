@@ -1,4 +1,4 @@
-"""The answer to a question: what to build, how it compares, why, and what to type."""
+"""The answer to a question: what to build, how it compares, why, what to type, and the experiment that proves it."""
 
 import math
 import shlex

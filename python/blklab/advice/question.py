@@ -1,4 +1,7 @@
-"""What advice is asked for: disks, loads and constraints."""
+"""What advice is asked for: disks, loads and constraints.
+
+Loads are traces, fio job files, workloads of an experiment, and published mixes.
+"""
 
 import re
 from collections.abc import Mapping, Sequence

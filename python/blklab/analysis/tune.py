@@ -1,4 +1,7 @@
-"""Evaluate a sweep: the effect of each setting, with its uncertainty."""
+"""Evaluate a sweep: the effect of each setting, with its uncertainty.
+
+Settings persist as shell commands for now, and as a udev rule and a sysctl file for the next boot.
+"""
 
 import math
 import re

@@ -1,4 +1,7 @@
-"""Drives `git bisect` in a repository of our own: git chooses the commits, skips, and keeps the log."""
+"""Drives `git bisect` in a repository of our own: git chooses the commits, skips, and keeps the log.
+
+It also runs make and the user's build commands.
+"""
 
 import os
 import re

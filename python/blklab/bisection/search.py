@@ -1,4 +1,12 @@
-"""Finds the first commit with a new verdict: git chooses the commits, a sequential test decides about each."""
+"""Finds the first commit with a new verdict: git chooses the commits, a sequential test decides about each.
+
+The test measures until it is known whether a condition holds, with the error rate that was asked for. The two
+hypotheses are that the value is at least a distance on the good, or on the bad, side of the bound. The logarithm of
+their likelihood ratio is the evidence, and a decision ends when the evidence is as large as Wald's boundary (Wald,
+"Sequential Tests of Statistical Hypotheses", Annals of Mathematical Statistics 16, 1945). The variation is not known:
+with a prior of 1/σ, the likelihood is Student's, and a hypothesis takes its most likely value.
+docs/explanation/verdicts.md has the error rates in simulations.
+"""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Reads the arrays of a host from sysfs, superblocks and mounts; changes nothing.
+"""Reads the arrays of a host and their members from sysfs, superblocks and mounts; changes nothing.
 
 Attributes: Documentation/admin-guide/md.rst, Linux 6.1.
 """

@@ -1,4 +1,8 @@
-"""Reads what sysfs does not have, from disks and programs."""
+"""Reads what sysfs does not have, from disks, programs and files.
+
+These are superblocks, the versions of the kernel and of mdadm, mdadm's settings, and the journals of unfinished
+repairs: one file for each array in the state directory.
+"""
 
 import json
 import os

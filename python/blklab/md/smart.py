@@ -1,4 +1,4 @@
-"""SMART values of disks, read with smartctl."""
+"""SMART values of the disks below arrays, read with smartctl."""
 
 import json
 import re

@@ -1,4 +1,7 @@
-"""The cells of an experiment in the terms of their runner, and their results: as tables and as explanations."""
+"""The cells of an experiment in the terms of their runner, and their results: as tables and as explanations.
+
+Those of a fleet have a table of hosts, with those that differ from the others.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

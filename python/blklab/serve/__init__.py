@@ -1,4 +1,7 @@
-"""A web page over the store, which only reads it."""
+"""A web page over the store, which only reads it: a WSGI application with addresses, pages, headers and errors.
+
+It answers GET and HEAD only.
+"""
 
 import hashlib
 import json

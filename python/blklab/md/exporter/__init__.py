@@ -1,4 +1,8 @@
-"""Exports md arrays to Prometheus: metrics, a cache of inventories, and an HTTP server."""
+"""Exports md arrays to Prometheus: collects all metrics at each scrape, with cached superblocks.
+
+Times in /proc/diskstats are ms modulo 2^32, which wrap after 49.7 days (`blklab.system.diskstats`). The sum of
+differences between frequent readings does not wrap.
+"""
 
 import math
 import threading

@@ -1,4 +1,7 @@
-"""Audits arrays of other hosts, over ssh or from the recorded output of a probe."""
+"""Audits arrays of other hosts, over ssh or from the recorded output of a probe.
+
+The user's ssh configuration, keys and agent apply.
+"""
 
 import errno
 import os

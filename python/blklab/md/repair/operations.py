@@ -1,4 +1,7 @@
-"""The operations by which a repair reads and changes its array; tests replace them."""
+"""The operations by which a repair reads and changes its array; tests replace them.
+
+mdadm's exit status is not reliable: only the state of the array shows the effect.
+"""
 
 import os
 import shutil

@@ -2,6 +2,8 @@
 
 Not detected: others on shared storage or below a virtual disk, a disk's own background work
 (SMART tests, garbage collection), caches of controllers, later heat.
+
+The load of other programs, time taken by a hypervisor, and heat are also watched during the measurement.
 """
 
 import math

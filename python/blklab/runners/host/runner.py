@@ -1,7 +1,7 @@
-"""The runner `host`: measures cells with real fio on this machine's own devices and files.
+"""The runner `host`: measures cells with real fio on this machine's own devices and files, and watches the devices.
 
-Repeats are interleaved (all cells once, then all again), so that a drift over time does not look
-like a difference between cells.
+Settings are changed before a cell, and restored after it. Repeats are interleaved (all cells once, then all again), so
+that a drift over time does not look like a difference between cells.
 """
 
 import threading

@@ -1,4 +1,7 @@
-"""The simulator as a runner: many cells at a time, in threads without Python's lock or on a cluster."""
+"""The simulator as a runner: many cells at a time, in threads without Python's lock or on a cluster.
+
+It also simulates what a device's maker states, to show both next to each other.
+"""
 
 import json
 import os

@@ -1,7 +1,7 @@
-"""Packages of the machine's Debian release, found and downloaded without privileges.
+"""Packages of the machine's Debian release, found, downloaded and read without privileges.
 
 apt-get uses our own lists, status and cache, as on a machine with nothing installed. The sources
-and keys are this machine's, and apt checks the signatures.
+and keys are this machine's, and apt checks the signatures. Packages are neither unpacked nor are their scripts run.
 """
 
 import os

@@ -3,6 +3,8 @@
 The guest's code runs with KVM if that works, otherwise with emulation (TCG). KVM may hang instead of failing, for
 example nested in a guest whose host does not support that. A guest that does not answer in time with KVM is therefore
 stopped and emulated, and this is remembered until the machine boots again.
+
+The guest's disks are unnamed files, so that nothing of them remains however blklab ends.
 """
 
 import json
