@@ -1,6 +1,6 @@
 //! Traces for Python.
 
-use crate::failures::{UsageError, python_error};
+use crate::{UsageError, python_error};
 use blklab_trace::blkparse::print::{PrintStyle, TerminalOutput, print};
 use blklab_trace::blktrace::stream::{EventBlock, RecordStream};
 use blklab_trace::characterise::files::Filesystem;

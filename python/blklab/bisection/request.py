@@ -16,8 +16,7 @@ from blklab import output
 from blklab.bisection import findings, git
 from blklab.bisection.findings import Bisection
 from blklab.bisection.git import Commit, GitFailed, Repository, of_list, shared
-from blklab.bisection.measuring import CommitMeasuring
-from blklab.bisection.search import BisectionRule, BisectionSearch, check_condition
+from blklab.bisection.search import BisectionRule, BisectionSearch, CommitMeasuring, check_condition
 from blklab.bisection.source import BisectionSource, BuildFailed, Note, locked, work_directory
 from blklab.child_process import find
 from blklab.errors import BlklabError, UsageError

@@ -12,7 +12,7 @@ from blklab.analysis.host_outliers import FEWEST, HostOutlier, outliers, values
 from blklab.analysis.metrics import METRICS, lowest_devices
 from blklab.analysis.sanity_checks import unfair_shares
 from blklab.outcome import LoadRamp, Outcome, PredictionInterval
-from blklab.report import formatting, terminal, volumes
+from blklab.report import formatting, runs, terminal
 from blklab.report.console import Console, styled
 from blklab.report.runs import outcome_figures
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
@@ -70,13 +70,13 @@ def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunR
         terminal.draw_table(console, hosts_table(labels, outcomes))
         lines += outlier_lines(outcomes)
     rows = [(formatting.cells([result.number]), result.outcome) for result in results]
-    terminal.draw_table(console, volumes.caches(rows))
+    terminal.draw_table(console, runs.caches(rows))
     unfair = [
         printable(f"{formatting.cells([result.number])}: {sentence}; see --per-job")
         for cell, result in _pairs(plan, results)
         for sentence, _ in unfair_shares(result.outcome, cell.document.get("jobs") or [])
     ]
-    for line in [*lines, *warnings(results), *unfair, *volumes.arrays(rows)]:
+    for line in [*lines, *warnings(results), *unfair, *runs.arrays(rows)]:
         console.print(f"note: {line}")
 
 

@@ -27,10 +27,9 @@ from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.bisection import findings
 from blklab.diagnostic import SEVERITIES
 from blklab.errors import BlklabError, StoreError, UsageError
-from blklab.report import comparison, diagnostics, formatting, page, runs, shell, volumes
+from blklab.report import comparison, diagnostics, formatting, page, runs, shell
 from blklab.report.charts.base import Chart, category, chart_spec, layer, quantity, tip
-from blklab.report.experiment.axis_chooser import metric_label
-from blklab.report.experiment.layout import MOST_LINES, colour
+from blklab.report.experiment.layout import MOST_LINES, colour, metric_label
 from blklab.report.experiment.page import ExperimentReport
 from blklab.report.experiment.setup import printable_lines
 from blklab.report.experiment.view import STACK, WORKLOAD, ExperimentView
@@ -178,7 +177,7 @@ def campaign(store: Store, number: int, page: int) -> SitePage:
     stored = query.runs_of(store, number, (page - 1) * ROWS, ROWS)
     figures = [(f"run {run.id}", run.figures) for run in stored]
     tables = [_linked_runs(runs.runs(row, stored), stored)]
-    if caches := volumes.caches(figures):
+    if caches := runs.caches(figures):
         tables.append(caches)
     failed = [Sentence("Failed", f"run {run.id}: {printable(run.message)}") for run in stored if run.message]
     doubts = [Sentence("Doubt", line) for line in runs.doubts(stored)]

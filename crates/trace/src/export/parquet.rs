@@ -3,7 +3,7 @@
 //! Columns are collected for a row group and written one after the other. The encodings are cheap ones: slowly
 //! changing columns are stored as packed differences; only process names use a dictionary.
 
-use super::output::OutputFile;
+use super::OutputFile;
 use super::{ExportReport, Exporter};
 use crate::characterise::remaps::Remaps;
 use crate::error::{Result, TraceError};

@@ -4,8 +4,8 @@
 //! and reported.
 
 use super::Format;
-use super::lines::Lines;
 use super::names::NewProcessNames;
+use super::text::Lines;
 use super::text::{first_lines, quote_line};
 use crate::error::{Result, TraceError};
 use crate::event::{Action, DeviceId, Event, EventBatch, Rwbs, SECTOR};

@@ -15,8 +15,8 @@ from blklab.md.inventory import parse_number
 from blklab.md.recipes import command
 from blklab.md.repair import journal, operations, steps, write_suspension
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState
-from blklab.md.repair.next_step import STOPPED_STATES, decide_next_step
 from blklab.md.repair.operations import MachineOps
+from blklab.md.repair.steps import STOPPED_STATES, decide_next_step
 from blklab.md.repair.task import RepairTask
 from blklab.md_levels import PARITIES
 from blklab.system.roots import text

@@ -14,9 +14,8 @@ from blklab.md.model import Array, Software
 from blklab.md.probing import read_software
 from blklab.md.recipes import Recipe, command, entries_recipes
 from blklab.md.repair.array_state import MemberState, disk_id, find_members_with_lists, read_array_state
-from blklab.md.repair.next_step import decide_next_step, failures_tolerated, state_after
 from blklab.md.repair.preconditions import check_preconditions, unmet_precondition
-from blklab.md.repair.steps import Done, Step, Stop, step_command
+from blklab.md.repair.steps import Done, Step, Stop, decide_next_step, failures_tolerated, state_after, step_command
 from blklab.md.repair.task import MemberSlot, RepairTask
 from blklab.md.repair.write_suspension import can_leave_cgroup
 from blklab.md_levels import PARITIES

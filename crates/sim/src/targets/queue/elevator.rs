@@ -1,6 +1,6 @@
 //! I/O schedulers: which waiting request the disk gets next, and which waiting request a bio is merged into.
 
-use super::spec::Scheduler;
+use super::Scheduler;
 use super::{Request, Requests};
 use crate::bio::{NONE, Op};
 use crate::events::Time;

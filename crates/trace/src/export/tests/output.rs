@@ -1,4 +1,4 @@
-use super::*;
+use crate::export::*;
 
 #[test]
 fn a_file_appears_only_when_it_is_complete() {
