@@ -19,7 +19,7 @@ mod _core {
     /// Adds the constants. Interrupted reads run Python's signal handlers.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        let _ = blklab_trace::input_buffer::ON_SIGNAL.set(super::failures::handle_signals);
+        let _ = blklab_trace::input_buffer::ON_SIGNAL.set(super::handle_signals);
         module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
         module.add("DEBUG_BUILD", cfg!(debug_assertions))?;
         module.add("IO_URING_PER_CENT", blklab_sim::cell::IO_URING_PER_CENT)?;
