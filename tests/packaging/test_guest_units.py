@@ -52,7 +52,7 @@ def machine(
     )
     shutil.rmtree(root / "var/cache/apt")
     (root / "p").mkdir()
-    for deb in packages.glob("*_amd64.deb"):
+    for deb in packages.glob("blklab_*_amd64.deb"):
         shutil.copy(deb, root / "p")
     shutil.copy(AGENT, root / "usr/lib/agent")
     (root / AGENT_UNIT).write_text(debian.FILES[AGENT_UNIT])
