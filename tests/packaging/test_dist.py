@@ -81,7 +81,7 @@ def test_debian_package_is_the_same_if_built_twice(package: str, packages: Path,
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
         "SOURCE_DATE_EPOCH": time.stdout.strip(),
     }
-    command = ["scripts/debian-package", tmp_path, package]
+    command = ["scripts/debian-package", str(tmp_path), package]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env=environment)
     (again,) = tmp_path.glob("*_amd64.deb")
     assert again.read_bytes() == deb.read_bytes()
