@@ -139,8 +139,10 @@ def audit(
         raise UsageError(f"{directories[0]}: is a directory: name the images in it")
     inventory = inventory_of_images(paths) if paths else inventory_of_host(Roots())
     if inventory.unseen and not inventory.arrays and all(stray.unseen for stray in inventory.strays):
+        if paths:
+            raise EnvironmentLacks(first(inventory.unseen).replace(": not seen: ", ": "), "name readable images")
         message = f"cannot read any array: {first(inventory.unseen)}"
-        raise EnvironmentLacks(message, "name readable images" if paths else "run it as root, outside of a container")
+        raise EnvironmentLacks(message, "run it as root, outside of a container")
     inventory = _limited([inventory], arrays)[0] or inventory
     if smart:
         from blklab.md.smart import add_health
