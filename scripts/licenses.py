@@ -2,7 +2,7 @@
 
 .venv/bin/python scripts/licenses.py [DIRECTORY]
 
-Without DIRECTORY, of the wheel: the crates, and the report's JavaScript. With it, of the Debian package, whose Python
+Without DIRECTORY, of the wheel: the crates, and the report's JavaScript. With it, of a Debian package, whose Python
 packages are there. The text of the Apache License is left out: it is next to this file, or Debian has it.
 """
 
@@ -97,10 +97,9 @@ def main(directory: Path | None) -> None:
         Part("Rust's standard library", "MIT OR Apache-2.0", [ROOT / "LICENSE"]),
         Part("vega.js", "BSD-3-Clause AND ISC AND MIT", [ROOT / "python/blklab/report/vendor/LICENSES.md"]),
     ]
-    if directory:
-        parts += [*crates("blklab-py"), *python_packages(directory)]
-    else:
-        parts += crates("blklab-py", "blklab-agent")
+    agent = directory is None or (directory / "blklab/_agent").exists()
+    parts += crates("blklab-py", "blklab-agent") if agent else crates("blklab-py")
+    parts += python_packages(directory) if directory else ()
     lines = report(parts, "/usr/share/common-licenses/Apache-2.0" if directory else "LICENSE")
     sys.stdout.write("This package contains parts of others. Their licences:\n\n" + "\n".join(lines) + "\n")
 

@@ -232,7 +232,7 @@ def documents() -> str:
 
 def prometheus() -> str:
     """Return the page of exported metrics and packaged alerts."""
-    from blklab.md.exporter.collector import METRICS, PREFIX
+    from blklab.md.exporter import METRICS, PREFIX
 
     metrics = table(
         ("metric", "type", "labels", "meaning"),
@@ -340,7 +340,7 @@ def comparison() -> str:
 def device_models() -> str:
     """Return the page of the library of device models: what makers state, and what the simulator gives."""
     from blklab.report.formatting import WORDS
-    from blklab.runners.sim.rated import rated_figures
+    from blklab.runners.sim.runner import rated_figures
     from blklab.spec.stock_models import DIRECTORY, library, paths
 
     models = [model for model in library() if paths()[model.name].parent == DIRECTORY]

@@ -8,11 +8,19 @@ from pathlib import Path
 import pytest
 
 from blklab.advice import race as racing
-from blklab.advice.answer import Answer, advise, script
+from blklab.advice.answer import Answer, advise, as_toml, script
 from blklab.advice.arrangement import Arrangement
-from blklab.advice.experiment_file import as_toml
-from blklab.advice.loads import distinct, of_experiment, of_job_file, of_trace, published, weighted
-from blklab.advice.question import Constraints, Question, read_pools
+from blklab.advice.question import (
+    Constraints,
+    Question,
+    distinct_loads,
+    load_of_trace,
+    loads_of_experiment,
+    loads_of_job_file,
+    published_load,
+    read_pools,
+    weighted,
+)
 from blklab.advice.samples import Simulations, reduced
 from blklab.errors import BlklabError, UsageError
 from blklab.outcome import DeviceResult, DirectionResult, LatencyResult, Outcome
@@ -28,7 +36,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def question(devices: str = "2xhdd-7200:1TiB,1xpm983:64GiB", **limits: object) -> Question:
-    loads = [of_trace(str(TRACE), "md127", 1)]
+    loads = [load_of_trace(str(TRACE), "md127", 1)]
     constraints = Constraints(**limits)  # type: ignore[arg-type]
     return Question(read_pools([devices], {}, "fresh"), loads, constraints, {"kernel": "6.1"}, directory=Path.cwd())
 
@@ -111,7 +119,7 @@ def test_growth_that_is_not_served_comes_first() -> None:
 
 def test_a_short_trace_does_not_shorten_a_mix() -> None:
     short = replace(question().loads[0], ios=100)
-    asked = replace(question(), loads=[short, published("database", 1 << 30)])
+    asked = replace(question(), loads=[short, published_load("database", 1 << 30)])
     assert (racing.longest(asked), racing.ios_of(short, 2_048)) == (2_048, 100)
 
 
@@ -187,16 +195,16 @@ def test_the_page_escapes_names() -> None:
 def test_loads_of_files(tmp_path: Path) -> None:
     sections = "[a]\nrw=randread\ndirect=1\nsize=1g\n[b]\nstonewall\nrw=write\ndirect=1\nsize=1g\n"
     (tmp_path / "two.fio").write_text(sections)
-    first, other = of_job_file(f"{tmp_path}/two.fio=3")
+    first, other = loads_of_job_file(f"{tmp_path}/two.fio=3")
     assert (first.name, other.name, first.weight) == ("two-1", "two-2", 1.5)
-    (randomio,) = of_experiment("accuracy/randomio/six.toml")
+    (randomio,) = loads_of_experiment("accuracy/randomio/six.toml")
     assert randomio.table["runtime"] == "60s"
-    names = [load.name for load in of_experiment("examples/unbalanced.toml")]
+    names = [load.name for load in loads_of_experiment("examples/unbalanced.toml")]
     assert "randread" in names
     with pytest.raises(UsageError, match="two loads are called 'database'"):
-        distinct([published("database", 1 << 30), published("database", 1 << 30)])
+        distinct_loads([published_load("database", 1 << 30), published_load("database", 1 << 30)])
     with pytest.raises(UsageError, match="no such mix; did you mean 'database'"):
-        published("databse", 1 << 30)
+        published_load("databse", 1 << 30)
     assert weighted("a=b") == ("a=b", 1.0)
     with pytest.raises(UsageError, match="expected a weight above 0"):
         weighted("database=0")

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from blklab.advice.candidates import candidates
-from blklab.advice.loads import published
-from blklab.advice.question import Constraints, Load, Question, merged, read_pools
+from blklab.advice.question import Constraints, Load, Question, merged, published_load, read_pools
 from blklab.advice.samples import Simulations
 from blklab.advice.search import excluded_kinds, relaxations, sized, space
 from blklab.errors import UsageError
@@ -16,7 +15,9 @@ READS = {"pm983": 100_000.0, "sm883": 60_000.0, "hdd-7200": 150.0}
 
 def question(devices: str, **constraints: object) -> Question:
     wanted = Constraints(**{"failures": 1, **constraints})  # type: ignore[arg-type]
-    return Question(read_pools([devices], {}, "fresh"), [published("database", 1 << 30)], wanted, {"kernel": "6.1"})
+    return Question(
+        read_pools([devices], {}, "fresh"), [published_load("database", 1 << 30)], wanted, {"kernel": "6.1"}
+    )
 
 
 def failures(devices: str) -> dict[str, int]:

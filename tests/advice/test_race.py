@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from blklab.advice import race as racing
-from blklab.advice.loads import of_trace, published
-from blklab.advice.question import Constraints, Question, read_pools
+from blklab.advice.question import Constraints, Question, load_of_trace, published_load, read_pools
 from blklab.advice.race import SAME, race
 from blklab.advice.samples import BATCHES, Sample, SampleRequest, Simulations, difference
 from blklab.advice.search import space
@@ -18,7 +17,7 @@ from blklab.cluster import Parallel
 def question(devices: str, mix: str, failures: int = 1, seed: int = 1) -> Question:
     is_trace = "/" in mix
     pools = read_pools([devices], {}, "used" if is_trace else "fresh")
-    load = of_trace(mix, "md127", 1) if is_trace else published(mix, 8 << 30)
+    load = load_of_trace(mix, "md127", 1) if is_trace else published_load(mix, 8 << 30)
     limits = Constraints(failures=failures, capacity=1 << 40 if is_trace else 0)
     return Question(pools, [load], limits, {"kernel": "6.1"}, seed=seed, directory=Path.cwd())
 

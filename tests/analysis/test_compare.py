@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from blklab.analysis import fail_if
-from blklab.analysis.compare import compare, comparison_sides
-from blklab.analysis.comparison import Comparison, ComparisonSide
+from blklab.analysis.compare import Comparison, ComparisonSide, compare, comparison_sides
 from blklab.analysis.metrics import with_direction
 from blklab.analysis.samples import Points, over_time
 from blklab.errors import UsageError

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from blklab.analysis.calibrate import Bench, calibrate
-from blklab.analysis.device_measurement import directory_experiment, observations
+from blklab.analysis.calibrate import Bench, calibrate, directory_experiment, observations
 from blklab.analysis.observations import Observation
 from blklab.runners.sim.runner import outcomes
 from blklab.spec import cells

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from blklab.analysis import persist_settings
-from blklab.analysis.tune import settings_of, tune
+from blklab.analysis.tune import persist_settings, settings_of, tune
 from blklab.errors import UsageError
 from blklab.outcome import ChangedSetting, DeviceResult, Outcome
 from blklab.report.tuning import conclusion, tuning_table
@@ -167,7 +166,7 @@ def test_what_makes_settings_last() -> None:
         ChangedSetting("md0", "stripe_cache_size", "", ""),
         ChangedSetting("vm", "vm.dirty_ratio", "", ""),
     ]
-    kept = persist_settings.persist_settings(
+    kept = persist_settings(
         {"nr_requests": "64", "stripe_cache_size": "4096", "vm.dirty_ratio": "5"},
         [Outcome(devices=devices, settings=changes), Outcome(devices=devices, settings=changes)],
     )
@@ -188,7 +187,7 @@ def test_what_makes_settings_last() -> None:
 def test_hostile_names_do_not_leave_their_place() -> None:
     device = DeviceResult('a$(x)"b', [], kind="disk")
     outcome = Outcome(devices=[device], settings=[ChangedSetting(device.name, "scheduler", "", "")])
-    kept = persist_settings.persist_settings({"scheduler": 'x"; rm -rf'}, [outcome])
+    kept = persist_settings({"scheduler": 'x"; rm -rf'}, [outcome])
     assert kept.commands == ["""echo 'x"; rm -rf' > '/sys/block/a$(x)"b/queue/scheduler'"""]
     assert 'KERNEL=="a??x??b"' in kept.udev[0]
     assert kept.udev[0].endswith('ATTR{queue/scheduler}="x?? rm -rf"')

@@ -11,9 +11,8 @@ import pytest
 from blklab.analysis.fail_if import parse_condition
 from blklab.bisection.findings import Bisection
 from blklab.bisection.git import Commit
-from blklab.bisection.measuring import CommitMeasuring, Outcomes, RunFailed
 from blklab.bisection.request import KernelList
-from blklab.bisection.search import BisectionRule, BisectionSearch
+from blklab.bisection.search import BisectionRule, BisectionSearch, CommitMeasuring, Outcomes, RunFailed
 from blklab.bisection.source import BuildFailed
 from blklab.errors import BlklabError, UsageError
 from blklab.outcome import DirectionResult, Outcome

@@ -5,10 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from blklab.caches.findings import find_problems
-from blklab.caches.model import hit_share
-from blklab.caches.status import read_bcaches, read_caches
-from blklab.md.exporter import collector
+from blklab.caches.status import find_problems, hit_share, read_bcaches, read_caches
+from blklab.md import exporter
 from blklab.report import caches as report
 from tests.caches.conftest import CacheMachine
 
@@ -151,7 +149,7 @@ def test_report_shows_names_without_control_characters(machine: CacheMachine) ->
 def test_caches_are_exported(machine: CacheMachine) -> None:
     lvm(machine)
     (cache,) = read_caches(machine.roots).caches
-    samples = {name: value for name, _, value in collector.cache_samples(cache)}
+    samples = {name: value for name, _, value in exporter.cache_samples(cache)}
     assert samples["cache_promotions_total"] == 1027
     assert (samples["cache_broken"], samples["cache_dirty_bytes"]) == (False, 12 << 16)
-    assert samples.keys() <= collector.METRICS.keys()
+    assert samples.keys() <= exporter.METRICS.keys()

@@ -217,3 +217,10 @@ loaded = [name for name in sys.modules if name.startswith("blklab.cli.trace.")]
 sys.exit(f"imported {loaded}" if loaded else 0)
 """
     subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_change_is_for_plans_only(run: Run) -> None:
+    result = run("compare", "one", "two", "--change", "3%")
+    assert (result.status, result.err) == (
+        2, "blklab: error: --change needs --plan: it is the change that the planned runs can find\n",
+    )  # fmt: skip

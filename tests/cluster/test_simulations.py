@@ -88,7 +88,7 @@ def test_local_cluster_answers_advise_and_cache_curve(run: Run, run_apart: Run) 
 def test_unreachable_scheduler_is_one_line_and_leaves_no_campaign(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blklab.cluster.dask_cluster.CONNECT_S", 0.5)
+    monkeypatch.setattr("blklab.cluster.CONNECT_S", 0.5)
     store = tmp_path / "store.db"
     result = run("run", experiment(tmp_path), "--store", store, "--cluster", "127.0.0.1:9")
     assert result.status == 3

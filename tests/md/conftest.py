@@ -95,7 +95,7 @@ class Arrays(Machine):
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Arrays:
-    monkeypatch.setattr("blklab.md.host_software.PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr("blklab.md.probing.PATH", str(tmp_path / "bin"))
     return Arrays(tmp_path)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from blklab.errors import UsageError
-from blklab.md import members
+from blklab.md import inventory
 from blklab.md.audit import find_problems
 from blklab.md.model import Inventory
 from blklab.md.superblocks import SectorRange
@@ -348,7 +348,7 @@ def test_mdstat_that_knows_more(machine: Arrays) -> None:
     ],
 )
 def test_lists_as_sysfs_writes_them(text: str, result: tuple[SectorRange, ...]) -> None:
-    assert members.parse_bad_blocks(text) == result
+    assert inventory.parse_bad_blocks(text) == result
 
 
 def test_from_the_command_line(machine: Arrays, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

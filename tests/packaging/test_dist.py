@@ -13,43 +13,67 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def packages() -> Path:
-    """Returns a directory with the wheel and the Debian package of this checkout."""
-    subprocess.run(["scripts/dist", "x86_64", "deb"], cwd=ROOT, check=True, capture_output=True)
+    """Returns a directory with the wheel and the Debian packages of this checkout."""
+    subprocess.run(["scripts/dist", "x86_64", "deb", "deb-full"], cwd=ROOT, check=True, capture_output=True)
     return ROOT / "dist"
+
+
+def in_clean_debian(release: str, name: str) -> str:
+    """Runs tests/packaging/clean/NAME in a Debian that has nothing; returns what it prints."""
+    if shutil.which("mmdebstrap") is None:
+        pytest.skip("mmdebstrap is not installed: apt-get install mmdebstrap")
+    environment = {**os.environ, "RELEASE": release}
+    command = ["scripts/try-packages", name]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("name", ["wheel", "deb", "pipx", "upgrade"])
 @pytest.mark.parametrize("release", ["bookworm", "trixie"])
 def test_package_works_in_a_clean_debian(release: str, name: str, packages: Path) -> None:
-    if shutil.which("mmdebstrap") is None:
-        pytest.skip("mmdebstrap is not installed: apt-get install mmdebstrap")
-    done = subprocess.run(
-        ["scripts/try-packages", name],
-        cwd=ROOT,
-        env={**os.environ, "RELEASE": release},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
     assert packages.exists()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "202,226 events" in done.stdout
+    assert "202,226 events" in in_clean_debian(release, name)
+
+
+@pytest.mark.proof
+def test_the_full_package_has_all_commands(packages: Path) -> None:
+    assert packages.exists()
+    printed = in_clean_debian("bookworm", "deb-full")
+    assert "202,226 events" in printed
+    assert "iops: 1 better." in printed
+
+
+@pytest.mark.proof
+def test_the_full_package_refuses_another_python(packages: Path) -> None:
+    assert packages.exists()
+    assert "Depends: python3 (< 3.12)" in in_clean_debian("trixie", "deb-full")
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("reader", ["administrator", "performance-engineer", "kernel-developer"])
+def test_a_reader_gets_what_the_readme_prints(reader: str, packages: Path) -> None:
+    assert packages.exists()
+    printed = in_clean_debian("bookworm", reader)
+    assert "first finding after" in printed
+    assert printed.count("reader: ") >= 3
 
 
 @pytest.mark.proof
 def test_debian_package_has_no_lintian_error(packages: Path) -> None:
     if shutil.which("lintian") is None:
         pytest.skip("lintian is not installed: apt-get install lintian")
-    (deb,) = packages.glob("*_amd64.deb")
+    (deb,) = packages.glob("blklab_*_amd64.deb")
     done = subprocess.run(["lintian", "--allow-root", deb], capture_output=True, text=True, check=False)
     assert [line for line in done.stdout.splitlines() if line.startswith("E:")] == []
 
 
 @pytest.mark.proof
-def test_debian_package_is_the_same_if_built_twice(packages: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("package", ["blklab", "blklab-full"])
+def test_debian_package_is_the_same_if_built_twice(package: str, packages: Path, tmp_path: Path) -> None:
     (wheel,) = packages.glob("*_x86_64.whl")
-    (deb,) = packages.glob("*_amd64.deb")
+    (deb,) = packages.glob(f"{package}_*_amd64.deb")
     shutil.copy(wheel, tmp_path)
     time = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=True)
     environment = {
@@ -57,7 +81,8 @@ def test_debian_package_is_the_same_if_built_twice(packages: Path, tmp_path: Pat
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
         "SOURCE_DATE_EPOCH": time.stdout.strip(),
     }
-    subprocess.run(["scripts/debian-package", tmp_path], cwd=ROOT, check=True, capture_output=True, env=environment)
+    command = ["scripts/debian-package", str(tmp_path), package]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env=environment)
     (again,) = tmp_path.glob("*_amd64.deb")
     assert again.read_bytes() == deb.read_bytes()
 
@@ -66,7 +91,7 @@ def test_debian_package_is_the_same_if_built_twice(packages: Path, tmp_path: Pat
 def test_older_packages_are_removed(packages: Path) -> None:
     older = packages / "blklab-0.1.9-cp311-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl"
     older.touch()
-    subprocess.run(["scripts/dist", "x86_64", "deb"], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(["scripts/dist", "x86_64", "deb", "deb-full"], cwd=ROOT, check=True, capture_output=True)
     listed = {line.split()[1] for line in (packages / "SHA256SUMS").read_text().splitlines()}
     assert listed == {path.name for path in packages.glob("blklab*")}
     assert older.name not in listed

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.image.build import AGENT
-from blklab.runners.lab.machine.disks import VirtualDiskShape
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.guest import debian
 from tests.md.guest.conftest import _emulated, guest_image, python
 from tests.md.guest.rig import SystemRig
@@ -52,7 +52,7 @@ def machine(
     )
     shutil.rmtree(root / "var/cache/apt")
     (root / "p").mkdir()
-    for deb in packages.glob("*_amd64.deb"):
+    for deb in packages.glob("blklab_*_amd64.deb"):
         shutil.copy(deb, root / "p")
     shutil.copy(AGENT, root / "usr/lib/agent")
     (root / AGENT_UNIT).write_text(debian.FILES[AGENT_UNIT])

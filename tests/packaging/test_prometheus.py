@@ -19,8 +19,7 @@ from prometheus_client import generate_latest
 
 from blklab.diagnostic import SEVERITIES
 from blklab.md import audit
-from blklab.md.exporter.collector import ACTIONS, MEMBER_STATES, METRICS, PREFIX, STATES
-from blklab.md.exporter.device_activity import ActivitySinceBoot
+from blklab.md.exporter import ACTIONS, MEMBER_STATES, METRICS, PREFIX, STATES, ActivitySinceBoot
 from tests.md.conftest import Arrays, machine
 from tests.md.exporter.conftest import Exported, mirrored
 

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow
+from blklab.analysis.compare import CellValue, Comparison, ComparisonRow
 from blklab.analysis.decision import Decision
-from blklab.analysis.persist_settings import PersistedSettings
-from blklab.analysis.tune import Effect, Tuning
+from blklab.analysis.tune import Effect, PersistedSettings, Tuning
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import Outcome, PredictionInterval
 from blklab.report import comparison, results, terminal, tuning

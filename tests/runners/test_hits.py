@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from blklab.outcome import Outcome, PredictionInterval, looked_up
-from blklab.report import volumes
+from blklab.report import runs
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import CACHES, interval, other_run, seed_count
 from blklab.spec import cells, load
@@ -102,7 +102,7 @@ def test_hits_without_chance_have_an_interval_without_width(experiment: Path) ->
     outcome, known = predicted(plan(experiment).cells[2])
     assert share(outcome, "hot") == 1
     assert known.hits == {"hot": (1.0, 1.0)}
-    table = volumes.caches([("x", replace(outcome, interval=known))])
+    table = runs.caches([("x", replace(outcome, interval=known))])
     assert table is not None
     assert table.rows[0][3] == "100 %"
 
@@ -120,7 +120,7 @@ def test_the_interval_is_shown(run: Run, experiment: Path) -> None:
     outcome = Outcome.from_document(cached)
     assert outcome.interval is not None
     assert outcome.interval.hits == {"cached": (low, high)}
-    (row,) = (volumes.caches([("x", outcome)]) or pytest.fail("no table")).rows
+    (row,) = (runs.caches([("x", outcome)]) or pytest.fail("no table")).rows
     assert row[3] == f"{100 * share(outcome):.1f} % ({100 * low:.1f} to {100 * high:.1f})"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blklab.runners.sim.rated import rated_figures
+from blklab.runners.sim.runner import rated_figures
 from blklab.spec import stock_models
 
 MODELS = [model for model in stock_models.library() if not model.own]

@@ -7,7 +7,7 @@ import pytest
 from werkzeug.test import Client
 
 from blklab.cli import main
-from blklab.serve.application import Site
+from blklab.serve import Site
 from blklab.store import annotations, documents
 from blklab.store.campaigns import Store
 

@@ -10,8 +10,8 @@ from urllib.error import URLError
 import pytest
 from werkzeug.test import Client
 
-from blklab.serve import application
-from blklab.serve.application import Site
+from blklab import serve
+from blklab.serve import Site
 from tests.conftest import Run, Start
 from tests.md.conftest import Arrays, machine
 from tests.md.exporter.test_server import HASHED, PASSWORD, ask, certificates, trusting
@@ -119,14 +119,14 @@ def test_bad_query_is_refused_with_one_reason(site: Client, path: str, reason: s
 def test_requests_at_the_same_time_draw_a_page_once(
     full: Path, monkeypatch: pytest.MonkeyPatch, address: str, drawn: str
 ) -> None:
-    draw = getattr(application, drawn)
+    draw = getattr(serve, drawn)
     calls: list[object] = []
 
     def counted(*values: object) -> object:
         calls.append(values)
         return draw(*values)
 
-    monkeypatch.setattr(application, drawn, counted)
+    monkeypatch.setattr(serve, drawn, counted)
     application_site = Site(str(full), print)
     with ThreadPoolExecutor(4) as pool:
         pages = list(pool.map(lambda _: Client(application_site).get(address).text, range(4)))

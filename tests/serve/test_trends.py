@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from blklab import serve
 from blklab.report.charts import theme
 from blklab.report.charts.base import Chart
-from blklab.serve import application
 from blklab.store.campaigns import Store
 from tests.report.experiment import made
 
@@ -32,7 +32,7 @@ def trend(*campaigns: Sequence[dict[str, str]]) -> Chart:
     store = Store(None)
     for every in campaigns:
         made.add(store, every, measure)
-    (section,) = application.trend(store, "unbalanced", "", "iops").sections
+    (section,) = serve.trend(store, "unbalanced", "", "iops").sections
     (chart,) = section.items
     assert isinstance(chart, Chart)
     return chart

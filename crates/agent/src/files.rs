@@ -2,14 +2,16 @@
 //! sampled.
 
 use crate::control::RequestControl;
-use crate::{failure::reason, frame, glob};
+use crate::{failure::reason, frame};
 use rustix::fs::OFlags;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fs;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The largest number of bytes read from a file.
@@ -20,7 +22,7 @@ pub type Files = BTreeMap<String, Option<String>>;
 
 /// Reads the files of paths, which can contain `*`.
 pub fn read_files(paths: &[String]) -> Files {
-    let expanded = paths.iter().flat_map(|path| glob::expand(path));
+    let expanded = paths.iter().flat_map(|path| expand(path));
     expanded.map(|path| (path.clone(), read_file(&path))).collect()
 }
 
@@ -76,7 +78,7 @@ pub fn export(paths: &[String], device: &str) -> Result<Export, String> {
     let size = target.seek(SeekFrom::End(0)).map_err(on_device)?;
     let mut buffer = vec![0; 1 << 20];
     let mut done = Export { files: Vec::new(), bytes: 0 };
-    for path in paths.iter().flat_map(|path| glob::expand(path)) {
+    for path in paths.iter().flat_map(|path| expand(path)) {
         let of_file = |error: io::Error| format!("{path}: {}", reason(&error));
         let mut file = File::open(&path).map_err(of_file)?;
         if !file.metadata().map_err(of_file)?.is_file() {
@@ -179,3 +181,54 @@ pub fn split_into_frames(samples: Vec<Sample>) -> Vec<Vec<Sample>> {
     }
     parts
 }
+
+// Expands paths with `*`, which matches within one component; only a dot matches a leading dot.
+
+/// Returns the existing paths that match, sorted; a path without `*` is returned unchanged.
+fn expand(pattern: &str) -> Vec<String> {
+    if !pattern.contains('*') {
+        return vec![pattern.into()];
+    }
+    let mut paths = vec![PathBuf::from(if pattern.starts_with('/') { "/" } else { "" })];
+    for component in pattern.split('/').filter(|component| !component.is_empty()) {
+        paths = if component.contains('*') {
+            paths.iter().flat_map(|directory| matching(directory, component)).collect()
+        } else {
+            paths.into_iter().map(|directory| directory.join(component)).collect()
+        };
+    }
+    let existing = paths.into_iter().filter(|path| path.symlink_metadata().is_ok());
+    let mut names: Vec<String> = existing.filter_map(|path| path.into_os_string().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+fn matching(directory: &Path, pattern: &str) -> Vec<PathBuf> {
+    let listed = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let entries = fs::read_dir(listed).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| matches(pattern, name))
+        .map(|name| directory.join(name))
+        .collect()
+}
+
+/// Whether a name matches a pattern.
+fn matches(pattern: &str, name: &str) -> bool {
+    if name.starts_with('.') && !pattern.starts_with('.') {
+        return false;
+    }
+    let mut parts = pattern.split('*');
+    let Some(mut remaining) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return remaining.is_empty() };
+    for part in parts {
+        // The leftmost occurrence leaves the longest remaining text.
+        let Some(at) = remaining.find(part) else { return false };
+        remaining = &remaining[at + part.len()..];
+    }
+    remaining.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,6 @@ mod control;
 mod failure;
 mod files;
 mod frame;
-mod glob;
 mod run;
 mod server;
 

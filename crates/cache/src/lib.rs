@@ -12,7 +12,6 @@ use blklab_schema::JsonSchema;
 use schemars::JsonSchema;
 
 pub mod bcache;
-pub mod bounds;
 pub mod check;
 pub mod curve;
 mod dm_cache;

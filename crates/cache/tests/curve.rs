@@ -1,7 +1,7 @@
 //! Stack distances against a list, OPT against every choice, samples against the whole trace.
 
-use blklab_cache::bounds::{next_accesses, opt_hits};
 use blklab_cache::curve::{CacheCurves, CurveSettings, FirstPass, StackDistances};
+use blklab_cache::curve::{next_accesses, opt_hits};
 use blklab_cache::{Op, Request, Sampler};
 use blklab_stats::hash64;
 use proptest::prelude::*;

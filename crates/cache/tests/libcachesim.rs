@@ -1,6 +1,6 @@
 //! LRU and OPT against libCacheSim 0.3.5, on the trace that it publishes (data/cloudPhysicsIO.oracleGeneral.bin).
 
-use blklab_cache::bounds::{next_accesses, opt_hits};
+use blklab_cache::curve::{next_accesses, opt_hits};
 use std::collections::{BTreeMap, HashMap};
 
 /// Misses of LRU with objects of any size, which may change.

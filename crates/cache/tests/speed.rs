@@ -1,7 +1,7 @@
 //! Requests a second, for `bench/cache`: prints one line for each cache, and asserts nothing about time.
 
-use blklab_cache::bounds::{next_accesses, opt_hits};
 use blklab_cache::curve::StackDistances;
+use blklab_cache::curve::{next_accesses, opt_hits};
 use blklab_cache::{
     Bcache, BcacheSettings, CacheMode, DmCache, Geometry, Op, Replay, Request, Sampler, Smq, SmqKernel,
 };

@@ -1,7 +1,7 @@
 //! Curves of caches for Python.
 
-use crate::failures::{BlklabError, UsageError, handle_signals, python_error};
 use crate::replay::{ReplayFailure, TraceSelection, open_replay, selected_filter};
+use crate::{BlklabError, UsageError, handle_signals, python_error};
 use blklab_cache::check::{CacheCheck, CheckedCache};
 use blklab_cache::curve::{CurveSettings, FirstPass};
 use blklab_cache::{BcacheSettings, Counts, Geometry, Op, Request, SmqKernel, find_policy};

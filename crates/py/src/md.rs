@@ -10,7 +10,7 @@ use blklab_md::{LEVELS, Level, Source, examine};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::failures::{BlklabError, UsageError};
+use crate::{BlklabError, UsageError};
 
 /// Linux's O_DIRECT (include/uapi/asm-generic/fcntl.h; x86, RISC-V, s390) and arm's own.
 const O_DIRECT: i32 = if cfg!(any(target_arch = "aarch64", target_arch = "arm", target_arch = "powerpc64")) {

@@ -1,7 +1,7 @@
 //! The simulator for Python, and a trace for it: makes the I/Os to replay of a reader's events.
 
-use crate::failures::{BlklabError, UsageError, python_error};
 use crate::trace::Filter;
+use crate::{BlklabError, UsageError, python_error};
 use blklab_sim::cell::{Cell, Host};
 use blklab_sim::{Op, ReplayIo, ReplayIos};
 use blklab_trace::error::TraceError;

@@ -11,8 +11,8 @@ use crate::kernel::Kernel;
 use crate::load;
 use crate::metrics::MetricsRecorder;
 use crate::targets::{self, BuildContext};
+use crate::task::Journal;
 use crate::task::job::JobState;
-use crate::task::journal::Journal;
 use crate::task::replay::{ReplayIos, ReplayState};
 
 /// The name of a replay's group in results.

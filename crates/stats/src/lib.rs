@@ -19,7 +19,6 @@ pub mod distinct;
 pub mod hotness;
 pub mod level;
 pub mod loglinear;
-pub mod popularity;
 pub mod quantiles;
 pub mod ranges;
 pub mod seeks;
@@ -33,13 +32,12 @@ pub use distinct::Distinct;
 pub use hotness::{HotBlock, Hotness, HotnessSummary, MOST_BLOCKS};
 pub use level::{Level, LevelSummary, LevelTime};
 pub use loglinear::LogLinear;
-pub use popularity::{HotShare, Popularity};
 pub use quantiles::{Quantiles, QuantilesSummary};
 pub use seeks::{SeekRange, Seeks, SeeksSummary};
 pub use sizes::{SizeBin, SizeCount, SizeHistogram, SizeSummary};
 pub use streams::{RunLengths, Streams, StreamsSummary};
 pub use timeline::Timeline;
-pub use zipf::{ZipfFit, ZipfVerdict};
+pub use zipf::{HotShare, Popularity, ZipfFit, ZipfVerdict};
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Random loads for tests: deterministic from their seed.
 
 use crate::hash64;
-use crate::popularity::{Popularity, PopularityClass};
+use crate::zipf::{Popularity, PopularityClass};
 
 /// Popularity from the access count of every item.
 pub fn popularity_of(counts: impl IntoIterator<Item = u64>) -> Popularity {

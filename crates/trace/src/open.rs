@@ -1,16 +1,18 @@
 //! Opens traces: finds the files, decompresses them, recognises the format.
 
 use crate::error::{Result, TraceError};
+use crate::event::EventBatch;
 use crate::formats::{FORMATS, Format, open_table};
 use crate::input_buffer::must_end;
-use crate::input_files::{COMPRESSED, find_file_sets, read_sidecar, split_per_cpu};
-use crate::opened_source::{DamageTolerantReader, OpenedSource, OpeningWarnings};
-use crate::source::{OpenFile, OpenInput, Source};
+use crate::source::{OpenFile, OpenInput, RecordedLayer, Source, TraceInfo, Warning};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 const HEAD: usize = 64 << 10; // The bytes of a file that recognition gets
 pub const COLUMNS: &str = "columns:"; // The beginning of a format that names columns: `columns:time=ts,op=rw,…`
@@ -32,8 +34,7 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
         }
     }
     let mut inputs = Vec::new();
-    let mut dropped: Option<u64> = None;
-    let mut stack = Vec::new();
+    let mut sidecar = Sidecar::default();
     let mut empty = None;
     for set in sets {
         let mut files = Vec::new();
@@ -57,9 +58,9 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
             continue;
         }
         if let Some(file) = set.files.first() {
-            let sidecar = read_sidecar(file, &set.name);
-            dropped = [dropped, sidecar.dropped].into_iter().flatten().reduce(u64::saturating_add);
-            stack = if sidecar.stack.is_empty() { stack } else { sidecar.stack };
+            let of_set = read_sidecar(file, &set.name);
+            sidecar.dropped = [sidecar.dropped, of_set.dropped].into_iter().flatten().reduce(u64::saturating_add);
+            sidecar.stack = if of_set.stack.is_empty() { sidecar.stack } else { of_set.stack };
         }
         inputs.push(OpenInput { name: set.name, files });
     }
@@ -75,7 +76,7 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
         }
         None => recognise_format(&inputs)?.open(inputs)?,
     };
-    Ok(Box::new(OpenedSource::new(source, warnings, dropped, stack)))
+    Ok(Box::new(OpenedSource::new(source, warnings, sidecar)))
 }
 
 fn known_formats() -> String {
@@ -258,3 +259,271 @@ fn list_files(path: &str, plain: Option<&Path>, mut reader: Box<dyn Read + Send>
     }
     Ok(files)
 }
+
+// Finds the files of a trace, from a set's name, one of its files, a directory, or a single file; and their sidecar.
+
+pub const COMPRESSED: [&str; 5] = [".gz", ".xz", ".zst", ".bz2", ".lz4"]; // Suffixes of compressed files
+const PER_CPU: &str = ".blktrace."; // The separator between a trace's name and the CPU's number
+const MOST_SIDECAR_BYTES: u64 = 1 << 20; // The largest size of a sidecar
+
+/// The files of one trace name.
+#[derive(Default, PartialEq)]
+pub struct FileSet {
+    pub name: String,         // blkparse's name for it; empty for a single file
+    pub display_name: String, // The name for messages
+    pub files: Vec<PathBuf>,  // In the order of their CPUs
+    pub is_set: bool,         // Whether these are per-CPU files, of which some can be empty
+}
+
+/// The traces that a path given by the user stands for.
+pub fn find_file_sets(path: &str, warnings: &OpeningWarnings) -> Result<Vec<FileSet>> {
+    let single = |display_name: &str| {
+        Ok(vec![FileSet { display_name: display_name.into(), files: vec![path.into()], ..FileSet::default() }])
+    };
+    if path == "-" {
+        return single("standard input");
+    }
+    let as_path = Path::new(path);
+    let file_name = as_path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    if let Some((base, cpu)) = split_per_cpu(&file_name)
+        && as_path.is_file()
+        && cpu.is_some()
+    {
+        return find_set(&as_path.with_file_name(base), warnings);
+    }
+    match fs::metadata(as_path) {
+        Ok(meta) if meta.is_dir() => find_sets_in_directory(as_path, path, warnings),
+        Ok(_) => single(path),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => find_set(as_path, warnings),
+        Err(e) => Err(TraceError::io(path, e)),
+    }
+}
+
+/// Splits `x.blktrace.3.zst` into (`x`, Some(3)); `None` for other names.
+pub fn split_per_cpu(file_name: &str) -> Option<(&str, Option<u32>)> {
+    let at = file_name.rfind(PER_CPU)?;
+    let mut number = &file_name[at + PER_CPU.len()..];
+    for suffix in COMPRESSED {
+        number = number.strip_suffix(suffix).unwrap_or(number);
+    }
+    Some((&file_name[..at], number.parse().ok()))
+}
+
+fn list_per_cpu_files(directory: &Path, shown: &str) -> Result<Vec<(String, u32, PathBuf)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(|e| TraceError::io(shown, e))? {
+        let entry = entry.map_err(|e| TraceError::io(shown, e))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some((base, Some(cpu))) = split_per_cpu(&name) {
+            files.push((base.to_owned(), cpu, entry.path()));
+        }
+    }
+    Ok(files)
+}
+
+fn find_sets_in_directory(directory: &Path, shown: &str, warnings: &OpeningWarnings) -> Result<Vec<FileSet>> {
+    let mut names: Vec<String> = list_per_cpu_files(directory, shown)?.into_iter().map(|(name, ..)| name).collect();
+    names.sort_by(|a, b| compare_naturally(a, b));
+    names.dedup();
+    if names.is_empty() {
+        return Err(TraceError::Request(format!(
+            "{shown}: no trace in this directory: expected files NAME.blktrace.0, .1, …"
+        )));
+    }
+    let mut sets = Vec::new();
+    for name in names {
+        sets.extend(find_set(&directory.join(name), warnings)?);
+    }
+    Ok(sets)
+}
+
+fn find_set(base: &Path, warnings: &OpeningWarnings) -> Result<Vec<FileSet>> {
+    let shown = base.to_string_lossy().into_owned();
+    let expected = "expected a file, a directory, or files";
+    let missing = || TraceError::Request(format!("{shown}: does not exist: {expected} {shown}.blktrace.0, .1, …"));
+    let directory = match base.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let name = base.file_name().map(|n| n.to_string_lossy().into_owned()).ok_or_else(missing)?;
+    let mut files = BTreeMap::new();
+    if directory.is_dir() {
+        for (set, cpu, path) in list_per_cpu_files(directory, &directory.to_string_lossy())? {
+            if set == name {
+                let path = if directory == Path::new(".") && base.parent() == Some(Path::new("")) {
+                    path.strip_prefix(".").map(Path::to_path_buf).unwrap_or(path)
+                } else {
+                    path
+                };
+                // The plain file is preferred to its compressed copy.
+                let better = files.get(&cpu).is_none_or(|old: &PathBuf| path.as_os_str().len() < old.as_os_str().len());
+                if better {
+                    files.insert(cpu, path);
+                }
+            }
+        }
+    }
+    let Some(&last) = files.keys().next_back() else {
+        return Err(missing());
+    };
+    let absent: Vec<u32> = (0..=last.min(65_535)).filter(|cpu| !files.contains_key(cpu)).collect();
+    if let (Some(first), count) = (absent.first(), absent.len()) {
+        warnings.warn(&shown, format!("{count} CPU file(s) missing, first {name}{PER_CPU}{first}: the events of those CPUs are missing in these figures"));
+    }
+    Ok(vec![FileSet { name, display_name: shown, files: files.into_values().collect(), is_set: true }])
+}
+
+/// Compares like `sort -V`: runs of digits by their value.
+fn compare_naturally(a: &str, b: &str) -> std::cmp::Ordering {
+    fn key(text: &str) -> Vec<(String, u64)> {
+        let mut parts = Vec::new();
+        let mut remaining = text;
+        while !remaining.is_empty() {
+            let word = remaining.find(|c: char| c.is_ascii_digit()).unwrap_or(remaining.len());
+            let after = &remaining[word..];
+            let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+            parts.push((remaining[..word].to_owned(), after[..digits].parse().unwrap_or(0)));
+            remaining = &after[digits..];
+        }
+        parts
+    }
+    key(a).cmp(&key(b)).then_with(|| a.cmp(b))
+}
+
+/// What `blklab trace record` leaves next to a trace, in the sidecar `NAME.blklab.json`, or `blklab.json` in a directory
+/// of traces.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Sidecar {
+    dropped: Option<u64>, // Events that the kernel dropped
+    devices: Vec<RecordedDevice>,
+    stack: Vec<RecordedLayer>, // The recorded devices, and those below them
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RecordedDevice {
+    name: String,
+    dropped: Option<u64>,
+}
+
+/// The sidecar of the set `name`, to which `file` belongs; `dropped` is that of the set. Empty if there is none.
+fn read_sidecar(file: &Path, name: &str) -> Sidecar {
+    let names = [format!("{name}.blklab.json"), "blklab.json".into()];
+    let path = names.map(|name| file.with_file_name(name)).into_iter().find(|path| path.is_file());
+    let small = path.filter(|path| fs::metadata(path).is_ok_and(|found| found.len() <= MOST_SIDECAR_BYTES));
+    let content = small.and_then(|path| fs::read(path).ok()).unwrap_or_default();
+    let mut sidecar: Sidecar = serde_json::from_slice(&content).unwrap_or_default();
+    let of_set = sidecar.devices.iter().find(|device| device.name == name).map(|device| device.dropped);
+    sidecar.dropped = of_set.unwrap_or_else(|| sidecar.dropped.filter(|_| sidecar.devices.len() == 1));
+    sidecar
+}
+
+// Warnings about opening and decompressing files, added to the reader's own.
+
+const DAMAGED: &str = "compressed data is damaged"; // The beginning of warnings about damage
+
+/// Warnings about files below a reader; shared with the streams it reads.
+#[derive(Clone, Default)]
+pub struct OpeningWarnings(Arc<Mutex<Vec<Warning>>>);
+
+impl OpeningWarnings {
+    /// Adds a warning.
+    pub fn warn(&self, path: &str, message: impl Into<String>) {
+        let warning = Warning { path: path.to_owned(), message: message.into() };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
+    }
+
+    /// The first damage as an error, if nothing else is left of a trace.
+    pub fn damage(&self) -> Option<TraceError> {
+        let warning = self.all().into_iter().find(|warning| warning.message.starts_with(DAMAGED))?;
+        Some(TraceError::malformed(&warning.path, "start", warning.message))
+    }
+
+    fn all(&self) -> Vec<Warning> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A decompressed stream that ends where its compressed data is damaged or cut off, with a warning.
+pub struct DamageTolerantReader<R> {
+    reader: R,
+    path: String,
+    warnings: OpeningWarnings,
+    read: u64,
+}
+
+impl<R: Read> DamageTolerantReader<R> {
+    /// Wraps a decompressor.
+    pub fn new(reader: R, path: String, warnings: OpeningWarnings) -> DamageTolerantReader<R> {
+        DamageTolerantReader { reader, path, warnings, read: 0 }
+    }
+}
+
+impl<R: Read> Read for DamageTolerantReader<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self.reader.read(out) {
+            Ok(count) => {
+                self.read += count as u64;
+                Ok(count)
+            }
+            // An error of the decompressor, not of the system.
+            Err(e) if e.raw_os_error().is_none() && e.kind() != io::ErrorKind::Interrupted => {
+                let message = format!("{DAMAGED} or cut off after {} bytes ({e}); read up to there", self.read);
+                self.warnings.warn(&self.path, message);
+                Ok(0)
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// A source with the warnings about its files and the record next to them.
+pub struct OpenedSource {
+    source: Box<dyn Source>,
+    warnings: OpeningWarnings,
+    sidecar: Sidecar,
+    info: TraceInfo,
+}
+
+impl OpenedSource {
+    /// The sidecar is that of all inputs.
+    fn new(source: Box<dyn Source>, warnings: OpeningWarnings, sidecar: Sidecar) -> OpenedSource {
+        let mut opened = OpenedSource { info: TraceInfo::default(), source, warnings, sidecar };
+        opened.refresh();
+        opened
+    }
+
+    fn refresh(&mut self) {
+        let mut info = self.source.info().clone();
+        info.dropped = self.sidecar.dropped.or(info.dropped);
+        info.stack.clone_from(&self.sidecar.stack);
+        let source_warnings = std::mem::take(&mut info.warnings);
+        for warning in self.warnings.all().into_iter().chain(source_warnings) {
+            info.warn(&warning.path, warning.message);
+        }
+        self.info = info;
+    }
+}
+
+impl Source for OpenedSource {
+    fn fill(&mut self, batch: &mut EventBatch) -> Result<bool> {
+        let more = self.source.fill(batch)?;
+        if more {
+            let known = self.source.info();
+            self.info.bytes_read = known.bytes_read;
+            self.info.start_unix_ns = known.start_unix_ns;
+            self.info.device_names.extend_from_slice(&known.device_names[self.info.device_names.len()..]);
+        } else {
+            self.refresh();
+        }
+        Ok(more)
+    }
+
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,19 +10,23 @@ with Student's t. Repeats of a run count as further runs. A parameter on which n
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from blklab.analysis.observations import Observation
+from blklab.analysis.observations import Observation, observation
 from blklab.errors import UsageError
 from blklab.fio import output
-from blklab.outcome import NOMINAL
+from blklab.outcome import NOMINAL, Outcome
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import KERNEL
 from blklab.spec.fields import EXACT, HOUR
+from blklab.spec.load import ExperimentSource
 from blklab.spec.stock_models import DeviceTable
+from blklab.system.identity import resolve
+from blklab.system.roots import Roots
 from blklab.text import printable, toml_value
 from blklab.units import SECTOR
 
@@ -465,3 +469,51 @@ def as_toml(
     if about:
         lines += ["", "[library]", *(f"{key} = {toml_value(value)}" for key, value in about.items())]
     return "\n".join(lines) + "\n"
+
+
+_TESTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+READS, WRITES, FORCED = _TESTS["reads"], _TESTS["writes"], _TESTS["forced"]
+
+FILE_SIZE = "8GiB"  # Size of the file below a directory
+RAMP = 0.1  # Share of a test's time that is not counted
+
+
+def device_experiment(device: str, *, destroy: Sequence[str], seconds: float) -> ExperimentSource:
+    """Returns the tests of a device; without `destroy` only those that read. Raises UsageError."""
+    resolve(device, Roots())
+    tests = READS if not destroy else READS | WRITES | FORCED
+    return _experiment({"device": device}, tests, {}, seconds, {"destroy": list(destroy)})
+
+
+def directory_experiment(directory: Path, *, size: str | None, seconds: float) -> ExperimentSource:
+    """Returns the tests of the disk below a directory, in a file."""
+    if not directory.is_dir():
+        raise UsageError(f"--directory {directory}: expected a directory")
+    return _experiment({"directory": str(directory)}, READS | WRITES, {"size": size or FILE_SIZE}, seconds, {})
+
+
+def _experiment(
+    target: Mapping[str, str], tests: Mapping[str, Any], more: Mapping[str, str], seconds: float, top: Mapping[str, Any]
+) -> ExperimentSource:
+    each = seconds / len(tests)
+    raw = {
+        "title": f"Calibration of {next(iter(target.values()))}",
+        "targets": {"device": dict(target)},
+        "workloads": {name: {**test, **more, "time_based": True} for name, test in tests.items()},
+        "settings": {"runtime": f"{each * (1 - RAMP):.1f}s", "ramp_time": f"{each * RAMP:.1f}s"},
+        **top,
+    }
+    return ExperimentSource(Path("calibrate"), raw)
+
+
+def expected_runs(source: ExperimentSource) -> list[Observation]:
+    """Returns the runs before they are measured, with rates of 1."""
+    return [observation(name, options, 1.0, 0.0) for name, options in source.raw["workloads"].items()]
+
+
+def observations(source: ExperimentSource, outcomes: Iterable[tuple[str, Outcome]]) -> list[Observation]:
+    """Returns the runs as `blklab calibrate` takes them, from outcomes with the names of their tests."""
+    return [
+        observation(name, source.raw["workloads"][name], outcome.read.iops, outcome.write.iops)
+        for name, outcome in outcomes
+    ]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from blklab.analysis.comparison import Comparison, ComparisonRow
+from blklab.analysis.compare import Comparison, ComparisonRow
 from blklab.analysis.decision import AGREEMENTS, next_look
 from blklab.analysis.metrics import LATENCIES, METRICS, metric_name
 from blklab.errors import UsageError

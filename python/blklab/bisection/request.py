@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blklab import output
-from blklab.analysis.sequential_test import check_condition
-from blklab.bisection import findings, program
+from blklab.bisection import findings, git
 from blklab.bisection.findings import Bisection
 from blklab.bisection.git import Commit, GitFailed, Repository, of_list, shared
-from blklab.bisection.measuring import CommitMeasuring
-from blklab.bisection.search import BisectionRule, BisectionSearch
+from blklab.bisection.search import BisectionRule, BisectionSearch, CommitMeasuring, check_condition
 from blklab.bisection.source import BisectionSource, BuildFailed, Note, locked, work_directory
 from blklab.child_process import find
 from blklab.errors import BlklabError, UsageError
@@ -125,7 +123,7 @@ class ModuleSources(BisectedTree):
             directory = sources / MODULES[name].removeprefix(DIRECTORY).lstrip("/")
             log = self._work / f"build-{commit.short}.log"
             arguments = ["make", "-C", str(self._headers), f"M={directory}", f"-j{os.cpu_count() or 1}", f"{name}.ko"]
-            status, output = program.run(arguments, log=log, package="make")
+            status, output = git.run(arguments, log=log, package="make")
             if status:
                 raise BuildFailed(f"{first_error(output)} ({log})")
             shutil.copyfile(directory / f"{name}.ko", into / f"{name}.ko")
@@ -249,7 +247,7 @@ class KernelTree(BisectedTree):
         log = self._work / f"build-{commit.short}.log"
         where = {"INSTALL_PATH": str(into), "INSTALL_MOD_PATH": str(into)}
         for command in self._commands:
-            status, output = program.run(command, directory=tree, environment={**os.environ, **where}, log=log)
+            status, output = git.run(command, directory=tree, environment={**os.environ, **where}, log=log)
             if status:
                 raise BuildFailed(f"{first_error(output)} ({log})")
         images = [*into.glob("vmlinuz*"), tree / BZIMAGE]

@@ -1,19 +1,235 @@
-"""Finds the first commit with a new verdict: git chooses the commits, a sequential test decides about each."""
+"""Finds the first commit with a new verdict: git chooses the commits, a sequential test decides about each.
+
+The test measures until it is known whether a condition holds, with the error rate that was asked for. The two
+hypotheses are that the value is at least a distance on the good, or on the bad, side of the bound. The logarithm of
+their likelihood ratio is the evidence, and a decision ends when the evidence is as large as Wald's boundary (Wald,
+"Sequential Tests of Statistical Hypotheses", Annals of Mathematical Statistics 16, 1945). The variation is not known:
+with a prior of 1/σ, the likelihood is Student's, and a hypothesis takes its most likely value.
+docs/explanation/verdicts.md has the error rates in simulations.
+
+Commits are measured a run at a time, and every run is kept in one campaign of the store.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from blklab.analysis.fail_if import Condition
-from blklab.analysis.metrics import METRICS, with_direction
-from blklab.analysis.sequential_test import SequentialTest
+from blklab.analysis.metrics import METRICS, Metric, with_direction
 from blklab.bisection.findings import Bisection, CommitFigure, CommitVerdict
 from blklab.bisection.git import BisectionState, Commit, GitBisect
-from blklab.bisection.measuring import CHECK, SEARCH, CommitMeasuring, Labels, Outcomes, RunFailed
-from blklab.bisection.source import BisectionSource, BuildFailed
-from blklab.errors import BlklabError, UsageError
+from blklab.bisection.source import BisectionSource, BuildFailed, Note
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.outcome import Outcome
+from blklab.runners.base import Runner
+from blklab.runners.campaign import StoreLedger
+from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.store import query
+from blklab.store.campaigns import Store, StoredCampaign
+
+REPEAT = "repeat"
+PHASE = "phase"  # The label that tells the search from the check at its end
+SEARCH, CHECK = "search", "check"
+
+Labels = tuple[tuple[str, str], ...]
+PlanOf = Callable[[Commit], ExperimentPlan]
+Outcomes = Mapping[Labels, Outcome]  # By the labels of the experiment
+
+
+class RunFailed(BlklabError):
+    """A run failed: the kernel did not boot, or the stack could not be built."""
+
+
+@dataclass
+class CommitMeasuring:
+    """Measures the cells of an experiment for commits; runs that the store has are not repeated."""
+
+    source: BisectionSource
+    plan_of: PlanOf  # Returns the experiment for a commit, with one repeat
+    store: Store
+    resume: bool
+    note: Note
+    cells: Collection[Labels] = ()  # The cells to measure, by their labels; all if it is empty
+    _runners: dict[str, Runner] = field(default_factory=dict)
+    _sessions: ExitStack = field(default_factory=ExitStack)
+    _campaign: StoredCampaign | None = None
+    _done: dict[Labels, Outcome] = field(default_factory=dict)
+    _cells: int = 0  # The number of cells of the campaign
+
+    @property
+    def campaign(self) -> int | None:
+        """The number of the campaign; None before the first run."""
+        return None if self._campaign is None else self._campaign.number
+
+    def close(self) -> None:
+        """Ends the sessions of all runners."""
+        self._sessions.close()
+
+    def measure(self, commit: Commit, phase: str, repeat: int) -> Outcomes:
+        """Measures all cells once. Raises BuildFailed, RunFailed, and errors that end the bisection."""
+        plan = self.plan_of(commit)
+        every = {_own(cell): self._of_commit(cell, commit, phase, repeat) for cell in plan.cells}
+        plan = replace(plan, cells=list(every.values()))
+        campaign = self._campaign or self._opened(plan)
+        chosen = {own: cell for own, cell in every.items() if not self.cells or own in self.cells}
+        if missing := [cell for cell in chosen.values() if _key(cell.labels) not in self._done]:
+            self._run(campaign, missing, self._runner(commit, plan))
+        return {own: self._done[_key(cell.labels)] for own, cell in chosen.items()}
+
+    def _of_commit(self, cell: Cell, commit: Commit, phase: str, repeat: int) -> Cell:
+        labels = {name: value for name, value in cell.labels.items() if name != REPEAT}
+        labels |= {self.source.label: commit.short, PHASE: phase, REPEAT: str(repeat)}
+        document = {**cell.document, "seed": cell.document["seed"] + repeat - 1}
+        if (own := self.source.own_kernel(commit)) is not None:
+            document["own_kernel"] = own
+        return replace(cell, labels=labels, document=document)
+
+    def _opened(self, plan: ExperimentPlan) -> StoredCampaign:
+        """Continues the newest campaign that began with the same cells, if asked, or begins one."""
+        # The name of the experiment means its own campaigns.
+        plan = replace(plan, path=plan.path.with_name(f"{plan.name}-bisection.toml"))
+        campaign = self.store.resume(plan, self.source.host) if self.resume else None
+        if campaign is None and self.resume:
+            self.note("no bisection with this good end was started before on this machine: this is a new one")
+        self._campaign = campaign or self.store.begin(plan, self.source.host)
+        stored = query.runs_of(self.store, self._campaign.number)
+        self._done = {_key(run.labels): run.outcome for run in stored if run.outcome is not None}
+        self._cells = max((run.number for run in stored), default=0)
+        return self._campaign
+
+    def _run(self, campaign: StoredCampaign, wanted: Sequence[Cell], runner: Runner) -> None:
+        new = [cell for cell in wanted if cell.key not in campaign.waiting]
+        numbered = {cell.key: replace(cell, number=self._cells + at) for at, cell in enumerate(new, start=1)}
+        self._cells += len(new)
+        cells = [numbered.get(cell.key, cell) for cell in wanted]
+        added = self.store.extend(campaign.number, list(numbered.values()))
+        campaign = self._campaign = StoredCampaign(campaign.number, {**campaign.waiting, **added})
+        ledger = StoreLedger(self.source.runner_name, self.store, campaign, runner.environment())
+        try:
+            runner.run(cells, ledger)
+        except (EnvironmentLacks, UsageError):
+            ledger.release()
+            raise
+        except BlklabError as error:  # The guest did not boot
+            for cell in cells:
+                if campaign.waiting[cell.key] in ledger.under_way:
+                    ledger.fail(cell, str(error))
+            raise RunFailed(str(error)) from None
+        except BaseException:
+            ledger.release()
+            raise
+        for cell in cells:
+            if cell.number in ledger.failed:
+                raise RunFailed(ledger.failed[cell.number].removeprefix(f"{cell.name}: "))
+        self._done |= {_key(result.labels): result.outcome for result in ledger.results.values()}
+
+    def _runner(self, commit: Commit, plan: ExperimentPlan) -> Runner:
+        if commit.name not in self._runners:
+            try:
+                runner = self.source.runner(commit)
+                self._sessions.enter_context(runner.session())
+                runner.check(plan)
+            except (BuildFailed, EnvironmentLacks, UsageError):
+                raise
+            except BlklabError as error:  # Not a kernel, no such module, no sources of md
+                raise BuildFailed(str(error)) from None
+            self._runners[commit.name] = runner
+        return self._runners[commit.name]
+
+
+def _own(cell: Cell) -> Labels:
+    """Returns the labels of a cell of the experiment."""
+    return tuple((name, value) for name, value in cell.labels.items() if name != REPEAT)
+
+
+def _key(labels: Mapping[str, str]) -> Labels:
+    return tuple(sorted(labels.items()))
+
+
+_STEPS = 32
+_FACTORS = [2 ** (8 * step / _STEPS) for step in range(_STEPS)]
+_PRIOR = [(factor, 1 / factor / sum(1 / each for each in _FACTORS)) for factor in _FACTORS]
+"""Multiples of the distance, and their weights: half of the weight is below twice the distance."""
+
+FEWEST = 2  # Runs of each side before a decision: one run can be an outlier
+
+
+def check_condition(condition: Condition) -> None:
+    """Raises UsageError for a bound that no sequential test can have, such as one that the baseline does not pass."""
+    if not 0 < condition.bound < math.inf:
+        raise UsageError(f"--fail-if {condition.text!r}: expected a bound above 0")
+    if condition.relative and condition.holds(1.0):
+        raise UsageError(f"--fail-if {condition.text!r}: is true for the baseline itself; use another factor")
+    if condition.relative and condition.bound == 1:
+        raise UsageError(f"--fail-if {condition.text!r}: its bound is the baseline itself; use a factor: 0.95*baseline")
+
+
+@dataclass(frozen=True)
+class SequentialTest:
+    """The test of one condition on the values of one cell."""
+
+    condition: Condition
+    metric: Metric
+    error_rate: float  # The probability of a wrong decision, if the value is as far from the bound as the ends are
+
+    def distance(self, values: Sequence[float], baseline: Sequence[float]) -> float:
+        """Returns how far the mean is from the bound, as a logarithm; negative if the condition is true."""
+        bound = math.log(self.condition.bound)
+        if self.condition.relative:
+            bound += _log_mean(baseline)
+        sign = 1 if self.condition.sign.startswith("<") else -1
+        return sign * (_log_mean(values) - bound)
+
+    def standard_error(
+        self, values: Sequence[float], baseline: Sequence[float], others: Sequence[Sequence[float]]
+    ) -> tuple[float, int]:
+        """Returns the standard error of `distance`, and its degrees of freedom, at least 1.
+
+        `others` are the values of other commits, which have the same variation.
+        """
+        groups = [group for group in (values, baseline, *others) if group]
+        degrees = max(1, sum(len(group) - 1 for group in groups))
+        squares = sum((math.log(value) - _log_mean(group)) ** 2 for group in groups for value in group)
+        variance = max(squares / degrees, self.metric.resolution**2 / 12)
+        return math.sqrt(variance * (1 / len(values) + (1 / len(baseline) if self.condition.relative else 0))), degrees
+
+    def evidence(
+        self, values: Sequence[float], baseline: Sequence[float], others: Sequence[Sequence[float]], half: float
+    ) -> float:
+        """Returns the evidence that the condition is false; negative if it is true. 0 with too few runs.
+
+        `half` is the distance of both hypotheses from the bound.
+        """
+        if len(values) < FEWEST or (self.condition.relative and len(baseline) < FEWEST):
+            return 0.0
+        middle = self.distance(values, baseline)
+        error, degrees = self.standard_error(values, baseline, others)
+        size = _evidence(abs(middle) / error, half / error, degrees)
+        return math.copysign(max(0.0, size), middle)
+
+    def decide(self, evidence: float) -> bool | None:
+        """Tells whether the condition is true; None if more runs are needed."""
+        boundary = math.log(1 / self.error_rate)
+        return None if abs(evidence) < boundary else evidence < 0
+
+
+def _log_mean(values: Sequence[float]) -> float:
+    return fmean(map(math.log, values))
+
+
+def _evidence(middle: float, half: float, degrees: int) -> float:
+    """Returns the logarithm of the likelihood ratio for a mean on the side of `middle`; in standard errors."""
+
+    def likelihood(mean: float) -> float:
+        return -(degrees + 1) / 2 * math.log1p((middle - mean) ** 2 / degrees)
+
+    logs = [math.log(weight) + likelihood(factor * half) for factor, weight in _PRIOR]
+    largest = max(logs)
+    return largest + math.log(sum(math.exp(log - largest) for log in logs)) - likelihood(-half)
+
 
 TRIES = 2  # Failed runs after which a commit is skipped: a busy machine can lose a guest
 FURTHER = 5  # Decisions besides those of the steps: both ends, both commits of the check, and a skipped one

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from blklab import _core
-from blklab.caches.model import hit_share
+from blklab.caches.status import hit_share
 from blklab.errors import BlklabError, UsageError
 from blklab.spec.files import read_text
 

@@ -1,4 +1,4 @@
-"""Reads all caches of this machine, and remembers the counters for the next call.
+"""The block caches of this machine: reads all, remembers the counters for the next call, and finds problems and risks.
 
 bcache is read here, from sysfs (Documentation/admin-guide/bcache.rst).
 """
@@ -6,20 +6,73 @@ bcache is read here, from sysfs (Documentation/admin-guide/bcache.rst).
 import json
 import re
 import time
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from blklab import dmsetup, output
-from blklab.caches.model import BlockCache, CacheInventory, EarlierCall
+from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
 from blklab.system import state_directory
 from blklab.system.layers import layers
 from blklab.system.process import boot_id
 from blklab.system.roots import Roots, entries, text
-from blklab.units import SECTOR
+from blklab.units import SECTOR, format_size
+
+
+@dataclass(frozen=True)
+class BlockCache:
+    """A cache at one moment. Sizes are bytes; None if unknown."""
+
+    kind: Literal["dm-cache", "bcache", "writecache"]
+    name: str  # The kernel's name: `dm-3`, `bcache0`
+    title: str  # The name that users know: `vg0-data`
+    identity: str  # The same after a boot
+    mode: str
+    policy: str = ""
+    size: int | None = None
+    used: int | None = None
+    dirty: int | None = None
+    origin_size: int | None = None  # Of dm-cache and dm-writecache
+    block: int | None = None  # A chunk of dm-cache, a bucket of bcache
+    metadata_used: float | None = None  # A share
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """`read_hits`, `read_misses`, `write_hits`, `write_misses`, `promotions`, `demotions`; of bcache `read_hits`,
+    `read_misses`, `bypass_hits`, `bypass_misses`, `bypassed_bytes`, `written_bytes`; of writecache its own. They begin
+    at 0 when the device is set up."""
+
+    settings: Mapping[str, int] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()  # What the kernel says is broken, in its words
+    device: str = ""  # The cache device, `major:minor`
+    redundant: bool | None = None  # Whether a lost disk loses no cached block
+
+
+@dataclass(frozen=True)
+class EarlierCall:
+    """The counters at an earlier call, of the same boot."""
+
+    seconds: float  # How long ago
+    counters: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class CacheInventory:
+    caches: tuple[BlockCache, ...]
+    unseen: tuple[str, ...]  # What could not be read, and why
+    earlier: Mapping[str, EarlierCall] = field(default_factory=dict)  # By `identity`
+
+    def only(self, caches: tuple[BlockCache, ...]) -> "CacheInventory":
+        return replace(self, caches=caches)
+
+
+def hit_share(counters: Mapping[str, int], direction: str) -> float | None:
+    """Returns the share of hits of `read` or `write`; None without I/O."""
+    hits, misses = counters.get(f"{direction}_hits", 0), counters.get(f"{direction}_misses", 0)
+    return hits / (hits + misses) if hits + misses else None
+
 
 BCACHE_COUNTS = {
     "cache_hits": "read_hits",
@@ -240,3 +293,81 @@ def _save(roots: Roots, caches: Sequence[BlockCache], head: Mapping[str, object]
     with suppress(BlklabError, OSError):
         path = state_directory.prepare(roots) / FILE
         output.write(path, json.dumps({**head, "counters": counters}).encode())
+
+
+FINDINGS = tomllib.loads(Path(__file__).with_name("findings.toml").read_text(encoding="utf-8"))
+
+LARGE_CHUNK = 1 << 20
+"""Bytes of a chunk from which a promotion copies much more than was read."""
+
+FEWEST_CHUNKS = 8
+"""Chunks that migration_threshold must cover, as LVM sets it since 2.03.02 (January 2019)."""
+
+FULL_METADATA = 0.9
+
+
+def find_problems(caches: tuple[BlockCache, ...]) -> list[Diagnostic]:
+    """Returns what is wrong or risky, the worst first."""
+    findings = [finding for cache in caches for finding in (*_problems_of_any(cache), *_RULES[cache.kind](cache))]
+    return sorted(findings, key=lambda finding: finding.rank)
+
+
+def _finding(cache: BlockCache, name: str, /, **words: object) -> Diagnostic:
+    """Returns a finding of findings.toml, with the words of its message and remedy filled in."""
+    table = FINDINGS[name]
+    remedy = (table["remedy"].format(**words),) if "remedy" in table else ()
+    return Diagnostic(table.get("code", name), table["severity"], cache.title, table["message"].format(**words), remedy)
+
+
+def _problems_of_any(cache: BlockCache) -> Iterator[Diagnostic]:
+    if cache.faults:
+        yield _finding(cache, "cache-broken", faults=", ".join(cache.faults))
+    if cache.mode == "writeback" and cache.redundant is False:
+        dirty = "" if not cache.dirty else f" ({format_size(cache.dirty)} now)"
+        yield _finding(cache, "cache-not-redundant", dirty=dirty)
+
+
+def _dm_cache_problems(cache: BlockCache) -> Iterator[Diagnostic]:
+    if cache.policy == "cleaner":
+        yield _finding(cache, "cache-cleaner")
+    threshold = cache.settings.get("migration_threshold")
+    if threshold is not None and cache.block and threshold * SECTOR < FEWEST_CHUNKS * cache.block:
+        never = threshold * SECTOR < cache.block
+        yield _finding(
+            cache,
+            "cache-migration-threshold-too-small" if never else "cache-migration-threshold",
+            threshold=threshold,
+            chunks=FEWEST_CHUNKS,
+            chunk=format_size(cache.block),
+            sectors=FEWEST_CHUNKS * cache.block // SECTOR,
+        )
+    if cache.block and cache.block >= LARGE_CHUNK:
+        yield _finding(cache, "cache-chunk-large", chunk=format_size(cache.block))
+    if cache.metadata_used is not None and cache.metadata_used > FULL_METADATA:
+        yield _finding(cache, "cache-metadata-full", percent=100 * cache.metadata_used)
+    if cache.mode == "passthrough":
+        yield _finding(cache, "cache-passthrough")
+
+
+def _bcache_problems(cache: BlockCache) -> Iterator[Diagnostic]:
+    for key, kind in (("congested_read_threshold_us", "read"), ("congested_write_threshold_us", "write")):
+        if value := cache.settings.get(key):
+            yield _finding(cache, "cache-congestion-bypass", key=key, value=value, kind=kind, identity=cache.identity)
+    if cutoff := cache.settings.get("sequential_cutoff"):
+        yield _finding(cache, "cache-sequential-bypass", cutoff=format_size(cutoff), name=cache.name)
+    available = cache.settings.get("cache_available_percent")
+    if available is not None and available < 5:
+        yield _finding(cache, "cache-full", available=available)
+    if cache.mode == "writeback" and cache.settings.get("writeback_running") == 0:
+        yield _finding(cache, "cache-writeback-stopped", name=cache.name)
+    if cache.mode == "none":
+        yield _finding(cache, "cache-off")
+
+
+def _writecache_problems(cache: BlockCache) -> Iterator[Diagnostic]:
+    blocked, writes = cache.counters.get("blocked", 0), cache.counters.get("writes", 0)
+    if writes and blocked > writes / 100:
+        yield _finding(cache, "cache-blocked", percent=100 * blocked / writes)
+
+
+_RULES = {"dm-cache": _dm_cache_problems, "bcache": _bcache_problems, "writecache": _writecache_problems}

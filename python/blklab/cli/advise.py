@@ -131,14 +131,24 @@ def advise(
 
 def _question(asked: SimpleNamespace) -> "tuple[Question, dict[str, str], list[Arrangement]]":
     """Return the question, the paths of known disks, and the arrays of this host."""
-    from blklab.advice import loads
-    from blklab.advice.question import Constraints, Question, check_prices, merged, read_pools
+    from blklab.advice.question import (
+        Constraints,
+        Question,
+        check_prices,
+        distinct_loads,
+        load_of_trace,
+        loads_of_experiment,
+        loads_of_job_file,
+        merged,
+        published_load,
+        read_pools,
+    )
     from blklab.advice.search import excluded_kinds
 
-    every: list[Load] = [loads.of_trace(trace, asked.device, at) for at, trace in enumerate(asked.traces, 1)]
-    every += [load for file in asked.job_files for load in loads.of_job_file(file)]
-    every += [load for file in asked.experiments for load in loads.of_experiment(file)]
-    every += [loads.published(name, asked.working_set) for name in asked.mixes]
+    every: list[Load] = [load_of_trace(trace, asked.device, at) for at, trace in enumerate(asked.traces, 1)]
+    every += [load for file in asked.job_files for load in loads_of_job_file(file)]
+    every += [load for file in asked.experiments for load in loads_of_experiment(file)]
+    every += [published_load(name, asked.working_set) for name in asked.mixes]
     if not every:
         raise UsageError("no load: give --trace, --job, --experiment or --load")
     if asked.device is not None and not asked.traces:
@@ -164,7 +174,7 @@ def _question(asked: SimpleNamespace) -> "tuple[Question, dict[str, str], list[A
         asked.capacity or 0, asked.failures, asked.drives, asked.budget, asked.p99_below, excluded_kinds(asked.exclude)
     )
     settings = {"kernel": asked.kernel}
-    question = Question(pools, loads.distinct(every), constraints, settings, asked.growth, asked.seed, Path.cwd())
+    question = Question(pools, distinct_loads(every), constraints, settings, asked.growth, asked.seed, Path.cwd())
     return question, paths, present
 
 
@@ -195,7 +205,7 @@ def _search(
 def _write_experiment(answer: "Answer", output: str) -> None:
     """Write the experiment, with jobs that resemble the traces."""
     from blklab import _core
-    from blklab.advice.experiment_file import as_toml
+    from blklab.advice.answer import as_toml
     from blklab.trace.fio import FioPlan, make_plan
     from blklab.trace.profile import characterise
 

@@ -113,8 +113,8 @@ def calibrate(
     \b
     Exit status: 0 success; 2 an input or the model is not valid.
     """
+    from blklab.analysis import calibrate
     from blklab.analysis import calibrate as analysis
-    from blklab.analysis import device_measurement
     from blklab.fio.output import refuse_job_files
 
     refuse_job_files(inputs)
@@ -129,16 +129,16 @@ def calibrate(
     places = inputs or (Path(device or directory),)
     seconds, experiment = now["length"] / 1e9, None
     if device:
-        experiment = device_measurement.device_experiment(device, destroy=now["destroy"], seconds=seconds)
+        experiment = calibrate.device_experiment(device, destroy=now["destroy"], seconds=seconds)
         size = str(resolve(device, Roots()).size)
     elif directory:
-        experiment = device_measurement.directory_experiment(directory, size=size, seconds=seconds)
-        size = size or device_measurement.FILE_SIZE
+        experiment = calibrate.directory_experiment(directory, size=size, seconds=seconds)
+        size = size or calibrate.FILE_SIZE
     bench = analysis.Bench(places[0], kernel, filesystem, size)
     if experiment is None:
         runs = _runs(inputs, target, store)
     else:
-        analysis.check(table, device_measurement.expected_runs(experiment), bench)
+        analysis.check(table, calibrate.expected_runs(experiment), bench)
         runs = _measured(experiment, store, now)
     calibration = fitted(table, runs, bench)
     if output is not None:
@@ -242,7 +242,7 @@ def _model_of(device: str | None) -> str:
 
 
 def _measured(experiment: "ExperimentSource", store: str | None, now: Mapping[str, Any]) -> "list[Observation]":
-    from blklab.analysis.device_measurement import observations
+    from blklab.analysis.calibrate import observations
     from blklab.cli.run import measured
     from blklab.spec import cells
 

@@ -116,6 +116,8 @@ def compare(
             raise UsageError("--plan: expected one campaign, and no --fail-if")
         _plan(campaigns[0], metrics, change, confidence, store, as_json=as_json)
         return
+    if click.get_current_context().get_parameter_source("change") is not click.core.ParameterSource.DEFAULT:
+        raise UsageError("--change needs --plan: it is the change that the planned runs can find")
     if (allow_missing or not sure) and not conditions:
         option = "--allow-missing" if allow_missing else "--plain"
         raise UsageError(f"{option} needs a condition: --fail-if 'iops < 0.95*baseline'")

@@ -379,7 +379,7 @@ def _watched(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callable[[in
 
 def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool, per_job: bool, as_json: bool) -> None:
     from blklab.analysis.reproduction import judge
-    from blklab.report import comparison, fleet_results, runs, terminal
+    from blklab.report import comparison, runs, terminal
     from blklab.report import results as report
 
     cells = {cell.number: cell for cell in plan.cells}
@@ -389,7 +389,7 @@ def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool,
     predicts = RUNNERS[plan.runner].predicts
     judged = judge(plan, {result.number: result.outcome for result in results}) if predicts and plan.measured else []
     by_cell = by_key((row.cell.number, row.as_dict()) for row in judged)
-    documents = fleet_results.as_dicts(results)
+    documents = report.as_dicts(results)
     for document, sentences in zip(documents, explanations, strict=True):
         if explain:
             document["explanation"] = sentences

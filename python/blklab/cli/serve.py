@@ -37,9 +37,8 @@ def serve(*, listen: str, web_config: Path | None, names: tuple[str, ...], store
     \b
     Exit status: 0 stopped by SIGINT or SIGTERM; 2 the store does not exist; 3 the address is in use.
     """
-    from blklab.http_server.server import ListenAddress
-    from blklab.http_server.web_config import load_web_config
-    from blklab.serve.application import Site
+    from blklab.http_server import ListenAddress, load_web_config
+    from blklab.serve import Site
 
     own = {"localhost", socket.gethostname(), ListenAddress(listen).host, *names} - {""}
     hosts = None if web_config and load_web_config(web_config).basic_auth_users else {name.lower() for name in own}

@@ -14,8 +14,7 @@ from blklab.cli.common import warn
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
-    from blklab.http_server.server import ListenAddress
-    from blklab.http_server.web_config import WebConfig
+    from blklab.http_server import ListenAddress, WebConfig
 
 web_config_option = click.option(
     "--web-config",
@@ -34,8 +33,7 @@ def listening(
 
     Raises UsageError and EnvironmentLacks.
     """
-    from blklab.http_server.server import ListenAddress, WebServer
-    from blklab.http_server.web_config import WebConfig, load_web_config, make_tls_context
+    from blklab.http_server import ListenAddress, WebConfig, WebServer, load_web_config, make_tls_context
 
     address = ListenAddress(listen)
     settings = load_web_config(config) if config else WebConfig()

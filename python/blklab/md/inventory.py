@@ -1,4 +1,4 @@
-"""Reads the arrays of a host from sysfs, superblocks and mounts; changes nothing.
+"""Reads the arrays of a host and their members from sysfs, superblocks and mounts; changes nothing.
 
 Attributes: Documentation/admin-guide/md.rst, Linux 6.1.
 """
@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from blklab.errors import BlklabError
-from blklab.md import journal_directory
-from blklab.md.members import parse_number, read_members
-from blklab.md.model import Array, ArrayPart, Inventory, SyncPass, by_slot, natural_order
+from blklab.md import probing
+from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, SyncPass, by_slot, natural_order
 from blklab.md.probing import Probe
+from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading
 from blklab.system import diskstats
 from blklab.system.diskstats import DeviceCounters
 from blklab.system.identity import array_uuid, of_node
@@ -111,7 +111,7 @@ def _array(
         mismatches=parse_number(text(md / "mismatch_cnt")),
         bitmap=_bitmap(md),
         repairing=repairing,
-        repair_stopped=journal_directory.read_stop(repaired, roots) if repairing else (),
+        repair_stopped=probing.read_stop(repaired, roots) if repairing else (),
         suspended=(parse_number(text(md / "suspend_hi")) or 0) > (parse_number(text(md / "suspend_lo")) or 0),
         reshaping=position not in {"none", "", None},
         parts=tuple(part for part, _ in parts),
@@ -147,3 +147,82 @@ def _parts(node: Path, mounted: list[Mount], roots: Roots, reader: Probe) -> Ite
         geometry, failure = reader.read_geometry(roots.device(at.name)) if chunked else (None, "")
         reason = f"{device.path}: not seen: {failure}" if failure else ""
         yield ArrayPart(at.name, device.path, start, tuple(dict.fromkeys(points)), geometry), reason
+
+
+PAGE = 4096  # Bytes of a bad-block list that sysfs shows at most
+LONGEST_LINE = 32  # Bytes of the longest entry: with less space left in the page, entries may be cut off
+
+
+def read_members(node: Path, uuid: str, roots: Roots, reader: Probe) -> Iterator[ArrayMember]:
+    """Yields the members of the array of a sysfs directory (`…/block/md0`), in order of slots."""
+    array_members = [
+        _read_member(entry, uuid, roots, reader)
+        for entry in entries(node / "md")
+        if entry.name.startswith("dev-") and entry.is_dir()
+    ]
+    yield from sorted(array_members, key=lambda member: (member.slot is None, member.slot or 0, member.name))
+
+
+def parse_number(words: str | None) -> int | None:
+    """Returns the number at the beginning of an attribute; None if there is no number."""
+    match = re.match(r"-?\d{1,20}(?!\S)", words or "")
+    return int(match[0]) if match else None
+
+
+def parse_bad_blocks(content: str) -> tuple[SectorRange, ...]:
+    """Returns a bad-block list of sysfs, which has a sector and a length in each line."""
+    pairs = re.findall(r"^(\d{1,20}) (\d{1,10})$", content, re.M | re.A)
+    return tuple(sorted(SectorRange(int(sector), int(length)) for sector, length in pairs if int(length)))
+
+
+def choose_superblock(reading: SuperblockReading, uuid: str) -> tuple[Superblock | None, tuple[Superblock, ...]]:
+    """Returns the superblock with this UUID and the others; with an empty UUID, the first."""
+    of_array = [superblock for superblock in reading.members if uuid in {superblock.uuid, _swapped(superblock)}]
+    superblock = next(iter(of_array or ([] if uuid else reading.members)), None)
+    return superblock, tuple(other for other in reading.members if other is not superblock)
+
+
+def _swapped(superblock: Superblock) -> str:
+    """Returns the UUID as sysfs prints it: for 0.90, mdadm prints its words in another byte order."""
+    if superblock.version != "0.90":
+        return superblock.uuid
+    words = [bytes.fromhex(word)[::-1].hex() for word in superblock.uuid.split(":")]
+    return ":".join(words)
+
+
+def _read_member(directory: Path, uuid: str, roots: Roots, reader: Probe) -> ArrayMember:
+    name = directory.name.removeprefix("dev-")
+    block = directory / "block"
+    node = block.resolve() if block.exists() else None
+    path = roots.device(node.name if node else name)
+    reading = reader.read_superblocks(path)
+    superblock, leftovers = choose_superblock(reading, uuid)
+    acknowledged = text(directory / "bad_blocks")
+    unacknowledged = parse_bad_blocks(text(directory / "unacknowledged_bad_blocks") or "")
+    disk = node.parent if node and (node / "partition").exists() else node
+    rotational = text(disk / "queue/rotational") if disk else None
+    begin = parse_number(text(node / "start")) if node and disk != node else 0
+    sectors = parse_number(text(node / "size")) if node else None
+    unseen = reading.failure
+    if not unseen and superblock is None and not reading.foreign:
+        unseen = "it has no superblock of this array"
+    return ArrayMember(
+        name=node.name if node else name,
+        path=roots.shown(path),
+        slot=parse_number(text(directory / "slot")),
+        states=tuple((text(directory / "state") or "").replace(",", " ").split()),
+        errors=parse_number(text(directory / "errors")),
+        superblock=superblock,
+        leftovers=leftovers,
+        foreign=reading.foreign,
+        listed=None if acknowledged is None else tuple(sorted({*parse_bad_blocks(acknowledged), *unacknowledged})),
+        listed_cut=acknowledged is not None and len(acknowledged) > PAGE - LONGEST_LINE,
+        unacknowledged=len(unacknowledged),
+        data_offset=parse_number(text(directory / "offset")),
+        size=None if sectors is None else sectors * SECTOR,
+        start=None if begin is None else begin * SECTOR,
+        rotational={"0": False, "1": True}.get(rotational or ""),
+        transport="NVMe" if disk and disk.name.startswith("nvme") else "",
+        physical_block=parse_number(text(disk / "queue/physical_block_size")) if disk else None,
+        unseen=unseen,
+    )

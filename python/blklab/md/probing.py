@@ -1,21 +1,146 @@
-"""Reads what sysfs does not have, from disks and programs."""
+"""Reads what sysfs does not have, from disks, programs and files.
 
+These are superblocks, the versions of the kernel and of mdadm, mdadm's settings, and the journals of unfinished
+repairs: one file for each array in the state directory.
+"""
+
+import json
 import os
+import re
 import shutil
 import struct
 import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from blklab import dmsetup
+from blklab import child_process, dmsetup
 from blklab.dmsetup import PATH
-from blklab.md import host_software, journal_directory, superblocks
+from blklab.errors import EnvironmentLacks
+from blklab.md import superblocks
 from blklab.md.model import Geometry, Software
 from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice
-from blklab.system.roots import Roots, opened
+from blklab.system.roots import Roots, entries, opened, text
 from blklab.system.users import uses
+
+CHECKERS = (  # Files of cron, the word to look for in them, and the name of the check
+    ("etc/cron.d/mdadm", "checkarray", "checkarray of /etc/cron.d/mdadm"),
+    ("etc/cron.d/raid-check", "raid-check", "raid-check of /etc/cron.d"),
+)
+
+TIMERS = ("mdcheck_start.timer", "raid-check.timer")  # Timers of systemd (mdadm's own, and Fedora's)
+
+
+def read_software(roots: Roots, mdadm: str | None = None) -> Software:
+    """Returns versions and settings. `mdadm` is the output of `mdadm --version` on another host; None: runs it here."""
+    files = list(read_mdadm_conf(roots))
+    words = [line for _, content in files for line in split_lines(content or "")]
+    unread = any(content is None for _, content in files)
+    return Software(
+        kernel=parse_version(text(roots.proc / "sys/kernel/osrelease") or ""),
+        mdadm=_mdadm() if mdadm is None else parse_version(mdadm),
+        lists_off=_lists_off(words) or (None if unread else False),
+        config=", ".join(roots.shown(path) for path, _ in files),
+        checked_by=", ".join(_checkers(roots)),
+    )
+
+
+def parse_version(release: str) -> tuple[int, int] | None:
+    """Returns the first two numbers of `6.12.111+deb12-amd64` or `mdadm - v4.2 - …`."""
+    match = re.search(r"(?:^|v)(\d{1,4})\.(\d{1,4})", release)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def _mdadm() -> tuple[int, int] | None:
+    program = shutil.which("mdadm", path=PATH)
+    if program is None:
+        return None
+    try:
+        out, err = child_process.version(program, "check whether it runs", timeout=10)
+    except EnvironmentLacks:
+        return None
+    return parse_version(err + out)
+
+
+def _root(roots: Roots) -> Path:
+    return roots.dev.parent
+
+
+def read_mdadm_conf(roots: Roots) -> Iterator[tuple[Path, str | None]]:
+    """Yields mdadm's configuration files (mdadm.conf(5)); content is None for unreadable files."""
+    root = _root(roots)
+    for name in ("etc/mdadm/mdadm.conf", "etc/mdadm.conf"):
+        if os.path.lexists(root / name):
+            yield root / name, text(root / name)
+            break
+    for directory in ("etc/mdadm/mdadm.conf.d", "etc/mdadm.conf.d"):
+        for path in entries(root / directory):
+            if path.suffix == ".conf":
+                yield path, text(path)
+
+
+def split_lines(content: str) -> Iterator[list[str]]:
+    """Yields lines of mdadm.conf as words; a line that begins with a blank continues the last."""
+    words: list[str] = []
+    for line in content.splitlines():
+        plain = line.partition("#")[0]
+        if not line[:1].isspace() and words:
+            yield words
+            words = []
+        words.extend(plain.split())
+    if words:
+        yield words
+
+
+def _lists_off(lines: list[list[str]]) -> bool:
+    # Keywords may be shortened to three letters or more, and case does not matter.
+    created = [line[1:] for line in lines if len(line[0]) >= 3 and "create".startswith(line[0].lower())]
+    return any(word.lower() == "bbl=no" for words in created for word in words)
+
+
+def _checkers(roots: Roots) -> Iterator[str]:
+    root = _root(roots)
+    for name, word, check_name in CHECKERS:
+        content = text(root / name) or ""
+        active = [line for line in content.splitlines() if not line.lstrip().startswith("#")]
+        if any(word in line for line in active):
+            autocheck = re.search(r"^\s*AUTOCHECK=(\S+)", text(root / "etc/default/mdadm") or "", re.M)
+            if word == "checkarray" and autocheck and autocheck[1].strip("\"'") != "true":
+                continue
+            yield check_name
+    for wants in entries(root / "etc/systemd/system"):
+        if wants.name.endswith(".wants"):
+            for timer in TIMERS:
+                # A link to the unit may be dangling in the image of a host.
+                if (wants / timer).is_symlink() or (wants / timer).exists():
+                    yield timer
+
+
+PREFIX = "md-fix-"
+
+
+def journal_path(uuid: str, roots: Roots) -> Path:
+    """Returns the path of an array's journal."""
+    return roots.state / f"{PREFIX}{uuid.replace('/', '!')}.json"
+
+
+def find_journals(roots: Roots) -> list[Path]:
+    """Returns the journals of all unfinished repairs, running or interrupted."""
+    return [path for path in entries(roots.state) if path.name.startswith(PREFIX) and path.suffix == ".json"]
+
+
+def read_stop(uuid: str, roots: Roots) -> tuple[str, ...]:
+    """Returns why the last run of an array's unfinished repair stopped, and commands for the user; empty if unknown."""
+    for directory in (roots.state, roots.state_of_root):
+        try:
+            path = journal_path(uuid, replace(roots, state=directory))
+            return tuple(str(line) for line in json.loads(path.read_bytes()).get("stopped", ()))
+        except (OSError, ValueError, TypeError, AttributeError):
+            continue
+    return ()
+
 
 TIMEOUT_S = 20.0  # Time to wait for a disk
 
@@ -87,9 +212,7 @@ class Probe:
         """Whether a repair of an array is unfinished; None: permission denied."""
         # root repairs arrays, whichever user runs this.
         states = {roots.state, roots.state_of_root}
-        journals_exist = {
-            _exists(journal_directory.journal_path(uuid, replace(roots, state=state))) for state in states
-        }
+        journals_exist = {_exists(journal_path(uuid, replace(roots, state=state))) for state in states}
         return True if True in journals_exist else None if None in journals_exist else False
 
     def find_users(self, device: BlockDevice, roots: Roots) -> list[str]:
@@ -117,7 +240,7 @@ class Probe:
 
     def read_software(self, roots: Roots) -> Software | None:
         """Returns the host's software and settings; None if unknown."""
-        return host_software.read_software(roots)
+        return read_software(roots)
 
 
 def _exists(path: Path) -> bool | None:

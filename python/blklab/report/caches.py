@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from blklab.caches.model import BlockCache, CacheInventory, hit_share
+from blklab.caches.status import BlockCache, CacheInventory, hit_share
 from blklab.diagnostic import Diagnostic
 from blklab.report import diagnostics, formatting
 from blklab.report.console import Console

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, pvariance
 
-from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow
+from blklab.analysis.compare import CellValue, Comparison, ComparisonRow
 from blklab.analysis.decision import AGREEMENTS, MOST_REPEATS, Decision, mean_over_cells
 from blklab.analysis.metrics import METRICS
 from blklab.analysis.reproduction import JudgedFigure, are_too_few, grouped_reasons

@@ -5,8 +5,8 @@ from typing import Any
 from blklab.md.recipes import Recipe, command
 from blklab.md.repair import steps
 from blklab.md.repair.array_state import ArrayState, MemberState
-from blklab.md.repair.next_step import failures_tolerated
 from blklab.md.repair.plan import RepairPlan
+from blklab.md.repair.steps import failures_tolerated
 from blklab.md.repair.task import RepairTask
 from blklab.md_levels import PARITIES
 from blklab.report import diagnostics

@@ -1,11 +1,18 @@
-"""The cells of an experiment in the terms of their runner, and their results: as tables and as explanations."""
+"""The cells of an experiment in the terms of their runner, and their results: as tables and as explanations.
+
+Those of a fleet have a table of hosts, with those that differ from the others.
+"""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from statistics import fmean, median
+from typing import TYPE_CHECKING
 
+from blklab.analysis.host_outliers import FEWEST, HostOutlier, outliers, values
 from blklab.analysis.metrics import METRICS, lowest_devices
 from blklab.analysis.sanity_checks import unfair_shares
-from blklab.outcome import LoadRamp, PredictionInterval
-from blklab.report import fleet_results, formatting, terminal, volumes
+from blklab.outcome import LoadRamp, Outcome, PredictionInterval
+from blklab.report import formatting, runs, terminal
 from blklab.report.console import Console, styled
 from blklab.report.runs import outcome_figures
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
@@ -15,6 +22,10 @@ from blklab.runners.registry import RUNNERS, did
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.stock_models import library_model
 from blklab.text import by_key, printable
+
+if TYPE_CHECKING:
+    from blklab.runners.base import RunResult
+
 
 NAMED = ("stack", "workload")  # Columns before those of the runner
 FIGURES_OF_CELLS = ("capacity",)  # Columns of numbers
@@ -53,19 +64,19 @@ def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunR
         if (ramp := result.outcome.load_ramp) is not None:
             terminal.draw_table(console, ramp_table(f"{printable(cell.name)}: load", ramp))
     lines = []
-    for group in fleet_results.grouped(results):
+    for group in grouped(results):
         labels = " ".join(f"{key}={value}" for key, value in group[0].labels.items() if key != "repeat")
         outcomes = [result.outcome for result in group]
-        terminal.draw_table(console, fleet_results.hosts_table(labels, outcomes))
-        lines += fleet_results.outlier_lines(outcomes)
+        terminal.draw_table(console, hosts_table(labels, outcomes))
+        lines += outlier_lines(outcomes)
     rows = [(formatting.cells([result.number]), result.outcome) for result in results]
-    terminal.draw_table(console, volumes.caches(rows))
+    terminal.draw_table(console, runs.caches(rows))
     unfair = [
         printable(f"{formatting.cells([result.number])}: {sentence}; see --per-job")
         for cell, result in _pairs(plan, results)
         for sentence, _ in unfair_shares(result.outcome, cell.document.get("jobs") or [])
     ]
-    for line in [*lines, *warnings(results), *unfair, *volumes.arrays(rows)]:
+    for line in [*lines, *warnings(results), *unfair, *runs.arrays(rows)]:
         console.print(f"note: {line}")
 
 
@@ -197,3 +208,83 @@ def best_rate(ramp: LoadRamp) -> str:
     if best is None:
         return f"No measured rate has a {under}."
     return f"The highest measured rate with a {under}: {best:,.0f} IOPS."
+
+
+LATENCIES = ("read.p50", "read.p99", "write.p50", "write.p99")
+
+
+def grouped(results: "Sequence[RunResult]") -> "list[list[RunResult]]":
+    """Returns the results of fleets, the repeats of a cell together."""
+    fleets = [result for result in results if result.outcome.hosts]
+    labels = (tuple(pair for pair in result.labels.items() if pair[0] != "repeat") for result in fleets)
+    return list(by_key(zip(labels, fleets, strict=True)).values())
+
+
+def as_dicts(results: "Sequence[RunResult]") -> list[dict[str, object]]:
+    """Returns results for `--json`; those of fleets with the outliers among their hosts."""
+    by_number = {
+        result.number: [asdict(outlier) for outlier in outliers([each.outcome for each in group])]
+        for group in grouped(results)
+        for result in group
+    }
+    return [
+        result.as_dict() | ({"outliers": by_number[result.number]} if result.number in by_number else {})
+        for result in results
+    ]
+
+
+def hosts_table(cell: str, outcomes: Sequence[Outcome]) -> TextTable:
+    """Returns the table of the hosts of a cell: means of its repeats."""
+    names = list(dict.fromkeys(host.name for outcome in outcomes for host in outcome.hosts))
+    different = outliers(outcomes)
+    metrics = [name for name in LATENCIES if any(values(outcome, name) for outcome in outcomes)]
+    means = {name: _means(outcomes, name) for name in ("iops", *metrics)}
+    middle = median(means["iops"].values()) if means["iops"] else None
+    rows = [
+        [
+            printable(name),
+            formatting.NONE if iops is None else f"{iops:,.0f}",
+            formatting.NONE if iops is None or not middle else f"{100 * iops / middle:.0f} %",
+            *(formatting.duration(means[metric].get(name)) for metric in metrics),
+            _clock(outcomes, name),
+        ]
+        for name in names
+        for iops in [means["iops"].get(name)]
+    ]
+    columns = [text("host"), *figures("IOPS", "of median", *(metric.replace(".", " ") for metric in metrics), "clock")]
+    strong = frozenset(names.index(outlier.host) for outlier in different)
+    note = "of median: share of the median host's IOPS. clock: how far its clock is ahead of this one's."
+    return TextTable(f"{printable(cell)}: hosts", columns, rows, note, strong=strong)
+
+
+def outlier_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """Returns a sentence about each outlier, or that there are none if there are enough hosts to tell."""
+    different = outliers(outcomes)
+    if different:
+        return [_sentence(outlier) for outlier in different]
+    count = min(len(values(outcome, "iops")) for outcome in outcomes)
+    return ["no host differs from the others more than they do from each other"] if count >= FEWEST else []
+
+
+def _sentence(outlier: HostOutlier) -> str:
+    interval = "set repeats = 3 or more for an interval"
+    if outlier.low is not None and outlier.high is not None:
+        interval = f"{formatting.number(1 + outlier.low)} to {formatting.number(1 + outlier.high)}"
+    return (
+        f"{printable(outlier.host)} is {'slower' if outlier.worse else 'faster'} than the other hosts: "
+        f"{METRICS[outlier.metric].what}: {formatting.number(1 + outlier.change)} times the median ({interval})"
+    )
+
+
+def _means(outcomes: Sequence[Outcome], metric: str) -> dict[str, float]:
+    samples = by_key(pair for outcome in outcomes for pair in values(outcome, metric).items())
+    return {name: fmean(of_host) for name, of_host in samples.items()}
+
+
+def _clock(outcomes: Sequence[Outcome], name: str) -> str:
+    hosts = [host for outcome in outcomes for host in outcome.hosts if host.name == name]
+    clock = next((host.clock for host in hosts if host.clock), None)
+    if clock is None:
+        return formatting.NONE
+    sign = "-" if clock.offset_ns < 0 else "+"
+    return f"{sign}{formatting.duration(abs(clock.offset_ns))} ± {formatting.duration(clock.error_ns)}"

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from blklab.analysis import persist_settings
+from blklab.analysis import tune
 from blklab.analysis.metrics import METRICS
-from blklab.analysis.persist_settings import PersistedSettings
-from blklab.analysis.tune import Tuning
+from blklab.analysis.tune import PersistedSettings, Tuning
 from blklab.outcome import NOMINAL
 from blklab.report import formatting, terminal
 from blklab.report.comparison import change, difference, figure, interval, more_repeats, verdict
@@ -91,9 +90,9 @@ def persist_lines(kept: PersistedSettings) -> list[str]:
     if kept.commands:
         lines += ["Now, as root:", *(f"    {line}" for line in kept.commands)]
     if kept.udev:
-        lines += [f"After a reboot, {persist_settings.UDEV}:", *(f"    {line}" for line in kept.udev)]
+        lines += [f"After a reboot, {tune.UDEV}:", *(f"    {line}" for line in kept.udev)]
     if kept.sysctl:
-        lines += [f"And {persist_settings.SYSCTL}:", *(f"    {line}" for line in kept.sysctl)]
+        lines += [f"And {tune.SYSCTL}:", *(f"    {line}" for line in kept.sysctl)]
     return [printable(line) for line in lines] or [
         formatting.NONE + " nothing to keep: no setting of this host improves the metric"
     ]

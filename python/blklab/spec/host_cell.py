@@ -13,9 +13,8 @@ from blklab.ansible_inventory import expanded
 from blklab.spec import fio_options, jobs, load, problems, sim_cell, sweep
 from blklab.spec.cell_form import CellForm, Made
 from blklab.spec.documents import FioCellDocument, FioJobDocument
-from blklab.spec.experiment import Experiment, Settings
+from blklab.spec.experiment import PLACES, Experiment, Settings, Target
 from blklab.spec.fields import shown
-from blklab.spec.target import PLACES, Target
 from blklab.spec.workload import RAMP, Command, Job, Replay, Workload
 
 MOST_IN_FLIGHT = 1024  # I/Os of a replay at the recorded times

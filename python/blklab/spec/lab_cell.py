@@ -19,8 +19,7 @@ from blklab.spec import host_cell, jobs, load, problems, sim_cell, stack_resolut
 from blklab.spec.cell_form import CellForm, Made
 from blklab.spec.device import DiskTable
 from blklab.spec.documents import FailureDocument, ReplayDocument, VirtualDiskDocument
-from blklab.spec.experiment import Experiment, Settings
-from blklab.spec.target import Target
+from blklab.spec.experiment import Experiment, Settings, Target
 from blklab.spec.workload import Command, Job
 from blklab.units import format_duration
 

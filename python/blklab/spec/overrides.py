@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from blklab.spec import problems, schema
-from blklab.spec.experiment import Lab, Settings
+from blklab.spec.experiment import Fleet, HostRun, Lab, Settings
 from blklab.spec.fields import ExperimentTable
-from blklab.spec.target import Fleet, HostRun
 from blklab.spec.workload import Command, Job, Replay
 
 Path = tuple[str, ...]

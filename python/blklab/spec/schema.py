@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 from typing import Any, cast
 
-from blklab.spec import device, device_parameters, experiment, stack, sweep, target, workload
+from blklab.spec import device, device_parameters, experiment, stack, sweep, workload
 from blklab.spec.fields import ExperimentTable
 
 ADDRESS = "https://json-schema.org/draft/2020-12/schema"
@@ -35,10 +35,10 @@ KNOWN: dict[tuple[str, ...], list[str]] = {
     ("workloads", "*", "<replay>"): _of(workload.Replay),
     ("workloads", "*", "<command>"): _of(workload.Command),
     ("workloads", "*", "<job>"): [*_of(workload.Job), *workload.TAGS],
-    ("targets", "*"): _of(target.Target),
-    ("host", "steady", "<table>"): _of(target.Steady),
-    ("host",): _of(target.HostRun),
-    ("fleet",): _of(target.Fleet),
+    ("targets", "*"): _of(experiment.Target),
+    ("host", "steady", "<table>"): _of(experiment.Steady),
+    ("host",): _of(experiment.HostRun),
+    ("fleet",): _of(experiment.Fleet),
     ("cells", "*"): _of(experiment.CellPairs),
     ("measured", "*"): _of(experiment.MeasuredFigures),
     ("lab",): _of(experiment.Lab),

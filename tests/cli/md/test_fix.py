@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.md import journal_directory
+from blklab.md import probing
 from blklab.md.repair import journal
 from blklab.md.repair import plan as plans
 from blklab.md.repair.task import MemberSlot, RepairTask
@@ -93,12 +93,12 @@ def test_an_array_that_is_not_there_any_more(machine: Arrays, run: Run) -> None:
     journal.write_journal(task, machine.roots)
     done = run("md", "fix", "--resume")
     assert (done.status, "the array 1:2:3:4 is not assembled" in done.err) == (1, True)
-    assert len(journal_directory.find_journals(machine.roots)) == 1
+    assert len(probing.find_journals(machine.roots)) == 1
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"task": 1}'])
 def test_a_damaged_journal(machine: Arrays, run: Run, content: str) -> None:
-    path = journal_directory.journal_path("1:2:3:4", machine.roots)
+    path = probing.journal_path("1:2:3:4", machine.roots)
     path.write_text(content)
     done = run("md", "fix", "--resume")
     assert (done.status, "damaged: expected the journal" in done.err) == (1, True)

@@ -118,12 +118,12 @@ def test_it_serves_until_it_is_told_to_end(run: Run, number: signal.Signals) -> 
 def test_who_may_read_is_said(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, content: str, warning: str
 ) -> None:
-    from blklab.http_server import server
+    from blklab import http_server
 
     def end(*_arguments: object, **_: object) -> None:
         raise OSError("enough")
 
-    monkeypatch.setattr(server, "WebServer", end)
+    monkeypatch.setattr(http_server, "WebServer", end)
     config = tmp_path / "web.yml"
     config.write_text(content)
     options = ("--web-config", config) if content else ()

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from blklab.documents.superblock import Checksum
+from blklab.md import exporter
 from blklab.md.audit import find_problems
-from blklab.md.exporter import collector
-from blklab.md.exporter.collector import METRICS
+from blklab.md.exporter import METRICS
 from blklab.md.model import Array, ArrayMember, Inventory
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SuperblockReading
@@ -124,7 +124,7 @@ def test_a_member_that_is_behind(mirrored: Arrays) -> None:
         checksum = Checksum(stored=1, computed=1 if holds else 2)
         superblock = msgspec.structs.replace(facts, events=events, checksum=checksum, role=role)
         members.append(replace(array.members[0], name=f"sd{at}", superblock=superblock))
-    samples = list(collector.member_samples(replace(array, members=tuple(members))))
+    samples = list(exporter.member_samples(replace(array, members=tuple(members))))
     behind = {labels[1]: value for name, labels, value in samples if name == "member_events_behind"}
     # Spares are written when they like, and what is damaged may say anything.
     assert behind == {"sd0": 0, "sd1": 5}
@@ -188,9 +188,9 @@ def test_hostile_names_are_harmless_and_parsed() -> None:
     from prometheus_client import CollectorRegistry, generate_latest
 
     class Collector:
-        def collect(self) -> list[collector.Family]:
-            samples = [*collector.array_samples(array), *collector.member_samples(array)]
-            return collector.make_families([*samples, *collector.finding_samples(find_problems(Inventory((array,))))])
+        def collect(self) -> list[exporter.Family]:
+            samples = [*exporter.array_samples(array), *exporter.member_samples(array)]
+            return exporter.make_families([*samples, *exporter.finding_samples(find_problems(Inventory((array,))))])
 
     registry = CollectorRegistry()
     registry.register(Collector())

@@ -23,12 +23,11 @@ import bcrypt
 import pytest
 from prometheus_client import CollectorRegistry
 
+from blklab import http_server as serving
 from blklab.errors import EnvironmentLacks, UsageError
-from blklab.http_server import server as serving
-from blklab.http_server.server import ListenAddress, WebServer
-from blklab.http_server.web_config import WebConfig
-from blklab.md.exporter import collector
-from blklab.md.exporter.collector import make_application
+from blklab.http_server import ListenAddress, WebConfig, WebServer
+from blklab.md import exporter
+from blklab.md.exporter import make_application
 from tests.md.conftest import Arrays
 from tests.md.exporter.conftest import Exported, parsed
 
@@ -459,7 +458,7 @@ def test_threads_do_not_pile_up_behind_a_scrape_that_hangs(monkeypatch: pytest.M
     hanging, answers = threading.Semaphore(0), threading.Event()
 
     class Hanging:
-        def collect(self) -> list[collector.Family]:
+        def collect(self) -> list[exporter.Family]:
             hanging.release()
             answers.wait()
             return []
@@ -527,7 +526,7 @@ def test_what_is_no_address(words: str) -> None:
     ],
 )  # fmt: skip
 def test_what_a_configuration_may_not_say(tmp_path: Path, content: str, problem: str) -> None:
-    from blklab.http_server.web_config import load_web_config
+    from blklab.http_server import load_web_config
 
     path = tmp_path / "web.yml"
     path.write_text(content)
@@ -551,7 +550,7 @@ def test_what_a_configuration_may_not_say(tmp_path: Path, content: str, problem:
     ],
 )  # fmt: skip
 def test_certificates_that_cannot_be_used(certificates: Path, words: str, problem: str) -> None:
-    from blklab.http_server.web_config import load_web_config, make_tls_context
+    from blklab.http_server import load_web_config, make_tls_context
 
     path = certificates / "web.yml"
     path.write_text(f"tls_server_config: {{{words}}}")

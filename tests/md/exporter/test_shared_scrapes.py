@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from blklab.md.exporter import collector
-from blklab.md.exporter.collector import SharedCalls, make_application
-from blklab.md.exporter.device_activity import ActivitySinceBoot
+from blklab.md import exporter
+from blklab.md.exporter import ActivitySinceBoot, SharedCalls, make_application
 from tests.md.conftest import Arrays
 from tests.md.exporter.conftest import Exported, parsed
 
@@ -31,7 +30,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Waiting:
             semaphore.release()
             return super().result(timeout)
 
-    monkeypatch.setattr(collector, "Future", WatchedFuture)
+    monkeypatch.setattr(exporter, "Future", WatchedFuture)
     return semaphore
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from blklab.runners.lab.image import GuestImage
-from blklab.runners.lab.machine.disks import VirtualDiskShape
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.guest import payload
 from tests.md.guest.rig import Rig
 from tests.runners.lab.conftest import _emulated, guest_image

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from blklab.runners.lab.image import GuestImage, cpio
-from blklab.runners.lab.image.archive import PackageFiles
 from blklab.runners.lab.image.build import AGENT
 from blklab.runners.lab.image.cache import ImageCache, directory
-from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, fetch
+from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, PackageFiles, fetch
 from blklab.runners.lab.image.programs import contents
 from tests.md.guest import payload
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 from blklab.runners.lab.agent import ProgramExit
 from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.machine.boot import GuestLost, GuestMachine
-from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDisks, VirtualDiskShape
+from blklab.runners.lab.machine.qemu import VirtualDisk, VirtualDisks, VirtualDiskShape
 from tests.md.guest import debian, payload
 from tests.runners.lab.arrays import names
 

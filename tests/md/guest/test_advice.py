@@ -8,10 +8,9 @@ import pytest
 
 from blklab.advice.answer import script
 from blklab.advice.arrangement import Arrangement
-from blklab.advice.loads import published
-from blklab.advice.question import Constraints, Question, read_pools
+from blklab.advice.question import Constraints, Question, published_load, read_pools
 from blklab.advice.samples import Simulations
-from blklab.runners.lab.machine.disks import VirtualDiskShape
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.guest.rig import Rig
 
 SLOW = [VirtualDiskShape(f"slow{number}", 320 << 20) for number in range(3)]
@@ -21,7 +20,7 @@ DISKS = ["hdd-7200-1", "hdd-7200-2", "hdd-7200-3"]
 
 def commands(of: Arrangement, paths: dict[str, str], filesystem: str) -> list[str]:
     pools = read_pools(["3xhdd-7200:320MiB,1xpm983:200MiB"], {}, "fresh")
-    load = published("database", 64 << 20)
+    load = published_load("database", 64 << 20)
     node = Simulations(Question(pools, [load], Constraints())).cell(of, load).document["stack"]
     return script(of, node, paths, filesystem)
 

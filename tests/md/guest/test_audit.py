@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blklab.runners.lab.machine.disks import VirtualDiskShape
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.guest.rig import Rig
 
 SHAPES = [VirtualDiskShape(f"disk{at}", 32 << 20) for at in range(13)]

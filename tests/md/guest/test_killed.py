@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from blklab.runners.lab.machine.disks import VirtualDiskShape
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.guest import payload
 from tests.md.guest.rig import Rig
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from blklab.runners.lab.machine.disks import VirtualDiskShape
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.guest import payload
 from tests.md.guest.rig import Rig
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.machine.disks import VirtualDiskShape
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.guest import payload
 from tests.md.guest.rig import Rig
 

@@ -15,7 +15,7 @@ import pytest
 
 from blklab.md.recipes import COMMANDS
 from blklab.runners.lab.image import GuestImage
-from blklab.runners.lab.machine.disks import VirtualDiskShape
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.guest import payload
 from tests.md.guest.rig import Rig
 

@@ -13,7 +13,7 @@ import pytest
 from blklab.errors import EnvironmentLacks
 from blklab.runners.lab.agent import ProgramExit
 from blklab.runners.lab.image import GuestImage
-from blklab.runners.lab.machine.disks import VirtualDiskShape
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.guest import debian, payload
 from tests.md.guest.rig import SystemRig
 from tests.md.guest.test_power import background

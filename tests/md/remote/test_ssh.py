@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import EnvironmentLacks, UsageError
-from blklab.md.remote import RemoteHost, ssh
+from blklab.md import remote
+from blklab.md.remote import RemoteHost
 from tests.conftest import Run
 from tests.md.conftest import Arrays
 
 
 def asked(*names: str, sudo: bool = False, timeout: float = 60) -> list[RemoteHost]:
-    return list(ssh.read_hosts([(name, name) for name in names], sudo=sudo, timeout=timeout))
+    return list(remote.read_hosts([(name, name) for name in names], sudo=sudo, timeout=timeout))
 
 
 @pytest.mark.parametrize("name", ["up", "noisy", "shared", "chatty", "lingering"])
@@ -58,20 +59,20 @@ def test_a_host_that_hangs() -> None:
 
 @pytest.mark.usefixtures("fleet")
 def test_a_host_that_never_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh, "MAX_OUTPUT_BYTES", 1 << 20)
+    monkeypatch.setattr(remote, "MAX_OUTPUT_BYTES", 1 << 20)
     (host,) = asked("flood")
     assert host.failure == "the output has more than 1 MiB"
 
 
 def test_more_hosts_than_are_asked_at_once(fleet: Arrays) -> None:
-    names = [f"up{at}" for at in range(2 * ssh.MAX_PARALLEL)]
+    names = [f"up{at}" for at in range(2 * remote.MAX_PARALLEL)]
     for name in names:
         (fleet.root / name).symlink_to(fleet.root)
     assert [host.name for host in asked(*names)] == names
 
 
 def test_those_that_are_left_early_do_not_live_on(fleet: Arrays) -> None:
-    some = ssh.read_hosts([("up-empty", "up-empty"), *[("hung", "hung")] * 9], sudo=False, timeout=1000)
+    some = remote.read_hosts([("up-empty", "up-empty"), *[("hung", "hung")] * 9], sudo=False, timeout=1000)
     assert not next(some).failure
     some.close()  # type: ignore[attr-defined]
     for thread in threading.enumerate():
@@ -79,7 +80,7 @@ def test_those_that_are_left_early_do_not_live_on(fleet: Arrays) -> None:
             thread.join(60)
             assert not thread.is_alive()
     log = (fleet.root / "ssh.log").read_text().splitlines()
-    assert len(log) <= 1 + ssh.MAX_PARALLEL
+    assert len(log) <= 1 + remote.MAX_PARALLEL
 
 
 def test_what_ssh_is_told(fleet: Arrays) -> None:

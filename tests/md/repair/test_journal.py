@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.md import journal_directory
+from blklab.md import probing
 from blklab.md.repair import journal
 from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask
 from blklab.system.roots import Roots
@@ -38,15 +38,15 @@ def roots(tmp_path: Path) -> Roots:
 
 
 def test_what_is_written_is_read(roots: Roots) -> None:
-    assert journal_directory.find_journals(roots) == []
+    assert probing.find_journals(roots) == []
     journal.write_journal(TASK, roots)
-    (path,) = journal_directory.find_journals(roots)
+    (path,) = probing.find_journals(roots)
     assert path.stat().st_mode & 0o777 == 0o600
     assert journal.read_journal(path) == TASK
     journal.write_journal(replace(TASK, taken=""), roots)
     assert journal.read_journal(path).taken == ""
     journal.remove_journal(TASK, roots)
-    assert journal_directory.find_journals(roots) == []
+    assert probing.find_journals(roots) == []
     assert list(roots.state.iterdir()) == []
 
 
@@ -67,7 +67,7 @@ DAMAGES: list[dict[str, Any]] = [
 
 def test_the_previous_format_is_read(roots: Roots) -> None:
     journal.write_journal(TASK, roots)
-    (path,) = journal_directory.find_journals(roots)
+    (path,) = probing.find_journals(roots)
     path.write_bytes((DATA / "md-fix-format-1.json").read_bytes())
     assert journal.read_journal(path) == TASK
 
@@ -75,7 +75,7 @@ def test_the_previous_format_is_read(roots: Roots) -> None:
 @pytest.mark.parametrize("damage", DAMAGES, ids=str)
 def test_a_damaged_one_is_not_acted_on(roots: Roots, damage: dict[str, Any]) -> None:
     journal.write_journal(TASK, roots)
-    (path,) = journal_directory.find_journals(roots)
+    (path,) = probing.find_journals(roots)
     path.write_text(json.dumps({**TASK.as_dict(), **damage}))
     with pytest.raises(BlklabError, match="damaged: expected the journal of a repair by blklab"):
         journal.read_journal(path)
@@ -84,7 +84,7 @@ def test_a_damaged_one_is_not_acted_on(roots: Roots, damage: dict[str, Any]) -> 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
 def test_a_file_that_is_no_journal_is_not_acted_on(roots: Roots, content: bytes) -> None:
     journal.write_journal(TASK, roots)
-    (path,) = journal_directory.find_journals(roots)
+    (path,) = probing.find_journals(roots)
     path.write_bytes(content)
     with pytest.raises(BlklabError, match="damaged"):
         journal.read_journal(path)
@@ -92,7 +92,7 @@ def test_a_file_that_is_no_journal_is_not_acted_on(roots: Roots, content: bytes)
 
 def test_a_link_is_not_followed(roots: Roots, tmp_path: Path) -> None:
     journal.write_journal(TASK, roots)
-    (path,) = journal_directory.find_journals(roots)
+    (path,) = probing.find_journals(roots)
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(BlklabError, match=r"md-fix-.*: "):
@@ -111,7 +111,7 @@ def test_only_one_repairs_an_array(tmp_path: Path) -> None:
 
 def test_a_copy_under_another_name_is_not_acted_on(roots: Roots) -> None:
     journal.write_journal(TASK, roots)
-    (path,) = journal_directory.find_journals(roots)
+    (path,) = probing.find_journals(roots)
     copy = path.with_name("md-fix-copy.json")
     copy.write_bytes(path.read_bytes())
     with pytest.raises(BlklabError, match="damaged"):
@@ -125,4 +125,4 @@ def test_nothing_is_begun_that_cannot_be_written_down(roots: Roots, monkeypatch:
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(BlklabError, match="No space left on device; without it, blklab changes nothing"):
         journal.write_journal(TASK, roots)
-    assert journal_directory.find_journals(roots) == []
+    assert probing.find_journals(roots) == []

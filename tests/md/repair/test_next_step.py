@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
-from blklab.md.repair.next_step import decide_next_step, failures_tolerated, state_after
 from blklab.md.repair.steps import (
     AddBitmap,
     AddSpare,
@@ -22,6 +21,9 @@ from blklab.md.repair.steps import (
     Stop,
     StopCheck,
     WaitForSync,
+    decide_next_step,
+    failures_tolerated,
+    state_after,
     step_command,
 )
 from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask

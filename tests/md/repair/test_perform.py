@@ -14,12 +14,11 @@ import pytest
 from blklab.cli import signals
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
-from blklab.md import journal_directory
+from blklab.md import probing
 from blklab.md.model import Software
 from blklab.md.repair import journal, steps
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState
-from blklab.md.repair.mdadm import CommandOutput
-from blklab.md.repair.operations import MachineOps
+from blklab.md.repair.operations import CommandOutput, MachineOps
 from blklab.md.repair.perform import Repair, StepFailed
 from blklab.md.repair.task import RepairTask
 from blklab.md.repair.write_suspension import MARK
@@ -152,7 +151,7 @@ def test_all_goes_well(model: Model) -> None:
         "/dev/md0 --remove /dev/sd1",
         "/dev/md0 --re-add /dev/sd1 --update=no-bbl",
     ]
-    assert journal_directory.find_journals(model.roots) == []
+    assert probing.find_journals(model.roots) == []
 
 
 def test_steps_are_told_before_they_are_done(model: Model) -> None:
@@ -167,7 +166,7 @@ def test_a_failure_that_does_not_come_about(model: Model) -> None:
         model.repair()
     assert all(slot.state is MemberState.IN_SYNC for slot in model.state.slots)
     # There is nothing to repair.
-    assert journal_directory.find_journals(model.roots) == []
+    assert probing.find_journals(model.roots) == []
 
 
 def test_a_journal_that_cannot_be_removed_hides_no_error(model: Model) -> None:
@@ -178,7 +177,7 @@ def test_a_journal_that_cannot_be_removed_hides_no_error(model: Model) -> None:
     model.lies = {"--fail"}
     with pytest.raises(StepFailed, match="/dev/sd0 is still in sync after `mdadm /dev/md0 --fail"):
         model.repair()
-    assert len(journal_directory.find_journals(model.roots)) == 1
+    assert len(probing.find_journals(model.roots)) == 1
 
 
 def test_a_repair_that_is_done_says_that_its_journal_remains(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +207,7 @@ def test_an_array_that_breaks_is_left_as_it_is_and_resumed_when_it_runs_again(mo
         "mdadm --assemble --force --run /dev/md0 /dev/sd1",
         "blklab md fix --resume",
     ]
-    (path,) = journal_directory.find_journals(model.roots)
+    (path,) = probing.find_journals(model.roots)
     # As long as it is broken, nothing changes, and the same commands are printed.
     count = len(model.ran)
     assert model.goes_on(path) == outcome
@@ -251,11 +250,11 @@ def test_but_not_where_that_would_spoil_it(model: Model) -> None:
     with pytest.raises(StepFailed, match=r"sd0 is out of /dev/md0, which is degraded, and mdadm cannot add it again"):
         model.repair()
     assert not any("--add " in line for line in model.ran)
-    (path,) = journal_directory.find_journals(model.roots)
+    (path,) = probing.find_journals(model.roots)
     assert journal.read_journal(path).taken == "device0"
     model.lies = set()
     assert Repair(journal.read_journal(path), model, lambda *_: None, lambda _: None).run() == steps.Done()
-    assert journal_directory.find_journals(model.roots) == []
+    assert probing.find_journals(model.roots) == []
 
 
 def test_a_bitmap_that_another_process_removed(model: Model) -> None:
@@ -318,7 +317,7 @@ def test_signals_wait_until_the_member_is_back(model: Model, number: int) -> Non
         model.repair()
     assert [line.split()[1] for line in model.ran] == ["--fail", "--remove", "--re-add"]
     assert all(slot.state is MemberState.IN_SYNC for slot in model.state.slots)
-    (path,) = journal_directory.find_journals(model.roots)
+    (path,) = probing.find_journals(model.roots)
     model.before = lambda _: None
     assert Repair(journal.read_journal(path), model, lambda *_: None, lambda _: None).run() == steps.Done()
 
@@ -333,7 +332,7 @@ def test_what_refuses_is_asked_again_before_a_member_is_taken(model: Model) -> N
     with pytest.raises(StepFailed, match="sd1 is 9 events behind"):
         model.repair()
     assert model.ran == []
-    assert journal_directory.find_journals(model.roots) == []
+    assert probing.find_journals(model.roots) == []
 
 
 def test_what_was_added_and_set_aside_is_given_back(model: Model) -> None:
@@ -354,7 +353,7 @@ def test_what_was_added_and_set_aside_is_given_back(model: Model) -> None:
         "/dev/md0 --add /dev/sd9",
         "--grow --bitmap=none /dev/md0",
     ]
-    assert journal_directory.find_journals(model.roots) == []
+    assert probing.find_journals(model.roots) == []
 
 
 def test_a_member_fails_between_the_check_and_the_step(model: Model) -> None:
@@ -433,9 +432,9 @@ def test_another_disk_in_the_slot_is_named_and_the_journal_says_how_to_go_back(m
     assert "/dev/sdx is now in the slot of /dev/sd0" in outcome.reason
     assert "mdadm /dev/md0 --remove /dev/sdx" in outcome.remedy
     assert [line.split()[1] for line in model.ran] == ["--fail", "--remove"]
-    (path,) = journal_directory.find_journals(model.roots)
+    (path,) = probing.find_journals(model.roots)
     assert journal.read_journal(path).stopped == (outcome.reason, *outcome.remedy)
-    assert journal_directory.read_stop("uuid", model.roots) == (outcome.reason, *outcome.remedy)
+    assert probing.read_stop("uuid", model.roots) == (outcome.reason, *outcome.remedy)
     assert model.goes_on(path) == outcome
     # Rebuilt onto the other disk, the array is complete: the member is left over.
     model.state = replace(model.state, degraded=0, has_unplanned_member=True)
@@ -446,7 +445,7 @@ def test_another_disk_in_the_slot_is_named_and_the_journal_says_how_to_go_back(m
     model.state = changed(replace(model.state, has_unplanned_member=False), 0, occupant="")
     model.lies = set()
     assert model.goes_on(path) == steps.Done()
-    assert journal_directory.find_journals(model.roots) == []
+    assert probing.find_journals(model.roots) == []
 
 
 def test_a_disk_that_takes_the_slot_during_a_re_add(model: Model) -> None:

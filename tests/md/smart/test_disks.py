@@ -11,7 +11,7 @@ from blklab.md import probing
 from blklab.md.audit import find_problems
 from blklab.md.model import Inventory
 from blklab.md.probing import Probe
-from blklab.md.smart.disks import add_health
+from blklab.md.smart import add_health
 from tests.conftest import Run
 from tests.md.conftest import Arrays
 from tests.md.smart.test_health import read

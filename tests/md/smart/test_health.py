@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.md.model import DiskHealth
-from blklab.md.smart.disks import parse_devices, parse_health
+from blklab.md.smart import parse_devices, parse_health
 
 DATA = Path(__file__).parents[2] / "data" / "md" / "smart"
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from blklab.runners.host import machine_load
-from blklab.runners.host.machine_load import MachineLoad
+from blklab.runners.host import conditions
+from blklab.runners.host.conditions import MachineLoad
 from tests.system.machine import Machine
 
 IDLE = {"user": 0.1, "system": 0.3, "iowait": 0.1, "irq": 0.0, "idle": 0.5, "steal": 0.0}
@@ -16,9 +16,9 @@ def usage(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Ten seconds on two CPUs; `user` is the time of blklab and its programs."""
     usage = SimpleNamespace(now=100.0, user=5.0)
     clock, system = (SimpleNamespace(monotonic=lambda: usage.now), SimpleNamespace(cpu_count=lambda: 2))
-    monkeypatch.setattr("blklab.runners.host.machine_load.time", clock)
-    monkeypatch.setattr("blklab.runners.host.machine_load.os", system)
-    monkeypatch.setattr(machine_load, "_own_user_seconds", lambda: usage.user)
+    monkeypatch.setattr("blklab.runners.host.conditions.time", clock)
+    monkeypatch.setattr("blklab.runners.host.conditions.os", system)
+    monkeypatch.setattr(conditions, "_own_user_seconds", lambda: usage.user)
     return usage
 
 

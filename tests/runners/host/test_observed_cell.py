@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from blklab.outcome import DeviceResult, DirectionResult, Outcome
-from blklab.runners.host.observed_cell import foreign_io
+from blklab.runners.host.runner import foreign_io
 
 MIB = 1 << 20
 

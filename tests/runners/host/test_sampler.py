@@ -6,7 +6,7 @@ import time
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.host.observed_cell import DiskstatsSampler
+from blklab.runners.host.runner import DiskstatsSampler
 from blklab.system import diskstats
 from blklab.system.roots import Roots
 from tests.runners.host.conftest import MIB, Loops

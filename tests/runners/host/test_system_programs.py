@@ -7,7 +7,7 @@ import pytest
 
 from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.runners.host import system_programs
+from blklab.runners.host import target_locations
 from tests.runners.host.signatures import partition_table, signed
 
 pytestmark = pytest.mark.skipif(
@@ -31,14 +31,14 @@ def fake(directory: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_signatures(image: Path) -> None:
-    assert system_programs.signatures(image) == []
+    assert target_locations.signatures(image) == []
     signed("linux_raid_member", image)
-    assert system_programs.signatures(image) == ["linux_raid_member at 0x1000", "linux_raid_member"]
+    assert target_locations.signatures(image) == ["linux_raid_member at 0x1000", "linux_raid_member"]
 
 
 def test_partition_tables_are_signatures(image: Path) -> None:
     image.write_bytes(partition_table().ljust(16 << 20, b"\0"))
-    assert "dos at 0x1fe" in system_programs.signatures(image)
+    assert "dos at 0x1fe" in target_locations.signatures(image)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_no_answer_is_no_answer(
 ) -> None:
     fake(tmp_path, name, script, monkeypatch)
     with pytest.raises(BlklabError, match=message):
-        system_programs.signatures(image)
+        target_locations.signatures(image)
 
 
 @pytest.mark.parametrize(
@@ -72,31 +72,31 @@ def test_what_blkid_alone_knows(
     image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, result: list[str]
 ) -> None:
     fake(tmp_path, "blkid", script, monkeypatch)
-    assert system_programs.signatures(image) == result
+    assert target_locations.signatures(image) == result
 
 
 def test_a_wipefs_that_prints_nothing_found_nothing(
     image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(tmp_path, "wipefs", "exit 0", monkeypatch)
-    assert system_programs.signatures(image) == []
+    assert target_locations.signatures(image) == []
 
 
 def test_a_program_that_hangs_is_given_up(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(tmp_path, "wipefs", "exec sleep 60", monkeypatch)
-    monkeypatch.setattr(system_programs, "TIMEOUT", 0.2)
+    monkeypatch.setattr(target_locations, "TIMEOUT", 0.2)
     with pytest.raises(EnvironmentLacks, match=r"wipefs: .*timed out"):
-        system_programs.signatures(image)
+        target_locations.signatures(image)
 
 
 def test_versions_and_lsblk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(tmp_path, "fio", "echo fio-3.33", monkeypatch)
     fake(tmp_path, "mdadm", "echo 'mdadm - v4.2 - 2021-12-30' >&2", monkeypatch)
-    output = system_programs.versions()
+    output = target_locations.versions()
     assert (output["fio"], output["mdadm"]) == ("3.33", "4.2")
     fake(tmp_path, "lsblk", """echo '{"blockdevices": []}'""", monkeypatch)
-    assert system_programs.lsblk() == {"blockdevices": []}
+    assert target_locations.lsblk() == {"blockdevices": []}
     fake(tmp_path, "lsblk", "exit 1", monkeypatch)
-    assert system_programs.lsblk() is None
+    assert target_locations.lsblk() is None
     with pytest.raises(EnvironmentLacks, match="blklab-none is not installed"):
         child_process.find("blklab-none", "nothing")

@@ -1,7 +1,7 @@
 """What tests of arrays in a guest share."""
 
 from blklab.runners.lab.machine.boot import GuestMachine as Guest
-from blklab.runners.lab.machine.disks import VirtualDiskShape
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
 
 
 def names(guest: Guest, shapes: list[VirtualDiskShape]) -> list[str]:

@@ -18,7 +18,7 @@ from blklab.report import arrays as report
 from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.machine.boot import GuestMachine as Guest
 from blklab.runners.lab.machine.boot import boot
-from blklab.runners.lab.machine.disks import VirtualDiskShape
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.remote.conftest import probe
 from tests.runners.lab.arrays import names
 from tests.system.machine import Machine

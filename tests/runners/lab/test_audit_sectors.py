@@ -11,7 +11,7 @@ from blklab.md.superblocks import SectorRange
 from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.machine.boot import GuestMachine as Guest
 from blklab.runners.lab.machine.boot import boot
-from blklab.runners.lab.machine.disks import VirtualDiskShape
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.runners.lab.arrays import names
 
 SMALL = [VirtualDiskShape(f"small-{at}", 16 << 20) for at in range(5)]

@@ -12,7 +12,7 @@ import pytest
 from blklab.errors import BlklabError
 from blklab.runners.lab import cell
 from blklab.runners.lab.agent import ExportedFile
-from blklab.runners.lab.machine.disks import RESULTS, VirtualDisk, VirtualDiskShape
+from blklab.runners.lab.machine.qemu import RESULTS, VirtualDisk, VirtualDiskShape
 
 SIZE = 1 << 20
 

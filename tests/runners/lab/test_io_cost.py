@@ -13,7 +13,7 @@ from blklab.outcome import IoCost
 from blklab.runners.lab.agent import FileSample
 from blklab.runners.lab.cell import measure_io_cost
 from blklab.runners.lab.machine.boot import GuestMachine
-from blklab.runners.lab.machine.disks import RESULTS
+from blklab.runners.lab.machine.qemu import RESULTS
 from tests.runners.lab.stacks.recording import Recorder
 
 QUIET = [(0, 0, 0), (50, 0, 0), (100, 100, 30), (150, 200, 60), (200, 300, 90)]

@@ -4,17 +4,13 @@
 //! Left out: more writeback for fragmented buckets (5.12), partial stripes, and the journal, which moves no cached data.
 
 mod buckets;
-mod bypass;
-mod writeback;
 
 use crate::replay::{Counts, Op, Replay, Request};
 use crate::sampler::Sampler;
-use blklab_stats::Hashing;
+use blklab_stats::{Hashing, hash64};
 pub use buckets::{Buckets, Place};
-pub use bypass::{Bypass, Congestion, Streams};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
-pub use writeback::Controller;
 
 /// Sectors of a page.
 pub const PAGE_SECTORS: u64 = 8;
@@ -333,5 +329,192 @@ impl Replay for Bcache {
     fn memory_bytes(&self) -> usize {
         // A table of the standard library has a byte of control next to each entry.
         self.buckets.memory_bytes() + self.pages.capacity() * (size_of::<(u64, Page)>() + 1) + self.dirty.len() * 16
+    }
+}
+
+// What bypasses bcache (`check_should_bypass`, `bch_get_congested` in `request.c`).
+
+/// Streams that are remembered (`RECENT_IO`), and for how long.
+const STREAMS: usize = 128;
+const FORGET_NS: u64 = 5_000_000_000;
+/// The counter's lowest value (`CONGESTED_MAX`).
+const MOST_CONGESTED: i64 = 1024;
+
+/// Why an I/O bypasses the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bypass {
+    Discard,    // it discards
+    Full,       // more than 95 % of the buckets hold dirty data
+    Mode,       // the cache mode
+    Unaligned,  // it is not aligned to the block size
+    Sequential, // its stream, or the streams of its task on average, reached sequential_cutoff
+    Congested,  // the cache device was slow
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
+    forget_ns: u64,
+    sectors: u64,
+    used: u64,
+}
+
+/// Sequential streams of all tasks.
+#[derive(Clone, Debug)]
+pub struct Streams {
+    /// The sector that continues each stream; apart from the rest because it is searched for each I/O.
+    next: [u64; STREAMS],
+    streams: [Stream; STREAMS],
+    tasks: HashMap<u32, (u64, u64)>, // sectors of each task's last stream, and its average
+    clock: u64,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self { next: [u64::MAX; STREAMS], streams: [Stream::default(); STREAMS], tasks: HashMap::new(), clock: 0 }
+    }
+}
+
+impl Streams {
+    /// Counts an I/O; returns the sectors that count as sequential: those of its stream, or its task's average.
+    pub fn add(&mut self, now_ns: u64, task: u32, sector: u64, sectors: u32) -> u64 {
+        self.clock += 1;
+        let (last, average) = self.tasks.entry(task).or_default();
+        let continues = |&index: &usize| self.next[index] == sector && now_ns < self.streams[index].forget_ns;
+        let known = (0..STREAMS).filter(|&index| self.next[index] == sector).find(continues);
+        let index = known.unwrap_or_else(|| {
+            *average = (*average * 7 + *last) / 8;
+            let oldest = (0..STREAMS).min_by_key(|&index| self.streams[index].used).unwrap_or(0);
+            self.streams[oldest].sectors = 0;
+            oldest
+        });
+        let sum = self.streams[index].sectors + u64::from(sectors);
+        self.streams[index] = Stream { forget_ns: now_ns.saturating_add(FORGET_NS), sectors: sum, used: self.clock };
+        self.next[index] = sector.saturating_add(u64::from(sectors));
+        *last = sum;
+        sum.max(*average)
+    }
+}
+
+/// How congested the cache device is; the replay of a trace knows no latencies and never is.
+#[derive(Clone, Debug)]
+pub struct Congestion {
+    level: i64,
+    last_slow_ns: u64,
+    random: u64,
+}
+
+impl Congestion {
+    /// No congestion; the seed is that of the random part of the cutoff.
+    pub fn new(seed: u64) -> Self {
+        Self { level: 0, last_slow_ns: 0, random: seed }
+    }
+
+    /// An I/O to the cache device took this long; the thresholds are 2000 µs for reads and 20,000 µs for writes by
+    /// default. The kernel's µs have 1,024 ns (`local_clock_us`).
+    pub fn count(&mut self, now_ns: u64, latency_ns: u64, threshold_us: u64) {
+        if latency_ns >> 10 > threshold_us {
+            self.last_slow_ns = now_ns;
+            self.level = (self.level - (latency_ns >> 20) as i64).max(-MOST_CONGESTED);
+        } else if self.level < 0 {
+            self.level += 1;
+        }
+    }
+
+    /// The cutoff in sectors; `None` without congestion.
+    pub fn cutoff(&mut self, now_ns: u64) -> Option<u64> {
+        let level = self.level + (now_ns.saturating_sub(self.last_slow_ns) >> 20) as i64;
+        if level >= 0 {
+            return None;
+        }
+        let steps = (level + MOST_CONGESTED).max(0) as u64;
+        // 2^(steps / 64), linear between powers of two (fract_exp_two).
+        let power = if steps == 0 { 0 } else { (1 << (steps / 64)) + (((steps % 64) << (steps / 64)) / 64) };
+        self.random = hash64(self.random);
+        Some(power.saturating_sub(u64::from((self.random as u32).count_ones())).max(1))
+    }
+}
+
+// The rate of bcache's writeback (`writeback.c`, `writeback.h`).
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// Time between computations of the rate (`WRITEBACK_RATE_UPDATE_SECS_DEFAULT`).
+const UPDATE_S: i64 = 5;
+/// How long the controller waits after everything was written (`writeback_delay`).
+const DELAY_NS: u64 = 30 * SECOND_NS;
+/// Idle for this long, it writes at full speed (six updates of the rate).
+const IDLE_NS: u64 = 30 * SECOND_NS;
+
+/// The proportional-integral controller, in sectors.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    target: i64,
+    integral: i64,
+    rate: i64,
+    next_update_ns: u64,
+    last_ns: u64,
+    paused_until_ns: u64,
+    credit: i128, // below 0 after more was written than allowed; what may be written now, in sectors × ns
+}
+
+impl Controller {
+    /// A controller that leaves this many sectors dirty.
+    pub fn new(target: u64) -> Self {
+        Self {
+            target: target as i64,
+            integral: 0,
+            rate: 8,
+            next_update_ns: 0,
+            last_ns: 0,
+            paused_until_ns: 0,
+            credit: 0,
+        }
+    }
+
+    /// The rate, in sectors a second.
+    pub fn rate(&self) -> u64 {
+        self.rate as u64
+    }
+
+    /// Sectors that may be written back until `now_ns`; all of them if there was no I/O for half a minute.
+    pub fn budget(&mut self, now_ns: u64, last_io_ns: u64, dirty: u64) -> u64 {
+        while self.next_update_ns <= now_ns {
+            let at = self.next_update_ns;
+            self.accrue(at);
+            self.update(dirty);
+            // Long pauses: the integral is bounded by them anyway.
+            self.next_update_ns = (at + UPDATE_S as u64 * SECOND_NS).max(now_ns.saturating_sub(3600 * SECOND_NS));
+        }
+        if now_ns.saturating_sub(last_io_ns) >= IDLE_NS {
+            self.last_ns = now_ns;
+            return u64::MAX;
+        }
+        self.accrue(now_ns);
+        (self.credit.max(0) / i128::from(SECOND_NS)) as u64
+    }
+
+    fn accrue(&mut self, now_ns: u64) {
+        let from = self.last_ns.max(self.paused_until_ns);
+        self.credit += i128::from(now_ns.saturating_sub(from)) * i128::from(self.rate);
+        self.last_ns = self.last_ns.max(now_ns);
+    }
+
+    /// `__update_writeback_rate`: (dirty − target) / 40 + integral / 10000, at least 8 sectors.
+    fn update(&mut self, dirty: u64) {
+        let error = dirty as i64 - self.target;
+        // The integral falls only while it is positive.
+        if error > 0 || self.integral > 0 {
+            self.integral += error * UPDATE_S;
+        }
+        self.rate = (error / 40 + self.integral / 10_000).max(8);
+    }
+
+    /// Sectors were written back.
+    pub fn wrote(&mut self, sectors: u64) {
+        self.credit -= i128::from(sectors) * i128::from(SECOND_NS);
+    }
+
+    /// A pass over all dirty data is done: wait.
+    pub fn end_pass(&mut self, now_ns: u64) {
+        (self.paused_until_ns, self.credit) = (now_ns.saturating_add(DELAY_NS), 0);
     }
 }

@@ -4,7 +4,6 @@
 mod hotspot;
 mod kernel;
 mod multiqueue;
-mod tracker;
 
 use crate::entry::{BlockTable, Entry, List};
 use crate::policy::{Access, CacheBlock, Geometry, LoadError, Lookup, Operation, OriginBlock, Policy, Work};
@@ -12,7 +11,7 @@ pub use hotspot::region_shift;
 use hotspot::{Assessment, Hotspot, LevelStats};
 pub use kernel::{SMQ_KERNELS, SmqKernel};
 use multiqueue::{LEVELS, Multiqueue};
-use tracker::Tracker;
+use std::collections::HashSet;
 
 /// Makes an empty cache of a policy.
 pub type PolicyBuilder = fn(Geometry, SmqKernel) -> Box<dyn Policy>;
@@ -507,4 +506,53 @@ impl Policy for Smq {
 /// A percentage of a number of blocks, rounded down.
 fn percent_of(blocks: u32, percent: u64) -> u32 {
     (u64::from(blocks) * percent / 100) as u32
+}
+
+// Background work that is queued or running (`dm-cache-background-tracker.c`).
+
+/// The work of a policy.
+#[derive(Clone, Debug, Default)]
+pub struct Tracker {
+    pub queued: Vec<Work>,               // work to issue; the newest is issued first
+    pub promoting: HashSet<OriginBlock>, // blocks whose promotion is queued or running
+    pending: usize,
+    pub demotions: u32, // demotions that are queued or running
+    limit: Option<usize>,
+}
+
+impl Tracker {
+    /// A tracker that refuses work above the limit.
+    pub fn new(limit: Option<usize>) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
+    /// Whether another piece of work would be refused.
+    pub fn is_full(&self) -> bool {
+        self.limit.is_some_and(|limit| self.pending >= limit)
+    }
+
+    /// Adds work; with `issue` it is running at once, and is returned.
+    pub fn add(&mut self, work: Work, issue: bool) -> Option<Work> {
+        self.pending += 1;
+        match work.operation {
+            Operation::Demote => self.demotions += 1,
+            Operation::Promote => drop(self.promoting.insert(work.origin_block)),
+            Operation::Writeback | Operation::Replace { .. } => (),
+        }
+        if issue {
+            return Some(work);
+        }
+        self.queued.push(work);
+        None
+    }
+
+    /// The work is done.
+    pub fn complete(&mut self, work: Work) {
+        self.pending -= 1;
+        match work.operation {
+            Operation::Demote => self.demotions -= 1,
+            Operation::Promote => drop(self.promoting.remove(&work.origin_block)),
+            Operation::Writeback | Operation::Replace { .. } => (),
+        }
+    }
 }

@@ -5,8 +5,8 @@ use crate::bio::{Flags, Op};
 use crate::error::SimError;
 use crate::events::{Event, EventKind, Time};
 use crate::metrics::JobMetrics;
+use crate::task::CommitStep;
 use crate::task::job::NextAction;
-use crate::task::journal::CommitStep;
 
 /// Requests that a plug holds at most (block/blk-mq.c, `BLK_MAX_REQUEST_COUNT` of several queues).
 const PLUG: usize = 32;

@@ -3,8 +3,8 @@
 use super::{Limits, Simulation};
 use crate::events::Time;
 use crate::load::{Host, IO_URING_PER_CENT};
+use crate::task::Journal;
 use crate::task::job::JobState;
-use crate::task::journal::Journal;
 use crate::task::replay::ReplayState;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

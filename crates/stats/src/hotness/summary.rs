@@ -1,9 +1,9 @@
 //! From the table to figures: known blocks count for themselves, sampled blocks are scaled.
 
 use super::{BLOCK_BYTES, Hotness};
-use crate::popularity::{HotShare, Popularity, PopularityClass};
 use crate::ranges::{RANGE_SHIFT, blocks_of};
 use crate::zipf::{self, ZipfFit};
+use crate::zipf::{HotShare, Popularity, PopularityClass};
 use serde::Serialize;
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::popularity::HotShare;
 use crate::tests::{Random, Zipf, popularity_of};
+use crate::zipf::HotShare;
 use proptest::prelude::*;
 
 const BLOCKS: usize = 2_000_000;

@@ -4,4 +4,3 @@ pub mod line;
 pub mod print;
 pub mod summary;
 pub mod tally;
-pub mod terminal;

@@ -1,6 +1,6 @@
 //! Events as blktrace binary: a set of per-CPU files, or one merged file as `blkparse -d` writes it.
 
-use super::output::OutputFile;
+use super::OutputFile;
 use super::{ExportReport, Exporter};
 use crate::blktrace::write::{write_event, write_process, write_timestamp};
 use crate::error::{Result, TraceError};

@@ -3,7 +3,7 @@
 //! Devices appear as relative file names (`dev-8-16`, or the trace's own name for it), never as device nodes: with
 //! fio's `replay_redirect` users choose what fio can overwrite.
 
-use super::output::OutputFile;
+use super::OutputFile;
 use super::{ExportReport, Exporter};
 use crate::error::Result;
 use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs, SECTOR, StartAction};

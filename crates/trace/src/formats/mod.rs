@@ -4,7 +4,6 @@ mod blkparse;
 mod blktrace;
 mod fields;
 mod iolog;
-mod lines;
 mod names;
 mod parquet;
 mod records;

@@ -26,8 +26,7 @@ def status(names: tuple[str, ...], as_json: bool) -> None:
     \b
     Exit status: 0 no problem, 1 a critical finding, 3 nothing could be read.
     """
-    from blklab.caches.findings import find_problems
-    from blklab.caches.status import read_caches
+    from blklab.caches.status import find_problems, read_caches
     from blklab.report import caches as report
 
     inventory = read_caches(Roots(), remember=True)

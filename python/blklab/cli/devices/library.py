@@ -42,7 +42,7 @@ def show(name: str, *, as_json: bool) -> None:
       blklab devices show pm983
     """
     from blklab.report import device_models as report
-    from blklab.runners.sim.rated import rated_figures
+    from blklab.runners.sim.runner import rated_figures
     from blklab.spec.stock_models import library_model
 
     model = library_model(name)

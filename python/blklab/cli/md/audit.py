@@ -139,11 +139,13 @@ def audit(
         raise UsageError(f"{directories[0]}: is a directory: name the images in it")
     inventory = inventory_of_images(paths) if paths else inventory_of_host(Roots())
     if inventory.unseen and not inventory.arrays and all(stray.unseen for stray in inventory.strays):
+        if paths:
+            raise EnvironmentLacks(first(inventory.unseen).replace(": not seen: ", ": "), "name readable images")
         message = f"cannot read any array: {first(inventory.unseen)}"
-        raise EnvironmentLacks(message, "name readable images" if paths else "run it as root, outside of a container")
+        raise EnvironmentLacks(message, "run it as root, outside of a container")
     inventory = _limited([inventory], arrays)[0] or inventory
     if smart:
-        from blklab.md.smart.disks import add_health
+        from blklab.md.smart import add_health
 
         with progress("Reading SMART values") as advance:
             inventory = add_health(inventory, Roots(), advance=advance)
@@ -214,14 +216,14 @@ def _keep(audits: dict[str, dict[str, object]], where: str | None) -> None:
 def _audited_hosts(names: list[str], *, timeout: float | None, sudo: bool) -> "list[RemoteHost]":
     """Audits other hosts: over ssh or, without a `timeout`, from files with output of probes."""
     from blklab.ansible_inventory import expanded
-    from blklab.md.remote import read_probe_file, ssh
+    from blklab.md.remote import read_hosts, read_probe_file
 
     if timeout is None:
         return [read_probe_file(name) for name in names]
     addresses = list(expanded(names, Path()).items())
     hosts: list[RemoteHost] = []
     with progress("Reading hosts", total=len(addresses)) as advance:
-        for host in ssh.read_hosts(addresses, sudo=sudo, timeout=timeout):
+        for host in read_hosts(addresses, sudo=sudo, timeout=timeout):
             hosts.append(host)
             advance(len(hosts))
     return hosts

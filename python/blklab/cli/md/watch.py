@@ -49,9 +49,16 @@ def watch(*, listen: str | None, web_config: Path | None, superblocks: int | Non
     """
     from prometheus_client import generate_latest
 
-    from blklab.md.exporter.collector import Collector, make_application, make_registry
-    from blklab.md.exporter.device_activity import READ_INTERVAL_S, ActivityCounter, ActivitySinceBoot
-    from blklab.md.exporter.inventory_cache import DISK_TIMEOUT_S, InventoryCache
+    from blklab.md.exporter import (
+        DISK_TIMEOUT_S,
+        READ_INTERVAL_S,
+        ActivityCounter,
+        ActivitySinceBoot,
+        Collector,
+        InventoryCache,
+        make_application,
+        make_registry,
+    )
 
     if textfile is not None:
         if listen or web_config:

@@ -5,8 +5,6 @@ from blklab.md.audit import alignment, bad_blocks, devices, host, metadata, redu
 from blklab.md.audit.rule import Rule
 from blklab.md.model import Inventory
 
-__all__ = ["RULES", "findings"]
-
 RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity are printed
     redundancy.check_broken,
     *(bad_blocks.check_repair, bad_blocks.check_lost_ranges, bad_blocks.check_entries),

@@ -1,1 +1,490 @@
-"""Exports md arrays to Prometheus: metrics, a cache of inventories, and an HTTP server."""
+"""Exports md arrays to Prometheus: collects all metrics at each scrape, with cached superblocks.
+
+Times in /proc/diskstats are ms modulo 2^32, which wrap after 49.7 days (`blklab.system.diskstats`). The sum of
+differences between frequent readings does not wrap.
+"""
+
+import math
+import threading
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from blklab import __version__
+from blklab.caches.status import BlockCache, read_caches
+from blklab.diagnostic import Diagnostic
+from blklab.errors import BlklabError
+from blklab.md.audit import find_problems
+from blklab.md.inventory import PASSES, read_inventory
+from blklab.md.model import Array, ArrayMember, Geometry, Inventory, Software
+from blklab.md.probing import Probe
+from blklab.md.superblocks import SuperblockReading
+from blklab.system import diskstats
+from blklab.system.diskstats import DeviceActivity, DeviceCounters
+from blklab.system.identity import BlockDevice
+from blklab.system.roots import Roots, text
+from blklab.text import printable
+from blklab.units import SECTOR
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+READ_INTERVAL_S = 30.0  # Longest time between readings: half of what `diskstats.difference` can handle
+
+
+class ActivityCounter:
+    """I/O counters since this process first read a device; thread-safe."""
+
+    def __init__(self, roots: Roots, clock: Callable[[], float] = time.monotonic) -> None:
+        self._roots = roots
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last: dict[str, DeviceCounters | None] = {}
+        self._total: dict[str, DeviceActivity] = {}
+        self._at = 0.0
+
+    def read(self) -> list[str]:
+        """Adds the I/O since the last reading.
+
+        It does not count differences that make no sense, such as after a device changed its name.
+        """
+        problems = []
+        with self._lock:
+            try:
+                now = diskstats.read(self._roots)
+            except BlklabError as error:
+                return [str(error)]
+            at = self._clock()
+            total = {}
+            for name, after in now.items():
+                if after is None:
+                    continue
+                total[name] = self._total.get(name, diskstats.difference(after, after, 0))
+                if before := self._last.get(name):
+                    try:
+                        total[name] += diskstats.difference(before, after, at - self._at, bits=diskstats.long_bits())
+                    except BlklabError as error:
+                        problems.append(f"not counted: {error}")
+            self._last, self._total, self._at = now, total, at
+        return problems
+
+    def of(self, name: str) -> DeviceActivity | None:
+        """Returns the counters of a device since this process first read it."""
+        with self._lock:
+            return self._total.get(name.replace("!", "/"))  # sysfs writes cciss/c0d0 with an exclamation mark
+
+
+class ActivitySinceBoot:
+    """The kernel's own I/O counters, for a process that reads them once."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self._now: dict[str, DeviceCounters | None] = {}
+
+    def read(self) -> list[str]:
+        try:
+            self._now = diskstats.read(self._roots)
+        except BlklabError as error:
+            return [str(error)]
+        return []
+
+    def of(self, name: str) -> DeviceActivity | None:
+        """Returns the kernel's counters of a device; times are modulo 2^32 ms."""
+        counters = self._now.get(name.replace("!", "/"))
+        return None if counters is None else diskstats.activity(vars(counters).__getitem__)
+
+
+ActivitySource = ActivityCounter | ActivitySinceBoot
+
+
+DISK_TIMEOUT_S = 2.0  # Time that a scrape waits for disks. A disk that hangs must not hide its values in sysfs.
+NOT_READ = "disks are not read"
+NO_ANSWER = "the disks have not answered yet"
+Value = TypeVar("Value")
+
+
+@dataclass(eq=False)
+class InventoryCache:
+    """The arrays of this host with cached superblocks.
+
+    Superblocks are read again when they are older than `max_age` seconds, and when a member appears, disappears or
+    changes: md has then just written to all disks, so no disk in standby is spun up. None: they are never read.
+    """
+
+    roots: Roots
+    max_age: float | None
+    timeout: float | None = DISK_TIMEOUT_S  # Time to wait for disks, seconds; None: no limit
+    clock: Callable[[], float] = time.monotonic
+    reader: Callable[[], Probe] = Probe
+    read_at: float | None = field(default=None, init=False)  # When the superblocks were read, seconds since 1970
+    _known: "_Memory | None" = field(default=None, init=False)
+    _failure: Exception | None = field(default=None, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def read(self) -> Inventory:
+        """Returns the inventory; `unseen` lists superblocks that were not read.
+
+        Raises the exceptions that occurred while superblocks were read.
+        """
+        if self.max_age is None:
+            if self._known is None:
+                self._known = _Memory(NOT_READ, software=self.reader().read_software(self.roots))
+            return read_inventory(self.roots, self._known)
+        if (cached := self._read_cached(self.max_age)) is not None:
+            return cached
+        if self._thread is None or not self._thread.is_alive():
+            self._failure = None
+            self._thread = threading.Thread(target=self._read, name="superblocks", daemon=True)
+            self._thread.start()
+        self._thread.join(self.timeout)
+        if self._failure is not None:
+            raise self._failure
+        if (cached := self._read_cached(math.inf)) is not None:
+            return cached
+        software = self._known.read_software(self.roots) if self._known else None
+        return read_inventory(self.roots, _Memory(NO_ANSWER, software=software))
+
+    def _read_cached(self, max_age: float) -> Inventory | None:
+        """Returns the inventory if the cache is of the present members and not older than that."""
+        known = self._known
+        if known is None or self.clock() - known.since >= max_age:
+            return None
+        inventory_read = read_inventory(self.roots, known)
+        return inventory_read if known.mark == _mark(inventory_read, self.roots) else None
+
+    def _read(self) -> None:
+        memory, read_at = _Memory(NO_ANSWER, self.reader()), time.time()
+        memory.since = self.clock()
+        try:
+            memory.mark = _mark(read_inventory(self.roots, memory), self.roots)
+        except Exception as error:  # raised by the thread that waits for it
+            self._failure = error
+            return
+        memory.reader = None
+        self._known, self.read_at = memory, read_at
+
+
+class _Memory(Probe):
+    """Reads and remembers; without a reader it only remembers, and `failure` is the reason for everything else.
+
+    Leaves out what no metric needs, and what the service has no permission to read.
+    """
+
+    mark: object = None  # Result of `_mark` for the members in the memory
+    since = 0.0
+
+    def __init__(self, failure: str, reader: Probe | None = None, software: Software | None = None) -> None:
+        self.reader = reader
+        self._failure = failure
+        self._values: dict[object, Any] = {"software": software}
+
+    def _value(self, key: object, read: Callable[[Probe], Value], default: Value) -> Value:
+        if self.reader:
+            self._values[key] = read(self.reader)
+        value: Value = self._values.get(key, default)
+        return value
+
+    def read_superblocks(self, path: Path) -> SuperblockReading:
+        failure = SuperblockReading(failure=self._failure)
+        return self._value(("superblocks", path), lambda reader: reader.read_superblocks(path), failure)
+
+    def read_geometry(self, path: Path) -> tuple[Geometry | None, str]:
+        failure: tuple[Geometry | None, str] = (None, self._failure)
+        return self._value(("geometry", path), lambda reader: reader.read_geometry(path), failure)
+
+    def read_software(self, roots: Roots) -> Software | None:
+        return self._value("software", lambda reader: reader.read_software(roots), None)
+
+    def find_users(self, device: BlockDevice, roots: Roots) -> list[str]:  # noqa: ARG002
+        """Returns nothing: the search might hang."""
+        return []
+
+    def is_repairing(self, uuid: str, roots: Roots) -> bool:
+        """Returns False if permission is denied, so that `unseen` is 0 if all is well."""
+        return bool(super().is_repairing(uuid, roots))
+
+
+def _mark(inventory: Inventory, roots: Roots) -> object:
+    """Returns values of members in sysfs that change whenever superblocks may have changed."""
+    marks: list[object] = []
+    for array in inventory.arrays:
+        marks += array.name, array.uuid, array.reshaping, [part.name for part in array.parts]
+        for member in array.members:
+            marks += member.slot, member.states, member.listed, member.unacknowledged, _identity(member.name, roots)
+    return marks
+
+
+def _identity(name: str, roots: Roots) -> tuple[str | None, ...]:
+    """Returns values that identify a device; diskseq is unique for each disk (Linux 5.15)."""
+    node = (roots.sys / "class/block" / name).resolve()
+    disk = node.parent if (node / "partition").exists() else node
+    return name, text(node / "dev"), text(node / "size"), text(disk / "diskseq")
+
+
+Log = Callable[[str], None]
+Result = TypeVar("Result")
+MAX_NEW_LINES = 20  # Lines that one scrape may add to the log
+REQUEST_KEYS = ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "HTTP_ACCEPT", "HTTP_ACCEPT_ENCODING")
+
+
+PREFIX = "blklab_md_"
+
+STATES = (
+    "inactive", "suspended", "readonly", "read-auto", "clean", "active", "write-pending", "active-idle", "broken",
+)  # fmt: skip
+"""States of assembled arrays: drivers/md/md.c, `array_states`, Linux 6.12, without `clear`."""
+
+MEMBER_STATES = (
+    "faulty", "in_sync", "journal", "write_mostly", "blocked", "spare", "write_error",
+    "want_replacement", "replacement", "external_bbl", "failfast",
+)  # fmt: skip
+"""States of members: drivers/md/md.c, `state_show`, Linux 6.12."""
+
+ACTIONS = ("idle", *sorted(PASSES))
+
+ARRAY = ("array",)
+MEMBER = ("array", "member")
+CACHE = ("cache",)
+
+
+class MetricSpec(NamedTuple):
+    """The help and labels of a metric. Names of counters end in `_total`; others are gauges."""
+
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+METRICS = {
+    name: MetricSpec(table["help"], tuple(table.get("labels", ())))
+    for name, table in tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8")).items()
+}
+"""All metrics, by name without prefix, in the order in which they are exported."""
+
+Sample = tuple[str, tuple[str, ...], float | None]
+"""Name without prefix, labels, value; a value of None is unknown and not exported."""
+
+Family = GaugeMetricFamily | CounterMetricFamily
+
+
+def make_families(samples: Iterable[Sample]) -> list[Family]:
+    """Returns every metric for the client library, also those without a sample.
+
+    Control characters in labels are escaped, because names come from disks.
+    """
+    families_by_name = {
+        name: (CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily)(
+            PREFIX + name, declared.help, labels=declared.labels
+        )
+        for name, declared in METRICS.items()
+    }
+    # Escaped names may be equal, but a series must not appear twice.
+    values = {(name, tuple(map(printable, labels))): value for name, labels, value in samples if value is not None}
+    for (name, labels), value in values.items():
+        families_by_name[name].add_metric(labels, value)
+    return list(families_by_name.values())
+
+
+def array_samples(array: Array) -> Iterator[Sample]:
+    """Yields the samples of an array, without its members."""
+    name = (array.name,)
+    yield "array_info", (*name, array.uuid, array.level, str(array.layout), array.metadata, array.label), 1
+    yield "array_size_bytes", name, array.size
+    yield "array_chunk_bytes", name, array.chunk
+    for state in STATES:
+        yield "array_state", (*name, state), array.state == state
+    yield "array_raid_disks", name, array.raid_disks
+    yield "array_degraded_disks", name, array.degraded
+    yield "array_bitmap", name, array.bitmap
+    yield "array_writes_suspended", name, array.suspended
+    yield "array_mismatch_sectors", name, array.mismatches
+    sync = array.sync
+    for action in ACTIONS:
+        yield "array_sync_action", (*name, action), action == (sync.action if sync else "idle")
+    if sync:
+        if sync.done_sectors is not None and sync.total_sectors:
+            yield "array_sync_done_ratio", name, sync.done_sectors / sync.total_sectors
+        speed = None if sync.speed_kib is None else sync.speed_kib << 10
+        yield "array_sync_speed_bytes_per_second", name, speed
+        yield "array_sync_left_seconds", name, sync.left_seconds
+
+
+def cache_samples(cache: BlockCache) -> Iterator[Sample]:
+    name = (cache.title,)
+    yield "cache_info", (*name, cache.kind, cache.mode, cache.policy), 1
+    yield "cache_size_bytes", name, cache.size
+    yield "cache_used_bytes", name, cache.used
+    yield "cache_dirty_bytes", name, cache.dirty
+    yield "cache_broken", name, bool(cache.faults)
+    for key, value in cache.counters.items():
+        if (counter := f"cache_{key}_total") in METRICS:
+            yield counter, name, value
+
+
+def member_samples(array: Array) -> Iterator[Sample]:
+    """Yields the samples of an array's members."""
+    superblocks = [other.superblock for other in array.members if other.superblock]
+    # Damaged superblocks may have any value; those of spares are written at other times.
+    sound = [other for other in superblocks if other.accepted and other.role != "spare"]
+    newest = max((other.events for other in sound), default=0)
+    for member in array.members:
+        name = (array.name, member.name)
+        slot = "" if member.slot is None else str(member.slot)
+        yield "member_info", (*name, slot, member.kind), 1
+        yield "member_size_bytes", name, member.size
+        for state in MEMBER_STATES:
+            yield "member_state", (*name, state), state in member.states
+        yield "member_read_errors_total", name, member.errors
+        if member.listed is not None or member.superblock:
+            yield "member_bad_blocks_entries", name, member.entries
+            yield "member_bad_blocks_sectors", name, sum(bad_range.sectors for bad_range in member.ranges)
+        if member.listed is not None:
+            yield "member_bad_blocks_unacknowledged", name, member.unacknowledged
+            yield "member_bad_blocks_cut", name, member.listed_cut
+        if superblock := member.superblock:
+            yield "member_bad_blocks_configured", name, member.bad_blocks is not None
+            yield "member_events", name, superblock.events
+            if superblock in sound:
+                yield "member_events_behind", name, newest - superblock.events
+            yield "member_superblock_checksum_ok", name, superblock.checksum_holds
+
+
+def activity_samples(array: Array, member: ArrayMember, activity: DeviceActivity) -> Iterator[Sample]:
+    """Yields the I/O counters of a member."""
+    name = (array.name, member.name)
+    for at, word, past in ((0, "read", "read"), (1, "write", "written")):
+        yield f"member_{word}s_completed_total", name, activity.ios[at]
+        yield f"member_{past}_bytes_total", name, activity.sectors[at] * SECTOR
+        yield f"member_{word}_time_seconds_total", name, activity.ticks_ns[at] / 1e9
+    yield "member_io_time_seconds_total", name, activity.busy_ns / 1e9
+    yield "member_io_time_weighted_seconds_total", name, activity.queue_ns / 1e9
+
+
+def finding_samples(findings: Iterable[Diagnostic]) -> Iterator[Sample]:
+    """Yields the number of findings for each array, severity and rule."""
+    for labels, count in Counter((finding.subject, finding.severity, finding.code) for finding in findings).items():
+        yield "findings", labels, count
+
+
+class SharedCalls:
+    """Runs a function once for all threads that need its result at the same time: the calls that run now, by key."""
+
+    def __init__(self) -> None:
+        self._running: dict[Hashable, Future[Any]] = {}
+
+    def run(self, key: Hashable, function: Callable[[], Result]) -> Result:
+        """Returns the result of the call that runs with this key, otherwise of `function`. Raises what that raises."""
+        own: Future[Result] = Future()
+        call: Future[Result] = self._running.setdefault(key, own)  # atomic
+        if call is own:
+            try:
+                own.set_result(function())
+            except BaseException as error:
+                own.set_exception(error)
+            del self._running[key]
+        return call.result()
+
+
+class Collector:
+    """The collector for the client library.
+
+    A scrape that arrives during a collection shares it. Prometheus gives its values a time that is later by one
+    collection at most, far less than the interval of scrapes. To wait for the next collection would take twice as long.
+    """
+
+    def __init__(self, inventories: InventoryCache, activity: ActivitySource, log: Log, roots: Roots) -> None:
+        """`log` gets one line for each new problem."""
+        self._roots = roots
+        self._inventories = inventories
+        self._activity = activity
+        self._log = log
+        self._collections = SharedCalls()
+        self._logged: set[str] = set()
+
+    def describe(self) -> list[Family]:
+        return make_families(())
+
+    def collect(self) -> list[Family]:
+        """Returns every metric. Failures are in `up` and in the log; raises nothing."""
+        return self._collections.run((), self._collect)
+
+    def _collect(self) -> list[Family]:
+        began = time.perf_counter()
+        samples: list[Sample] = []
+        problems: list[str] = []
+        up = True
+        try:
+            samples.extend(self._samples(problems))
+        except Exception as error:  # of any type: the next scrape may succeed
+            up = False
+            problems.append(f"no metrics were collected: {type(error).__name__}: {error}")
+        self._log_new(problems)
+        samples += [
+            ("unseen", (), len(problems)),
+            ("superblocks_read_timestamp_seconds", (), self._inventories.read_at),
+            ("scrape_duration_seconds", (), time.perf_counter() - began),
+            ("up", (), up),
+            ("exporter_info", (__version__,), 1),
+        ]
+        return [family for family in make_families(samples) if family.samples]
+
+    def _samples(self, problems: list[str]) -> Iterator[Sample]:
+        inventory = self._inventories.read()
+        problems += list_unseen(inventory)
+        problems += self._activity.read()
+        for array in inventory.arrays:
+            yield from array_samples(array)
+            yield from member_samples(array)
+            for member in array.members:
+                if activity := self._activity.of(member.name):
+                    yield from activity_samples(array, member, activity)
+        # Only root sees dm-cache, so caches that cannot be read are no problem of this service.
+        for cache in read_caches(self._roots).caches:
+            yield from cache_samples(cache)
+        yield from finding_samples(find_problems(inventory))
+
+    def _log_new(self, problems: list[str]) -> None:
+        new = [problem for problem in dict.fromkeys(problems) if problem not in self._logged]
+        for problem in new[:MAX_NEW_LINES]:
+            self._log(problem)
+        if len(new) > MAX_NEW_LINES:
+            self._log(f"and {len(new) - MAX_NEW_LINES} more items could not be read")
+        self._logged = set(problems)
+
+
+def list_unseen(inventory: Inventory) -> list[str]:
+    """Returns what could not be read, without disks that the user excluded."""
+    reasons = [*inventory.unseen, *(reason for array in inventory.arrays for reason in array.unseen)]
+    return [reason for reason in reasons if not reason.endswith(NOT_READ)]
+
+
+def make_registry(collector: Collector) -> CollectorRegistry:
+    """Returns a registry with these metrics only, without those of Python."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return registry
+
+
+def make_application(registry: CollectorRegistry) -> "WSGIApplication":
+    """Returns an application that answers equal requests at the same time once: to write text takes long, too."""
+    app = make_wsgi_app(registry)
+    answers = SharedCalls()
+
+    def shared(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        def answer() -> tuple[Iterable[bytes], list[Any]]:
+            head: list[Any] = []
+            return app(environ, lambda *status_and_headers: head.extend(status_and_headers)), head
+
+        content, (status, headers) = answers.run(tuple(map(environ.get, REQUEST_KEYS)), answer)
+        start_response(status, list(headers))  # the server adds to them
+        return content
+
+    return shared

@@ -1,5 +1,5 @@
 """Removes bad-block lists from running arrays, one member at a time.
 
-`next_step` computes the next step from the state of the array and the journal. `perform` executes
+`steps` computes the next step from the state of the array and the journal. `perform` executes
 it and reads the state again. A repair that resumes after a crash uses the same code.
 """

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md.audit.redundancy import is_spare
-from blklab.md.host_software import parse_version
-from blklab.md.members import parse_number, read_members
+from blklab.md.inventory import parse_number, read_members
 from blklab.md.model import ArrayMember
-from blklab.md.probing import Probe
+from blklab.md.probing import Probe, parse_version
 from blklab.md.recipes import command
 from blklab.md.repair.environment_checks import find_busy_neighbour
 from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask

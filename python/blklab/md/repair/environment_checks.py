@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from blklab.md.host_software import read_mdadm_conf, split_lines
+from blklab.md.probing import read_mdadm_conf, split_lines
 from blklab.md.recipes import command
 from blklab.system.layers import beneath, filesystem_devices
 from blklab.system.mounts import unescaped

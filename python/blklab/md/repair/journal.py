@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from blklab.errors import BlklabError
-from blklab.md.journal_directory import journal_path
+from blklab.md.probing import journal_path
 from blklab.md.recipes import command
 from blklab.md.repair.task import RepairTask, from_dict
 from blklab.output import replace

@@ -1,21 +1,70 @@
-"""The operations by which a repair reads and changes its array; tests replace them."""
+"""The operations by which a repair reads and changes its array; tests replace them.
 
+mdadm's exit status is not reliable: only the state of the array shows the effect.
+"""
+
+import os
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from blklab.diagnostic import Diagnostic
-from blklab.md import inventory, journal_directory
-from blklab.md.host_software import read_software
-from blklab.md.members import parse_number
+from blklab.dmsetup import PATH
+from blklab.errors import EnvironmentLacks
+from blklab.md import inventory, probing
+from blklab.md.inventory import parse_number
 from blklab.md.model import Software
-from blklab.md.repair import array_state, journal, mdadm
+from blklab.md.probing import read_software
+from blklab.md.repair import array_state, journal
 from blklab.md.repair.array_state import ArrayState
 from blklab.md.repair.environment_checks import find_busy_neighbour
 from blklab.md.repair.preconditions import check_preconditions
 from blklab.md.repair.task import RemovedSpare, RepairTask
 from blklab.system.roots import Roots, text
 from blklab.units import SECTOR
+
+INSTALL = "install it: apt-get install mdadm"
+
+
+@dataclass(frozen=True)
+class CommandOutput:
+    """What mdadm printed, and its exit status, which is not reliable."""
+
+    status: int
+    lines: tuple[str, ...]
+
+    @property
+    def last(self) -> str:
+        """The last line, for messages."""
+        return self.lines[-1] if self.lines else f"nothing (exit status {self.status})"
+
+
+def find_mdadm() -> str:
+    """Returns the path of mdadm. Raises EnvironmentLacks if it is not installed."""
+    program = shutil.which("mdadm", path=PATH)
+    if program is None:
+        raise EnvironmentLacks("mdadm is not installed", INSTALL)
+    return program
+
+
+def run_mdadm(*words: str) -> CommandOutput:
+    """Runs mdadm until it ends, in a new session, so that Ctrl-C does not reach it."""
+    completed = subprocess.run(
+        [find_mdadm(), *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, "LC_ALL": "C"},
+        start_new_session=True,
+        check=False,
+    )
+    lines = [line.strip() for line in completed.stdout.splitlines()]
+    return CommandOutput(completed.returncode, tuple(line for line in lines if line))
 
 
 class MachineOps:
@@ -52,8 +101,8 @@ class MachineOps:
     def read_software(self) -> Software:
         return read_software(self.roots)
 
-    def run_mdadm(self, *words: str) -> mdadm.CommandOutput:
-        return mdadm.run_mdadm(*words)
+    def run_mdadm(self, *words: str) -> CommandOutput:
+        return run_mdadm(*words)
 
     def mark_all_dirty(self, task: RepairTask) -> bool:
         """Sets all bits of the bitmap (drivers/md/md.c, `bitmap_store`; md ignores excess bits)."""
@@ -67,7 +116,7 @@ class MachineOps:
         return True
 
     def read_journal(self, task: RepairTask) -> RepairTask:
-        return journal.read_journal(journal_directory.journal_path(task.uuid, self.roots))
+        return journal.read_journal(probing.journal_path(task.uuid, self.roots))
 
     def write_journal(self, task: RepairTask) -> None:
         journal.write_journal(task, self.roots)

@@ -11,12 +11,12 @@ from typing import Any, Self
 
 from blklab.errors import BlklabError
 from blklab.md.audit.host import has_add_bug
-from blklab.md.members import parse_number
+from blklab.md.inventory import parse_number
 from blklab.md.recipes import command
-from blklab.md.repair import journal, mdadm, steps, write_suspension
+from blklab.md.repair import journal, operations, steps, write_suspension
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState
-from blklab.md.repair.next_step import STOPPED_STATES, decide_next_step
 from blklab.md.repair.operations import MachineOps
+from blklab.md.repair.steps import STOPPED_STATES, decide_next_step
 from blklab.md.repair.task import RepairTask
 from blklab.md_levels import PARITIES
 from blklab.system.roots import text
@@ -226,7 +226,7 @@ class Repair:
     def _has_left(self, device: str, *states: MemberState) -> Callable[[ArrayState], bool]:
         return lambda state: state.slot(device).state not in states
 
-    def _run_mdadm(self, line: str) -> mdadm.CommandOutput:
+    def _run_mdadm(self, line: str) -> operations.CommandOutput:
         return self._ops.run_mdadm(*shlex.split(line)[1:])
 
     def _run_until(
@@ -281,7 +281,7 @@ class Repair:
     def _re_add(self, device: str, path: str, line: str) -> None:
         """Brings a member back: by re-add, without or with its list, or by --add as a new disk."""
         can_re_add = not self.task.suspect or self._ops.mark_all_dirty(self.task)
-        output = mdadm.CommandOutput(0, ())
+        output = operations.CommandOutput(0, ())
         for variant in self._re_add_variants(path, line, can_re_add=can_re_add):
             if self._read_state().slot(device).occupant:
                 return  # only the user can decide which disk goes

@@ -7,16 +7,15 @@ from typing import Any
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, UsageError
-from blklab.md import inventory, journal_directory
+from blklab.md import inventory, probing
 from blklab.md.audit import host
-from blklab.md.host_software import read_software
-from blklab.md.members import parse_number
+from blklab.md.inventory import parse_number
 from blklab.md.model import Array, Software
+from blklab.md.probing import read_software
 from blklab.md.recipes import Recipe, command, entries_recipes
 from blklab.md.repair.array_state import MemberState, disk_id, find_members_with_lists, read_array_state
-from blklab.md.repair.next_step import decide_next_step, failures_tolerated, state_after
 from blklab.md.repair.preconditions import check_preconditions, unmet_precondition
-from blklab.md.repair.steps import Done, Step, Stop, step_command
+from blklab.md.repair.steps import Done, Step, Stop, decide_next_step, failures_tolerated, state_after, step_command
 from blklab.md.repair.task import MemberSlot, RepairTask
 from blklab.md.repair.write_suspension import can_leave_cgroup
 from blklab.md_levels import PARITIES
@@ -79,7 +78,7 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
     """
     array = find_array(name, roots)
     if array.repairing:
-        path = journal_directory.journal_path(array.uuid, roots)
+        path = probing.journal_path(array.uuid, roots)
         message = f"{array.path}: an earlier repair is not finished ({path}): continue it with {command('resume')}"
         raise BlklabError(message)
     host_software = read_software(roots)

@@ -1,6 +1,6 @@
 """Checks before a repair, and before each member is taken out, whether the array may be changed.
 
-`next_step` checks what depends on the progress of the repair.
+`steps` checks what depends on the progress of the repair.
 """
 
 import os
@@ -15,7 +15,7 @@ from blklab.md.audit.redundancy import explain_broken, is_spare
 from blklab.md.model import Array, Software
 from blklab.md.recipes import command
 from blklab.md.repair.environment_checks import find_busy_neighbour, find_re_add_policy, find_spare_monitor, find_swap
-from blklab.md.repair.next_step import RUNNING_STATES
+from blklab.md.repair.steps import RUNNING_STATES
 from blklab.md.repair.write_suspension import has_other_suspension
 from blklab.md_levels import PARITIES
 from blklab.system.roots import Roots, text

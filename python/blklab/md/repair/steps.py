@@ -1,8 +1,11 @@
-"""The steps of a repair, and the commands that both the plan and the repair use."""
+"""The steps of a repair, their commands, and the choice of the next step: by the plan and by the repair."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from blklab.md.recipes import command
+from blklab.md.recipes import command, restart_recipe
+from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
+from blklab.md.repair.task import RemovedSpare, RepairTask
+from blklab.md_levels import PARITIES
 
 
 @dataclass(frozen=True)
@@ -95,3 +98,263 @@ def step_command(step: Step, array: str) -> str:
         case StopCheck():
             return command("idle", array=array)
     return ""
+
+
+RUNNING_STATES = {"clean", "active", "active-idle", "write-pending"}  # `array_state` of a running, writable array
+STOPPED_STATES = {"inactive", "clear", ""}
+"""`array_state` of an array that was not started: --add would only damage superblocks."""
+
+
+def decide_next_step(state: ArrayState, task: RepairTask) -> Step:
+    """Returns the next step. A member that blklab took out comes back first."""
+    if state.array_state in STOPPED_STATES:
+        start = (command("run", array=task.array), command("resume"))
+        return Stop(
+            f"the array is {state.array_state or 'not there'}: start it first",
+            (*start, *(_commands_to_force(task) if task.level in PARITIES and task.taken else ())),
+        )
+    if state.array_state == "broken":
+        return Stop(*_explain_broken(state, task))
+    if task.taken:
+        away = state.slot(task.taken)
+        # A complete array needs no disk that is gone: the user has replaced it.
+        if away.state is not MemberState.IN_SYNC and (state.degraded or away.state is not MemberState.GONE):
+            return _bring_back(away, state, task)
+    reason = _find_stop_reason(state, task)
+    spares = [spare for spare in task.spares if spare.device in state.removed_spares]
+    if spares and (reason or not _next_member(state, task)):
+        return AddSpare(spares[0].device, state.removed_spares[spares[0].device])
+    if reason is None or reason.is_temporary:
+        if state.sync not in {"idle", "frozen"}:
+            return WaitForSync()
+        if reason is None and (slot := _next_member(state, task)):
+            # md would rebuild a member only after the action on the other array.
+            return WaitForSync() if state.busy_neighbour else _take_out(slot, state, task)
+    if (reason is None or not state.degraded) and state.bitmap and task.bitmap_added:
+        return RemoveBitmap()
+    return Done() if reason is None else Stop(reason.text)
+
+
+def _commands_to_force(task: RepairTask) -> tuple[str, ...]:
+    """Returns how to start an array with parity to which someone wrote without redundancy when power failed.
+
+    md refuses to run it, also with `mdadm --run` (drivers/md/raid5.c, `raid5_run`: "dirty degraded").
+    """
+    present = [slot.path for slot in task.slots if slot.device != task.taken]
+    return (
+        "# If md does not start it (dmesg: cannot start dirty degraded array), it was written to without redundancy.",
+        "# These commands start it. Data that was being written may be damaged: check its filesystem then.",
+        command("stop", array=task.array),
+        command("assemble-force", array=task.array, disks=present),
+        command("resume"),
+    )
+
+
+def _explain_broken(state: ArrayState, task: RepairTask) -> tuple[str, tuple[str, ...]]:
+    """Returns why md refuses all writes, and how to start the array without the member that blklab took out."""
+    failed = [slot.path for slot in state.slots if slot.state is MemberState.FAULTY and slot.device != task.taken]
+    present = [slot.path for slot in state.slots if slot.state is MemberState.IN_SYNC]
+    disks = [*present, *failed] if task.level in PARITIES else present
+    back = () if task.level in PARITIES else failed
+    recipe = restart_recipe(task.array, (), disks, back, repairing=bool(task.taken), unusable=state.unusable)
+    unmount = f"# Unmount the filesystems of {task.array} before the array is stopped."
+    return "the array is broken: a member failed that it cannot do without, and md refuses every write", (
+        unmount,
+        *recipe.lines,
+    )
+
+
+@dataclass(frozen=True)
+class _StopReason:
+    text: str
+    is_temporary: bool = False  # It ends without blklab, because md is working on it
+
+
+def _bring_back(away: SlotState, state: ArrayState, task: RepairTask) -> Step:
+    if away.occupant and away.state in {MemberState.OUT, MemberState.REBUILDING}:
+        return _give_up_slot(away, state, task)
+    others_bad = any(slot.list_state is BadBlockListState.ENTRIES for slot in state.slots if slot.device != away.device)
+    match away.state:
+        case MemberState.REBUILDING if state.degraded and state.sync == "check":
+            return StopCheck(away.path)
+        case MemberState.REBUILDING if state.degraded:
+            return WaitForSync(away.path)
+        case MemberState.FAULTY if task.returned:
+            return _give_up_member(state, task, f"{away.path} failed while md rebuilt it: replace the disk")
+        case MemberState.FAULTY:
+            return RemoveMember(away.device, away.path)
+        case MemberState.OUT if state.degraded:
+            # From a source with bad blocks, md can rebuild only a member with a list.
+            clean = away.list_state is not BadBlockListState.ENTRIES and not task.suspect and not others_bad
+            return ReAddMember(away.device, away.path, without_list=clean)
+    if not state.degraded:
+        return _give_up_slot(away, state, task)
+    reason = "no disk has its superblock, or several disks have it"
+    return _give_up_member(state, task, f"{away.path} is gone: {reason}; connect it, then run {command('resume')}")
+
+
+def _give_up_slot(away: SlotState, state: ArrayState, task: RepairTask) -> Step:
+    """Returns the steps that remain when another disk has the slot, and then the commands to bring the member back."""
+    other = away.occupant or "another disk"
+    reason = f"{other} is now in the slot of {away.path}, and blklab did not put it there"
+    if not away.occupant:
+        return _give_up_member(state, task, reason)
+    if state.degraded:
+        return Stop(
+            f"{reason}; md rebuilds it, although {away.path} has the data",
+            (
+                f"# Stop the program that added {other} (perhaps mdadm --monitor, the service mdmonitor), then bring"
+                f" back {away.path}:",
+                command("fail", array=task.array, disk=other),
+                command("remove", array=task.array, disk=other),
+                command("resume"),
+                f"# Then add {other} again to the array that it came from.",
+            ),
+        )
+    if state.with_bad_blocks:
+        bad = ", ".join(state.with_bad_blocks)
+        warning = f"# Keep {away.path} as it is: {bad} has bad blocks, and it may have the only good copy there."
+        return _give_up_member(state, task, reason, (warning, command("plan", array=task.array)))
+    spare = (command("zero-superblock", disk=away.path), command("add", array=task.array, disk=away.path))
+    remedy = (
+        f"# The array is complete. To make {away.path} a spare (with a list, unless mdadm.conf says CREATE bbl=no):",
+        *(spare if away.state is MemberState.OUT else ()),
+        f"# Then, to give it its slot again and free {other}, without loss of redundancy:",
+        command("replace", array=task.array, disk=other, new=away.path),
+        command("wait", array=task.array),
+        command("remove", array=task.array, disk=other),
+        command("resume") if away.state is MemberState.OUT else command("fix", array=task.array),
+    )
+    return _give_up_member(state, task, reason, remedy)
+
+
+def _give_up_member(state: ArrayState, task: RepairTask, reason: str, remedy: tuple[str, ...] = ()) -> Step:
+    """Returns the steps that remain when a member is lost: spares come back first."""
+    for device, path in state.removed_spares.items():
+        return AddSpare(device, path)
+    if state.sync == "recover":
+        return WaitForSync()
+    if state.bitmap and task.bitmap_added and not state.degraded:
+        return RemoveBitmap()
+    return Stop(reason, remedy)
+
+
+def _find_stop_reason(state: ArrayState, task: RepairTask) -> _StopReason | None:
+    """Returns why no member may be taken out; None if one may."""
+    others = [slot for slot in state.slots if slot.device != task.taken]
+    for slot in others:
+        if slot.state is MemberState.REBUILDING:
+            return _StopReason(f"{slot.path} is being rebuilt, which blklab did not start", is_temporary=True)
+        if slot.state is not MemberState.IN_SYNC and (state.degraded or not state.has_unplanned_member):
+            return _StopReason(f"{slot.path} is {slot.state.value}, which blklab did not cause: restore it first")
+    for slot in state.slots:
+        if slot.state is MemberState.IN_SYNC and (words := _member_problem(slot, task)):
+            return _StopReason(words)
+    if state.degraded:
+        return _StopReason("the array is degraded", is_temporary=state.sync == "recover")
+    if state.has_unplanned_member:
+        again = command("fix", array=task.array)
+        return _StopReason(f"a disk is in sync that is not in the plan: run {again} again for a new plan")
+    if state.array_state not in RUNNING_STATES:
+        return _StopReason(f"the array is {state.array_state or 'not running'}")
+    if state.sync == "frozen":
+        return _StopReason("the array is frozen: another program is changing it")
+    return None
+
+
+def _member_problem(slot: SlotState, task: RepairTask) -> str:
+    """Returns why no member may be taken out because of this one; empty if one may."""
+    if slot.list_state is BadBlockListState.ENTRIES:
+        return f"{slot.path} has bad blocks: another member may have the only good copy there, so none may be taken out"
+    if slot.has_write_error:
+        return f"a write to {slot.path} failed: check or replace this disk first"
+    if slot.list_state is BadBlockListState.UNKNOWN:
+        return f"{slot.path}: cannot read its superblock"
+    if slot.list_state is BadBlockListState.EMPTY and slot.device in task.tried:
+        return (
+            f"{slot.path} still has a list after a re-add: blklab tries each member only once. Another program may"
+            " have re-added it (udev, if mdadm.conf has a POLICY with action=re-add)"
+        )
+    return ""
+
+
+def _next_member(state: ArrayState, task: RepairTask) -> SlotState | None:
+    for slot in state.slots:
+        if (
+            slot.state is MemberState.IN_SYNC
+            and slot.list_state is BadBlockListState.EMPTY
+            and slot.device not in task.tried
+        ):
+            return slot
+    return None
+
+
+def _take_out(slot: SlotState, state: ArrayState, task: RepairTask) -> Step:
+    if failures_tolerated(task, state) < 1:
+        return Stop(f"{slot.path} cannot be taken out: the array would lose data")
+    if not state.bitmap:
+        return AddBitmap()
+    if state.spares:
+        return RemoveSpare(*next(iter(state.spares.items())))
+    return FailMember(slot.device, slot.path)
+
+
+def failures_tolerated(task: RepairTask, state: ArrayState) -> int:
+    """Returns how many more members can fail, whichever they are, without data loss."""
+    missing = task.raid_disks - sum(slot.state is MemberState.IN_SYNC for slot in state.slots)
+    if task.level == "raid10":
+        copies = (task.layout & 0xFF) * (task.layout >> 8 & 0xFF)
+        return max(0, copies - 1 - missing)
+    redundancy = PARITIES.get(task.level, task.raid_disks - 1)
+    return max(0, redundancy - missing)
+
+
+def state_after(step: Step, state: ArrayState, task: RepairTask) -> tuple[ArrayState, RepairTask]:
+    """Returns the state and the task after a successful step, for plans."""
+
+    def changed_slots(device: str, **now: object) -> tuple[SlotState, ...]:
+        return tuple(
+            replace(slot, **now) if slot.device == device else slot  # type: ignore[arg-type]
+            for slot in state.slots
+        )
+
+    match step:
+        case RemoveSpare(device, path):
+            out = {**state.removed_spares, device: path}
+            return replace(state, spares=_without(state.spares, device), removed_spares=out), replace(
+                task, spares=(*task.spares, RemovedSpare(device, path))
+            )
+        case AddBitmap():
+            return replace(state, bitmap=True), replace(task, bitmap_added=True)
+        case FailMember(device):
+            slots = changed_slots(device, state=MemberState.FAULTY)
+            taken = replace(task, taken=device, returned=False)
+            return replace(state, slots=slots, degraded=state.degraded + 1), taken
+        case RemoveMember(device):
+            return replace(state, slots=changed_slots(device, state=MemberState.OUT)), task
+        case ReAddMember(device, _, without_list):
+            changes = {"list_state": BadBlockListState.NONE} if without_list else {}
+            slots = changed_slots(device, state=MemberState.REBUILDING, **changes)
+            tried = task.tried | {device}
+            return replace(state, slots=slots), replace(task, returned=True, tried=tried)
+        case StopCheck():
+            return replace(state, sync="recover"), task
+        case WaitForSync():
+            slots = tuple(
+                replace(slot_state, state=MemberState.IN_SYNC)
+                if slot_state.state is MemberState.REBUILDING
+                else slot_state
+                for slot_state in state.slots
+            )
+            now_idle = replace(state, slots=slots, sync="idle", degraded=0, busy_neighbour="")
+            return now_idle, replace(task, taken="", returned=False, suspect=False)
+        case AddSpare(device, path):
+            still_out = _without(state.removed_spares, device)
+            return replace(state, spares={**state.spares, device: path}, removed_spares=still_out), task
+        case RemoveBitmap():
+            return replace(state, bitmap=False), replace(task, bitmap_added=False)
+    return state, task
+
+
+def _without(paths: dict[str, str], device: str) -> dict[str, str]:
+    return {name: path for name, path in paths.items() if name != device}

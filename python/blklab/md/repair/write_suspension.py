@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from blklab.errors import BlklabError
-from blklab.md.members import parse_number
+from blklab.md.inventory import parse_number
 from blklab.md.recipes import command
 from blklab.system.roots import Roots, opened, text
 

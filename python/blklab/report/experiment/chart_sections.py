@@ -15,14 +15,24 @@ from blklab.analysis.samples import over_time
 from blklab.analysis.saturation import LOADS, LoadPoint, curves, in_flight
 from blklab.fio.latency import QUANTILES
 from blklab.outcome import LatencyResult, LoadRamp, LoadStep, Outcome
-from blklab.report import formatting, volumes
+from blklab.report import formatting, runs
 from blklab.report.charts import base
 from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, tip, tips
 from blklab.report.charts.theme import SERIES
 from blklab.report.comparison import figure
 from blklab.report.experiment import layout
-from blklab.report.experiment.axis_chooser import chooser, is_size, label_of, metric_label
-from blklab.report.experiment.layout import MOST_ROWS, campaign_tip, colour, offset, opacity, rows
+from blklab.report.experiment.layout import (
+    MOST_ROWS,
+    campaign_tip,
+    chooser,
+    colour,
+    is_size,
+    label_of,
+    metric_label,
+    offset,
+    opacity,
+    rows,
+)
 from blklab.report.experiment.view import STACK, WORKLOAD, ExperimentView, ReportCell, best, grouped
 from blklab.report.results import best_rate
 from blklab.report.shell import Details, Item, PageSection
@@ -567,7 +577,7 @@ def members_section(view: ExperimentView) -> PageSection:
     several = [cell for cell in cells if len(lowest_devices(cell.runs[0].figures)) > 1]
     shown = view.order(best(view, several, "iops"))
     charts = [chart for direction in WAYS if (chart := _members_chart(view, shown, direction))]
-    caches = volumes.caches([(view.name(cell), cell.runs[0].figures) for cell in view.order(view.cells)])
+    caches = runs.caches([(view.name(cell), cell.runs[0].figures) for cell in view.order(view.cells)])
     tables = (*_trees(view), _members_table(view, view.order(best(view, cells, "iops"))), caches)
     intro = "I/Os at the lowest devices, after merging."
     return PageSection("members", "Members", "Share of each device", [*charts, *filter(None, tables)], intro)

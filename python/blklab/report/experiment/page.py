@@ -12,8 +12,8 @@ from blklab.report.charts.base import Chart
 from blklab.report.experiment import chart_sections, setup
 from blklab.report.experiment.sentences import sentences
 from blklab.report.experiment.view import MOST_SIDES, ExperimentView, ReportCell
-from blklab.report.fleet_results import hosts_table, outlier_lines
 from blklab.report.formatting import Sentence
+from blklab.report.results import hosts_table, outlier_lines
 from blklab.report.shell import Details, Item, PageSection, PlainText, SentenceList
 from blklab.report.tables.base import TableColumn, TextTable, figures, pruned, text
 from blklab.runners.registry import did

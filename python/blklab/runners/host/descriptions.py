@@ -14,7 +14,7 @@ from blklab.spec.documents import (
     replay_words,
     writes,
 )
-from blklab.spec.target import PLACES
+from blklab.spec.experiment import PLACES
 from blklab.units import format_duration, format_size
 
 

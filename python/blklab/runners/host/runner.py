@@ -1,37 +1,241 @@
-"""The runner `host`: measures cells with real fio on this machine's own devices and files.
+"""The runner `host`: measures cells with real fio on this machine's own devices and files, and watches the devices.
 
-Repeats are interleaved (all cells once, then all again), so that a drift over time does not look
-like a difference between cells.
+Settings are changed before a cell, and restored after it. Repeats are interleaved (all cells once, then all again), so
+that a drift over time does not look like a difference between cells.
 """
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.outcome import DeviceResult, Outcome
 from blklab.runners.base import Ledger, Runner
+from blklab.runners.counter_deltas import CounterDeltas
 from blklab.runners.fio import cell as fio_cell
 from blklab.runners.fio import jobfile, process, target_preparation
 from blklab.runners.fio.process import FioProgress, find_fio
-from blklab.runners.host import conditions, settings, system_programs
+from blklab.runners.host import conditions, settings, target_locations
+from blklab.runners.host.conditions import CODE, MachineLoad
 from blklab.runners.host.journal import HostJournal, lock, lock_path, release
-from blklab.runners.host.machine_load import CODE
-from blklab.runners.host.observed_cell import measured
 from blklab.runners.host.restore import restore
-from blklab.runners.host.target_locations import TargetLocations
+from blklab.runners.host.settings import applied
+from blklab.runners.host.target_locations import TargetLocation, TargetLocations
 from blklab.runners.load_ramp import measure_ramp
 from blklab.spec.documents import HostCellDocument, as_host
-from blklab.store.series import FinishedRun
+from blklab.store.series import FinishedRun, packed
+from blklab.system import diskstats
+from blklab.system.diskstats import CpuTimes
 from blklab.system.environment import environment
+from blklab.system.identity import of_node
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
+from blklab.units import SECTOR, format_size
 
 if TYPE_CHECKING:
     from blklab.spec.cells import Cell, ExperimentPlan
+
+
+LONGEST_NS = 10_000_000_000
+"""Counters are read at least this often, even for longer intervals: see `diskstats.difference`."""
+
+
+@dataclass(eq=False)
+class DiskstatsSampler:
+    """A thread that reads /proc/diskstats and /proc/stat every interval, while a `with` block runs.
+
+    Afterwards, `deltas` has the devices' activity, in times of time.monotonic_ns, and `cpu` the shares of all CPUs. The
+    sums are of short intervals, so no counter can wrap unnoticed.
+    """
+
+    names: Sequence[str]  # The kernel's
+    roots: Roots
+    interval_ns: int = 1_000_000_000
+    clock: Callable[[], int] = time.monotonic_ns
+    lead_ns: int = 0  # The first part of the block, which is not counted: fio's `ramp_time`
+    cpu: dict[str, float] = field(default_factory=dict, init=False)
+    deltas: CounterDeltas = field(init=False)  # Nothing is read before the `with` block
+    _cpu_before: CpuTimes | None = field(default=None, init=False)
+    _stop: threading.Event = field(default_factory=threading.Event, init=False)
+
+    def __enter__(self) -> Self:
+        """Reads for the first time. Raises BlklabError for a device that is not counted."""
+        counters = diskstats.read(self.roots)
+        self._cpu_before = diskstats.cpu(self.roots)
+        self.deltas = CounterDeltas(self.names, counters, self.clock(), diskstats.long_bits())
+        self._thread = threading.Thread(target=self._run, name="blklab-sampler", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Reads for the last time; the last point covers the rest of its interval."""
+        self._stop.set()
+        self._thread.join()
+        self._take()
+        self.deltas.emit()
+        try:
+            if self._cpu_before is not None:
+                self.cpu = self._cpu_before.shares(diskstats.cpu(self.roots))
+        except BlklabError as failure:
+            self.deltas.say(str(failure))
+
+    def _run(self) -> None:
+        if self.lead_ns and not self._lead():
+            return
+        # The due time counts from the beginning: being late once does not shift what follows.
+        number = 1
+        while True:
+            due = self.deltas.began_ns + number * self.interval_ns
+            while (left := due - self.clock()) > 0:
+                if self._stop.wait(min(left, LONGEST_NS) / 1e9):
+                    return
+                if due - self.clock() > 0:
+                    self._take()
+            if self._stop.is_set():
+                return
+            self._take()
+            self.deltas.emit()
+            # Intervals that were slept through (a suspended machine) are one wide point.
+            number = max(number + 1, (self.clock() - self.deltas.began_ns) // self.interval_ns + 1)
+
+    def _lead(self) -> bool:
+        """Waits until the lead is over and discards it; False if the block ended before."""
+        due = self.deltas.began_ns + self.lead_ns
+        while (left := due - self.clock()) > 0:
+            if self._stop.wait(min(left, LONGEST_NS) / 1e9):
+                return False
+            self._take()
+        with suppress(BlklabError):  # it is said at the end
+            self._cpu_before = diskstats.cpu(self.roots)
+        self.deltas.forget()
+        return True
+
+    def _take(self) -> None:
+        now_ns = self.clock()
+        try:
+            self.deltas.take(diskstats.read(self.roots), now_ns)
+        except BlklabError as error:
+            self.deltas.say(str(error))
+
+
+FOREIGN_SHARE = 0.2  # Bytes of other programs, as a share of the jobs' bytes, that are not reported
+FOREIGN_BYTES = 4 << 20  # Bytes that are not reported: a filesystem's own, and I/Os in flight at the ends
+
+
+def measured(
+    document: HostCellDocument,
+    place: TargetLocation,
+    journal: HostJournal,
+    *,
+    warnings: Sequence[str],
+    forced: Sequence[str],
+    progress: Callable[[FioProgress], object],
+    execute: fio_cell.Execute,
+) -> FinishedRun:
+    """Measures a cell at its location; `execute` runs fio. Raises BlklabError, and leaves no setting changed."""
+    roots = journal.roots
+    if place.prepared:  # an earlier cell has done it already
+        document = {**document, "host": {**document["host"], "precondition": "none"}}
+    layers = conditions.layers_of(document["target"], roots)
+    counted = diskstats.read(roots)
+    names = [layer.name for layer in layers if counted.get(layer.name) is not None]
+    uncounted = [layer.name for layer in layers if layer.name not in names]
+    leaves = [layer.name for layer in layers if layer.leaf]
+    begin = time.monotonic()
+    with applied(document["settings"], layers, journal) as changes:
+        place.verify()
+        sampler = DiskstatsSampler(names, roots, document["interval_ns"], lead_ns=int(document["ramp_ns"]))
+        loads: list[MachineLoad] = []
+
+        def watch() -> None:
+            watching.enter_context(sampler)
+            loads.append(MachineLoad(roots))
+
+        with ExitStack() as watching:
+            figures = fio_cell.measure(
+                document,
+                place.path,
+                place.work,
+                may_write=place.writes,
+                progress=progress,
+                proc=roots.proc,
+                ready=watch,
+                execute=execute,
+            )
+        place.verify()
+        place.prepared = True
+    seconds = time.monotonic() - begin
+    outcome = figures.outcome
+    outcome.devices = _devices(layers, sampler, roots)
+    outcome.watched_ns = sampler.deltas.watched_ns
+    outcome.targets = []
+    outcome.cpu = sampler.cpu
+    outcome.settings = changes
+    outcome.forced = list(forced)
+    outcome.warnings = [
+        *place.warnings,
+        *dict.fromkeys([*warnings, *map(str, conditions.arrays(layers))]),  # Members can fail during the run.
+        *outcome.warnings,
+        *(f"{name}: the kernel does not count its I/O" for name in uncounted),
+        *(_ramp(outcome) if document["ramp_ns"] else []),
+        *sampler.deltas.problems,
+        *(warning for load in loads for warning in load.warnings(sampler.cpu)),
+        *foreign_io(document, outcome),
+        *(str(fall) for name in leaves if (fall := conditions.collapse(sampler.deltas.points, name))),
+    ]
+    return FinishedRun(outcome, seconds, [*figures.series, *sampler.deltas.points], packed(figures.raw))
+
+
+def _devices(layers: Sequence[SysfsLayer], sampler: DiskstatsSampler, roots: Roots) -> list[DeviceResult]:
+    return [
+        DeviceResult(
+            layer.name,
+            kind=layer.kind,
+            above=list(layer.above),
+            leaf=layer.leaf,
+            id=None if layer.node is None else of_node(layer.node, roots).id,
+            **sampler.deltas.total[layer.name].counts(),
+        )
+        for layer in layers
+        if layer.name in sampler.deltas.total
+    ]
+
+
+def _ramp(outcome: Outcome) -> list[str]:
+    """Returns a warning if the load ended before its ramp: fio then reports I/Os, but no latencies."""
+    return [
+        f"all {direction}s ended within ramp_time: their rate is that of the ramp, and there is "
+        "no latency; set time_based = true, or a larger size"
+        for direction in ("read", "write")
+        if outcome.direction(direction).total_ios and not outcome.latency(direction).count
+    ]
+
+
+def foreign_io(document: HostCellDocument, outcome: Outcome) -> list[str]:
+    """Returns a warning if the topmost devices transferred clearly more than the jobs.
+
+    Only direct I/O can be compared: the page cache reads ahead, and writes later.
+    """
+    jobs = document["jobs"]
+    if not jobs or any(job["options"].get("direct", "0") in {"0", ""} for job in jobs):
+        return []
+    top = [device for device in outcome.devices if not device.above]
+    own = outcome.read.io_bytes + outcome.write.io_bytes
+    others = sum(sum(device.sectors) for device in top) * SECTOR - own
+    if others <= FOREIGN_SHARE * own + FOREIGN_BYTES:
+        return []
+    names = ", ".join(device.name for device in top)
+    return [
+        f"{names}: other programs transferred {format_size(others)} during the run, and the jobs {format_size(own)};"
+        " find the program with iotop, or set wait in [host]"
+    ]
+
 
 PATIENCE = 3  # Checks, of two seconds each, until a busy device refuses a cell without `wait`
 
@@ -90,8 +294,8 @@ class HostRunner(Runner):
         """Returns what it takes to believe the results."""
         return {
             **environment(self._layers, self._roots),
-            "programs": system_programs.versions(),
-            "lsblk": system_programs.lsblk(),
+            "programs": target_locations.versions(),
+            "lsblk": target_locations.lsblk(),
         }
 
     @contextmanager

@@ -5,17 +5,21 @@ released and removed when the campaign ends in any way.
 """
 
 import errno
+import json
 import os
+import re
 import secrets
 import stat
+import subprocess
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from blklab.child_process import find
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.runners.host import system_programs
 from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.scratch_directory import PREFIX, ScratchDirectory, check_mounted, remove_in, scratch
 from blklab.spec.documents import HostCellDocument, writes
@@ -23,6 +27,111 @@ from blklab.system.identity import BlockDevice, called, described, device_number
 from blklab.system.layers import partitions
 from blklab.system.roots import Roots, text
 from blklab.system.users import openers, uses
+
+TIMEOUT = 60.0  # Seconds; blklab stops waiting for a program that hangs on a disk for longer
+
+
+@dataclass(frozen=True)
+class ProgramOutput:
+    """A program's output and exit status."""
+
+    status: int
+    out: str
+    err: str
+
+
+def ask(program: str, *arguments: str) -> ProgramOutput:
+    """Runs a program that only reports. Raises EnvironmentLacks if it cannot be run or hangs."""
+    try:
+        done = subprocess.run(
+            [program, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=TIMEOUT,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentLacks(f"{Path(program).name}: {error}", "run it yourself to see why") from None
+    out, err = (part.decode(errors="replace") for part in (done.stdout, done.stderr))
+    return ProgramOutput(done.returncode, out, err)
+
+
+def signatures(node: Path) -> list[str]:
+    """Returns the signatures on a device: filesystems, swap, members of arrays, partitions.
+
+    Runs both `wipefs -n` and `blkid -p`, for each knows some that the other does not. Raises
+    EnvironmentLacks if one is missing, BlklabError if one fails.
+    """
+    return list(dict.fromkeys([*_of_wipefs(node), *_of_blkid(node)]))
+
+
+def _of_wipefs(node: Path) -> list[str]:
+    output = ask(find("wipefs", "util-linux"), "-n", "-J", str(node))
+    if output.status != 0:
+        raise _unanswered("wipefs", node, output)
+    if not output.out.strip():  # util-linux before 2.37 prints nothing if it finds nothing
+        return []
+    try:
+        listed = json.loads(output.out)["signatures"]
+        return [f"{signature['type']} at {signature['offset']}" for signature in listed]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BlklabError(f"wipefs {node}: cannot read its output: {error}") from None
+
+
+def _of_blkid(node: Path) -> list[str]:
+    output = ask(find("blkid", "util-linux"), "-p", "-o", "export", str(node))
+    # blkid(8): 2 nothing found, 8 several that exclude one another.
+    if output.status == 2 and not output.out.strip():
+        return []
+    if output.status == 8:
+        return ["several contradicting signatures"]
+    if output.status != 0:
+        raise _unanswered("blkid", node, output)
+    values = dict(line.split("=", 1) for line in output.out.splitlines() if "=" in line)
+    signatures = [values[key] for key in ("TYPE", "PTTYPE") if key in values]
+    # Some have only a use, and what is found but not understood is something all the same.
+    return signatures or [values.get("USAGE", "something that blkid recognises")]
+
+
+def _unanswered(program: str, node: Path, output: ProgramOutput) -> BlklabError:
+    why = (output.err or output.out).strip().splitlines()[:1] or ["no message"]
+    message = f"{program} {node}: exit status {output.status} ({why[0]}): blklab cannot tell what is on the device"
+    return BlklabError(message)
+
+
+def lsblk() -> Any:
+    """Returns `lsblk -J`: the tree of devices, sizes in bytes. None if it is missing or fails."""
+    columns = "NAME,KNAME,MAJ:MIN,TYPE,SIZE,RO,ROTA,SCHED,RQ-SIZE,RA,MODEL,SERIAL,FSTYPE,MOUNTPOINT"
+    try:
+        output = ask(find("lsblk", "util-linux"), "-J", "-b", "-o", columns)
+        return json.loads(output.out) if output.status == 0 else None
+    except (EnvironmentLacks, ValueError):
+        return None
+
+
+VERSIONS: dict[str, Sequence[str]] = {  # Programs whose versions matter, and the arguments that print them
+    "fio": ("--version",),
+    "mdadm": ("--version",),
+    "lsblk": ("--version",),
+    "lvm": ("version",),
+}
+
+
+def versions() -> dict[str, str | None]:
+    """Returns the version that each program prints; None for what is not installed."""
+    return {name: _version(name, arguments) for name, arguments in VERSIONS.items()}
+
+
+def _version(name: str, arguments: Sequence[str]) -> str | None:
+    try:
+        output = ask(find(name, name), *arguments)
+    except EnvironmentLacks:
+        return None
+    # mdadm says it on stderr.
+    match = re.search(r"\d+\.\d[\w.~+-]*", output.out + output.err)
+    return match[0] if match else None
+
 
 WORK = 64 << 20  # Bytes for fio's logs and output: an hour of points of hundreds of jobs
 DATA = "data"  # The file's name
@@ -146,17 +255,17 @@ def _open(path: Path, device: BlockDevice, writes: bool) -> int:
 def _check_blank(device: BlockDevice, journal: HostJournal, yes_destroy: Collection[str]) -> None:
     """Raises BlklabError if the device or a partition of it has a signature."""
     roots = journal.roots
-    signatures = []
+    found = []
     parts = [of_number(number, roots) for part in partitions(device.node) if (number := text(part / "dev"))]
     if parts:
-        signatures.append(f"{len(parts)} partition{'s' if len(parts) > 1 else ''}")
+        found.append(f"{len(parts)} partition{'s' if len(parts) > 1 else ''}")
     for each in [device, *parts]:
         with ExitStack() as stack:
             node = _node(each, journal, stack) if os.geteuid() == 0 else Path(each.path)
-            signatures += [f"{sign} on {each.name}" for sign in system_programs.signatures(node)]
-    if signatures and not any(device.is_called(name) for name in yes_destroy):
+            found += [f"{sign} on {each.name}" for sign in signatures(node)]
+    if found and not any(device.is_called(name) for name in yes_destroy):
         raise BlklabError(
-            f"{device.path}: found {', '.join(_shown(signatures))}, expected a blank device; to "
+            f"{device.path}: found {', '.join(_shown(found))}, expected a blank device; to "
             f"overwrite it, add --yes-destroy {device.id}"
         )
 

@@ -26,7 +26,7 @@ from blklab.runners.fio.process import PATIENCE, FioExit, FioMessages, FioProgre
 from blklab.runners.fio.target_preparation import BLOCK, DEPTH
 from blklab.runners.lab.agent import ExportedFile, FileSample, GuestGone
 from blklab.runners.lab.machine.boot import GuestMachine
-from blklab.runners.lab.machine.disks import RESULTS, VirtualDisk, VirtualDiskShape
+from blklab.runners.lab.machine.qemu import RESULTS, VirtualDisk, VirtualDiskShape
 from blklab.runners.lab.rates import DiskRates, rates
 from blklab.runners.lab.stacks import bcache, lvm, md
 from blklab.runners.lab.stacks.build import apply_settings, build

@@ -23,7 +23,7 @@ from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption, 
 from blklab.runners.lab.image.parts import UserKernel
 from blklab.runners.lab.machine import qemu
 from blklab.runners.lab.machine.boot import GuestLost, GuestMachine, boot
-from blklab.runners.lab.machine.disks import MOST, VirtualDiskShape
+from blklab.runners.lab.machine.qemu import MOST, VirtualDiskShape
 from blklab.runners.lab.rates import factor
 from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.runners.load_ramp import measure_ramp

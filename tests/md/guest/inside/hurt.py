@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from blklab.cli import main
-from blklab.md.repair import mdadm
+from blklab.md.repair import operations
 
 words, array, how, *what = sys.argv[1:]
-run = mdadm.run_mdadm
+run = operations.run_mdadm
 waiting = [set(words.split())]
 
 
@@ -91,7 +91,7 @@ HOW: dict[str, Callable[..., None]] = {
 }
 
 
-def watched(*arguments: str) -> mdadm.CommandOutput:
+def watched(*arguments: str) -> operations.CommandOutput:
     if waiting and waiting[0] <= set(arguments):
         waiting.clear()
         HOW[how](*what)
@@ -103,5 +103,5 @@ if how == "frozen":
         subprocess.run(["mount", "-t", "cgroup2", "none", str(CGROUPS)], check=True)
     FROZEN.mkdir(exist_ok=True)
     (FROZEN / "cgroup.procs").write_text("0")
-mdadm.run_mdadm = watched
+operations.run_mdadm = watched
 main(["md", "fix", "bbl", array, "--yes"])

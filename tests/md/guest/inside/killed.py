@@ -18,7 +18,7 @@ from typing import Any
 
 from inside.points import Points, killed  # type: ignore[import-not-found]
 
-from blklab.md import journal_directory
+from blklab.md import probing
 from blklab.md.repair import journal
 from blklab.md.repair import plan as plans
 from blklab.md.repair.operations import MachineOps
@@ -68,9 +68,7 @@ def repaired(points: Points) -> bool:
 
 
 def resumed() -> bool:
-    return all(
-        carried_out(journal.read_journal(path), resume=True) for path in journal_directory.find_journals(Roots())
-    )
+    return all(carried_out(journal.read_journal(path), resume=True) for path in probing.find_journals(Roots()))
 
 
 def lists(disk: str) -> str:
@@ -85,7 +83,7 @@ def seen(disks: list[str]) -> dict[str, Any]:
         "bitmap": (MD / "bitmap/location").read_text().strip(),
         "states": {item.name[4:]: (item / "state").read_text().strip() for item in sorted(result)},
         "lists": {disk[5:]: lists(disk) for disk in disks},
-        "unfinished": len(journal_directory.find_journals(Roots())),
+        "unfinished": len(probing.find_journals(Roots())),
     }
 
 

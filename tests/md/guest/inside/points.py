@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from blklab.md.repair import journal, mdadm
+from blklab.md.repair import journal, operations
 
 
 def killed() -> None:
@@ -30,7 +30,7 @@ class Points:
 
     def watch(self) -> None:
         """Has every repair of this process meet its points."""
-        mdadm.run_mdadm = self._wrapped(mdadm.run_mdadm)
+        operations.run_mdadm = self._wrapped(operations.run_mdadm)
         journal.write_journal = self._wrapped(journal.write_journal)
 
     def _meet(self) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.runners.lab.machine import disks
-from blklab.runners.lab.machine.disks import MOST, RESULTS, VirtualDisks, VirtualDiskShape
+from blklab.runners.lab.machine import qemu
+from blklab.runners.lab.machine.qemu import MOST, RESULTS, VirtualDisks, VirtualDiskShape
 
 
 def test_files_without_names_that_are_gone_after(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_more_disks_than_a_guest_has(tmp_path: Path) -> None:
 
 
 def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disks, "LEAST_FREE", 1 << 60)
+    monkeypatch.setattr(qemu, "LEAST_FREE", 1 << 60)
     with pytest.raises(EnvironmentLacks, match="the guest's disks need at least 1 EiB; free"):
         VirtualDisks([VirtualDiskShape("a", 512)], tmp_path).__enter__()
 

@@ -5,7 +5,6 @@
 
 mod admission;
 mod balance;
-mod barrier;
 mod bitmap;
 mod level;
 mod member;
@@ -21,8 +20,8 @@ use crate::kernel::{ArrayFlush, Kernel};
 use crate::load::Host;
 use crate::targets::locks::{Locks, Moment};
 use crate::targets::{BuildContext, Built, Node, TargetSpec};
+use admission::Barrier;
 use admission::{Admission, Safemode};
-use barrier::Barrier;
 use bitmap::Bitmap;
 use blklab_md::map::{ArrayMap, MemberSector};
 use level::{LevelConfig, Personality, Redundancy};

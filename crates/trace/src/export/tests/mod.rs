@@ -1,6 +1,7 @@
 //! Tests that written traces are read back unchanged.
 
 mod events;
+mod output;
 mod target;
 
 use super::{BlktraceLayout, Exporter, IologVersion, blktrace, iolog, parquet_events, parquet_ios};

@@ -9,7 +9,7 @@ from click.exceptions import Exit
 from blklab.cli.common import progress, warn
 from blklab.cli.exit_status import report
 from blklab.errors import BlklabError
-from blklab.md import journal_directory
+from blklab.md import probing
 from blklab.md.recipes import command
 from blklab.md.repair import journal
 from blklab.md.repair.array_state import read_array_state
@@ -61,14 +61,14 @@ def _describe_now(task: RepairTask, remedy: tuple[str, ...]) -> tuple[str, str, 
         state = read_array_state(task, roots)
     except BlklabError:
         state = None
-    has_journal = journal_directory.journal_path(task.uuid, roots).exists()
+    has_journal = probing.journal_path(task.uuid, roots).exists()
     return describe_situation(task, state, remedy, has_journal=has_journal)
 
 
 def resume_repairs() -> None:
     """Continues all interrupted repairs. Prints the error of each that cannot be finished, and raises Exit."""
     status = 0
-    journals = journal_directory.find_journals(Roots())
+    journals = probing.find_journals(Roots())
     for path in journals:
         try:
             task = journal.read_journal(path)

@@ -13,9 +13,16 @@ from typing import Any
 
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors
 from blklab.runners.lab.image import cpio, programs
-from blklab.runners.lab.image.archive import PackageFiles
 from blklab.runners.lab.image.cache import ImageCache
-from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, DebianProgramFailed, Note, fetch, run
+from blklab.runners.lab.image.debian import (
+    DebianArchive,
+    DebianPackage,
+    DebianProgramFailed,
+    Note,
+    PackageFiles,
+    fetch,
+    run,
+)
 from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption, choose, in_order, modules_of, version_of
 from blklab.text import printable
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.image import cpio
-from blklab.runners.lab.image.archive import PackageFiles, merged
-from blklab.runners.lab.image.debian import DebianPackage
+from blklab.runners.lab.image.debian import DebianPackage, PackageFiles, merged
 
 GUEST = tomllib.loads(Path(__file__).with_name("guest.toml").read_text(encoding="utf-8"))
 PROGRAMS: dict[str, tuple[str, ...]] = {package: tuple(paths) for package, paths in GUEST["programs"].items()}

@@ -18,8 +18,7 @@ from blklab.runners.fio.process import ending
 from blklab.runners.lab.agent import COMPLAINT, Agent, AgentHello, GuestGone
 from blklab.runners.lab.image.build import GuestImage
 from blklab.runners.lab.machine import qemu
-from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDisks, VirtualDiskShape
-from blklab.runners.lab.machine.qemu import QmpConnection
+from blklab.runners.lab.machine.qemu import QmpConnection, VirtualDisk, VirtualDisks, VirtualDiskShape
 from blklab.text import printable
 
 MOST_KEPT = 256 << 10  # Bytes that are kept: the last ones

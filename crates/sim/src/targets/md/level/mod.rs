@@ -3,8 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use super::admission::Barrier;
 use super::balance;
-use super::barrier::Barrier;
 use super::member::{MemberSlot, Members};
 use super::parity::RmwLevel;
 use super::spec::{Md, SyncAction};

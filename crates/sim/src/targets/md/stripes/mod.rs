@@ -10,19 +10,17 @@
 //! go through this list: it is read when the thread has nothing else to do and no row of the list before is being read
 //! (`raid5_activate_delayed`, `IO_THRESHOLD`).
 
-mod cache;
-mod handle;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
-
 use super::admission::Admission;
 use super::parity::{RmwLevel, Stripe};
-use crate::bio::{Bio, Bios, Op};
+use crate::bio::{Bio, Bios, NONE, Op};
 use crate::engine::{Simulation, WaitList};
+use crate::rng::mix;
+use crate::targets::md::parity::ParityMethod;
 use blklab_md::map::Raid456Map;
-pub use handle::MemberIo;
+use std::collections::VecDeque;
 
 /// Sectors of a row on each member (`RAID5_STRIPE_SECTORS`).
 pub const ROW_SECTORS: u64 = 8;
@@ -315,4 +313,247 @@ fn covered_sectors(bio: &Bio, start: u64) -> u8 {
     (0..ROW_SECTORS)
         .filter(|i| (bio.sector..bio.end()).contains(&(start + i)))
         .fold(0, |mask, sector| mask | 1 << sector)
+}
+
+// One step of the array's thread for a row (`handle_stripe`): from finished I/O to the next reads or writes.
+
+/// A row's next I/O on the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberIo {
+    pub op: Op,                       // A read or a write
+    pub slots: u64,                   // The members, as a mask
+    pub sector: u64,                  // The sector on each member
+    pub method: Option<ParityMethod>, // How parity was calculated, if bios are written
+}
+
+/// The result of handling a row.
+pub struct HandledRow {
+    pub issue: Option<MemberIo>, // Its next I/O, if it needs any
+    pub done: Vec<u32>,          // Bios that are done
+    pub woken: WaitList,         // Tasks that can continue
+}
+
+impl StripeCache {
+    /// Handles an entry.
+    pub fn handle_stripe(&mut self, index: u32, bios: &mut Bios) -> HandledRow {
+        let (mut done, mut woken) = (Vec::new(), WaitList::default());
+        self.entries[index as usize].queued = false;
+        self.end_io(index, bios, &mut done);
+        let issue = self.next_sync_io(index).or_else(|| self.next_bio_io(index, bios, &mut done, &mut woken));
+        let entry = &mut self.entries[index as usize];
+        match issue {
+            Some(MemberIo { op: Op::Read, slots, .. }) => entry.io = RowIo::Reading(slots),
+            Some(_) => {}
+            None if entry.held == 0 && !entry.delayed => {
+                debug_assert!(entry.reads.is_empty() && entry.writes.is_empty() && entry.writing.is_empty());
+                self.put_inactive(index);
+                if self.end_starvation() {
+                    woken.append(&mut self.waiting);
+                }
+            }
+            None => {}
+        }
+        HandledRow { issue, done, woken }
+    }
+
+    /// Records the result of finished I/O.
+    fn end_io(&mut self, index: u32, bios: &mut Bios, done: &mut Vec<u32>) {
+        let entry = &mut self.entries[index as usize];
+        match std::mem::replace(&mut entry.io, RowIo::Idle) {
+            RowIo::Idle => {}
+            RowIo::Reading(slots) => entry.cached |= slots,
+            RowIo::Writing(slots) => {
+                entry.cached |= slots;
+                finish_bios(&mut entry.writing, bios, done);
+                if entry.syncing == RowSync::Storing {
+                    entry.syncing = RowSync::No;
+                    self.synced_rows += 1;
+                }
+            }
+        }
+    }
+
+    /// The next I/O of a resync: parity is assumed correct, and members being rebuilt are written
+    /// (`handle_parity_checks5`, `handle_parity_checks6`).
+    fn next_sync_io(&mut self, index: u32) -> Option<MemberIo> {
+        let entry = &self.entries[index as usize];
+        if entry.syncing != RowSync::Wanted {
+            return None;
+        }
+        let stripe = self.stripe_state(entry);
+        let all = u64::MAX >> (64 - stripe.disks);
+        let (sector, readable) = (entry.row * ROW_SECTORS, all & !(stripe.missing | stripe.rebuilding));
+        let entry = &mut self.entries[index as usize];
+        let slots = readable & !entry.cached;
+        if slots != 0 {
+            return Some(MemberIo { op: Op::Read, slots, sector, method: None });
+        }
+        entry.cached = all;
+        if stripe.rebuilding != 0 {
+            (entry.syncing, entry.io) = (RowSync::Storing, RowIo::Writing(all));
+            return Some(MemberIo { op: Op::Write, slots: stripe.rebuilding, sector, method: None });
+        }
+        entry.syncing = RowSync::No;
+        self.synced_rows += 1;
+        None
+    }
+
+    /// The next I/O for bios. If reads and writes wait, the pages that both lack are read first.
+    fn next_bio_io(
+        &mut self, index: u32, bios: &mut Bios, done: &mut Vec<u32>, woken: &mut WaitList,
+    ) -> Option<MemberIo> {
+        let stripe = self.stripe_state(&self.entries[index as usize]);
+        let entry = &mut self.entries[index as usize];
+        let sector = entry.row * ROW_SECTORS;
+        // An array that has lost more members than its level tolerates is refused, so this is never `None`.
+        let mut slots = stripe.plan_read(entry.wanted).unwrap_or(0);
+        if slots == 0 && !entry.reads.is_empty() {
+            entry.cached |= entry.wanted;
+            entry.wanted = 0;
+            finish_bios(&mut entry.reads, bios, done);
+        }
+        // While a plug holds the row, its writes wait for more bios of the plug.
+        if !entry.writes.is_empty() && entry.held == 0 {
+            let plan = stripe.plan_write(entry.whole, entry.part)?;
+            if plan.read != 0 && self.delays_writes && !entry.reading_ahead {
+                if !std::mem::replace(&mut entry.delayed, true) {
+                    self.delayed.push(index);
+                }
+                return (slots != 0).then_some(MemberIo { op: Op::Read, slots, sector, method: None });
+            }
+            slots |= plan.read;
+            if slots == 0 {
+                entry.delayed = false;
+                self.reading_ahead -= u32::from(std::mem::take(&mut entry.reading_ahead));
+                std::mem::swap(&mut entry.writing, &mut entry.writes);
+                let pages = entry.whole | entry.part | plan.write;
+                (entry.whole, entry.part, entry.io) = (0, 0, RowIo::Writing(pages));
+                woken.append(&mut self.overlapping);
+                return Some(MemberIo { op: Op::Write, slots: plan.write, sector, method: Some(plan.method) });
+            }
+        }
+        (slots != 0).then_some(MemberIo { op: Op::Read, slots, sector, method: None })
+    }
+}
+
+/// Counts a row of these bios as done.
+fn finish_bios(list: &mut Vec<u32>, bios: &mut Bios, done: &mut Vec<u32>) {
+    for number in list.drain(..) {
+        bios[number].remaining -= 1;
+        if bios[number].remaining == 0 {
+            done.push(number);
+        }
+    }
+}
+
+// Which rows are in the cache, and which one is replaced: the one inactive for longest.
+
+impl StripeCache {
+    /// Creates the entries, all inactive.
+    fn add_entries(&mut self, entries: u32) {
+        let empty = StripeHead { active: true, chain: NONE, older: NONE, newer: NONE, ..StripeHead::default() };
+        self.entries = vec![empty; entries as usize];
+        self.buckets = vec![NONE; entries.next_power_of_two() as usize * 2];
+        (self.oldest, self.newest, self.active) = (NONE, NONE, entries);
+        for index in 0..entries {
+            self.put_inactive(index);
+        }
+    }
+
+    fn bucket(&self, row: u64) -> usize {
+        mix(row) as usize & (self.buckets.len() - 1)
+    }
+
+    /// Returns the entry of a row and makes it active; none if the task must wait (`raid5_get_active_stripe`).
+    fn get_active_stripe(&mut self, row: u64) -> Option<u32> {
+        let bucket = self.bucket(row);
+        let mut index = self.buckets[bucket];
+        while index != NONE && self.entries[index as usize].row != row {
+            index = self.entries[index as usize].chain;
+        }
+        if index != NONE {
+            if !self.entries[index as usize].active {
+                self.take_inactive(index);
+            }
+            return Some(index);
+        }
+        if self.starved || self.oldest == NONE {
+            self.starved = true;
+            return None;
+        }
+        let index = self.oldest;
+        self.take_inactive(index);
+        if self.entries[index as usize].hashed {
+            self.unhash(index);
+        }
+        let entry = &mut self.entries[index as usize];
+        (entry.row, entry.hashed, entry.cached) = (row, true, 0);
+        entry.chain = std::mem::replace(&mut self.buckets[bucket], index);
+        Some(index)
+    }
+
+    fn unhash(&mut self, index: u32) {
+        let StripeHead { row, chain, .. } = self.entries[index as usize];
+        let bucket = self.bucket(row);
+        if self.buckets[bucket] == index {
+            self.buckets[bucket] = chain;
+            return;
+        }
+        let mut before = self.buckets[bucket];
+        while self.entries[before as usize].chain != index {
+            before = self.entries[before as usize].chain;
+        }
+        self.entries[before as usize].chain = chain;
+    }
+
+    /// Removes an entry from the list of inactive entries.
+    fn take_inactive(&mut self, index: u32) {
+        let StripeHead { older, newer, .. } = self.entries[index as usize];
+        match older {
+            NONE => self.oldest = newer,
+            _ => self.entries[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            _ => self.entries[newer as usize].older = older,
+        }
+        self.entries[index as usize].active = true;
+        self.active += 1;
+    }
+
+    /// Adds an entry to the list of inactive entries; its pages stay until another row needs them.
+    fn put_inactive(&mut self, index: u32) {
+        let newest = std::mem::replace(&mut self.newest, index);
+        match newest {
+            NONE => self.oldest = index,
+            _ => self.entries[newest as usize].newer = index,
+        }
+        let entry = &mut self.entries[index as usize];
+        (entry.older, entry.newer, entry.active) = (newest, NONE, false);
+        self.active -= 1;
+    }
+
+    /// Whether enough entries are free again for the tasks that wait.
+    fn end_starvation(&mut self) -> bool {
+        let enough = self.starved && self.active < self.entries.len() as u32 * 3 / 4;
+        self.starved &= !enough;
+        enough
+    }
+}
+
+#[cfg(test)]
+impl StripeCache {
+    /// Panics if an entry is in use or lost.
+    pub fn assert_idle(&self) {
+        assert_eq!((self.active, self.queue.len(), self.partial.len()), (0, 0, 0));
+        assert!(self.waiting.is_empty() && self.overlapping.is_empty() && !self.starved);
+        let (mut index, mut inactive) = (self.oldest, 0);
+        while index != NONE {
+            let entry = &self.entries[index as usize];
+            assert!(!entry.active && !entry.queued && entry.held == 0 && entry.io == RowIo::Idle);
+            inactive += 1;
+            index = entry.newer;
+        }
+        assert_eq!(inactive, self.entries.len());
+    }
 }

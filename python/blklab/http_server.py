@@ -1,0 +1,409 @@
+"""An HTTP server with TLS and basic authentication for a WSGI application: for metrics and for the web page.
+
+Prometheus's client library has a server without basic authentication, which handles TLS handshakes one after the
+other, reads certificates only once, and asks the name server for its name.
+
+Certificates and users come from Prometheus's web configuration file. The format is that of all exporters of Prometheus
+(github.com/prometheus/exporter-toolkit, docs/web-configuration.md, 2025), so node_exporter and blklab can share a file.
+As there, paths are relative to the file, and it is read for every connection. Unknown keys are refused, because they
+may restrict access.
+"""
+
+import base64
+import binascii
+import errno
+import io
+import re
+import socket
+import socketserver
+import ssl
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+VERIFY_MODES = {  # Policies of Go's `crypto/tls` that Python supports; the others verify nothing
+    "NoClientCert": ssl.CERT_NONE,
+    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
+    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+}
+
+TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+
+DUMMY_HASH = "$2b${:02}$abcdefghijklmnopqrstuuBMoLJ7nbvfTSZRKRgxoYk3fbzTVbpWW"
+"""A hash of a given cost, to compare with if there is no such user."""
+
+Check = Callable[[str, object], Any]
+_hashing = threading.Lock()
+
+
+def _cost(hashed: str) -> int:
+    return int(hashed[4:6])
+
+
+@dataclass(frozen=True)
+class Tls:
+    """The table `tls_server_config`."""
+
+    cert_file: Path
+    key_file: Path
+    client_ca_file: Path | None = None
+    client_auth_type: str = "NoClientCert"
+    min_version: str = "TLS12"
+    max_version: str = "TLS13"
+
+
+@dataclass(frozen=True)
+class WebConfig:
+    """The whole file."""
+
+    tls_server_config: Tls | None = None
+    basic_auth_users: Mapping[str, str] = field(default_factory=dict)
+
+    def admits(self, user: str, password: str) -> bool:
+        """Whether it is the user's password; takes equally long for every user."""
+        import bcrypt
+
+        stored_hash = self.basic_auth_users.get(user)
+        secret = password.encode()
+        highest_cost = max(map(_cost, self.basic_auth_users.values()), default=10)
+        compared = stored_hash or DUMMY_HASH.format(highest_cost)
+        # Each takes 2^cost rounds: with one of every cost up to the highest, the sum is the same.
+        padding = [DUMMY_HASH.format(cost) for cost in range(_cost(compared), highest_cost)]
+        # bcrypt uses 72 bytes only; longer passwords are always wrong.
+        with _hashing:  # one at a time, so that guessing passwords uses only one CPU
+            same, *_ = [bcrypt.checkpw(secret[:72], hashed.encode()) for hashed in (compared, *padding)]
+        return same and stored_hash is not None and len(secret) <= 72
+
+
+def load_web_config(path: Path) -> WebConfig:
+    """Returns the content of a web configuration file. Raises UsageError."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UsageError(f"{path}: cannot read: {reason}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}:" if mark else ""
+        raise UsageError(f"{path}:{where} {getattr(error, 'problem', error)}") from None
+    try:
+        keys = {"tls_server_config": _tls, "basic_auth_users": _users}
+        config = WebConfig(**_table("", {} if content is None else content, keys))
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+    if not config.tls_server_config and not config.basic_auth_users:
+        # Anyone could read the page, although the user asked for a restriction.
+        raise UsageError(f"{path}: found neither tls_server_config nor basic_auth_users, expected one of them")
+    return config
+
+
+def _table(name: str, content: object, keys: Mapping[str, Check], required: tuple[str, ...] = ()) -> Any:
+    """Returns the checked values of a table by key. Raises ValueError with the key; a message never repeats a value."""
+    prefix = f"{name}." if name else ""
+    if not isinstance(content, dict):
+        raise ValueError(f"{name + ': ' if name else ''}expected a table of keys and values")
+    for key in content:
+        if key not in keys:
+            raise ValueError(f"{prefix}{key}: blklab does not support this key: remove it if you do not rely on it")
+    for key in required:
+        if content.get(key) is None:
+            raise ValueError(f"{prefix}{key}: is missing")
+    return {key: keys[key](f"{prefix}{key}", value) for key, value in content.items() if value is not None}
+
+
+def _tls(name: str, content: object) -> Tls:
+    keys: dict[str, Check] = dict.fromkeys(("cert_file", "key_file", "client_ca_file"), _path)
+    keys |= dict.fromkeys(("min_version", "max_version"), partial(_choice, TLS_VERSIONS))
+    keys["client_auth_type"] = partial(_choice, VERIFY_MODES)
+    return Tls(**_table(name, content, keys, ("cert_file", "key_file")))
+
+
+def _users(name: str, content: object) -> dict[str, str]:
+    if not isinstance(content, dict):
+        raise ValueError(f"{name}: expected a table of users and bcrypt hashes")
+    return {str(user): _hash(f"{name}.{user}", hashed) for user, hashed in content.items()}
+
+
+def _hash(name: str, value: object) -> str:
+    if not re.fullmatch(r"\$2[aby]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}", str(value), re.A):
+        # The value may be a password, so the message does not repeat it.
+        raise ValueError(f"{name}: expected a bcrypt hash, as `htpasswd -nBC 10 USER` prints it")
+    return str(value)
+
+
+def _path(name: str, value: object) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name}: expected the name of a file")
+    return Path(value)
+
+
+def _choice(choices: Mapping[str, object], name: str, value: object) -> str:
+    if value not in choices:
+        raise ValueError(f"{name}: expected {' or '.join(choices)}")
+    return str(value)
+
+
+class _TlsSocket(ssl.SSLSocket):
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        """Raises ConnectionAbortedError if the connection has ended: wsgiref prints a traceback of an SSLError."""
+        try:
+            super().sendall(data, flags)
+        except ssl.SSLError:
+            raise ConnectionAbortedError from None
+
+
+def make_tls_context(path: Path, tls: Tls) -> ssl.SSLContext:
+    """Returns the TLS context; `path` is that of the configuration file. Raises UsageError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslsocket_class = _TlsSocket
+    context.minimum_version = TLS_VERSIONS[tls.min_version]
+    context.maximum_version = TLS_VERSIONS[tls.max_version]
+    context.verify_mode = VERIFY_MODES[tls.client_auth_type]
+    if (tls.client_ca_file is None) != (context.verify_mode == ssl.CERT_NONE):
+        raise UsageError(
+            f"{path}: tls_server_config: client_ca_file and client_auth_type: expected both or"
+            " neither; use client_auth_type: RequireAndVerifyClientCert to require a certificate"
+        )
+    directory = path.parent
+    files = f"{directory / tls.cert_file} and {directory / tls.key_file}"
+    try:
+        context.load_cert_chain(directory / tls.cert_file, directory / tls.key_file)
+        if tls.client_ca_file is not None:
+            files = str(directory / tls.client_ca_file)
+            context.load_verify_locations(directory / tls.client_ca_file)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        raise UsageError(f"{path}: tls_server_config: {files}: {reason}") from None
+    return context
+
+
+REQUEST_TIMEOUT_S = 10.0  # Time that a client has for its TLS handshake and its whole request
+ANSWER_TIMEOUT_S = 30.0  # Time that a client has to receive the whole answer
+SLOW_S = 0.25  # Time that a request or an answer has at least, even if other connections wait
+MAX_CONNECTIONS = 32  # Limits the number of threads if scrapes hang, for example because of a disk
+WAIT_S = 5.0  # Time that a connection waits for the end of another one; more of them wait in the kernel
+Log = Callable[[str], None]
+
+
+class ListenAddress(str):
+    """HOST:PORT, [IPV6]:PORT, or :PORT for all addresses."""
+
+    def __init__(self, words: str) -> None:
+        """Raises UsageError."""
+        host, colon, port = words.rpartition(":")
+        bracketed = host.startswith("[") and host.endswith("]")
+        if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+            raise UsageError(f"{words!r}: expected HOST:PORT, [IPV6]:PORT or :PORT")
+        if ":" in host and not bracketed:
+            raise UsageError(f"{words!r}: write an IPv6 address as [ADDRESS]:PORT")
+        self.host = host[1:-1] if bracketed else host
+        self.port = int(port)
+
+    def socket_address(self) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
+        """Returns what to bind to. Raises EnvironmentLacks if there is no such host."""
+        if not self.host:
+            # One socket for both, where there is IPv6.
+            both = socket.has_dualstack_ipv6()
+            family = socket.AF_INET6 if both else socket.AF_INET
+            return family, ("::" if both else "0.0.0.0", self.port)  # noqa: S104  # as requested
+        try:
+            first = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise EnvironmentLacks(f"{self}: {reason}", "use an address of this host") from None
+        return first[0], first[4]
+
+
+class WebServer(socketserver.ThreadingMixIn, WSGIServer):
+    """Serves an application that reads no bodies of requests. The constructor binds, `serve_forever` answers."""
+
+    daemon_threads = True
+    request_queue_size = 128
+    """Connections that wait to be accepted; beyond that, the kernel drops them for a second or more."""
+
+    def __init__(
+        self,
+        address: ListenAddress,
+        app: "WSGIApplication",
+        config: Path | None,
+        log: Log,
+        *,
+        connections: int | None = None,
+    ) -> None:
+        """`config` is a web configuration file; None: no TLS, no auth. Raises EnvironmentLacks."""
+        self.address_family, bind_address = address.socket_address()
+        self._config = config
+        self._log = log
+        self._connection = threading.local()
+        self._free = threading.BoundedSemaphore(connections or MAX_CONNECTIONS)
+        self._waiting: dict[socket.socket, dict[str, float]] = {}
+        """Connections that wait for their clients, the oldest first, and when they are "slow" and "late"."""
+        self._waiting_lock = threading.Lock()
+        self._app = app
+        try:
+            super().__init__(bind_address, _Handler)
+        except OSError as error:
+            in_use = error.errno == errno.EADDRINUSE
+            raise EnvironmentLacks(
+                f"{address}: {(error.strerror or str(error)).lower()}",
+                "use --listen with another port" if in_use else "use --listen with another address",
+            ) from None
+        self.set_app(self._respond)
+
+    @property
+    def port(self) -> int:
+        return int(self.socket.getsockname()[1])
+
+    @property
+    def address(self) -> str:
+        """ADDRESS:PORT on which it listens."""
+        host = self.socket.getsockname()[0]
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    def server_bind(self) -> None:
+        """Binds the address; IPv6 on all addresses includes IPv4."""
+        # HTTPServer.server_bind asks the name server for the host's name, which may take minutes.
+        if self.address_family == socket.AF_INET6:
+            all_addresses = self.server_address[0] == "::"
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(not all_addresses))
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.port
+        self.setup_environ()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002
+        """Whether another connection is allowed; otherwise the server closes it.
+
+        It waits for the end of another one. The oldest one whose client is slow has to go first.
+        """
+        until = time.monotonic() + WAIT_S
+        free = self._free.acquire(blocking=False)
+        while not free and time.monotonic() < until:
+            self.service_actions()  # not called while this waits
+            self._hang_up("slow", most=1)
+            free = self._free.acquire(timeout=0.05)
+        return free
+
+    def service_actions(self) -> None:
+        """Ends connections at their deadlines; called twice per second."""
+        self._hang_up("late")
+
+    def _hang_up(self, what: str, most: int | None = None) -> None:
+        now = time.monotonic()
+        with self._waiting_lock:
+            for line in [line for line, times in self._waiting.items() if times[what] <= now][:most]:
+                del self._waiting[line]
+                with suppress(OSError):  # the client was faster
+                    # The kernel discards what it has not sent yet; otherwise it keeps that for minutes.
+                    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    line.shutdown(socket.SHUT_RDWR)
+
+    def _begin_wait(self, seconds: float) -> None:
+        now = time.monotonic()
+        with self._waiting_lock:
+            self._waiting[self._connection.line] = {"slow": now + SLOW_S, "late": now + seconds}
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Starts the connection's thread."""
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()  # there is no thread that would do so
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Handles a connection, and then allows another."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Answers a connection, with TLS if the configuration file has it now."""
+        # In the connection's own thread, so that an idle client does not delay others. TLS takes the socket over; a
+        # duplicate ends the connection below TLS.
+        with request.dup() as self._connection.line:
+            self._begin_wait(REQUEST_TIMEOUT_S)
+            try:
+                config = load_web_config(self._config) if self._config else WebConfig()
+                if self._config and config.tls_server_config:
+                    context = make_tls_context(self._config, config.tls_server_config)
+                    request = context.wrap_socket(request, server_side=True)
+                self._connection.config = config
+                with request:
+                    super().finish_request(request, client_address)
+            finally:
+                with self._waiting_lock:
+                    self._waiting.pop(self._connection.line, None)
+
+    def _respond(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        """Runs the application behind basic authentication, if users are configured (RFC 7617)."""
+        with self._waiting_lock:
+            if self._waiting.pop(self._connection.line, None) is None:
+                raise ConnectionAbortedError  # the request was too late
+        config: WebConfig = self._connection.config
+        if config.basic_auth_users and not config.admits(*_credentials(environ)):
+            headers = [
+                ("Content-Type", "text/plain; charset=utf-8"),
+                ("WWW-Authenticate", 'Basic realm="blklab", charset="UTF-8"'),
+            ]
+            start_response("401 Unauthorized", headers)
+            answer: Iterable[bytes] = [b"Unauthorized\n"]
+        else:
+            answer = self._app(environ, start_response)
+        self._begin_wait(ANSWER_TIMEOUT_S)
+        return answer
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        """Logs an error in one line, without a traceback; ignores closed connections."""
+        error = sys.exception()
+        if isinstance(error, BlklabError):
+            self._log(str(error))
+        elif not isinstance(error, OSError):
+            self._log(f"{client_address[0]}: {type(error).__name__}: {error}")
+
+
+class _RequestReader(io.BufferedReader):
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """Returns a line; the end of the connection is not the end of the headers, which is an empty line."""
+        if line := super().readline(size):
+            return line
+        raise ConnectionAbortedError
+
+
+class _Handler(WSGIRequestHandler):
+    server: WebServer
+    rbufsize = 0  # the reader has the buffer
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = _RequestReader(cast("io.RawIOBase", self.rfile))
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+def _credentials(environ: "WSGIEnvironment") -> tuple[str, str]:
+    scheme, _, words = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        user, _, password = base64.b64decode(words, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return "", ""
+    return user, password

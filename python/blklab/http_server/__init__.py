@@ -1,1 +1,0 @@
-"""An HTTP server with TLS and users, for metrics and for the web page."""

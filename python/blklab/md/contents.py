@@ -1,0 +1,270 @@
+"""Finds the files on bad blocks of arrays, which takes long on filesystems with many files."""
+
+import re
+import shutil
+import subprocess
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from blklab.dmsetup import PATH
+from blklab.errors import BlklabError, SystemErrors
+from blklab.md.inventory import parse_number
+from blklab.md.model import Array, BlockContent, Inventory, merge_ranges
+from blklab.md.probing import Probe
+from blklab.system import file_search
+from blklab.system.file_search import UNREACHED, FilesFound
+from blklab.system.identity import device_number, of_node
+from blklab.system.layers import partitions
+from blklab.system.mounts import everywhere, find_whole_mount
+from blklab.system.roots import Roots, entries, text
+from blklab.system.spans import Span, spans_within, spans_without
+from blklab.units import SECTOR
+
+MAX_BLOCKS = 4096  # debugfs compares each of these blocks with every block of every file
+RESERVED = {7: "reserved for group descriptors", 8: "journal"}  # Inodes that are not files (fs/ext4/ext4.h)
+
+
+def find_unmounted_files(path: str, block: int, spans: Sequence[Span]) -> list[FilesFound]:
+    """Returns the content of spans of a device; the filesystem has blocks of `block` bytes.
+
+    Raises BlklabError if debugfs is missing or fails.
+    """
+    program = shutil.which("debugfs", path=PATH)
+    if program is None:
+        raise BlklabError("not mounted, and debugfs is not installed: apt-get install e2fsprogs")
+    blocks = sorted({at for span in spans for at in range(span.begin // block, -(-span.end // block))})
+    if len(blocks) > MAX_BLOCKS:
+        raise BlklabError(
+            f"not mounted, and debugfs can find only {MAX_BLOCKS:,} of {len(blocks):,} blocks:"
+            " mount it (`-o ro` is enough)"
+        )
+    debugfs = _Debugfs(program, path)
+    unused = debugfs.unused(blocks)
+    owners = debugfs.owners([number for number in blocks if number not in unused])
+    inodes = sorted(set(owners.values()) - set(RESERVED))
+    names = debugfs.names(inodes)
+    logical_blocks = {inode: debugfs.logical_blocks(inode, blocks) for inode in inodes}
+    located = []
+    for number in blocks:
+        inode = owners.get(number)
+        name, offset, what = "", None, ""
+        if number in unused:
+            what = "free space"
+        elif inode is None:
+            what = "the filesystem's own metadata"
+        elif inode in RESERVED:
+            what = RESERVED[inode]
+        else:
+            name = names.get(inode, "")
+            logical = logical_blocks[inode].get(number)
+            offset = None if logical is None else logical * block
+            what = "" if name else UNREACHED
+        located.append(FilesFound(number * block, (number + 1) * block, name, offset, what))
+    return located
+
+
+class _Debugfs:
+    """Runs debugfs, one process per request, so that file names are never taken for requests."""
+
+    def __init__(self, program: str, path: str) -> None:
+        self._program = program
+        self._path = path
+
+    def _run(self, request: str) -> str:
+        with SystemErrors(BlklabError, "debugfs"):
+            completed = subprocess.run(
+                [self._program, "-R", request, "--", self._path],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                env={"LC_ALL": "C", "PATH": PATH, "DEBUGFS_PAGER": "cat", "PAGER": "cat"},
+            )
+        output = completed.stdout
+        if b": Filesystem not open" in output + completed.stderr or completed.returncode:
+            lines = completed.stderr.decode(errors="replace").splitlines()[1:]
+            raise BlklabError(f"debugfs: {lines[0] if lines else 'cannot open the filesystem'}")
+        return output.decode(errors="surrogateescape")
+
+    def unused(self, blocks: Sequence[int]) -> set[int]:
+        outputs = [self._run(f"testb {first} {count}") for first, count in _runs(blocks)]
+        return {int(number) for output in outputs for number in re.findall(r"^Block (\d+) not in use$", output, re.M)}
+
+    def owners(self, blocks: Sequence[int]) -> dict[int, int]:
+        output = self._run(f"icheck {' '.join(map(str, blocks))}") if blocks else ""
+        return {int(number): int(inode) for number, inode in re.findall(r"^(\d+)\t(\d+)$", output, re.M)}
+
+    def names(self, inodes: Sequence[int]) -> dict[int, str]:
+        """Returns names of files, up to the first line break in them."""
+        output = self._run(f"ncheck {' '.join(map(str, inodes))}") if inodes else ""
+        paths: dict[int, str] = {}
+        for inode, name in re.findall(r"^(\d+)\t(/.*)$", output, re.M):
+            if int(inode) in inodes:
+                paths.setdefault(int(inode), re.sub("^/+", "/", name))
+        return paths
+
+    def logical_blocks(self, inode: int, blocks: Sequence[int]) -> dict[int, int]:
+        """Returns the positions of blocks in a file; empty if it has no extents (ext3)."""
+        output = self._run(f"dump_extents -l <{inode}>")
+        pattern = r"^\s*\d+/\s*\d+\s+\d+/\s*\d+\s+(\d+)\s*-\s*\d+\s+(\d+)\s*-\s*\d+\s+(\d+)"
+        extents = {}
+        for numbers in re.findall(pattern, output, re.M):
+            logical, physical, count = map(int, numbers)
+            first, last = bisect_left(blocks, physical), bisect_left(blocks, physical + count)
+            for number in blocks[first:last]:
+                extents[number] = logical + number - physical
+        return extents
+
+
+def _runs(blocks: Sequence[int]) -> list[tuple[int, int]]:
+    """Returns runs of consecutive blocks, as the first block and the number of blocks."""
+    runs: list[tuple[int, int]] = []
+    for number in blocks:
+        if runs and number == sum(runs[-1]):
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((number, 1))
+    return runs
+
+
+@dataclass(frozen=True)
+class VolumeSpans:
+    """Spans on the uppermost device to which blklab can follow them."""
+
+    node: Path
+    spans: tuple[Span, ...]
+    divided: bool = False  # The device has partitions or volumes, and these spans are between them
+    failure: str = ""  # Why the content is unknown; empty if it is known
+
+
+def follow_spans(node: Path, spans: Sequence[Span], roots: Roots, reader: Probe) -> Iterator[VolumeSpans]:
+    """Yields the positions of a device's spans, on it or on its partitions and volumes."""
+    if not spans:
+        return
+    taken: list[tuple[int, int]] = []
+    divided = False
+    for part in partitions(node):
+        start = (parse_number(text(part / "start")) or 0) * SECTOR
+        end = start + (parse_number(text(part / "size")) or 0) * SECTOR
+        divided = True
+        taken.append((start, end))
+        moved = [_moved(span, -start) for span in spans_within(spans, start, end)]
+        yield from follow_spans(part, moved, roots, reader)
+    for holder in entries(node / "holders"):
+        upper = holder.resolve()
+        if not (upper / "dm").is_dir():
+            yield VolumeSpans(upper, tuple(spans), failure="it is not a dm device, so blklab cannot follow it")
+            return
+        mapping, failure = reader.read_mapping(text(upper / "dev") or "")
+        if failure:
+            yield VolumeSpans(upper, tuple(spans), failure=failure)
+            return
+        divided = True
+        for begin, length, kind, lower in parse_table(mapping, text(node / "dev") or ""):
+            pieces = spans_within(spans, lower, lower + length)
+            taken.append((lower, lower + length))
+            moved = [_moved(piece, begin - lower) for piece in pieces]
+            if kind in {"linear", "crypt"}:
+                yield from follow_spans(upper, moved, roots, reader)
+            elif moved:
+                yield VolumeSpans(upper, tuple(pieces), failure=f"it is dm-{kind}, expected linear or crypt")
+    others = spans_without(spans, taken)
+    if others:
+        yield VolumeSpans(node, tuple(others), divided)
+
+
+def parse_table(mapping: str, number: str) -> Iterator[tuple[int, int, str, int]]:
+    """Yields the lines of a dm table that use a device: begin, length, kind, begin on that device.
+
+    In bytes. For other kinds than linear and crypt, whose offsets are known, it assumes all of the lower device.
+    """
+    for line in mapping.splitlines():
+        words = line.split()
+        if len(words) < 4 or not (words[0].isdecimal() and words[1].isdecimal()):
+            continue
+        begin, length, kind = int(words[0]) * SECTOR, int(words[1]) * SECTOR, words[2]
+        # linear DEVICE OFFSET; crypt CIPHER KEY IV_OFFSET DEVICE OFFSET …
+        at = {"linear": 3, "crypt": 6}.get(kind)
+        if at is not None and len(words) > at + 1 and re.fullmatch(r"\d{1,18}", words[at + 1]):
+            if words[at] == number:
+                yield begin, length, kind, int(words[at + 1]) * SECTOR
+        elif number in words[3:]:
+            yield begin, 1 << 63, kind, 0
+
+
+def _moved(span: Span, by: int) -> Span:
+    return Span(span.begin + by, span.end + by, span.array)
+
+
+def add_contents(inventory: Inventory, roots: Roots, advance: Callable[[int], None] = lambda _: None) -> Inventory:
+    """Returns the inventory with the content of bad blocks; `unseen` lists what is unknown.
+
+    `advance` gets the number of files examined. Runs `dmsetup table` and `debugfs`.
+    """
+    arrays = tuple(_add_contents(array, roots, Probe(), advance) for array in inventory.arrays)
+    return replace(inventory, arrays=arrays)
+
+
+def _add_contents(array: Array, roots: Roots, reader: Probe, advance: Callable[[int], None]) -> Array:
+    ranges, unseen = [], []
+    for member in array.members:
+        mapped = [array.array_ranges(member, bad_range) for bad_range in member.ranges]
+        ranges += [piece for pieces in mapped for piece in pieces or ()]
+        if None in mapped:
+            unseen.append(f"{array.name}: not seen: files on bad blocks of {member.name}")
+    spans = [
+        Span(merged.sector * SECTOR, merged.end * SECTOR, merged.sector * SECTOR)
+        for merged in merge_ranges(tuple(ranges))
+    ]
+    node = (roots.sys / "block" / array.name).resolve()
+    contents: list[BlockContent] = []
+    for place in follow_spans(node, spans, roots, reader):
+        path = of_node(place.node, roots).path
+        located_files: list[FilesFound] = []
+        try:
+            located_files = list(_locate_files(place, path, roots, reader, advance, unseen))
+        except (OSError, BlklabError) as error:
+            reason = file_search.error_reason(error) if isinstance(error, OSError) else str(error)
+            unseen.append(f"{path}: not seen: files on bad blocks: {reason}")
+        contents += [content for file in located_files for content in _content(file, place, path)]
+    return replace(array, contents=tuple(sorted(contents)), unseen=(*array.unseen, *dict.fromkeys(unseen)))
+
+
+def _content(content: FilesFound, place: VolumeSpans, path: str) -> Iterator[BlockContent]:
+    for piece in spans_within(place.spans, content.begin, content.end):
+        offset = None if content.offset is None else content.offset + piece.begin - content.begin
+        size = piece.end - piece.begin
+        yield BlockContent(piece.array, size, path, content.path, -1 if offset is None else offset, content.what)
+
+
+def _locate_files(
+    place: VolumeSpans, path: str, roots: Roots, reader: Probe, advance: Callable[[int], None], unseen: list[str]
+) -> Iterator[FilesFound]:
+    if place.failure:
+        raise BlklabError(place.failure)
+    if place.divided:
+        content = "between partitions or volumes, or in their tables"
+        for span in place.spans:
+            yield FilesFound(span.begin, span.end, "", None, content)
+        return
+    number = text(place.node / "dev") or ""
+    whole_mount = find_whole_mount(number, roots)
+    if whole_mount is None:
+        if any(mount.number == number for mount in everywhere(roots)):
+            raise BlklabError(
+                "its mount cannot be read: it is in a container, hidden by another mount, or of a subdirectory only"
+            )
+        geometry, failure = reader.read_geometry(Path(path))
+        if geometry is None or geometry.kind != "ext4":
+            reason = "mount it (`-o ro` is enough)" if geometry else "it has no ext4 or XFS"
+            raise BlklabError(failure or f"not mounted: {reason}")
+        yield from find_unmounted_files(path, geometry.block_bytes, place.spans)
+        return
+    if whole_mount.kind not in file_search.KINDS:
+        raise BlklabError(f"it has {whole_mount.kind}, expected ext4 or XFS")
+    files, failures = file_search.find_files(whole_mount.point, device_number(number), place.spans, advance)
+    yield from files
+    unseen.extend(
+        f"{whole_mount.point}: not seen: {count:,} files or directories: {reason}" for reason, count in failures.items()
+    )

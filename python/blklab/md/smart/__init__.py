@@ -1,1 +1,0 @@
-"""SMART values of disks, read with smartctl."""
