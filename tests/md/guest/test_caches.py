@@ -61,7 +61,10 @@ def test_a_dm_cache_counts_as_its_policy_should(rig: Callable[[Sequence[VirtualD
     assert (check.status, document["as_expected"]) == (0, True), check.stdout + check.stderr
     assert document["empty_at_first"] is True
     for figure in document["figures"]:
-        slack = 0.005 if figure["name"].endswith("hits") else 0.05 * figure["high"]
+        # Both ends are those of a few simulated runs: a run is beyond them now and then, hardly ever by half of their
+        # distance.
+        width = (figure["high"] - figure["low"]) / 2
+        slack = max(width, 0.005 if figure["name"].endswith("hits") else 0.05 * figure["high"])
         assert figure["low"] - slack <= figure["counted"] <= figure["high"] + slack, figure
 
 

@@ -30,6 +30,7 @@ from blklab.system.roots import Roots
 ARRAY = "/dev/md0"
 MD = Path("/sys/block/md0/md")
 CONFIG = Path("/etc/mdadm/mdadm.conf")
+OUTCOME = Path("/run/outcome")  # How the last repair ended, for the message of a test that fails
 
 LOAD = [
     "fio", "--name=load", f"--filename={ARRAY}", "--direct=1", "--ioengine=libaio", "--iodepth=2",
@@ -59,6 +60,7 @@ def forked(function: Callable[[], bool]) -> int:
 
 def carried_out(task: RepairTask, *, resume: bool = False) -> bool:
     outcome = Repair(task, MachineOps(Roots()), lambda *_: None, lambda _: None).run(resume=resume)
+    OUTCOME.write_text(repr(outcome))
     return isinstance(outcome, Done)
 
 
@@ -108,6 +110,7 @@ def main() -> None:
         for spare in disks[len(members) :]:
             mdadm(ARRAY, "--add", spare)
         CONFIG.write_text("CREATE bbl=no\n")
+        OUTCOME.write_text("")
         fio = subprocess.Popen(LOAD, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         points = Points(point, killed)
         ended = forked(partial(repaired, points))
@@ -115,7 +118,7 @@ def main() -> None:
         again = forked(resumed) if ended < 0 else None
         facts, _ = fio.communicate()
         line = {
-            "point": point, "ended": ended, "left": left, "resumed": again,
+            "point": point, "ended": ended, "left": left, "resumed": again, "outcome": OUTCOME.read_text(),
             "fio": fio.returncode, "told": facts[-500:] if fio.returncode else "",
             "now": seen(disks), "mismatches": checked(),
         }  # fmt: skip
