@@ -61,7 +61,8 @@ proptest! {
     }
 
     #[test]
-    fn iologs_round_trip(batch in events::batch()) {
+    fn iologs_round_trip(mut batch in events::batch()) {
+        batch.events.retain(|event| event.action != Action::DISPATCH); // With many of them, I/Os begin with D
         let queued = |e: &&Event| e.action == Action::QUEUE
             && !e.rwbs.has(Rwbs::PASSTHROUGH)
             && (e.bytes > 0 || e.op() == Op::Flush);
