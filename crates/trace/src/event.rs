@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 pub const SECTOR: u64 = 512; // Bytes in a sector: always 512, independent of the device's block size
+const FEWEST: usize = 64; // Events of a device after which a trace with enough Q is taken as recorded with Q
 const ENOUGH: usize = 1024; // Events of a device after which a trace without Q is taken as recorded without Q
 
 /// The operation of an I/O.
@@ -205,9 +206,13 @@ impl StartAction {
     /// The start action of a trace or device that begins with `events`; `None` if more events are needed.
     pub fn of(events: &[Event], ended: bool) -> Option<StartAction> {
         let count = |action| events.iter().filter(|event| event.action == action).count();
+        let bytes = |action| -> u64 {
+            let counted = |e: &&Event| e.action == action && !e.rwbs.has(Rwbs::PASSTHROUGH);
+            events.iter().filter(counted).map(|event| u64::from(event.bytes)).sum()
+        };
         let (queued, dispatched) = (count(Action::QUEUE), count(Action::DISPATCH));
-        // Q events that were lost, or not recorded for some devices, leave many more requests than bios.
-        if queued > 0 && 2 * queued >= dispatched {
+        // Q events that were lost, or not recorded for some I/O, have fewer bytes than what is dispatched.
+        if queued > 0 && (ended || events.len() >= FEWEST) && 2 * bytes(Action::QUEUE) >= bytes(Action::DISPATCH) {
             return Some(StartAction::Q);
         }
         (ended || events.len() >= ENOUGH).then(|| match (dispatched, count(Action::COMPLETE)) {

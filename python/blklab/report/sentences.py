@@ -11,7 +11,7 @@ FEWEST = 20  # Minimum number of I/Os for a statement about their order
 
 
 START = {  # The beginning of the description of a device whose I/Os were not recorded from their queueing
-    "D": "This trace has no Q events: I/Os are counted when they were dispatched (D), without time in the queue. ",
+    "D": "This trace has no Q events, or not all: I/Os are counted when they were dispatched (D), without their queueing. ",
     "C": "This trace has only C events: I/Os are counted when they completed; latency and depth are unknown. ",
 }
 STARTED = {"Q": "queued", "D": "dispatched", "C": "completed"}

@@ -10,7 +10,6 @@ from blklab.documents import profile as documents
 from blklab.errors import BlklabError
 from blklab.report import formatting
 from blklab.text import printable, similar
-from blklab.trace.profile import own_names
 from blklab.trace.shards.merging import ShardSummary
 
 OPS = ("read", "write", "discard", "flush")  # Operations in the order in which they are shown
@@ -319,9 +318,6 @@ def _labels(profile: documents.Profile) -> dict[str, str]:
     # Devices that a filter excluded are included: I/O can come from them.
     names: dict[str, str | None] = dict(profile.device_names)
     names.update({data.device: data.name for data in profile.devices})
-    # Some formats name devices instead of numbering them, such as MSR Cambridge's volumes.
-    own = own_names(profile)
-    names.update({number: own.get(number, name) for number, name in names.items()})
     known = names.keys() | {source.name for data in profile.devices for source in data.load.sources}
     labels = {layer.number.replace(":", ","): layer.label for layer in profile.trace.stack if layer.label}
     names.update({number: label for number, label in labels.items() if number in known})

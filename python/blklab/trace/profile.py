@@ -88,11 +88,6 @@ def kept_profile(document: object) -> Profile:
         raise UsageError(f"kept by another version of blklab ({error}); characterise the trace again") from error
 
 
-def own_names(profile: Profile) -> dict[str, str]:
-    """Returns the names of devices that the format names instead of numbering, by `major,minor`."""
-    return {f"{number >> 20},{number & 0xFFFFF}": name for number, name in profile.trace.device_names}
-
-
 def characterise(
     paths: Sequence[str],
     selection: _core.Filter,

@@ -434,9 +434,10 @@ impl Intake {
         self.info.inputs.get(usize::from(input)).map(|input| &input.name)
     }
 
-    /// The name of a device's input, if it has one.
+    /// The trace's own name of a device, otherwise that of its input; `None` if it has neither.
     fn name(&self, state: &DeviceState) -> Option<String> {
-        self.input_name(state.input).filter(|name| !name.is_empty()).cloned()
+        let own = self.info.device_names.iter().find(|(number, _)| *number == state.device.0).map(|(_, name)| name);
+        own.or(self.input_name(state.input)).filter(|name| !name.is_empty()).cloned()
     }
 
     /// The name of a process by its index.

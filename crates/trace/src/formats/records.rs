@@ -151,7 +151,7 @@ impl VscsiVersion {
         let is_flush = rwbs.has(Rwbs::FLUSH);
         let bytes = if is_flush { 0 } else { u32_at(record, self.len) };
         let sector = u64_at(record, self.lbn);
-        Some(ParsedEntry::Row(RequestRow { time, response, sector, bytes, device, pid: 0, rwbs }))
+        Some(ParsedEntry::Row(RequestRow { time, response, sector, bytes, device, rwbs, ..RequestRow::default() }))
     }
 
     /// Whether the first records are of this version, with known commands, plausible lengths and rising times.

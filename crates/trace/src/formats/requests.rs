@@ -56,7 +56,7 @@ impl RowParser for Msr {
         end(&fields)?;
         let (response, sector) = (response.min(NO_RESPONSE - 1), offset / SECTOR);
         let device = context.devices.number(disk, |name| name.replace(',', "_"));
-        Ok(ParsedEntry::Row(RequestRow { time, response, sector, bytes, device, pid: 0, rwbs }))
+        Ok(ParsedEntry::Row(RequestRow { time, response, sector, bytes, device, rwbs, ..RequestRow::default() }))
     }
 }
 
@@ -103,7 +103,7 @@ impl RowParser for Systor {
         let bytes = fields.number32().ok_or("column 6: Size in bytes, below 4 GiB")?;
         end(&fields)?;
         let device = context.devices.number(lun, |name| format!("lun{name}"));
-        Ok(ParsedEntry::Row(RequestRow { time, response, sector: offset / SECTOR, bytes, device, pid: 0, rwbs }))
+        Ok(ParsedEntry::Row(RequestRow { time, response, sector: offset / SECTOR, bytes, device, rwbs, ..RequestRow::default() }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Traces that are tables of requests, one row for each: sorts the rows and makes events of them.
 //!
-//! A row with a response time becomes a queueing (Q) and a completion (C), one without only a Q. Rows can be out of
-//! order by up to [`WINDOW`] rows; rows that are later are counted and stay where they are.
+//! A row with a response time becomes a queueing (Q) and a completion (C), one without only a Q; a row can also say when
+//! it was dispatched (D), and begin with that. Rows can be out of order by up to [`WINDOW`] rows; rows that are later are counted and stay where they are.
 
 use super::names::{NamedDevices, NewProcessNames};
 use crate::error::Result;
@@ -17,8 +17,10 @@ pub const NO_RESPONSE: u64 = u64::MAX; // No response time recorded
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestRow {
-    pub time: u64,     // When it was issued, ns on the trace's own clock
-    pub response: u64, // Its response time, ns, or [`NO_RESPONSE`]
+    pub time: u64,         // Its first event, ns on the trace's own clock
+    pub first: Action,     // Q, or D if its queueing was not recorded
+    pub wait: Option<u64>, // Time from Q to D, ns, if it was recorded
+    pub response: u64,     // Time from `time` to its completion, ns, or [`NO_RESPONSE`]
     pub sector: u64,   // First sector
     pub bytes: u32,    // Length in bytes
     pub device: DeviceId,
@@ -30,7 +32,8 @@ impl Default for RequestRow {
     /// A read without a response time.
     fn default() -> RequestRow {
         let device = DeviceId::default();
-        RequestRow { time: 0, response: NO_RESPONSE, sector: 0, bytes: 0, device, pid: 0, rwbs: Rwbs::READ }
+        let (time, first, wait, response) = (0, Action::QUEUE, None, NO_RESPONSE);
+        RequestRow { time, first, wait, response, sector: 0, bytes: 0, device, pid: 0, rwbs: Rwbs::READ }
     }
 }
 
@@ -88,19 +91,20 @@ impl<F: RowFeed> RowCursor<F> {
     }
 }
 
-/// A request that will complete; ordered by time.
+/// The dispatch or completion of a request that is still to come; ordered by time.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct PendingCompletion {
+struct PendingEvent {
     at: u64,
     order: u64,
     row: RequestRow,
+    action: Action,
     input: u16,
 }
 
 /// Files of rows as one source of events.
 pub struct RowSource<F> {
     cursors: Vec<RowCursor<F>>,
-    in_flight: BinaryHeap<Reverse<PendingCompletion>>,
+    in_flight: BinaryHeap<Reverse<PendingEvent>>,
     context: ReadContext,
     time_zero: Option<u64>, // Time on the trace's clock of its first event
     epoch: Option<u64>,     // The trace's clock at the start of 1970, if it is a wall clock
@@ -188,15 +192,13 @@ impl<F: RowFeed> RowSource<F> {
             cursor.next += 1;
             let exhausted = cursor.next == cursor.ready.len();
             self.push_completions(row.time, time_zero, batch, usize::MAX);
-            self.push_event(batch, time_zero, row.time, &row, Action::QUEUE, input);
-            if row.response != NO_RESPONSE {
+            self.push_event(batch, time_zero, row.time, &row, row.first, input);
+            let dispatch = row.wait.map(|wait| (wait, Action::DISPATCH));
+            let completion = (row.response != NO_RESPONSE).then_some((row.response, Action::COMPLETE));
+            for (after, action) in dispatch.into_iter().chain(completion) {
                 self.rows += 1;
-                self.in_flight.push(Reverse(PendingCompletion {
-                    at: row.time.saturating_add(row.response),
-                    order: self.rows,
-                    row,
-                    input,
-                }));
+                let (at, order) = (row.time.saturating_add(after), self.rows);
+                self.in_flight.push(Reverse(PendingEvent { at, order, row, action, input }));
                 if self.in_flight.len() > MOST_IN_FLIGHT {
                     self.early_completions += 1;
                     self.push_completion(time_zero, batch);
@@ -221,7 +223,7 @@ impl<F: RowFeed> RowSource<F> {
 
     fn push_completion(&mut self, time_zero: u64, batch: &mut EventBatch) {
         if let Some(Reverse(done)) = self.in_flight.pop() {
-            self.push_event(batch, time_zero, done.at, &done.row, Action::COMPLETE, done.input);
+            self.push_event(batch, time_zero, done.at, &done.row, done.action, done.input);
         }
     }
 

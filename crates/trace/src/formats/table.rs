@@ -10,13 +10,14 @@ use super::requests::read_or_write;
 use super::row_source::{NO_RESPONSE, ReadContext, RequestRow, RowSource};
 use super::text::{Expected, ParsedEntry, RowParser, TextFeed, first_lines};
 use crate::error::{Result, TraceError};
-use crate::event::{Rwbs, SECTOR};
+use crate::event::{Action, Rwbs, SECTOR};
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
 use std::collections::HashMap;
 
 /// What a column can hold, in the order of [`Role`].
-const ROLES: [&str; 11] =
-    ["time", "end", "op", "sector", "offset", "size", "sectors", "latency", "device", "process", "pid"];
+const ROLES: [&str; 13] = [
+    "time", "end", "op", "sector", "offset", "size", "sectors", "latency", "service", "wait", "device", "process", "pid",
+];
 
 /// A position in [`ROLES`].
 #[derive(Clone, Copy)]
@@ -29,6 +30,8 @@ enum Role {
     Size,
     Sectors,
     Latency,
+    Service,
+    Wait,
     Device,
     Process,
     Pid,
@@ -37,16 +40,21 @@ enum Role {
 /// Units of times, and the ns in one.
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
-/// The columns of biosnoop (bcc-tools): its time is that of the completion.
+/// The columns of biosnoop (bcc-tools): its time is that of the completion; LAT is D2C, and QUE is Q2D.
 const BIOSNOOP: &str =
-    "end=TIME(s):s,process=COMM,pid=PID,device=DISK,op=T,sector=SECTOR,size=BYTES,latency=LAT(ms):ms";
+    "end=TIME(s):s,process=COMM,pid=PID,device=DISK,op=T,sector=SECTOR,size=BYTES,service=LAT(ms):ms";
+const BIOSNOOP_QUEUE: &str = "wait=QUE(ms):ms"; // A further column with option -Q
 
 pub const FORMAT: Format = Format {
     name: "biosnoop",
     about: "the output of biosnoop (bcc-tools): TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)",
     capabilities: Capabilities { completions: true, processes: true, ..Capabilities::requests(1_000) },
     sniff: |head| first_lines(head).next().is_some_and(|line| line.starts_with(b"TIME(s)")),
-    reader: |info, inputs| open(info, inputs, BIOSNOOP),
+    reader: |info, inputs| {
+        let head = inputs.first().and_then(|input| input.files.first()).map_or(&[][..], |file| &file.head);
+        let waits = first_lines(head).next().is_some_and(|line| line.windows(4).any(|part| part == b"QUE("));
+        open(info, inputs, &if waits { format!("{BIOSNOOP},{BIOSNOOP_QUEUE}") } else { BIOSNOOP.into() })
+    },
 };
 
 /// A column that the user named: its header or number, and the ns of its unit if given.
@@ -75,8 +83,14 @@ fn parse_columns(text: &str) -> std::result::Result<Columns, String> {
             return Err(format!("expected either {}= or {}=", ROLES[one as usize], ROLES[other as usize]));
         }
     }
-    if given(Role::End) && !given(Role::Latency) {
-        return Err("end= needs latency=".into());
+    if given(Role::Latency) && (given(Role::Service) || given(Role::Wait)) {
+        return Err("expected either latency= (Q2C), or service= (D2C) and perhaps wait= (Q2D)".into());
+    }
+    if given(Role::Wait) && !given(Role::Service) {
+        return Err("wait= needs service=".into());
+    }
+    if given(Role::End) && !given(Role::Latency) && !given(Role::Service) {
+        return Err("end= needs latency= or service=".into());
     }
     Ok(columns)
 }
@@ -196,6 +210,9 @@ impl RowParser for TableRows {
             _ => cells,
         };
         let latency = self.time(&cells, Role::Latency).ok_or("a latency in the column of latency=")?;
+        let service = self.time(&cells, Role::Service).ok_or("a latency in the column of service=")?;
+        let wait = self.time(&cells, Role::Wait).ok_or("a time in the column of wait=")?;
+        let latency = latency.or(service.map(|service| service.saturating_add(wait.unwrap_or(0))));
         let time = self.time(&cells, Role::Time).ok_or("a time in the column of time=")?;
         let end = self.time(&cells, Role::End).ok_or("a time in the column of end=")?;
         let time = time.or(end.map(|end| end.saturating_sub(latency.unwrap_or(0)))).ok_or("a time")?;
@@ -208,6 +225,8 @@ impl RowParser for TableRows {
         };
         Ok(ParsedEntry::Row(RequestRow {
             time,
+            first: if service.is_some() && wait.is_none() { Action::DISPATCH } else { Action::QUEUE },
+            wait,
             response: latency.map_or(NO_RESPONSE, |latency| latency.min(NO_RESPONSE - 1)),
             sector: offset.ok_or("a whole number in the column of sector= or offset=")? / SECTOR,
             bytes: bytes.ok_or("a whole number below 4 GiB in the column of size= or sectors=")?,
@@ -269,7 +288,7 @@ pub fn open(mut info: TraceInfo, inputs: Vec<OpenInput>, spec: &str) -> Result<B
     let given = |role: Role| columns[role as usize].is_some();
     info.capabilities = Capabilities {
         directions: given(Role::Op),
-        completions: given(Role::Latency),
+        completions: given(Role::Latency) || given(Role::Service),
         processes: given(Role::Process) || given(Role::Pid),
         layers: false,
         clock_ns: None,

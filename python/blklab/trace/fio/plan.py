@@ -7,7 +7,6 @@ from typing import Literal
 
 from blklab.documents.profile import DeviceProfile, HotnessSummary, LevelSummary, Profile, SizeCount, StreamsSummary
 from blklab.errors import BlklabError
-from blklab.trace.profile import own_names
 from blklab.units import SECTOR, format_size
 
 Way = Literal["read", "write", "trim"]
@@ -325,7 +324,7 @@ def make_plan(profile: Profile, *, loop: Loop | None = None, runtime_ns: int | N
     instead of inferring it from the I/Os in flight. Raises BlklabError if the profile has no I/O.
     """
     device = focus_device(profile)
-    name = own_names(profile).get(device.device, device.name or device.device)
+    name = device.name or device.device
     ops = device.load.ops
     duration = max(1, device.last_ns - device.first_ns)
     directions = [_direction(device, op, duration) for op in WAYS if ops[op].ios]

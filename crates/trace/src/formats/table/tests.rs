@@ -26,13 +26,26 @@ fn biosnoop_times_are_completions_and_names_can_have_spaces() {
     assert!((FORMAT.sniff)(head));
     let (events, info) = events(text, BIOSNOOP);
     let row = |event: &Event| (event.time, event.action, event.sector, event.bytes, event.pid);
-    assert_eq!(row(&events[0]), (0, Action::QUEUE, 116_926_024, 4096, 174));
+    assert_eq!(row(&events[0]), (0, Action::DISPATCH, 116_926_024, 4096, 174));
     assert_eq!(row(&events[1]), (120_000, Action::COMPLETE, 116_926_024, 4096, 174));
-    assert_eq!(row(&events[2]), (370_000, Action::QUEUE, 8, 512, 9));
+    assert_eq!(row(&events[2]), (370_000, Action::DISPATCH, 8, 512, 9));
     assert!(events[0].rwbs.has(Rwbs::WRITE) && events[2].rwbs.has(Rwbs::READ));
     assert_eq!(info.device_names.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>(), ["nvme0n1", "sda"]);
     assert_eq!(info.capabilities.clock_ns, Some(1000));
     assert!(info.capabilities.completions && info.warnings.is_empty());
+}
+
+#[test]
+fn the_queue_column_of_biosnoop_is_the_time_before_dispatch() {
+    let text = "TIME(s) COMM PID DISK T SECTOR BYTES QUE(ms) LAT(ms)
+1.0 dd 7 sda R 8 512 0.5 0.25
+2.0 dd 7 sda R 16 512 0 1
+";
+    let (events, _) = events(text, &format!("{BIOSNOOP},{BIOSNOOP_QUEUE}"));
+    let seen: Vec<_> = events.iter().map(|event| (event.time / 1000, event.action)).collect();
+    let (queued, dispatched, completed) = (Action::QUEUE, Action::DISPATCH, Action::COMPLETE);
+    let first = [(0, queued), (500, dispatched), (750, completed)];
+    assert_eq!((&seen[..3], &seen[3..5]), (&first[..], &[(999_750, queued), (999_750, dispatched)][..]));
 }
 
 #[test]
@@ -53,7 +66,7 @@ fn bad_columns_and_rows_are_named() {
     let text = "ts,lba,len\n1,2,3\n";
     assert!(error(text, "time=ts,sector=lba").ends_with("expected either size= or sectors="));
     assert!(error(text, "time=ts,sector=lba,length=len").contains("\"length\": expected one of time, end, op"));
-    assert!(error(text, "end=ts,sector=lba,size=len").ends_with("end= needs latency="));
+    assert!(error(text, "end=ts,sector=lba,size=len").ends_with("end= needs latency= or service="));
     assert!(error(text, "time").contains("\"time\": expected ROLE=COLUMN"));
     let missing = error(text, "time=when,sector=lba,size=len");
     assert_eq!(missing, "t: header: no line has the columns when, lba, len; the first line has ts, lba, len");
