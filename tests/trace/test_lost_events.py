@@ -17,8 +17,8 @@ RECORD = struct.Struct("<IIQQIIIIIHH")
 
 
 def events() -> Iterator[tuple[int, int, bytes]]:
-    """A minute of a disk with 200 IOPS and 1 to 20 ms; some sectors are used again and again: (time, action, record)."""
-    rng = random.Random(5)  # noqa: S311
+    """A minute of a disk with 200 IOPS and 1 to 20 ms, some sectors again and again: time, action, record."""
+    rng = random.Random(5)
     rows = []
     now = 0
     for _ in range(12_000):
@@ -33,7 +33,8 @@ def events() -> Iterator[tuple[int, int, bytes]]:
 
 
 def stat(run: Run, path: Path, lost: Callable[[int, int], bool]) -> Any:
-    (path / "sdb.blktrace.0").write_bytes(b"".join(record for time, action, record in events() if not lost(time, action)))
+    kept = (record for time, action, record in events() if not lost(time, action))
+    (path / "sdb.blktrace.0").write_bytes(b"".join(kept))
     result = run("trace", "stat", path, "--json")
     assert result.status == 0
     return json.loads(result.out)["devices"][0]

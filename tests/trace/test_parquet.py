@@ -63,12 +63,12 @@ def test_a_copy_of_any_format_tells_the_same(run: Run, tmp_path: Path, sample: s
 def test_what_people_read_of_a_copy_is_the_same(run: Run, tmp_path: Path) -> None:
     trace = TRACES / "pgbench-raid1" / "md127"
     copy = converted(run, trace, tmp_path / "x.parquet", "parquet")
-    output = run("trace", "stat", copy).out
+    output = run("trace", "stat", copy, "--full").out
     assert output.startswith("md127 (9,127)")
     assert "73 % came from 253,1" in " ".join(output.split())
-    assert output == run("trace", "stat", trace).out
-    chosen = run("trace", "stat", copy, "--device", "md127").out
-    assert chosen == run("trace", "stat", trace, "--device", "md127").out
+    assert output == run("trace", "stat", trace, "--full").out
+    chosen = run("trace", "stat", copy, "--device", "md127", "--full").out
+    assert chosen == run("trace", "stat", trace, "--device", "md127", "--full").out
 
 
 def test_drops_and_the_clock_are_in_the_copy(run: Run, tmp_path: Path) -> None:
@@ -128,5 +128,5 @@ def test_files_of_other_programs_and_of_the_first_version(run: Run, tmp_path: Pa
         assert result["trace"]["capabilities"]["layers"] is layers
         assert result["devices"][0]["name"] is None
         assert result["devices"][0]["events"] == profile(run, trace)["devices"][0]["events"]
-        output = " ".join(run("trace", "stat", path).out.split())
+        output = " ".join(run("trace", "stat", path, "--full").out.split())
         assert ("73 % came from 253,1" in output) is layers

@@ -58,7 +58,7 @@ def test_the_first_line_says_what_is_missing(run: Run, tmp_path: Path, kept: set
     assert outcome.status == 0
     text = " ".join(outcome.out.split())
     assert f"Load This trace has {missing}" in text
-    assert "sdx received 300 I/Os" in text
+    assert "67 % reads and 33 % writes" in text
     assert "was queued" not in text
 
 

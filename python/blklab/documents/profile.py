@@ -44,6 +44,15 @@ class ArrivalsSummary(Struct, kw_only=True):
     pattern: ArrivalPattern | None
     """The pattern; `null` below a hundred gaps."""
 
+class BlockSeriesProfile(Struct, kw_only=True):
+    """Quantiles of the complete blocks of consecutive I/Os, in their order."""
+    ios: int
+    """I/Os of a block."""
+    p50_ns: list[int]
+    """The median of each block, in ns (relative error 0.8 %)."""
+    p99_ns: list[int]
+    """The 99th percentile of each block, in ns (relative error 0.8 %); empty if blocks have fewer than 100 I/Os."""
+
 class Capabilities(Struct, kw_only=True):
     """What the records of a format contain. Other properties are unknown, which is not the same as absent."""
     layers: bool
@@ -141,6 +150,8 @@ class DeviceProfile(Struct, kw_only=True):
     """I/Os by process, over time."""
     slow: SlowProfile
     """The slowest I/Os, and stalls."""
+    latency_blocks: LatencyBlocksProfile
+    """Latencies in blocks of consecutive I/Os."""
     waits: WaitsProfile
     """What I/Os that a program waits for found in flight."""
     files: FilesProfile | None
@@ -295,6 +306,15 @@ class Input(Struct, kw_only=True):
     """blkparse's name of the input, usually a device such as `md127`; empty if events name their devices themselves."""
     files: list[str]
     """The files that were read."""
+
+class LatencyBlocksProfile(Struct, kw_only=True):
+    """Q2C (D2C if the trace has no Q events) in blocks of consecutive I/Os, to tell a change from chance; without
+    blocks for devices beyond the first 128.
+    """
+    read: BlockSeriesProfile
+    """Reads."""
+    write: BlockSeriesProfile
+    """Writes."""
 
 class LevelSummary(Struct, kw_only=True):
     """A level over time, such as queue depth, weighted by how long each value lasted. Levels above 4,096 count as
@@ -651,7 +671,7 @@ class SlowProfile(Struct, kw_only=True):
     """The slowest I/Os, the slowest first; at most 20."""
     stall_least_ns: int | None
     """Shortest stall, in ns: ten times the 90th percentile of the gaps between completions while I/O was in flight,
-    and at least three times the median latency; `null` below 100 I/Os.
+    and at least ten times the median latency; `null` below 100 I/Os.
     """
     stalls: list[LongTimeProfile]
     """The longest times in which nothing completed although I/Os were in flight, in order; at most 64."""

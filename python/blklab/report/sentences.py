@@ -11,7 +11,7 @@ FEWEST = 20  # Minimum number of I/Os for a statement about their order
 
 
 START = {  # The beginning of the description of a device whose I/Os were not recorded from their queueing
-    "D": "This trace has no Q events, or not all: I/Os are counted when they were dispatched (D), without their queueing. ",
+    "D": "This trace has no Q events, or not all: I/Os are counted when they were dispatched (D), without queueing. ",
     "C": "This trace has only C events: I/Os are counted when they completed; latency and depth are unknown. ",
 }
 STARTED = {"Q": "queued", "D": "dispatched", "C": "completed"}
@@ -33,7 +33,8 @@ def brief_sentences(device: DeviceView) -> list[Sentence]:
     hotness, level = device.data.hotness, device.data.in_flight
     mix = [f"{formatting.share(device.op(op).share_of_ios)} {formatting.ops(op)}" for op in device.ops]
     rates = [f"{formatting.number(device.iops)} IOPS", formatting.rate(device.throughput)]
-    load = f"{' and '.join(rates)}: {formatting.listing(mix)}"
+    load = f"{START.get(device.start, '')}{' and '.join(rates)}: {formatting.listing(mix)}"
+    load += "" if device.capabilities.directions else "; the trace does not distinguish reads and writes"
     sized = [(op, _sizes(device, op).partition(" (")[0]) for op in ("read", "write") if device.op(op).sizes.count]
     order = [
         f"{formatting.ops(op)} {formatting.share(streams.sequential_share)} sequential"

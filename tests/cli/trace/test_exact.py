@@ -42,4 +42,4 @@ def test_the_report_says_how_it_was_made(run: Run, skewed: tuple[Path, float], t
     page = tmp_path / "page.html"
     assert run("trace", "report", skewed[0], "--exact", "-o", page).status == 0
     assert "--exact" in page.read_text()
-    assert "--exact counts all" in run("trace", "stat", skewed[0]).out
+    assert "--exact counts all" in run("trace", "stat", skewed[0], "--full").out

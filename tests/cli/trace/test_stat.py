@@ -18,7 +18,7 @@ SCSI = PGBENCH.with_name("scsi-errors")
 
 
 def test_stat_says_what_the_workload_is(run: Run) -> None:
-    outcome = run("trace", "stat", PGBENCH)
+    outcome = run("trace", "stat", PGBENCH, "--full")
     assert (outcome.status, outcome.err) == (0, "")
     assert outcome.out.startswith("md127 (9,127) ─")
     assert "md127 received 18,476 I/Os" in outcome.out
@@ -32,7 +32,7 @@ def test_stat_prints_the_profile_as_json(run: Run) -> None:
 
 
 def test_stat_shows_the_devices_that_were_chosen(run: Run) -> None:
-    outcome = run("trace", "stat", PGBENCH, "--device", "vdd", "--op", "write")
+    outcome = run("trace", "stat", PGBENCH, "--device", "vdd", "--op", "write", "--full")
     assert outcome.out.startswith("vdd (254,48) ─")
     assert "only device vdd, operation write" in outcome.out
     assert "nothing but writes" in outcome.out

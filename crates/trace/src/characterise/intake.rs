@@ -418,7 +418,9 @@ impl Intake {
             observed_ns: state.observed.length_ns(),
             events: EventCounts(state.summary.by_action()),
             start: state.chunk.start,
-            in_flight: state.in_flight.summary(end, if self.unfiltered { state.pairer.unmatched_completions } else { 0 }),
+            in_flight: state
+                .in_flight
+                .summary(end, if self.unfiltered { state.pairer.unmatched_completions } else { 0 }),
             lost: state.in_flight.lost,
             depth_over_time: state.in_flight.over_time(end),
             dispatched: state.dispatched.summary(end, 0),

@@ -5,6 +5,7 @@
 //! of any length. With more than one thread the panels run in parallel to the intake, each panel on one thread, so
 //! results do not depend on the number of threads.
 
+pub mod blocks;
 pub mod chunk;
 mod density;
 pub mod depth;
@@ -29,6 +30,7 @@ use crate::error::{Result, TraceError};
 use crate::event::EventBatch;
 use crate::filter::Filter;
 use crate::source::{Source, TraceInfo};
+use blocks::LatencyBlocks;
 use chunk::{Chunk, Panel, PerDevice, ProfiledDevice, Renumbering};
 use files::{FileAccesses, Filesystem};
 use hot::HotBlocks;
@@ -123,6 +125,8 @@ panels! {
     processes_over_time: ProcessSeries,
     /// The slowest I/Os, and stalls.
     slow: SlowIos,
+    /// Latencies in blocks of consecutive I/Os.
+    latency_blocks: LatencyBlocks,
     /// What I/Os that a program waits for found in flight.
     waits: Waits,
     /// I/Os by file of the device's filesystem; `null` without `--files`, and for other devices.

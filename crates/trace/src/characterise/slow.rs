@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 // A stall is at least so many times as long as 90 % of the gaps between completions (many I/Os that wait in one stall
 // are one gap, so stalls do not raise it), and as the median latency (a device can report completions in batches).
 const GAPS: u64 = 10;
-const MEDIANS: u64 = 3;
+const MEDIANS: u64 = 10;
 const FEWEST: u64 = 100; // I/Os from which on the gaps say what is usual
 
 /// The life of a slow I/O, or a time without completions; `io` ended it.
@@ -211,7 +211,7 @@ pub struct SlowProfile {
     /// The slowest I/Os, the slowest first; at most 20.
     pub slowest: Vec<LongTimeProfile>,
     /// Shortest stall, in ns: ten times the 90th percentile of the gaps between completions while I/O was in flight, and
-    /// at least three times the median latency; `null` below 100 I/Os.
+    /// at least ten times the median latency; `null` below 100 I/Os.
     pub stall_least_ns: Option<u64>,
     /// The longest times in which nothing completed although I/Os were in flight, in order; at most 64.
     pub stalls: Vec<LongTimeProfile>,

@@ -103,7 +103,15 @@ impl RowParser for Systor {
         let bytes = fields.number32().ok_or("column 6: Size in bytes, below 4 GiB")?;
         end(&fields)?;
         let device = context.devices.number(lun, |name| format!("lun{name}"));
-        Ok(ParsedEntry::Row(RequestRow { time, response, sector: offset / SECTOR, bytes, device, rwbs, ..RequestRow::default() }))
+        Ok(ParsedEntry::Row(RequestRow {
+            time,
+            response,
+            sector: offset / SECTOR,
+            bytes,
+            device,
+            rwbs,
+            ..RequestRow::default()
+        }))
     }
 }
 

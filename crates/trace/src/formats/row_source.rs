@@ -21,8 +21,8 @@ pub struct RequestRow {
     pub first: Action,     // Q, or D if its queueing was not recorded
     pub wait: Option<u64>, // Time from Q to D, ns, if it was recorded
     pub response: u64,     // Time from `time` to its completion, ns, or [`NO_RESPONSE`]
-    pub sector: u64,   // First sector
-    pub bytes: u32,    // Length in bytes
+    pub sector: u64,       // First sector
+    pub bytes: u32,        // Length in bytes
     pub device: DeviceId,
     pub pid: u32,   // Its process, 0 if not recorded
     pub rwbs: Rwbs, // Its category bits: the operation

@@ -16,7 +16,8 @@ use std::collections::HashMap;
 
 /// What a column can hold, in the order of [`Role`].
 const ROLES: [&str; 13] = [
-    "time", "end", "op", "sector", "offset", "size", "sectors", "latency", "service", "wait", "device", "process", "pid",
+    "time", "end", "op", "sector", "offset", "size", "sectors", "latency", "service", "wait", "device", "process",
+    "pid",
 ];
 
 /// A position in [`ROLES`].

@@ -11,7 +11,8 @@ fn drops_are_read_by_device_or_as_a_whole() {
     fs::write(directory.file("blklab.json"), two_devices).unwrap();
     assert_eq!(read_sidecar(&directory.path().join("sda.blktrace.0"), "sda").dropped, Some(7));
     assert_eq!(read_sidecar(&directory.path().join("sdb.blktrace.0"), "sdb").dropped, None);
-    let stack = r#"{"stack": [{"number": "253:1", "label": "vg0/home", "above": ["md127"], "size": 5}], "devices": []}"#;
+    let stack =
+        r#"{"stack": [{"number": "253:1", "label": "vg0/home", "above": ["md127"], "size": 5}], "devices": []}"#;
     fs::write(directory.file("home.blklab.json"), stack).unwrap();
     let found = read_sidecar(&directory.path().join("home.blktrace.0"), "home").stack;
     assert_eq!((found[0].label.as_str(), found[0].above.len(), &found[0].role), ("vg0/home", 1, &None));

@@ -30,7 +30,7 @@ def stat(
     """Describe the workload of TRACE, and say what limits the storage.
 
     The first screen has the causes that blklab finds, with their share of the time that programs wait, one line for
-    each property of the workload, and the devices. --full has everything:
+    each property of the workload, and the devices. --full has everything, as have --files and shards:
 
     Load: amount, kind and size of the I/O. Pattern: sequential or random, steady or bursty.
     Latency: latencies and I/Os in flight. Locality: amount of distinct data, and how often the
@@ -86,7 +86,7 @@ def stat(
     command = shlex.join(["blklab", "trace", "stat", *source.paths])
 
     def draw(console: Console) -> None:
-        if full or all_devices:
+        if full or all_devices or reading.files is not None or view.shards is not None:
             terminal.stat(console, view, all_devices=all_devices)
         else:
             terminal.first_screen(console, view, command)

@@ -30,8 +30,8 @@ def find(waiting: Waiting) -> Iterator[Diagnostic]:
             continue
         message = (
             f"{device.label} serves sequential {formatting.ops(op)} mixed: {formatting.share(streams.sequential_share)}"
-            f" continue one of up to {streams.peak_concurrent_streams} streams, but only {formatting.share(contiguous)} of the"
-            f" requests (of {formatting.size(mean)} on average) continue the one before"
+            f" continue one of up to {streams.peak_concurrent_streams} streams, but only {formatting.share(contiguous)} of"
+            f" the requests (of {formatting.size(mean)} on average) continue the one before"
         )
         remedy = (
             "larger requests: more read-ahead (queue/read_ahead_kb), larger blocks of the program",

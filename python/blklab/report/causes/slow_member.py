@@ -64,8 +64,8 @@ def _cause(
     own = sum(share(at, part) for part in limited) / len(limited)
     start, end = (formatting.duration(each * width) for each in (limited[0], limited[-1] + 1))
     message = (
-        f"{member.label} limits {array.label}: from {start} to {end} it is busy for {formatting.share(own)} of the time,"
-        f" other members for {formatting.share(others)}; {formatting.ops(op)} take {formatting.duration(slow)} on it,"
+        f"{member.label} limits {array.label}: from {start} to {end} it is busy for {formatting.share(own)} of the"
+        f" time, other members for {formatting.share(others)}; {formatting.ops(op)} take {formatting.duration(slow)} on it,"
         f" {formatting.duration(usual)} on others"
     )
     remedy = (

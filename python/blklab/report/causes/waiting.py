@@ -26,7 +26,7 @@ def awaited(device: DeviceView) -> tuple[QuantilesSummary, QuantilesSummary, Qua
 def device_ns(device: DeviceView) -> float:
     """Returns the time that programs wait for a device: that of reads, synchronous writes and flushes, if it has any.
 
-    Nobody waits for writeback; only if there is nothing else, its time is the device's.
+    No program waits for writeback; only if there is nothing else, its time is the device's.
     """
     waited = sum(map(sum_ns, awaited(device)))
     return waited or sum(sum_ns(device.latency(op)) for op in ("all", "flush"))

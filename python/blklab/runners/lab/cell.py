@@ -729,7 +729,7 @@ def _load(
     return FinishedRun(outcome, 0.0, [*fio_figures.series, *seen.points], packed(ran.output))
 
 
-def _recorded_stack(guest: GuestStack) -> list[dict[str, Any]]:
+def _recorded_stack(guest: GuestStack) -> list[dict[str, object]]:
     """Returns the layers as `blklab trace record` does; the names are those of the experiment."""
     kernel = {layer.name: layer.kernel for layer in guest.layers}
     return [

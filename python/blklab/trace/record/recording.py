@@ -201,9 +201,9 @@ def _sidecar(recording: TraceRecording, command: list[str], began: int, blktrace
     }
 
 
-def recorded_stack(numbers: Sequence[str], roots: Roots) -> list[dict[str, Any]]:
+def recorded_stack(numbers: Sequence[str], roots: Roots) -> list[dict[str, object]]:
     """Returns the devices `major:minor` and all below them, with the names that users know."""
-    stack = []
+    stack: list[dict[str, object]] = []
     for layer in layers(numbers, roots):
         node = layer.node or Path("/nonexistent")
         role = "cache" if (node / "bcache/cache_replacement_policy").exists() else None

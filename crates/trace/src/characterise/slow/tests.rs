@@ -34,7 +34,12 @@ fn observed(ios: &[Io]) -> SlowIos {
 }
 
 fn profile(slow: &SlowIos) -> SlowProfile {
-    slow.profile(&ProfiledDevice { number: "8,0", name: None, p50: Some(100), process: &|process| format!("p{process}") })
+    slow.profile(&ProfiledDevice {
+        number: "8,0",
+        name: None,
+        p50: Some(100),
+        process: &|process| format!("p{process}"),
+    })
 }
 
 /// 200 I/Os of 100 ns, one after the other, and the time after them.
