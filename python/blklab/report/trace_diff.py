@@ -24,15 +24,15 @@ SIDES = ("A", "B")
 VERDICTS = {"differs": "differs", "chance": "may be chance", "unknown": "cannot tell: too few I/Os"}
 
 LEVEL = "95 % interval"
-INTERVALS = "The 95 % intervals hold together. They come from the variation over time within each recording:"
+INTERVALS = (
+    "The 95 % intervals hold together. They come from the variation within each recording: of latencies from one block"
+    " of I/Os to the next, of other figures over time:"
+)
 NOTE = f"{INTERVALS} two recordings that differ do not show that all such recordings do."
 
 MOST_IN_HEADLINE = 4
 LENGTHS = 2.0  # Ratio of the lengths of two recordings from which a note says so
 
-
-FEWEST_IN_SLICE = {"p50": 10, "p99": 100}
-"""I/Os in the median slice from which its quantile says something about that of the recording."""
 
 Series = Callable[[SliceProfile], float | None]
 
@@ -45,8 +45,7 @@ class TraceMetric:
     title: str
     kind: str  # `rate`, `bandwidth`, `time` or `size`: how it is printed
     value: Callable[[DeviceView], float | None]
-    series: Series
-    quantile: str = ""  # The key of a latency: `p50` or `p99`
+    series: Series | None  # None for a latency: its course is that of blocks of I/Os
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def _decide(
     if values[0] is None or values[1] is None:
         return None
     courses = [_course(metric, side) for side in sides]
-    if paired and sides[0].slices()[0] == sides[1].slices()[0]:
+    if paired and metric.series and sides[0].slices()[0] == sides[1].slices()[0]:
         # By the delta method, the logarithm of a ratio varies as the difference of the relative courses.
         common = sorted(courses[0].keys() & courses[1].keys())
         relative = [_scaled([course[at] for at in common], 1.0) for course in courses]
@@ -113,13 +112,12 @@ def _scaled(course: Sequence[float], mean: float) -> list[float]:
 
 
 def _course(metric: TraceMetric, side: DeviceView) -> dict[int, float]:
-    """Returns the metric in each complete time slice, by the start of the slice."""
+    """Returns the metric in each complete time slice by its start, or in each block of I/Os by its place."""
+    if metric.series is None:
+        direction, key = metric.name.split(".")
+        blocks = getattr(side.data.latency_blocks, direction)
+        return dict(enumerate(map(float, getattr(blocks, f"{key}_ns"))))
     slices = side.slices()[1][1:-1]
-    if least := FEWEST_IN_SLICE.get(metric.quantile):
-        direction = metric.name.split(".")[0]
-        counts = sorted(getattr(interval, f"{direction}s") for interval in slices)
-        if not counts or counts[len(counts) // 2] < least:
-            return {}
     return {interval.start_ns: value for interval in slices if (value := metric.series(interval)) is not None}
 
 
@@ -148,14 +146,7 @@ def _of_direction(direction: str) -> list[TraceMetric]:
             lambda interval: transferred(interval) / ios(interval) if ios(interval) else None,
         ),
         *(
-            TraceMetric(
-                f"{direction}.{key}",
-                f"{words} {direction} latency",
-                "time",
-                _latency(direction, key),
-                attrgetter(f"{direction}_{key}_ns"),
-                quantile=key,
-            )
+            TraceMetric(f"{direction}.{key}", f"{words} {direction} latency", "time", _latency(direction, key), None)
             for key, words in (("p50", "median"), ("p99", "99th percentile of the"))
         ),
     ]

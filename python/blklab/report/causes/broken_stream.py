@@ -28,10 +28,11 @@ def find(waiting: Waiting) -> Iterator[Diagnostic]:
             continue
         if contiguous >= TOGETHER or mean >= SHORT:
             continue
+        sequential, together = map(formatting.share, (streams.sequential_share, contiguous))
         message = (
-            f"{device.label} serves sequential {formatting.ops(op)} mixed: {formatting.share(streams.sequential_share)}"
-            f" continue one of up to {streams.peak_concurrent_streams} streams, but only {formatting.share(contiguous)} of"
-            f" the requests (of {formatting.size(mean)} on average) continue the one before"
+            f"{device.label} serves sequential {formatting.ops(op)} mixed: {sequential} continue one of up to"
+            f" {streams.peak_concurrent_streams} streams, but only {together} of the requests (of"
+            f" {formatting.size(mean)} on average) continue the one before"
         )
         remedy = (
             "larger requests: more read-ahead (queue/read_ahead_kb), larger blocks of the program",

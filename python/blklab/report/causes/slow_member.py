@@ -65,8 +65,8 @@ def _cause(
     start, end = (formatting.duration(each * width) for each in (limited[0], limited[-1] + 1))
     message = (
         f"{member.label} limits {array.label}: from {start} to {end} it is busy for {formatting.share(own)} of the"
-        f" time, other members for {formatting.share(others)}; {formatting.ops(op)} take {formatting.duration(slow)} on it,"
-        f" {formatting.duration(usual)} on others"
+        f" time, other members for {formatting.share(others)}; {formatting.ops(op)} take {formatting.duration(slow)} on"
+        f" it, {formatting.duration(usual)} on others"
     )
     remedy = (
         f"look for what is wrong with {member.label}: smartctl -a, its cable, other load on it",

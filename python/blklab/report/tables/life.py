@@ -96,8 +96,8 @@ def stalls(device: DeviceView, most: int = 64) -> TextTable:
     ]
     least = formatting.duration(slow.stall_least_ns)
     note = (
-        f"nothing completed although I/Os were in flight, for at least {least}: 10 times the 90th percentile of the gaps"
-        " between completions, and 10 times the median latency"
+        f"nothing completed although I/Os were in flight, for at least {least}: 10 times the 90th percentile of"
+        " the gaps between completions, and 10 times the median latency"
     )
     if rest := len(slow.stalls) - len(rows):
         note += f"; {rest:,} more in --json and in the report"
