@@ -30,7 +30,6 @@ def test_every_chart_over_time_has_the_same_axis_and_the_stalls(pgbench: Profile
     assert len({tuple(c.spec["encoding"]["x"]["scale"]["domain"]) for c in charts}) == 1
     for drawn in charts:
         (stall,) = [part for part in drawn.spec["layer"] if part["mark"].get("color") == "@error"]
-        assert stall["data"]["values"] == charts[0].spec["layer"][-1]["data"]["values"], drawn.name
         assert {"t": 44.222642, "t2": 44.941258} in stall["data"]["values"], drawn.name
         assert drawn.note.endswith("Red: stalls, in which nothing completed although I/Os were in flight.") or (
             drawn.name in {"working-set"}
@@ -79,7 +78,7 @@ def test_the_slowest_ios_are_listed(scsi: ProfileView) -> None:
 def test_a_stall_says_what_ended_it(pgbench: ProfileView) -> None:
     table = life_tables.stalls(pgbench.focus)
     longest = max(pgbench.focus.data.slow.stalls, key=lambda stall: stall.length_ns)
-    assert (longest.start_ns, longest.length_ns) == (44_222_642_488, 718_615_584)
+    assert (longest.start_ns, longest.length_ns) == (44_222_642_060, 718_616_430)
     assert ["44.223 s", "719 ms", "write of postgres", "–"] in table.rows
 
 

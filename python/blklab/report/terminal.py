@@ -75,13 +75,12 @@ def _named(cause: Diagnostic) -> str:
 def stat(console: Console, view: ProfileView, *, all_devices: bool) -> None:
     """Prints the workload of a trace, with all tables."""
     shown = view.detailed(all_devices=all_devices)
-    if found := causes(view):
-        diagnostics.print_diagnostics(console, found, "What limits it")
-        console.print()
     for at, device in enumerate(shown):
         _headline(console, device, first=at == 0)
         if at == 0:
             _note(console, " · ".join(trace.headline(view)))
+            if found := causes(view):
+                diagnostics.print_diagnostics(console, found, "What limits it")
         console.print()
         prose(console, [*sentences(device), *array_members.sentence(view, device)])
         if at == 0 and len(view.devices) > 1:
