@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from blklab.diagnostic import Diagnostic
 from blklab.report import formatting
 from blklab.report.causes.waiting import FEWEST, Waiting, device_ns, sum_ns
+from blklab.report.view import DeviceView
 
-LEAST = 0.25  # Smallest share of the device's waiting
+LEAST = 0.25  # Smallest share of the device's waiting that flushing adds to what writes take anyway
 OFTEN = 0.05  # Flushes for each write from which on they are many
 
 
@@ -15,7 +16,8 @@ def find(waiting: Waiting) -> Iterator[Diagnostic]:
     for device in waiting.entrances:
         flushing = device.data.waits.flushing
         writes = max(1, device.op("write").ios)
-        if flushing.count < max(FEWEST, OFTEN * writes) or sum_ns(flushing) < LEAST * device_ns(device):
+        added = sum_ns(flushing) - flushing.count * _plain_ns(device)
+        if flushing.count < max(FEWEST, OFTEN * writes) or added < LEAST * device_ns(device):
             continue
         groups = device.groups("processes")
         callers = sorted((each for each in groups if each.ios.get("flush")), key=lambda each: -each.ios["flush"])
@@ -31,3 +33,10 @@ def find(waiting: Waiting) -> Iterator[Diagnostic]:
             "or a disk whose cache survives a power failure, which needs no flush (queue/write_cache: write through)",
         )
         yield waiting.cause("flushes", device, sum_ns(flushing), message, *remedy)
+
+
+def _plain_ns(device: DeviceView) -> float:
+    """Returns the mean time of a write without a flush; 0 if there are too few."""
+    writes, flushes, flushing = device.latency("write"), device.latency("flush"), device.data.waits.flushing
+    count = (writes.count if writes else 0) - flushing.count + (flushes.count if flushes else 0)
+    return max(0.0, sum_ns(writes) - sum_ns(flushing) + sum_ns(flushes)) / count if count >= FEWEST else 0.0

@@ -8,6 +8,7 @@ from blklab.report.causes.waiting import Waiting
 
 FEWEST = 200  # I/Os
 SEQUENTIAL = 0.8  # Share of the I/Os that continue a stream
+LOG = 0.25  # Flushes for each write from which on a stream of writes is a log
 TINY = 16 << 10  # Bytes; the mean of I/Os and of requests is below it
 
 
@@ -20,6 +21,8 @@ def find(waiting: Waiting) -> Iterator[Diagnostic]:
         for op in ("read", "write"):
             load, streams = device.op(op), device.streams(op)
             mean = load.sizes.mean_bytes or 0.0
+            if op == "write" and device.data.waits.flushing.count >= LOG * load.ios:
+                continue  # A log must be stable after each record
             if load.ios < FEWEST or mean >= TINY or (streams.sequential_share or 0.0) < SEQUENTIAL:
                 continue
             message = (

@@ -9,8 +9,9 @@ from blklab.report.view import BLOCK
 
 FEWEST = 100  # I/Os
 OFTEN = 0.3  # Share of the I/Os from which on it is told
+STREAM = 0.8  # Share of the I/Os that continue a stream from which on it is one
 SMALL = 128 << 10  # Bytes of an I/O that fits into a usual chunk
-SPLIT = 1.3  # Parts of an I/O from which on it is told
+SPLIT = (1.3, 2.2)  # Parts of an I/O between which it is told: it crosses one border; md's resync reads more
 
 
 def find(waiting: Waiting) -> Iterator[Diagnostic]:
@@ -19,6 +20,8 @@ def find(waiting: Waiting) -> Iterator[Diagnostic]:
         for op in ("read", "write"):
             load = device.op(op)
             share = load.unaligned / max(1, load.ios)
+            if (device.streams(op).sequential_share or 0.0) >= STREAM:
+                continue  # A disk's cache makes whole blocks of them
             if load.ios >= FEWEST and share >= OFTEN:
                 message = (
                     f"{formatting.share(share)} of the {formatting.ops(op)} do not begin and end at a multiple of"
@@ -35,7 +38,7 @@ def find(waiting: Waiting) -> Iterator[Diagnostic]:
             if group.label == array.label
         )
         parts, size = fed / max(1, reads.ios), reads.sizes.mode_bytes or 0
-        if reads.ios >= FEWEST and size <= SMALL and parts >= SPLIT:
+        if reads.ios >= FEWEST and size <= SMALL and SPLIT[0] <= parts <= SPLIT[1]:
             message = (
                 f"reads of {formatting.size(size)} need {formatting.number(parts)} I/Os of the members each: they cross"
                 " the borders of chunks"
