@@ -5,10 +5,11 @@ from typing import Any
 
 from blklab.documents.cache_curves import CacheCurves
 from blklab.report import array_members, cache_curves, diagnostics, formatting, shell
+from blklab.report.causes import causes, summary
 from blklab.report.charts import bars, density, over_time, pattern
 from blklab.report.charts.base import Chart
 from blklab.report.sentences import sentences
-from blklab.report.shell import Item, KeyFigureTile, PageSection
+from blklab.report.shell import Item, KeyFigureTile, PageSection, SentenceList
 from blklab.report.tables import devices as device_tables
 from blklab.report.tables import life, load, trace
 from blklab.report.tables import pattern as pattern_tables
@@ -29,7 +30,7 @@ def render(view: ProfileView, parts: Sequence[PageSection] = (), *, title: str |
         "title": title or f"The workload of {device.label}",
         "device": device,
         "facts": trace.headline(view),
-        "sentences": [*sentences(device), *array_members.sentence(view, device)],
+        "sentences": summary(causes(view)),
         "tiles": list(_tiles(device)),
         "doubts": diagnostics.sentences([diagnostic for diagnostic in doubts if diagnostic.severity != "note"]),
         "precision": _precision(device),
@@ -45,14 +46,23 @@ def render(view: ProfileView, parts: Sequence[PageSection] = (), *, title: str |
 
 def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageSection]:
     """Returns all sections with content. Raises BlklabError if there is no I/O."""
-    device, stack_charts = view.focus, over_time.stack_charts(view)
+    device, stack_charts, charts_over_time = view.focus, over_time.stack_charts(view), over_time.charts(view)
+    shown = [
+        *stack_charts[:-1],
+        *(each for each in charts_over_time if each.name == "latency-over-time"),
+        *charts_over_time,
+    ]
+    described = SentenceList([*sentences(device), *array_members.sentence(view, device)])
     times: list[Item] = [*bars.latency_charts(device), *density.latency_charts(device), *_some(life.depth(device))]
     arrivals: list[Item] = [*pattern.arrival_charts(device), *_some(pattern_tables.gaps(device))]
     blocks: list[Item] = [*pattern.hotness_charts(device), *_some(pattern_tables.hot_blocks(device))]
     origins = _some(load.operations(device), array_members.members_table(view, device))
     parts = [
-        PageSection("stack", *(("Stack", "The stack") if view.feeds() else ("Devices", "The devices")), stack_charts),
-        PageSection("time", "Over time", "Over time", over_time.charts(view)),
+        PageSection("workload", "Workload", "The workload", [*shown[:1], described]),
+        PageSection(
+            "stack", *(("Stack", "The stack") if view.feeds() else ("Devices", "The devices")), stack_charts[1:]
+        ),
+        PageSection("time", "Over time", "Over time", [each for each in charts_over_time if each not in shown[:1]]),
         PageSection("offset", "Offsets", "Offset over time", density.offset_charts(device)),
         PageSection("sizes", "Sizes", "Request sizes", bars.size_charts(device)),
         PageSection("latency", "Latency", "Latency and queue depth", times),

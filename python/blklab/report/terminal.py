@@ -1,18 +1,18 @@
 """Print sentences and tables in the terminal."""
 
+import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from blklab.diagnostic import Diagnostic
 from blklab.report import array_members, diagnostics, formatting
-from blklab.report.causes import causes
+from blklab.report.causes import MOST, causes, summary
 from blklab.report.console import Console, RenderableType, assembled, styled
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import brief_sentences, sentences
 from blklab.report.tables import devices, life, load, pattern, trace
-from blklab.report.tables.base import TableColumn, TextTable, only
+from blklab.report.tables.base import TableColumn, TextTable, figures, only, pruned, text
 from blklab.report.view import DeviceView, ProfileView
 from blklab.text import printable
 
@@ -20,7 +20,6 @@ BAR_WIDTH = 12  # Characters of a bar; half of it in narrow terminals
 GAP = 2  # Spaces between columns
 NARROW = 100  # Terminal width below which bars are halved
 NOTHING = TextTable("", [], [])
-NO_CAUSE = "No cause stands out: the rules of blklab find nothing that limits this storage."
 DETAILS: tuple[Callable[[DeviceView], TextTable], ...] = (  # The tables of a device, in order
     load.over_time,
     load.operations,
@@ -41,7 +40,6 @@ DETAILS: tuple[Callable[[DeviceView], TextTable], ...] = (  # The tables of a de
 )
 
 
-CAUSES = 3  # Causes on the first screen
 DEVICES = 5  # Devices on the first screen
 PIPED_WIDTH = 80  # Columns of the first screen if the output is no terminal
 
@@ -55,21 +53,30 @@ def first_screen(console: Console, view: ProfileView, command: str) -> None:
     _note(console, " · ".join(trace.headline(view)))
     console.print()
     doubts = [each for each in trace.diagnose(view) if each.code in trace.SEVERE][:1]
-    told = [Sentence("Doubt", printable(doubt.message)) for doubt in doubts]
-    told += [Sentence("Cause", f"{_named(cause)} [{cause.code}]") for cause in found[:CAUSES]]
-    told += [Sentence("Try", printable(found[0].remedy[0]))] if found else [Sentence("Cause", NO_CAUSE)]
-    prose(console, told)
+    prose(console, [*(Sentence("Doubt", printable(doubt.message)) for doubt in doubts), *summary(found)])
     console.print()
     prose(console, brief_sentences(device))
     if len(view.devices) > 1:
         draw_table(console, devices.overview(view, DEVICES))
-    more = f"; {len(found) - CAUSES} further causes" if len(found) > CAUSES else ""
-    _note(console, f"Everything: {command} --full{more}. A page with charts: {command.replace(' stat', ' report', 1)}")
+    more = f"; {len(found) - MOST} further causes" if len(found) > MOST else ""
+    _note(console, f"Everything: {command} --full{more}")
+    _note(console, f"Charts:     {command.replace(' stat', ' report', 1)}")
 
 
-def _named(cause: Diagnostic) -> str:
-    """Returns a cause with the device that it is about."""
-    return printable(cause.message if cause.subject in cause.message else f"{cause.subject}: {cause.message}")
+def recordings(console: Console, views: Mapping[str, ProfileView]) -> None:
+    """Prints a row for each recording: its main device, and its largest cause. The keys of `views` are directories."""
+    common = os.path.commonpath(map(os.path.abspath, views))
+    rows = [
+        [
+            printable(os.path.relpath(name, common)),
+            view.focus.label,
+            *devices.key_figures(view.focus),
+            next((cause.code for cause in causes(view)), ""),
+        ]
+        for name, view in views.items()
+    ]
+    columns = [text("recording"), text("device"), *figures(*devices.FIGURES), text("cause")]
+    draw_table(console, pruned(TextTable("Recordings", columns, rows, spare=devices.SPARE)))
 
 
 def stat(console: Console, view: ProfileView, *, all_devices: bool) -> None:

@@ -1,12 +1,19 @@
 """`blklab trace stat`: describe the workload in the terminal."""
 
 import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from blklab.cli.common import emit, json_option, store_option
 from blklab.cli.trace.selection import TraceReading, TraceSource, reading_options, trace_options
+from blklab.errors import UsageError
 from blklab.report.console import Console
+
+if TYPE_CHECKING:
+    from blklab.report.view import ProfileView
 
 
 @click.command()
@@ -44,6 +51,8 @@ def stat(
     that were moved, rewritten or deleted since the recording are not recognised. Give a path in the filesystem, or its
     device. Trace the device itself, or the disk of the partition.
 
+    Several directories are several recordings: each has a row, with its main device and its largest cause.
+
     If the trace has several devices, all are listed. The device that the whole workload passes
     through (an array, not its members) is shown in full. Select others with --device, or all with
     --all-devices.
@@ -60,6 +69,7 @@ def stat(
       blklab trace stat md127                        the files md127.blktrace.0, .1 ...
       blklab trace stat traces/                      all files in a directory, as one trace
       blktrace -d /dev/sda -o - -w 10 | blklab trace stat -
+      blklab trace stat before/ after/               a row for each recording
       blklab trace stat md127 --exact                hot blocks counted, not sampled
       blklab trace stat md127 --files /srv           also the busiest files of this filesystem
       blklab trace stat md127 --since 10s --until 20s --op write
@@ -72,17 +82,22 @@ def stat(
     from msgspec import to_builtins
 
     from blklab.cli.trace.trace_view import read_view
-    from blklab.report import diagnostics, terminal
-    from blklab.report.causes import causes
+    from blklab.report import terminal
 
+    recordings = source.paths if len(source.paths) > 1 and all(Path(path).is_dir() for path in source.paths) else ()
+    if recordings:
+        if keep is not None:
+            raise UsageError("--keep: expected one recording")
+        views = {path: read_view(replace(source, paths=(path,)), reading) for path in recordings}
+        documents_of = [{"recording": path, **_document(view)} for path, view in views.items()]
+        emit({"recordings": documents_of}, as_json, lambda console: terminal.recordings(console, views))
+        return
     view = read_view(source, reading)
     if keep is not None:
         from blklab.store import documents
         from blklab.store.campaigns import Store
 
         documents.keep(Store(store), "profile", keep, to_builtins(view.profile))
-    document = to_builtins(view.profile) | ({} if view.shards is None else {"shards": view.shards})
-    document["causes"] = [diagnostics.as_dict(cause) | {"share": cause.weight} for cause in causes(view)]
     command = shlex.join(["blklab", "trace", "stat", *source.paths])
 
     def draw(console: Console) -> None:
@@ -91,4 +106,15 @@ def stat(
         else:
             terminal.first_screen(console, view, command)
 
-    emit(document, as_json, draw)
+    emit(_document(view), as_json, draw)
+
+
+def _document(view: "ProfileView") -> dict[str, object]:
+    """Returns the profile with the causes, and with the figures of hosts if there are shards."""
+    from msgspec import to_builtins
+
+    from blklab.report import diagnostics
+    from blklab.report.causes import causes
+
+    found = [diagnostics.as_dict(cause) | {"share": cause.weight} for cause in causes(view)]
+    return {**to_builtins(view.profile), **({} if view.shards is None else {"shards": view.shards}), "causes": found}

@@ -1,5 +1,7 @@
 """What limits the storage of a trace: a file for each rule, which yields the causes that it finds."""
 
+from collections.abc import Sequence
+
 from blklab.diagnostic import Diagnostic
 from blklab.report.causes import (
     broken_stream,
@@ -15,7 +17,9 @@ from blklab.report.causes import (
     writeback,
 )
 from blklab.report.causes.waiting import Waiting
+from blklab.report.formatting import Sentence
 from blklab.report.view import ProfileView
+from blklab.text import printable
 
 RULES = (
     slow_member, parity_reads, writeback, flushes, md_sync, bursts, broken_stream, cache_bypass, unaligned_io,
@@ -23,6 +27,8 @@ RULES = (
 )  # fmt: skip
 
 
+NO_CAUSE = "No cause stands out: the rules of blklab find nothing that limits this storage."
+MOST = 3  # Causes that are summed up
 LEAST = 0.05  # Share of the waiting time below which a cause is not worth a sentence
 
 
@@ -31,3 +37,17 @@ def causes(view: ProfileView) -> list[Diagnostic]:
     waiting = Waiting(view)
     found = [cause for rule in RULES for cause in rule.find(waiting)] if waiting.total_ns else []
     return sorted((cause for cause in found if cause.weight >= LEAST), key=lambda cause: -cause.weight)
+
+
+def summary(found: Sequence[Diagnostic]) -> list[Sentence]:
+    """Returns the largest causes, each with the device that it is about, and what to try first."""
+    if not found:
+        return [Sentence("Cause", NO_CAUSE)]
+    named = [
+        cause.message if cause.subject in cause.message else f"{cause.subject}: {cause.message}"
+        for cause in found[:MOST]
+    ]
+    told = [
+        Sentence("Cause", f"{printable(text)} [{cause.code}]") for text, cause in zip(named, found[:MOST], strict=True)
+    ]
+    return [*told, Sentence("Try", printable(found[0].remedy[0]))]

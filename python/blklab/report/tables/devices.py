@@ -5,6 +5,8 @@ from blklab.report.tables.base import BAR, TextTable, figures, pruned, text
 from blklab.report.view import DeviceView, ProfileView
 
 MOST = 20  # Devices of the table
+FIGURES = ("I/Os", "IOPS", "rate", "reads", "read p50 / p99", "write p50 / p99", "depth", "busy", "errors")
+SPARE = ("rate", "reads", "depth", "I/Os")
 
 
 def overview(view: ProfileView, most: int = MOST) -> TextTable:
@@ -17,11 +19,8 @@ def overview(view: ProfileView, most: int = MOST) -> TextTable:
             if view.devices and any(d.active for d in view.devices) and device is view.focus:
                 strong.add(len(rows))
             branch = "  " * (depth - 1) + "└ " if depth else ""
-            rows.append([branch + device.label, *_figures(device)])
+            rows.append([branch + device.label, *key_figures(device)])
             ios.append(device.ios)
-    headings = figures(
-        "I/Os", "IOPS", "rate", "reads", "read p50 / p99", "write p50 / p99", "depth", "busy", "errors"
-    )  # fmt: skip
     note = stack(view)
     if len(rows) > most:
         busiest = sorted(range(len(rows)), key=lambda at: -ios[at])[:most]
@@ -30,11 +29,11 @@ def overview(view: ProfileView, most: int = MOST) -> TextTable:
         kept = sorted(busiest)
         strong = {kept.index(at) for at in strong if at in kept}
         rows = [rows[at] for at in kept]
-    spare = ("rate", "reads", "depth", "I/Os")
-    return pruned(TextTable("Devices", [text(""), *headings], rows, note, frozenset(strong), spare))
+    return pruned(TextTable("Devices", [text(""), *figures(*FIGURES)], rows, note, frozenset(strong), SPARE))
 
 
-def _figures(device: DeviceView) -> list[str]:
+def key_figures(device: DeviceView) -> list[str]:
+    """Returns the cells below FIGURES."""
     return [
         formatting.count(device.ios),
         formatting.number(device.iops),
