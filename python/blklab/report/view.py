@@ -8,6 +8,7 @@ from functools import cached_property
 
 from blklab.documents import profile as documents
 from blklab.errors import BlklabError
+from blklab.md.model import natural_order
 from blklab.report import formatting
 from blklab.text import printable, similar
 from blklab.trace.shards.merging import ShardSummary
@@ -292,7 +293,7 @@ class ProfileView:
         layers: list[list[DeviceView]] = [[] for _ in range(max(rank.values(), default=-1) + 1)]
         for device in self.devices:
             layers[rank[device.number]].append(device)
-        return [sorted(layer, key=lambda device: device.label) for layer in layers if layer]
+        return [sorted(layer, key=lambda device: natural_order(device.label)) for layer in layers if layer]
 
     def span_ns(self) -> tuple[int, int]:
         """First and last event of all devices, ns since the start of the trace."""

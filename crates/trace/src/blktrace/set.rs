@@ -9,6 +9,7 @@ use super::stream::{EventBlock, RecordStream, StreamEnding};
 use crate::error::{Result, TraceError};
 use crate::event::{Event, EventBatch, ProcessName};
 use crate::source::{Source, TraceInfo};
+use std::collections::HashMap;
 
 const READ_AHEAD: usize = 512; // Events read ahead from each stream (blkparse's `RB_BATCH_DEFAULT`)
 const SAME_BOOT: u64 = 60_000_000_000; // The wall clock is adjusted by less than this while a host runs, ns
@@ -64,6 +65,7 @@ impl BlktraceSet {
             }
         }
         self.check_clocks()?;
+        self.check_copies()?;
         let time_zero = self.order.first().map_or(0, |&i| self.cursors[i].time());
         self.time_zero = Some(time_zero);
         self.info.start_unix_ns = self.cursors.iter().find_map(|cursor| {
@@ -88,6 +90,20 @@ impl BlktraceSet {
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Refuses a recording that was given twice: its first events have the same times and sequence numbers.
+    fn check_copies(&self) -> Result<()> {
+        let mut seen = HashMap::new();
+        for cursor in &self.cursors {
+            let Some(first) = cursor.block.events.first() else { continue };
+            let path = &cursor.stream.input.path;
+            if let Some(other) = seen.insert((first.time, first.device, first.cpu, first.sequence), path) {
+                let problem = format!("{other} and {path} begin with the same event: give this recording once");
+                return Err(TraceError::Request(problem));
+            }
+        }
+        Ok(())
     }
 
     /// Reads the next block of one stream; false if it has ended.

@@ -13,14 +13,21 @@ from blklab.errors import UsageError
 from blklab.report.console import Console
 
 if TYPE_CHECKING:
-    from blklab.report.view import ProfileView
+    from blklab.report.view import DeviceView, ProfileView
+
+MANY = 64  # Devices from which on --json describes only the busiest in full
+DETAILED = 8  # Their number
 
 
 @click.command()
 @trace_options
 @reading_options
 @click.option("--full", is_flag=True, help="All sentences, tables and diagnostics of the main device.")
-@click.option("--all-devices", is_flag=True, help="Show every device in full, not only the main one.")
+@click.option(
+    "--all-devices",
+    is_flag=True,
+    help="Show every device in full, not only the main one; with --json, not only the 8 busiest of more than 64.",
+)
 @click.option("--keep", metavar="NAME", help="Store the profile under this name, for `blklab serve`.")
 @store_option
 @json_option
@@ -89,7 +96,7 @@ def stat(
         if keep is not None:
             raise UsageError("--keep: expected one recording")
         views = {path: read_view(replace(source, paths=(path,)), reading) for path in recordings}
-        documents_of = [{"recording": path, **_document(view)} for path, view in views.items()]
+        documents_of = [{"recording": path, **_document(view, all_devices=all_devices)} for path, view in views.items()]
         emit({"recordings": documents_of}, as_json, lambda console: terminal.recordings(console, views))
         return
     view = read_view(source, reading)
@@ -106,15 +113,44 @@ def stat(
         else:
             terminal.first_screen(console, view, command)
 
-    emit(_document(view), as_json, draw)
+    emit(_document(view, all_devices=all_devices), as_json, draw)
 
 
-def _document(view: "ProfileView") -> dict[str, object]:
-    """Returns the profile with the causes, and with the figures of hosts if there are shards."""
+def _document(view: "ProfileView", *, all_devices: bool) -> dict[str, object]:
+    """Returns the profile with the causes, and with the figures of hosts if there are shards.
+
+    If there are many devices, only the busiest are described in full.
+    """
     from msgspec import to_builtins
 
     from blklab.report import diagnostics
     from blklab.report.causes import causes
 
-    found = [diagnostics.as_dict(cause) | {"share": cause.weight} for cause in causes(view)]
-    return {**to_builtins(view.profile), **({} if view.shards is None else {"shards": view.shards}), "causes": found}
+    document: dict[str, object] = to_builtins(view.profile)
+    document["causes"] = [diagnostics.as_dict(cause) | {"share": cause.weight} for cause in causes(view)]
+    if view.shards is not None:
+        document["shards"] = view.shards
+    if len(view.devices) > MANY and not all_devices:
+        busiest = sorted(view.devices, key=lambda device: -device.ios)[:DETAILED]
+        kept = {device.number for device in busiest}
+        document["devices"] = [to_builtins(each) for each in view.profile.devices if each.device in kept]
+        document["other_devices"] = [_figures(device) for device in view.devices if device.number not in kept]
+    return document
+
+
+def _figures(device: "DeviceView") -> dict[str, object]:
+    """Returns the key figures of a device that is not described in full."""
+    quantiles = {
+        f"{op}_{key}_ns": getattr(response[1], key)
+        for op in ("read", "write")
+        if (response := device.response(op))
+        for key in ("p50", "p99")
+    }
+    return {
+        "device": device.number,
+        "name": device.data.name,
+        "ios": device.ios,
+        "bytes": device.bytes,
+        **quantiles,
+        "in_flight": device.data.in_flight.mean,
+    }

@@ -66,8 +66,12 @@ def _read_spread(source: TraceSource, reading: TraceReading) -> ProfileView:
 
 def _checked(view: ProfileView, source: TraceSource) -> ProfileView:
     """Print the trace's warnings; return the view. Raises BlklabError if nothing was selected."""
+    paths: dict[str, list[str]] = {}
     for warning in view.trace.warnings:
-        warn(f"{warning.path}: {warning.message}")
+        paths.setdefault(warning.message, []).append(warning.path)
+    for message, named in paths.items():
+        others = f" and {formatting.plural(len(named) - 1, 'other')}" if len(named) > 1 else ""
+        warn(f"{named[0]}{others}: {message}")
     if not any(device.active for device in view.devices):
         raise BlklabError(_nothing(view, source))
     return view

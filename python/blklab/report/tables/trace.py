@@ -117,7 +117,10 @@ def _tally(tally: Tally) -> Iterator[str]:
 def diagnose(view: ProfileView) -> list[Diagnostic]:
     """Returns the diagnostics of a trace: doubts, then notes."""
     trace = view.trace
-    diagnostics = [doubt("reading", warning.message, printable(warning.path)) for warning in trace.warnings]
+    diagnostics = [
+        doubt("missing-cpus" if "CPU file" in each.message else "reading", each.message, printable(each.path))
+        for each in trace.warnings
+    ]
     remedy = "counts are too low (record with larger or more buffers: blktrace -b, -n)"
     effect = "counts are too low, and some I/Os lack their beginning or end"
     for code, number, message in (
@@ -131,7 +134,7 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)
 
 
-SEVERE = frozenset({"dropped-events", "missing-events", "never-completed", "never-queued"})
+SEVERE = frozenset({"missing-cpus", "dropped-events", "missing-events", "never-completed", "never-queued"})
 """Doubts that belong to the headline: figures can be wrong because of them."""
 
 SERIOUS = 0.01  # Share of I/Os without completion from which it is a doubt instead of a note
