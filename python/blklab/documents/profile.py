@@ -152,6 +152,8 @@ class DeviceProfile(Struct, kw_only=True):
     """The slowest I/Os, and stalls."""
     latency_blocks: LatencyBlocksProfile
     """Latencies in blocks of consecutive I/Os."""
+    maps: LatencyMapsProfile
+    """Latencies by size and by queue depth."""
     waits: WaitsProfile
     """What I/Os that a program waits for found in flight."""
     files: FilesProfile | None
@@ -315,6 +317,15 @@ class LatencyBlocksProfile(Struct, kw_only=True):
     """Reads."""
     write: BlockSeriesProfile
     """Writes."""
+
+class LatencyMapsProfile(Struct, kw_only=True):
+    """Latencies (Q2C, or D2C if the trace has no Q events) of reads and writes by class, for the first 16 devices.
+    The strings of a row have a character for each class instead of each slice of time.
+    """
+    sizes: list[DensityRow]
+    """By size: below 1 KiB, from 1 to below 2 KiB, and so on."""
+    depths: list[DensityRow]
+    """By the I/Os that were in flight when it was queued: none, 1, 2 to 3, 4 to 7, and so on."""
 
 class LevelSummary(Struct, kw_only=True):
     """A level over time, such as queue depth, weighted by how long each value lasted. Levels above 4,096 count as

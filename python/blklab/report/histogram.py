@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from blklab.documents.profile import LevelTime, SeekRange
+from blklab.documents.profile import LevelTime, SeekRange, SizeCount
 from blklab.report import formatting
 from blklab.report.console import Console, assembled, styled
 from blklab.report.terminal import bar, blocks
@@ -51,8 +51,20 @@ def sizes(device: DeviceView) -> list[Histogram]:
         ]
         mean, median = (formatting.size(counted.mean_bytes), formatting.size(counted.median_bytes))
         note = f"mean {mean}, median {median}, most often {formatting.size(counted.mode_bytes)}"
+        if half := _half_of_bytes(counted.exact):
+            note += f"; half of the bytes are in I/Os of at least {formatting.size(half)}"
         histograms.append(Histogram(f"Sizes of {formatting.ops(op)}", "I/Os", bins, note))
     return [histogram for histogram in histograms if histogram.bins]
+
+
+def _half_of_bytes(sizes_of_op: Sequence[SizeCount]) -> int | None:
+    """Returns the size from which on I/Os have half of the bytes."""
+    whole, above = sum(each.bytes * each.count for each in sizes_of_op), 0
+    for each in sorted(sizes_of_op, key=lambda each: -each.bytes):
+        above += each.bytes * each.count
+        if above * 2 >= whole:
+            return each.bytes
+    return None
 
 
 def latency(device: DeviceView) -> list[Histogram]:

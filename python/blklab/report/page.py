@@ -53,7 +53,8 @@ def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageS
         *charts_over_time,
     ]
     described = SentenceList([*sentences(device), *array_members.sentence(view, device)])
-    times: list[Item] = [*bars.latency_charts(device), *density.latency_charts(device), *_some(life.depth(device))]
+    times: list[Item] = [*bars.latency_charts(device), *density.latency_charts(device), *density.map_charts(device)]
+    times += _some(life.depth(device))
     arrivals: list[Item] = [*pattern.arrival_charts(device), *_some(pattern_tables.gaps(device))]
     blocks: list[Item] = [*pattern.hotness_charts(device), *_some(pattern_tables.hot_blocks(device))]
     origins = _some(load.operations(device), array_members.members_table(view, device))

@@ -15,6 +15,7 @@ pub mod hot;
 pub mod intake;
 pub mod life;
 pub mod load;
+pub mod maps;
 pub mod observed;
 pub mod offsets;
 pub mod over_time;
@@ -37,6 +38,7 @@ use hot::HotBlocks;
 use intake::Intake;
 use life::Life;
 use load::Load;
+use maps::LatencyMaps;
 use offsets::Offsets;
 use over_time::OverTime;
 use pattern::AccessPattern;
@@ -127,6 +129,8 @@ panels! {
     slow: SlowIos,
     /// Latencies in blocks of consecutive I/Os.
     latency_blocks: LatencyBlocks,
+    /// Latencies by size and by queue depth.
+    maps: LatencyMaps,
     /// What I/Os that a program waits for found in flight.
     waits: Waits,
     /// I/Os by file of the device's filesystem; `null` without `--files`, and for other devices.

@@ -99,14 +99,19 @@ def size_charts(device: DeviceView) -> list[Chart]:
 def _size_chart(histogram_: Histogram, op: str) -> Chart:
     total = histogram_.total
     rows: list[Spec] = [
-        {"size": bin_.label, "low": bin_.low, "high": bin_.high, "n": bin_.count, "op": op}
+        {"size": bin_.label, "low": bin_.low, "high": bin_.high, "n": bin_.count, "op": op, "moved": _moved(bin_)}
         for bin_ in _drawn(histogram_.bins)
     ]
     colour = {"field": "op", "type": "nominal", "scale": {"domain": OPS}, "legend": None}
     tooltips = [tip("size", "size"), tip("n", "I/Os", ","), tip("share", "share", ".2%")]
+    tooltips.append(tip("of_bytes", "share of the bytes", ".2%"))
     encoding: Spec = {"y": quantity("n", "I/Os", axis={"tickMinStep": 1}), "color": colour, "tooltip": tooltips}
     spec = chart_spec(rows, mark={"type": "bar"}, encoding=encoding)
-    spec["transform"] = [{"calculate": f"datum.n / {total}", "as": "share"}]
+    moved = sum(map(_moved, histogram_.bins)) or 1.0
+    spec["transform"] = [
+        {"calculate": f"datum.n / {total}", "as": "share"},
+        {"calculate": f"datum.moved / {moved}", "as": "of_bytes"},
+    ]
     spec["mark"]["width"] = {"band": min(1.0, len(rows) / FEW)}
     encoding["x"] = category(
         "size",
@@ -116,7 +121,12 @@ def _size_chart(histogram_: Histogram, op: str) -> Chart:
     note = f"{histogram_.note[0].upper()}{histogram_.note[1:]}."
     if len(rows) < len(histogram_.bins):
         note += f" Above {formatting.size(NAMED)}, bins double; the table has all bins."
-    return Chart(f"sizes-{op}", histogram_.title, spec, histogram_table(histogram_), note)
+    return Chart(f"sizes-{op}", histogram_.title, spec, histogram_table(histogram_, by_bytes=True), note)
+
+
+def _moved(bin_: Bin) -> float:
+    """Returns the bytes of the I/Os in a bin of sizes, which is centred on the size."""
+    return bin_.count * (bin_.low + bin_.high) / 2
 
 
 def _drawn(bins: Sequence[Bin]) -> list[Bin]:
@@ -134,17 +144,23 @@ def _drawn(bins: Sequence[Bin]) -> list[Bin]:
     return drawn
 
 
-def histogram_table(histogram_: Histogram) -> TextTable:
+def histogram_table(histogram_: Histogram, *, by_bytes: bool = False) -> TextTable:
+    """Returns the bins with their shares; of sizes also those of the bytes."""
     rows, so_far = [], 0.0
+    moved = sum(map(_moved, histogram_.bins)) or 1.0
     for bin_ in histogram_.bins:
         so_far += bin_.count
         share = bin_.count / histogram_.total
         count = formatting.duration(bin_.count) if histogram_.unit == "ns" else formatting.count(int(bin_.count))
         rows.append(
-            [bin_.label, count, formatting.share(share), formatting.share(so_far / histogram_.total), str(share)]
+            [
+                *(bin_.label, count, formatting.share(share), formatting.share(so_far / histogram_.total), str(share)),
+                *([formatting.share(_moved(bin_) / moved)] if by_bytes else []),
+            ]
         )
     what = "time" if histogram_.unit == "ns" else "I/Os"
-    return TextTable(histogram_.title, [*figures("", what, "share", "so far"), BAR], rows)
+    columns = [*figures("", what, "share", "so far"), BAR, *(figures("of the bytes") if by_bytes else [])]
+    return TextTable(histogram_.title, columns, rows)
 
 
 def origin_charts(device: DeviceView) -> list[Chart]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from blklab.documents.profile import DensityRow
 from blklab.report import formatting
 from blklab.report.charts import theme
-from blklab.report.charts.base import Chart, Spec, chart_spec, log_durations, quantity
+from blklab.report.charts.base import OPS, Chart, Spec, category, chart_spec, log_durations, quantity, tip
 from blklab.report.charts.time_axis import TimeAxis
 from blklab.report.tables.base import TextTable, figures
 from blklab.report.view import DeviceView
@@ -87,6 +87,41 @@ def latency_charts(device: DeviceView) -> list[Chart]:
         note = axis.note(f"{letters} of {name}, completed in slices of {slices}; {picture.scale}.{ZOOM}")
         title = f"Latency of {_plural(device, op)} over time"
         drawn.append(Chart(f"latency-{op}", title, spec, table, note, wide=True))
+    return drawn
+
+
+def map_charts(device: DeviceView) -> list[Chart]:
+    """Returns how long reads and writes took by size and by the queue that they found."""
+    maps, letters = device.data.maps, device.latency_letters
+    kinds: tuple[tuple[str, Sequence[DensityRow], str, Callable[[int], str]], ...] = (
+        ("size", maps.sizes, "size (less than)", lambda at: formatting.size(1024 << at)),
+        ("depth", maps.depths, "I/Os in flight when it came (less than)", lambda at: f"{1 << at:,}"),
+    )
+    drawn = []
+    for kind, rows, title, label in kinds:
+        for op, cells in _by_op(rows).items() if rows else ():
+            seen = [at for at in range(len(cells[0])) if any(row[at] for row in cells)]
+            if len(seen) < 2:
+                continue
+            names = [label(at) for at in range(seen[0], seen[-1] + 1)]
+            values: list[Spec] = [
+                {"class": label(at), "low": max(1, row.low), "high": row.end, "level": level, "few": 2 ** (level - 1)}
+                for row, levels_of_row in zip(rows, cells, strict=True)
+                for at, level in enumerate(levels_of_row)
+                if level
+            ]
+            encoding: Spec = {
+                "x": category("class", title, scale={"domain": names}, axis={"labelAngle": 0}),
+                "y": {**quantity("low"), **log_durations(max(1, rows[0].low), rows[-1].end, letters)},
+                "y2": {"field": "high"},
+                "opacity": quantity("level", scale={"domain": [0, max(map(max, cells))]}, legend=None),
+                "color": {"datum": op, "scale": {"domain": OPS}, "legend": None},
+                "tooltip": [tip("class", "less than"), tip("few", "I/Os, at least", ",")],
+            }
+            spec = chart_spec(values, mark={"type": "rect", "clip": True}, encoding=encoding)
+            note = f"{letters} of {_plural(device, op)}: each shade is twice as many I/Os as the one before it."
+            table = _table(letters, rows, formatting.duration, 1)
+            drawn.append(Chart(f"{kind}-map-{op}", f"Latency of {_plural(device, op)} by {kind}", spec, table, note))
     return drawn
 
 
