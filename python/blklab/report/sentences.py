@@ -1,11 +1,14 @@
 """Five sentences that describe a workload, for the terminal and for pages."""
 
+from collections.abc import Iterator, Sequence
+
 from blklab.documents.profile import ArrivalsSummary, StreamsSummary, ZipfFit
 from blklab.report import formatting
 from blklab.report.formatting import Sentence
 from blklab.report.view import BLOCK, OPS, UNKNOWN, DeviceView, OriginGroup
 from blklab.units import SECTOR
 
+FEW_LOST = 0.001  # Share of I/Os with lost events below which nothing is said
 ALMOST_ALL = 0.95  # Share from which a value is called nearly the only one
 FEWEST = 20  # Minimum number of I/Os for a statement about their order
 
@@ -190,7 +193,37 @@ def _latency(device: DeviceView) -> str:
         parts.append(f"{formatting.ops(op)} take {p50} at the median and {p99} at the 99th percentile")
         since = "queued" if stage == "Q2C" else "dispatched"
     text = f"{', '.join(parts)} ({stage}: from being {since} to completion)"
-    return _sentence([text, _inside(device, timed[0]), depth, _stalls(device), _failures(device)])
+    return _sentence([text, *_uncertain(device), _inside(device, timed[0]), depth, _stalls(device), _failures(device)])
+
+
+def _uncertain(device: DeviceView) -> Iterator[str]:
+    """Yields how far the 99th percentiles can be off because events were lost."""
+    lost = device.data.lost + device.data.unmatched_completions
+    if lost < FEW_LOST * device.ios:
+        return
+    yield (
+        f"{formatting.plural(lost, 'I/O')} ({formatting.share(lost / max(1, device.ios))}) lost their beginning or end"
+        " in the recording, and these times are those of the others"
+    )
+    for op in OPS:
+        took = device.life(op).histogram
+        count = sum(number for *_, number in took)
+        if count < FEWEST:
+            continue
+        # If all that were lost took no time, or longer than all others
+        ranks = (0.99 * (count + lost) - lost, 0.99 * (count + lost))
+        low, high = (next((end for _, end, so_far in _running(took) if so_far >= rank), None) for rank in ranks)
+        least = formatting.duration(next((bin_[0] for bin_ in took if bin_[1] == low), None))
+        most = "no upper bound is known" if high is None else f"at most {formatting.duration(high)}"
+        yield f"the 99th percentile of {formatting.ops(op)} is at least {least}, and {most}"
+
+
+def _running(bins: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Yields each bin with the number of I/Os up to its end."""
+    so_far = 0
+    for low, end, number in bins:
+        so_far += number
+        yield low, end, so_far
 
 
 def _inside(device: DeviceView, op: str) -> str:

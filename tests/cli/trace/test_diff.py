@@ -99,3 +99,23 @@ def test_bad_usage_is_one_line(run: Run, args: tuple[object, ...], status: int, 
     assert (outcome.status, outcome.out) == (status, "")
     assert message in outcome.err
     assert outcome.err.count("\n") == 1
+
+
+def test_a_sevenfold_median_of_a_thousand_writes_is_certain(run: Run, tmp_path: Path) -> None:
+    rng = random.Random(1)
+    for name, ios, scale in (("a", 1021, 1e6), ("b", 2676, 7e6), ("c", 1021, 1e6)):
+        records, time = [], 0.0
+        for _ in range(ios):
+            time += rng.expovariate(1e-7)
+            sector, took = 8 * rng.randrange(1 << 24), scale * rng.lognormvariate(0, 0.8)
+            records.append(Record(int(time), Q, QUEUED | WRITE, sector, 4096))
+            records.append(Record(int(time + took), C, COMPLETED | WRITE, sector, 4096))
+        write_trace(tmp_path / name, sorted(records, key=lambda record: record.time))
+    changed = {
+        c["metric"]: c
+        for c in json.loads(run("trace", "diff", tmp_path / "a", tmp_path / "b", "--json").out)["changes"]
+    }
+    assert changed["write.p50"]["verdict"] == "differs"
+    assert changed["write.p50"]["low"] < 6 < changed["write.p50"]["high"]
+    equal = json.loads(run("trace", "diff", tmp_path / "a", tmp_path / "c", "--json").out)
+    assert "differs" not in {change["verdict"] for change in equal["changes"]}

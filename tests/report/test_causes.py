@@ -1,0 +1,69 @@
+"""What limits the storage: recordings of the lab whose cause is known, and healthy ones."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from blklab import _core
+from blklab.report.causes import causes
+from blklab.report.view import ProfileView
+from blklab.trace.profile import characterise
+from tests.conftest import Run
+from tests.trace.generated import COMPLETED, QUEUED, WRITE, C, Q, Record, write_trace
+
+RECORDINGS = Path(__file__).parents[2] / "accuracy" / "causes" / "recordings"
+NAMED = {  # The largest cause of each recording in `truth.toml`
+    "unequal-mixed": "slow-member",
+    "single-bursts": "bursts",
+    "raid5-small-writes": "read-modify-write",
+    "checked-readers": "md-sync",
+    "raid0-shifted": "split-by-chunks",
+    "disk-streams": "broken-stream",
+    "cached-passing": "cache-bypass",
+    "flushed-commits": "flushes",
+    "single-behind": "behind-writeback",
+    "six-table": "slow-member",
+    "twofold-pages": "read-modify-write",
+    "replaced-lookups": "md-sync",
+    "volume-tenants": None,  # All processes have one name, so none of them is named
+    "remote-walk": "tiny-io",
+    "mirror-mailboxes": "flushes",
+}
+
+
+@pytest.mark.parametrize("recording", sorted(RECORDINGS.glob("*/*")), ids=lambda path: path.name)
+def test_the_cause_of_a_recording_is_named_and_healthy_ones_have_none(recording: Path) -> None:
+    truth = tomllib.loads((RECORDINGS.parent / "truth.toml").read_text(encoding="utf-8"))
+    has_cause = recording.name in truth.get(recording.parent.name, {})
+    assert has_cause == (recording.name in NAMED)
+    found = causes(ProfileView(characterise([str(recording)], _core.Filter())))
+    assert (found[0].code if found else None) == NAMED.get(recording.name)
+    if found:
+        assert 0.3 <= found[0].weight <= 1
+        assert found[0].remedy
+
+
+def test_the_first_screen_has_30_lines_of_80_columns(run: Run) -> None:
+    for recording in (RECORDINGS / "first" / "unequal-mixed", RECORDINGS / "second" / "replaced-lookups"):
+        lines = run("trace", "stat", recording).out.splitlines()
+        assert len(lines) <= 30
+        assert max(len(line) for line in lines if str(recording) not in line) <= 80
+        assert any(line.startswith("Cause ") for line in lines)
+
+
+def test_several_directories_have_a_row_each(run: Run) -> None:
+    names = ["unequal-mixed", "mirror-light-mixed", "flushed-commits"]
+    out = run("trace", "stat", *(RECORDINGS / "first" / name for name in names)).out
+    rows = [line.split() for line in out.splitlines() if line.startswith(tuple(names))]
+    assert [row[0] for row in rows] == names
+    assert [rows[0][-1], rows[2][-1]] == ["slow-member", "flushes"]
+
+
+def test_a_recording_that_is_given_twice_is_refused(run: Run, tmp_path: Path) -> None:
+    records = [Record(1000, Q, QUEUED | WRITE, 8, 4096), Record(2000, C, COMPLETED | WRITE, 8, 4096)]
+    write_trace(tmp_path / "a", records)
+    write_trace(tmp_path / "b", records)
+    refused = run("trace", "stat", tmp_path)
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err.endswith("begin with the same event: give this recording once\n")
