@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
@@ -12,6 +13,7 @@ from blklab.analysis.variation import RunSample
 from blklab.diagnostic import Diagnostic
 from blklab.documents.profile import SliceProfile
 from blklab.report import comparison, diagnostics, formatting, shell, terminal
+from blklab.report.charts import over_time
 from blklab.report.console import Console, styled
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
@@ -302,8 +304,11 @@ def print_diff(console: Console, diff: TraceDiff) -> None:
 
 def render(diff: TraceDiff, *, title: str | None = None, command: str = "") -> str:
     """Returns the page; `command` created it."""
+    pairs = zip_longest(*map(over_time.charts_of_side, diff.sides, SIDES))  # Each chart of A, then that of B
+    drawn = [chart for pair in pairs for chart in pair if chart]
     sections = [
         PageSection("changes", "Changes", "What changed", [changes_table(diff)]),
+        PageSection("time", "Over time", "Over time", drawn),
         PageSection("sentences", "Sentences", "Both workloads", [SentenceList(diff.sentences())]),
         PageSection("tables", "Tables", "Figures that differ", diff.tables()),
     ]

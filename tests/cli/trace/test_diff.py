@@ -79,6 +79,8 @@ def test_filters_apply_to_both_and_the_page_has_the_command(run: Run, tmp_path: 
     assert outcome.out.startswith(f"{page}  ")
     html = page.read_text()
     assert "--op read --between vdc,vdd</code>" in html
+    assert html.count('data-chart="iops-A"') == html.count('data-chart="latency-over-time-B"') == 1
+    assert html.count('id="charts"') == 1
     assert "nothing but reads" in html
     assert html.count("writes") == 0
 

@@ -106,6 +106,7 @@ def map_charts(device: DeviceView) -> list[Chart]:
             names = [label(at) for at in range(seen[0], seen[-1] + 1)]
             values: list[Spec] = [
                 {"class": label(at), "low": max(1, row.low), "high": row.end, "level": level, "few": 2 ** (level - 1)}
+                | {"op": op}
                 for row, levels_of_row in zip(rows, cells, strict=True)
                 for at, level in enumerate(levels_of_row)
                 if level
@@ -115,7 +116,7 @@ def map_charts(device: DeviceView) -> list[Chart]:
                 "y": {**quantity("low"), **log_durations(max(1, rows[0].low), rows[-1].end, letters)},
                 "y2": {"field": "high"},
                 "opacity": quantity("level", scale={"domain": [0, max(map(max, cells))]}, legend=None),
-                "color": {"datum": op, "scale": {"domain": OPS}, "legend": None},
+                "color": {"field": "op", "type": "nominal", "scale": {"domain": OPS}, "legend": None},
                 "tooltip": [tip("class", "less than"), tip("few", "I/Os, at least", ",")],
             }
             spec = chart_spec(values, mark={"type": "rect", "clip": True}, encoding=encoding)

@@ -52,6 +52,15 @@ def charts(view: ProfileView) -> list[Chart]:
     return [chart for chart in (*drawn, None if _compared(view) else _utilisation(device, [], axis)) if chart]
 
 
+def charts_of_side(device: DeviceView, side: str) -> list[Chart]:
+    """Returns IOPS and latency of one of two devices that are compared; `side` is its name there."""
+    axis = TimeAxis.of(device)
+    if len(device.slices()[1]) < 2:
+        return []
+    drawn = [chart for chart in (*_load(device, axis)[:1], _latency(device, axis)) if chart]
+    return [replace(each, name=f"{each.name}-{side}", title=f"{side}: {each.title}") for each in drawn]
+
+
 def stack_charts(view: ProfileView) -> list[Chart]:
     """Returns the utilisation and the I/Os of the devices that are compared."""
     axis, devices = TimeAxis.of(view.focus), _compared(view)
