@@ -32,6 +32,7 @@ struct DeviceState {
     input: u16,
     wanted: bool,
     start: Option<StartAction>, // With which events its I/Os begin; `None` until enough events are in `held`
+    #[serde(skip)]
     held: Vec<Event>,
     pairer: Pairer,
     summary: DeviceSummary,
@@ -39,6 +40,7 @@ struct DeviceState {
     dispatched: QueueDepth,
     observed: ObservedTime,
     chunk: Chunk,
+    #[serde(skip)]
     late: Vec<QueuedIo>, // I/Os that are wanted for their latency, until they are queued in order of time
 }
 
@@ -52,13 +54,16 @@ pub struct Intake {
     #[serde(skip)]
     deferred: bool, // Whether only completed I/Os show if the filter wants them
     pub info: TraceInfo, // The trace's inputs and the devices named so far; when a trace ends, all of it
-    host: String,       // Where the devices are; empty if there is only one host
+    #[serde(skip)]
+    host: String, // Where the devices are; empty if there is only one host
     states: Vec<DeviceState>,
     #[serde(skip)]
     index_by_device: HashMap<DeviceId, usize>,
     #[serde(skip)]
     last_index: usize,
+    #[serde(skip)]
     remaps: Remaps,
+    #[serde(skip)]
     processes: ProcessTable,
     names: Vec<String>,
     #[serde(skip)]
@@ -73,7 +78,6 @@ pub struct Intake {
     beyond_devices: u64,
     first_time: Option<u64>,
     last_time: u64,
-    pub ended: bool, // Whether the trace has ended
 }
 
 impl Intake {
@@ -97,8 +101,7 @@ impl Intake {
             self.merged = info.inputs.iter().all(|input| input.name.is_empty());
             self.info = info.clone();
         }
-        // Fewer, if events of an earlier piece are read again.
-        let known = info.device_names.len().min(self.info.device_names.len());
+        let known = self.info.device_names.len();
         self.info.device_names.extend_from_slice(&info.device_names[known..]);
         let mut from = 0;
         for name in &batch.names {
@@ -338,7 +341,7 @@ impl Intake {
     }
 
     /// Sends all chunks, full or not.
-    pub fn send_rest(&mut self, send_chunk: &mut dyn FnMut(Chunk)) {
+    fn send_rest(&mut self, send_chunk: &mut dyn FnMut(Chunk)) {
         for state in self.states.iter_mut().filter(|state| !state.chunk.is_empty()) {
             send_chunk(state.renew_chunk());
         }
@@ -346,7 +349,7 @@ impl Intake {
 
     /// Ends the trace: sends the last chunks, and keeps only what its statistics need.
     pub fn end(&mut self, info: TraceInfo, send_chunk: &mut dyn FnMut(Chunk)) {
-        self.send_rest(send_chunk); // Rows that come late are behind all others, where a piece may end as well
+        self.send_rest(send_chunk); // Rows that come late are behind all others
         for at in 0..self.states.len() {
             if self.states[at].start.is_none() {
                 self.decide_start(at, true);
@@ -370,7 +373,6 @@ impl Intake {
         self.info = info;
         self.processes = ProcessTable::default();
         self.remaps = Remaps::default();
-        self.ended = true;
     }
 
     /// The counts of each wanted device: its index in chunks, and its flow.

@@ -32,9 +32,13 @@ pub struct BioOrigin {
 /// Follows the I/Os of one device.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Pairer {
+    #[serde(skip)]
     bios: BiosInFlight,
-    empty: VecDeque<Io>,    // Queued bios without data (flushes), oldest first
+    #[serde(skip)]
+    empty: VecDeque<Io>, // Queued bios without data (flushes), oldest first
+    #[serde(skip)]
     commands: VecDeque<Io>, // Dispatched without a bio and without data, or passthrough; oldest first
+    #[serde(skip)]
     saw_dispatch: bool,
     pub unmatched_completions: u64, // Completions without a Q or D in the trace
     pub given_up: u64,              // Bios given up because too many were in flight
