@@ -28,8 +28,6 @@ SAMPLES = {
     "fio-3.33.json": "fio",
     **dict.fromkeys(("fio-3.33-mixed.json", "fio-3.33-status.json"), "fio"),
     **{path.name: "fio-terse" for path in DATA.glob("*.terse")},
-    **{path.name: "bonnie" for path in DATA.glob("bonnie*")},
-    **{path.name: "iozone" for path in DATA.glob("iozone*")},
     "hist_clat_hist.1.log": "fio-log",
     "form-randomio.txt": "randomio",
     "form-blkparse.txt": "blkparse",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from blklab.imports.collect import Batch
     from blklab.store.campaigns import Store
 
-FORMATS = (*("fio", "fio-log", "fio-text", "fio-terse", "iostat", "iozone", "bonnie", "randomio"), "blkparse")
+FORMATS = ("fio", "fio-log", "fio-text", "fio-terse", "iostat", "randomio", "blkparse")
 """The formats of blklab.imports.collect, which is too slow to import for `--help`."""
 
 

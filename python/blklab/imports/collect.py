@@ -13,7 +13,6 @@ from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.fio import terse
 from blklab.imports import base, blkparse, fio_log, fio_results, iostat, randomio, run_labels
 from blklab.imports.base import MOST_RUNS, ImportedRun, ImportFile, ImportFormat, ImportResult, ImportSource
-from blklab.imports.filesystem_benchmarks import matches_bonnie, matches_iozone, read_bonnie, read_iozone
 from blklab.imports.run_labels import RunNaming
 from blklab.outcome import Outcome
 from blklab.spec.cells import Cell, ExperimentPlan
@@ -36,8 +35,6 @@ FORMATS = {  # By name; a format is one module and one line here
         ImportFormat("fio-text", "fio", "fio's normal output", fio_results.matches_text, fio_results.read_text),
         ImportFormat("fio-terse", "fio", "fio's terse output", fio_results.matches_terse, read_terse),
         ImportFormat("iostat", "iostat", "iostat -x", iostat.matches, iostat.read),
-        ImportFormat("iozone", "iozone", "IOzone's tables", matches_iozone, read_iozone),
-        ImportFormat("bonnie", "bonnie", "bonnie++'s results", matches_bonnie, read_bonnie),
         ImportFormat("randomio", "randomio", "randomio's tables", randomio.matches, randomio.read),
         ImportFormat("blkparse", "blkparse", "blkparse's summary", blkparse.matches, blkparse.read),
     )
