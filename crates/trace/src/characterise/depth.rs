@@ -97,29 +97,23 @@ impl QueueDepth {
 
     /// Ends the trace at time `end`; the number falls to 0 uncounted.
     pub fn end(&mut self, end: u64) {
-        *self = self.ended(end);
+        if end >= self.since && (self.begun || self.now > 0) {
+            self.begin();
+            self.spend(end.min(self.until));
+            self.level.advance(end.min(self.until));
+        }
         self.level.end();
         self.now = 0;
     }
 
-    fn ended(&self, end: u64) -> QueueDepth {
-        let mut ended = self.clone();
-        if end >= self.since && (self.begun || self.now > 0) {
-            ended.begin();
-            ended.spend(end.min(self.until));
-            ended.level.advance(end.min(self.until));
-        }
-        ended
+    /// The figures of a trace that has ended.
+    pub fn summary(&self) -> LevelSummary {
+        self.level.summary()
     }
 
-    /// The figures of a trace that ends at time `end`.
-    pub fn summary(&self, end: u64) -> LevelSummary {
-        self.ended(end).level.summary()
-    }
-
-    /// The depth over time of a trace that ends at time `end`.
-    pub fn over_time(&self, end: u64) -> DepthOverTime {
-        let series = self.ended(end).over_time;
+    /// The depth over time of a trace that has ended.
+    pub fn over_time(&self) -> DepthOverTime {
+        let series = &self.over_time;
         DepthOverTime { width_ns: series.width_ns(), slices: series.iter().map(|(_, slice)| *slice).collect() }
     }
 }

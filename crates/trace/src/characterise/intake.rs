@@ -377,7 +377,6 @@ impl Intake {
 
     /// The counts of each wanted device: its index in chunks, and its flow.
     pub fn flows(&self) -> Vec<(usize, DeviceFlow)> {
-        let end = self.last_time;
         let flow = |state: &DeviceState| DeviceFlow {
             device: state.device.to_string(),
             name: self.name(state),
@@ -386,9 +385,9 @@ impl Intake {
             observed_ns: state.observed.length_ns(),
             events: EventCounts(state.summary.by_action()),
             start: state.chunk.start,
-            in_flight: state.in_flight.summary(end),
-            depth_over_time: state.in_flight.over_time(end),
-            dispatched: state.dispatched.summary(end),
+            in_flight: state.in_flight.summary(),
+            depth_over_time: state.in_flight.over_time(),
+            dispatched: state.dispatched.summary(),
             unmatched_completions: state.pairer.unmatched_completions,
             given_up: state.pairer.given_up,
         };

@@ -1,6 +1,6 @@
 """What a worker does: it downloads a shard, characterises it, removes it, and takes the next one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -124,21 +124,15 @@ def _read_shard(shard: Shard, options: TraceOptions, stop: _core.Stop | None) ->
             raise
 
 
-def _ending(stop: _core.Stop | None) -> Callable[[int], None]:
-    """Returns a `tick` that ends the reading of a trace when `stop` is set."""
-
+def _read(
+    shard: Shard, paths: Sequence[str], shown: tuple[str, str] | None, options: TraceOptions, stop: _core.Stop | None
+) -> _core.PartialProfile:
     def tick(_bytes: int) -> None:
         if stop is not None and stop.is_set():
             raise KeyboardInterrupt
 
-    return tick
-
-
-def _read(
-    shard: Shard, paths: Sequence[str], shown: tuple[str, str] | None, options: TraceOptions, stop: _core.Stop | None
-) -> _core.PartialProfile:
     partial, warnings = _core.characterise_partial(
-        paths, options.selection, format=options.format_name, host=shard.host, shown_as=shown, tick=_ending(stop)
+        paths, options.selection, format=options.format_name, host=shard.host, shown_as=shown, tick=tick
     )
     for path, message in warnings:
         if message.startswith(INCOMPLETE):
