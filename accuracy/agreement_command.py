@@ -10,15 +10,15 @@ import click
 from accuracy import agreement as analysis
 from accuracy import agreement_report as report
 from accuracy import recordings
+from accuracy.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_rows, figures_of_cells
+from accuracy.agreement_report import agreement_table
 from accuracy.options import check_option, output_option, reference_option
 from accuracy.recordings import LabRecording
-from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_rows, figures_of_cells
 from blklab.cli.common import emit, fail_with, json_option, note, store_option
 from blklab.cli.run import changes, measured, only_cells
 from blklab.errors import UsageError
 from blklab.output import write
 from blklab.report import terminal
-from blklab.report.agreement import agreement_table
 from blklab.report.console import Console
 from blklab.runners.base import RunResult
 from blklab.runners.lab import accel_option

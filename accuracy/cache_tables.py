@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from accuracy.reference import RANDOMIO, RUNS, TARGETS, Reference, number, read_tables, table_rows
 from blklab.errors import UsageError
-from blklab.imports.reference import RANDOMIO, RUNS, TARGETS, Reference, number, read_tables, table_rows
 from blklab.spec.files import read_toml
 
 CACHES = "cache_runs.csv"

@@ -13,12 +13,12 @@ from scipy.stats import t as student
 
 from accuracy import sata
 from accuracy.options import reference_option
+from accuracy.reference import number, table_rows
 from blklab.analysis.decision import is_inside
 from blklab.analysis.iocost import JOBS, LARGE, LOADS, MeasuredDisk, median, model_of
 from blklab.cli.common import cluster_option, computing, emit, json_option, warn
 from blklab.cluster import HERE, Parallel
 from blklab.errors import UsageError
-from blklab.imports.reference import number, table_rows
 from blklab.outcome import NOMINAL, NORMAL
 from blklab.output import write
 from blklab.report import markdown as gfm

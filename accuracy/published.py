@@ -10,13 +10,13 @@ from typing import Any, Literal
 from accuracy import published_caches, published_cells
 from accuracy.cache_tables import BcacheRun, CacheTables
 from accuracy.published_caches import CacheRow
+from accuracy.reference import FioRun, RandomioRun, Reference
 from blklab import _core
 from blklab.analysis import calibrate
 from blklab.analysis.decision import is_inside
 from blklab.analysis.observations import Observation, observation
 from blklab.cluster import HERE, Parallel
 from blklab.errors import UsageError
-from blklab.imports.reference import FioRun, RandomioRun, Reference
 from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import interval

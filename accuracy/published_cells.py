@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from accuracy.cache_tables import BcacheRun
+from accuracy.reference import RandomioRun, Reference
 from blklab.errors import UsageError
-from blklab.imports.reference import RandomioRun, Reference
 from blklab.spec import cells, load, stock_models
 from blklab.spec.cells import Cell
 

@@ -10,8 +10,8 @@ from accuracy.agreement_command import recorded_section
 from accuracy.cache_tables import read_published
 from accuracy.options import check_option, output_option, reference_option
 from accuracy.published_caches import hold
+from accuracy.reference import read_reference
 from blklab.cli.common import cluster_option, computing, emit, json_option, tell
-from blklab.imports.reference import read_reference
 from blklab.output import write
 from blklab.report import terminal
 from blklab.report.console import Console

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from accuracy import agreement
-from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_key, agreement_rows
+from accuracy.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_key, agreement_rows
 from blklab.errors import UsageError
 from blklab.outcome import IoCost
 from blklab.output import write

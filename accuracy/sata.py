@@ -9,8 +9,8 @@ from pathlib import Path
 
 from scipy.stats import t as student
 
+from accuracy.reference import number, table_rows
 from blklab.analysis.iocost import SMALL
-from blklab.imports.reference import number, table_rows
 from blklab.outcome import NORMAL
 from blklab.runners.sim import runner as sim
 from blklab.spec import stock_models

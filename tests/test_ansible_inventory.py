@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.ansible_inventory import expanded
-from blklab.errors import UsageError
+from blklab.errors import EnvironmentLacks, UsageError
 
 INI = """
 ; an example
@@ -68,23 +67,25 @@ EXPECTED = {
 }
 
 
+REPLY = {
+    "_meta": {"hostvars": {"a": {"ansible_host": "10.0.0.1", "ansible_port": 2222}, "v6": {"ansible_host": "::1"}}},
+    "all": {"children": ["ungrouped", "outer"]},
+    "outer": {"children": ["inner"]},
+    "inner": {"hosts": ["a", "v6"]},
+    "ungrouped": {"hosts": ["b"]},
+}
+
+
 def written(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
 
 
-def listed(path: Path) -> str:
-    """Returns what Ansible reads, without plugins and variables of this machine."""
+@pytest.mark.parametrize(("name", "text"), [("hosts.ini", INI), ("hosts", INI), ("hosts.yml", YAML)])
+def test_hosts_and_how_ssh_reaches_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
     if shutil.which("ansible-inventory") is None:
         pytest.skip("ansible-inventory is not installed: apt-get install ansible-core")
-    config = written(path.parent / "ansible.cfg", "")
-    environment = {**os.environ, "ANSIBLE_CONFIG": str(config), "LC_ALL": "C.UTF-8"}
-    command = ["ansible-inventory", "-i", str(path), "--list"]
-    return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-
-
-@pytest.mark.parametrize(("name", "text"), [("hosts.ini", INI), ("hosts", INI), ("hosts.yml", YAML)])
-def test_hosts_and_how_ssh_reaches_them(tmp_path: Path, name: str, text: str) -> None:
+    monkeypatch.setenv("ANSIBLE_CONFIG", str(written(tmp_path / "ansible.cfg", "")))
     written(tmp_path / name, text)
     assert expanded([f"@{name}"], tmp_path) == EXPECTED
     assert expanded([f"@{name}:web", "other"], tmp_path).keys() == {
@@ -94,64 +95,79 @@ def test_hosts_and_how_ssh_reaches_them(tmp_path: Path, name: str, text: str) ->
     }
 
 
-@pytest.mark.parametrize(("name", "text"), [("hosts.ini", INI), ("hosts.yml", YAML)])
-def test_ansible_finds_the_same(tmp_path: Path, name: str, text: str) -> None:
-    theirs = written(tmp_path / "list.json", listed(written(tmp_path / name, text)))
-    assert expanded([f"@{theirs}"], tmp_path) == expanded([f"@{name}"], tmp_path)
-    for group in json.loads(theirs.read_text()):
-        if group not in {"_meta", "ungrouped"}:
-            ours = expanded([f"@{name}:{group}"], tmp_path)
-            assert ours == expanded([f"@{theirs}:{group}"], tmp_path)
+@pytest.fixture
+def ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program `ansible-inventory` that prints `REPLY`; a test can replace it."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    written(directory / "reply.json", json.dumps(REPLY))
+    program = written(directory / "ansible-inventory", f"#!/bin/sh\ncat {directory}/reply.json\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    return program
+
+
+@pytest.mark.usefixtures("ansible")
+def test_groups_have_the_hosts_of_their_children(tmp_path: Path) -> None:
+    inner = {"a": "ssh://10.0.0.1:2222", "v6": "::1"}
+    written(tmp_path / "hosts", "")
+    assert expanded(["@hosts"], tmp_path) == {"b": "b", **inner}
+    assert expanded(["@hosts:outer"], tmp_path) == inner
+    assert expanded([f"@{tmp_path}:inner"], tmp_path / "elsewhere") == inner  # a directory
+
+
+def test_the_output_of_ansible_needs_no_ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    written(tmp_path / "hosts.json", json.dumps(REPLY))
+    assert expanded(["@hosts.json:ungrouped"], tmp_path) == {"b": "b"}
+    monkeypatch.setattr("blklab.child_process.shutil.which", lambda _name, **_: None)
+    written(tmp_path / "hosts", "a\n")
+    with pytest.raises(EnvironmentLacks, match="ansible-inventory is not installed; install it: apt-get"):
+        expanded(["@hosts"], tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("reply", "message"),
     [
-        ("h.yml", "plugin: aws_ec2\n", "a plugin asks for the hosts: run `ansible-inventory -i h.yml --list > "),
-        ("h", "#!/usr/bin/env python3\n", "a program (or executable), expected a file of hosts: run"),
-        ("h", "a ansible_host={{x}}\n", "found the template '{{x}}'"),
-        ("h", "localhost ansible_connection=local\n", "found ansible_connection=local, expected ssh"),
-        ("h", "[a:children]\nb\n[b:children]\na\n[c]\nx\n", "contains itself"),
-        ("h", "[a:hosts]\n", "group 'all' has no hosts"),
-        ("h", "[a:b]\nx\n", "line 2: found [a:b], expected children or vars"),
-        ("h", "a b\n", "line 1: found 'b', expected KEY=VALUE"),
-        ("h", "a[01:100]\n", "expected the same number of digits"),
-        ("h", "a[1:99999999]\n", "more than 10,000 hosts"),
-        ("h.yml", "all: [1]\n", "all: found [1], expected groups with hosts, vars and children"),
-        ("h.yml", "all: {hosts: !vault x}\n", "cannot be read: "),
-        ("h.yml", "[1]\n", "expected groups with hosts"),
-        ("h", "a 'b\n", "line 1: No closing quotation"),
-        ("h", "", "has no hosts"),
+        ("exit 3", "ansible-inventory failed: exit status 3"),
+        ("printf 'ERROR! one\ntwo' >&2; exit 1", "ansible-inventory failed: ERROR! one two"),
+        ("echo '{}'", "no hosts in group 'all'; it has the groups "),
+        ("echo '[1]'", "expected an inventory, or the output of `ansible-inventory --list`"),
+        ("echo x", "expected an inventory, or the output of `ansible-inventory --list`"),
+        (
+            """echo '{"_meta": {"hostvars": {"x": {"ansible_host": "{{y}}"}}}, "all": {"hosts": ["x"]}}'""",
+            "host 'x': found the template {{y}}, expected a name",
+        ),
+        (
+            """echo '{"_meta": {"hostvars": {"x": {"ansible_connection": "local"}}}, "all": {"hosts": ["x"]}}'""",
+            "found ansible_connection=local, expected ssh",
+        ),
+        ("""echo '{"_meta": {"hostvars": {}}, "all": {"children": ["all"]}}'""", "expected an inventory"),
     ],
 )
-def test_other_files_are_refused_in_one_line(tmp_path: Path, name: str, text: str, message: str) -> None:
-    written(tmp_path / name, text)
+def test_other_answers_are_refused_in_one_line(tmp_path: Path, ansible: Path, reply: str, message: str) -> None:
+    written(ansible, f"#!/bin/sh\n{reply}\n")
+    written(tmp_path / "h", "")
     with pytest.raises(UsageError) as error:
-        expanded([f"@{name}"], tmp_path)
+        expanded(["@h"], tmp_path)
     assert message in str(error.value)
-    assert str(error.value).startswith(f"{tmp_path / name}: ")
+    assert str(error.value).startswith(f"{tmp_path / 'h'}: ")
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.usefixtures("ansible")
 def test_missing_files_and_groups_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nothing\.ini: No such file"):
         expanded(["@nothing.ini"], tmp_path)
-    written(tmp_path / "h", "a\n[g]\nb\n")
-    with pytest.raises(UsageError, match="there is no group 'x'; it has g, ungrouped"):
+    written(tmp_path / "h", "")
+    with pytest.raises(UsageError, match="no hosts in group 'x'; it has the groups all, inner, outer, ungrouped"):
         expanded(["@h:x"], tmp_path)
-    (tmp_path / "directory").mkdir()
-    with pytest.raises(UsageError, match="a directory, expected a file"):
-        expanded(["@directory"], tmp_path)
-    executable = written(tmp_path / "executable", "a\n")
-    executable.chmod(0o755)
-    with pytest.raises(UsageError, match="a program"):
-        expanded(["@executable"], tmp_path)
 
 
-@given(st.text(max_size=200), st.sampled_from(["h", "h.yml", "h.json"]))
-def test_any_text_has_hosts_or_one_error(tmp_path_factory: pytest.TempPathFactory, text: str, name: str) -> None:
-    path = tmp_path_factory.mktemp("any") / name
-    path.write_text(text, errors="replace")
+@given(st.text(max_size=200))
+def test_any_output_of_ansible_has_hosts_or_one_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("any") / "hosts.json"
+    path.write_text('{"_meta": ' + text, errors="replace")
     try:
         hosts = expanded([f"@{path}"], path.parent)
     except UsageError as error:

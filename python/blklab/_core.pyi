@@ -166,7 +166,7 @@ def characterise(
     """
 
 class PartialProfile:
-    """All statistics of a trace, which can be continued, merged, and sent to other processes.
+    """All statistics of a trace, which can be merged, and sent to other processes.
 
     What was taken out of it, or over from it, cannot be used again: UsageError.
     """
@@ -189,20 +189,18 @@ def characterise_partial(
     filter: Filter,
     *,
     format: str | None = None,
-    exact_blocks: int | None = None,
     host: str = "",
     shown_as: tuple[str, str] | None = None,
-    continued: PartialProfile | None = None,
-    most: int | None = None,
-    threads: int = 1,
     tick: Callable[[int], object] | None = None,
-) -> tuple[PartialProfile, bool, list[tuple[str, str]]]:
-    """Characterise a trace, or a piece of one: its partial profile, whether the trace was read to its end, warnings.
+) -> tuple[PartialProfile, list[tuple[str, str]]]:
+    """Characterise a trace: its partial profile, and warnings.
 
     `host` is where the devices are, if traces of several hosts are summed up. `shown_as` is a beginning of paths, and
-    what messages show instead. `continued` is what was read of this trace before, which is taken over; it has the
-    filter and the other options. Reading stops after `most` events.
+    what messages show instead.
     """
+
+def is_trace(path: str) -> bool:
+    """Whether the first events of a trace at `path` can be read."""
 
 class LiveTrace:
     """The last seconds of a recording that goes on, read from a pipe in a thread."""

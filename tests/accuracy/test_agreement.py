@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from accuracy import agreement, recordings
+from accuracy.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_figures, agreement_key
 from accuracy.recordings import LabRecording
-from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_figures, agreement_key
 from blklab.errors import UsageError
 from blklab.outcome import OTHER_KERNEL, IoCost, Outcome
 from blklab.runners.sim.uncertainty import KERNEL

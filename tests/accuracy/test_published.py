@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accuracy import published_cells
-from blklab.imports import reference
+from accuracy import published_cells, reference
 from blklab.spec import load
 from tests.conftest import Run
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from accuracy.reference import observations
 from blklab.analysis.host_profile import MeasuredIo, host_profile, measured_io
 from blklab.analysis.observations import Observation, from_fio
-from blklab.cli.calibrate import _published
 from blklab.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -103,7 +103,7 @@ def test_published_runs() -> None:
 
     Without the run itself, the other runs predict each within their interval; the median error is below a third.
     """
-    runs = {run.name: run for run in _published(ROOT / "reference", "nvme")}
+    runs = {run.name: run for run in observations(ROOT / "reference", "nvme")}
     assert 3_400 < measured(runs["randread"]) < 3_500
     assert 5_800 < measured(runs["randwrite"]) < 5_900
     errors = []

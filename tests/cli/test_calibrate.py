@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import Run
 
 ROOT = Path(__file__).parents[2]
-BONNIE = ROOT / "tests" / "data" / "imports" / "bonnie-1.97.txt"
+RANDOMIO = ROOT / "tests" / "data" / "imports" / "form-randomio.txt"
 
 WORKLOADS: dict[str, dict[str, Any]] = {
     "small": {"rw": "randread", "bs": "4k", "iodepth": 32, "numjobs": 4, "size": "1g"},
@@ -208,7 +208,6 @@ capacity = "1TiB"
         (["fio.json", "--model", "sm883", "--size", "9"], "fio.json: "),
         (["fio.json", "--model", "sm883", "--kernel", "x"], "invalid kernel 'x'"),
         (["part.toml", "--model", "sm883"], "part.toml: no fio results"),
-        (["ref", "--model", "sm883", "--target", "x"], "ref: --target: expected one of ssd"),
         (["fio.json"], "--model: expected a model like the disk"),
         ([], "expected one of INPUT, --device and --directory"),
         (["--directory", "", "--model", "virtual"], "--directory"),
@@ -223,11 +222,6 @@ def test_mistakes_are_one_line_and_status_2(run: Run, arguments: list[str], outp
     Path("empty.toml").write_text("")
     Path("part.toml").write_text(CALIBRATED)
     Path("kindless.toml").write_text("[device]\nunits = 1\n")
-    Path("ref").mkdir()
-    Path("ref/targets.toml").write_text(
-        '[tests]\nrandread = { rw = "randread" }\n[targets]\nssd = { device = "ssd" }\n'
-    )
-    Path("ref/fio_runs.csv").write_text("target,test,read_iops,write_iops\nssd,randread,90000,0\n")
     outcome = run("calibrate", *arguments)
     assert (outcome.status, outcome.out) == (2, "")
     assert output in outcome.err
@@ -239,20 +233,6 @@ def test_the_whole_device_unless_said_otherwise(run: Run) -> None:
     outcome = run("calibrate", "fio.json", "--model", "sm883", "--json")
     assert outcome.status == 0, outcome.err
     assert "size" not in json.loads(outcome.out)["device"]
-
-
-def test_a_directory_of_tables_is_an_input(run: Run) -> None:
-    Path("ref").mkdir()
-    Path("ref/targets.toml").write_text(
-        '[workload_common]\niodepth = 32\nnumjobs = 4\n[tests]\nrandread = { rw = "randread" }\n'
-        '[targets]\nssd = { device = "ssd" }\n'
-    )
-    Path("ref/fio_runs.csv").write_text("target,test,read_iops,write_iops\nssd,randread,90000,0\n")
-    outcome = run("calibrate", "ref", "--model", "sm883", "--size", "10GiB", "--json")
-    assert outcome.status == 0
-    (residual,) = json.loads(outcome.out)["residuals"]
-    assert residual["run"] == "randread"
-    assert abs(residual["error"]) < 0.02
 
 
 def test_a_bad_fit_is_said(run: Run) -> None:
@@ -407,8 +387,8 @@ def test_file_of_a_host_is_checked(run: Run, content: str | None, message: str) 
         ((), "--host: expected INPUT: results of fio, run:42 or campaign:3"),
         (("fio.json", "--model", "pm983"), "--model: not with --host, which takes results of fio"),
         (("nix.json",), "nix.json: No such file or directory"),
-        ((BONNIE,), f"{BONNIE}: no fio results; expected JSON or text output of fio"),
-        (("empty",), "empty: no JSON files of fio, nor tables as in reference/; expected results of fio"),
+        ((RANDOMIO,), f"{RANDOMIO}: no fio results; expected JSON or text output of fio"),
+        (("empty",), "empty: no JSON files of fio; expected results of fio"),
     ],
 )
 def test_inputs_of_a_host_are_checked(run: Run, arguments: tuple[Any, ...], message: str) -> None:

@@ -42,17 +42,6 @@ def test_imported_runs_are_like_any_others(run: Run) -> None:
     assert "randread" in run("runs", "show", "text:workload=clones", "--raw").out
 
 
-def test_predictions_are_compared_with_publications(run: Run) -> None:
-    experiment = ROOT / "examples" / "unbalanced.toml"
-    assert run("run", experiment, "--only", "stack=near,workload=randread,kernel=4.19").status == 0
-    renames = ["--rename", "stack:fast-raid10=near", "--rename", "device:sdc=ssd"]
-    assert run("import", ROOT / "reference", *renames).status == 0
-    result = json.loads(run("compare", "unbalanced@sim", "published:stack=near", "--metric", "iops", "--json").out)
-    (row,) = [item for item in result["rows"] if None not in item["values"]]
-    assert row["labels"]["workload"] == "randread"
-    assert row["values"][1]["mean"] == 207520.7
-
-
 def test_nothing_is_kept_of_a_dry_run(run: Run) -> None:
     dry = run("import", DATA / "form-randomio.txt", "--dry-run", "--label", "stack=far")
     assert "Not kept." in dry.out

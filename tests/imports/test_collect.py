@@ -16,7 +16,7 @@ from blklab.imports.base import ImportFile, ImportSource
 from blklab.imports.collect import batches
 from blklab.imports.run_labels import RunNaming
 from blklab.store.series import unpacked
-from tests.imports.conftest import DATA, FIO, ROOT, imported, runs
+from tests.imports.conftest import DATA, FIO, imported, runs
 from tests.report.test_documented import documented_fields
 
 DESCRIBED = ("result", "imported result")
@@ -28,8 +28,6 @@ SAMPLES = {
     "fio-3.33.json": "fio",
     **dict.fromkeys(("fio-3.33-mixed.json", "fio-3.33-status.json"), "fio"),
     **{path.name: "fio-terse" for path in DATA.glob("*.terse")},
-    **{path.name: "bonnie" for path in DATA.glob("bonnie*")},
-    **{path.name: "iozone" for path in DATA.glob("iozone*")},
     "hist_clat_hist.1.log": "fio-log",
     "form-randomio.txt": "randomio",
     "form-blkparse.txt": "blkparse",
@@ -88,24 +86,6 @@ def test_names_can_be_chosen_with(tmp_path: Path) -> None:
     path.write_text((DATA / "form-randomio.txt").read_text())
     assert imported(path)[0].plan.name == "run-12-30"
     assert imported(path, naming=RunNaming(name="v1.2"))[0].plan.name == "v1.2"
-
-
-def test_published_figures() -> None:
-    naming = RunNaming(renamed={("stack", "fast-raid10"): "near", ("device", "sdc"): "ssd"})
-    result = batches([str(ROOT / "reference")], ImportSource(()), naming)
-    assert result.notes == result.failed == []
-    randomio, fio = result.batches  # the newer of the name is fio's
-    assert (randomio.plan.runner, fio.plan.runner) == ("randomio", "fio")
-    assert {randomio.plan.name, fio.plan.name} == {"published"}
-    by_labels = {(item["stack"], item["workload"]): run for item, run in runs(fio)}
-    near = by_labels["near", "randread"]
-    assert near.read.iops == 207520.7
-    assert (near.read.total_ios, near.runtime_ns) == (8388608, 40423 * 10**6)
-    assert [(d.name, d.ios) for d in near.devices] == [("nvme0n1", [4420890, 10]), ("ssd", [3963871, 11])]
-    labels, run = runs(randomio)[1]
-    assert labels["stack"] == "md10fs"
-    assert (labels["numjobs"], labels["bs"]) == ("8", "512")
-    assert run.read.clat_ns.mean == 18.4e6
 
 
 @pytest.mark.parametrize(

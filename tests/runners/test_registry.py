@@ -57,9 +57,7 @@ KIND = RunnerKind(
     descriptions=imported(__name__),
     predicts=True,
     explain=imported(f"{__name__}:explain"),
-    options=(
-        RunnerOption("--iops", "What it says.", metavar="N", where="With the oracle", elsewhere="nothing is guessed"),
-    ),
+    options=(RunnerOption("--iops", "With the oracle: what it says.", metavar="N", elsewhere="nothing is guessed"),),
 )
 
 

@@ -232,35 +232,29 @@ def test_files_of_one_recording_are_one_shard(tmp_path: Path) -> None:
     assert [len(shard.files) for shard in shards] == [2, 1]
 
 
-@pytest.mark.parametrize("options", [["--split", "1000"], ["--split", "4000", "--cluster", "local:1"]])
-def test_pieces_of_a_trace_equal_one_pass(run_apart: Run, options: list[str]) -> None:
-    path = str(TRACES / "check-raid5")
-    assert document(run_apart, path, *options) == json.loads(_core.characterise([path], _core.Filter()))
-
-
 @pytest.mark.parametrize(
-    "words",
+    ("words", "message"),
     [
-        ["--skip-broken", "trace"],
-        ["--split", "10", "s3://bucket/*"],
-        ["--exact", "s3://bucket/*"],
-        ["--split", "10", "-"],
+        (["--skip-broken", "trace"], "--skip-broken: this is one trace, not shards"),
+        (["--cluster", "local:1", "trace"], "--cluster: this is one trace, not shards"),
+        (["--cluster", "local:1", "-"], "--cluster: this is one trace, not shards"),
+        (["--exact", "s3://bucket/*"], "--exact and --files need a trace on this machine"),
     ],
 )
-def test_options_that_exclude_each_other(run: Run, words: list[str]) -> None:
+def test_options_that_exclude_each_other(run: Run, words: list[str], message: str) -> None:
     result = run("trace", "stat", *words)
     assert result.status == 2
+    assert message in result.err
     assert result.err.count("\n") == 1
 
 
 def test_partial_profiles_of_other_versions_are_refused() -> None:
-    partial, has_ended, warnings = _core.characterise_partial([str(TRACES / "bfq")], _core.Filter())
-    assert has_ended
+    partial, warnings = _core.characterise_partial([str(TRACES / "bfq")], _core.Filter())
     assert not warnings
     (stored,) = partial.__getnewargs__()
     first, content = stored.split(b"\n", 1)
     with pytest.raises(BlklabError, match="use one version"):
-        _core.PartialProfile(first.replace(b" 2 ", b" 99 ") + b"\n" + content)
+        _core.PartialProfile(first.replace(b" 3 ", b" 99 ") + b"\n" + content)
     with pytest.raises(BlklabError, match="damaged"):
         _core.PartialProfile(stored[:-10])
 

@@ -5,6 +5,7 @@ use blklab_trace::blkparse::print::{PrintStyle, TerminalOutput, print};
 use blklab_trace::blktrace::stream::{EventBlock, RecordStream};
 use blklab_trace::characterise::files::Filesystem;
 use blklab_trace::characterise::{Characterisation, Options};
+use blklab_trace::event::EventBatch;
 use blklab_trace::export::{TARGETS, find_target};
 use blklab_trace::live::LiveWindow;
 use blklab_trace::source::Source;
@@ -77,6 +78,12 @@ fn open_selected(paths: &[String], format: Option<&str>, filter: &mut filter::Fi
     filter::select(source, filter).map_err(python_error)
 }
 
+/// Whether the first events of a trace at this path can be read.
+#[pyfunction]
+pub fn is_trace(path: String) -> bool {
+    open::open(&[path], None).is_ok_and(|mut source| source.fill(&mut EventBatch::default()).is_ok())
+}
+
 type Warnings = Vec<(String, String)>; // (path, message)
 type FilesystemParts = (String, Vec<String>, Vec<(String, bool)>, Vec<(u64, u64, u32)>);
 
@@ -111,7 +118,7 @@ pub fn characterise(
     })
 }
 
-/// All statistics of a trace, which can be continued, merged, and sent to other processes as bytes.
+/// All statistics of a trace, which can be merged, and sent to other processes as bytes.
 #[pyclass(frozen, module = "blklab._core")]
 pub struct PartialProfile(Mutex<Option<Characterisation>>); // None once it was merged into another one
 
@@ -166,42 +173,30 @@ impl PartialProfile {
 
     /// The profile, as JSON text.
     fn profile(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |whole| {
-            let copy = Characterisation::from_content(&whole.to_content());
-            let copy = copy.ok_or_else(|| UsageError::new_err("partial profile: it cannot be restored"))?;
-            serde_json::to_string(&copy.profile()).map_err(|e| UsageError::new_err(e.to_string()))
-        })
+        self.with(py, |whole| serde_json::to_string(&whole.profile()).map_err(|e| UsageError::new_err(e.to_string())))
     }
 }
 
-/// Characterises a trace, or continues; returns the partial profile, whether the trace was read to its end, and its
-/// warnings as (path, message).
+/// Characterises a trace; returns the partial profile, and its warnings as (path, message).
 ///
 /// `host` is where the devices are, if traces of several hosts are summed up. `shown_as` is a beginning of paths, and
-/// what messages show instead. `continued` is what was read of the same trace before, which is taken over; it has the
-/// filter and all options. After `most` events it stops. `tick` is called now and then with the bytes read so far.
+/// what messages show instead. `tick` is called now and then with the bytes read so far.
 #[pyfunction]
-#[pyo3(signature = (paths, filter, *, format=None, exact_blocks=None, host=String::new(), shown_as=None, continued=None,
-    most=None, threads=1, tick=None))]
-#[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
+#[pyo3(signature = (paths, filter, *, format=None, host=String::new(), shown_as=None, tick=None))]
 pub fn characterise_partial(
-    py: Python<'_>, paths: Vec<String>, filter: &Filter, format: Option<String>, exact_blocks: Option<usize>,
-    host: String, shown_as: Option<(String, String)>, continued: Option<&PartialProfile>, most: Option<u64>,
-    threads: usize, tick: Option<Py<PyAny>>,
-) -> PyResult<(PartialProfile, bool, Warnings)> {
+    py: Python<'_>, paths: Vec<String>, filter: &Filter, format: Option<String>, host: String,
+    shown_as: Option<(String, String)>, tick: Option<Py<PyAny>>,
+) -> PyResult<(PartialProfile, Warnings)> {
     let mut filter = filter.0.clone();
-    let continued = continued.map(PartialProfile::take).transpose()?;
     py.detach(|| {
         let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;
-        let options = Options { exact_blocks, host, shown_as, ..Options::default() };
-        let mut whole = continued.unwrap_or_else(|| Characterisation::new(source.info(), filter, options));
+        let options = Options { host, shown_as, ..Options::default() };
         let mut ticker = Ticker::new(tick);
-        let read = whole.read(&mut *source, most, threads, &mut |bytes| ticker.tick(bytes));
+        let whole = Characterisation::of(&mut *source, filter, options, 1, &mut |bytes| ticker.tick(bytes));
         ticker.finish()?;
-        read.map_err(python_error)?;
+        let whole = whole.map_err(python_error)?;
         let warnings = whole.warnings().iter().map(|w| (w.path.clone(), w.message.clone())).collect();
-        let has_ended = whole.has_ended();
-        Ok((PartialProfile::holding(whole), has_ended, warnings))
+        Ok((PartialProfile::holding(whole), warnings))
     })
 }
 
@@ -226,7 +221,7 @@ pub fn convert(
     py.detach(|| {
         let target = find_target(to.as_deref(), &output).map_err(python_error)?;
         let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;
-        let exporter = target.open(output.as_ref(), &filter, overwrite).map_err(python_error)?;
+        let exporter = (target.open)(output.as_ref(), &filter, overwrite).map_err(python_error)?;
         let filter = (!target.filters && !filter.is_open()).then_some(&filter);
         let mut ticker = Ticker::new(tick);
         let report = export::convert(&mut *source, filter, exporter, &mut |bytes| ticker.tick(bytes));

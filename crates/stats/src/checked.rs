@@ -1,9 +1,6 @@
 //! Statistics that travel between processes, by serde. Restored values keep every invariant that their code relies on,
 //! or are refused.
 
-use serde::{Serialize, Serializer};
-use std::collections::{BTreeMap, HashMap};
-
 /// Refuses a restored struct that a function says is not valid. The struct has `#[serde(remote = "Self")]`.
 #[macro_export]
 macro_rules! checked {
@@ -22,9 +19,4 @@ macro_rules! checked {
             }
         }
     };
-}
-
-/// Stores a map in the order of its keys, so that equal maps have equal bytes.
-pub fn sorted<K: Serialize + Ord, V: Serialize, S: Serializer>(map: &HashMap<K, V>, to: S) -> Result<S::Ok, S::Error> {
-    map.iter().collect::<BTreeMap<_, _>>().serialize(to)
 }

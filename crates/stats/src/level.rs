@@ -16,7 +16,6 @@ pub struct Level {
     since: Option<u64>,
     max: u64,
     backwards: u64,
-    below_zero: u64,
 }
 
 checked!(Level, |level| level.spent.len() <= HIGHEST_LEVEL + 1);
@@ -57,20 +56,9 @@ pub struct LevelSummary {
     pub histogram: Vec<LevelTime>,
     /// Changes with a time before that of the previous one; they count as simultaneous with it.
     pub backwards: u64,
-    /// Changes that would have made the level negative (an end without a beginning); it stayed at 0.
-    pub below_zero: u64,
 }
 
 impl Level {
-    /// The level changes by `delta` at `time_ns`.
-    pub fn change(&mut self, time_ns: u64, delta: i64) {
-        self.advance(time_ns);
-        let level = self.level.saturating_add_signed(delta);
-        self.below_zero += u64::from(delta < 0 && self.level < delta.unsigned_abs());
-        self.level = level;
-        self.max = self.max.max(level);
-    }
-
     /// The level becomes `level` at `time_ns`.
     pub fn set(&mut self, time_ns: u64, level: u64) {
         self.advance(time_ns);
@@ -126,7 +114,6 @@ impl Level {
             idle_share: has_any.then(|| idle as f64 / total as f64),
             histogram: self.histogram(),
             backwards: self.backwards,
-            below_zero: self.below_zero,
         }
     }
 
@@ -164,7 +151,6 @@ impl Merge for Level {
         }
         self.max = self.max.max(other.max);
         self.backwards += other.backwards;
-        self.below_zero += other.below_zero;
     }
 }
 

@@ -6,7 +6,7 @@
 //! idle first; streams of 4 I/Os and more stay eight times as long) or after [`IDLE_LIMIT`] I/Os without it. Use
 //! separate instances for reads and writes.
 
-use crate::{Merge, Quantiles, checked};
+use crate::{Merge, Quantiles};
 use serde::{Deserialize, Serialize};
 
 pub const IDLE_LIMIT: u32 = 8192; // A stream not continued for this many I/Os has ended
@@ -16,7 +16,7 @@ const SETS: usize = 256;
 const LOOK_EVERY: u32 = 128; // I/Os between two counts of live streams
 const LOOKS: usize = 2 * (IDLE_LIMIT / LOOK_EVERY) as usize; // Counts that are kept: they must cover `IDLE_LIMIT`
 
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default)]
 struct StreamSet {
     next: [u64; WAYS],
     bytes: [u64; WAYS],
@@ -26,10 +26,10 @@ struct StreamSet {
 
 /// Recognises sequential streams; see the [module](self).
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(remote = "Self")]
 pub struct Streams {
+    #[serde(skip)]
     sets: Vec<StreamSet>, // Empty until the first I/O
-    tick: u32,            // Number of this I/O; wraps, and only differences are used
+    tick: u32, // Number of this I/O; wraps, and only differences are used
     previous: Option<(u64, u64)>,
     ios: u64,
     sequential: u64,
@@ -38,11 +38,10 @@ pub struct Streams {
     singles: u64, // Runs of a single I/O, counted outside of `run_ios` because random I/O consists of them
     run_ios: Quantiles,
     run_bytes: Quantiles,
+    #[serde(skip)]
     looks: Vec<u32>, // Live streams at each of the latest counts; empty until the first I/O
     peak: u32,
 }
-
-checked!(Streams, |streams| streams.sets.is_empty() || (streams.sets.len(), streams.looks.len()) == (SETS, LOOKS));
 
 /// Lengths of runs, in I/Os or bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, crate::JsonSchema)]

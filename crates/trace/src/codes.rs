@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What happened (the low byte of `blk_io_trace.action`). A newtype and not an enum, so that codes of later kernels
 /// can be read.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Action(pub u8);
 
 impl Action {

@@ -78,7 +78,7 @@ impl fmt::Display for DeviceId {
 }
 
 /// One event. 64 bytes: a cache line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Event {
     pub time: u64,            // Nanoseconds since the trace began
     pub sector: u64,          // First sector
@@ -154,24 +154,6 @@ impl EventBatch {
         self.events.clear();
         self.pdu.clear();
         self.names.clear();
-    }
-
-    /// Removes up to `most` events from the front; returns how many.
-    pub fn skip_events(&mut self, most: u64) -> u64 {
-        let count = self.events.len().min(usize::try_from(most).unwrap_or(usize::MAX));
-        self.events.drain(..count);
-        self.names.iter_mut().for_each(|name| name.before = name.before.saturating_sub(count));
-        count as u64
-    }
-
-    /// Removes what is behind the first `most` events; whether anything was.
-    pub fn cut(&mut self, most: u64) -> bool {
-        let is_longer = self.events.len() as u64 > most;
-        if is_longer {
-            self.events.truncate(most as usize);
-            self.names.retain(|name| name.before <= most as usize);
-        }
-        is_longer
     }
 
     /// The extra bytes of `event`.

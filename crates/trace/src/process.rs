@@ -1,13 +1,12 @@
 //! Names of processes from a trace's notes.
 
 use crate::event::{Event, EventBatch};
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 pub const UNNAMED: &str = "(null)"; // What blkparse prints for unnamed processes (glibc's `printf` of a null pointer)
 
 /// A name as text, and as recorded if it is not UTF-8.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 struct KnownName {
     text: String,
     bytes: Option<Box<[u8]>>,
@@ -15,9 +14,8 @@ struct KnownName {
 
 /// Names by process id. The first name of an id stays, as in blkparse: a later note repeats the name
 /// for another device or CPU.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct ProcessTable {
-    #[serde(serialize_with = "blklab_stats::checked::sorted")]
     names: HashMap<u32, KnownName>,
 }
 

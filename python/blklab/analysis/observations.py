@@ -129,7 +129,7 @@ def from_files(paths: Sequence[Path]) -> list[Observation]:
     for path in paths:
         inside = sorted(path.rglob("*.json")) if path.is_dir() else [path]
         if not inside:
-            raise UsageError(f"{path}: no JSON files of fio, nor tables as in reference/; expected results of fio")
+            raise UsageError(f"{path}: no JSON files of fio; expected results of fio")
         files += inside
     files = list({file.resolve(): file for file in files}.values())
     found = [(file, run) for file in files for run in from_fio(file)]

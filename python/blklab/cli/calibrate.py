@@ -1,7 +1,6 @@
 """`blklab calibrate`: fit a device model to measurements of one device."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +53,6 @@ VIRTUAL = "virtual"
     metavar="NAME|FILE",
     help="Where the fit starts: a model of the library, a file with a [device] table, or `virtual`.",
 )
-@click.option("--target", metavar="NAME", help="The single-device target, if INPUT is a directory of tables.")
 @click.option("--kernel", default=KERNEL, help="Kernel of the measurements.")
 @click.option(
     "--filesystem",
@@ -73,7 +71,6 @@ def calibrate(
     of_host: bool,
     store: str | None,
     model: str | None,
-    target: str | None,
     kernel: str,
     filesystem: str,
     size: str | None,
@@ -108,7 +105,6 @@ def calibrate(
       blklab calibrate nvme.json --model pm983 -o nvme.toml
       blklab calibrate nvme.json bench/ run:42 --model pm983 -o nvme.toml
       blklab calibrate --host bench/ run:42 -o host.toml
-      blklab calibrate reference/ --target ssd --model sm883 --kernel 4.19 --filesystem ext4
 
     \b
     Exit status: 0 success; 2 an input or the model is not valid.
@@ -119,7 +115,7 @@ def calibrate(
 
     refuse_job_files(inputs)
     if of_host:
-        _calibrate_host(inputs, target, store, output, as_json=as_json)
+        _calibrate_host(inputs, store, output, as_json=as_json)
         return
     device, directory = now["device"], now["directory"]
     given = [flag for flag, value in (("INPUT", inputs), ("--device", device), ("--directory", directory)) if value]
@@ -136,7 +132,7 @@ def calibrate(
         size = size or calibrate.FILE_SIZE
     bench = analysis.Bench(places[0], kernel, filesystem, size)
     if experiment is None:
-        runs = _runs(inputs, target, store)
+        runs = _runs(inputs, store)
     else:
         analysis.check(table, calibrate.expected_runs(experiment), bench)
         runs = _measured(experiment, store, now)
@@ -146,21 +142,19 @@ def calibrate(
     emit(_as_dict(calibration), as_json, lambda console: _draw(console, calibration))
 
 
-def _calibrate_host(
-    inputs: Sequence[Path], target: str | None, store: str | None, output: Path | None, *, as_json: bool
-) -> None:
+def _calibrate_host(inputs: Sequence[Path], store: str | None, output: Path | None, *, as_json: bool) -> None:
     from blklab.analysis.host_profile import host_profile
     from blklab.report import calibration, terminal
 
     context = click.get_current_context()
     for option in context.command.params:
         given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
-        if given and option.name not in {"inputs", "of_host", "target", "store", "output", "as_json"}:
+        if given and option.name not in {"inputs", "of_host", "store", "output", "as_json"}:
             raise UsageError(f"{option.opts[0]}: not with --host, which takes results of fio")
     if not inputs:
         raise UsageError("--host: expected INPUT: results of fio, run:42 or campaign:3")
     check_output(output)
-    profile = host_profile(_runs(inputs, target, store))
+    profile = host_profile(_runs(inputs, store))
     if output is not None:
         write(output, profile.as_toml().encode())
 
@@ -269,7 +263,7 @@ def _device(model: str) -> "DeviceTable":
         raise UsageError(f"--model: {error}") from None
 
 
-def _runs(inputs: Sequence[Path], target: str | None, store: str | None) -> "list[Observation]":
+def _runs(inputs: Sequence[Path], store: str | None) -> "list[Observation]":
     from blklab.analysis import observations
 
     runs: list[Observation] = []
@@ -278,28 +272,9 @@ def _runs(inputs: Sequence[Path], target: str | None, store: str | None) -> "lis
         kind, colon, words = str(path).partition(":")
         if colon and kind in {"run", "campaign"}:
             runs += map(observations.from_store, _stored(store, kind, words))
-        elif path.is_dir() and any(path.glob("*.csv")):
-            runs += _published(path, target)
         else:
             files.append(path)
     return runs + observations.from_files(files)
-
-
-def _published(path: Path, target: str | None) -> "list[Observation]":
-    from blklab.analysis.observations import observation
-    from blklab.imports import reference
-
-    rows = reference.read_reference(path)
-    singles = sorted({run.target for run in rows.singles()})
-    if target is None and len(singles) == 1:
-        target = singles[0]
-    if target not in singles:
-        raise UsageError(f"{path}: --target: expected one of {', '.join(singles) or 'none'}")
-    own = [row for row in rows.runs if row.target == target]
-    return [
-        replace(observation(*run), outcome=reference.imported(rows, row).outcome)
-        for run, row in zip(rows.of_target(target), own, strict=True)
-    ]
 
 
 def _stored(store: str | None, kind: str, words: str) -> "Sequence[StoredRun]":

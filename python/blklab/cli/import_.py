@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from blklab.imports.collect import Batch
     from blklab.store.campaigns import Store
 
-FORMATS = (*("fio", "fio-log", "fio-text", "fio-terse", "iostat", "iozone", "bonnie", "randomio"), "blkparse")
+FORMATS = ("fio", "fio-log", "fio-text", "fio-terse", "iostat", "randomio", "blkparse")
 """The formats of blklab.imports.collect, which is too slow to import for `--help`."""
 
 
@@ -94,7 +94,7 @@ def import_(
     """Import results of other tools into the store, for `runs`, `compare` and `report`.
 
     FILE is the output of fio (JSON, text, interval logs), `iostat -x`, randomio or blkparse, a directory of such files,
-    a directory of published figures such as reference/, or - for standard input. blklab recognises the format from the
+    or - for standard input. blklab recognises the format from the
     content. The runs of each tool become a campaign: NAME@fio, NAME@iostat ...
 
     fio's job name becomes the workload of a run. Runs with the same labels are repeats if they measured the same device
@@ -107,8 +107,7 @@ def import_(
       blklab import *.json --pattern '{stack}_{workload}'
       blklab import randread.json randread_iops.*.log
       ssh server iostat -xt 1 60 | blklab import - --name server --device md0
-      blklab import reference --rename stack:fast-raid1=raid1
-      blklab compare unbalanced@sim:kernel=4.19 published@fio
+      blklab compare unbalanced@sim:kernel=4.19 results@fio
     """
     from blklab.fio.output import refuse_job_files
     from blklab.imports.base import ImportSource

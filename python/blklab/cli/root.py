@@ -67,7 +67,6 @@ def _recognised(path: Path) -> tuple[str, tuple[str, ...], tuple[str, ...]] | No
     if not path.is_file():
         return None
     from blklab import _core
-    from blklab.errors import BlklabError
     from blklab.md.superblocks import read_superblocks
 
     if read_superblocks(path).members:
@@ -75,11 +74,7 @@ def _recognised(path: Path) -> tuple[str, tuple[str, ...], tuple[str, ...]] | No
     with path.open("rb") as file:
         if EXPERIMENT.search(file.read(HEAD)):
             return "an experiment", ("run",), ("--dry-run",)
-    try:
-        _core.characterise_partial([str(path)], _core.Filter(), most=1)
-    except BlklabError:
-        return None
-    return trace
+    return trace if _core.is_trace(str(path)) else None
 
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:

@@ -64,8 +64,7 @@ class _RunCommand(click.Command):
         """Return the parameters. The options of runners come before `--resume`."""
         experiment, *others = super().get_params(ctx)
         at = next(at for at, parameter in enumerate(others) if parameter.name == "resume")
-        theirs = [option.with_where() for option in _options()]
-        return [experiment, _on(*RUNNERS), *others[:at], *theirs, *others[at:]]
+        return [experiment, _on(*RUNNERS), *others[:at], *_options(), *others[at:]]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; --help acts after --on."""

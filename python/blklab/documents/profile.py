@@ -353,8 +353,6 @@ class LevelSummary(Struct, kw_only=True):
     """Time by level: single levels up to 64, then powers of two; empty ranges are left out."""
     backwards: int
     """Changes with a time before that of the previous one; they count as simultaneous with it."""
-    below_zero: int
-    """Changes that would have made the level negative (an end without a beginning); it stayed at 0."""
 
 class LevelTime(Struct, kw_only=True):
     """Time spent at one level, or at a range of them."""

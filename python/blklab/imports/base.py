@@ -20,9 +20,7 @@ LARGEST = 256 << 20  # Maximum bytes of a file; fio's largest outputs are a tent
 @dataclass(frozen=True)
 class ImportFile:
     path: Path  # `-` is standard input
-    content: str | None = (
-        None  # Of what can be read only once; empty for a directory whose format reads the files itself
-    )
+    content: str | None = None  # Of what can be read only once
     named: bool = True  # Whether the user named it; otherwise it is from a directory
 
     @property

@@ -11,9 +11,8 @@ from typing import Any
 from blklab import __version__
 from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.fio import terse
-from blklab.imports import base, blkparse, fio_log, fio_results, iostat, randomio, reference, run_labels
+from blklab.imports import base, blkparse, fio_log, fio_results, iostat, randomio, run_labels
 from blklab.imports.base import MOST_RUNS, ImportedRun, ImportFile, ImportFormat, ImportResult, ImportSource
-from blklab.imports.filesystem_benchmarks import matches_bonnie, matches_iozone, read_bonnie, read_iozone
 from blklab.imports.run_labels import RunNaming
 from blklab.outcome import Outcome
 from blklab.spec.cells import Cell, ExperimentPlan
@@ -36,17 +35,10 @@ FORMATS = {  # By name; a format is one module and one line here
         ImportFormat("fio-text", "fio", "fio's normal output", fio_results.matches_text, fio_results.read_text),
         ImportFormat("fio-terse", "fio", "fio's terse output", fio_results.matches_terse, read_terse),
         ImportFormat("iostat", "iostat", "iostat -x", iostat.matches, iostat.read),
-        ImportFormat("iozone", "iozone", "IOzone's tables", matches_iozone, read_iozone),
-        ImportFormat("bonnie", "bonnie", "bonnie++'s results", matches_bonnie, read_bonnie),
         ImportFormat("randomio", "randomio", "randomio's tables", randomio.matches, randomio.read),
         ImportFormat("blkparse", "blkparse", "blkparse's summary", blkparse.matches, blkparse.read),
     )
 }
-
-DIRECTORY_FORMATS = (  # The formats of a directory of published figures
-    ImportFormat("published", "randomio", "", reference.matches, reference.read_randomio),
-    ImportFormat("published", "fio", "", reference.matches, reference.read),
-)
 
 
 class SourceNames(ExperimentPlan):
@@ -109,8 +101,6 @@ def _files(name: str, failed: list[BlklabError]) -> Iterator[ImportFile]:
             elif not path.is_dir():
                 # A pipe can be read only once.
                 yield file if path.is_file() else replace(file, content=file.text)
-            elif any(each.matches(directory := ImportFile(path, "")) for each in DIRECTORY_FORMATS):
-                yield directory
             elif inside := [each for each in path.iterdir() if each.is_file()]:
                 for each in sorted(inside, key=lambda each: numbers_in(each.name)):
                     yield ImportFile(each, named=False)
@@ -127,15 +117,13 @@ def _read(
     by_format: dict[str, list[ImportFile]] = {}
     log_names: dict[Path, set[str]] = {}  # What each JSON calls its logs
     first: Path | None = None
-    directories, empty, notes = [], [], []
+    empty, notes = [], []
     for file in files:
         try:
-            if file.path.is_dir():
-                directories.append(file)
-            elif not file.text.strip():
+            if not file.text.strip():
                 empty.append(f"{file.where}: is empty")
                 continue
-            elif (name := form or _recognised(file)) is not None:
+            if (name := form or _recognised(file)) is not None:
                 by_format.setdefault(name, []).append(file)
                 if name == "fio":
                     log_names[file.path] = {Path(log).name for log in _LOG_NAME.findall(file.text)}
@@ -159,9 +147,6 @@ def _read(
         if len(runs) > MOST_RUNS:
             raise BlklabError(f"{len(runs):,} runs: expected at most {MOST_RUNS:,}")
 
-    if directories:
-        for each in DIRECTORY_FORMATS:
-            take(each, directories)
     for name, each in FORMATS.items():
         chosen = [file for file in by_format.get(name, []) if file.path not in joined]
         if chosen:
@@ -230,7 +215,7 @@ def _batch(runner: str, runs: Sequence[ImportedRun], first: Path, naming: RunNam
     names = dict.fromkeys(label for own in labels for label in own)
     varied = [label for label in names if len({own.get(label) for own in labels}) > 1]
     log = fio_log.NAME.fullmatch(first.name)
-    default = "published" if first.is_dir() else log["prefix"] if log else _shared(runs)
+    default = log["prefix"] if log else _shared(runs)
     # The name must not contain the characters that select campaigns.
     name = naming.name or re.sub(r"[@:~]", "-", default).strip("-") or "stdin"
     files = list(dict.fromkeys(run.where for run in runs))

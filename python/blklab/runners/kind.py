@@ -1,11 +1,10 @@
 """A runner's entry in the registry: all that commands, reports and analyses know of it."""
 
 from collections.abc import Callable, Collection, Mapping
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -21,21 +20,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 class RunnerOption(click.Option):
     """An option of `blklab run` that other runners refuse. It is also a decorator, for other commands."""
 
-    def __init__(self, flag: str, text: str, *, where: str = "", elsewhere: str, **attributes: Any) -> None:
+    def __init__(self, flag: str, text: str, *, elsewhere: str, **attributes: Any) -> None:
         super().__init__([flag], help=text, **attributes)
-        self.where = where  # When it applies, for the help of commands with `--on`: `In the lab`
         self.elsewhere = elsewhere  # Why other runners refuse it, for the message: `other runners boot no guest`
 
     def __call__(self, command: F) -> F:
         vars(command).setdefault("__click_params__", []).append(self)  # As click.option does
         return command
-
-    def with_where(self) -> Self:
-        """Returns the option with `where` in its help."""
-        option = copy(self)
-        if self.where and self.help:
-            option.help = f"{self.where}: {self.help[0].lower()}{self.help[1:]}"
-        return option
 
 
 class CellDescriptions(Protocol):

@@ -21,13 +21,12 @@ from urllib.error import HTTPError, URLError
 
 import bcrypt
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from blklab import http_server as serving
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.http_server import ListenAddress, WebConfig, WebServer
 from blklab.md import exporter
-from blklab.md.exporter import make_application
 from tests.md.conftest import Arrays
 from tests.md.exporter.conftest import Exported, parsed
 
@@ -48,7 +47,7 @@ def served(
     connections: int | None = None,
 ) -> Iterator[tuple[WebServer, Log]]:
     log: Log = []
-    app = make_application(what) if isinstance(what, CollectorRegistry) else what
+    app = make_wsgi_app(what) if isinstance(what, CollectorRegistry) else what
     with WebServer(ListenAddress(at), app, config, log.append, connections=connections) as server:
         thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.01))
         thread.start()
@@ -94,7 +93,7 @@ def test_a_connection_without_a_thread_takes_no_place(monkeypatch: pytest.Monkey
 
 def test_deadlines_hold_while_a_connection_waits_for_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "WAIT_S", 0.1)
-    with WebServer(ListenAddress("127.0.0.1:0"), make_application(CollectorRegistry()), None, print) as server:
+    with WebServer(ListenAddress("127.0.0.1:0"), make_wsgi_app(CollectorRegistry()), None, print) as server:
         lines = [socket.socketpair() for _ in range(3)]
         for line, _ in lines:
             server._waiting[line] = {"slow": math.inf, "late": 0.0}
@@ -491,13 +490,13 @@ def test_a_port_that_is_taken(registry: CollectorRegistry) -> None:
     with served(registry) as (server, _):
         taken = f"127.0.0.1:{server.port}"
         with pytest.raises(EnvironmentLacks) as refused:
-            WebServer(ListenAddress(taken), make_application(registry), None, print)
+            WebServer(ListenAddress(taken), make_wsgi_app(registry), None, print)
     assert str(refused.value) == (f"{taken}: address already in use; use --listen with another port")
 
 
 def test_an_address_that_is_not_ours(registry: CollectorRegistry) -> None:
     with pytest.raises(EnvironmentLacks, match="cannot assign requested address"):
-        WebServer(ListenAddress("192.0.2.1:0"), make_application(registry), None, print)
+        WebServer(ListenAddress("192.0.2.1:0"), make_wsgi_app(registry), None, print)
 
 
 @pytest.mark.parametrize("words", ["", "9809", "localhost", "localhost:", "localhost:x", "::1:9809", "h:65536", "h:٣"])

@@ -167,6 +167,7 @@ def test_a_real_one(machine: Arrays, server: str) -> None:
 
 @pytest.mark.usefixtures("fleet")
 def test_hosts_of_an_inventory(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "hosts.yml").write_text("web: {hosts: {first: {ansible_host: up}, 'up-[a:b]': }}\n")
-    printed = run("md", "audit", "--host", f"@{tmp_path}/hosts.yml:web", "--json")
+    inventory = {"_meta": {"hostvars": {"first": {"ansible_host": "up"}}}, "web": {"hosts": ["first", "up-a", "up-b"]}}
+    (tmp_path / "hosts.json").write_text(json.dumps(inventory))
+    printed = run("md", "audit", "--host", f"@{tmp_path}/hosts.json:web", "--json")
     assert [host["host"] for host in json.loads(printed.out)["hosts"]] == ["first", "up-a", "up-b"]

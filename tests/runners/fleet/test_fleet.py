@@ -96,10 +96,10 @@ def test_a_table_names_the_hosts(fleet: list[FleetHost], run: Run, tmp_path: Pat
 
 
 def test_hosts_of_an_inventory_are_measured(fleet: list[FleetHost], run: Run, tmp_path: Path) -> None:
-    (tmp_path / "hosts.ini").write_text(
-        "[web]\nfirst ansible_host=a\nsecond ansible_host=b ansible_user=root\n[db]\nx\n"
-    )
-    path = experiment(tmp_path, in_directory(fleet[0]), hosts=("@hosts.ini:web",), rw="randread")
+    variables = {"first": {"ansible_host": "a"}, "second": {"ansible_host": "b", "ansible_user": "root"}}
+    inventory = {"_meta": {"hostvars": variables}, "web": {"hosts": ["first", "second"]}, "db": {"hosts": ["x"]}}
+    (tmp_path / "hosts.json").write_text(json.dumps(inventory))
+    path = experiment(tmp_path, in_directory(fleet[0]), hosts=("@hosts.json:web",), rw="randread")
     printed = run("run", path, *ON, "--json")
     assert printed.status == 0, printed.err
     (result,) = json.loads(printed.out)

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// One arrival: a Q event with its process and source resolved.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug)]
 pub struct QueuedIo {
     pub time: u64,        // Nanoseconds since the trace began
     pub sector: u64,      // First sector
@@ -179,6 +179,11 @@ impl<P: Panel> PerDevice<P> {
         }
         self.panels.extend((self.panels.len()..device).map(&*self.make));
         self.panels.push(panel);
+    }
+
+    /// The profile of a device's panel; of an empty one if it had no rows.
+    pub fn profile(&self, at: usize, device: &ProfiledDevice) -> P::Profile {
+        self.panels.get(at).map_or_else(|| P::default().profile(device), |panel| panel.profile(device))
     }
 
     /// Takes the panel of a device; an empty one if it had no rows.

@@ -115,24 +115,18 @@ impl QueueDepth {
 
     /// Ends the trace at time `end`; the number falls to 0 uncounted.
     pub fn end(&mut self, end: u64) {
-        *self = self.ended(end);
+        if end >= self.since && (self.begun || self.now > 0) {
+            self.begin();
+            self.spend(end.min(self.until));
+            self.level.advance(end.min(self.until));
+        }
         self.level.end();
         self.now = 0;
     }
 
-    fn ended(&self, end: u64) -> QueueDepth {
-        let mut ended = self.clone();
-        if end >= self.since && (self.begun || self.now > 0) {
-            ended.begin();
-            ended.spend(end.min(self.until));
-            ended.level.advance(end.min(self.until));
-        }
-        ended
-    }
-
-    /// The figures of a trace that ends at time `end`; `unmatched` I/Os were seen only at their end.
-    pub fn summary(&self, end: u64, unmatched: u64) -> LevelSummary {
-        let mut summary = self.ended(end).level.summary();
+    /// The figures of a trace that has ended; `unmatched` I/Os were seen only at their end.
+    pub fn summary(&self, unmatched: u64) -> LevelSummary {
+        let mut summary = self.level.summary();
         let complete = self.queued.saturating_sub(self.lost);
         if (self.lost + unmatched) * MANY < self.queued || complete == 0 {
             return summary;
@@ -146,9 +140,9 @@ impl QueueDepth {
         summary
     }
 
-    /// The depth over time of a trace that ends at time `end`.
-    pub fn over_time(&self, end: u64) -> DepthOverTime {
-        let series = self.ended(end).over_time;
+    /// The depth over time of a trace that has ended.
+    pub fn over_time(&self) -> DepthOverTime {
+        let series = &self.over_time;
         DepthOverTime { width_ns: series.width_ns(), slices: series.iter().map(|(_, slice)| *slice).collect() }
     }
 }

@@ -35,6 +35,7 @@ struct DeviceState {
     input: u16,
     wanted: bool,
     start: Option<StartAction>, // With which events its I/Os begin; `None` until enough events are in `held`
+    #[serde(skip)]
     held: Vec<Event>,
     pairer: Pairer,
     summary: DeviceSummary,
@@ -46,6 +47,7 @@ struct DeviceState {
     took: LogLinear<3>, // Q2C, in ns
     completed: u64,
     chunk: Chunk,
+    #[serde(skip)]
     late: Vec<QueuedIo>, // I/Os that are wanted for their latency, until they are queued in order of time
 }
 
@@ -59,13 +61,16 @@ pub struct Intake {
     #[serde(skip)]
     deferred: bool, // Whether only completed I/Os show if the filter wants them
     pub info: TraceInfo, // The trace's inputs and the devices named so far; when a trace ends, all of it
-    host: String,       // Where the devices are; empty if there is only one host
+    #[serde(skip)]
+    host: String, // Where the devices are; empty if there is only one host
     states: Vec<DeviceState>,
     #[serde(skip)]
     index_by_device: HashMap<DeviceId, usize>,
     #[serde(skip)]
     last_index: usize,
+    #[serde(skip)]
     remaps: Remaps,
+    #[serde(skip)]
     processes: ProcessTable,
     names: Vec<String>,
     #[serde(skip)]
@@ -80,7 +85,6 @@ pub struct Intake {
     beyond_devices: u64,
     first_time: Option<u64>,
     last_time: u64,
-    pub ended: bool, // Whether the trace has ended
 }
 
 impl Intake {
@@ -104,8 +108,7 @@ impl Intake {
             self.merged = info.inputs.iter().all(|input| input.name.is_empty());
             self.info = info.clone();
         }
-        // Fewer, if events of an earlier piece are read again.
-        let known = info.device_names.len().min(self.info.device_names.len());
+        let known = self.info.device_names.len();
         self.info.device_names.extend_from_slice(&info.device_names[known..]);
         let mut from = 0;
         for name in &batch.names {
@@ -366,7 +369,7 @@ impl Intake {
     }
 
     /// Sends all chunks, full or not.
-    pub fn send_rest(&mut self, send_chunk: &mut dyn FnMut(Chunk)) {
+    fn send_rest(&mut self, send_chunk: &mut dyn FnMut(Chunk)) {
         for state in self.states.iter_mut().filter(|state| !state.chunk.is_empty()) {
             send_chunk(state.renew_chunk());
         }
@@ -374,7 +377,7 @@ impl Intake {
 
     /// Ends the trace: sends the last chunks, and keeps only what its statistics need.
     pub fn end(&mut self, info: TraceInfo, send_chunk: &mut dyn FnMut(Chunk)) {
-        self.send_rest(send_chunk); // Rows that come late are behind all others, where a piece may end as well
+        self.send_rest(send_chunk); // Rows that come late are behind all others
         for at in 0..self.states.len() {
             if self.states[at].start.is_none() {
                 self.decide_start(at, true);
@@ -404,12 +407,10 @@ impl Intake {
         self.info = info;
         self.processes = ProcessTable::default();
         self.remaps = Remaps::default();
-        self.ended = true;
     }
 
     /// The counts of each wanted device: its index in chunks, and its flow.
     pub fn flows(&self) -> Vec<(usize, DeviceFlow)> {
-        let end = self.last_time;
         let flow = |state: &DeviceState| DeviceFlow {
             device: state.device.to_string(),
             name: self.name(state),
@@ -418,12 +419,10 @@ impl Intake {
             observed_ns: state.observed.length_ns(),
             events: EventCounts(state.summary.by_action()),
             start: state.chunk.start,
-            in_flight: state
-                .in_flight
-                .summary(end, if self.unfiltered { state.pairer.unmatched_completions } else { 0 }),
+            in_flight: state.in_flight.summary(if self.unfiltered { state.pairer.unmatched_completions } else { 0 }),
             lost: state.in_flight.lost,
-            depth_over_time: state.in_flight.over_time(end),
-            dispatched: state.dispatched.summary(end, 0),
+            depth_over_time: state.in_flight.over_time(),
+            dispatched: state.dispatched.summary(0),
             dispatches: state.dispatches.counts,
             unmatched_completions: state.pairer.unmatched_completions,
             given_up: state.pairer.given_up,

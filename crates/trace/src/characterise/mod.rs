@@ -27,10 +27,10 @@ pub(crate) mod remaps;
 pub mod slow;
 pub mod waits;
 
-use crate::error::{Result, TraceError};
+use crate::error::Result;
 use crate::event::EventBatch;
 use crate::filter::Filter;
-use crate::source::{Source, TraceInfo};
+use crate::source::Source;
 use blocks::LatencyBlocks;
 use chunk::{Chunk, Panel, PerDevice, ProfiledDevice, Renumbering};
 use files::{FileAccesses, Filesystem};
@@ -90,8 +90,10 @@ macro_rules! panels {
                 ($(&self.$name.panels,)*)
             }
 
-            fn restore(&mut self, stored: StoredPanels) {
-                ($(self.$name.panels,)*) = stored;
+            fn restored(stored: StoredPanels) -> Panels {
+                let mut panels = Panels::default();
+                ($(panels.$name.panels,)*) = stored;
+                panels
             }
 
             /// Adds one device's panels to those of the device `to`.
@@ -99,11 +101,11 @@ macro_rules! panels {
                 $(self.$name.merge(to, other.$name.take(from), numbers);)*
             }
 
-            /// Takes the panels of a device, as its profile.
-            fn profile(&mut self, at: usize, flow: DeviceFlow, process: &dyn Fn(u32) -> String) -> DeviceProfile {
+            /// The profile of a device.
+            fn profile(&self, at: usize, flow: DeviceFlow, process: &dyn Fn(u32) -> String) -> DeviceProfile {
                 let p50 = self.life.panels.get(at).and_then(Life::p50);
                 let device = ProfiledDevice { number: &flow.device, name: flow.name.as_deref(), p50, process };
-                $(let $name = self.$name.take(at).profile(&device);)*
+                $(let $name = self.$name.profile(at, &device);)*
                 DeviceProfile { $($name,)* flow }
             }
         }
@@ -137,13 +139,11 @@ panels! {
     files: FileAccesses,
 }
 
-/// Reads a source to its end and characterises it; see [`Options`] and [`Characterisation::read`].
+/// Reads a source to its end and characterises it; see [`Options`] and [`Characterisation::of`].
 pub fn characterise(
     source: &mut dyn Source, filter: Filter, options: Options, threads: usize, tick: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Profile> {
-    let mut characterisation = Characterisation::new(source.info(), filter, options);
-    characterisation.read(source, None, threads, tick)?;
-    Ok(characterisation.profile())
+    Ok(Characterisation::of(source, filter, options, threads, tick)?.profile())
 }
 
 /// What to characterise besides everything.
@@ -157,57 +157,40 @@ pub struct Options {
     pub host: String,                       // The host of the trace's devices, if there are several hosts; else empty
 }
 
-/// A characterisation that can be stopped, stored, continued and merged; see [`partial`].
+/// A characterisation that can be stored and merged; see [`partial`].
 pub struct Characterisation {
     intake: Intake,
     panels: Panels,
-    exact_blocks: Option<usize>, // For each device
-    shown_as: Option<(String, String)>,
 }
 
 impl Characterisation {
-    /// The characterisation of a trace of which nothing was read.
-    pub fn new(info: &TraceInfo, filter: Filter, options: Options) -> Characterisation {
-        let exact_blocks = options.exact_blocks.map(|blocks| blocks / info.inputs.len().max(1));
-        let mut panels = Panels::new(exact_blocks);
+    /// Reads a source to its end and characterises it.
+    ///
+    /// `threads` is the largest number of threads, at least 1. `tick` is called after every batch with the bytes read so
+    /// far, to show progress; if it returns false, the trace ends there.
+    pub fn of(
+        source: &mut dyn Source, filter: Filter, options: Options, threads: usize, tick: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Characterisation> {
+        let mut panels = Panels::default();
+        if let Some(blocks) = options.exact_blocks {
+            let blocks = blocks / source.info().inputs.len().max(1);
+            panels.hotness = PerDevice::new(move |_| HotBlocks::exact(blocks));
+        }
         if let Some(filesystem) = options.filesystem.map(Arc::new) {
             panels.files = PerDevice::new(move |_| FileAccesses::new(Arc::clone(&filesystem)));
         }
-        let intake = Intake::new(filter, &options.host);
-        Characterisation { intake, panels, exact_blocks, shown_as: options.shown_as }
-    }
-
-    /// Reads a source: the same one again if it was stopped before. Events that were read before are skipped.
-    ///
-    /// It stops after `most` new events, or at the end of the trace. `threads` is the largest number of threads, at
-    /// least 1. `tick` is called after every batch with the bytes read so far, to show progress; if it returns false,
-    /// the trace ends there.
-    pub fn read(
-        &mut self, source: &mut dyn Source, most: Option<u64>, threads: usize, tick: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<()> {
-        if self.intake.ended {
-            return Err(TraceError::Request("the characterisation is complete: it cannot be continued".into()));
-        }
-        let (intake, panels, shown_as) = (&mut self.intake, &mut self.panels, &self.shown_as);
+        let mut intake = Intake::new(filter, &options.host);
         let mut read = |send_chunk: &mut dyn FnMut(Chunk)| -> Result<()> {
             let mut batch = EventBatch::default();
-            let mut skip = intake.totals().0;
-            let stop = most.map(|most| skip.saturating_add(most));
             while source.fill(&mut batch)? {
-                skip -= batch.skip_events(skip);
-                let is_full = stop.is_some_and(|stop| batch.cut(stop - intake.totals().0));
                 intake.add_batch(&batch, source.info(), send_chunk);
                 batch.clear();
-                if is_full {
-                    intake.send_rest(send_chunk);
-                    return Ok(());
-                }
                 if !tick(source.info().bytes_read) {
                     break;
                 }
             }
             let mut info = source.info().clone();
-            shown_as.iter().for_each(|(path, shown)| info.show_as(path, shown));
+            options.shown_as.iter().for_each(|(path, shown)| info.show_as(path, shown));
             intake.end(info, send_chunk);
             Ok(())
         };
@@ -216,30 +199,13 @@ impl Characterisation {
         } else {
             panels.observe_in_threads(threads - 1, read)?;
         }
-        self.end();
-        Ok(())
+        panels.end();
+        Ok(Characterisation { intake, panels })
     }
 
-    /// Ends the statistics, if the trace has ended.
-    fn end(&mut self) {
-        if self.intake.ended {
-            self.panels.end();
-        }
-    }
-
-    /// Ends the trace here, if it has not ended.
-    fn stop(&mut self) {
-        if !self.intake.ended {
-            let info = self.intake.info.clone();
-            self.intake.end(info, &mut |chunk| self.panels.observe(&chunk));
-            self.end();
-        }
-    }
-
-    /// The profile of what was read.
-    pub fn profile(mut self) -> Profile {
-        self.stop();
-        let (intake, mut panels) = (self.intake, self.panels);
+    /// The profile.
+    pub fn profile(&self) -> Profile {
+        let Characterisation { intake, panels } = self;
         let device = |(at, flow)| panels.profile(at, flow, &|index| intake.process_name(index));
         let devices: Vec<DeviceProfile> = intake.flows().into_iter().map(device).collect();
         let (events, events_left_out) = intake.totals();
@@ -262,15 +228,6 @@ impl Characterisation {
 }
 
 impl Panels {
-    /// No panels yet; with `exact_blocks`, each device counts so many blocks exactly.
-    fn new(exact_blocks: Option<usize>) -> Panels {
-        let mut panels = Panels::default();
-        if let Some(blocks) = exact_blocks {
-            panels.hotness = PerDevice::new(move |_| HotBlocks::exact(blocks));
-        }
-        panels
-    }
-
     /// Runs `read` on this thread and the panels on up to `workers` others.
     fn observe_in_threads(
         &mut self, workers: usize, read: impl FnOnce(&mut dyn FnMut(Chunk)) -> Result<()>,

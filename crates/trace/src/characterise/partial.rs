@@ -1,12 +1,8 @@
-//! Partial profiles: characterisations as bytes, which other processes continue and merge.
+//! Partial profiles: characterisations as bytes, which other processes merge.
 //!
-//! Traces are put together in two ways:
-//! - *Pieces of one trace* form a chain: the partial profile of the first piece is the complete state, with the I/Os in
-//!   flight, the last positions and the open windows, and the next piece continues it. The result is that of one pass,
-//!   to the last bit, for any borders. Pieces therefore cannot be read at the same time.
-//! - *Independent traces* are characterised at the same time, and merged in any order. I/Os in flight at their ends
-//!   never completed, and nothing is measured from one to the next: no seek, no gap between arrivals, no stream.
-//!   Their times are laid over each other: time 0 of a series is the beginning of each trace.
+//! Independent traces are characterised at the same time, and merged in any order. I/Os in flight at their ends never
+//! completed, and nothing is measured from one to the next: no seek, no gap between arrivals, no stream. Their times are
+//! laid over each other: time 0 of a series is the beginning of each trace.
 //!
 //! Merged counts, sums, sizes, times in flight, and quantiles are those of all events together, with the errors that
 //! they state; so are distinct and hot blocks. The devices of one host are merged by name. Devices of several hosts are
@@ -19,7 +15,7 @@ use crate::error::{Result, TraceError};
 use crate::source::Warning;
 use std::io::{self, Read, Write};
 
-const VERSION: u32 = 2; // Version of the content
+const VERSION: u32 = 3; // Version of the content
 const TITLE: &str = "blklab partial profile"; // Begins the first line, which ends with the two versions
 const LONGEST_TITLE: usize = 100; // Bytes of the first line
 const LEVEL: i32 = 1; // Compression of zstd: hashes of blocks do not compress, and the rest does at any level
@@ -37,7 +33,7 @@ impl Characterisation {
 
     /// The content of the partial profile.
     pub fn to_content(&self) -> Vec<u8> {
-        let content = (self.exact_blocks, &self.intake, self.panels.stored());
+        let content = (&self.intake, self.panels.stored());
         postcard::to_allocvec(&content).expect("lists whose length is known, and memory that grows")
     }
 
@@ -64,27 +60,17 @@ impl Characterisation {
 
     /// The characterisation of a partial profile's content; `None` if it is damaged.
     pub fn from_content(content: &[u8]) -> Option<Characterisation> {
-        let (stored, rest) = postcard::take_from_bytes::<(Option<usize>, Intake, StoredPanels)>(content).ok()?;
-        let (exact_blocks, intake, all) = stored;
-        let mut panels = Panels::new(exact_blocks);
-        panels.restore(all);
-        rest.is_empty().then_some(Characterisation { intake, panels, exact_blocks, shown_as: None })
+        let ((intake, panels), rest) = postcard::take_from_bytes::<(Intake, StoredPanels)>(content).ok()?;
+        rest.is_empty().then(|| Characterisation { intake, panels: Panels::restored(panels) })
     }
 
-    /// Whether the trace was read to its end.
-    pub fn has_ended(&self) -> bool {
-        self.intake.ended
-    }
-
-    /// Problems that did not stop reading, once the trace was read to its end.
+    /// Problems that did not stop reading.
     pub fn warnings(&self) -> &[Warning] {
         &self.intake.info.warnings
     }
 
     /// Adds an independent trace of the same host, or a sum to a sum.
     pub fn merge(&mut self, mut other: Characterisation) {
-        self.stop();
-        other.stop();
         let (numbers, places) = self.intake.merge(&other.intake);
         for (from, to) in places.into_iter().enumerate() {
             if let Some(to) = to {
@@ -96,16 +82,15 @@ impl Characterisation {
     /// The sum of all devices, as one device named `all devices`. A device counts unless most of its I/Os come from other
     /// devices of the trace: those are counted there.
     pub fn sum(mut self) -> Characterisation {
-        self.stop();
         let devices =
             self.intake.entrances(|at, others| self.panels.load.panels.get(at).is_some_and(|l| l.is_fed_by(others)));
-        let mut panels = Panels::new(self.exact_blocks);
+        let mut panels = Panels::default();
         let numbers = Renumbering { all_direct: true, ..Renumbering::default() };
         for &at in &devices {
             panels.merge(0, &mut self.panels, at, &numbers);
         }
         let intake = self.intake.sum(&devices);
-        Characterisation { intake, panels, ..self }
+        Characterisation { intake, panels }
     }
 }
 

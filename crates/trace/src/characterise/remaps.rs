@@ -1,8 +1,6 @@
 //! The source of a queued bio: the remap that was traced shortly before its Q.
 
 use crate::event::{DeviceId, Event};
-use blklab_stats::checked;
-use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 
 /// Remaps that can wait for their Q: a plug holds many bios, and between the two events a task can be preempted and
@@ -12,16 +10,12 @@ const WAITING: usize = 1 << 15;
 type RemapTarget = (DeviceId, u64, u32); // The target of a bio: device, sector, bytes
 
 /// Remaps not yet matched to a Q.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(remote = "Self")]
+#[derive(Default)]
 pub struct Remaps {
     latest: Option<(RemapTarget, DeviceId)>, // The latest remap and its source; nearly always the one that is needed
-    #[serde(serialize_with = "blklab_stats::checked::sorted")]
     waiting: HashMap<RemapTarget, Vec<DeviceId>>, // The sources of earlier remaps, the latest last
     order: VecDeque<RemapTarget>,            // The earlier remaps in order; some can have been matched since
 }
-
-checked!(Remaps, |remaps| remaps.waiting.values().all(|sources| !sources.is_empty()));
 
 impl Remaps {
     /// Adds a remap (A).

@@ -100,7 +100,8 @@ pub struct ExportTarget {
     pub about: &'static str,               // One line for `--help`
     pub suffixes: &'static [&'static str], // File suffixes that select it
     pub filters: bool, // Whether the exporter itself applies the filter, because it sees I/Os and not events
-    open: fn(&Path, &Filter, bool) -> Result<Box<dyn Exporter>>,
+    /// Makes an exporter; an existing per-CPU set is replaced only with `true`.
+    pub open: fn(&Path, &Filter, bool) -> Result<Box<dyn Exporter>>,
 }
 
 /// Every target; names without a known suffix select the last one.
@@ -163,13 +164,6 @@ pub fn find_target(name: Option<&str>, path: &str) -> Result<&'static ExportTarg
     };
     let best = TARGETS.iter().max_by_key(longest).filter(|t| longest(t) > 0);
     Ok(best.unwrap_or(&TARGETS[TARGETS.len() - 1]))
-}
-
-impl ExportTarget {
-    /// An exporter to this target; an existing per-CPU set is replaced only with `replace`.
-    pub fn open(&self, path: &Path, filter: &Filter, replace: bool) -> Result<Box<dyn Exporter>> {
-        (self.open)(path, filter, replace)
-    }
 }
 
 // A file that appears under its name only when it is complete.

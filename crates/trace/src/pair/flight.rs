@@ -1,10 +1,8 @@
 //! The bios of one device that are in flight, found by the sectors they cover.
 
-use super::new_io;
 use crate::event::{Event, Rwbs};
 use crate::io::{Io, NEVER};
 use blklab_stats::Hashing;
-use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeSet, HashMap};
 
 const MAX_STEPS: usize = 64; // Twins or neighbours that are checked before a search ends
@@ -44,8 +42,7 @@ impl BioState {
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(try_from = "StoredBios")]
+#[derive(Default)]
 pub struct BiosInFlight {
     slots: Vec<InFlightBio>,
     free: Vec<u32>,
@@ -185,11 +182,6 @@ impl BiosInFlight {
                 (self.slots.len() - 1) as u32
             }
         };
-        self.link(index);
-    }
-
-    /// Links the bio in a slot as the youngest on its sector.
-    fn link(&mut self, index: u32) {
         let sector = self.slots[index as usize].io.sector;
         self.slots[index as usize].tail = index;
         let head = *self.starts.entry(sector).or_insert(index);
@@ -228,41 +220,6 @@ impl BiosInFlight {
             all.remove(&(sector, index));
         }
         self.free.push(index);
-    }
-}
-
-/// The bios with their slots, which decide between bios on one sector; the longest bio, and the free slots.
-type StoredBios = (Vec<(u32, Io, u64)>, u64, Vec<u32>);
-
-impl Serialize for BiosInFlight {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut heads: Vec<_> = self.starts.iter().collect();
-        heads.sort_unstable();
-        let mut bios = Vec::new();
-        for (_, &head) in heads {
-            bios.extend(twins(&self.slots, head).map(|(at, slot)| (at, slot.io, slot.left)));
-        }
-        (bios, self.longest, &self.free).serialize(to)
-    }
-}
-
-impl TryFrom<StoredBios> for BiosInFlight {
-    type Error = &'static str;
-
-    fn try_from((bios, longest, free): StoredBios) -> Result<Self, Self::Error> {
-        let mut numbers: Vec<u32> = bios.iter().map(|bio| bio.0).chain(free.iter().copied()).collect();
-        numbers.sort_unstable();
-        if !numbers.iter().copied().eq(0..numbers.len() as u32) {
-            return Err("not all slots are there once");
-        }
-        let unused = InFlightBio { io: new_io(&Event::default()), left: 0, next: NONE, prev: NONE, tail: NONE };
-        let slots = vec![unused; numbers.len()];
-        let mut restored = BiosInFlight { slots, free, longest, ..BiosInFlight::default() };
-        for (index, io, left) in bios {
-            restored.slots[index as usize] = InFlightBio { io, left, ..unused };
-            restored.link(index);
-        }
-        Ok(restored)
     }
 }
 

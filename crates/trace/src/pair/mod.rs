@@ -34,9 +34,13 @@ pub struct BioOrigin {
 /// Follows the I/Os of one device.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Pairer {
+    #[serde(skip)]
     bios: BiosInFlight,
-    empty: VecDeque<Io>,    // Queued bios without data (flushes), oldest first
+    #[serde(skip)]
+    empty: VecDeque<Io>, // Queued bios without data (flushes), oldest first
+    #[serde(skip)]
     commands: VecDeque<Io>, // Dispatched without a bio and without data, or passthrough; oldest first
+    #[serde(skip)]
     saw_dispatch: bool,
     /// A bio in flight for longer than this, in ns, has lost its completion when a bio with the same range follows.
     pub stale_after: Option<u64>,

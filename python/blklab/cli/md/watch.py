@@ -47,7 +47,7 @@ def watch(*, listen: str | None, web_config: Path | None, superblocks: int | Non
       blklab md watch --superblocks never
       blklab md watch --textfile /var/lib/prometheus/node-exporter/blklab_md.prom
     """
-    from prometheus_client import generate_latest
+    from prometheus_client import generate_latest, make_wsgi_app
 
     from blklab.md.exporter import (
         DISK_TIMEOUT_S,
@@ -56,7 +56,6 @@ def watch(*, listen: str | None, web_config: Path | None, superblocks: int | Non
         ActivitySinceBoot,
         Collector,
         InventoryCache,
-        make_application,
         make_registry,
     )
 
@@ -75,7 +74,7 @@ def watch(*, listen: str | None, web_config: Path | None, superblocks: int | Non
         # node_exporter runs as another user.
         output.write(textfile, generate_latest(registry), mode=0o644)
         return
-    with listening(listen or "127.0.0.1:19809", web_config, make_application(registry), "metrics"):
+    with listening(listen or "127.0.0.1:19809", web_config, make_wsgi_app(registry), "metrics"):
         while True:
             activity.read()
             time.sleep(READ_INTERVAL_S)

@@ -126,7 +126,6 @@ def command_line(source: TraceSource, profile: "Profile", reading: TraceReading,
         + ["--cache"] * cache
         + ([f"--cluster={reading.cluster}"] if reading.cluster else [])
         + ["--skip-broken"] * reading.skip_broken
-        + ([f"--split={reading.split}"] if reading.split else [])
     )
     return shlex.join(["blklab", "trace", "report", *source.paths, *words])
 

@@ -105,11 +105,10 @@ class TraceReading:
     files: str | None = None
     cluster: str | None = None
     skip_broken: bool = False
-    split: int | None = None
 
     @property
     def is_spread(self) -> bool:
-        return self.skip_broken or (self.cluster, self.split) != (None, None)
+        return self.skip_broken or self.cluster is not None
 
 
 def reading_options(command: F) -> F:
@@ -121,9 +120,6 @@ def reading_options(command: F) -> F:
         return command(*args, reading=reading, **kwargs)
 
     for option in (
-        click.option(
-            "--split", type=click.IntRange(1), metavar="EVENTS", help="Read a local trace in pieces of so many events."
-        ),
         click.option("--skip-broken", is_flag=True, help="Leave out shards that cannot be read, and name them."),
         cluster_option,
         click.option(

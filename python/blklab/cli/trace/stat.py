@@ -69,8 +69,6 @@ def stat(
     shard, what the others match for its host. A table shows all hosts. Devices of several hosts are added up as
     one, without those that get their I/O from other devices of the trace.
 
-    --split reads one large trace in pieces, one after the other, on any worker. The result is that of one pass.
-
     \b
     Examples:
       blklab trace stat md127                        the files md127.blktrace.0, .1 ...

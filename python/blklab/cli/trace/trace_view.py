@@ -21,7 +21,7 @@ def read_view(source: TraceSource, reading: TraceReading = TraceReading()) -> Pr
     """
     if reading.is_spread or sharding.are_shards(source.paths):
         if reading.exact or reading.files is not None:
-            raise UsageError("--exact and --files need a trace on this machine, without --cluster and --split")
+            raise UsageError("--exact and --files need a trace on this machine, without --cluster")
         return _checked(_read_spread(source, reading), source)
     mounted = None
     warnings: list[tuple[str, str]] = []
@@ -47,15 +47,11 @@ def read_view(source: TraceSource, reading: TraceReading = TraceReading()) -> Pr
 
 
 def _read_spread(source: TraceSource, reading: TraceReading) -> ProfileView:
-    """Characterise shards, or the pieces of a trace; print a warning about each shard that is left out."""
+    """Characterise shards; print a warning about each shard that is left out."""
     options = sharding.TraceOptions(source.selection, source.format_name)
     if not sharding.are_shards(source.paths):
-        if reading.skip_broken:
-            raise UsageError("--skip-broken: this is one trace, not shards; quote patterns ('host-*/*.zst')")
-        with computing(reading.cluster) as parallel, progress("reading the trace"):
-            return ProfileView(sharding.characterise_pieces(source.paths, options, reading.split, parallel))
-    if reading.split is not None:
-        raise UsageError("--split: for a trace at a local path; a shard is read in one piece")
+        option = "--skip-broken" if reading.skip_broken else "--cluster"
+        raise UsageError(f"{option}: this is one trace, not shards; quote patterns ('host-*/*.zst')")
     listed = sharding.list_shards(source.paths)
     with computing(reading.cluster) as parallel, progress("reading shards", total=len(listed), unit="shards") as tick:
         profiles = sharding.characterise_shards(listed, options, parallel, skip_broken=reading.skip_broken, tick=tick)

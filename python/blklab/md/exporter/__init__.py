@@ -13,9 +13,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from blklab import __version__
@@ -33,10 +33,6 @@ from blklab.system.identity import BlockDevice
 from blklab.system.roots import Roots, text
 from blklab.text import printable
 from blklab.units import SECTOR
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
-
 
 READ_INTERVAL_S = 30.0  # Longest time between readings: half of what `diskstats.difference` can handle
 
@@ -233,7 +229,6 @@ def _identity(name: str, roots: Roots) -> tuple[str | None, ...]:
 Log = Callable[[str], None]
 Result = TypeVar("Result")
 MAX_NEW_LINES = 20  # Lines that one scrape may add to the log
-REQUEST_KEYS = ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "HTTP_ACCEPT", "HTTP_ACCEPT_ENCODING")
 
 
 PREFIX = "blklab_md_"
@@ -471,20 +466,3 @@ def make_registry(collector: Collector) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(collector)
     return registry
-
-
-def make_application(registry: CollectorRegistry) -> "WSGIApplication":
-    """Returns an application that answers equal requests at the same time once: to write text takes long, too."""
-    app = make_wsgi_app(registry)
-    answers = SharedCalls()
-
-    def shared(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        def answer() -> tuple[Iterable[bytes], list[Any]]:
-            head: list[Any] = []
-            return app(environ, lambda *status_and_headers: head.extend(status_and_headers)), head
-
-        content, (status, headers) = answers.run(tuple(map(environ.get, REQUEST_KEYS)), answer)
-        start_response(status, list(headers))  # the server adds to them
-        return content
-
-    return shared

@@ -4,7 +4,7 @@ from functools import partial
 
 from blklab.runners.kind import RunnerKind, RunnerOption, imported
 
-_option = partial(RunnerOption, where="On a host", multiple=True)
+_option = partial(RunnerOption, multiple=True)
 
 KIND = RunnerKind(
     name="host",
@@ -17,13 +17,13 @@ KIND = RunnerKind(
     options=(
         _option(
             "--force",
-            "Measure despite this condition; the refusal names it.",
+            "On a host: measure despite this condition; the refusal names it.",
             metavar="NAME",
             elsewhere="other runners check no conditions of devices",
         ),
         _option(
             "--yes-destroy",
-            "Overwrite this device of `destroy`, even with data on it.",
+            "On a host: overwrite this device of `destroy`, even with data on it.",
             metavar="ID",
             elsewhere="other runners overwrite no device",
         ),

@@ -7,22 +7,22 @@ import click
 
 from blklab.runners.kind import RunnerKind, RunnerOption, imported
 
-_option = partial(RunnerOption, where="In the lab", elsewhere="other runners boot no guest")
+_option = partial(RunnerOption, elsewhere="other runners boot no guest")
 
 accel_option = _option(
     "--accel",
-    "Accelerator of the guest; auto is KVM if it works, otherwise emulation (tcg). [BLKLAB_ACCEL]",
+    "In the lab: accelerator of the guest; auto is KVM if it works, otherwise emulation (tcg). [BLKLAB_ACCEL]",
     type=click.Choice(["auto", "kvm", "tcg"]),
 )
 kernel_option = _option(
     "--kernel",
-    "Your own kernel, instead of Debian's.",
+    "In the lab: your own kernel, instead of Debian's.",
     metavar="VMLINUZ",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
 )
 modules_option = _option(
     "--modules",
-    "Directory with the modules of that kernel, lib/modules/VERSION.",
+    "In the lab: directory with the modules of that kernel, lib/modules/VERSION.",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
 )
@@ -40,12 +40,12 @@ KIND = RunnerKind(
         modules_option,
         _option(
             "--trace",
-            "Record the events of these devices and stacks with blktrace; 'all' for all of them.",
+            "In the lab: record the events of these devices and stacks with blktrace; 'all' for all of them.",
             metavar="NAME,...",
         ),
         _option(
             "--trace-to",
-            "Directory for the traces, with a directory for each cell.  [default: traces]",
+            "In the lab: directory for the traces, with a directory for each cell.  [default: traces]",
             metavar="DIR",
             type=click.Path(path_type=Path, file_okay=False),
         ),

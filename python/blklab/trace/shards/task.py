@@ -1,18 +1,14 @@
-"""What a worker does: it downloads a shard, characterises it, removes it, and takes the next one.
+"""What a worker does: it downloads a shard, characterises it, removes it, and takes the next one."""
 
-A trace in one piece is read in parts: each task continues the state of the one before it, to the result of one pass.
-"""
-
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypedDict
 
 from blklab import _core
-from blklab.cluster import Parallel
-from blklab.documents.profile import LifeProfile, Profile
-from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.documents.profile import LifeProfile
+from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.trace.profile import PROFILES
 from blklab.trace.shards import remote
 from blklab.trace.shards.listing import Shard
@@ -128,61 +124,17 @@ def _read_shard(shard: Shard, options: TraceOptions, stop: _core.Stop | None) ->
             raise
 
 
-def _ending(stop: _core.Stop | None) -> Callable[[int], None]:
-    """Returns a `tick` that ends the reading of a trace when `stop` is set."""
-
+def _read(
+    shard: Shard, paths: Sequence[str], shown: tuple[str, str] | None, options: TraceOptions, stop: _core.Stop | None
+) -> _core.PartialProfile:
     def tick(_bytes: int) -> None:
         if stop is not None and stop.is_set():
             raise KeyboardInterrupt
 
-    return tick
-
-
-def _read(
-    shard: Shard, paths: Sequence[str], shown: tuple[str, str] | None, options: TraceOptions, stop: _core.Stop | None
-) -> _core.PartialProfile:
-    partial, _, warnings = _core.characterise_partial(
-        paths, options.selection, format=options.format_name, host=shard.host, shown_as=shown, tick=_ending(stop)
+    partial, warnings = _core.characterise_partial(
+        paths, options.selection, format=options.format_name, host=shard.host, shown_as=shown, tick=tick
     )
     for path, message in warnings:
         if message.startswith(INCOMPLETE):
             raise BlklabError(f"{path}: {message.removesuffix('; read up to there')}")
     return partial
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Up to `most` events of a trace behind those of `state`."""
-
-    paths: tuple[str, ...]
-    options: TraceOptions
-    most: int | None
-    state: _core.PartialProfile | None = None
-
-
-def read_piece(piece: Piece, /, *, stop: _core.Stop | None = None) -> tuple[_core.PartialProfile, bool]:
-    """Characterises a piece; returns the state behind it, and whether the trace has ended."""
-    state, has_ended, _ = _core.characterise_partial(
-        piece.paths,
-        piece.options.selection,
-        format=piece.options.format_name,
-        continued=piece.state,
-        most=piece.most,
-        tick=_ending(stop),
-    )
-    return state, has_ended
-
-
-def characterise_pieces(paths: tuple[str, ...], options: TraceOptions, most: int | None, parallel: Parallel) -> Profile:
-    """Characterises a trace in pieces of `most` events: one task after the other, each where the last one ended.
-
-    The trace is at the same path on all workers.
-    """
-    if "-" in paths:
-        raise UsageError("-: workers cannot read standard input: name a file that all of them see")
-    piece = Piece(tuple(str(Path(path).absolute()) for path in paths), options, most)
-    has_ended = False
-    while not has_ended:
-        [(state, has_ended)] = parallel.all(read_piece, [piece])
-        piece = replace(piece, state=state)
-    return PROFILES.decode(state.profile())

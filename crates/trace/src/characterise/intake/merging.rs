@@ -2,10 +2,8 @@
 
 use super::{DeviceState, Intake, MAX_DEVICES, MAX_NAMES, UNKNOWN, index_of};
 use crate::characterise::chunk::{Chunk, Renumbering};
-use crate::characterise::remaps::Remaps;
 use crate::event::{DeviceId, Event};
 use crate::filter::Filter;
-use crate::process::ProcessTable;
 use crate::source::TraceInfo;
 use blklab_stats::Merge;
 use std::collections::HashMap;
@@ -127,7 +125,7 @@ impl Intake {
         sum.names.clone_from(&self.names);
         sum.name_index.clone_from(&self.name_index);
         (sum.total, sum.beyond_devices) = (self.total, self.beyond_devices);
-        (sum.first_time, sum.last_time, sum.ended) = (self.first_time, self.last_time, true);
+        (sum.first_time, sum.last_time) = (self.first_time, self.last_time);
         for state in devices.iter().map(|&at| &self.states[at]) {
             if sum.states.is_empty() {
                 sum.add_state(&Event::default());
@@ -158,14 +156,13 @@ impl DeviceState {
 }
 
 /// The fields of an intake that are stored, in their order.
-pub(super) type StoredIntake =
-    (Filter, TraceInfo, String, Vec<DeviceState>, Remaps, ProcessTable, Vec<String>, u64, u64, Option<u64>, u64, bool);
+pub(super) type StoredIntake = (Filter, TraceInfo, Vec<DeviceState>, Vec<String>, u64, u64, Option<u64>, u64);
 
 impl TryFrom<StoredIntake> for Intake {
     type Error = &'static str;
 
     fn try_from(stored: StoredIntake) -> Result<Self, Self::Error> {
-        let (filter, info, host, states, remaps, processes, names, total, beyond_devices, first, last, ended) = stored;
+        let (filter, info, states, names, total, beyond_devices, first_time, last_time) = stored;
         let name_index: HashMap<String, u32> = names.iter().cloned().zip(0..).collect();
         let index_by_device: HashMap<DeviceId, usize> = states.iter().map(|state| state.device).zip(0..).collect();
         let is_valid = names.first().is_some_and(|name| name == UNKNOWN)
@@ -178,18 +175,15 @@ impl TryFrom<StoredIntake> for Intake {
         let intake = Intake {
             info,
             states,
-            remaps,
-            processes,
             names,
             name_index,
             index_by_device,
             merged,
             total,
             beyond_devices,
-            ended,
-            first_time: first,
-            last_time: last,
-            ..Intake::new(filter, &host)
+            first_time,
+            last_time,
+            ..Intake::new(filter, "")
         };
         is_valid.then_some(intake).ok_or("not the devices and names of a trace")
     }

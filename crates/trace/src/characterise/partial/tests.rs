@@ -137,45 +137,30 @@ fn filters() -> Vec<Filter> {
     ]
 }
 
-fn started(source: &dyn Source, filter: &Filter, host: &str) -> Characterisation {
-    Characterisation::new(source.info(), filter.clone(), Options { host: host.into(), ..Options::default() })
+fn read(source: &mut dyn Source, filter: &Filter, host: &str, threads: usize) -> Characterisation {
+    let options = Options { host: host.into(), ..Options::default() };
+    Characterisation::of(source, filter.clone(), options, threads, &mut |_| true).unwrap()
 }
 
 fn whole(events: &[Event], host: &str) -> Characterisation {
-    let mut source = source(events, 500);
-    let mut characterisation = started(&source, &Filter::default(), host);
-    characterisation.read(&mut source, None, 1, &mut |_| true).unwrap();
-    characterisation
-}
-
-/// Characterises pieces of so many events; between two of them, only bytes remain.
-fn in_pieces(mut open: impl FnMut() -> Box<dyn Source>, filter: &Filter, pieces: &[u64], threads: usize) -> Value {
-    let mut bytes = started(&*open(), filter, "").to_bytes().unwrap();
-    for &piece in pieces.iter().cycle() {
-        let mut next = Characterisation::from_bytes(&bytes).unwrap();
-        next.read(&mut *open(), Some(piece), threads, &mut |_| true).unwrap();
-        bytes = next.to_bytes().unwrap();
-        if next.has_ended() {
-            break;
-        }
-    }
-    to_value(Characterisation::from_bytes(&bytes).unwrap().profile()).unwrap()
+    read(&mut source(events, 500), &Filter::default(), host, 1)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn pieces_of_a_trace_equal_one_pass(
-        seed in 0u64..1 << 40, count in 0usize..6000, pieces in prop::collection::vec(1u64..3000, 1..6),
-        batch in 1usize..900, filter in 0usize..4,
+    fn stored_traces_have_the_same_profile(
+        seed in 0u64..1 << 40, count in 0usize..6000, batch in 1usize..900, filter in 0usize..4,
     ) {
         let events = any_events(seed, count);
         let filter = &filters()[filter];
         let one_pass =
             characterise(&mut source(&events, 500), filter.clone(), Options::default(), 1, &mut |_| true).unwrap();
-        let pieces = in_pieces(|| Box::new(source(&events, batch)), filter, &pieces, 1 + (seed % 2) as usize);
-        prop_assert_eq!(to_value(one_pass).unwrap(), pieces);
+        let threads = 1 + (seed % 2) as usize;
+        let trace = read(&mut source(&events, batch), filter, "", threads);
+        let stored = Characterisation::from_bytes(&trace.to_bytes().unwrap()).unwrap();
+        prop_assert_eq!(to_value(one_pass).unwrap(), to_value(stored.profile()).unwrap());
     }
 
     #[test]
@@ -224,17 +209,6 @@ proptest! {
 }
 
 #[test]
-fn pieces_of_recordings_equal_one_pass() {
-    for (name, piece) in [("check-raid1", 700), ("check-raid5", 2345), ("scsi-errors/sda", 100), ("bfq", 2000)] {
-        let path = format!("{}/../../tests/data/traces/{name}", env!("CARGO_MANIFEST_DIR"));
-        let open = || open(std::slice::from_ref(&path), None).unwrap();
-        let one_pass = characterise(&mut *open(), Filter::default(), Options::default(), 1, &mut |_| true).unwrap();
-        assert!(one_pass.events > 2 * piece, "{name}: {} events", one_pass.events);
-        assert_eq!(to_value(one_pass).unwrap(), in_pieces(open, &Filter::default(), &[piece], 2), "{name}");
-    }
-}
-
-#[test]
 fn the_same_device_of_two_hosts_is_two_devices() {
     let events = whole_ios(1, 2000);
     let [mut a, b] = ["a", "b"].map(|host| whole(&events, host).sum());
@@ -256,8 +230,7 @@ fn the_same_device_of_two_hosts_is_two_devices() {
 fn members_of_an_array_do_not_count_twice() {
     let path = format!("{}/../../tests/data/traces/pgbench-raid1", env!("CARGO_MANIFEST_DIR"));
     let mut source = open(&[path], None).unwrap();
-    let mut trace = started(&*source, &Filter::default(), "a");
-    trace.read(&mut *source, None, 1, &mut |_| true).unwrap();
+    let trace = read(&mut *source, &Filter::default(), "a", 1);
     let devices = Characterisation::from_bytes(&trace.to_bytes().unwrap()).unwrap().profile().devices;
     let bytes = |profile: &DeviceProfile| profile.load.ops.values().map(|op| op.counts.bytes).sum::<u64>();
     // Two logical volumes on an array of two disks.
@@ -265,12 +238,6 @@ fn members_of_an_array_do_not_count_twice() {
     let sum = trace.sum().profile();
     assert_eq!(sum.devices.len(), 1);
     assert_eq!(bytes(&sum.devices[0]), volumes.map(bytes).sum::<u64>());
-}
-
-#[test]
-fn a_complete_trace_is_not_continued() {
-    let mut trace = whole(&whole_ios(1, 10), "");
-    assert!(trace.read(&mut source(&[], 1), None, 1, &mut |_| true).is_err());
 }
 
 #[test]

@@ -2,21 +2,20 @@
 
 `targets.toml` describes each target, `fio_runs.csv` has fio's results, `fio_device_io.csv` the I/Os
 of each disk, `randomio_runs.csv` randomio's results. reference/README.md describes the columns.
-
-To compare them with predictions they are imported as runs: `stack` is the target and `workload` the test. fio's rows
-have no latency; randomio's have.
+fio's rows have no latency; randomio's have.
 """
 
 import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from blklab.analysis.observations import Observation, observation
 from blklab.errors import UsageError
-from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, outcome, times
-from blklab.outcome import DeviceResult, DirectionResult, FioFacts
+from blklab.imports.base import outcome
+from blklab.outcome import DeviceResult, DirectionResult, FioFacts, Outcome
 from blklab.spec.files import read_toml
 from blklab.units import parse_number, parse_size
 
@@ -205,27 +204,18 @@ def _randomio_runs(path: Path) -> Iterator[RandomioRun]:
         yield RandomioRun(row["config"], int(threads), int(io_bytes), *rest, *times)
 
 
-def matches(file: ImportFile) -> bool:
-    """Returns whether a directory has tables of published figures."""
-    return (file.path / TARGETS).is_file()
+def observations(path: Path, target: str) -> list[Observation]:
+    """Returns fio's runs of a device. Raises UsageError."""
+    tables = read_reference(path)
+    own = [run for run in tables.runs if run.target == target]
+    return [
+        replace(observation(*run), outcome=_outcome(tables, row))
+        for run, row in zip(tables.of_target(target), own, strict=True)
+    ]
 
 
-def read(given: ImportSource) -> ImportResult:
-    """Returns fio's runs of each directory."""
-    references = [read_reference(file.path) for file in given.files]
-    return ImportResult([imported(tables, run) for tables in references for run in tables.runs])
-
-
-def read_randomio(given: ImportSource) -> ImportResult:
-    """Returns randomio's runs of each directory."""
-    references = [read_reference(file.path) for file in given.files]
-    return ImportResult(
-        [_randomio(str(tables.path / RANDOMIO), run) for tables in references for run in tables.randomio]
-    )
-
-
-def imported(tables: Reference, run: FioRun) -> ImportedRun:
-    """Returns a row as a run. Without a runtime, figures are per second."""
+def _outcome(tables: Reference, run: FioRun) -> Outcome:
+    """Returns a row as a result. Without a runtime, figures are per second."""
     seconds = run.runtime_ms / 1000 or 1.0
     asked = {
         key: str(value)
@@ -247,20 +237,4 @@ def imported(tables: Reference, run: FioRun) -> ImportedRun:
         jobs = int(asked.get("numjobs", "1"))
         options = {run.test: {**asked, "ioengine": str(tables.common.get("ioengine", "psync"))}}
         result.fio = FioFacts(usr_cpu=jobs * usr, sys_cpu=jobs * system, ctx=switches, options=options)
-    return ImportedRun(run.where, run.test, asked, result, labels={"stack": run.target}, section="published")
-
-
-def _randomio(where: str, run: RandomioRun) -> ImportedRun:
-    directions = [
-        DirectionResult(
-            max(1, round(iops)) if iops else 0,
-            max(1, round(iops)) * run.io_bytes if iops else 0,
-            iops,
-            iops * run.io_bytes,
-            times(round(iops), None if milliseconds is None else {"mean": milliseconds * 1e6}),
-        )
-        for iops, milliseconds in ((run.read_iops, run.read_ms), (run.write_iops, run.write_ms))
-    ]
-    options = {"rw": "randrw", "bs": str(run.io_bytes), "numjobs": str(run.threads)}
-    result = outcome("randomio", 10**9, directions)
-    return ImportedRun(where, "randomio", options, result, labels={"stack": run.config}, section="published")
+    return result
