@@ -41,9 +41,9 @@ const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us",
 const BIOSNOOP: &str =
     "end=TIME(s):s,process=COMM,pid=PID,device=DISK,op=T,sector=SECTOR,size=BYTES,latency=LAT(ms):ms";
 
+/// The output of biosnoop (bcc-tools): TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms).
 pub const FORMAT: Format = Format {
     name: "biosnoop",
-    about: "the output of biosnoop (bcc-tools): TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)",
     capabilities: Capabilities { completions: true, processes: true, ..Capabilities::requests(1_000) },
     sniff: |head| first_lines(head).next().is_some_and(|line| line.starts_with(b"TIME(s)")),
     reader: |info, inputs| open(info, inputs, BIOSNOOP),
