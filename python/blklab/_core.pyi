@@ -145,9 +145,6 @@ def cache_check(
     sequential_cutoff and writeback_percent of bcache. Two cases if it was in use: it held other data, or the trace's.
     """
 
-def trace_formats() -> list[tuple[str, str]]:
-    """Returns the formats that can be read: (name, one line about it)."""
-
 def characterise(
     paths: Sequence[str],
     filter: Filter,

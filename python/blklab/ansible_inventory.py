@@ -15,7 +15,6 @@ from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 
 SSH = frozenset({"ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh"})
-MOST = 10_000  # Hosts of a file
 STRICT = {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "1", "ANSIBLE_LOCALHOST_WARNING": "0", "ANSIBLE_NOCOLOR": "1"}
 _LIST = re.compile(r'\s*\{.*"_meta"', re.S)  # Begins the output of `ansible-inventory --list`
 
@@ -50,10 +49,7 @@ def _hosts(text: str, directory: Path) -> dict[str, str]:
         if not names:
             known = ", ".join(sorted(inventory.keys() - {"_meta"}))
             raise BlklabError(f"no hosts in group {group!r}; it has the groups {known}")
-        if len(names) > MOST:
-            raise BlklabError(f"more than {MOST:,} hosts")
-        variables = inventory["_meta"]["hostvars"]
-        return {name: _address(name, variables.get(name, {})) for name in names}
+        return {name: _address(name, inventory["_meta"]["hostvars"].get(name, {})) for name in names}
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}: expected an inventory of Ansible") from None
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):

@@ -15,7 +15,6 @@ pub enum Call {
     Sample { interval_ms: u64, paths: Vec<String> }, // Read files at an interval, until `Finish`
     Finish { target: u64 },                          // End a sample, by the id of its request
     Export { paths: Vec<String>, device: String },   // Copy files to a block device
-    Poweroff {},                                     // Sync the disks and power off
 }
 
 /// A program to run.

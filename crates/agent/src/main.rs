@@ -15,7 +15,6 @@ mod server;
 use crate::children::Children;
 use crate::failure::reason;
 use crate::run::Environment;
-use crate::server::ServeEnd;
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
 use std::fs::{self, File, OpenOptions};
@@ -36,21 +35,19 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     match on_stdio() {
-        Ok(ServeEnd::Closed | ServeEnd::Asked) => ExitCode::SUCCESS,
-        Ok(ServeEnd::Lost(why)) => failed(&why),
-        Err(error) => failed(&reason(&error)),
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("blklab-agent: {why}");
+            ExitCode::FAILURE
+        }
     }
 }
 
-fn failed(why: &str) -> ExitCode {
-    eprintln!("blklab-agent: {why}");
-    ExitCode::FAILURE
-}
-
-fn on_stdio() -> io::Result<ServeEnd> {
-    let from = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let to = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    Ok(server::serve(from, to, &Children::new()?, None, &[]))
+fn on_stdio() -> Result<(), String> {
+    let unusable = |error: io::Error| reason(&error);
+    let from = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(unusable)?);
+    let to = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(unusable)?);
+    server::serve(from, to, &Children::new().map_err(unusable)?, None, &[])
 }
 
 // PID 1: prepares the guest, finds its port to the host, and powers off.
@@ -94,13 +91,7 @@ fn serve_host() -> Result<(), String> {
     let unusable = |error: io::Error| format!("{path}: {}", reason(&error));
     let port = OpenOptions::new().read(true).write(true).open(&path).map_err(unusable)?;
     let writing = port.try_clone().map_err(unusable)?;
-    match server::serve(port, writing, &children, ENVIRONMENT, &notes) {
-        // The host wants the disks' content only if it asked to power off.
-        ServeEnd::Asked => rustix::fs::sync(),
-        ServeEnd::Closed => {}
-        ServeEnd::Lost(why) => return Err(why),
-    }
-    Ok(())
+    server::serve(port, writing, &children, ENVIRONMENT, &notes)
 }
 
 /// Mounts the filesystems; returns a note for each failure.

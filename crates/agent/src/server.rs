@@ -19,13 +19,6 @@ const MOST: usize = 64;
 /// The version of the protocol; the host refuses others.
 const PROTOCOL: u32 = 1;
 
-/// Why serving ended.
-pub enum ServeEnd {
-    Closed,       // The host closed the stream
-    Asked,        // The host asked to power off
-    Lost(String), // The frames of the host cannot be read any more
-}
-
 /// The kind of a running request, if others can control it.
 #[derive(Clone, Copy, PartialEq)]
 enum RequestKind {
@@ -46,18 +39,20 @@ struct Request {
     environment: Environment,
 }
 
-/// Sends the greeting, then serves requests until the stream ends.
-pub fn serve(mut from: File, to: File, children: &Children, environment: Environment, notes: &[String]) -> ServeEnd {
+/// Sends the greeting, then serves requests until the host closes the stream. Fails if its frames cannot be read.
+pub fn serve(
+    mut from: File, to: File, children: &Children, environment: Environment, notes: &[String],
+) -> Result<(), String> {
     let host = Arc::new(HostStream::new(to));
     let running = RunningRequests::default();
     host.send(&hello_message(notes));
     loop {
         let content = match frame::read(&mut from) {
             Ok(Some(content)) => content,
-            Ok(None) => return ServeEnd::Closed,
+            Ok(None) => return Ok(()),
             Err(lost) => {
                 host.send(&json!({"id": null, "error": lost}));
-                return ServeEnd::Lost(lost);
+                return Err(lost);
             }
         };
         let (id, call) = call::parse(&content);
@@ -72,10 +67,6 @@ pub fn serve(mut from: File, to: File, children: &Children, environment: Environ
         match call {
             // Answered in this thread, to show that it is alive.
             Call::Ping {} => host.send(&json!({"id": id, "ok": {}})),
-            Call::Poweroff {} => {
-                host.send(&json!({"id": id, "ok": {}}));
-                return ServeEnd::Asked;
-            }
             call => {
                 let control = Arc::new(RequestControl::default());
                 {
@@ -147,7 +138,7 @@ impl Request {
 
     fn carry_out(&self, call: Call) -> Result<Value, String> {
         match call {
-            Call::Ping {} | Call::Poweroff {} => Ok(json!({})),
+            Call::Ping {} => Ok(json!({})),
             Call::Run(request) => {
                 let listener = request.stream.then(|| self.listener());
                 Ok(json!(run::run(request, self.environment, &self.children, &self.control, listener)?))

@@ -44,8 +44,7 @@ mod _core {
 
     #[pymodule_export]
     use super::trace::{
-        Filter, PartialProfile, characterise, characterise_partial, convert, is_trace, print_events, trace_formats,
-        trace_targets,
+        Filter, PartialProfile, characterise, characterise_partial, convert, is_trace, print_events, trace_targets,
     };
 }
 

@@ -9,7 +9,7 @@ use blklab_trace::event::EventBatch;
 use blklab_trace::export::{TARGETS, find_target};
 use blklab_trace::live::LiveWindow;
 use blklab_trace::source::Source;
-use blklab_trace::{characterise as characterising, export, filter, formats, open};
+use blklab_trace::{characterise as characterising, export, filter, open};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -86,12 +86,6 @@ pub fn is_trace(path: String) -> bool {
 
 type Warnings = Vec<(String, String)>; // (path, message)
 type FilesystemParts = (String, Vec<String>, Vec<(String, bool)>, Vec<(u64, u64, u32)>);
-
-/// The formats that can be read: (name, one line about it).
-#[pyfunction]
-pub fn trace_formats() -> Vec<(&'static str, &'static str)> {
-    formats::FORMATS.iter().map(|f| (f.name, f.about)).collect()
-}
 
 /// Reads a trace and characterises its workload; returns the profile as JSON text.
 ///

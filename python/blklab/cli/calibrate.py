@@ -109,7 +109,6 @@ def calibrate(
     \b
     Exit status: 0 success; 2 an input or the model is not valid.
     """
-    from blklab.analysis import calibrate
     from blklab.analysis import calibrate as analysis
     from blklab.fio.output import refuse_job_files
 
@@ -125,16 +124,16 @@ def calibrate(
     places = inputs or (Path(device or directory),)
     seconds, experiment = now["length"] / 1e9, None
     if device:
-        experiment = calibrate.device_experiment(device, destroy=now["destroy"], seconds=seconds)
+        experiment = analysis.device_experiment(device, destroy=now["destroy"], seconds=seconds)
         size = str(resolve(device, Roots()).size)
     elif directory:
-        experiment = calibrate.directory_experiment(directory, size=size, seconds=seconds)
-        size = size or calibrate.FILE_SIZE
+        experiment = analysis.directory_experiment(directory, size=size, seconds=seconds)
+        size = size or analysis.FILE_SIZE
     bench = analysis.Bench(places[0], kernel, filesystem, size)
     if experiment is None:
         runs = _runs(inputs, store)
     else:
-        analysis.check(table, calibrate.expected_runs(experiment), bench)
+        analysis.check(table, analysis.expected_runs(experiment), bench)
         runs = _measured(experiment, store, now)
     calibration = fitted(table, runs, bench)
     if output is not None:

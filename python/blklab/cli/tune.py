@@ -26,7 +26,7 @@ def tune(*, campaign: str, metric: str, confidence: float, margin: float, store:
       blklab run sweep.toml --on host && blklab tune sweep@host
       blklab tune sweep@host --metric p99
     """
-    from blklab.analysis import run_conditions, tune
+    from blklab.analysis import run_conditions
     from blklab.analysis import tune as analysis
     from blklab.analysis.decision import look_share
     from blklab.report import diagnostics
@@ -38,7 +38,7 @@ def tune(*, campaign: str, metric: str, confidence: float, margin: float, store:
     tunings = analysis.tune(selection.campaign, selection.runs, metric, points, confidence, margin, look)
     kind = RUNNERS.get(selection.campaign.runner)
     better = analysis.settings_of(tunings) if kind is not None and kind.own_devices else {}
-    lasting = tune.persist_settings(better, [run.outcome for run in selection.runs if run.outcome])
+    lasting = analysis.persist_settings(better, [run.outcome for run in selection.runs if run.outcome])
     alone = selection.campaign.experiment["sweep"].get("mode") != "all"
 
     notes = [

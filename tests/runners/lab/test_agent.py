@@ -288,16 +288,6 @@ def test_lost_framing_ends_it(serving: Serving) -> None:
     assert output == "blklab-agent: a frame of 4294967295 bytes: expected at most 16777216\n"
 
 
-def test_poweroff(serving: Serving) -> None:
-    process, connection = serving()
-    with closing(Agent(connection)) as client:
-        client.hello(30)
-        client.poweroff()
-        assert process.wait(30) == 0
-        with pytest.raises(GuestGone):
-            client.run(["true"])
-
-
 def test_a_dead_guest_wakes_who_waits(serving: Serving) -> None:
     process, connection = serving()
     with closing(Agent(connection)) as client, ThreadPoolExecutor(2) as pool:

@@ -15,13 +15,8 @@ use crate::process::UNNAMED;
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo, single_file};
 use std::collections::VecDeque;
 
-pub const FORMAT: Format = Format {
-    name: "blkparse",
-    about: "text as blkparse prints it by default",
-    capabilities: Capabilities::BLKTRACE,
-    sniff,
-    reader: open,
-};
+/// Text as blkparse prints it by default.
+pub const FORMAT: Format = Format { name: "blkparse", capabilities: Capabilities::BLKTRACE, sniff, reader: open };
 
 const EXPECTED: &str = "an event as blkparse prints it: maj,min cpu sequence time pid action RWBS …";
 const SHOWN: u64 = 3; // Problems shown with their line

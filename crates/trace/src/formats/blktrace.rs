@@ -7,9 +7,9 @@ use crate::blktrace::stream::RecordStream;
 use crate::error::Result;
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
 
+/// Blktrace binary, protocols 7 and 8: per-CPU files of one or more devices, or a dump of blkparse -d.
 pub const FORMAT: Format = Format {
     name: "blktrace",
-    about: "blktrace binary, protocols 7 and 8: per-CPU files of one or more devices, or a dump of blkparse -d",
     capabilities: Capabilities::BLKTRACE,
     sniff: |head| ByteOrder::of(head).is_some(),
     reader: open,

@@ -11,9 +11,9 @@ use super::text::{Expected, ParsedEntry, RowParser, open};
 use crate::event::{Rwbs, SECTOR};
 use crate::source::Capabilities;
 
+/// Fio iolog, version 2 or 3 (what write_iolog writes and read_iolog takes).
 pub const FORMAT: Format = Format {
     name: "iolog",
-    about: "fio iolog, version 2 or 3 (what write_iolog writes and read_iolog takes)",
     capabilities: Capabilities::requests(1_000),
     sniff: |head| version_of(head.split(|&b| b == b'\n').next().unwrap_or(head)).is_some(),
     reader: open::<IoLog>,

@@ -20,7 +20,6 @@ use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
 /// A format that can be read.
 pub struct Format {
     pub name: &'static str,         // Name for `--format`
-    pub about: &'static str,        // One line for `--help` and the documentation
     pub capabilities: Capabilities, // What its records contain; a reader removes what its file does not
     pub sniff: fn(&[u8]) -> bool,   // Recognises the format from a decompressed file's first bytes (up to 64 KiB)
     /// Makes a source from opened files and their information: [`Format::open`].

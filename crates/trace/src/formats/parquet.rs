@@ -15,9 +15,9 @@ use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// Parquet with the columns of blklab's events, as trace convert writes it.
 pub const FORMAT: Format = Format {
     name: "parquet",
-    about: "Parquet with the columns of blklab's events, as trace convert writes it",
     // Capabilities of a file that does not name its original format.
     capabilities: Capabilities { layers: false, ..Capabilities::BLKTRACE },
     sniff: |head| head.starts_with(MAGIC),

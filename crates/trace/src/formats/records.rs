@@ -113,9 +113,9 @@ pub fn u64_at(record: &[u8], at: usize) -> u64 {
 // `len` is in bytes, `lbn` in sectors of 512 bytes, `ts` and `rt` (response time) in microseconds; the
 // high byte of `ver` is the version (libCacheSim, `traceReader/customizedReader/vscsi.h`).
 
+/// CloudPhysics vSCSI binary, version 1 (32-byte records) or 2 (40-byte records).
 pub const VSCSI: Format = Format {
     name: "vscsi",
-    about: "CloudPhysics vSCSI binary, version 1 (32-byte records) or 2 (40-byte records)",
     capabilities: Capabilities { completions: true, ..Capabilities::requests(1_000) },
     sniff: |head| version_of(head).is_some(),
     reader: open_vscsi,
@@ -217,9 +217,9 @@ fn open_vscsi(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Sou
 // In a block trace converted to it, the object is the block's number, which is read as the first sector. The format
 // does not distinguish reads from writes: every request is a read.
 
+/// LibCacheSim oracleGeneral binary (24-byte records); every request is taken for a read.
 pub const ORACLE: Format = Format {
     name: "oracle-general",
-    about: "libCacheSim oracleGeneral binary (24-byte records); every request is taken for a read",
     capabilities: Capabilities { directions: false, ..Capabilities::requests(1_000_000_000) },
     sniff: sniff_oracle,
     reader: open_oracle,

@@ -7,8 +7,8 @@ use super::text::{Expected, ParsedEntry, RowParser, end, open, sniff};
 use crate::event::{DeviceId, Rwbs, SECTOR};
 use crate::source::Capabilities;
 
-const fn format<P: RowParser + Default>(name: &'static str, about: &'static str, capabilities: Capabilities) -> Format {
-    Format { name, about, capabilities, sniff: sniff::<P>, reader: open::<P> }
+const fn format<P: RowParser + Default>(name: &'static str, capabilities: Capabilities) -> Format {
+    Format { name, capabilities, sniff: sniff::<P>, reader: open::<P> }
 }
 
 /// The text of a whole number.
@@ -27,11 +27,7 @@ fn before_comma<T>(value: Option<T>, fields: &mut Fields<'_>, expected: Expected
 #[derive(Default)]
 struct Msr;
 
-pub const MSR: Format = format::<Msr>(
-    "msr",
-    "MSR Cambridge CSV: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
-    Capabilities { completions: true, ..Capabilities::requests(100) },
-);
+pub const MSR: Format = format::<Msr>("msr", Capabilities { completions: true, ..Capabilities::requests(100) });
 
 impl RowParser for Msr {
     const COLUMNS: &'static str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
@@ -75,11 +71,8 @@ pub fn read_or_write(word: &[u8]) -> Option<Rwbs> {
 #[derive(Default)]
 struct Systor;
 
-pub const SYSTOR: Format = format::<Systor>(
-    "systor17",
-    "Systor '17 CSV: Timestamp,Response,IOType,LUN,Offset,Size",
-    Capabilities { completions: true, ..Capabilities::requests(100) },
-);
+pub const SYSTOR: Format =
+    format::<Systor>("systor17", Capabilities { completions: true, ..Capabilities::requests(100) });
 
 impl RowParser for Systor {
     const COLUMNS: &'static str = "Timestamp,Response,IOType,LUN,Offset,Size";
@@ -119,11 +112,7 @@ impl RowParser for Systor {
 #[derive(Default)]
 struct Alibaba;
 
-pub const ALIBABA: Format = format::<Alibaba>(
-    "alibaba",
-    "Alibaba Cloud CSV: device_id,opcode,offset,length,timestamp",
-    Capabilities::requests(1_000),
-);
+pub const ALIBABA: Format = format::<Alibaba>("alibaba", Capabilities::requests(1_000));
 
 impl RowParser for Alibaba {
     const COLUMNS: &'static str = "device_id,opcode,offset,length,timestamp";
@@ -145,11 +134,7 @@ impl RowParser for Alibaba {
 #[derive(Default)]
 struct Tencent;
 
-pub const TENCENT: Format = format::<Tencent>(
-    "tencent",
-    "Tencent CBS CSV: Timestamp,Offset,Size,IOType,VolumeID",
-    Capabilities::requests(1_000_000_000),
-);
+pub const TENCENT: Format = format::<Tencent>("tencent", Capabilities::requests(1_000_000_000));
 
 impl RowParser for Tencent {
     const COLUMNS: &'static str = "Timestamp,Offset,Size,IOType,VolumeID";
@@ -176,11 +161,7 @@ impl RowParser for Tencent {
 #[derive(Default)]
 struct Fiu;
 
-pub const FIU: Format = format::<Fiu>(
-    "fiu",
-    "FIU: time, pid, process, lba, size, W|R, major, minor, md5, separated by spaces",
-    Capabilities { processes: true, ..Capabilities::requests(1) },
-);
+pub const FIU: Format = format::<Fiu>("fiu", Capabilities { processes: true, ..Capabilities::requests(1) });
 
 const AFTER_NAME: usize = 6; // Columns after the process's name, which can itself contain spaces
 

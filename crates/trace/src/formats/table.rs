@@ -46,9 +46,9 @@ const BIOSNOOP: &str =
     "end=TIME(s):s,process=COMM,pid=PID,device=DISK,op=T,sector=SECTOR,size=BYTES,service=LAT(ms):ms";
 const BIOSNOOP_QUEUE: &str = "wait=QUE(ms):ms"; // A further column with option -Q
 
+/// The output of biosnoop (bcc-tools): TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms).
 pub const FORMAT: Format = Format {
     name: "biosnoop",
-    about: "the output of biosnoop (bcc-tools): TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)",
     capabilities: Capabilities { completions: true, processes: true, ..Capabilities::requests(1_000) },
     sniff: |head| first_lines(head).next().is_some_and(|line| line.starts_with(b"TIME(s)")),
     reader: |info, inputs| {

@@ -42,12 +42,11 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
         {
             "labels": dict(result.labels),
             "iops": [side.read.iops for side in sides],
-            "shares": {
-                name: [device_shares(side)[name][0] or 0.0 for side in sides] for name in device_shares(sides[1])
-            },
+            "shares": {name: [share[name][0] or 0.0 for share in shares] for name in shares[0]},
         }
         for result in outcome.results
         for sides in [(by_number[result.number], result.outcome)]
+        for shares in [[device_shares(side) for side in sides]]
     ]
     emit(rows, as_json, lambda console: draw_table(console, _table(rows)))
     fail_with(outcome.failed)

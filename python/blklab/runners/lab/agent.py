@@ -491,11 +491,6 @@ class Agent(AgentConnection):
         self.tell("finish", target=call.id)
         sampled(self.reply(call, sampled))
 
-    def poweroff(self) -> None:
-        """Makes the guest write back its memory, and power off."""
-        with suppress(GuestGone):  # which is what was asked for
-            self._ask("poweroff")
-
     def _ask(self, name: str, **arguments: object) -> Message:
         return self.reply(self.begin(name, **arguments), lambda _: None)
 
