@@ -20,7 +20,7 @@ from blklab.store.tables import REVISION, metadata
 from tests.store.conftest import make_plan
 
 
-def test_a_new_store_has_the_tables_as_they_are_declared(store: Store) -> None:
+def test_the_migrations_make_the_tables_as_they_are_declared(store: Store) -> None:
     with store.database.reading() as connection:
         context = MigrationContext.configure(connection)
         assert compare_metadata(context, metadata) == []

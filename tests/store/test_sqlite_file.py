@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from blklab.errors import StoreError, UsageError
-from blklab.store import database, query
+from blklab.store import query
 from blklab.store.campaigns import Store
 from blklab.store.database import VARIABLE
 from blklab.store.tables import KNOWN, REVISION
@@ -106,22 +106,22 @@ class TestOnlyRead:
             store = Store(str(directory / "seen/store.db"), reading=True)
             assert query.all_campaigns(store) == []
 
-    def test_an_old_one_says_that_it_must_be_brought_up_to_date(
-        self, directory: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        Store(str(directory / "own/store.db"))
-        monkeypatch.setattr(database, "KNOWN", ("0005", "0006"))
-        monkeypatch.setattr(database, "REVISION", "0006")
+    def test_an_old_one_says_that_it_must_be_brought_up_to_date(self, directory: Path) -> None:
+        store = Store(str(directory / "own/store.db"))
+        back_to_0001(store)
         with pytest.raises(StoreError, match="was made by an older blklab"):
             Store(str(directory / "seen/store.db"), reading=True)
-        monkeypatch.setattr(database, "_upgrade", made_0006)
         Store(str(directory / "own/store.db"), reading=True)
         Store(str(directory / "seen/store.db"), reading=True)
 
 
-def made_0006(connection: sa.Connection, revision: str | None) -> None:
-    assert revision == "0005"
-    connection.exec_driver_sql("update alembic_version set version_num = '0006'")
+def back_to_0001(store: Store) -> None:
+    with store.database.writing() as connection:
+        for table in ("meta", "series", "documents", "annotations"):
+            connection.exec_driver_sql(f"drop table {table}")
+        connection.exec_driver_sql("alter table campaigns drop column host")
+        connection.exec_driver_sql("alter table runs add column series varchar")
+        connection.exec_driver_sql("update alembic_version set version_num = '0001'")
 
 
 def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
     assert len(path.read_bytes()) == len(content)
 
 
-@pytest.mark.parametrize("revision", ["0000", "ae12bc", "", "0001", "0005x\n"])
+@pytest.mark.parametrize("revision", ["0000", "ae12bc", "", "0001x\n"])
 def test_an_unknown_revision_is_one_line(where: str, revision: str) -> None:
     store = Store(where)
     with store.database.writing() as connection:

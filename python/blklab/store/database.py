@@ -18,13 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
-from uuid import uuid4
 
 import sqlalchemy as sa
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from blklab.errors import StoreError, UsageError
-from blklab.store.tables import KNOWN, REVISION, meta, metadata, runs
+from blklab.store.tables import KNOWN, REVISION, runs
 from blklab.text import printable
 
 T = TypeVar("T")
@@ -338,8 +337,8 @@ def _migrated(database: Database) -> None:
         if database.engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
         # Another process may have been quicker.
-        if (revision := _revision(database, connection)) != REVISION:
-            _upgrade(connection, revision)
+        if _revision(database, connection) != REVISION:
+            _upgrade(connection)
 
 
 def _revision(database: Database, connection: sa.Connection) -> str | None:
@@ -367,17 +366,11 @@ def _revision(database: Database, connection: sa.Connection) -> str | None:
     )
 
 
-def _upgrade(connection: sa.Connection, revision: str | None) -> None:
-    """Makes the tables of a new store, or changes those of an older one."""
+def _upgrade(connection: sa.Connection) -> None:
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", "blklab.store:migrations")
     config.attributes["connection"] = connection
-    if revision is not None:
-        command.upgrade(config, "head")
-        return
-    metadata.create_all(connection)
-    connection.execute(sa.insert(meta).values(store=str(uuid4())))
-    command.stamp(config, "head")
+    command.upgrade(config, "head")

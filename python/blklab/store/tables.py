@@ -1,9 +1,9 @@
-"""The present tables of the store; `migrations/versions` changes those of an older one."""
+"""The present tables of the store; `migrations/versions` makes and changes them."""
 
 import sqlalchemy as sa
 from sqlalchemy import JSON, Column, ForeignKey, Integer, String
 
-KNOWN = ("0005",)  # The migrations, oldest first
+KNOWN = ("0001", "0002", "0003", "0004", "0005")  # The migrations, oldest first
 REVISION = KNOWN[-1]  # The newest migration: an older store is migrated, a newer one refused
 STATES = ("planned", "running", "done", "failed")  # The states of a run, in order
 metadata = sa.MetaData()

@@ -1,0 +1,42 @@
+"""Stores that earlier versions wrote are read: tests/data/store/REVISION.sql is a dump of each.
+
+`0002.sql` was written by blklab 0.1.0: one cell on the three runners.
+"""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from blklab.store import query
+from blklab.store.campaigns import Store
+from tests.conftest import Run
+
+DUMPS = sorted((Path(__file__).parents[1] / "data/store").glob("*.sql"))
+
+
+@pytest.fixture(params=DUMPS, ids=lambda path: path.stem)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / "store.db"
+    connection = sqlite3.connect(path)
+    connection.executescript(request.param.read_text())
+    connection.close()
+    return path
+
+
+def test_results_of_every_runner_are_read(store: Path) -> None:
+    kept = Store(str(store), reading=True)
+    runs = [run for row in query.all_campaigns(kept) for run in query.runs_of(kept, row.number)]
+    assert [run.runner for run in runs] == ["sim", "host", "lab"]
+    figures = [run.figures.read.total_ios for run in runs]
+    assert figures == [401, 38805, 442]
+
+
+def test_they_are_compared_and_reported(store: Path, run: Run, tmp_path: Path) -> None:
+    compared = run("compare", "exp@lab", "exp@sim", "--store", store, "--json")
+    (first, *_) = json.loads(compared.out)["rows"]
+    assert [round(side["mean"]) for side in first["values"]] == [412, 409]
+    page = tmp_path / "page.html"
+    assert run("report", "exp@sim", "exp@lab", "--store", store, "-o", page).status == 0
+    assert "simulated and measured in the lab" in page.read_text()
