@@ -140,6 +140,28 @@ def series_in(store: Store) -> list[int]:
         return sorted(connection.execute(sa.text("select run from series")).scalars())
 
 
+def test_files_of_older_versions_are_taken_over(where: str, store: Store) -> None:
+    runs = list(store.begin(make_plan()).waiting.values())
+    with store.database.writing() as connection:
+        own = connection.execute(sa.text("select store from meta")).scalar_one()
+        connection.exec_driver_sql("drop table series")
+        connection.exec_driver_sql("alter table runs add column series varchar")
+        connection.exec_driver_sql("update alembic_version set version_num = '0004'")
+    directory = store.database.older_series
+    if store.database.engine.dialect.name == "postgresql":
+        directory /= own
+    directory.mkdir(parents=True)
+    (directory / f"run-{runs[0]}.parquet").write_bytes(series.encoded(POINTS))
+    store = Store(where)
+    assert query.points(store, runs[0]) == POINTS
+    assert query.points(store, runs[1]) == []  # its file is on another machine
+    assert not directory.exists()
+    directory.mkdir(parents=True)
+    (directory / f"run-{runs[1]}.parquet").write_bytes(series.encoded(POINTS))
+    assert query.points(Store(where, reading=True), runs[1]) == POINTS
+    assert not directory.exists()
+
+
 def test_a_run_under_way_is_not_removed(store: Store) -> None:
     (run, *_) = store.begin(make_plan()).waiting.values()
     store.claim(run, {})

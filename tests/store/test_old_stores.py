@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from blklab.outcome import ChangedSetting
 from blklab.store import query
 from blklab.store.campaigns import Store
 from tests.conftest import Run
@@ -40,3 +41,15 @@ def test_they_are_compared_and_reported(store: Path, run: Run, tmp_path: Path) -
     page = tmp_path / "page.html"
     assert run("report", "exp@sim", "exp@lab", "--store", store, "-o", page).status == 0
     assert "simulated and measured in the lab" in page.read_text()
+
+
+def test_a_changed_setting_has_its_original_value(store: Path) -> None:
+    """0.1.0 called the original value `found`."""
+    settings = [{"where": "sda", "key": "scheduler", "found": "mq-deadline", "set": "none"}]
+    with sqlite3.connect(store) as connection:
+        connection.execute(
+            "update runs set outcome = json_set(outcome, '$.settings', json(?))", (json.dumps(settings),)
+        )
+    kept = Store(str(store), reading=True)
+    (run, *_) = query.runs_of(kept, query.all_campaigns(kept)[0].number)
+    assert run.figures.settings == [ChangedSetting("sda", "scheduler", original="mq-deadline", set="none")]

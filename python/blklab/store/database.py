@@ -6,6 +6,7 @@ Where: `--store`, else `$BLKLAB_STORE`, else `blklab/store.db` in the user's dat
 import json
 import logging
 import os
+import re
 import socket
 import sqlite3
 import stat
@@ -23,7 +24,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from blklab.errors import StoreError, UsageError
-from blklab.store.tables import KNOWN, REVISION, runs
+from blklab.store.tables import KNOWN, REVISION, meta, runs, series
 from blklab.text import printable
 
 T = TypeVar("T")
@@ -194,6 +195,7 @@ class Database:
     engine: sa.Engine
     name: str  # Its name in messages, without a password
     directory: Path  # For results that could not be stored
+    older_series: Path  # Where older versions kept series; below it, a store of a server has its own directory
     only_read: bool = False  # Whether it is a file that this user cannot write
     warn: Callable[[str], object] = str  # Called when it begins to wait for a server
 
@@ -255,6 +257,11 @@ def opened(where: str | None = None, *, reading: bool = False) -> Database:
         path = _data() / "store.db"
         database = _file(path, reading=reading and path.exists())
     _migrated(database)
+    if database.older_series.is_dir() and not database.only_read:
+        with suppress(StoreError):  # A user of a server may only read; the files stay
+            with database.writing() as connection:
+                taken = take_over_series(connection, database.older_series)
+            remove_series_files(taken)
     return database
 
 
@@ -276,7 +283,7 @@ def _file(path: Path, *, reading: bool) -> Database:
     only_read = reading and not may_write(file)
     engine = _engine(sa.URL.create("sqlite"), creator=lambda: connected(path, file, only_read=only_read))
     sa.event.listen(engine, "begin", _begin_sqlite)
-    return Database(engine, str(path), file.parent, only_read)
+    return Database(engine, str(path), file.parent, file.with_name(f"{file.name}.series"), only_read)
 
 
 def _by_url(text: str, *, reading: bool) -> Database:
@@ -296,7 +303,7 @@ def _by_url(text: str, *, reading: bool) -> Database:
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     url = url.set(query={**CONNECTING, **url.query})
-    return Database(_engine(url), name, _data())
+    return Database(_engine(url), name, _data(), _data() / "series")
 
 
 def _engine(url: sa.URL, **options: Any) -> sa.Engine:
@@ -374,3 +381,35 @@ def _upgrade(connection: sa.Connection) -> None:
     config.set_main_option("script_location", "blklab.store:migrations")
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+
+
+SERIES_FILE = re.compile(r"run-(\d{1,18})\.parquet", re.A)
+
+
+def take_over_series(connection: sa.Connection, directory: Path) -> list[Path]:
+    """Gives runs without a series those that older versions kept in files; returns the files no longer needed.
+
+    A server's stores had a directory each, with the store's own name.
+    """
+    if connection.dialect.name != "sqlite":
+        directory /= connection.execute(sa.select(meta.c.store)).scalar_one()
+    known = set(connection.execute(sa.select(runs.c.id)).scalars())
+    stored = set(connection.execute(sa.select(series.c.run)).scalars())
+    taken = []
+    with suppress(OSError):
+        for path in sorted(directory.iterdir()):
+            match = SERIES_FILE.fullmatch(path.name)
+            if match and (run := int(match[1])) in known:
+                if run not in stored:
+                    connection.execute(sa.insert(series).values(run=run, points=path.read_bytes()))
+                taken.append(path)
+    return taken
+
+
+def remove_series_files(paths: list[Path]) -> None:
+    """Removes files, and their directory if nothing else is in it."""
+    with suppress(OSError):
+        for path in paths:
+            path.unlink(missing_ok=True)
+        if paths:
+            paths[0].parent.rmdir()

@@ -174,11 +174,26 @@ def _runs(store: Store, where: "sa.ColumnElement[bool]", first: int = 0, count: 
     for row in rows:
         row["state"] = _state(row["state"], row.pop("owner"))
         try:
-            row["outcome"] = row["outcome"] and Outcome.from_document(row["outcome"])
+            row["outcome"] = _upgraded(row["outcome"])
         except ValueError as error:
             raise StoreError(f"store {store.database.name}: run {row['id']}: {error}") from None
         row["environment"] = row["environment"] or {}
     return [StoredRun(**row) for row in rows]
+
+
+def _upgraded(outcome: dict[str, Any] | None) -> Outcome | None:
+    """Returns an outcome in the present format, from that of an older version.
+
+    `arrays` without a kind are now `targets`; `found` of a changed setting is now `original`.
+    """
+    if outcome is None:
+        return None
+    if "arrays" in outcome:
+        outcome["targets"] = [{"kind": "md", **array} for array in outcome.pop("arrays")]
+    for setting in outcome.get("settings") or []:
+        if "found" in setting:
+            setting["original"] = setting.pop("found")
+    return Outcome.from_document(outcome)
 
 
 def _state(state: str, by: str | None) -> str:

@@ -1,6 +1,6 @@
 """Series are in the store itself: every machine that uses it sees them, and a copy of it is complete.
 
-The files that versions before 0.2.0 wrote are not read.
+`blklab.store.database` adds the files that older versions wrote.
 """
 
 from alembic import op
