@@ -60,13 +60,13 @@ def test_damage_without_a_record_behind_it_ends_the_file(run: Run, tmp_path: Pat
 
 
 def test_recordings_of_different_boots_are_refused(run: Run, tmp_path: Path) -> None:
-    def recording(name: str, unix_seconds: int) -> Path:
-        stamp = Record(10**9, 1, NOTIFY, pdu=struct.pack("<II", unix_seconds, 0))
-        return write_trace(tmp_path / name, [stamp, Record(10**9, Q, QUEUED | READ, 8, 4096)])
+    def recording(name: str, unix_seconds: int, time: int = 10**9) -> Path:
+        stamp = Record(time, 1, NOTIFY, pdu=struct.pack("<II", unix_seconds, 0))
+        return write_trace(tmp_path / name, [stamp, Record(time, Q, QUEUED | READ, 8, 4096)])
 
     monday, tuesday = recording("monday", 1_800_000_000), recording("tuesday", 1_800_086_400)
     outcome = run("trace", "stat", monday, tuesday)
     assert (outcome.status, outcome.out, outcome.err.count("\n")) == (2, "", 1)
     assert "monday.blktrace.0 and " in outcome.err
     assert "are recordings of different hosts or boots" in outcome.err
-    assert run("trace", "stat", monday, recording("also", 1_800_000_003)).status == 0
+    assert run("trace", "stat", monday, recording("also", 1_800_000_003, 10**9 + 1)).status == 0
