@@ -63,7 +63,7 @@ fn main() {
     });
     cost("level", Level::default, |all| {
         for (n, &time) in times.iter().enumerate() {
-            all.change(time, if n & 16 == 0 { 1 } else { -1 });
+            all.set(time, n as u64 & 31);
         }
     });
     cost("streams, 64 sequential", Streams::default, |all| {
@@ -85,8 +85,8 @@ fn main() {
             all.sizes.record(sizes[n]);
             all.latencies.iter_mut().for_each(|one| one.record(taken));
             all.distinct.insert(blocks[n], 1);
-            all.depth.change(time, if n & 16 == 0 { 1 } else { -1 });
-            all.depth.change(time, if n & 32 == 0 { 1 } else { -1 });
+            all.depth.set(time, n as u64 & 31);
+            all.depth.set(time, n as u64 & 63);
             all.streams.record(sector, 8);
             all.seeks.record(sector, 8);
             all.hotness.record(blocks[n], 1, n % 3 == 0);

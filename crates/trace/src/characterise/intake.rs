@@ -247,7 +247,7 @@ impl Intake {
             if let Some(took) = Io::between(io.t_queue, io.t_complete) {
                 state.took.record(took);
                 state.completed += 1;
-                if state.completed % RENEWED == 0 {
+                if state.completed.is_multiple_of(RENEWED) {
                     state.pairer.stale_after = state.stale_after();
                 }
             } else if self.unfiltered {

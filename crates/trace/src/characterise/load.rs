@@ -39,7 +39,7 @@ impl OpCounts {
         self.ahead += u64::from(row.rwbs.has(Rwbs::AHEAD));
         self.fua += u64::from(row.rwbs.has(Rwbs::FUA));
         self.preflush += u64::from(row.rwbs.has(Rwbs::FLUSH));
-        self.unaligned += u64::from((row.sector | row.sectors()) % 8 != 0);
+        self.unaligned += u64::from(!(row.sector | row.sectors()).is_multiple_of(8));
     }
 }
 
