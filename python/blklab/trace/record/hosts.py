@@ -19,7 +19,8 @@ from blklab.text import printable
 from blklab.trace.record.blktrace import RecordingOptions
 
 MODULES = (
-    *("child_process", "errors", "output", "remote_program", "system.layers", "system.mounts", "system.roots", "text"),
+    *("child_process", "errors", "output", "remote_program", "text"),
+    *(f"system.{name}" for name in ("environment", "identity", "layers", "mounts", "roots")),
     *(f"trace.record.{name}" for name in ("blktrace", "checks", "on_host", "recording")),
 )
 OPTIONS = (
