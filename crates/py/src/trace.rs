@@ -226,7 +226,7 @@ pub fn convert(
     py.detach(|| {
         let target = find_target(to.as_deref(), &output).map_err(python_error)?;
         let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;
-        let exporter = target.open(output.as_ref(), &filter, overwrite).map_err(python_error)?;
+        let exporter = (target.open)(output.as_ref(), &filter, overwrite).map_err(python_error)?;
         let filter = (!target.filters && !filter.is_open()).then_some(&filter);
         let mut ticker = Ticker::new(tick);
         let report = export::convert(&mut *source, filter, exporter, &mut |bytes| ticker.tick(bytes));
