@@ -28,11 +28,12 @@ impl HostStream {
     }
 }
 
+/// What others must know of a running request.
 #[derive(Default)]
-struct RequestState {
-    started: Option<Pid>,
-    finish: bool,
-    ended: bool,
+pub struct RequestState {
+    pub started: Option<Pid>, // Its program, since that has started
+    pub finish: bool,         // Whether it must finish
+    pub ended: bool,
 }
 
 /// Lets other requests control a running one.
@@ -43,15 +44,9 @@ pub struct RequestControl {
 }
 
 impl RequestControl {
-    /// Records that the request's program has started.
-    pub fn set_started(&self, pid: Pid) {
-        lock(&self.state).started = Some(pid);
-        self.changed.notify_all();
-    }
-
-    /// Records that the request has ended.
-    pub fn end(&self) {
-        lock(&self.state).ended = true;
+    /// Changes the state, and wakes what waits for a change.
+    pub fn change(&self, change: impl FnOnce(&mut RequestState)) {
+        change(&mut lock(&self.state));
         self.changed.notify_all();
     }
 
@@ -59,12 +54,6 @@ impl RequestControl {
     pub fn wait_for_program(&self) -> Option<Pid> {
         let waits = |state: &mut RequestState| state.started.is_none() && !state.ended;
         self.changed.wait_while(lock(&self.state), waits).unwrap_or_else(PoisonError::into_inner).started
-    }
-
-    /// Asks the request to finish.
-    pub fn request_finish(&self) {
-        lock(&self.state).finish = true;
-        self.changed.notify_all();
     }
 
     /// Waits until a time or a request to finish; returns whether there is such a request.

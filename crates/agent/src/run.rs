@@ -65,7 +65,7 @@ pub fn run(
     }
     let begin = Instant::now();
     let (mut child, pid) = children.spawn(&mut command).map_err(|error| format!("{name}: {}", reason(&error)))?;
-    control.set_started(pid);
+    control.change(|state| state.started = Some(pid));
     let (closed, outputs_closed) = channel();
     let outputs = [
         CapturedOutput::follow("stdout", child.stdout.take(), listener.clone(), closed.clone()),

@@ -121,7 +121,7 @@ fn kind_of(call: &Call) -> RequestKind {
 impl Request {
     fn answer(self, call: Call) {
         let result = self.carry_out(call);
-        self.control.end();
+        self.control.change(|state| state.ended = true);
         // Before the reply, so that the host can then use the number again.
         lock(&self.running).remove(&self.id);
         match result {
@@ -158,7 +158,7 @@ impl Request {
                 Ok(json!({"samples": last.unwrap_or_default()}))
             }
             Call::Finish { target } => {
-                self.find_control(target, RequestKind::Sample, "sample")?.request_finish();
+                self.find_control(target, RequestKind::Sample, "sample")?.change(|state| state.finish = true);
                 Ok(json!({}))
             }
             Call::Export { paths, device } => files::export(&paths, &device).map(|export| json!(export)),

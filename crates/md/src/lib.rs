@@ -31,7 +31,7 @@ pub use refusal::{Refusal, RefusalReason};
 pub const SECTOR: u64 = 512;
 
 /// 16 bytes; printed as `3156a3e6:4a433ea3:f425167f:2e6739fd`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, crate::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, crate::JsonSchema)]
 #[schemars(with = "String")]
 pub struct Uuid(pub [u8; 16]);
 
@@ -44,12 +44,6 @@ impl std::fmt::Display for Uuid {
             write!(f, "{byte:02x}")?;
         }
         Ok(())
-    }
-}
-
-impl std::fmt::Debug for Uuid {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
     }
 }
 

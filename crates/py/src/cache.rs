@@ -136,7 +136,7 @@ fn counters(counts: &Counts) -> BTreeMap<&'static str, u64> {
 fn replay(
     paths: &[String], format: Option<&str>, filter: Filter, completions: bool, mut each: impl FnMut(&Request, bool),
 ) -> PyResult<Capabilities> {
-    let mut ios = open_replay(paths, format, filter, &ReplayFailure::default())?.with_completions(completions);
+    let mut ios = open_replay(paths, format, filter, completions, &ReplayFailure::default())?;
     let (mut time_ns, mut count) = (0, 0u64);
     let failure = |text: &str| Err(python_error(TraceError::Content(text.to_owned())));
     while let Some(event) = ios.next_selected().map_err(python_error)? {

@@ -39,13 +39,13 @@ pub fn selected_filter(chosen: Option<&TraceSelection>) -> TraceFilter {
 
 /// Opens a trace; later errors are stored in `failure`.
 pub fn open_replay(
-    paths: &[String], format: Option<&str>, filter: TraceFilter, failure: &ReplayFailure,
+    paths: &[String], format: Option<&str>, filter: TraceFilter, completions: bool, failure: &ReplayFailure,
 ) -> PyResult<DeviceReplay> {
     let source = open::open(paths, format).map_err(python_error)?;
     Ok(DeviceReplay {
         source,
         filter,
-        completions: false,
+        completions,
         device: None,
         processes: ProcessTable::default(),
         batch: EventBatch::default(),
@@ -69,11 +69,6 @@ pub struct DeviceReplay {
 }
 
 impl DeviceReplay {
-    /// Selects completions as well.
-    pub fn with_completions(self, completions: bool) -> Self {
-        Self { completions, ..self }
-    }
-
     /// The next event, in time order.
     fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         while self.event == self.batch.events.len() {
@@ -201,7 +196,7 @@ pub fn simulate(py: Python<'_>, cell: &str, stop: Option<&Stop>, trace: Option<T
         let cell: Cell = serde_json::from_str(cell).map_err(|e| UsageError::new_err(format!("cell: {e}")))?;
         let failure = ReplayFailure::default();
         let ios = trace
-            .map(|(paths, format, filter)| open_replay(&paths, format.as_deref(), filter, &failure))
+            .map(|(paths, format, filter)| open_replay(&paths, format.as_deref(), filter, false, &failure))
             .transpose()?
             .map(|ios| Box::new(ios) as ReplayIos);
         let outcome = blklab_sim::run_until(&cell, ios, &|| stop.load(Ordering::Relaxed));

@@ -1,6 +1,9 @@
 //! Storage of bios and requests by number. The number of a removed item is used again, so memory does not grow with
 //! simulated time.
 
+#[cfg(test)]
+mod tests;
+
 /// No bio, no request, no task: the end of a list.
 pub const NONE: u32 = u32::MAX;
 
@@ -47,12 +50,6 @@ impl<T> Numbered<T> {
         self.free.push(number);
         self.slots[number as usize].take().expect("the number of an item in use")
     }
-
-    /// The largest number of items at a time.
-    #[cfg(test)]
-    pub fn peak_size(&self) -> usize {
-        self.slots.len()
-    }
 }
 
 /// All items of a kind that are in use.
@@ -84,21 +81,6 @@ impl<T: ArenaItem> Arena<T> {
     pub fn remove(&mut self, number: u32) {
         *self.slots[number as usize].link() = self.free;
         self.free = number;
-    }
-
-    #[cfg(test)]
-    pub fn in_use(&self) -> usize
-    where
-        T: Copy,
-    {
-        let next = |free: &u32| self.slots.get(*free as usize).copied().map(|mut item| *item.link());
-        self.slots.len() + 1 - std::iter::successors(Some(self.free), next).count()
-    }
-
-    /// The largest number of items at a time.
-    #[cfg(test)]
-    pub fn peak_size(&self) -> usize {
-        self.slots.len()
     }
 }
 

@@ -170,12 +170,6 @@ impl EventQueue {
         Some(word * 64 + self.filled[word].trailing_zeros() as usize)
     }
 
-    /// The largest number of planned events.
-    #[cfg(test)]
-    pub fn peak_size(&self) -> usize {
-        self.entries.len() + self.far.capacity()
-    }
-
     /// Takes the next event.
     #[inline(always)]
     pub fn next(&mut self) -> Option<(Time, Event)> {

@@ -26,7 +26,8 @@ pub struct SizeHistogram {
     folded: u64,
 }
 
-checked!(SizeHistogram, SizeHistogram::is_bounded);
+checked!(SizeHistogram, |sizes| sizes.dense.len() <= (DENSE_LIMIT / 512) as usize + 1
+    && sizes.other.len() <= 3 * MOST_OTHER_SIZES);
 
 /// How many I/Os had one exact size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, crate::JsonSchema)]
@@ -129,10 +130,6 @@ impl SizeHistogram {
                 *self.other.entry(key).or_default() += count;
             }
         }
-    }
-
-    fn is_bounded(&self) -> bool {
-        self.dense.len() <= (DENSE_LIMIT / 512) as usize + 1 && self.other.len() <= 3 * MOST_OTHER_SIZES
     }
 
     /// I/Os recorded.

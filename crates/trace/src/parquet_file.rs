@@ -99,7 +99,12 @@ pub fn read_metadata(pairs: &[KeyValue], info: &mut TraceInfo) -> ParquetOrigin 
                     info.warn(&warning.path, warning.message);
                 }
             }
-            "device_names" => info.device_names = value.lines().filter_map(numbered_name).collect(),
+            // `251658240 usr_0`
+            "device_names" => {
+                let words = value.lines().filter_map(|line| line.split_once(' '));
+                info.device_names =
+                    words.filter_map(|(number, name)| Some((number.parse().ok()?, name.into()))).collect();
+            }
             _ => {}
         }
     }
@@ -125,12 +130,6 @@ fn read_inputs(value: &str, info: &mut TraceInfo, input_of: &mut InputByDevice) 
 fn to_json(value: &impl Serialize) -> String {
     // Cannot fail: the values are strings, numbers and booleans.
     serde_json::to_string(value).unwrap_or_default()
-}
-
-/// `251658240 usr_0`
-fn numbered_name(line: &str) -> Option<(u32, String)> {
-    let (number, name) = line.split_once(' ')?;
-    Some((number.parse().ok()?, name.to_owned()))
 }
 
 /// A name without control characters: one line, harmless in a terminal.

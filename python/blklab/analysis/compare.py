@@ -83,11 +83,7 @@ class Comparison:
     def as_dict(self) -> dict[str, Any]:
         """Returns the comparison for `--json`."""
         return {
-            "sides": list(self.sides),
-            "predicted": list(self.predicted),
-            "by": list(self.by),
-            "confidence": self.confidence,
-            "margin": self.margin,
+            **vars(self),
             "rows": [
                 {
                     "metric": row.metric,

@@ -6,7 +6,6 @@ Those of a fleet have a table of hosts, with those that differ from the others.
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
 from blklab.analysis.host_outliers import FEWEST, HostOutlier, outliers, values
 from blklab.analysis.metrics import METRICS, lowest_devices
@@ -22,10 +21,6 @@ from blklab.runners.registry import RUNNERS, did
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.stock_models import library_model
 from blklab.text import by_key, printable
-
-if TYPE_CHECKING:
-    from blklab.runners.base import RunResult
-
 
 NAMED = ("stack", "workload")  # Columns before those of the runner
 FIGURES_OF_CELLS = ("capacity",)  # Columns of numbers
@@ -213,14 +208,14 @@ def best_rate(ramp: LoadRamp) -> str:
 LATENCIES = ("read.p50", "read.p99", "write.p50", "write.p99")
 
 
-def grouped(results: "Sequence[RunResult]") -> "list[list[RunResult]]":
+def grouped(results: Sequence[RunResult]) -> list[list[RunResult]]:
     """Returns the results of fleets, the repeats of a cell together."""
     fleets = [result for result in results if result.outcome.hosts]
     labels = (tuple(pair for pair in result.labels.items() if pair[0] != "repeat") for result in fleets)
     return list(by_key(zip(labels, fleets, strict=True)).values())
 
 
-def as_dicts(results: "Sequence[RunResult]") -> list[dict[str, object]]:
+def as_dicts(results: Sequence[RunResult]) -> list[dict[str, object]]:
     """Returns results for `--json`; those of fleets with the outliers among their hosts."""
     by_number = {
         result.number: [asdict(outlier) for outlier in outliers([each.outcome for each in group])]

@@ -181,7 +181,8 @@ def campaign(store: Store, number: int, page: int) -> SitePage:
         tables.append(caches)
     failed = [Sentence("Failed", f"run {run.id}: {printable(run.message)}") for run in stored if run.message]
     doubts = [Sentence("Doubt", line) for line in runs.doubts(stored)]
-    earlier = [other.number for other in query.all_campaigns(store) if _same(other, row) and other.number < number]
+    same = (other.number for other in query.all_campaigns(store) if _series(other) == _series(row))
+    earlier = [other for other in same if other < number]
     links = [LinkedCell("Report", f"/campaigns/{number}/report")] if any(run.outcome for run in stored) else []
     if earlier:
         links.append(LinkedCell("Compare with the one before", f"/compare?side={earlier[-1]}&side={number}"))
@@ -202,10 +203,6 @@ def campaign(store: Store, number: int, page: int) -> SitePage:
         pages=parts(f"/campaigns/{number}", page, sum(row.states.values())),
         live=bool(row.states.get("running")),
     )
-
-
-def _same(other: CampaignRow, row: CampaignRow) -> bool:
-    return (other.name, other.runner, other.host) == (row.name, row.runner, row.host)
 
 
 def _progress(row: CampaignRow) -> list[str]:

@@ -207,7 +207,8 @@ impl Bcache {
     pub fn next_writeback(&mut self, now_ns: u64) -> Option<std::ops::Range<u64>> {
         let Some(&first) = self.dirty.range(self.cursor..).next() else {
             if !self.dirty.is_empty() || self.cursor > 0 {
-                self.controller.end_pass(now_ns);
+                // A pass over all dirty data is done: wait.
+                (self.controller.paused_until_ns, self.controller.credit) = (now_ns.saturating_add(DELAY_NS), 0);
             }
             self.cursor = 0;
             return None;
@@ -445,7 +446,7 @@ const DELAY_NS: u64 = 30 * SECOND_NS;
 const IDLE_NS: u64 = 30 * SECOND_NS;
 
 /// The proportional-integral controller, in sectors.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Controller {
     target: i64,
     integral: i64,
@@ -459,15 +460,7 @@ pub struct Controller {
 impl Controller {
     /// A controller that leaves this many sectors dirty.
     pub fn new(target: u64) -> Self {
-        Self {
-            target: target as i64,
-            integral: 0,
-            rate: 8,
-            next_update_ns: 0,
-            last_ns: 0,
-            paused_until_ns: 0,
-            credit: 0,
-        }
+        Self { target: target as i64, rate: 8, ..Self::default() }
     }
 
     /// The rate, in sectors a second.
@@ -511,10 +504,5 @@ impl Controller {
     /// Sectors were written back.
     pub fn wrote(&mut self, sectors: u64) {
         self.credit -= i128::from(sectors) * i128::from(SECOND_NS);
-    }
-
-    /// A pass over all dirty data is done: wait.
-    pub fn end_pass(&mut self, now_ns: u64) {
-        (self.paused_until_ns, self.credit) = (now_ns.saturating_add(DELAY_NS), 0);
     }
 }

@@ -73,12 +73,6 @@ impl AccessOrder {
         older += (last << (63 - position % 64)).count_ones();
         self.live - older
     }
-
-    /// The owners in order.
-    fn live_owners(&self) -> impl Iterator<Item = u32> {
-        let is_live = |position: &usize| self.bits[position / 64] >> (position % 64) & 1 == 1;
-        (0..self.next).filter(is_live).map(|position| self.owners[position])
-    }
 }
 
 /// Accesses by distance.
@@ -276,7 +270,9 @@ impl StackDistances {
         for frequent in &mut self.frequent {
             frequent.position = self.order.live - self.order.newer_from(frequent.position);
         }
-        let live: Vec<u32> = self.order.live_owners().collect();
+        let AccessOrder { bits, owners, next, .. } = &self.order;
+        let is_live = |position: &usize| bits[position / 64] >> (position % 64) & 1 == 1;
+        let live: Vec<u32> = (0..*next).filter(is_live).map(|position| owners[position]).collect();
         self.order = AccessOrder::new((live.len() * 2).max(1 << 16));
         for index in live {
             self.entries[index as usize].period = self.order.push(index);

@@ -1,6 +1,6 @@
 //! The commands that wait for the mechanism of a rotating disk, and the one that it executes first.
 
-use crate::device::geometry::{DiskPosition, Geometry};
+use crate::device::geometry::{DiskPosition, Geometry, fraction};
 use crate::device::{CommandOrder, DiskCommand};
 use crate::events::Time;
 
@@ -163,7 +163,7 @@ impl CommandQueue {
             same.for_each(|(index, _)| best = consider(index));
         }
         let least = overhead as f64 + geometry.track_seek - ANGLE_ERROR;
-        let begin = geometry.angle_at(now as f64 + least);
+        let begin = fraction((now as f64 + least) / geometry.rotation); // The angle under the head then
         let (before, behind) = self.by_angle.split_at(self.by_angle.partition_point(|other| other.angle < begin));
         for revolution in 0..=geometry.seek_revolutions {
             for (others, turn) in [(behind, f64::from(revolution)), (before, f64::from(revolution + 1))] {

@@ -95,11 +95,6 @@ impl Geometry {
         self.root * self.root * short <= time * time
     }
 
-    /// The angle under the head at a time, 0 to 1.
-    pub fn angle_at(&self, time: f64) -> f64 {
-        fraction(time / self.rotation)
-    }
-
     fn seek_time(&self, cylinders: f64, other_track: bool) -> f64 {
         if cylinders < 0.5 {
             // Another head of the same cylinder settles as after the shortest seek.
@@ -127,7 +122,7 @@ fn whole(value: f64) -> f64 {
 }
 
 /// As `fract` of a positive number below 2⁶³.
-fn fraction(value: f64) -> f64 {
+pub fn fraction(value: f64) -> f64 {
     value - whole(value)
 }
 

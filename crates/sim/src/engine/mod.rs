@@ -49,7 +49,7 @@ pub struct Simulation {
     /// A target is taken out while it is called, because it gets the simulation as well.
     targets: Vec<Option<Box<dyn Target>>>,
     top: Child,
-    tasks: Vec<Task>,
+    pub tasks: Vec<Task>,
     ios: Numbered<TaskIo>,
     stop_condition: StopCondition,
     metrics: MetricsRecorder,
@@ -183,11 +183,6 @@ impl Simulation {
         }
     }
 
-    /// Whether a task sleeps until something wakes it.
-    pub fn sleeps(&self, task: u32) -> bool {
-        self.tasks[task as usize].sleeping
-    }
-
     /// Lets a worker run at a time, even if it does not sleep.
     pub fn run_worker_at(&mut self, time: Time, task: u32) {
         self.events.schedule(time, Event::task(task));
@@ -196,26 +191,6 @@ impl Simulation {
     /// Sets a timer of a target; `timer` is the target's own number for it.
     pub fn set_timer(&mut self, time: Time, target: u16, timer: u32) {
         self.events.schedule(time, Event::timer(target, timer));
-    }
-
-    /// The requests that a task's plug holds back.
-    pub fn plug(&self, task: u32) -> &[Plugged] {
-        &self.tasks[task as usize].plug
-    }
-
-    /// Holds a disk queue's request back until the task's plug ends.
-    pub fn plug_request(&mut self, task: u32, target: u16, token: u32) {
-        self.tasks[task as usize].plug.push(Plugged { target, token });
-    }
-
-    /// Calls [`Target::unplug`] with `token` when the task's plug ends (`blk_check_plugged`).
-    pub fn plug_callback(&mut self, task: u32, target: u16, token: u32) {
-        self.tasks[task as usize].callbacks.push(Plugged { target, token });
-    }
-
-    /// Whether the system calls of a task have a plug: those with more than two I/Os (`AIO_PLUG_THRESHOLD`).
-    pub fn has_plug(&self, task: u32) -> bool {
-        matches!(&self.tasks[task as usize].role, Role::Job(job) if job.batch > 2)
     }
 
     // The path of a bio down to the disks.
@@ -319,7 +294,7 @@ pub trait Target: Any {
     /// A timer of this target is due ([`Simulation::set_timer`]).
     fn timer(&mut self, _sim: &mut Simulation, _timer: u32) {}
 
-    /// The plug of a task ends that holds this back ([`Simulation::plug_request`], [`Simulation::plug_callback`]).
+    /// The plug of a task ends that holds this back ([`Task::plug`], [`Task::callbacks`]).
     fn unplug(&mut self, _sim: &mut Simulation, _token: u32) {}
 
     /// Panics if anything is in flight.

@@ -112,8 +112,8 @@ impl WaitList {
 
 /// Cores that serve tasks in order of arrival: with fewer cores than tasks, a task waits while all are busy.
 pub struct Cores {
-    free_at: BinaryHeap<Reverse<Time>>,
-    busy: Time,
+    pub free_at: BinaryHeap<Reverse<Time>>, // When each is free
+    pub busy: Time,                         // Of all cores
 }
 
 impl Cores {
@@ -129,11 +129,6 @@ impl Cores {
             self.busy += end.saturating_sub(core.0.max(now));
             core.0 = end.max(core.0);
         }
-    }
-
-    /// The share of the time until `now` in which they were busy, 0 to 1.
-    pub fn busy_share(&self, now: Time) -> f64 {
-        (self.busy as f64 / (now.max(1) as f64 * self.free_at.len() as f64)).min(1.0)
     }
 }
 

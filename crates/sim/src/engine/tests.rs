@@ -1,7 +1,24 @@
-//! Memory that a run uses.
+//! Memory that a run uses, and what it leaves behind.
 
+use super::{FinishedRun, Simulation};
 use crate::build::build_simulation;
 use serde_json::json;
+
+impl Simulation {
+    /// Like [`play`](Self::play), and checks that nothing is left behind when all tasks are idle.
+    pub fn play_and_check_idle(mut self) -> FinishedRun {
+        self.run_from_start(&|| false);
+        let end = self.now;
+        assert_eq!(self.running, 0, "jobs must not wait for ever");
+        self.running = usize::MAX;
+        self.run(&|| false);
+        assert_eq!(self.bios.in_use(), 0, "bios");
+        assert!(self.ios.is_empty());
+        self.targets.iter().flatten().for_each(|target| target.assert_idle());
+        self.now = end;
+        self.finish()
+    }
+}
 
 /// Plays a mixed load on a mirror for some simulated ms, and returns the sizes of its lists of I/Os, bios, requests,
 /// events and queues.

@@ -1,6 +1,13 @@
 use super::*;
 use proptest::prelude::*;
 
+impl EventQueue {
+    /// The largest number of planned events.
+    pub fn peak_size(&self) -> usize {
+        self.entries.len() + self.far.capacity()
+    }
+}
+
 fn timer(number: u32) -> Event {
     Event::timer(number as u16, number)
 }

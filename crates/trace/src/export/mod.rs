@@ -106,49 +106,37 @@ pub struct ExportTarget {
 
 /// Every target; names without a known suffix select the last one.
 pub static TARGETS: &[ExportTarget] = &[
+    target("parquet", "events, one row each, as Parquet", &[".parquet"], |path, _, _| parquet_events(path)),
     ExportTarget {
-        name: "parquet",
-        about: "events, one row each, as Parquet",
-        suffixes: &[".parquet"],
-        filters: false,
-        open: |path, _, _| parquet_events(path),
-    },
-    ExportTarget {
-        name: "ios",
-        about: "I/Os (queued, dispatched, completed), one row each, as Parquet",
-        suffixes: &[".ios.parquet"],
         filters: true,
-        open: |path, filter, _| parquet_ios(path, filter.clone()),
+        ..target(
+            "ios",
+            "I/Os (queued, dispatched, completed), one row each, as Parquet",
+            &[".ios.parquet"],
+            |path, filter, _| parquet_ios(path, filter.clone()),
+        )
     },
-    ExportTarget {
-        name: "iolog",
-        about: "fio's iolog, version 3 (with times), for fio --read_iolog",
-        suffixes: &[".iolog"],
-        filters: false,
-        open: |path, _, _| iolog(path, IologVersion::V3),
-    },
-    ExportTarget {
-        name: "iolog2",
-        about: "fio's iolog, version 2, for fio before 3.28",
-        suffixes: &[],
-        filters: false,
-        open: |path, _, _| iolog(path, IologVersion::V2),
-    },
-    ExportTarget {
-        name: "blktrace-merged",
-        about: "blktrace binary in one file, as blkparse -d writes and btt reads",
-        suffixes: &[".bin"],
-        filters: false,
-        open: |path, _, replace| blktrace(path, BlktraceLayout::Merged, replace),
-    },
-    ExportTarget {
-        name: "blktrace",
-        about: "blktrace binary, one file for each CPU: NAME.blktrace.0, .1, …",
-        suffixes: &[],
-        filters: false,
-        open: |path, _, replace| blktrace(path, BlktraceLayout::PerCpu, replace),
-    },
+    target("iolog", "fio's iolog, version 3 (with times), for fio --read_iolog", &[".iolog"], |path, _, _| {
+        iolog(path, IologVersion::V3)
+    }),
+    target("iolog2", "fio's iolog, version 2, for fio before 3.28", &[], |path, _, _| iolog(path, IologVersion::V2)),
+    target(
+        "blktrace-merged",
+        "blktrace binary in one file, as blkparse -d writes and btt reads",
+        &[".bin"],
+        |path, _, replace| blktrace(path, BlktraceLayout::Merged, replace),
+    ),
+    target("blktrace", "blktrace binary, one file for each CPU: NAME.blktrace.0, .1, …", &[], |path, _, replace| {
+        blktrace(path, BlktraceLayout::PerCpu, replace)
+    }),
 ];
+
+const fn target(
+    name: &'static str, about: &'static str, suffixes: &'static [&'static str],
+    open: fn(&Path, &Filter, bool) -> Result<Box<dyn Exporter>>,
+) -> ExportTarget {
+    ExportTarget { name, about, suffixes, filters: false, open }
+}
 
 /// The target with this name; without a name, the one that the path's longest known suffix selects.
 pub fn find_target(name: Option<&str>, path: &str) -> Result<&'static ExportTarget> {

@@ -142,12 +142,9 @@ impl VscsiVersion {
         }
         let time = u64_at(record, self.ts).checked_mul(1000)?;
         let Some(rwbs) = rwbs_of(u16_at(record, self.cmd)) else { return Some(ParsedEntry::Other) };
-        let response = if self.number == 2 {
-            // The response time of a request that never completed is not valid.
-            u64_at(record, 32).checked_mul(1000).unwrap_or(NO_RESPONSE)
-        } else {
-            NO_RESPONSE
-        };
+        // The response time of a request that never completed is not valid.
+        let response = if self.number == 2 { u64_at(record, 32).checked_mul(1000) } else { None };
+        let response = response.unwrap_or(NO_RESPONSE);
         let is_flush = rwbs.has(Rwbs::FLUSH);
         let bytes = if is_flush { 0 } else { u32_at(record, self.len) };
         let sector = u64_at(record, self.lbn);
@@ -222,7 +219,11 @@ pub const ORACLE: Format = Format {
     name: "oracle-general",
     capabilities: Capabilities { directions: false, ..Capabilities::requests(1_000_000_000) },
     sniff: sniff_oracle,
-    reader: open_oracle,
+    reader: |info, inputs| {
+        RowSource::open(info, Some(0), inputs, |_, file| {
+            Ok(RecordFeed::new(file.path, file.reader, ORACLE_SIZE, decode_oracle))
+        })
+    },
 };
 
 const ORACLE_SIZE: usize = 24;
@@ -248,10 +249,4 @@ fn sniff_oracle(head: &[u8]) -> bool {
         count += 1;
     }
     count >= 3
-}
-
-fn open_oracle(info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
-    RowSource::open(info, Some(0), inputs, |_, file| {
-        Ok(RecordFeed::new(file.path, file.reader, ORACLE_SIZE, decode_oracle))
-    })
 }

@@ -187,16 +187,12 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
     hue = next((label for label in few if label in rest), "")
     if view.several and len(view.values(hue or across)) < 2:
         hue = ""
+    labelled = [(names[label], label, label in view.axes, view.values(label), label_of(label)) for label in labels]
+    if view.several:
+        labelled.append(("s", "campaign", False, [series.name for series in view.series], ""))
     fields: list[Mapping[str, Any]] = [
-        {
-            "name": names[label],
-            "title": label,
-            "kind": "label",
-            "numeric": label in view.axes,
-            "values": view.values(label),
-            "label": label_of(label),
-        }
-        for label in labels
+        {"name": name, "title": title, "kind": "label", "numeric": is_axis, "values": values, "label": expression}
+        for name, title, is_axis, values, expression in labelled
     ]
     fields += [
         {
@@ -209,18 +205,12 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
         }
         for candidate in metrics
     ]
+    in_chart = {"s", *(names[label] for label in (across, hue) if label)}
     filters: list[dict[str, Any]] = [
-        {"name": names[label], "title": label, "values": values, "chosen": "" if label in {across, hue} else values[0]}
-        for label in labels
-        if len(values := view.values(label)) > 1
+        {"name": name, "title": title, "values": values, "chosen": "" if name in in_chart else values[0]}
+        for name, title, _, values, _ in labelled
+        if len(values) > 1
     ]
-    if view.several:
-        series = [candidate.name for candidate in view.series]
-        filters.append({"name": "s", "title": "campaign", "values": series, "chosen": ""})
-        fields.insert(
-            len(labels),
-            {"name": "s", "title": "campaign", "kind": "label", "numeric": False, "values": series, "label": ""},
-        )
     start = {"x": names[across], "y": names[up], "colour": names.get(hue, "s" if view.several else "")}
     note = "Choose the axes, the colour and the cells."
     return AxisChooser("Any metric by any parameter", note, fields, filters, start, _rows(view, names, metrics))

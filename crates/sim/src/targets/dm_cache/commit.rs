@@ -68,16 +68,10 @@ impl Metadata {
         self.requested = true;
     }
 
-    /// Lets a flush wait for the next commit.
-    pub fn hold_flush(&mut self, number: u32) {
-        self.waiting.flushes.push(number);
+    /// Asks for a commit, and returns what waits for it.
+    pub fn hold(&mut self) -> &mut Batch {
         self.requested = true;
-    }
-
-    /// Lets a migration wait for the next commit.
-    pub fn hold_migration(&mut self, number: u32) {
-        self.waiting.migrations.push(number);
-        self.requested = true;
+        &mut self.waiting
     }
 
     /// Whether nothing waits and no mapping has changed.

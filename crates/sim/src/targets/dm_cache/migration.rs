@@ -34,17 +34,13 @@ struct Migration {
 pub struct Migrations {
     all: Numbered<Migration>,
     pub ready: Vec<u32>, // Migrations that can go on
-    read: Vec<u32>,      // Parts that have been read
+    pub read: Vec<u32>,  // Parts that have been read
     pub copying: u64,    // Migrations that copy
 }
 
 impl Migrations {
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
-    }
-
-    pub fn can_go_on(&self) -> bool {
-        !self.ready.is_empty() || !self.read.is_empty()
     }
 
     /// An I/O of a migration is done.
@@ -122,7 +118,7 @@ impl DmCache {
                 Step::DropVictim => {
                     migration.step = Step::Copy;
                     self.metadata.change(work.cache_block);
-                    return self.metadata.hold_migration(number);
+                    return self.metadata.hold().migrations.push(number);
                 }
                 Step::Copy => {
                     migration.step = Step::RaiseLock;
@@ -144,8 +140,7 @@ impl DmCache {
                         return self.end_migration(sim, task, number);
                     }
                     // The cache block must not be used again before the commit.
-                    self.metadata.hold_migration(number);
-                    return;
+                    return self.metadata.hold().migrations.push(number);
                 }
             }
         }

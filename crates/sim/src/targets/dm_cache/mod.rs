@@ -204,7 +204,12 @@ impl Target for DmCache {
                         self.submit(sim, task, number, tag::PASSED, &[(self.origin, 0), (self.cache, 0)]);
                     }
                 }
-                None if self.deferred.is_empty() && !self.migrations.can_go_on() => return WorkerNext::Sleep,
+                None if self.deferred.is_empty()
+                    && self.migrations.ready.is_empty()
+                    && self.migrations.read.is_empty() =>
+                {
+                    return WorkerNext::Sleep;
+                }
                 None => {}
             }
         }
@@ -276,7 +281,7 @@ impl DmCache {
 
     fn map_deferred(&mut self, sim: &mut Simulation, task: u32, number: u32) {
         match sim.bios[number].op {
-            Op::Flush => self.metadata.hold_flush(number),
+            Op::Flush => self.metadata.hold().flushes.push(number),
             Op::Discard => {
                 let bio = &sim.bios[number];
                 let (first, end) = (bio.sector.div_ceil(self.discard_block), bio.end() / self.discard_block);
@@ -302,13 +307,11 @@ impl DmCache {
             self.metadata.request();
             return sim.wake_worker(self.worker);
         }
-        let access = Access {
-            block,
-            sector: bio.sector,
-            sectors: bio.sectors,
-            write,
-            fast_copy: write && self.can_overwrite(&bio),
-        };
+        // Whether a write can promote its block without a copy (`optimisable_bio`).
+        let fast_copy = write
+            && self.mode == CacheMode::Writeback
+            && (u64::from(bio.sectors) == self.geometry.block || *self.discard_mark(block));
+        let access = Access { block, sector: bio.sector, sectors: bio.sectors, write, fast_copy };
         if self.migrates_in_map {
             self.policy.allow_migrations(self.mode != CacheMode::Passthrough && !self.is_over_threshold());
         }
@@ -380,13 +383,6 @@ impl DmCache {
     /// Whether another copy would exceed the migration threshold.
     fn is_over_threshold(&self) -> bool {
         (self.migrations.copying + 1) * self.geometry.block > self.threshold
-    }
-
-    /// Whether a write can promote its block without a copy (`optimisable_bio`).
-    fn can_overwrite(&mut self, bio: &Bio) -> bool {
-        let block = bio.sector / self.geometry.block;
-        self.mode == CacheMode::Writeback
-            && (u64::from(bio.sectors) == self.geometry.block || *self.discard_mark(block))
     }
 
     /// Whether the block's region is discarded.

@@ -3,7 +3,7 @@
 
 use super::{Array, MAPPED, Redundancy, bio_state, tag};
 use crate::bio::{Bio, Op};
-use crate::engine::{PlugAfter, Simulation, WaitList, WorkerNext};
+use crate::engine::{PlugAfter, Plugged, Simulation, WaitList, WorkerNext};
 use crate::events::Time;
 
 /// The plug token for the bitmap; other tokens are entries of the stripe cache.
@@ -86,7 +86,8 @@ impl Array {
             if let Some(bitmap) = &mut self.bitmap
                 && !bitmap.start_write(number, sectors, sim.now, degraded, by_thread && !bitmap.in_task(sim, task))
             {
-                sim.plug_callback(task, self.members.id, HELD_FOR_BITMAP);
+                let callback = Plugged { target: self.members.id, token: HELD_FOR_BITMAP };
+                sim.tasks[task as usize].callbacks.push(callback);
                 return Admission::Taken;
             }
         }

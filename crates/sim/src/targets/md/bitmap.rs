@@ -16,7 +16,7 @@ mod tests;
 
 use super::spec::Md;
 use crate::bio::{NONE, Op};
-use crate::engine::{PlugAfter, Simulation, WaitList, WorkerNext};
+use crate::engine::{PlugAfter, Role, Simulation, WaitList, WorkerNext};
 use crate::events::Time;
 use crate::rng::mix;
 use crate::targets::BuildContext;
@@ -348,7 +348,7 @@ impl Array {
         }
         bitmap.write_requested = true;
         // If it does not sleep, it may wait for rows that this thread must handle.
-        bitmap.thread_waits = sim.sleeps(bitmap.task);
+        bitmap.thread_waits = sim.tasks[bitmap.task as usize].sleeping;
         sim.wake_worker(bitmap.task);
         bitmap.thread_waits
     }
@@ -385,7 +385,8 @@ impl Bitmap {
 
     /// Whether a task of a mirror writes the bits of its writes itself when its plug ends.
     pub fn in_task(&self, sim: &Simulation, task: u32) -> bool {
-        self.plugged || sim.has_plug(task)
+        // System calls have a plug if they have more than two I/Os (`AIO_PLUG_THRESHOLD`).
+        self.plugged || matches!(&sim.tasks[task as usize].role, Role::Job(job) if job.batch > 2)
     }
 
     /// Whether a task must wait, because it writes the bitmap.
@@ -401,13 +402,5 @@ impl Bitmap {
     pub fn end_bio(&mut self) -> bool {
         self.in_flight -= 1;
         self.in_flight == 0
-    }
-
-    /// Panics if anything is in flight or left to do.
-    #[cfg(test)]
-    pub fn assert_idle(&self) {
-        assert!(self.held_bios.is_empty() && self.released_bios.is_empty() && self.new_chunks.is_empty());
-        assert!(self.counters.values().all(|counter| counter.writes == 0 && counter.on_disk));
-        assert_eq!((self.in_flight, self.step, self.due), (0, BitmapStep::Idle, None));
     }
 }

@@ -144,7 +144,9 @@ impl Target for Array {
             return Mapped::Taken;
         }
         if let Some(sync) = &mut self.sync {
-            sync.count_begin(&mut sim.bios[number]);
+            let private = &mut sim.bios[number].private;
+            sync.other_bios += u32::from(*private & bio_state::SEEN_BY_SYNC == 0);
+            *private |= bio_state::SEEN_BY_SYNC;
         }
         if self.may_hold_bios {
             let admission = self.admit(sim, task, number);
@@ -255,7 +257,7 @@ impl Array {
             self.leave(sim, &bio);
         }
         if let Some(sync) = &mut self.sync {
-            sync.count_end(&sim.bios[number]);
+            sync.other_bios -= u32::from(private & bio_state::SEEN_BY_SYNC != 0);
         }
         sim.complete(number);
         if op == Op::Flush {

@@ -49,13 +49,6 @@ pub struct Stripe {
 }
 
 impl Stripe {
-    /// A healthy stripe without cached pages.
-    #[cfg(test)]
-    pub fn new(disks: u32, parity: ParitySlots) -> Self {
-        let rmw_level = RmwLevel::default();
-        Self { disks, parity, missing: 0, rebuilding: 0, cached: 0, dirty: false, rmw_level }
-    }
-
     /// The members to read so that the pages `wanted` are available; none if too many are lost.
     ///
     /// A lost page needs all other members, in RAID-6 both parities even if one would do. Healthy arrays do not come

@@ -12,9 +12,9 @@ use std::collections::VecDeque;
 use super::member::MemberSlot;
 use super::spec::{Md, SyncAction};
 use super::stripes::ROW_SECTORS;
-use super::{Array, Redundancy, bio_state, tag};
+use super::{Array, Redundancy, tag};
 use crate::arena::Numbered;
-use crate::bio::{Bio, NONE, Op};
+use crate::bio::{NONE, Op};
 use crate::engine::{PlugAfter, Simulation, WorkerNext};
 use crate::events::Time;
 use blklab_md::map::MemberSector;
@@ -61,10 +61,10 @@ pub struct RunningSync {
     pace_due: bool,               // Whether the speed must be checked before another piece begins
     draining: bool,               // Whether no piece begins until all are done
     nap: Time,
-    yielded: bool,    // Whether it has slept a tick for the tasks that wait at the barrier
-    at_barrier: bool, // Whether it sleeps because of the barrier
-    others: Vec<i64>, // Sectors of other I/O on each member at the last check
-    other_bios: u32,  // Bios for the array that are in flight
+    yielded: bool,       // Whether it has slept a tick for the tasks that wait at the barrier
+    at_barrier: bool,    // Whether it sleeps because of the barrier
+    others: Vec<i64>,    // Sectors of other I/O on each member at the last check
+    pub other_bios: u32, // Bios for the array that are in flight
 }
 
 impl RunningSync {
@@ -93,17 +93,6 @@ impl RunningSync {
         }
         let (since, before) = self.marks[0];
         (done - before) / 2 / ((now - since) / 1_000_000_000 + 1) + 1
-    }
-
-    /// Counts a bio for the array that begins.
-    pub fn count_begin(&mut self, bio: &mut Bio) {
-        self.other_bios += u32::from(bio.private & bio_state::SEEN_BY_SYNC == 0);
-        bio.private |= bio_state::SEEN_BY_SYNC;
-    }
-
-    /// Counts it when it ends.
-    pub fn count_end(&mut self, bio: &Bio) {
-        self.other_bios -= u32::from(bio.private & bio_state::SEEN_BY_SYNC != 0);
     }
 
     /// Whether the members had no other I/O since the last check: up to 6.15 little, since then none in flight either.

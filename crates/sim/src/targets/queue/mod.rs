@@ -6,7 +6,7 @@ mod wbt;
 use crate::arena::{Arena, ArenaItem};
 use crate::bio::{Bio, Flags, NONE, Op};
 use crate::device::{Admission, Controller, Disk, DiskCommand, DiskEvents, DiskWork, Model};
-use crate::engine::{Mapped, Simulation, Target, WaitList};
+use crate::engine::{Mapped, Plugged, Simulation, Target, WaitList};
 use crate::events::Time;
 use crate::kernel::Kernel;
 use elevator::Elevator;
@@ -79,7 +79,8 @@ impl Target for DiskQueue {
         match self.admit(sim, task, number, &bio) {
             QueueAdmission::Full => return Mapped::Wait,
             QueueAdmission::Merged => {}
-            QueueAdmission::Request(request) => sim.plug_request(task, self.id, request),
+            // It is held back until the task's plug ends.
+            QueueAdmission::Request(token) => sim.tasks[task as usize].plug.push(Plugged { target: self.id, token }),
         }
         Mapped::Taken
     }
@@ -267,7 +268,7 @@ impl DiskQueue {
 
     fn try_merge(&mut self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> bool {
         let (sector, end) = (bio.sector, bio.end());
-        let plugged = sim.plug(task).iter().rev().find_map(|plugged| {
+        let plugged = sim.tasks[task as usize].plug.iter().rev().find_map(|plugged| {
             if plugged.target != self.id {
                 return None;
             }

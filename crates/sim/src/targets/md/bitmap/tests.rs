@@ -1,8 +1,18 @@
 //! Tests of what a bitmap writes, and when.
 
+use super::{Bitmap, BitmapStep};
 use crate::cell::{Cell, Job, Level, Md, ThrottledSpec};
 use crate::outcome::Outcome;
 use crate::tests::{MEMBER, array, cell, iops, job, md, pages, play, without};
+
+impl Bitmap {
+    /// Panics if anything is in flight or left to do.
+    pub fn assert_idle(&self) {
+        assert!(self.held_bios.is_empty() && self.released_bios.is_empty() && self.new_chunks.is_empty());
+        assert!(self.counters.values().all(|counter| counter.writes == 0 && counter.on_disk));
+        assert_eq!((self.in_flight, self.step, self.due), (0, BitmapStep::Idle, None));
+    }
+}
 
 /// An array with a bitmap, one bit for `bitmap_chunk` bytes.
 fn with_bitmap(level: Level, disks: usize, bitmap_chunk: u64) -> Md {

@@ -5,6 +5,14 @@ use blklab_md::Level;
 use blklab_md::map::{ParityAlgorithm, Raid456Map};
 use proptest::prelude::*;
 
+impl Stripe {
+    /// A healthy stripe without cached pages.
+    pub fn new(disks: u32, parity: ParitySlots) -> Self {
+        let rmw_level = RmwLevel::default();
+        Self { disks, parity, missing: 0, rebuilding: 0, cached: 0, dirty: false, rmw_level }
+    }
+}
+
 /// What Linux 6.1 read and wrote: see the file.
 const KERNEL: &str = include_str!("../../../../tests/data/stripes.txt");
 

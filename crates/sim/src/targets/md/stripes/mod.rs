@@ -16,7 +16,7 @@ mod tests;
 use super::admission::Admission;
 use super::parity::{RmwLevel, Stripe};
 use crate::bio::{Bio, Bios, NONE, Op};
-use crate::engine::{Simulation, WaitList};
+use crate::engine::{Plugged, Simulation, WaitList};
 use crate::rng::mix;
 use crate::targets::md::parity::ParityMethod;
 use blklab_md::map::Raid456Map;
@@ -162,7 +162,7 @@ impl StripeCache {
                 self.add_stripe_bio(index, number, (whole, part), &sim.bios);
                 sim.bios[number].remaining += 1;
                 self.entries[index as usize].held += 1;
-                sim.plug_callback(task, id, index);
+                sim.tasks[task as usize].callbacks.push(Plugged { target: id, token: index });
             }
             row += 1;
         }
@@ -347,7 +347,9 @@ impl StripeCache {
             None if entry.held == 0 && !entry.delayed => {
                 debug_assert!(entry.reads.is_empty() && entry.writes.is_empty() && entry.writing.is_empty());
                 self.put_inactive(index);
-                if self.end_starvation() {
+                // Enough entries are free again for the tasks that wait.
+                if self.starved && self.active < self.entries.len() as u32 * 3 / 4 {
+                    self.starved = false;
                     woken.append(&mut self.waiting);
                 }
             }
@@ -531,29 +533,5 @@ impl StripeCache {
         let entry = &mut self.entries[index as usize];
         (entry.older, entry.newer, entry.active) = (newest, NONE, false);
         self.active -= 1;
-    }
-
-    /// Whether enough entries are free again for the tasks that wait.
-    fn end_starvation(&mut self) -> bool {
-        let enough = self.starved && self.active < self.entries.len() as u32 * 3 / 4;
-        self.starved &= !enough;
-        enough
-    }
-}
-
-#[cfg(test)]
-impl StripeCache {
-    /// Panics if an entry is in use or lost.
-    pub fn assert_idle(&self) {
-        assert_eq!((self.active, self.queue.len(), self.partial.len()), (0, 0, 0));
-        assert!(self.waiting.is_empty() && self.overlapping.is_empty() && !self.starved);
-        let (mut index, mut inactive) = (self.oldest, 0);
-        while index != NONE {
-            let entry = &self.entries[index as usize];
-            assert!(!entry.active && !entry.queued && entry.held == 0 && entry.io == RowIo::Idle);
-            inactive += 1;
-            index = entry.newer;
-        }
-        assert_eq!(inactive, self.entries.len());
     }
 }

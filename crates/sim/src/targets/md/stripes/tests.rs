@@ -1,10 +1,28 @@
 //! Tests of the members' I/O of arrays with parity, with expectations calculated by hand.
 
+use super::{RowIo, StripeCache};
+use crate::bio::NONE;
 use crate::cell::{Cell, Job, Level, Md};
 use crate::load::RandomMap;
 use serde_json::json;
 
 use crate::tests::{MEMBER, cell, iops, ios, job, md, pages, play, reads, refusal, stream, without};
+
+impl StripeCache {
+    /// Panics if an entry is in use or lost.
+    pub fn assert_idle(&self) {
+        assert_eq!((self.active, self.queue.len(), self.partial.len()), (0, 0, 0));
+        assert!(self.waiting.is_empty() && self.overlapping.is_empty() && !self.starved);
+        let (mut index, mut inactive) = (self.oldest, 0);
+        while index != NONE {
+            let entry = &self.entries[index as usize];
+            assert!(!entry.active && !entry.queued && entry.held == 0 && entry.io == RowIo::Idle);
+            inactive += 1;
+            index = entry.newer;
+        }
+        assert_eq!(inactive, self.entries.len());
+    }
+}
 
 /// The array's size.
 fn size(data: u64) -> u64 {
