@@ -1,5 +1,6 @@
 """What limits the storage: recordings of the lab whose cause is known, and healthy ones."""
 
+import random
 import tomllib
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from blklab.report.causes import causes
 from blklab.report.view import ProfileView
 from blklab.trace.profile import characterise
 from tests.conftest import Run
-from tests.trace.generated import COMPLETED, QUEUED, WRITE, C, Q, Record, write_trace
+from tests.trace.generated import COMPLETED, QUEUED, READ, WRITE, C, Q, Record, write_trace
 
 RECORDINGS = Path(__file__).parents[2] / "accuracy" / "causes" / "recordings"
 NAMED = {  # The largest cause of each recording in `truth.toml`
@@ -67,3 +68,21 @@ def test_a_recording_that_is_given_twice_is_refused(run: Run, tmp_path: Path) ->
     refused = run("trace", "stat", tmp_path)
     assert (refused.status, refused.out) == (2, "")
     assert refused.err.endswith("begin with the same event: give this recording once\n")
+
+
+def test_freezes_of_a_disk_are_named_although_they_are_the_99th_percentile(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    records, now = [], 0.0
+    while now < 60e9:  # 200 IOPS of 1 ms; after 8 of each 10 s, the disk stops for 2 s
+        now += rng.expovariate(200 / 1e9)
+        ended, sector = now + 1e6 * rng.uniform(0.5, 1.5), 8 * rng.randrange(1 << 24)
+        if ended % 10e9 >= 8e9:
+            ended = (ended // 10e9 + 1) * 10e9 + rng.uniform(0, 1e6)
+        records.append(Record(int(now), Q, QUEUED | READ, sector, 4096))
+        records.append(Record(int(ended), C, COMPLETED | READ, sector, 4096))
+    trace = write_trace(tmp_path / "sdb", sorted(records, key=lambda record: record.time))
+    view = ProfileView(characterise([str(trace)], _core.Filter()))
+    (cause,) = causes(view)
+    assert (cause.code, cause.subject) == ("stalls", "sdb")
+    assert "6 times, 20 % of the time" in cause.message
+    assert len(view.focus.data.slow.stalls) == 6

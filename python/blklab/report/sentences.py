@@ -52,6 +52,9 @@ def brief_sentences(device: DeviceView) -> list[Sentence]:
         if (took := device.response(op))
     ]
     times += [f"{formatting.number(level.mean)} in flight"] if device.has_depth else []
+    if stopped := device.data.slow.stalls:
+        longest = formatting.duration(max(stall.length_ns for stall in stopped))
+        times.append(f"{formatting.plural(len(stopped), 'stall')} of up to {longest}")
     often = formatting.number(hotness.accesses_per_block)
     where = f"{formatting.size(hotness.unique_bytes)} of distinct blocks, each {often} times"
     callers = [

@@ -13,6 +13,7 @@ from blklab.report.causes import (
     parity_reads,
     slow_member,
     small_io,
+    stalls,
     unaligned_io,
     writeback,
 )
@@ -35,8 +36,12 @@ LEAST = 0.05  # Share of the waiting time below which a cause is not worth a sen
 def causes(view: ProfileView) -> list[Diagnostic]:
     """Returns the causes, that with the largest share of the waiting time first: `weight` is this share, 0 to 1."""
     waiting = Waiting(view)
-    found = [cause for rule in RULES for cause in rule.find(waiting)] if waiting.total_ns else []
-    return sorted((cause for cause in found if cause.weight >= LEAST), key=lambda cause: -cause.weight)
+    if not waiting.total_ns:
+        return []
+    found = [cause for rule in RULES for cause in rule.find(waiting) if cause.weight >= LEAST]
+    if all(cause.severity == "note" for cause in found):
+        found += stalls.find(waiting)  # What explains most of the waiting explains stalls as well
+    return sorted(found, key=lambda cause: -cause.weight)
 
 
 def summary(found: Sequence[Diagnostic]) -> list[Sentence]:
