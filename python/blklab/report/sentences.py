@@ -55,8 +55,9 @@ def brief_sentences(device: DeviceView) -> list[Sentence]:
     if stopped := device.data.slow.stalls:
         longest = formatting.duration(max(stall.length_ns for stall in stopped))
         times.append(f"{formatting.plural(len(stopped), 'stall')} of up to {longest}")
-    often = formatting.number(hotness.accesses_per_block)
-    where = f"{formatting.size(hotness.unique_bytes)} of distinct blocks, each {often} times"
+    often = hotness.accesses_per_block or 0.0
+    where = f"{formatting.size(hotness.unique_bytes)} of distinct blocks, "
+    where += "hardly any of them twice" if often < 1.05 else f"each {formatting.number(often)} times"
     callers = [
         f"{group.label} {formatting.share(group.total / device.ios)}" for group in device.groups("processes")[:3]
     ]

@@ -30,7 +30,9 @@ def find(waiting: Waiting) -> Iterator[Diagnostic]:
             f"md checks, resyncs or recovers the array: {formatting.size(moved)}, {formatting.share(moved / whole)} of"
             f" the bytes of its members{told}"
         )
+        limit = f"/sys/block/{array.data.name or 'mdX'}/md/sync_speed_max"
         remedy = (
-            f"limit its speed: /sys/block/{array.data.name or 'mdX'}/md/sync_speed_max (KiB/s), or let it run at night",
+            f"a check or resync: limit its speed ({limit}, KiB/s), or let it run at night; a recovery brings back the"
+            " redundancy: let it end first",
         )
         yield waiting.cause("md-sync", array, share * device_ns(array), message, *remedy)

@@ -148,7 +148,9 @@ def doubt(code: str, message: str, subject: str = "") -> Diagnostic:
 def _of_device(device: DeviceView) -> Iterator[Diagnostic]:
     unended = sum(device.life(op).never_completed for op in OPS)
     many = formatting.plural(unended, "I/O")
-    completions = device.capabilities.completions
+    completions = device.capabilities.completions and device.ends
+    if device.capabilities.completions and device.ios and not device.ends:
+        yield _note(device, "no-completions", "no I/O of this device completes in the trace, as with bcache")
     if completions and device.ios and unended / device.ios >= SERIOUS:
         share = formatting.share(unended / device.ios)
         yield doubt("never-completed", f"{many} ({share}) were not seen to complete", device.label)
