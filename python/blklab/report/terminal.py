@@ -52,7 +52,7 @@ def first_screen(console: Console, view: ProfileView, command: str) -> None:
     _headline(console, device, first=True)
     _note(console, " · ".join(trace.headline(view)))
     console.print()
-    doubts = [each for each in trace.diagnose(view) if each.code in trace.SEVERE][:1]
+    doubts = [each for each in trace.diagnose(view) if each.code in trace.SEVERE and each.severity != "note"][:1]
     prose(console, [*(Sentence("Doubt", printable(doubt.message)) for doubt in doubts), *summary(found)])
     console.print()
     prose(console, brief_sentences(device))

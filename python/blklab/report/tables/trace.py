@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from blklab.diagnostic import Diagnostic
@@ -130,7 +131,13 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
         ("too-many-devices", view.profile.events_left_out, "{} of devices beyond 1,024 skipped"),
     ):
         diagnostics += [doubt(code, message.format(formatting.plural(number, "event")))] if number else []
-    diagnostics += [diagnostic for device in view.devices for diagnostic in _of_device(device)]
+    silent = {device.number for device in view.devices if device.ios and not device.ends}
+    below = {feed.lower for feed in view.feeds() if feed.upper in silent}
+    diagnostics += [
+        replace(each, severity="note") if each.code == "never-queued" and device.number in below else each
+        for device in view.devices
+        for each in _of_device(device)
+    ]
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)
 
 
