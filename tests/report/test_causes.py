@@ -1,6 +1,8 @@
 """What limits the storage: recordings of the lab whose cause is known, and healthy ones."""
 
+import json
 import random
+import struct
 import tomllib
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from blklab.trace.profile import characterise
 from tests.conftest import Run
 from tests.trace.generated import COMPLETED, QUEUED, READ, WRITE, C, Q, Record, write_trace
 
+REMAP = 15  # An I/O that came from another device
 RECORDINGS = Path(__file__).parents[2] / "accuracy" / "causes" / "recordings"
 NAMED = {  # The largest cause of each recording in `truth.toml`
     "unequal-mixed": "slow-member",
@@ -86,3 +89,29 @@ def test_freezes_of_a_disk_are_named_although_they_are_the_99th_percentile(tmp_p
     assert (cause.code, cause.subject) == ("stalls", "sdb")
     assert "6 times, 20 % of the time" in cause.message
     assert len(view.focus.data.slow.stalls) == 6
+
+
+def test_a_sidecar_gives_devices_their_names_and_damage_in_it_is_harmless(run: Run, tmp_path: Path) -> None:
+    dm, md = (253 << 20) + 1, 9 << 20
+    remap = struct.pack(">IIQ", dm, md, 8)
+    records = [
+        Record(500, REMAP, QUEUED | READ, 8, 4096, device=md, pdu=remap),
+        Record(1000, Q, QUEUED | READ, 8, 4096, device=md),
+        Record(2000, C, COMPLETED | READ, 8, 4096, device=md),
+    ]
+    write_trace(tmp_path / "md0", records)
+    layers = [
+        {"number": "253:1", "name": "dm-1", "label": "vg0/home", "kind": "dm", "above": [], "role": None},
+        {"number": "9:0", "name": "md0", "label": "md0", "kind": "md", "above": ["dm-1"], "role": None},
+    ]
+    sidecar = tmp_path / "md0.blklab.json"
+    sidecar.write_text(json.dumps({"stack": layers}))
+    assert "vg0/home" in " ".join(run("trace", "stat", tmp_path / "md0", "--full").out.split())
+    for damaged in (
+        '{"stack": 7}',
+        "[",
+        '{"stack": [{"number": 1}]}',
+        json.dumps({"stack": [{"above": ["dm-1"]}] * 2}),
+    ):
+        sidecar.write_text(damaged)
+        assert run("trace", "stat", tmp_path / "md0").status == 0

@@ -8,6 +8,7 @@ import pytest
 from blklab.system.layers import SysfsLayer, layers, node_of
 from blklab.system.mounts import everywhere, mounts
 from blklab.system.roots import Roots, state_directory
+from blklab.trace.record.recording import recorded_stack
 from tests.system.machine import Machine
 
 
@@ -133,3 +134,14 @@ def test_where_state_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
     monkeypatch.setenv("HOME", "/h")
     assert state_directory() == Path("/h/.local/state/blklab")
+
+
+def test_a_recording_names_volumes_and_only_those_of_lvm(machine: Machine) -> None:
+    mapped = machine.roots.sys / "class/block/dm-0/dm"
+    mapped.mkdir(exist_ok=True)
+    for uuid, label in (("LVM-abc", "my-vg/home"), ("CRYPT-LUKS2-abc", "my--vg-home")):
+        (mapped / "name").write_text("my--vg-home\n")
+        (mapped / "uuid").write_text(f"{uuid}\n")
+        stack = {layer["name"]: layer for layer in recorded_stack(["253:0"], machine.roots)}
+        assert stack["dm-0"]["label"] == label
+        assert (stack["md127"]["kind"], stack["md127"]["above"]) == ("md", ["dm-0"])

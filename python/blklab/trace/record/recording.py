@@ -209,13 +209,14 @@ def recorded_stack(numbers: Sequence[str], roots: Roots) -> list[dict[str, objec
         role = "cache" if (node / "bcache/cache_replacement_policy").exists() else None
         role = "backing" if layer.kind != "bcache" and (node / "bcache/cache_mode").exists() else role
         known = text(node / "dm/name") if layer.kind == "dm" else None
+        is_volume = known is not None and (text(node / "dm/uuid") or "").startswith("LVM-")
         for suffix, part in (("_corig", "backing"), ("_cdata", "cache"), ("_cvol", "cache")):
             role = part if known and known.endswith(suffix) else role
         stack.append(
             {
                 "number": layer.number or "",
                 "name": layer.name,
-                "label": volume_name(known) or layer.name,
+                "label": _volume_name(known) if is_volume else known or layer.name,
                 "kind": layer.kind,
                 "above": list(layer.above),
                 "role": role,
@@ -224,7 +225,7 @@ def recorded_stack(numbers: Sequence[str], roots: Roots) -> list[dict[str, objec
     return stack
 
 
-def volume_name(mapped: str | None) -> str | None:
+def _volume_name(mapped: str | None) -> str | None:
     """Returns `group/volume` of LVM for the name of a mapped device: there, `-` separates them, and `--` is a dash."""
     parts = re.split(r"(?<!-)-(?!-)", mapped) if mapped else []
     return "/".join(part.replace("--", "-") for part in parts) if len(parts) == 2 else mapped
