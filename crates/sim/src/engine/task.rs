@@ -66,7 +66,7 @@ impl Task {
 
 /// Sleeping tasks, in order of arrival.
 #[derive(Debug, Default)]
-pub struct WaitList(VecDeque<u32>);
+pub struct WaitList(pub VecDeque<u32>);
 
 impl WaitList {
     /// Adds a task.
@@ -99,12 +99,6 @@ impl WaitList {
         for task in self.0.drain(..most.min(self.0.len())) {
             sim.wake_up(task);
         }
-    }
-
-    /// The capacity.
-    #[cfg(test)]
-    pub fn peak_size(&self) -> usize {
-        self.0.capacity()
     }
 }
 

@@ -54,7 +54,7 @@ fn peak_sizes(milliseconds: u64) -> Vec<usize> {
         targets,
         sim.events.peak_size(),
         lines,
-        sim.journal_waiters.peak_size(),
+        sim.journal_waiters.0.capacity(),
     ]
 }
 

@@ -11,7 +11,7 @@ pub enum LockLevel {
 }
 
 #[derive(Debug, Default)]
-struct Lock {
+pub struct Lock {
     shared: u32, // Bios that hold the block
     holder: Option<(u32, LockLevel)>,
     quiescing: bool, // Whether the holder waits until no bio holds the block
@@ -20,7 +20,7 @@ struct Lock {
 
 /// The locks of all blocks that are in use.
 #[derive(Debug, Default)]
-pub struct BlockLocks(HashMap<u64, Lock>);
+pub struct BlockLocks(pub HashMap<u64, Lock>);
 
 impl BlockLocks {
     /// Takes the block for a bio. False if the bio must wait; the lock then holds it.
@@ -69,11 +69,5 @@ impl BlockLocks {
             self.0.remove(&block);
         }
         waiting
-    }
-
-    /// Whether no block is in use.
-    #[cfg(test)]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }

@@ -117,7 +117,7 @@ impl Target for DiskQueue {
 
     #[cfg(test)]
     fn peak_size(&self) -> usize {
-        self.requests.peak_size() + self.tag_waiters.peak_size() + self.throttle_waiters.peak_size()
+        self.requests.peak_size() + self.tag_waiters.0.capacity() + self.throttle_waiters.0.capacity()
     }
 }
 
