@@ -4,6 +4,7 @@ import json
 import random
 import struct
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from blklab.report.causes import causes
 from blklab.report.view import ProfileView
 from blklab.trace.profile import characterise
 from tests.conftest import Run
-from tests.trace.generated import COMPLETED, QUEUED, READ, WRITE, C, Q, Record, write_trace
+from tests.trace.generated import COMPLETED, ISSUED, QUEUED, READ, WRITE, C, D, Q, Record, process, write_trace
 
 REMAP = 15  # An I/O that came from another device
 RECORDINGS = Path(__file__).parents[2] / "accuracy" / "causes" / "recordings"
@@ -115,3 +116,78 @@ def test_a_sidecar_gives_devices_their_names_and_damage_in_it_is_harmless(run: R
     ):
         sidecar.write_text(damaged)
         assert run("trace", "stat", tmp_path / "md0").status == 0
+
+
+MD, A, B = 9 << 20, 8 << 20, (8 << 20) + 16
+
+
+def life(time: float, took: float, device: int, sector: int, pid: int = 1, category: int = READ) -> list[Record]:
+    """Returns the events of an I/O of 4 KiB, dispatched 1 µs after it was queued; md has no dispatch."""
+    events = [(0.0, Q, QUEUED), (1000.0, D, ISSUED), (took, C, COMPLETED)]
+    return [
+        Record(int(time + after), code, of | category, sector, 4096, pid, device)
+        for after, code, of in events
+        if (code, device) != (D, MD)
+    ]
+
+
+def below(time: float, member: int, sector: int, pid: int) -> Record:
+    return Record(
+        int(time), REMAP, QUEUED | READ, sector, 4096, pid, member, pdu=struct.pack(">IIQ", MD, member, sector)
+    )
+
+
+def found(directory: Path, records: list[Record], *names: Record, process: str | None = None) -> list[str]:
+    trace = write_trace(directory / "t", [*names, *sorted(records, key=lambda record: record.time)])
+    chosen = _core.Filter(processes=[process]) if process else _core.Filter()
+    return [cause.code for cause in causes(ProfileView(characterise([str(trace)], chosen)))]
+
+
+def mirror(reads: int) -> list[Record]:
+    """Returns reads of a mirror: process 1 reads from one member, process 2 from the other."""
+    records: list[Record] = []
+    for number in range(reads):
+        at, sector, side = 1e6 * number, 8000 * number, number % 2
+        records += [*life(at, 3e5, MD, sector, 1 + side), below(at + 10, (A, B)[side], sector, 1 + side)]
+        records += life(at + 20, 2e5, (A, B)[side], sector, 1 + side)
+    return records
+
+
+def test_a_filter_that_leaves_one_member_is_no_array(tmp_path: Path) -> None:
+    names = process(1, b"fio"), process(2, b"postgres")
+    assert found(tmp_path, mirror(200), *names) == []
+    assert found(tmp_path, mirror(200), *names, process="fio") == []
+
+
+def test_an_array_with_parity_that_is_only_read(tmp_path: Path) -> None:
+    rebuilt = [record for number in range(6) for record in life(3e8 + 1e6 * number, 2e5, B, 80 * number, 3)]
+    assert found(tmp_path, mirror(200) + rebuilt, process(3, b"md0_raid5")) == []
+
+
+def test_one_lost_completion_is_neither_a_stall_nor_writeback(tmp_path: Path) -> None:
+    healthy = [record for n in range(3000) for record in life(2e7 * n, 8e4, A, 8000 * n)]
+    for category in (READ, WRITE):
+        lost = life(1000, 1, A, 8 * 10**7, 2, category)[:2]
+        assert found(tmp_path, healthy + lost) == []
+
+
+def test_background_writes_beside_quick_reads_are_no_cause(tmp_path: Path) -> None:
+    reads = [record for n in range(3000) for record in life(2e5 * n, 8e4, A, 8000 * n)]
+    writes = [record for n in range(600) for record in life(1e6 * n, 9.9e5, A, 4000 + 8000 * n, 2, WRITE)]
+    assert found(tmp_path, reads + writes, process(2, b"kworker/u8:1")) == []
+
+
+def test_errors_come_first(run: Run, tmp_path: Path) -> None:
+    records = [record for n in range(100) for record in life(1e6 * n, 1e5, A, 8000 * n)]
+    failed = [replace(record, error=5) if record.code == C and record.sector < 80000 else record for record in records]
+    write_trace(tmp_path / "t", failed)
+    out = run("trace", "stat", tmp_path / "t").out
+    assert "Errors  t: 10 I/Os failed: look into the kernel's log first" in out
+
+
+def test_names_of_processes_are_quoted_in_commands(run: Run, tmp_path: Path) -> None:
+    slow = [record for n in range(60) for record in life(4e6 * n, 3e6, A, 8000 * n, 1)]
+    quick = [record for n in range(60) for record in life(4e6 * n + 3.2e6, 1e5, A, 8000 * n + 800, 2)]
+    names = process(1, b";reboot;#"), process(2, b"fio")
+    write_trace(tmp_path / "t", [*names, *sorted(slow + quick, key=lambda record: record.time)])
+    assert "--process ';reboot;#'" in " ".join(run("trace", "stat", tmp_path / "t").out.split())

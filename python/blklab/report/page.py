@@ -30,7 +30,7 @@ def render(view: ProfileView, parts: Sequence[PageSection] = (), *, title: str |
         "title": title or f"The workload of {device.label}",
         "device": device,
         "facts": trace.headline(view),
-        "sentences": summary(causes(view)),
+        "sentences": summary(view, causes(view)),
         "tiles": list(_tiles(device)),
         "doubts": diagnostics.sentences([diagnostic for diagnostic in doubts if diagnostic.severity != "note"]),
         "precision": _precision(device),

@@ -203,10 +203,11 @@ def _latency(device: DeviceView) -> str:
 def _uncertain(device: DeviceView) -> Iterator[str]:
     """Yields how far the 99th percentiles can be off because events were lost."""
     lost = device.data.lost + device.data.unmatched_completions
-    if lost < FEW_LOST * device.ios:
+    known = device.ios + device.data.unmatched_completions
+    if lost < FEW_LOST * known:
         return
     yield (
-        f"{formatting.plural(lost, 'I/O')} ({formatting.share(lost / max(1, device.ios))}) lost their beginning or end"
+        f"{formatting.plural(lost, 'I/O')} ({formatting.share(lost / max(1, known))}) lost their beginning or end"
         " in the recording, and these times are those of the others"
     )
     for op in OPS:

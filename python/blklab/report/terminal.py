@@ -53,7 +53,8 @@ def first_screen(console: Console, view: ProfileView, command: str) -> None:
     _note(console, " · ".join(trace.headline(view)))
     console.print()
     doubts = [each for each in trace.diagnose(view) if each.code in trace.SEVERE and each.severity != "note"][:1]
-    prose(console, [*(Sentence("Doubt", printable(doubt.message)) for doubt in doubts), *summary(found)])
+    told = [Sentence("Doubt", printable(f"{doubt.subject}: {doubt.message}".lstrip(": "))) for doubt in doubts]
+    prose(console, [*told, *summary(view, found)])
     console.print()
     prose(console, brief_sentences(device))
     if len(view.devices) > 1:

@@ -29,6 +29,7 @@ class OriginGroup:
     label: str
     ios: dict[str, int]
     bytes: int
+    written: int  # Bytes
     read_ns: documents.QuantilesSummary
     write_ns: documents.QuantilesSummary
     errors: int
@@ -170,6 +171,7 @@ class DeviceView:
                 label=self._group_label(kind, entry.name),
                 ios=entry.ios,
                 bytes=sum(entry.bytes.values()),
+                written=entry.bytes.get("write", 0),
                 read_ns=entry.read_q2c_ns,
                 write_ns=entry.write_q2c_ns,
                 errors=entry.errors,

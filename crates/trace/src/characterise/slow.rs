@@ -62,6 +62,9 @@ impl Longest {
 
     /// Counts an ended I/O at every kept moment at which it was in flight.
     fn add_in_flight(&mut self, io: &Io) {
+        if io.t_complete == NEVER {
+            return; // Its end was lost: it can have been complete long before
+        }
         for kept in self.kept.iter_mut().rev().take_while(|kept| io.t_queue < kept.end) {
             kept.in_flight[io.op() as usize] += 1;
             kept.start = kept.start.min(io.t_queue.max(kept.earliest));

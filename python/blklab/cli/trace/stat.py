@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import emit, json_option, store_option
+from blklab.cli.common import emit, json_option, store_option, warn_each
+from blklab.cli.trace.report import selection_words
 from blklab.cli.trace.selection import TraceReading, TraceSource, reading_options, trace_options
-from blklab.errors import UsageError
+from blklab.errors import BlklabError, UsageError
 from blklab.report.console import Console
+from blklab.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from blklab.report.view import DeviceView, ProfileView
 
 MANY = 64  # Devices from which on --json describes only the busiest in full
 DETAILED = 8  # Their number
+MOST_WORDS = 8  # Words of a command that is printed
 
 
 @click.command()
@@ -93,7 +98,7 @@ def stat(
     if recordings:
         if keep is not None:
             raise UsageError("--keep: expected one recording")
-        views = {path: read_view(replace(source, paths=(path,)), reading) for path in recordings}
+        views = dict(_readable(source, reading))
         documents_of = [{"recording": path, **_document(view, all_devices=all_devices)} for path, view in views.items()]
         emit({"recordings": documents_of}, as_json, lambda console: terminal.recordings(console, views))
         return
@@ -103,7 +108,8 @@ def stat(
         from blklab.store.campaigns import Store
 
         documents.keep(Store(store), "profile", keep, to_builtins(view.profile))
-    command = shlex.join(["blklab", "trace", "stat", *source.paths])
+    words = [*source.paths, *selection_words(source.format_name, view.profile)]
+    command = printable(shlex.join(["blklab", "trace", "stat", *(words if len(words) <= MOST_WORDS else ["…"])]))
 
     def draw(console: Console) -> None:
         if full or all_devices or reading.files is not None or view.shards is not None:
@@ -112,6 +118,21 @@ def stat(
             terminal.first_screen(console, view, command)
 
     emit(_document(view, all_devices=all_devices), as_json, draw)
+
+
+def _readable(source: TraceSource, reading: TraceReading) -> "Iterator[tuple[str, ProfileView]]":
+    """Yield each recording by its directory, name those that cannot be read. Raises BlklabError if none can."""
+    from blklab.cli.trace.trace_view import read_view
+
+    failures = []
+    for path in dict.fromkeys(source.paths):
+        try:
+            yield path, read_view(replace(source, paths=(path,)), reading)
+        except BlklabError as error:
+            failures.append(error)
+    if len(failures) == len(set(source.paths)):
+        raise failures[0]
+    warn_each([str(failure) for failure in failures])
 
 
 def _document(view: "ProfileView", *, all_devices: bool) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from blklab.diagnostic import Diagnostic
+from blklab.report import formatting
 from blklab.report.causes import (
     broken_stream,
     bursts,
@@ -28,7 +29,8 @@ RULES = (
 )  # fmt: skip
 
 
-NO_CAUSE = "No cause stands out: the rules of blklab find nothing that limits this storage."
+NO_CAUSE = "No rule of blklab finds a cause. That does not say that the storage is fast enough for its load."
+UNKNOWN = "No cause can be found: no I/O was recorded from its beginning to its end."
 MOST = 3  # Causes that are summed up
 LEAST = 0.05  # Share of the waiting time below which a cause is not worth a sentence
 
@@ -44,10 +46,13 @@ def causes(view: ProfileView) -> list[Diagnostic]:
     return sorted(found, key=lambda cause: -cause.weight)
 
 
-def summary(found: Sequence[Diagnostic]) -> list[Sentence]:
-    """Returns the largest causes, each with the device that it is about, and what to try first."""
+def summary(view: ProfileView, found: Sequence[Diagnostic]) -> list[Sentence]:
+    """Returns errors, the largest causes with the devices that they are about, and what to try first."""
+    failed = [device for device in view.devices if device.failed]
+    errors = [f"{device.label}: {formatting.plural(device.failed, 'I/O')} failed" for device in failed[:MOST]]
+    result = [Sentence("Errors", f"{'; '.join(errors)}: look into the kernel's log first")] if errors else []
     if not found:
-        return [Sentence("Cause", NO_CAUSE)]
+        return [*result, Sentence("Cause", NO_CAUSE if Waiting(view).total_ns else UNKNOWN)]
     named = [
         cause.message if cause.subject in cause.message else f"{cause.subject}: {cause.message}"
         for cause in found[:MOST]
@@ -55,4 +60,4 @@ def summary(found: Sequence[Diagnostic]) -> list[Sentence]:
     told = [
         Sentence("Cause", f"{printable(text)} [{cause.code}]") for text, cause in zip(named, found[:MOST], strict=True)
     ]
-    return [*told, Sentence("Try", printable(found[0].remedy[0]))]
+    return [*result, *told, Sentence("Try", printable(found[0].remedy[0]))]

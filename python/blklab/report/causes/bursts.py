@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
 from blklab.report import formatting
-from blklab.report.causes.waiting import Waiting, device_ns
+from blklab.report.causes.waiting import Waiting, awaited, device_ns, sum_ns
 from blklab.report.view import DeviceView
 
 DEEP = 16  # I/Os in flight from which on the queue is long
@@ -17,6 +17,8 @@ CLOSE = 50.0  # Half of the I/Os come at least so many times faster than the ave
 def find(waiting: Waiting) -> Iterator[Diagnostic]:
     """Yields the devices on which I/O waits in bursts."""
     for device in waiting.entrances:
+        if not any(map(sum_ns, awaited(device))):
+            continue  # No program waits
         level, gaps = device.data.in_flight, device.data.pattern.arrivals.inter_arrival_ns
         share, time = _deep(device)
         if level.idle_share is None or level.idle_share < IDLE or share < MOST_WAIT or time > SHORT:

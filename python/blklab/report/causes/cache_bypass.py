@@ -14,7 +14,7 @@ KEPT = 0.2  # Share of these that is written to the cache, from which on the cac
 def find(waiting: Waiting) -> Iterator[Diagnostic]:
     """Yields the caches past which most reads go."""
     for device, lower in waiting.arrays():
-        roles = {waiting.view.stack[each.number].role: each for each in lower if each.number in waiting.view.stack}
+        roles = {waiting.role(each): each for each in lower}
         cache, backing = roles.get("cache"), roles.get("backing")
         reads = device.op("read")
         if cache is None or backing is None or reads.ios < FEWEST:

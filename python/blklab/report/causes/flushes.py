@@ -30,7 +30,8 @@ def find(waiting: Waiting) -> Iterator[Diagnostic]:
         )
         remedy = (
             "combine commits: a larger group commit of the database, a longer commit interval of the filesystem",
-            "or a disk whose cache survives a power failure, which needs no flush (queue/write_cache: write through)",
+            "or a disk whose cache survives a power failure, which needs no flush; do not switch flushes off: then a"
+            " power failure loses data",
         )
         yield waiting.cause("flushes", device, sum_ns(flushing), message, *remedy)
 

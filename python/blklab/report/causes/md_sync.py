@@ -27,12 +27,13 @@ def find(waiting: Waiting) -> Iterator[Diagnostic]:
         told = f"; I/Os that came while it was in flight took {formatting.duration(behind / count)}" if count else ""
         told += f" on average, the others {formatting.duration(alone / others)}" if count and others else ""
         message = (
-            f"md checks, resyncs or recovers the array: {formatting.size(moved)}, {formatting.share(moved / whole)} of"
-            f" the bytes of its members{told}"
+            f"md checks, resyncs or recovers the array{'' if resync else ', or reads what a missing member had'}:"
+            f" {formatting.size(moved)}, {formatting.share(moved / whole)} of the bytes of its members{told}"
         )
-        limit = f"/sys/block/{array.data.name or 'mdX'}/md/sync_speed_max"
+        layer = waiting.view.stack.get(array.number)
+        limit = f"/sys/block/{layer.name if layer else 'mdX'}/md/sync_speed_max"
         remedy = (
-            f"a check or resync: limit its speed ({limit}, KiB/s), or let it run at night; a recovery brings back the"
-            " redundancy: let it end first",
+            "see /proc/mdstat: a recovery, or a resync after a crash, brings back the redundancy, so let it end first;"
+            f" a check can be slower ({limit}, KiB/s) or run at night",
         )
         yield waiting.cause("md-sync", array, share * device_ns(array), message, *remedy)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
 from blklab.report import formatting
-from blklab.report.causes.waiting import Waiting
+from blklab.report.causes.waiting import FEWEST, Waiting
 
 THREAD = re.compile(r"md\w*_raid[456]")
 LEAST = 0.5  # Reads of md for each write from which on it is the cause
@@ -18,7 +18,7 @@ def find(waiting: Waiting) -> Iterator[Diagnostic]:
         writes = array.op("write").ios
         own = [group for each in members for group in each.groups("processes") if THREAD.fullmatch(group.label)]
         reads = sum(group.ios.get("read", 0) for group in own) / max(1, writes)
-        if not LEAST <= reads <= RESYNC * len(members):
+        if writes < FEWEST or not LEAST <= reads <= RESYNC * len(members):
             continue
         written = sum(each.op("write").ios for each in members) / writes
         size = formatting.size(array.op("write").sizes.mode_bytes)
@@ -27,7 +27,8 @@ def find(waiting: Waiting) -> Iterator[Diagnostic]:
             f" {formatting.number(written)} writes on the members"
         )
         remedy = (
-            "write whole stripes (chunk size times data disks) or in sequence, so that md needs no reads",
+            "write whole stripes (chunk size times data disks) or in sequence, so that md needs no reads; but if a"
+            " member is missing (/proc/mdstat), md reads for that: replace it first",
             "for small random writes, RAID-1 or RAID-10: blklab advise compares them",
         )
         yield waiting.cause("read-modify-write", array, waiting.op_ns(array, "write"), message, *remedy)

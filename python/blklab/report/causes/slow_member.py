@@ -10,13 +10,16 @@ from blklab.report.view import DeviceView
 
 BUSY = 0.9  # A member that is busy for this share of a time limits the array in this time,
 LESS_BUSY = 0.5  # if the others are busy for at most this part of that,
-SLOWER = 3.0  # and if an I/O takes at least so many times as long on it
+SLOWER = 3.0  # and if an I/O takes at least so many times as long on it,
+ALIKE = 2.0  # whose mean size is at most so many times that on the others
 LEAST = 0.2  # Smallest share of the array's I/O in flight, so that a short moment is no cause
 
 
 def find(waiting: Waiting) -> Iterator[Diagnostic]:
     """Yields the members that limit their arrays."""
     for array, members in waiting.arrays():
+        if any(waiting.role(each) for each in members):
+            continue  # A cache and what is below it differ by intention
         parts = [_by_time(device) for device in (array, *members)]
         width = max(step for step, _ in parts)
         area, *busy = (_merged(step, slices, width) for step, slices in parts)
@@ -81,6 +84,7 @@ def _slowest_op(member: DeviceView, others: Sequence[DeviceView]) -> tuple[str, 
     for op in ("read", "write"):
         own = member.latency(op)
         times = [took.mean or 0.0 for each in others if (took := each.latency(op)) and took.count >= FEWEST]
-        if own and own.count >= FEWEST and times:
+        sizes = [each.op(op).sizes.mean_bytes or 0.0 for each in (member, *others) if each.op(op).ios >= FEWEST]
+        if own and own.count >= FEWEST and times and max(sizes) <= ALIKE * min(sizes):
             found.append((op, own.mean or 0.0, max(1.0, median(times))))
     return max(found, key=lambda each: each[1] / each[2])

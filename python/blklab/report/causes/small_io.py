@@ -8,7 +8,6 @@ from blklab.report.causes.waiting import Waiting
 
 FEWEST = 200  # I/Os
 SEQUENTIAL = 0.8  # Share of the I/Os that continue a stream
-LOG = 0.25  # Flushes for each write from which on a stream of writes is a log
 TINY = 16 << 10  # Bytes; the mean of I/Os and of requests is below it
 
 
@@ -18,17 +17,14 @@ def find(waiting: Waiting) -> Iterator[Diagnostic]:
     if requests and sum(each.data.dispatches.bytes for each in waiting.leaves) >= TINY * requests:
         return
     for device in waiting.tops:
-        for op in ("read", "write"):
-            load, streams = device.op(op), device.streams(op)
-            mean = load.sizes.mean_bytes or 0.0
-            if op == "write" and device.data.waits.flushing.count >= LOG * load.ios:
-                continue  # A log must be stable after each record
-            if load.ios < FEWEST or mean >= TINY or (streams.sequential_share or 0.0) < SEQUENTIAL:
-                continue
-            message = (
-                f"{formatting.ops(op)} are sequential ({formatting.share(streams.sequential_share)}) but of"
-                f" {formatting.size(mean)} on average, and are not merged: each costs as much as a large one"
-            )
-            ns = (streams.sequential_share or 0.0) * waiting.op_ns(device, op)
-            remedy = ("larger blocks of the program (bs, buffer size), or read-ahead and buffered writes",)
-            yield waiting.cause("tiny-io", device, ns, message, *remedy)
+        # Small writes in sequence are a log, which must be stable after each record.
+        load, streams = device.op("read"), device.streams("read")
+        mean, share = load.sizes.mean_bytes or 0.0, streams.sequential_share or 0.0
+        if load.ios < FEWEST or mean >= TINY or share < SEQUENTIAL:
+            continue
+        message = (
+            f"reads are sequential ({formatting.share(share)}) but of {formatting.size(mean)} on average, and are not"
+            " merged: each costs as much as a large one"
+        )
+        remedy = ("larger blocks of the program (bs, buffer size), or read-ahead",)
+        yield waiting.cause("tiny-io", device, share * waiting.op_ns(device, "read"), message, *remedy)

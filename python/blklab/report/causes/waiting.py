@@ -28,8 +28,8 @@ def device_ns(device: DeviceView) -> float:
 
     No program waits for writeback; only if there is nothing else, its time is the device's.
     """
-    waited = sum(map(sum_ns, awaited(device)))
-    return waited or sum(sum_ns(device.latency(op)) for op in ("all", "flush"))
+    waited = sum(map(sum_ns, awaited(device))) if device.capabilities.layers else 0.0  # Only blktrace has flag S
+    return waited or sum(sum_ns(device.latency(op) or device.latency(op, "d2c")) for op in ("all", "flush"))
 
 
 class Waiting:
@@ -60,13 +60,19 @@ class Waiting:
         """The time that programs wait, of all I/Os added up, ns."""
         return sum(map(device_ns, self.entrances))
 
+    def role(self, device: DeviceView) -> str | None:
+        """Returns `cache` or `backing` of a device below a cache, if the recording says so."""
+        layer = self.view.stack.get(device.number)
+        return layer.role if layer else None
+
     def arrays(self) -> Iterator[tuple[DeviceView, list[DeviceView]]]:
         """Yields each device that passes its I/O to several others, with these."""
         feeds = self.view.feeds()
         for device in self.view.devices:
-            lower = {feed.lower for feed in feeds if feed.upper == device.number}
+            numbers = {feed.lower for feed in feeds if feed.upper == device.number}
+            lower = [each for each in self.view.devices if each.number in numbers and each.active]
             if device.active and len(lower) > 1:
-                yield device, [each for each in self.view.devices if each.number in lower and each.active]
+                yield device, lower
 
     @cached_property
     def leaves(self) -> list[DeviceView]:
@@ -75,12 +81,13 @@ class Waiting:
 
     def op_ns(self, device: DeviceView, op: str) -> float:
         """Returns the part of `total_ns` that programs wait for one operation of a device."""
-        took, load = sum_ns(device.latency(op)), device.op(op)
-        if op == "write" and any(map(sum_ns, awaited(device))):
+        took, load = sum_ns(device.latency(op) or device.latency(op, "d2c")), device.op(op)
+        if op == "write" and device.capabilities.layers and any(map(sum_ns, awaited(device))):
             took *= load.sync / max(1, load.ios)
         if device in self.entrances:
             return took
-        return took * self.total_ns / max(1.0, sum(map(device_ns, self.leaves)))
+        layer = self.leaves if device in self.leaves else [device]
+        return took * self.total_ns / max(1.0, sum(map(device_ns, layer)))
 
     def cause(
         self, code: str, device: DeviceView, ns: float, message: str, *remedy: str, member: str = ""

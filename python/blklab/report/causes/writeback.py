@@ -17,17 +17,17 @@ def find(waiting: Waiting) -> Iterator[Diagnostic]:
         waits = device.data.waits
         behind, alone = waits.behind_writeback, waits.alone
         usual = alone.mean if alone.count >= FEWEST else None
-        if behind.count < FEW or sum_ns(behind) < LEAST * device_ns(device):
-            continue
-        if usual and (behind.mean or 0.0) < SLOWER * usual:
+        if not device.capabilities.layers or behind.count < FEW or sum_ns(behind) < LEAST * device_ns(device):
+            continue  # Only blktrace records which writes are synchronous
+        if usual is None or (behind.mean or 0.0) < SLOWER * usual:
             continue
         writers = [group for group in device.groups("processes") if group.ios.get("write")]
-        writer = max(writers, key=lambda group: group.bytes, default=None)
-        by = f" of {writer.label} ({formatting.size(writer.bytes)} written)" if writer else ""
+        writer = max(writers, key=lambda group: (group.label.startswith("kworker"), group.written), default=None)
+        by = f" of {writer.label} ({formatting.size(writer.written)} written)" if writer else ""
         message = (
             f"programs wait behind writeback{by}: {formatting.plural(behind.count, 'read or synchronous write')} that"
             f" came while it was in flight took {formatting.duration(behind.mean)} on average"
-            + (f", the others {formatting.duration(usual)}" if usual else "")
+            f", the others {formatting.duration(usual)}"
         )
         remedy = (
             "less dirty data at a time: lower vm.dirty_background_bytes and vm.dirty_bytes",
