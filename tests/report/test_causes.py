@@ -171,7 +171,7 @@ def test_one_lost_completion_is_neither_a_stall_nor_writeback(tmp_path: Path) ->
         assert found(tmp_path, healthy + lost) == []
 
 
-def test_background_writes_beside_quick_reads_are_no_cause(tmp_path: Path) -> None:
+def test_background_writes_during_quick_reads_are_no_cause(tmp_path: Path) -> None:
     reads = [record for n in range(3000) for record in life(2e5 * n, 8e4, A, 8000 * n)]
     writes = [record for n in range(600) for record in life(1e6 * n, 9.9e5, A, 4000 + 8000 * n, 2, WRITE)]
     assert found(tmp_path, reads + writes, process(2, b"kworker/u8:1")) == []

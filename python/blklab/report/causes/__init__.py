@@ -31,6 +31,7 @@ RULES = (
 
 NO_CAUSE = "No rule of blklab finds a cause. That does not say that the storage is fast enough for its load."
 UNKNOWN = "No cause can be found: no I/O was recorded from its beginning to its end."
+BUSY, DEEP = 0.95, 16  # Share of the time, and I/Os in flight, from which on a device is at its limit
 MOST = 3  # Causes that are summed up
 LEAST = 0.05  # Share of the waiting time below which a cause is not worth a sentence
 
@@ -52,7 +53,14 @@ def summary(view: ProfileView, found: Sequence[Diagnostic]) -> list[Sentence]:
     errors = [f"{device.label}: {formatting.plural(device.failed, 'I/O')} failed" for device in failed[:MOST]]
     result = [Sentence("Errors", f"{'; '.join(errors)}: look into the kernel's log first")] if errors else []
     if not found:
-        return [*result, Sentence("Cause", NO_CAUSE if Waiting(view).total_ns else UNKNOWN)]
+        waiting = Waiting(view)
+        limits = [
+            f" {each.label} is busy for {formatting.share(each.busy)} of the time, with"
+            f" {formatting.number(each.data.in_flight.mean)} I/Os in flight: it gets more than it can serve."
+            for each in waiting.entrances
+            if (each.busy or 0.0) >= BUSY and (each.data.in_flight.mean or 0.0) >= DEEP
+        ]
+        return [*result, Sentence("Cause", NO_CAUSE + "".join(limits[:1]) if waiting.total_ns else UNKNOWN)]
     named = [
         cause.message if cause.subject in cause.message else f"{cause.subject}: {cause.message}"
         for cause in found[:MOST]
