@@ -45,12 +45,17 @@ impl Io {
     /// The kind of background I/O that it is, as an index of `behind`: writeback (writes for which no program waits),
     /// or md's resync, check or recovery.
     pub fn background(&self) -> Option<usize> {
-        let writeback = self.op() == Op::Write && !self.rwbs.has(Rwbs::SYNC);
-        if self.resyncs { Some(1) } else { writeback.then_some(0) }
+        background(self.rwbs, self.bytes, self.resyncs)
     }
 
     /// The time between two of its events; `None` if one is missing or they are in the wrong order.
     pub fn between(from: u64, to: u64) -> Option<u64> {
         if from == NEVER || to == NEVER { None } else { to.checked_sub(from) }
     }
+}
+
+/// [`Io::background`] of an I/O with these bits and bytes.
+pub fn background(rwbs: Rwbs, bytes: u32, resyncs: bool) -> Option<usize> {
+    let writeback = op_of(rwbs, bytes) == Op::Write && !rwbs.has(Rwbs::SYNC);
+    if resyncs { Some(1) } else { writeback.then_some(0) }
 }

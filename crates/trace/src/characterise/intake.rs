@@ -9,8 +9,8 @@ use super::remaps::Remaps;
 use crate::blkparse::summary::DeviceSummary;
 use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs, StartAction};
 use crate::filter::Filter;
-use crate::io::{Io, NEVER};
-use crate::pair::{BioOrigin, Pairer, new_io};
+use crate::io::{Io, NEVER, background};
+use crate::pair::{BioOrigin, Pairer};
 use crate::process::ProcessTable;
 use crate::source::TraceInfo;
 use blklab_stats::{Hashing, LogLinear, hash64};
@@ -237,7 +237,7 @@ impl Intake {
         let before = state.pairer.in_flight();
         let is_new = state.pairer.add_event(event, origin, &mut state.chunk.ended);
         if event.action == Action::QUEUE {
-            let kind = Io { resyncs: origin.resyncs, ..new_io(event) }.background();
+            let kind = background(event.rwbs, event.bytes, origin.resyncs);
             kind.into_iter().for_each(|kind| state.background[kind] += 1);
         }
         for io in state.chunk.ended[ended..].iter().filter(|io| io.t_queue != NEVER) {
