@@ -21,11 +21,11 @@ from blklab.bisection.source import BisectionSource, BuildFailed, Note, locked, 
 from blklab.child_process import find
 from blklab.errors import BlklabError, UsageError
 from blklab.runners.base import Runner
-from blklab.runners.lab.image.build import image
+from blklab.runners.lab.image.build import image, offered
 from blklab.runners.lab.image.cache import ImageCache
 from blklab.runners.lab.image.cache import directory as cache_directory
 from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, fetch, run
-from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption
+from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption, choose
 from blklab.runners.lab.runner import LabRunner
 from blklab.runners.registry import RUNNERS
 from blklab.spec import cells, kernels, load
@@ -307,9 +307,6 @@ class PackagedKernels(KernelList):
 
     def __init__(self, good: str, bad: str, work: Path, accelerator: str | None) -> None:
         """Raises UsageError if there is no such kernel, EnvironmentLacks without packages."""
-        from blklab.runners.lab.image.build import offered
-        from blklab.runners.lab.image.kernels import choose
-
         offers = offered()
         ends = [choose(end, offers).name for end in (good, bad)]
         items = [(offer.name, f"package version {offer.version}") for offer in reversed(offers)]
@@ -317,8 +314,6 @@ class PackagedKernels(KernelList):
         self._accelerator = accelerator
 
     def runner(self, commit: Commit) -> Runner:  # noqa: ARG002
-        from blklab.runners.lab.runner import LabRunner
-
         return LabRunner(accelerator=self._accelerator)
 
 

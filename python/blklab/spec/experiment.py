@@ -1,27 +1,15 @@
 """An experiment: devices, stacks, workloads, settings, where stacks are on a host, and what is varied."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
 
-from blklab.spec import kernels
+from blklab.spec import fields, kernels
 from blklab.spec.device import Device, QueueKeys
 from blklab.spec.device_parameters import ControllerSpec
-from blklab.spec.fields import (
-    NAME,
-    NUMBER,
-    ExperimentTable,
-    Nanoseconds,
-    Number,
-    PerSecond,
-    Seconds,
-    Sectors,
-    Share,
-    Size,
-    shown,
-)
+from blklab.spec.fields import NAME, NUMBER, ExperimentTable, Nanoseconds, Seconds, Sectors, Share, Size, shown
 from blklab.spec.stack import MISSING, KeyedError, Stack
 from blklab.spec.sweep import Sweep
 from blklab.spec.workload import Workload
@@ -30,19 +18,19 @@ PLACES = ("directory", "filesystem", "device")
 """The places a target can be, exactly one of them: files in a directory, a mounted filesystem, a raw device."""
 
 
-def _path(value: Any) -> str:
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise ValueError(f"found {shown(value)}, expected a path")
-    return value
+def _text(is_valid: Callable[[str], object], expected: str) -> BeforeValidator:
+    """Returns a validator for text."""
+
+    def checked(value: Any) -> str:
+        if not isinstance(value, str) or not is_valid(value):
+            raise ValueError(f"found {shown(value)}, expected {expected}")
+        return value
+
+    return BeforeValidator(checked)
 
 
-def _stable(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise ValueError(f"found {shown(value)}, expected the stable name of a device")
-    return value
-
-
-Path = Annotated[str, BeforeValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]
+NAMED = WithJsonSchema({"type": "string", "minLength": 1})
+Path = Annotated[str, _text(lambda path: path and "\0" not in path, "a path"), NAMED]
 
 
 class Target(ExperimentTable):
@@ -99,19 +87,13 @@ class HostRun(ExperimentTable):
         return Steady() if self.steady else None
 
 
-def _host(value: Any) -> str:
-    if not isinstance(value, str) or not value or value.startswith("-") or not value.isprintable() or " " in value:
-        raise ValueError(f"found {shown(value)}, expected HOST, USER@HOST, ssh://… or @INVENTORY")
-    return value
-
-
-def _python(value: Any) -> str:
-    if not isinstance(value, str) or re.fullmatch(r"[\w./+-]+", value, re.A) is None or value.startswith("-"):
-        raise ValueError(f"found {shown(value)}, expected the name or the path of Python on the hosts")
-    return value
-
-
-HostName = Annotated[str, BeforeValidator(_host), WithJsonSchema({"type": "string", "minLength": 1})]
+_IS_HOST = _text(
+    lambda name: name.isprintable() and re.fullmatch(r"(?!-)[^ ]+", name), "HOST, USER@HOST, ssh://… or @INVENTORY"
+)
+HostName = Annotated[str, _IS_HOST, NAMED]
+_IS_PYTHON = _text(
+    lambda path: re.fullmatch(r"(?!-)[\w./+-]+", path, re.A), "the name or the path of Python on the hosts"
+)
 
 
 class Fleet(ExperimentTable):
@@ -119,7 +101,7 @@ class Fleet(ExperimentTable):
 
     hosts: list[HostName] = Field(default_factory=list)  # As you name them for ssh, or `@INVENTORY:GROUP`
 
-    python: Annotated[str, BeforeValidator(_python), WithJsonSchema({"type": "string"})] = "python3"
+    python: Annotated[str, _IS_PYTHON, WithJsonSchema({"type": "string"})] = "python3"
     """Python 3.11 or newer on the hosts."""
 
     @field_validator("hosts")
@@ -131,7 +113,8 @@ class Fleet(ExperimentTable):
         return hosts
 
 
-StableId = Annotated[str, BeforeValidator(_stable), WithJsonSchema({"type": "string", "minLength": 1})]
+_IS_STABLE = _text(lambda name: name.strip() and name.isprintable(), "the stable name of a device")
+StableId = Annotated[str, _IS_STABLE, NAMED]
 """A stable name of a device: by-id name, serial, WWN."""
 
 
@@ -187,11 +170,11 @@ class Host(ExperimentTable):
     member_ns: Nanoseconds | None = None
     pass_ns: Nanoseconds | None = None
     copy_ns: Nanoseconds | None = None
-    xor_rate: PerSecond | None = None
-    syndrome_rate: PerSecond | None = None
+    xor_rate: fields.PerSecond | None = None
+    syndrome_rate: fields.PerSecond | None = None
     lock_ns: Nanoseconds | None = None
     atomic_ns: Nanoseconds | None = None
-    cores: Number | None = None
+    cores: fields.Number | None = None
     calibrated: str | None = None  # File with a [host] table; keys here replace its own
 
 
