@@ -64,8 +64,8 @@ class Steady(ExperimentTable):
     limit: Annotated[Seconds, Field(gt=0)] = 3600 * 10**9  # Time after which blklab measures without a steady state
 
 
-def _steady(value: Any) -> str:
-    return "<table>" if isinstance(value, dict | Steady) else "<switch>"
+def _form(value: Any) -> str:
+    return "<table>" if isinstance(value, dict | ExperimentTable) else "<word>"
 
 
 class HostRun(ExperimentTable):
@@ -75,9 +75,7 @@ class HostRun(ExperimentTable):
     precondition: Literal["none", "fill", "random"] = "none"
     wait: Seconds = 0  # Time to wait before a cell until other programs leave the devices and the CPUs idle
 
-    steady: Annotated[Annotated[bool, Tag("<switch>")] | Annotated[Steady, Tag("<table>")], Discriminator(_steady)] = (
-        False
-    )
+    steady: Annotated[Annotated[bool, Tag("<word>")] | Annotated[Steady, Tag("<table>")], Discriminator(_form)] = False
 
     @property
     def steadiness(self) -> Steady | None:
@@ -155,10 +153,6 @@ class Filesystem(ExperimentTable):
     commit: Annotated[Seconds, Field(gt=0)] | None = None
 
 
-def _filesystem(value: Any) -> str:
-    return "<table>" if isinstance(value, dict | Filesystem) else "<name>"
-
-
 class Host(ExperimentTable):
     """Cores and processor time per I/O; by default those of the simulator's server of 2018."""
 
@@ -183,8 +177,8 @@ class Settings(QueueKeys):
 
     kernel: Kernel = "6.1"
     filesystem: Annotated[
-        Annotated[Literal["none", "ext3", "ext4", "xfs"], Tag("<name>")] | Annotated[Filesystem, Tag("<table>")],
-        Discriminator(_filesystem),
+        Annotated[Literal["none", "ext3", "ext4", "xfs"], Tag("<word>")] | Annotated[Filesystem, Tag("<table>")],
+        Discriminator(_form),
     ] = NO_FILESYSTEM
     runtime: Annotated[Seconds, Field(gt=0)] | None = None
     ramp_time: Seconds = 0
@@ -212,16 +206,12 @@ class Settings(QueueKeys):
                 return COMMITS.get(kind)
 
 
-def _scale(value: Any) -> Any:
-    return float(value) if isinstance(value, str) and value != AUTO else value
-
-
 class Lab(ExperimentTable):
     """The guest that the lab boots, and how its devices' rates are scaled."""
 
     scale: Annotated[
         float | Literal["auto"],
-        BeforeValidator(_scale),
+        BeforeValidator(lambda value: float(value) if isinstance(value, str) and value != AUTO else value),
         WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1}, {"const": AUTO}]}),
     ] = AUTO
     """Divisor of all rates; `auto` brings them within the reach of emulation."""

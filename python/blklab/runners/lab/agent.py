@@ -236,11 +236,6 @@ class AgentConnection:
         with self._lock:
             self._calls.pop(call.id, None)
 
-    def answered(self, call: AgentCall, timeout: float) -> bool:
-        """Tells whether there is an answer within `timeout` seconds."""
-        answer = _await(call.answers, timeout)
-        return answer is not None and not isinstance(answer, GuestGone)
-
     def next(self, call: AgentCall) -> Message:
         """Returns the next message for a call. Raises the agent's error for it."""
         answer = call.answers.get()
@@ -355,7 +350,8 @@ class Agent(AgentConnection):
         with suppress(GuestGone):
             call = self.begin("ping")
             try:
-                return self.answered(call, timeout)
+                answer = _await(call.answers, timeout)
+                return answer is not None and not isinstance(answer, GuestGone)
             finally:
                 self.forget(call)
         return False
