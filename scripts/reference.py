@@ -240,8 +240,8 @@ def prometheus() -> str:
             (
                 f"`{PREFIX}{name}`",
                 "counter" if name.endswith("_total") else "gauge",
-                ", ".join(f"`{label}`" for label in metric.labels),
-                metric.help,
+                ", ".join(f"`{label}`" for label in metric.get("labels", ())),
+                metric["help"],
             )
             for name, metric in METRICS.items()
         ),

@@ -123,6 +123,14 @@ def format_size(size: float) -> str:
     return _scaled(size, 1024, ["B", *(f"{prefix}iB" for prefix in _SIZE_PREFIXES)])
 
 
+def fio_size(size: int, units: str = "tgmk") -> str:
+    """Returns bytes as typed for fio, in these units: `4k`, `8g`, `1000`."""
+    for letter in units:
+        if size and size % (factor := 1 << 10 * ("kmgt".index(letter) + 1)) == 0:
+            return f"{size // factor}{letter}"
+    return str(size)
+
+
 def format_rate(bytes_per_second: float) -> str:
     """Returns a bandwidth as `12.3 MiB/s`."""
     return format_size(bytes_per_second) + "/s"

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
 from blklab.fio import logs, output
-from blklab.fio.logs import DirectionTotal, JobLog, LogSample
+from blklab.fio.logs import JobLog, LogSample
+from blklab.fio.output import FioDirection
 from tests.fio.conftest import DATA, recorded
 
 
@@ -65,7 +66,7 @@ def test_an_interval_without_io_has_no_line() -> None:
 
 def test_what_came_after_the_last_line_is_there() -> None:
     log = JobLog(
-        iops=[LogSample(1000, 100, 0)], totals=(DirectionTotal(150, 150 * 512), DirectionTotal(0, 0)), runtime_ms=1500
+        iops=[LogSample(1000, 100, 0)], totals=(FioDirection(150, 150 * 512), FioDirection(0, 0)), runtime_ms=1500
     )
     series = logs.merge([log], 500 * 10**6, 1000)
     assert [item.read_ios for item in series] == [50, 50, 50]
@@ -73,7 +74,7 @@ def test_what_came_after_the_last_line_is_there() -> None:
 
 
 def test_a_run_shorter_than_its_interval() -> None:
-    log = JobLog(totals=(DirectionTotal(7, 7000), DirectionTotal(0, 0)), runtime_ms=300)
+    log = JobLog(totals=(FioDirection(7, 7000), FioDirection(0, 0)), runtime_ms=300)
     (only,) = logs.merge([log], 10**9, 1000)
     assert (only.read_ios, only.read_bytes, only.width_ns) == (7, 7000, 300 * 10**6)
     assert only.read_clat_ns is None
@@ -97,7 +98,7 @@ def test_far_too_many_intervals_are_refused() -> None:
 
 
 SAMPLES = st.lists(st.builds(LogSample, st.integers(0, 20_000), st.integers(0, 10**6), st.integers(0, 1)), max_size=20)
-TOTALS = st.builds(DirectionTotal, st.integers(0, 10**9), st.integers(0, 10**14))
+TOTALS = st.builds(FioDirection, st.integers(0, 10**9), st.integers(0, 10**14))
 JOBS = st.builds(
     JobLog,
     iops=SAMPLES,
@@ -113,8 +114,8 @@ def test_totals_are_conserved(jobs: list[JobLog], interval_ms: int) -> None:
     series = logs.merge(jobs, interval_ms * 10**6)
     for at, direction in enumerate(("read", "write")):
         totals = [job.totals[at] for job in jobs if job.totals is not None]
-        assert sum(getattr(item, f"{direction}_ios") for item in series) == sum(item.ios for item in totals)
-        assert sum(getattr(item, f"{direction}_bytes") for item in series) == sum(item.bytes for item in totals)
+        assert sum(getattr(item, f"{direction}_ios") for item in series) == sum(item.total_ios for item in totals)
+        assert sum(getattr(item, f"{direction}_bytes") for item in series) == sum(item.io_bytes for item in totals)
         values = [item.value for job in jobs for item in job.clat if item.direction == at]
         for item in series:
             mean = getattr(item, f"{direction}_clat_ns")

@@ -131,24 +131,13 @@ def advise(
 
 def _question(asked: SimpleNamespace) -> "tuple[Question, dict[str, str], list[Arrangement]]":
     """Return the question, the paths of known disks, and the arrays of this host."""
-    from blklab.advice.question import (
-        Constraints,
-        Question,
-        check_prices,
-        distinct_loads,
-        load_of_trace,
-        loads_of_experiment,
-        loads_of_job_file,
-        merged,
-        published_load,
-        read_pools,
-    )
+    from blklab.advice import question
     from blklab.advice.search import excluded_kinds
 
-    every: list[Load] = [load_of_trace(trace, asked.device, at) for at, trace in enumerate(asked.traces, 1)]
-    every += [load for file in asked.job_files for load in loads_of_job_file(file)]
-    every += [load for file in asked.experiments for load in loads_of_experiment(file)]
-    every += [published_load(name, asked.working_set) for name in asked.mixes]
+    every: list[Load] = [question.load_of_trace(trace, asked.device, at) for at, trace in enumerate(asked.traces, 1)]
+    every += [load for file in asked.job_files for load in question.loads_of_job_file(file)]
+    every += [load for file in asked.experiments for load in question.loads_of_experiment(file)]
+    every += [question.published_load(name, asked.working_set) for name in asked.mixes]
     if not every:
         raise UsageError("no load: give --trace, --job, --experiment or --load")
     if asked.device is not None and not asked.traces:
@@ -156,7 +145,7 @@ def _question(asked: SimpleNamespace) -> "tuple[Question, dict[str, str], list[A
     if asked.growth != 1 and not asked.traces:
         raise UsageError("--growth: only the rate of a trace can grow: give --trace")
     prices = dict(asked.prices)
-    pools: list[DiskPool] = read_pools(asked.devices, prices, asked.flash_state) if asked.devices else []
+    pools: list[DiskPool] = question.read_pools(asked.devices, prices, asked.flash_state) if asked.devices else []
     paths: dict[str, str] = {}
     present: list[Arrangement] = []
     if asked.this_host:
@@ -164,18 +153,18 @@ def _question(asked: SimpleNamespace) -> "tuple[Question, dict[str, str], list[A
         from blklab.system.roots import Roots
 
         own, paths, present = pools_of_this_host(Roots(), prices, asked.flash_state, warn)
-        pools = merged(own, pools)
+        pools = question.merged(own, pools)
     if not pools:
         raise UsageError("no disks: give --devices, such as 2xpm983,4xhdd-7200, or --this-host")
-    check_prices(prices, pools)
+    question.check_prices(prices, pools)
     if asked.budget is not None and any(pool.price is None for pool in pools):
         raise UsageError("--budget: needs the --price of each disk")
-    constraints = Constraints(
+    constraints = question.Constraints(
         asked.capacity or 0, asked.failures, asked.drives, asked.budget, asked.p99_below, excluded_kinds(asked.exclude)
     )
-    settings = {"kernel": asked.kernel}
-    question = Question(pools, distinct_loads(every), constraints, settings, asked.growth, asked.seed, Path.cwd())
-    return question, paths, present
+    loads, settings = question.distinct_loads(every), {"kernel": asked.kernel}
+    wanted = question.Question(pools, loads, constraints, settings, asked.growth, asked.seed, Path.cwd())
+    return wanted, paths, present
 
 
 def _search(

@@ -111,6 +111,8 @@ def calibrate(
     """
     from blklab.analysis import calibrate as analysis
     from blklab.fio.output import refuse_job_files
+    from blklab.report import calibration as report
+    from blklab.report import terminal
 
     refuse_job_files(inputs)
     if of_host:
@@ -138,7 +140,8 @@ def calibrate(
     calibration = fitted(table, runs, bench)
     if output is not None:
         write(output, analysis.as_toml(calibration, name, places).encode())
-    emit(_as_dict(calibration), as_json, lambda console: _draw(console, calibration))
+    tables = report.fitted(calibration), report.residuals(calibration)
+    emit(_as_dict(calibration), as_json, lambda console: terminal.draw_table(console, *tables))
 
 
 def _calibrate_host(inputs: Sequence[Path], store: str | None, output: Path | None, *, as_json: bool) -> None:
@@ -286,9 +289,3 @@ def _stored(store: str | None, kind: str, words: str) -> "Sequence[StoredRun]":
     if not (words.isascii() and words.isdigit() and len(words) < 19):
         raise UsageError(f"run:{words}: expected the number of a run, such as run:42: see `blklab runs show`")
     return [query.run(kept, int(words))]
-
-
-def _draw(console: Console, result: "Calibration") -> None:
-    from blklab.report import calibration, terminal
-
-    terminal.draw_table(console, calibration.fitted(result), calibration.residuals(result))

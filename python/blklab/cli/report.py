@@ -78,7 +78,8 @@ def report(
 
     opened = query.opened(store, campaigns, job)
     chosen = opened[1]
-    target = output or f"{_plain(chosen[0].campaign.name)}{ENDINGS[form]}"
+    plain = Path(chosen[0].campaign.name).name.lstrip(".") or "report"  # An experiment may have any name
+    target = output or f"{plain}{ENDINGS[form]}"
     out.check(target)
     if charts is not None:
         out.make_directory(Path(charts))
@@ -113,8 +114,3 @@ def _report(
         metric=metric,
         bisections=findings.kept(kept, {selection.campaign.number for selection in chosen}),
     )
-
-
-def _plain(name: str) -> str:
-    """Return a file name without directories for an experiment of any name."""
-    return Path(name).name.lstrip(".") or "report"

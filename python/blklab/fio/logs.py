@@ -16,7 +16,7 @@ from statistics import median
 from typing import NamedTuple
 
 from blklab.errors import BlklabError
-from blklab.fio.output import FioJobResult
+from blklab.fio.output import FioDirection, FioJobResult
 
 _LINE = re.compile(r"\s*(\d{1,18})\s*,\s*(\d{1,19})\s*,\s*(\d)\s*(?:,.*)?", re.A)
 LATE = 1.5  # Intervals since the previous line from which it is a gap without I/O, and not a late line
@@ -31,21 +31,13 @@ class LogSample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DirectionTotal:
-    """The totals of one direction of a job."""
-
-    ios: int
-    bytes: int
-
-
-@dataclass(frozen=True)
 class JobLog:
     """The logs of one job or of one of its clones."""
 
     iops: Sequence[LogSample] = ()
     bandwidth: Sequence[LogSample] = ()
     clat: Sequence[LogSample] = ()
-    totals: tuple[DirectionTotal, DirectionTotal] | None = None
+    totals: tuple[FioDirection, FioDirection] | None = None
     runtime_ms: int = 0  # Measured time; 0 if unknown
 
 
@@ -93,8 +85,7 @@ def gather(texts: Mapping[str, str], prefix: str, jobs: Sequence[FioJobResult] =
         known = {}
         if 0 < number <= len(jobs):
             read, write = jobs[number - 1].directions
-            totals = tuple(DirectionTotal(each.total_ios, each.io_bytes) for each in (read, write))
-            known = {"totals": totals, "runtime_ms": max(read.runtime_ms, write.runtime_ms)}
+            known = {"totals": (read, write), "runtime_ms": max(read.runtime_ms, write.runtime_ms)}
         kinds = (by_kind.get(kind, []) for kind in ("iops", "bw", "clat"))
         logs.append(JobLog(*kinds, **known))  # type: ignore[arg-type]
     return logs
@@ -187,8 +178,8 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
     the logs if not given. The sums are scaled to the totals if these are known.
     """
     every = logged_ms or _every(logs)
-    ios = [[_rate(log, log.iops, direction, every, "ios") for direction in (0, 1)] for log in logs]
-    size = [[_rate(log, log.bandwidth, direction_, every, "bytes") for direction_ in (0, 1)] for log in logs]
+    ios = [[_rate(log, log.iops, direction, every, "total_ios") for direction in (0, 1)] for log in logs]
+    size = [[_rate(log, log.bandwidth, direction_, every, "io_bytes") for direction_ in (0, 1)] for log in logs]
     ends = [spread.end for pair in (*ios, *size) for spread in pair]
     end = max([*ends, *(float(log.runtime_ms) for log in logs)], default=0.0)
     if end <= 0:
@@ -203,7 +194,7 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
             [pair[direction_].among(edges) for pair in pairs],
             _total(logs, [pair[direction_] for pair in pairs], direction_, what),
         )
-        for pairs, what in ((ios, "ios"), (size, "bytes"))
+        for pairs, what in ((ios, "total_ios"), (size, "io_bytes"))
         for direction_ in (0, 1)
     ]
     means = [
@@ -222,7 +213,7 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
 
 
 def _rate(log: JobLog, samples: Sequence[LogSample], direction: int, every: float, what: str) -> _AmountOverTime:
-    unit = 1024 if what == "bytes" else 1
+    unit = 1024 if what == "io_bytes" else 1
     spread = _AmountOverTime(
         [(start, end, value * unit * (end - start) / 1000) for start, end, value in _covered(samples, direction, every)]
     )

@@ -59,39 +59,29 @@ class IostatReport:
     """Rows of its tables; a report without rows is an interval without I/O (`-z`)."""
 
 
-@dataclass(frozen=True)
 class IostatText:
-    reports: Sequence[IostatReport]
-    interval_s: int | None  # From a command line in the text
-    skips_boot: bool  # Whether that command line has `-y`
+    """The reports in a text."""
 
-
-def parse_reports(file: ImportFile) -> IostatText:
-    """Returns the reports in a text. Raises BlklabError with file and line."""
-    reader = _ReportReader(file)
-    for at, line in enumerate(file.text.split("\n"), 1):
-        reader.read(at, line)
-    reports = [report for report in reader.reports if report.columns]
-    if reports and not reports[-1].devices:
-        reports.pop()  # interrupted, not idle
-    if not any(report.devices for report in reports):
-        raise BlklabError(f"{file.where}: no table of iostat -x with a device")
-    return IostatText(reports, reader.interval_s, reader.skips_boot)
-
-
-class _ReportReader:
     def __init__(self, file: ImportFile) -> None:
+        """Raises BlklabError with file and line."""
         self.reports: list[IostatReport] = []
-        self.interval_s: int | None = None
-        self.skips_boot = False
+        self.interval_s: int | None = None  # From a command line in the text
+        self.skips_boot = False  # Whether that command line has `-y`
         self._file = file
         self._report: IostatReport | None = None
         self._columns: list[str] = []
         self._kind = ""
         self._rows = self._rows_unnamed = 0
         self._headers = file.text.count("%util")
+        for at, line in enumerate(file.text.split("\n"), 1):
+            self._read(at, line)
+        self.reports = [report for report in self.reports if report.columns]
+        if self.reports and not self.reports[-1].devices:
+            self.reports.pop()  # interrupted, not idle
+        if not any(report.devices for report in self.reports):
+            raise BlklabError(f"{file.where}: no table of iostat -x with a device")
 
-    def read(self, at: int, whole: str) -> None:
+    def _read(self, at: int, whole: str) -> None:
         line = _ANSI.sub("", whole.rstrip("\r")) if "\x1b" in whole else whole.rstrip("\r")
         words = line[:4000].split()
         if not words:
@@ -217,7 +207,7 @@ def matches(file: ImportFile) -> bool:
 
 def read(given: ImportSource) -> ImportResult:
     """Returns one run for each file."""
-    parts = [_run(file, parse_reports(file), given) for file in given.files]
+    parts = [_run(file, IostatText(file), given) for file in given.files]
     return ImportResult([run for run, _ in parts], [note for _, notes in parts for note in notes])
 
 

@@ -13,7 +13,7 @@ from blklab.errors import UsageError
 from blklab.imports.base import ImportedRun
 from blklab.outcome import target_devices
 from blklab.text import by_key, differing, printable
-from blklab.units import parse_size
+from blklab.units import fio_size, parse_size
 
 TOLD = ("rw", "bs", "iodepth", "numjobs", "rwmixread")  # Options that become labels
 
@@ -239,10 +239,5 @@ def _short(value: str) -> str:
             size = parse_size(part)
         except ValueError:
             return str(value)
-        for unit, scale in (("m", 1 << 20), ("k", 1 << 10)):
-            if size >= scale and size % scale == 0:
-                sizes.append(f"{size // scale}{unit}")
-                break
-        else:
-            sizes.append(str(size))
+        sizes.append(fio_size(size, "mk"))
     return ",".join(sizes)

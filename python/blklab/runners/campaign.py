@@ -126,20 +126,14 @@ class StoreLedger:
 
     def end(self, cell: Cell, finished: FinishedRun) -> None:
         """Keeps the result of a cell."""
-        run = self._run(cell)
-        if run is not None and self.store is not None:
-            self.store.finish(run, finished)
-            self.under_way.discard(run)
+        run = self._ended(cell, lambda store, run: store.finish(run, finished))
         outcome = replace(finished.outcome, series=series.as_outcome(finished.points))
         self.results[cell.number] = RunResult(cell.number, cell.labels, self.runner, outcome, finished.seconds, run)
         self._count()
 
     def fail(self, cell: Cell, message: str) -> None:
         """Keeps the error of a cell."""
-        run = self._run(cell)
-        if run is not None and self.store is not None:
-            self.store.fail(run, message)
-            self.under_way.discard(run)
+        self._ended(cell, lambda store, run: store.fail(run, message))
         self.failed[cell.number] = f"{cell.name}: {message}"
         self._count()
 
@@ -152,6 +146,14 @@ class StoreLedger:
 
     def _run(self, cell: Cell) -> int | None:
         return None if self.campaign is None else self.campaign.waiting[cell.key]
+
+    def _ended(self, cell: Cell, write: Callable[[Store, int], object]) -> int | None:
+        """Writes the end of a cell to the store; returns its run there."""
+        run = self._run(cell)
+        if run is not None and self.store is not None:
+            write(self.store, run)
+            self.under_way.discard(run)
+        return run
 
     def _count(self) -> None:
         self.done += 1

@@ -1,27 +1,15 @@
 """An experiment: devices, stacks, workloads, settings, where stacks are on a host, and what is varied."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
 
-from blklab.spec import kernels
+from blklab.spec import fields, kernels
 from blklab.spec.device import Device, QueueKeys
 from blklab.spec.device_parameters import ControllerSpec
-from blklab.spec.fields import (
-    NAME,
-    NUMBER,
-    ExperimentTable,
-    Nanoseconds,
-    Number,
-    PerSecond,
-    Seconds,
-    Sectors,
-    Share,
-    Size,
-    shown,
-)
+from blklab.spec.fields import NAME, NUMBER, ExperimentTable, Nanoseconds, Seconds, Sectors, Share, Size, shown
 from blklab.spec.stack import MISSING, KeyedError, Stack
 from blklab.spec.sweep import Sweep
 from blklab.spec.workload import Workload
@@ -30,19 +18,19 @@ PLACES = ("directory", "filesystem", "device")
 """The places a target can be, exactly one of them: files in a directory, a mounted filesystem, a raw device."""
 
 
-def _path(value: Any) -> str:
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise ValueError(f"found {shown(value)}, expected a path")
-    return value
+def _text(is_valid: Callable[[str], object], expected: str) -> BeforeValidator:
+    """Returns a validator for text."""
+
+    def checked(value: Any) -> str:
+        if not isinstance(value, str) or not is_valid(value):
+            raise ValueError(f"found {shown(value)}, expected {expected}")
+        return value
+
+    return BeforeValidator(checked)
 
 
-def _stable(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise ValueError(f"found {shown(value)}, expected the stable name of a device")
-    return value
-
-
-Path = Annotated[str, BeforeValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]
+NAMED = WithJsonSchema({"type": "string", "minLength": 1})
+Path = Annotated[str, _text(lambda path: path and "\0" not in path, "a path"), NAMED]
 
 
 class Target(ExperimentTable):
@@ -76,8 +64,8 @@ class Steady(ExperimentTable):
     limit: Annotated[Seconds, Field(gt=0)] = 3600 * 10**9  # Time after which blklab measures without a steady state
 
 
-def _steady(value: Any) -> str:
-    return "<table>" if isinstance(value, dict | Steady) else "<switch>"
+def _form(value: Any) -> str:
+    return "<table>" if isinstance(value, dict | ExperimentTable) else "<word>"
 
 
 class HostRun(ExperimentTable):
@@ -87,9 +75,7 @@ class HostRun(ExperimentTable):
     precondition: Literal["none", "fill", "random"] = "none"
     wait: Seconds = 0  # Time to wait before a cell until other programs leave the devices and the CPUs idle
 
-    steady: Annotated[Annotated[bool, Tag("<switch>")] | Annotated[Steady, Tag("<table>")], Discriminator(_steady)] = (
-        False
-    )
+    steady: Annotated[Annotated[bool, Tag("<word>")] | Annotated[Steady, Tag("<table>")], Discriminator(_form)] = False
 
     @property
     def steadiness(self) -> Steady | None:
@@ -99,19 +85,13 @@ class HostRun(ExperimentTable):
         return Steady() if self.steady else None
 
 
-def _host(value: Any) -> str:
-    if not isinstance(value, str) or not value or value.startswith("-") or not value.isprintable() or " " in value:
-        raise ValueError(f"found {shown(value)}, expected HOST, USER@HOST, ssh://… or @INVENTORY")
-    return value
-
-
-def _python(value: Any) -> str:
-    if not isinstance(value, str) or re.fullmatch(r"[\w./+-]+", value, re.A) is None or value.startswith("-"):
-        raise ValueError(f"found {shown(value)}, expected the name or the path of Python on the hosts")
-    return value
-
-
-HostName = Annotated[str, BeforeValidator(_host), WithJsonSchema({"type": "string", "minLength": 1})]
+_IS_HOST = _text(
+    lambda name: name.isprintable() and re.fullmatch(r"(?!-)[^ ]+", name), "HOST, USER@HOST, ssh://… or @INVENTORY"
+)
+HostName = Annotated[str, _IS_HOST, NAMED]
+_IS_PYTHON = _text(
+    lambda path: re.fullmatch(r"(?!-)[\w./+-]+", path, re.A), "the name or the path of Python on the hosts"
+)
 
 
 class Fleet(ExperimentTable):
@@ -119,7 +99,7 @@ class Fleet(ExperimentTable):
 
     hosts: list[HostName] = Field(default_factory=list)  # As you name them for ssh, or `@INVENTORY:GROUP`
 
-    python: Annotated[str, BeforeValidator(_python), WithJsonSchema({"type": "string"})] = "python3"
+    python: Annotated[str, _IS_PYTHON, WithJsonSchema({"type": "string"})] = "python3"
     """Python 3.11 or newer on the hosts."""
 
     @field_validator("hosts")
@@ -131,7 +111,8 @@ class Fleet(ExperimentTable):
         return hosts
 
 
-StableId = Annotated[str, BeforeValidator(_stable), WithJsonSchema({"type": "string", "minLength": 1})]
+_IS_STABLE = _text(lambda name: name.strip() and name.isprintable(), "the stable name of a device")
+StableId = Annotated[str, _IS_STABLE, NAMED]
 """A stable name of a device: by-id name, serial, WWN."""
 
 
@@ -172,10 +153,6 @@ class Filesystem(ExperimentTable):
     commit: Annotated[Seconds, Field(gt=0)] | None = None
 
 
-def _filesystem(value: Any) -> str:
-    return "<table>" if isinstance(value, dict | Filesystem) else "<name>"
-
-
 class Host(ExperimentTable):
     """Cores and processor time per I/O; by default those of the simulator's server of 2018."""
 
@@ -187,11 +164,11 @@ class Host(ExperimentTable):
     member_ns: Nanoseconds | None = None
     pass_ns: Nanoseconds | None = None
     copy_ns: Nanoseconds | None = None
-    xor_rate: PerSecond | None = None
-    syndrome_rate: PerSecond | None = None
+    xor_rate: fields.PerSecond | None = None
+    syndrome_rate: fields.PerSecond | None = None
     lock_ns: Nanoseconds | None = None
     atomic_ns: Nanoseconds | None = None
-    cores: Number | None = None
+    cores: fields.Number | None = None
     calibrated: str | None = None  # File with a [host] table; keys here replace its own
 
 
@@ -200,8 +177,8 @@ class Settings(QueueKeys):
 
     kernel: Kernel = "6.1"
     filesystem: Annotated[
-        Annotated[Literal["none", "ext3", "ext4", "xfs"], Tag("<name>")] | Annotated[Filesystem, Tag("<table>")],
-        Discriminator(_filesystem),
+        Annotated[Literal["none", "ext3", "ext4", "xfs"], Tag("<word>")] | Annotated[Filesystem, Tag("<table>")],
+        Discriminator(_form),
     ] = NO_FILESYSTEM
     runtime: Annotated[Seconds, Field(gt=0)] | None = None
     ramp_time: Seconds = 0
@@ -229,16 +206,12 @@ class Settings(QueueKeys):
                 return COMMITS.get(kind)
 
 
-def _scale(value: Any) -> Any:
-    return float(value) if isinstance(value, str) and value != AUTO else value
-
-
 class Lab(ExperimentTable):
     """The guest that the lab boots, and how its devices' rates are scaled."""
 
     scale: Annotated[
         float | Literal["auto"],
-        BeforeValidator(_scale),
+        BeforeValidator(lambda value: float(value) if isinstance(value, str) and value != AUTO else value),
         WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1}, {"const": AUTO}]}),
     ] = AUTO
     """Divisor of all rates; `auto` brings them within the reach of emulation."""

@@ -203,12 +203,8 @@ TAGS = {"jobs": "<jobs>", "job_file": "<job file>", "replay": "<replay>", "comma
 
 
 def _kind(value: Any) -> str:
-    match value:
-        case Jobs() | JobFile() | Replay() | Command():
-            return {Jobs: "<jobs>", JobFile: "<job file>", Replay: "<replay>", Command: "<command>"}[type(value)]
-        case dict():
-            return next((tag for key, tag in TAGS.items() if key in value), "<job>")
-    return "<job>"
+    keys = value if isinstance(value, dict) else getattr(type(value), "model_fields", ())
+    return next((tag for key, tag in TAGS.items() if key in keys), "<job>")
 
 
 Workload = Annotated[  # A table below [workloads]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.agent import LONGEST, MalformedFrame, encode, item, receive, texts, whole
+from blklab.runners.lab.agent import LONGEST, Int64, MalformedFrame, ProgramExit, converted, encode, receive, whole
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 JSON = st.recursive(
@@ -60,7 +60,7 @@ def test_any_content_is_a_message_or_malformed(content: bytes) -> None:
 
 @given(JSON)
 def test_any_shape_is_as_expected_or_malformed(value: object) -> None:
-    for check in (lambda: whole(value), lambda: item({"key": value}, "key", int), lambda: texts({"key": value}, "key")):
+    for check in (lambda: whole(value), lambda: converted(value, ProgramExit), lambda: converted(value, Int64)):
         try:
             check()
         except MalformedFrame as error:
@@ -86,8 +86,10 @@ def test_malformed(content: bytes, message: str) -> None:
 
 
 def test_a_bool_is_no_number() -> None:
-    with pytest.raises(MalformedFrame, match="True as status, expected a int"):
-        item({"status": True}, "status", int)
+    with pytest.raises(MalformedFrame, match="True: Expected `int`, got `bool`"):
+        converted(True, Int64)
+    with pytest.raises(MalformedFrame, match="Expected `int` <="):
+        converted(2**63, Int64)
 
 
 def test_what_cannot_be_sent_is_refused() -> None:

@@ -49,15 +49,7 @@ def watch(*, listen: str | None, web_config: Path | None, superblocks: int | Non
     """
     from prometheus_client import generate_latest, make_wsgi_app
 
-    from blklab.md.exporter import (
-        DISK_TIMEOUT_S,
-        READ_INTERVAL_S,
-        ActivityCounter,
-        ActivitySinceBoot,
-        Collector,
-        InventoryCache,
-        make_registry,
-    )
+    from blklab.md import exporter
 
     if textfile is not None:
         if listen or web_config:
@@ -67,9 +59,10 @@ def watch(*, listen: str | None, web_config: Path | None, superblocks: int | Non
         output.check(textfile)
     interval = HOUR if superblocks is None else superblocks
     max_age = None if interval == NEVER else interval / NANOSECONDS["s"]
-    inventories = InventoryCache(Roots(), max_age, timeout=DISK_TIMEOUT_S if textfile is None else None)
-    activity = ActivityCounter(Roots()) if textfile is None else ActivitySinceBoot(Roots())
-    registry = make_registry(Collector(inventories, activity, warn, Roots()))
+    timeout = exporter.DISK_TIMEOUT_S if textfile is None else None
+    inventories = exporter.InventoryCache(Roots(), max_age, timeout=timeout)
+    activity = exporter.ActivityCounter(Roots()) if textfile is None else exporter.ActivitySinceBoot(Roots())
+    registry = exporter.make_registry(exporter.Collector(inventories, activity, warn, Roots()))
     if textfile is not None:
         # node_exporter runs as another user.
         output.write(textfile, generate_latest(registry), mode=0o644)
@@ -77,4 +70,4 @@ def watch(*, listen: str | None, web_config: Path | None, superblocks: int | Non
     with listening(listen or "127.0.0.1:19809", web_config, make_wsgi_app(registry), "metrics"):
         while True:
             activity.read()
-            time.sleep(READ_INTERVAL_S)
+            time.sleep(exporter.READ_INTERVAL_S)

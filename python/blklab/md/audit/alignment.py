@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, audit_message
+from blklab.md.audit.rule import array_finding, told
 from blklab.md.model import Array, ArrayPart, Geometry, Software
 from blklab.md.recipes import command
 from blklab.md_levels import PARITIES, STRIPED
@@ -23,10 +23,8 @@ def check_data_offset(array: Array, _software: Software | None) -> Iterator[Diag
             part = f"partition at byte {member.start:,} + " if member.start else ""
             # A rotating disk with 512-byte blocks loses nothing; flash hides its page size.
             harmless = member.rotational is True and member.physical_block == SECTOR
-            message = audit_message(
-                "alignment", begin=begin, part=part, offset=member.data_offset, block=format_size(block)
-            )
-            yield array_finding(array, "note" if harmless else "warning", "alignment", message, member=member.name)
+            words = {"begin": begin, "part": part, "offset": member.data_offset, "block": format_size(block)}
+            yield told(array, "note" if harmless else "warning", "alignment", member=member.name, **words)
 
 
 def check_partitions(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, audit_message, list_names
+from blklab.md.audit.rule import array_finding, audit_message, list_names, told
 from blklab.md.good_copies import find_bad_pieces, find_lost_ranges, is_current
 from blklab.md.model import Array, ArrayMember, Software, merge_ranges
 from blklab.md.recipes import command, rewrite_recipe
@@ -82,8 +82,8 @@ def check_copied_entries(array: Array, _software: Software | None) -> Iterator[D
     shared = {bad_range: names for bad_range, names in holders.items() if len(names) > 1}
     if shared:
         names = sorted({name for holding in shared.values() for name in holding})
-        message = audit_message("bbl-copied", members=list_names(names), ranges=_count(len(shared), "bad range"))
-        yield array_finding(array, "critical", "bbl-copied", message)
+        ranges = _count(len(shared), "bad range")
+        yield told(array, "critical", "bbl-copied", members=list_names(names), ranges=ranges)
 
 
 def check_full_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -91,8 +91,7 @@ def check_full_lists(array: Array, _software: Software | None) -> Iterator[Diagn
     for member in array.members:
         bad = member.bad_blocks
         if bad and len(bad.ranges) >= bad.room > 0 and not bad.empty_entries:
-            message = audit_message("bbl-full", room=bad.room)
-            yield array_finding(array, "critical", "bbl-full", message, member=member.name)
+            yield told(array, "critical", "bbl-full", room=bad.room, member=member.name)
         elif member.listed_cut and bad is None:
             yield array_finding(array, "critical", "bbl-full", audit_message("bbl-full-in-sysfs"), member=member.name)
 
@@ -102,8 +101,7 @@ def check_empty_entries(array: Array, _software: Software | None) -> Iterator[Di
     for member in array.members:
         bad = member.bad_blocks
         if bad and bad.empty_entries:
-            message = audit_message("bbl-zeros", count=bad.empty_entries)
-            yield array_finding(array, "warning", "bbl-zeros", message, member=member.name)
+            yield told(array, "warning", "bbl-zeros", count=bad.empty_entries, member=member.name)
 
 
 def check_kernel_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -115,8 +113,8 @@ def check_kernel_lists(array: Array, _software: Software | None) -> Iterator[Dia
         disk = merge_ranges(bad.ranges) if bad else ()
         memory = merge_ranges(member.listed)
         if disk != memory:
-            message = audit_message("bbl-disagree", disk=_sector_count(disk), memory=_sector_count(memory))
-            yield array_finding(array, "warning", "bbl-disagree", message, member=member.name)
+            counts = {"disk": _sector_count(disk), "memory": _sector_count(memory)}
+            yield told(array, "warning", "bbl-disagree", member=member.name, **counts)
 
 
 def check_write_errors(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -125,8 +123,8 @@ def check_write_errors(array: Array, _software: Software | None) -> Iterator[Dia
         states_shown = [word for word in ("write_error", "want_replacement") if word in member.states]
         if states_shown and "in_sync" in member.states and "faulty" not in member.states:
             disk = command("show-smart", disk=member.path)
-            message = audit_message("write-error", states=" and ".join(states_shown))
-            yield array_finding(array, "critical", "write-error", message, disk, member=member.name)
+            states = " and ".join(states_shown)
+            yield told(array, "critical", "write-error", disk, states=states, member=member.name)
 
 
 def check_empty_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -139,12 +137,9 @@ def check_empty_lists(array: Array, _software: Software | None) -> Iterator[Diag
         if member.bad_blocks and not member.ranges and not member.bad_blocks.empty_entries
     ]
     if names:
-        message = audit_message(
-            "bbl-empty",
-            members=list_names(names),
-            have="have empty bad-block lists" if names[1:] else "has an empty bad-block list",
-        )
-        yield array_finding(array, "note", "bbl-empty", message, command("fix", array=array.path))
+        have = "have empty bad-block lists" if names[1:] else "has an empty bad-block list"
+        fix = command("fix", array=array.path)
+        yield told(array, "note", "bbl-empty", fix, members=list_names(names), have=have)
 
 
 def check_no_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

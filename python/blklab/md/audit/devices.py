@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, audit_message, list_names
+from blklab.md.audit.rule import array_finding, audit_message, list_names, told
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import command
 from blklab.text import document_path
@@ -124,7 +124,7 @@ def check_layout(array: Array, _software: Software | None) -> Iterator[Diagnosti
     active = array.active
     if array.level == "raid10" and far > 1 and active and all(member.rotational is False for member in active):
         kind = "offset" if offset else "far"
-        yield array_finding(array, "note", "layout", audit_message("layout", kind=kind, far=far))
+        yield told(array, "note", "layout", kind=kind, far=far)
 
 
 def check_read_errors(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, audit_message, list_names
+from blklab.md.audit.rule import list_names, told
 from blklab.md.model import Array, Inventory, Software
 from blklab.md.recipes import command
 
@@ -14,8 +14,7 @@ ADD_BUG_SINCE_LINUX, ADD_BUG_FIXED_IN_MDADM = (6, 12), (4, 5)
 def check_add(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """With this kernel and mdadm, no disk can be added to the array."""
     if adding_fails(array, software) and software and software.kernel and software.mdadm:
-        message = audit_message("add-fails", kernel=software.kernel, mdadm=software.mdadm)
-        yield array_finding(array, "critical", "add-fails", message)
+        yield told(array, "critical", "add-fails", kernel=software.kernel, mdadm=software.mdadm)
 
 
 def adding_fails(array: Array, software: Software | None) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, audit_message, list_names
+from blklab.md.audit.rule import array_finding, audit_message, list_names, told
 from blklab.md.model import Array, Software
 from blklab.md.recipes import command
 
@@ -14,9 +14,8 @@ def check_checksum(array: Array, _software: Software | None) -> Iterator[Diagnos
     """The checksum of a superblock is wrong: the kernel will not accept this member."""
     for member in array.members:
         if member.superblock and not member.superblock.checksum_holds:
-            message = audit_message("checksum", version=member.superblock.version)
-            examine = command("examine", disk=member.path)
-            yield array_finding(array, "critical", "checksum", message, examine, member=member.name)
+            examine, version = command("examine", disk=member.path), member.superblock.version
+            yield told(array, "critical", "checksum", examine, version=version, member=member.name)
 
 
 def check_superblock(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -85,7 +84,7 @@ def check_shapes(array: Array, _software: Software | None) -> Iterator[Diagnosti
     }
     if len(facts) > 1 and not array.reshaping:
         levels = list_names(sorted(f"{level} of {disks}" for level, _, _, disks in facts))
-        yield array_finding(array, "warning", "unlike", audit_message("unlike", levels=levels))
+        yield told(array, "warning", "unlike", levels=levels)
 
 
 def check_metadata_version(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -97,7 +96,6 @@ def check_metadata_version(array: Array, _software: Software | None) -> Iterator
     """
     firmware = sorted({mount for part in array.parts for mount in part.mounts} & set(FIRMWARE_MOUNTS))
     if array.metadata in {"1.1", "1.2"} and firmware:
-        message = audit_message("firmware-metadata", mounts=list_names(firmware), version=array.metadata)
-        yield array_finding(array, "warning", "firmware-metadata", message)
+        yield told(array, "warning", "firmware-metadata", mounts=list_names(firmware), version=array.metadata)
     if array.metadata in {"1.0", "0.90"}:
         yield array_finding(array, "note", "metadata-end", audit_message(f"metadata-{array.metadata}"))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, audit_message, list_names
+from blklab.md.audit.rule import array_finding, audit_message, list_names, told
 from blklab.md.good_copies import is_current
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import NEW_DISK, OLD_DISK, Recipe, command, restart_recipe
@@ -91,8 +91,7 @@ def check_unfinished_repair(array: Array, _software: Software | None) -> Iterato
 def check_suspended_writes(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Writes to the array are suspended, and no reshape is running."""
     if array.suspended and not array.reshaping:
-        message = audit_message("writes-suspended")
-        yield array_finding(array, "critical", "writes-suspended", message, command("resume-writes", name=array.name))
+        yield told(array, "critical", "writes-suspended", command("resume-writes", name=array.name))
 
 
 def is_spare(member: ArrayMember) -> bool:
@@ -178,7 +177,7 @@ def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[
         if other.superblock and other.superblock.resync_offset is not None
     ]
     if stopped and array.redundant and not array.live:
-        yield array_finding(array, "warning", "not-clean", audit_message("not-clean", sector=min(stopped)))
+        yield told(array, "warning", "not-clean", sector=min(stopped))
     for member in array.members:
         superblock = member.superblock
         if superblock and superblock.recovery_offset is not None and not array.live:
@@ -237,5 +236,5 @@ def check_schedule(array: Array, software: Software | None) -> Iterator[Diagnost
         return
     checking = array.sync is not None and array.sync.action == "check"
     if array.last_action != "check" and not checking:
-        message = audit_message("never-checked", action=array.last_action or "unknown")
-        yield array_finding(array, "warning", "never-checked", message, command("check", array=array.path))
+        check = command("check", array=array.path)
+        yield told(array, "warning", "never-checked", check, action=array.last_action or "unknown")

@@ -24,6 +24,11 @@ def array_finding(
     return Diagnostic(code, severity, array.name, message, remedy, member)
 
 
+def told(array: Array, severity: Severity, code: str, *commands: str, member: str = "", **words: object) -> Diagnostic:
+    """Returns a finding about an array, with the message of its code and the words in it."""
+    return array_finding(array, severity, code, audit_message(code, **words), *commands, member=member)
+
+
 def list_names(names: list[str], most: int = 6) -> str:
     """Returns at most `most` names for a message, and the number of the others."""
     shown = ", ".join(names[:most])

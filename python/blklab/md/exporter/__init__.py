@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -251,18 +251,11 @@ MEMBER = ("array", "member")
 CACHE = ("cache",)
 
 
-class MetricSpec(NamedTuple):
-    """The help and labels of a metric. Names of counters end in `_total`; others are gauges."""
+METRICS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
+"""The `help` and `labels` of all metrics, by name without prefix, in the order in which they are exported.
 
-    help: str
-    labels: tuple[str, ...] = ()
-
-
-METRICS = {
-    name: MetricSpec(table["help"], tuple(table.get("labels", ())))
-    for name, table in tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8")).items()
-}
-"""All metrics, by name without prefix, in the order in which they are exported."""
+Names of counters end in `_total`; others are gauges.
+"""
 
 Sample = tuple[str, tuple[str, ...], float | None]
 """Name without prefix, labels, value; a value of None is unknown and not exported."""
@@ -277,7 +270,7 @@ def make_families(samples: Iterable[Sample]) -> list[Family]:
     """
     families_by_name = {
         name: (CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily)(
-            PREFIX + name, declared.help, labels=declared.labels
+            PREFIX + name, declared["help"], labels=declared.get("labels", ())
         )
         for name, declared in METRICS.items()
     }

@@ -22,23 +22,14 @@ from blklab.system.roots import Roots, entries, opened, text
 FILES = {  # Keys of devices, and their files in the device's directory in sysfs
     # In the order in which they are written: the scheduler resets nr_requests and wbt, the
     # largest request can change the read-ahead, the write cache wbt.
-    "scheduler": "queue/scheduler",
-    "write_cache": "queue/write_cache",
-    "rotational": "queue/rotational",
-    "max_sectors_kb": "queue/max_sectors_kb",
-    "queue_depth": "device/queue_depth",
-    "nr_requests": "queue/nr_requests",
-    "read_ahead_kb": "queue/read_ahead_kb",
-    "nomerges": "queue/nomerges",
-    "rq_affinity": "queue/rq_affinity",
-    "add_random": "queue/add_random",
-    "iostats": "queue/iostats",
-    "wbt_lat_usec": "queue/wbt_lat_usec",
-    "stripe_cache_size": "md/stripe_cache_size",
-    "group_thread_cnt": "md/group_thread_cnt",
-    "rmw_level": "md/rmw_level",
-    "sync_speed_min": "md/sync_speed_min",
-    "sync_speed_max": "md/sync_speed_max",
+    key: f"{directory}/{key}"
+    for directory, keys in (
+        ("queue", ("scheduler", "write_cache", "rotational", "max_sectors_kb")),
+        ("device", ("queue_depth",)),
+        ("queue", ("nr_requests", "read_ahead_kb", "nomerges", "rq_affinity", "add_random", "iostats", "wbt_lat_usec")),
+        ("md", ("stripe_cache_size", "group_thread_cnt", "rmw_level", "sync_speed_min", "sync_speed_max")),
+    )
+    for key in keys
 }
 
 ALSO = {  # What else the kernel changes when a key is written

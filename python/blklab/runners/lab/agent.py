@@ -11,12 +11,13 @@ import signal
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Protocol, TypeVar, cast
+from typing import Annotated, Protocol, TypeVar, cast
+
+import msgspec
 
 from blklab.errors import BlklabError
 from blklab.runners.fio.process import ending
@@ -35,7 +36,7 @@ Stream = Callable[[str, str], object]  # Called with "stdout" or "stderr", and t
 
 PROTOCOL = 1  # Protocol version of this code; the image is built for it
 T = TypeVar("T")
-_POLL = 0.2  # Seconds between checks for Ctrl-C during a wait
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 LONGEST = 16 << 20  # Bytes of JSON in a frame; neither side takes more
@@ -113,29 +114,12 @@ def whole(value: object) -> Message:
     return cast("Message", value)
 
 
-def item(message: Message, key: str, kind: type[T]) -> T:
-    """Returns the value of a key. Raises MalformedFrame if it is not of this kind."""
-    value = message.get(key)
-    # A bool is an int to Python, and not to us.
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise MalformedFrame(f"{_shown(value)} as {key}, expected a {kind.__name__}")
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise MalformedFrame(f"{_shown(value)} as {key}, expected a number of 64 bits")
-    return value
-
-
-def items(message: Message, key: str, make: Callable[[Message], T]) -> tuple[T, ...]:
-    """Returns a list of objects, each converted by `make`. Raises MalformedFrame."""
-    return tuple(make(whole(each)) for each in item(message, key, list))
-
-
-def texts(message: Message, key: str) -> dict[str, str | None]:
-    """Returns an object of texts, some of which may be null. Raises MalformedFrame."""
-    table = whole(message.get(key))
-    for value in table.values():
-        if value is not None and not isinstance(value, str):
-            raise MalformedFrame(f"{_shown(value)} in {key}, expected a text")
-    return cast("dict[str, str | None]", table)
+def converted(value: object, kind: type[T]) -> T:
+    """Returns a value as what it must be. Raises MalformedFrame."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise MalformedFrame(f"{_shown(value)}: {error}") from None
 
 
 def _shown(value: object) -> str:
@@ -155,7 +139,7 @@ class AgentRefused(BlklabError):
 class AgentHello:
     """The agent's greeting: itself and its kernel; `notes` are what failed at boot."""
 
-    protocol: int
+    protocol: Int64
     agent: str
     kernel: str
     machine: str
@@ -252,20 +236,13 @@ class AgentConnection:
         with self._lock:
             self._calls.pop(call.id, None)
 
-    def answered(self, call: AgentCall, timeout: float) -> bool:
-        """Tells whether there is an answer within `timeout` seconds."""
-        answer = _await(call.answers, timeout)
-        return answer is not None and not isinstance(answer, GuestGone)
-
     def next(self, call: AgentCall) -> Message:
         """Returns the next message for a call. Raises the agent's error for it."""
-        answer = None
-        while answer is None:
-            answer = _await(call.answers, 3600)
+        answer = call.answers.get()
         if isinstance(answer, GuestGone):
             raise answer
         if "error" in answer:
-            raise AgentRefused(f"in the guest: {printable(item(answer, 'error', str))}")
+            raise AgentRefused(f"in the guest: {printable(converted(answer['error'], str))}")
         return answer
 
     def reply(self, call: AgentCall, on_event: Callable[[Message], None]) -> Message:
@@ -294,9 +271,9 @@ class AgentConnection:
 
     def _deliver(self, message: Message) -> None:
         if message.get("id", 0) is None:
-            raise MalformedFrame(f"an error: {item(message, 'error', str)}")
+            raise MalformedFrame(f"an error: {converted(message.get('error'), str)}")
         with self._lock:
-            call = self._calls.get(item(message, "id", int))
+            call = self._calls.get(converted(message.get("id"), Int64))
         if call is not None:  # otherwise the call was abandoned
             call.answers.put(message)
 
@@ -312,31 +289,21 @@ class AgentConnection:
 
 
 def _await(queue: SimpleQueue[T], timeout: float) -> T | None:
-    """Returns the next item within `timeout` seconds; handles Ctrl-C meanwhile."""
-    until = time.monotonic() + timeout
-    while True:
-        left = until - time.monotonic()
-        with suppress(Empty):
-            return queue.get(timeout=max(0.0, min(left, _POLL)))
-        if left <= 0:
-            return None
+    """Returns the next item within `timeout` seconds."""
+    with suppress(Empty):
+        return queue.get(timeout=timeout)
+    return None
 
 
 def _greeting(hello: Message) -> AgentHello:
-    protocol = item(hello, "protocol", int)
-    if protocol != PROTOCOL:  # which may well greet with something else
+    if (protocol := hello.get("protocol")) != PROTOCOL:  # which may well greet with something else
         raise BlklabError(
             f"the guest's agent speaks protocol {protocol}, expected {PROTOCOL}: rebuild the "
             "image with `blklab lab build`"
         )
-    notes = item(hello, "notes", list)
-    return AgentHello(
-        protocol=protocol,
-        agent=printable(item(hello, "agent", str)),
-        kernel=printable(item(hello, "kernel", str)),
-        machine=printable(item(hello, "machine", str)),
-        notes=tuple(printable(str(note)) for note in notes),
-    )
+    greeting = converted(hello, AgentHello)
+    agent, kernel, machine = map(printable, (greeting.agent, greeting.kernel, greeting.machine))
+    return AgentHello(PROTOCOL, agent, kernel, machine, tuple(map(printable, greeting.notes)))
 
 
 class GuestFailed(BlklabError):
@@ -347,18 +314,18 @@ class GuestFailed(BlklabError):
 class ProgramExit:
     """How a program ended: a negative status is a signal; `truncated` if it printed over 4 MiB."""
 
-    status: int
+    status: Int64
     stdout: str
     stderr: str
     truncated: bool
-    wall_ns: int
+    wall_ns: Int64
 
 
 @dataclass(frozen=True)
 class FileSample:
     """Files at one time of the guest's CLOCK_MONOTONIC, in nanoseconds; None: not readable."""
 
-    t_ns: int
+    t_ns: Int64
     files: dict[str, str | None]
 
 
@@ -367,8 +334,8 @@ class ExportedFile:
     """Position of a file on the device, in bytes."""
 
     path: str
-    offset: int
-    bytes: int
+    offset: Int64
+    bytes: Int64
 
 
 class Agent(AgentConnection):
@@ -383,7 +350,8 @@ class Agent(AgentConnection):
         with suppress(GuestGone):
             call = self.begin("ping")
             try:
-                return self.answered(call, timeout)
+                answer = _await(call.answers, timeout)
+                return answer is not None and not isinstance(answer, GuestGone)
             finally:
                 self.forget(call)
         return False
@@ -415,7 +383,7 @@ class Agent(AgentConnection):
         except BaseException:
             self.tell("signal", target=call.id, signal=int(signal.SIGKILL))
             raise
-        ran = _ran(reply)
+        ran = converted(reply, ProgramExit)
         if check and ran.status != 0:
             raise GuestFailed(_failure(argv, ran))
         return ran
@@ -439,7 +407,7 @@ class Agent(AgentConnection):
             reply = self.reply(call, lambda _: None)
         except AgentRefused as error:
             raise GuestFailed(str(error)) from None
-        exits.append(ran := _ran(reply))
+        exits.append(ran := converted(reply, ProgramExit))
         if ran.status not in {0, -signal.SIGINT}:
             words = ran.stderr.strip().splitlines()
             raise GuestFailed(f"in the guest: {argv[0]}: {printable(words[-1] if words else '?')}")
@@ -449,7 +417,7 @@ class Agent(AgentConnection):
 
         A path may have `*` within a component; each match has a key. Each path without `*` has a key.
         """
-        texts_read = texts(self._ask("read", paths=list(paths)), "files")
+        texts_read = converted(self._ask("read", paths=list(paths)).get("files"), dict[str, str | None])
         by_path: dict[str, str | None] = {path: None for path in paths if "*" not in path}
         globs = ["[^/]*".join(map(re.escape, path.split("*"))) for path in paths if "*" in path]
         for path, text in texts_read.items():
@@ -464,11 +432,7 @@ class Agent(AgentConnection):
     def export(self, paths: Sequence[str], device: str) -> tuple[ExportedFile, ...]:
         """Writes files, also given with `*`, to a raw block device."""
         reply = self._ask("export", paths=list(paths), device=device)
-        return items(
-            reply,
-            "files",
-            lambda file: ExportedFile(item(file, "path", str), item(file, "offset", int), item(file, "bytes", int)),
-        )
+        return converted(reply.get("files"), tuple[ExportedFile, ...])
 
     @contextmanager
     def sampling(self, interval_ms: int, paths: Sequence[str]) -> Iterator[list[FileSample]]:
@@ -477,8 +441,7 @@ class Agent(AgentConnection):
         samples: list[FileSample] = []
 
         def sampled(message: Message) -> None:
-            taken = items(message, "samples", lambda each: FileSample(item(each, "t_ns", int), texts(each, "files")))
-            samples.extend(taken)
+            samples.extend(converted(message.get("samples"), list[FileSample]))
 
         try:
             self.next(call)  # the first has been taken, or it has failed
@@ -495,20 +458,10 @@ class Agent(AgentConnection):
         return self.reply(self.begin(name, **arguments), lambda _: None)
 
 
-def _ran(reply: Message) -> ProgramExit:
-    return ProgramExit(
-        status=item(reply, "status", int),
-        stdout=item(reply, "stdout", str),
-        stderr=item(reply, "stderr", str),
-        truncated=item(reply, "truncated", bool),
-        wall_ns=item(reply, "wall_ns", int),
-    )
-
-
 def _report_event(event: Message, stream: Stream | None) -> None:
     for name in ("stdout", "stderr"):
         if stream is not None and name in event:
-            stream(name, item(event, name, str))
+            stream(name, converted(event[name], str))
 
 
 def _failure(argv: Sequence[str], ran: ProgramExit) -> str:

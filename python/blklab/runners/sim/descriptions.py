@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import cast
 
-from blklab.documents.cell import Job, Md, Member, Node
+from blklab.documents.cell import Job, Member, Node
 from blklab.spec import documents
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import SimCell, as_simulated
-from blklab.units import format_duration, format_size
+from blklab.units import fio_size, format_duration, format_size
 
 
 def stack(document: SimCell) -> str:
@@ -27,7 +27,7 @@ def _node(node: Node | None, names: Sequence[str]) -> str:
     level = str(md["level"])
     parts = ["md", "linear" if level == "linear" else f"RAID-{level.removeprefix('raid')}"]
     if level == "raid10":
-        parts.append(_layout(md))
+        parts.append(f"n{md['near']}" if md["far"] == 1 else f"{'o' if md['offset'] else 'f'}{md['far']}")
     if md["chunk"]:
         parts.append(fio_size(md["chunk"]).upper())
     if md["bitmap"]:
@@ -48,10 +48,6 @@ def _volume(node: Node, names: Sequence[str]) -> str:
     ]
     below = " ".join(_node(cast(Node, part), names) for _, part in documents.nodes_below(table))
     return f"{' '.join([kind, *times])} [{below}]"
-
-
-def _layout(md: Md) -> str:
-    return f"n{md['near']}" if md["far"] == 1 else f"{'o' if md['offset'] else 'f'}{md['far']}"
 
 
 def _member(member: Member, names: Sequence[str]) -> str:
@@ -104,14 +100,6 @@ def _sizes(job: Job, *, reads: bool, writes: bool) -> str:
         return "bs=" + ",".join(fio_size(sizes[0][0]) for sizes in used)
     split = (":".join(f"{fio_size(size)}/{100 * weight:.4g}" for size, weight in sizes) for sizes in used)
     return f"bssplit={','.join(split)}"
-
-
-def fio_size(size: int) -> str:
-    """Returns bytes as typed for fio: `4k`, `8g`, `1000`."""
-    for letter, factor in (("t", 1 << 40), ("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)):
-        if size and size % factor == 0:
-            return f"{size // factor}{letter}"
-    return str(size)
 
 
 def notes(_plan: ExperimentPlan) -> list[str]:

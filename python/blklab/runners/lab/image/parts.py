@@ -93,12 +93,10 @@ def _dependencies(directory: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _lines(path: Path, *, optional: bool = False) -> Iterator[list[str]]:
-    try:
+    if optional and not path.exists():
+        return
+    with SystemErrors(BlklabError, printable(str(path))):
         text = path.read_text(errors="surrogateescape")
-    except OSError as error:
-        if optional and isinstance(error, FileNotFoundError):
-            return
-        raise BlklabError(f"{printable(str(path))}: {error.strerror}") from None
     for line in text.splitlines():
         words = line.split()
         if words and not words[0].startswith("#"):

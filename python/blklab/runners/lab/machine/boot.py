@@ -53,11 +53,7 @@ class GuestConsole:
     def reason(self) -> str | None:
         """Returns the line that best explains why a guest ended, None if there is none."""
         lines = self._every()
-        for words in TELLING:
-            for line in lines:
-                if words in line:
-                    return line
-        return None
+        return next((line for words in TELLING for line in lines if words in line), None)
 
     def join(self) -> None:
         """Waits until everything has been read, once its writer has ended."""
@@ -70,16 +66,11 @@ class GuestConsole:
         return [printable(line)[:LONGEST_LINE] for line in lines if line]
 
     def _read(self) -> None:
-        while True:
-            try:
-                chunk = os.read(self._descriptor, 1 << 16)
-            except OSError:
-                return
-            if not chunk:
-                return
-            with self._lock:
-                self._kept += chunk
-                del self._kept[:-MOST_KEPT]
+        with suppress(OSError):
+            while chunk := os.read(self._descriptor, 1 << 16):
+                with self._lock:
+                    self._kept += chunk
+                    del self._kept[:-MOST_KEPT]
 
 
 HEARTBEAT = 5.0  # Seconds between two checks whether the guest is alive

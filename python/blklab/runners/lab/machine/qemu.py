@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 from blklab import child_process
@@ -309,9 +310,7 @@ class QmpConnection:
         self._socket = connected
         self._heard = heard
         self._calls = threading.Lock()
-        self._answered = threading.Condition()
-        self._answer: Mapping[str, Any] | None = None
-        self._gone = False
+        self._answers: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()  # None: QEMU has ended
         self._negotiated = False
         self._thread = threading.Thread(target=self._listen, name="blklab-qmp", daemon=True)
         self._thread.start()
@@ -333,26 +332,26 @@ class QmpConnection:
 
     def _exchange(self, command: str, arguments: Mapping[str, Any]) -> Any:
         request = json.dumps({"execute": command, "arguments": dict(arguments)}) + "\n"
-        with self._answered:
-            self._answer = None
+        with suppress(Empty):  # an answer that came too late
+            while self._answers.get_nowait() is not None:
+                pass
+            self._answers.put(None)
         try:
             self._socket.sendall(request.encode())
         except OSError:
             raise BlklabError(f"QEMU has ended: cannot send {command}") from None
-        with self._answered:
-            if not self._answered.wait_for(lambda: self._answer or self._gone, QMP_PATIENCE):
-                raise BlklabError(f"QEMU did not answer {command} within {QMP_PATIENCE:g} s")
-            answer = self._taken()
+        try:
+            answer = self._answers.get(timeout=QMP_PATIENCE)
+        except Empty:
+            raise BlklabError(f"QEMU did not answer {command} within {QMP_PATIENCE:g} s") from None
         if answer is None:
+            self._answers.put(None)
             raise BlklabError(f"QEMU has ended: it did not answer {command}")
         if "error" in answer:
             error = answer["error"]
             reason = error.get("desc", "") if isinstance(error, dict) else error
             raise BlklabError(f"QEMU refused {command}: {printable(str(reason))}")
         return answer.get("return")
-
-    def _taken(self) -> Mapping[str, Any] | None:
-        return self._answer
 
     def _listen(self) -> None:
         with suppress(OSError, ValueError), self._socket.makefile("rb") as lines:
@@ -363,9 +362,5 @@ class QmpConnection:
                 if "event" in message:
                     self._heard(message)
                 elif "return" in message or "error" in message:
-                    with self._answered:
-                        self._answer = message
-                        self._answered.notify_all()
-        with self._answered:
-            self._gone = True
-            self._answered.notify_all()
+                    self._answers.put(message)
+        self._answers.put(None)

@@ -23,7 +23,7 @@ def volume(guest: GuestStack, lvm: Mapping[str, Any], paths: Mapping[str, Sequen
     if lvm["stripes"] > 1:
         command += ["-i", str(lvm["stripes"]), "-I", f"{lvm['stripe_size']}b"]
     guest.run(*command, group)
-    return _layer(guest, lvm["name"], group, members)
+    return guest.add_layer(GuestLayer(lvm["name"], "dm", guest.mapped(f"{group}-data")), *members)
 
 
 def cached(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
@@ -106,7 +106,3 @@ def _group(guest: GuestStack, name: str, members: Sequence[str]) -> str:
     guest.run("vgcreate", "-y", group, *members)
     guest.undoing.append(lambda: guest.run("vgremove", "-y", "-ff", group))
     return group
-
-
-def _layer(guest: GuestStack, name: str, group: str, members: Sequence[str]) -> str:
-    return guest.add_layer(GuestLayer(name, "dm", guest.mapped(f"{group}-data")), *members)
