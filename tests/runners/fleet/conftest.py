@@ -157,7 +157,8 @@ def fleet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
     Path("/run/sshd").mkdir(exist_ok=True)
     for name in ("host", "user"):
         ran("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", directory / name)
-    subnet = secrets.randbelow(256)
+    used = ran("ip", "-o", "addr")  # By other tests, also by those that were killed
+    subnet = secrets.choice([number for number in range(256) if f" 198.18.{number}." not in used])
     names = getattr(request, "param", ("a", "b"))
     hosts = [FleetHost(name, number, subnet, directory) for number, name in enumerate(names)]
     entries = [f"Host {host.name}\nHostName {host.address}\n" for host in hosts]
