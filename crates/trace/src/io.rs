@@ -48,6 +48,13 @@ impl Io {
         background(self.rwbs, self.bytes, self.resyncs)
     }
 
+    /// 0 for a read and 1 for a write, and its time to completion: Q2C, or D2C if its queueing was not recorded.
+    pub fn timed(&self) -> Option<(usize, u64)> {
+        let side = [Op::Read, Op::Write].iter().position(|&op| op == self.op())?;
+        let start = if self.t_queue == NEVER { self.t_dispatch } else { self.t_queue };
+        Some((side, Io::between(start, self.t_complete)?))
+    }
+
     /// The time between two of its events; `None` if one is missing or they are in the wrong order.
     pub fn between(from: u64, to: u64) -> Option<u64> {
         if from == NEVER || to == NEVER { None } else { to.checked_sub(from) }

@@ -1,9 +1,8 @@
 //! Latencies in blocks of consecutive I/Os: how much they vary while the trace runs.
 
 use super::chunk::{Chunk, Panel, ProfiledDevice};
-use crate::event::Op;
-use crate::io::{Io, NEVER};
-use blklab_stats::{LogLinear, Merge};
+use crate::io::Io;
+use blklab_stats::{LogLinear, Merge, checked};
 use serde::{Deserialize, Serialize};
 
 const SMALLEST: u64 = 16; // I/Os of a block at first
@@ -13,11 +12,18 @@ const DETAILED: usize = 128; // Devices that have blocks: those of the largest t
 
 /// I/Os of one kind, in the order of their completion.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 struct BlockSeries {
     size: u64,
     blocks: Vec<LogLinear<6>>,
     last: u64, // I/Os of the last block
 }
+
+checked!(BlockSeries, |series| {
+    let size = series.size;
+    let is_full = series.last == size || (series.last < size && !series.blocks.is_empty());
+    (SMALLEST..=1 << 60).contains(&size) && size.is_power_of_two() && series.blocks.len() <= MOST && is_full
+});
 
 impl Default for BlockSeries {
     fn default() -> BlockSeries {
@@ -126,16 +132,8 @@ impl Panel for LatencyBlocks {
         if self.left_out {
             return;
         }
-        for io in &chunk.ended {
-            let kind = match io.op() {
-                Op::Read => 0,
-                Op::Write => 1,
-                _ => continue,
-            };
-            let start = if io.t_queue == NEVER { io.t_dispatch } else { io.t_queue };
-            if let Some(time) = Io::between(start, io.t_complete) {
-                self.kinds[kind].record(time);
-            }
+        for (kind, time) in chunk.ended.iter().filter_map(Io::timed) {
+            self.kinds[kind].record(time);
         }
     }
 

@@ -128,11 +128,11 @@ impl QueueDepth {
     pub fn summary(&self, unmatched: u64) -> LevelSummary {
         let mut summary = self.level.summary();
         let complete = self.queued.saturating_sub(self.lost);
-        if (self.lost + unmatched) * MANY < self.queued || complete == 0 {
+        if self.lost.saturating_add(unmatched).saturating_mul(MANY) < self.queued || complete == 0 {
             return summary;
         }
         let time = summary.time_ns as f64;
-        let scale = (self.queued + unmatched) as f64 / complete as f64;
+        let scale = self.queued.saturating_add(unmatched) as f64 / complete as f64;
         summary.mean = summary.mean.map(|mean| (mean - self.lost_area as f64 / time).max(0.0) * scale);
         (summary.mean_when_busy, summary.idle_share) = (None, None);
         (summary.p50, summary.p95, summary.p99) = (None, None, None);
@@ -153,9 +153,9 @@ impl Merge for QueueDepth {
         self.level.merge(&other.level);
         self.over_time.merge(&other.over_time);
         self.begun |= other.begun;
-        self.queued += other.queued;
-        self.lost += other.lost;
-        self.lost_area += other.lost_area;
+        self.queued = self.queued.saturating_add(other.queued);
+        self.lost = self.lost.saturating_add(other.lost);
+        self.lost_area = self.lost_area.saturating_add(other.lost_area);
     }
 }
 

@@ -2,9 +2,8 @@
 
 use super::chunk::{Chunk, Panel, ProfiledDevice};
 use super::density::{DensityRow, latency_rows};
-use crate::event::Op;
-use crate::io::{Io, NEVER};
-use blklab_stats::{LogLinear, Merge};
+use crate::io::NEVER;
+use blklab_stats::{LogLinear, Merge, checked};
 use serde::{Deserialize, Serialize};
 
 const DRAWN: usize = 16; // Devices that have maps: those of the largest traces would fill the document
@@ -13,12 +12,15 @@ type Sides = [LogLinear<3>; 2]; // Latencies of reads and of writes
 
 /// Latencies in classes of size and of queue depth, each twice as high as the one before.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct LatencyMaps {
     #[serde(skip)]
     left_out: bool,
     sizes: Vec<Sides>,
     depths: Vec<Sides>,
 }
+
+checked!(LatencyMaps, |maps| maps.sizes.len().max(maps.depths.len()) <= 1 + u64::BITS as usize);
 
 impl Merge for LatencyMaps {
     fn merge(&mut self, other: &Self) {
@@ -59,13 +61,7 @@ impl Panel for LatencyMaps {
 
     fn observe(&mut self, chunk: &Chunk) {
         for io in chunk.ended.iter().filter(|_| !self.left_out) {
-            let side = match io.op() {
-                Op::Read => 0,
-                Op::Write => 1,
-                _ => continue,
-            };
-            let start = if io.t_queue == NEVER { io.t_dispatch } else { io.t_queue };
-            if let Some(time) = Io::between(start, io.t_complete) {
+            if let Some((side, time)) = io.timed() {
                 add(&mut self.sizes, digits(u64::from(io.bytes >> 10)), side, time);
                 if io.t_queue != NEVER {
                     add(&mut self.depths, digits(u64::from(io.depth)), side, time);
