@@ -99,8 +99,8 @@ def stat(
         if keep is not None:
             raise UsageError("--keep: expected one recording")
         views = dict(_readable(source, reading))
-        documents_of = [{"recording": path, **_document(view, all_devices=all_devices)} for path, view in views.items()]
-        emit({"recordings": documents_of}, as_json, lambda console: terminal.recordings(console, views))
+        each = ({"recording": path, **_document(view, all_devices=all_devices)} for path, view in views.items())
+        emit({"recordings": list(each) if as_json else []}, as_json, lambda to: terminal.recordings(to, views))
         return
     view = read_view(source, reading)
     if keep is not None:
@@ -117,7 +117,7 @@ def stat(
         else:
             terminal.first_screen(console, view, command)
 
-    emit(_document(view, all_devices=all_devices), as_json, draw)
+    emit(_document(view, all_devices=all_devices) if as_json else None, as_json, draw)
 
 
 def _readable(source: TraceSource, reading: TraceReading) -> "Iterator[tuple[str, ProfileView]]":
@@ -140,20 +140,20 @@ def _document(view: "ProfileView", *, all_devices: bool) -> dict[str, object]:
 
     If there are many devices, only the busiest are described in full.
     """
-    from msgspec import to_builtins
+    from msgspec import structs, to_builtins
 
     from blklab.report import diagnostics
     from blklab.report.causes import causes
 
-    document: dict[str, object] = to_builtins(view.profile)
+    ordered = sorted(view.devices, key=lambda device: -device.ios)
+    left_out = {device.number for device in (ordered[DETAILED:] if len(ordered) > MANY and not all_devices else ())}
+    kept = [each for each in view.profile.devices if each.device not in left_out]
+    document: dict[str, object] = to_builtins(structs.replace(view.profile, devices=kept))
     document["causes"] = [diagnostics.as_dict(cause) | {"share": cause.weight} for cause in causes(view)]
     if view.shards is not None:
         document["shards"] = view.shards
-    if len(view.devices) > MANY and not all_devices:
-        busiest = sorted(view.devices, key=lambda device: -device.ios)[:DETAILED]
-        kept = {device.number for device in busiest}
-        document["devices"] = [to_builtins(each) for each in view.profile.devices if each.device in kept]
-        document["other_devices"] = [_figures(device) for device in view.devices if device.number not in kept]
+    if left_out:
+        document["other_devices"] = [_figures(device) for device in view.devices if device.number in left_out]
     return document
 
 
