@@ -228,6 +228,7 @@ impl<P: Policy + ?Sized> DmCache<P> {
                 self.complete(work);
                 self.policy.set_dirty(work.cache_block);
                 *self.discard_block(block) = false;
+                self.counts.overwrites += 1;
                 return;
             }
             lookup

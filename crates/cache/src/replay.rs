@@ -26,6 +26,7 @@ pub struct Counts {
     pub reads: u64,     // reads, and how many of them the cache served
     pub read_hits: u64, // reads that the cache served
     pub writes: u64,
+    pub overwrites: u64, // writes that promoted their block at once, which dm-cache counts neither as hit nor as miss
     pub write_hits: u64, // writes to cached blocks; bcache and dm-writecache: writes that the cache took
     pub promotions: u64, // blocks that were copied or written to the cache; bcache: sectors inserted
     pub demotions: u64,  // blocks that left the cache; bcache: buckets that were invalidated

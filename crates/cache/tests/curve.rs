@@ -85,13 +85,14 @@ fn compaction_keeps_the_order_and_samples_are_close_to_the_whole() {
 fn settings(policies: &[&str]) -> CurveSettings {
     CurveSettings {
         policies: policies.iter().map(|policy| (*policy).to_owned()).collect(),
-        block_bytes: vec![65_536],
+        blocks: vec![65_536],
         sizes: vec![],
         kernel: "6.1".to_owned(),
         writeback: false,
         sample: None,
         sample_blocks: None,
         samples: 4,
+        volume: Some(1 << 40),
     }
 }
 
@@ -99,7 +100,7 @@ fn curves(settings: CurveSettings, requests: &[Request], has_times: bool) -> Cac
     let mut first = FirstPass::new(settings).unwrap();
     requests.iter().for_each(|request| first.request(request));
     assert!(first.needs_second_pass());
-    let mut second = first.finish(has_times);
+    let mut second = first.finish(has_times, None).unwrap();
     requests.iter().for_each(|request| second.request(request));
     second.finish()
 }
@@ -112,7 +113,7 @@ fn requests(count: u64, blocks: u64, gap_ns: u64) -> Vec<Request> {
 
 #[test]
 fn a_curve_rises_and_stays_below_opt_and_the_first_touches() {
-    let document = curves(settings(&["smq", "bcache", "lru", "opt"]), &requests(60_000, 4_000, 1_000_000), true);
+    let document = curves(settings(&["smq", "bcache", "lru", "opt"]), &requests(60_000, 6_000, 1_000_000), true);
     let block = &document.blocks[0];
     let of = |name: &str| block.curves.iter().find(|curve| curve.policy == name).unwrap();
     let (lru, opt) = (of("lru"), of("opt"));
@@ -129,7 +130,16 @@ fn a_curve_rises_and_stays_below_opt_and_the_first_touches() {
     // The phase of smq's clock changes what it promotes; bcache has no such clock, and is simulated in full.
     assert!(of("smq").points.iter().all(|point| point.low < point.hit_ratio && point.hit_ratio < point.high));
     assert!(of("bcache").points.iter().all(|point| (point.low, point.high) == (point.hit_ratio, point.hit_ratio)));
-    assert!(of("bcache").points.iter().all(|point| point.cache_bytes >= 64 << 20));
+    assert!(of("bcache").points.iter().all(|point| point.cache_bytes > 256 << 20));
+    assert_eq!(of("bcache").points.len(), 1, "512 MiB: the kernel refuses 512 buckets of 512 KiB");
+}
+
+#[test]
+fn bcache_needs_513_buckets() {
+    for (buckets, accepted) in [(512, false), (513, true)] {
+        let wanted = CurveSettings { sizes: vec![buckets << 19], ..settings(&["bcache"]) };
+        assert_eq!(FirstPass::new(wanted).is_ok(), accepted, "{buckets}");
+    }
 }
 
 #[test]
@@ -157,11 +167,76 @@ fn without_times_smq_is_a_band() {
 }
 
 #[test]
+fn coarse_times_are_spread_and_useless_ones_are_a_band() {
+    // 1,000 I/Os a second, in an uneven order within it.
+    let exact: Vec<Request> = requests(60_000, 4_000, 0)
+        .into_iter()
+        .zip(0u64..)
+        .map(|(request, at)| Request { time_ns: at * 1_000_000 + hash64(at) % 900_000, ..request })
+        .collect();
+    let of = |time: fn(u64) -> u64| {
+        let trace: Vec<Request> =
+            exact.iter().map(|request| Request { time_ns: time(request.time_ns), ..*request }).collect();
+        curves(CurveSettings { sizes: vec![64 << 20], ..settings(&["smq"]) }, &trace, true)
+    };
+    let point = |document: &CacheCurves| document.blocks[0].curves[0].points[0].clone();
+    let fine = of(|ns| ns);
+    assert_eq!((fine.spread_ns, &fine.useless_times), (None, &None));
+    for (rounded, unit) in
+        [(of(|ns| ns / 1_000_000_000 * 1_000_000_000), 1_000_000_000), (of(|ns| ns / 5_000_000 * 5_000_000), 5_000_000)]
+    {
+        assert_eq!(rounded.spread_ns, Some(unit));
+        let (exact, spread) = (point(&fine), point(&rounded));
+        assert!((exact.low..=exact.high).contains(&spread.hit_ratio), "{exact:?} {spread:?}");
+    }
+    for (times, reason) in [
+        (of(|_| 0), "all I/Os have the same time"),
+        (of(|ns| ns / 1_000_000), "more than 10,000,000 I/Os a second are no times"),
+        (of(|ns| ns / 20_000_000_000 * 20_000_000_000), "the times are multiples of 20 s"),
+    ] {
+        assert_eq!((times.useless_times.as_deref(), times.assumed_rates.len()), (Some(reason), 2));
+        let (exact, band) = (point(&fine), point(&times));
+        assert!(band.low <= exact.low && exact.high <= band.high, "{exact:?} {band:?}");
+    }
+}
+
+#[test]
+fn smq_of_a_volume_of_unknown_size_is_a_band() {
+    let trace = requests(60_000, 4_000, 1_000_000);
+    let touched = trace.iter().map(|request| (request.sector + u64::from(request.sectors)) * 512).max().unwrap();
+    let of =
+        |volume| curves(CurveSettings { volume, sizes: vec![64 << 20], ..settings(&["smq", "lru"]) }, &trace, true);
+    let [unknown, small, large, larger] = [None, Some(touched), Some(1 << 40), Some(1 << 45)].map(of);
+    let point = |document: &CacheCurves| document.blocks[0].curves[0].points[0].clone();
+    assert_eq!(unknown.assumed_volumes, [touched, 16 * 1024 * 65_536], "16 blocks for each of 1,024 entries");
+    assert!(small.assumed_volumes.is_empty() && small.volume_bytes == Some(touched));
+    assert_ne!(point(&small).hit_ratio, point(&large).hit_ratio);
+    assert_eq!(point(&large).hit_ratio, point(&larger).hit_ratio, "nothing changes any more");
+    assert_eq!(point(&unknown).low, point(&small).low.min(point(&large).low));
+    assert_eq!(point(&unknown).high, point(&small).high.max(point(&large).high));
+    let lru = &unknown.blocks[0].curves[1].points[0];
+    assert_eq!((lru.low, lru.high), (lru.hit_ratio, lru.hit_ratio));
+}
+
+#[test]
+fn a_recorded_size_counts_unless_the_trace_touches_more() {
+    let finish = |volume, recorded| {
+        let mut first = FirstPass::new(CurveSettings { volume, ..settings(&["lru"]) }).unwrap();
+        requests(100, 4_000, 1_000_000).iter().for_each(|request| first.request(request));
+        first.finish(true, recorded).map(|second| second.finish().volume_bytes)
+    };
+    assert_eq!(finish(None, Some(1 << 41)), Ok(Some(1 << 41)));
+    assert_eq!(finish(Some(1 << 40), Some(1 << 41)), Ok(Some(1 << 40)));
+    assert_eq!(finish(None, Some(1 << 20)), Ok(None));
+    assert!(finish(Some(1 << 20), None).unwrap_err().starts_with("--volume-size 1 MiB: expected"));
+}
+
+#[test]
 fn impossible_settings_are_one_line() {
     for (change, message) in [
-        (CurveSettings { block_bytes: vec![48 << 10], ..settings(&["lru"]) }, "--block 48 KiB: expected a multiple"),
+        (CurveSettings { blocks: vec![6 << 10], ..settings(&["lru"]) }, "--block 6 KiB: expected a multiple of 4 KiB"),
         (CurveSettings { sizes: vec![1 << 15], ..settings(&["lru"]) }, "--sizes 32 KiB: less than one block"),
-        (CurveSettings { sizes: vec![1 << 25], ..settings(&["bcache"]) }, "--sizes 32768 KiB: bcache needs 64 MiB"),
+        (CurveSettings { sizes: vec![1 << 25], ..settings(&["bcache"]) }, "--sizes 32 MiB: the kernel refuses bcache"),
         (CurveSettings { kernel: "3.2".into(), ..settings(&["smq"]) }, "--kernel 3.2: expected a version"),
     ] {
         let error = FirstPass::new(change).err().unwrap();

@@ -1,6 +1,6 @@
 //! Curves of caches for Python.
 
-use crate::replay::{ReplayFailure, TraceSelection, open_replay, selected_filter};
+use crate::replay::{DeviceReplay, ReplayFailure, TraceSelection, open_replay, selected_filter};
 use crate::{BlklabError, UsageError, handle_signals, python_error};
 use blklab_cache::check::{CacheCheck, CheckedCache};
 use blklab_cache::curve::{CurveSettings, FirstPass};
@@ -8,7 +8,6 @@ use blklab_cache::{BcacheSettings, Counts, Geometry, Op, Request, SmqKernel, fin
 use blklab_trace::error::TraceError;
 use blklab_trace::event::{self, Action, Event, Rwbs};
 use blklab_trace::filter::Filter;
-use blklab_trace::source::Capabilities;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 
@@ -18,25 +17,25 @@ const SIGNALS_EVERY: u64 = 1 << 16;
 /// Computes hit ratios by cache size from a trace of one device; returns `CacheCurves` as JSON text.
 ///
 /// Sizes are bytes; without `sizes` they are powers of two up to the footprint. LRU is exact unless `sample` (a share of
-/// the blocks) or `sample_blocks` (a number of blocks) is given. The trace is read twice for smq and bcache.
+/// the blocks) or `sample_blocks` (a number of blocks) is given. smq depends on the size of the
+/// volume: `volume`, or what the recording says; without both its figures are a band. The trace is read twice for smq and bcache.
 #[pyfunction]
 #[pyo3(signature = (paths, *, policies, blocks, sizes=Vec::new(), kernel="6.1".to_owned(), writeback=false,
-    sample=None, sample_blocks=None, samples=4, format=None, selection=None))]
+    sample=None, sample_blocks=None, samples=4, volume=None, format=None, selection=None))]
 #[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
 pub fn cache_curves(
     py: Python<'_>, paths: Vec<String>, policies: Vec<String>, blocks: Vec<u64>, sizes: Vec<u64>, kernel: String,
-    writeback: bool, sample: Option<f64>, sample_blocks: Option<usize>, samples: u64, format: Option<String>,
-    selection: Option<TraceSelection>,
+    writeback: bool, sample: Option<f64>, sample_blocks: Option<usize>, samples: u64, volume: Option<u64>,
+    format: Option<String>, selection: Option<TraceSelection>,
 ) -> PyResult<String> {
     let filter = selected_filter(selection.as_ref());
-    let settings =
-        CurveSettings { policies, block_bytes: blocks, sizes, kernel, writeback, sample, sample_blocks, samples };
+    let settings = CurveSettings { policies, blocks, sizes, kernel, writeback, sample, sample_blocks, samples, volume };
     py.detach(|| {
         let mut first = FirstPass::new(settings).map_err(UsageError::new_err)?;
-        let capabilities =
-            replay(&paths, format.as_deref(), filter.clone(), false, |request, _| first.request(request))?;
+        let ios = replay(&paths, format.as_deref(), filter.clone(), false, |request, _| first.request(request))?;
         let again = first.needs_second_pass();
-        let mut second = first.finish(capabilities.clock_ns.is_some());
+        let has_times = ios.capabilities().clock_ns.is_some();
+        let mut second = first.finish(has_times, ios.device_bytes()).map_err(UsageError::new_err)?;
         if again {
             replay(&paths, format.as_deref(), filter, false, |request, _| second.request(request))?;
         }
@@ -109,7 +108,8 @@ pub fn cache_check(
     let checked = cache.checked().map_err(UsageError::new_err)?;
     py.detach(|| {
         let mut check = CacheCheck::new(checked, cache.used);
-        let has = replay(&paths, format.as_deref(), filter.clone(), false, |request, _| check.touch(request))?;
+        let ios = replay(&paths, format.as_deref(), filter.clone(), false, |request, _| check.touch(request))?;
+        let has = ios.capabilities();
         let mut caches = check.fill(has.completions);
         replay(&paths, format.as_deref(), filter, has.completions, |request, done| match done {
             true => caches.complete(request.time_ns, request.sector),
@@ -132,10 +132,11 @@ fn counters(counts: &Counts) -> BTreeMap<&'static str, u64> {
     ])
 }
 
-/// Reads a trace, and calls `each` for its I/Os in the order of their times, and if wanted for their completions.
+/// Reads a trace, and calls `each` for its I/Os in the order of their times, and if wanted for their completions. Returns
+/// the trace.
 fn replay(
     paths: &[String], format: Option<&str>, filter: Filter, completions: bool, mut each: impl FnMut(&Request, bool),
-) -> PyResult<Capabilities> {
+) -> PyResult<DeviceReplay> {
     let mut ios = open_replay(paths, format, filter, completions, &ReplayFailure::default())?;
     let (mut time_ns, mut count) = (0, 0u64);
     let failure = |text: &str| Err(python_error(TraceError::Content(text.to_owned())));
@@ -152,7 +153,7 @@ fn replay(
     if count == 0 {
         return failure("trace: no I/O in the selection; a cache is simulated with I/Os that were queued (Q)");
     }
-    Ok(ios.capabilities())
+    Ok(ios)
 }
 
 fn operation(event: &Event) -> Op {

@@ -127,6 +127,8 @@ pub struct RecordedLayer {
     pub above: Vec<String>,
     /// Its part in a cache: `cache` or `backing`; `null` for others.
     pub role: Option<String>,
+    /// Its size in bytes; `null` if the recording does not have it.
+    pub bytes: Option<u64>,
 }
 
 impl TraceInfo {

@@ -16,6 +16,7 @@ PolicyCurve = TypedDict("PolicyCurve", {
     "error": float, "knee_bytes": int | None, "memory_bytes": int, "points": "list[CurvePoint]", "policy": str,
 })
 CacheCurves = TypedDict("CacheCurves", {
-    "assumed_rates": list[float], "blocks": "list[BlockCurves]", "kernel": str, "read_bytes": int, "reads": int,
-    "requests": int, "span_ns": int | None, "write_bytes": int,
+    "assumed_rates": list[float], "assumed_volumes": list[int], "blocks": "list[BlockCurves]", "kernel": str,
+    "read_bytes": int, "reads": int, "requests": int, "span_ns": int | None, "spread_ns": int | None,
+    "useless_times": str | None, "volume_bytes": int | None, "write_bytes": int,
 })

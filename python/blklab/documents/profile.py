@@ -548,6 +548,8 @@ class RecordedLayer(Struct, kw_only=True):
     """The kernel's names of the devices directly above it."""
     role: str | None
     """Its part in a cache: `cache` or `backing`; `null` for others."""
+    bytes: int | None
+    """Its size in bytes; `null` if the recording does not have it."""
 
 class RunLengths(Struct, kw_only=True):
     """Lengths of runs, in I/Os or bytes."""

@@ -26,12 +26,23 @@ def doubts(document: CacheCurves) -> list[str]:
     if document["assumed_rates"]:
         rates = " and ".join(f"{rate:,.0f}" for rate in document["assumed_rates"])
         reasons.append(
-            "the trace has no times, but smq promotes by misses a second: its figures are a band between"
+            f"{document['useless_times']}, but smq promotes by misses a second: its figures are a band between"
             f" {rates} I/Os a second, and bcache forgets no stream"
         )
+    if (unit := document["spread_ns"]) is not None:
+        reasons.append(f"the times are multiples of {formatting.duration(unit)}: I/Os of one time are spread over it")
+    if document["assumed_volumes"]:
+        touched, large = map(formatting.size, document["assumed_volumes"])
+        reasons.append(
+            "smq depends on the size of the volume, which is not known: its figures are a band between"
+            f" {touched}, as far as the trace reaches, and {large} or more: give `cache curve` --volume-size"
+        )
+    bands = ["smq"] * bool(document["assumed_volumes"]) + ["smq", "bcache"] * bool(document["assumed_rates"])
     for block in document["blocks"]:
         footprint, chunk = formatting.size(block["footprint_bytes"]), formatting.size(block["block_bytes"])
         sizes = _sizes(block)
+        if any(curve["policy"] == "smq" and not curve["points"] for curve in block["curves"]):
+            reasons.append(f"smq has no figures for blocks of {chunk}: dm-cache's chunks are multiples of 32 KiB")
         larger = [formatting.size(size) for size in sizes if size >= 2 * block["footprint_bytes"]]
         reasons += [f"a cache of {size} is larger than the {footprint} that the trace touches" for size in larger[:1]]
         if sizes and sizes[-1] > MOST_CHUNKS * block["block_bytes"]:
@@ -43,7 +54,7 @@ def doubts(document: CacheCurves) -> list[str]:
             f"{curve['policy']}: the interval is up to ±{formatting.share(curve['error'])} wide: record for longer,"
             " or give `cache curve` more --samples"
             for curve in block["curves"]
-            if curve["error"] > LARGEST_ERROR and not document["assumed_rates"]
+            if curve["error"] > LARGEST_ERROR and curve["policy"] not in bands
         ]
     return reasons
 
@@ -77,6 +88,8 @@ def sentences(document: CacheCurves) -> list[Sentence]:
             f" serves them. The trace touches {footprint}."
         )
         knees = " ".join(_knee(curve) for curve in block["curves"] if curve["points"])
+        if min(_sizes(block), default=0) < 513 << 19 and any(curve["policy"] == "bcache" for curve in block["curves"]):
+            knees += " bcache has no figures below 256.5 MiB: the kernel refuses 512 buckets or fewer."
         listed += [Sentence(f"First touch, {size}", text), Sentence(f"Size, {size}", knees)]
     return listed
 
@@ -87,7 +100,8 @@ def _knee(curve: PolicyCurve) -> str:
     most = f"{formatting.size(last['cache_bytes'])} serves {_ratio(last)}{reads}"
     at_knee = next((point for point in curve["points"] if point["cache_bytes"] == knee), last)
     if at_knee is last:
-        return f"{curve['policy']}: no knee; {most}."
+        # Two sizes are a line, which has no knee.
+        return f"{curve['policy']}: {'no knee; ' if len(curve['points']) > 2 else ''}{most}."
     return f"{curve['policy']}: the knee is {formatting.size(knee)}, which serves {_ratio(at_knee)}{reads}; {most}."
 
 

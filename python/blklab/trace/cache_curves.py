@@ -31,6 +31,7 @@ def read_curves(
     tasks = [{**together, "paths": there, "policies": [policy]} for policy in policies]
     document, *others = parallel.all(_computed, tasks)
     for other in others:
+        document["assumed_volumes"] = document["assumed_volumes"] or other["assumed_volumes"]
         for block, more in zip(document["blocks"], other["blocks"], strict=True):
             block["curves"] += more["curves"]
     return document

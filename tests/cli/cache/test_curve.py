@@ -1,6 +1,7 @@
 """`blklab cache curve`, end to end."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_a_curve_has_floor_hits_and_interval_of_each_policy(run: Run, trace: Pat
 
 
 def test_smq_and_bcache_are_simulated(run: Run, trace: Path) -> None:
-    done = run("cache", "curve", trace, *COLUMNS, "--sizes", "64MiB", "--json")
+    done = run("cache", "curve", trace, *COLUMNS, "--sizes", "512MiB", "--json")
     assert done.status == 0, done.err
     curves = {curve["policy"]: curve["points"][0] for curve in json.loads(done.out)["blocks"][0]["curves"]}
     assert list(curves) == ["smq", "bcache", "lru", "opt"]
@@ -53,7 +54,7 @@ def test_smq_and_bcache_are_simulated(run: Run, trace: Path) -> None:
     assert curves["smq"]["low"] < curves["smq"]["hit_ratio"] < curves["smq"]["high"]
     for exact in ("bcache", "lru", "opt"):
         assert curves[exact]["low"] == curves[exact]["hit_ratio"] == curves[exact]["high"]
-    shown = run("cache", "curve", trace, *COLUMNS, "--sizes", "64MiB", "--policy", "smq", "--policy", "lru").out
+    shown = run("cache", "curve", trace, *COLUMNS, "--sizes", "512MiB", "--policy", "smq", "--policy", "lru").out
     half = 50 * (curves["smq"]["high"] - curves["smq"]["low"])
     assert f"{100 * curves['smq']['hit_ratio']:.1f} % ±{half:.1f}" in shown
 
@@ -63,6 +64,82 @@ def test_the_terminal_says_what_no_cache_serves(run: Run, trace: Path) -> None:
     assert "21 % of the accesses (1.6 % of reads, 100 % of writes) are the first" in " ".join(done.out.split())
     assert "Hit ratio by cache size, blocks of 64 KiB" in done.out
     assert "a cache of 1 GiB is larger than the 66.5 MiB that the trace touches" in done.err
+
+
+def test_bcache_has_no_figures_where_the_kernel_refuses_it(run: Run, trace: Path) -> None:
+    done = run("cache", "curve", trace, *COLUMNS)
+    assert "bcache has no figures below 256.5 MiB: the kernel refuses 512 buckets" in " ".join(done.out.split())
+    assert "bcache" not in done.out.split("Hit ratio by cache size")[1]
+
+
+def test_blocks_that_dm_cache_refuses_have_no_smq(run: Run, trace: Path) -> None:
+    done = run("cache", "curve", trace, *COLUMNS, "--block", "4k,64k", "--sizes", "1MiB,512MiB", "--policy", "smq")
+    reason = "smq has no figures for blocks of 4 KiB: dm-cache's chunks are multiples of 32 KiB"
+    assert reason in done.err
+    done = run("cache", "curve", trace, *COLUMNS, "--block", "4k", "--json")
+    assert (done.status, reason in done.err) == (0, True)
+    (block,) = json.loads(done.out)["blocks"]
+    assert (block["block_bytes"], block["accesses"]) == (4096, 4000 + 1000 * 16)
+    points = {curve["policy"]: len(curve["points"]) for curve in block["curves"]}
+    assert (points["smq"], points["bcache"]) == (0, 0)
+    assert points["lru"] == points["opt"] == 11
+    assert not run("cache", "curve", trace, *COLUMNS, "--block", "4k", "--policy", "lru").err
+
+
+def test_times_of_one_second_are_spread_and_equal_ones_are_a_band(run: Run, trace: Path) -> None:
+    def smq(pattern: str, to: str) -> tuple[dict[str, float], str]:
+        path = trace.with_name("other.csv")
+        path.write_text(re.sub(pattern, to, trace.read_text(), flags=re.M))
+        done = run(
+            "cache", "curve", path, *COLUMNS, "--policy", "smq", "--sizes", "2MiB", *("--volume-size", "1TiB"), "--json"
+        )
+        return json.loads(done.out)["blocks"][0]["curves"][0]["points"][0], done.err
+
+    exact, doubt = smq("^$", "")
+    assert "times" not in doubt
+    spread, doubt = smq(r"^(\d+)\.\d+", r"\1")
+    assert "the times are multiples of 1 s: I/Os of one time are spread over it" in doubt
+    assert exact["low"] <= spread["hit_ratio"] <= exact["high"]
+    equal, doubt = smq(r"^\d+\.\d+", "7")
+    assert "all I/Os have the same time, but smq promotes by misses a second: its figures are a band" in doubt
+    assert equal["low"] < equal["high"]
+
+
+def test_one_read_at_the_end_of_the_volume_changes_nothing(run: Run, trace: Path) -> None:
+    def smq(*arguments: str) -> tuple[dict[str, float], str]:
+        done = run("cache", "curve", trace, *COLUMNS, "--policy", "smq", "--sizes", "2MiB", *arguments, "--json")
+        assert done.status == 0, done.err
+        return json.loads(done.out)["blocks"][0]["curves"][0]["points"][0], done.err
+
+    known, _ = smq("--volume-size", "8TiB")
+    unknown, doubt = smq()
+    assert "smq depends on the size of the volume, which is not known: its figures are a band between 562 MiB" in doubt
+    assert "1 GiB or more: give `cache curve` --volume-size" in doubt
+    with trace.open("a") as file:
+        file.write("50.00,R,8589934584,4096\n")
+    more, doubt = smq("--volume-size", "8TiB")
+    assert more["hit_ratio"] == pytest.approx(known["hit_ratio"], abs=0.001)
+    assert smq()[0]["hit_ratio"] == more["hit_ratio"], "the last sector shows that the volume is large"
+    assert not doubt
+    assert unknown["low"] <= known["low"] < known["high"] <= unknown["high"]
+
+
+def test_the_size_of_the_volume_is_that_of_the_recording(run: Run, tmp_path: Path) -> None:
+    recorded = Path("tests/data/traces/pgbench-raid1")
+    for file in recorded.glob("md127.blktrace.*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    for bytes_, expected in ((1 << 40, 1 << 40), (1 << 20, None)):
+        stack = [{"number": "9:127", "name": "md127", "kind": "md", "bytes": bytes_}]
+        (tmp_path / "md127.blklab.json").write_text(json.dumps({"stack": stack}))
+        done = run("cache", "curve", tmp_path / "md127", "--policy", "smq", "--sizes", "64MiB", "--json")
+        assert json.loads(done.out)["volume_bytes"] == expected
+
+
+def test_two_sizes_have_no_knee(run: Run, trace: Path) -> None:
+    two = run("cache", "curve", trace, *COLUMNS, "--sizes", "1MiB,4MiB", "--policy", "lru").out
+    assert "knee" not in two
+    assert "lru: 4 MiB serves" in two
+    assert "no knee" in run("cache", "curve", trace, *COLUMNS, "--sizes", "4MiB,8MiB,16MiB", "--policy", "lru").out
 
 
 def test_a_page_has_a_chart_for_each_block_size(run: Run, trace: Path, tmp_path: Path) -> None:
@@ -92,9 +169,11 @@ def test_a_trace_without_times_gives_a_band(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--block", "48k"], "--block 48 KiB: expected a multiple of 32 KiB from 32 KiB to 1 GiB, as dm-cache does"),
+        (["--block", "6k"], "--block 6 KiB: expected a multiple of 4 KiB from 4 KiB to 1 GiB"),
+        (["--block", "48k", "--policy", "smq"], "--block 48 KiB: smq expects a multiple of 32 KiB, as dm-cache does"),
         (["--sizes", "32k"], "--sizes 32 KiB: less than one block of 64 KiB; give another size or --block"),
-        (["--sizes", "32MiB"], "--sizes 32768 KiB: bcache needs 64 MiB or more (128 buckets of 512 KiB)"),
+        (["--sizes", "256MiB"], "--sizes 256 MiB: the kernel refuses bcache with 512 buckets or fewer: give 256.5 MiB"),
+        (["--volume-size", "1MiB"], "--volume-size 1 MiB: expected 576000 KiB or more: the trace reaches so far"),
         (["--kernel", "3.2"], "--kernel 3.2: expected a version from 4.2 on, such as 6.1, or a commit"),
         (["--sample", "200%"], "'200%': expected a share of the blocks, such as 1% or 0.01"),
     ],

@@ -8,9 +8,10 @@ use crate::dm_cache::CacheMode;
 use crate::policy::Geometry;
 use crate::replay::{Op, Request};
 use crate::sampler::Sampler;
-use crate::smq::SmqKernel;
+use crate::smq::{SmqKernel, large_origin};
 pub use distances::StackDistances;
 use serde::Serialize;
+use simulated::{LEAST_BCACHE, MINIATURE_BLOCKS};
 pub use simulated::{OptSample, SimulatedCache, SimulatedPolicy, next_accesses, opt_hits};
 
 /// One size of a curve. Ratios are shares of block accesses, or of reads with `bcache`.
@@ -25,8 +26,8 @@ pub struct CurvePoint {
     /// Hit ratio of writes, 0 to 1; `null` without writes, or if the policy does not count them.
     pub write_hit_ratio: Option<f64>,
     /// Lower end of the interval of `hit_ratio`: of smq, what 95 % of runs have, which differ by the phase of its clock;
-    /// otherwise with 95 % confidence, over the samples; with assumed rates, the lowest ratio of a rate. Equal to
-    /// `hit_ratio` if that is exact.
+    /// otherwise with 95 % confidence, over the samples. With assumed rates or volumes, the lowest of their intervals,
+    /// and `hit_ratio` is the mean. Equal to `hit_ratio` if that is exact.
     pub low: f64,
     /// Upper end of the interval, as `low`.
     pub high: f64,
@@ -41,7 +42,7 @@ pub struct CurvePoint {
 pub struct PolicyCurve {
     /// Name of the policy: `lru`, `opt`, `smq` or `bcache`.
     pub policy: String,
-    /// The points, by size.
+    /// The points, by size; without those that the kernel refuses.
     pub points: Vec<CurvePoint>,
     /// Size of the cache in bytes after which more cache gains least; `null` if no size stands out.
     pub knee_bytes: Option<u64>,
@@ -81,10 +82,19 @@ pub struct CacheCurves {
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Time from the first I/O to the last, in ns; `null` if the trace has no times.
+    /// Time from the first I/O to the last, in ns; `null` if the trace has no times that are of use.
     pub span_ns: Option<u64>,
-    /// I/Os per second that were assumed because the trace has no times; otherwise empty.
+    /// Unit of the trace's times in ns: I/Os of equal time were spread over it evenly. `null` if its times are fine.
+    pub spread_ns: Option<u64>,
+    /// Why the times are of no use, in words; otherwise `null`.
+    pub useless_times: Option<String>,
+    /// I/Os per second that were assumed because the times are of no use; otherwise empty.
     pub assumed_rates: Vec<f64>,
+    /// Size of the volume in bytes, as given or recorded; `null` if unknown.
+    pub volume_bytes: Option<u64>,
+    /// Sizes of the volume in bytes that were assumed because its own is not known: up to the last sector that the trace
+    /// touches, and one above which nothing changes. Empty if smq does not depend on it.
+    pub assumed_volumes: Vec<u64>,
     /// Version or commit of the kernel whose smq was simulated.
     pub kernel: String,
     /// The curves by block size.
@@ -106,7 +116,6 @@ const STUDENT: [f64; 7] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365];
 pub enum Interval {
     OfMean, // the mean of endless samples
     OfRun,  // what one more sample finds
-    Band,   // the samples: they are not alike, and bound the figure
 }
 
 /// The point of several samples of one size.
@@ -115,7 +124,6 @@ pub fn combine(cache_bytes: u64, sampling_rate: f64, estimates: &[Estimate], int
     let ratio = |which: usize| mean_of(estimates.iter().filter_map(|estimate| estimate.ratios[which]).collect());
     let mean = ratio(2).unwrap_or(0.0);
     let all = || estimates.iter().filter_map(|estimate| estimate.ratios[2]);
-    let (least, most) = all().fold((mean, mean), |(low, high), value| (value.min(low), value.max(high)));
     let half = match estimates.len() {
         0 | 1 => 0.0,
         count => {
@@ -124,15 +132,13 @@ pub fn combine(cache_bytes: u64, sampling_rate: f64, estimates: &[Estimate], int
             STUDENT[(count - 2).min(6)] * (squares / (count - 1) as f64 * means).sqrt()
         }
     };
-    let (low, high) =
-        if interval == Interval::Band { (least, most) } else { ((mean - half).max(0.0), (mean + half).min(1.0)) };
     CurvePoint {
         cache_bytes,
         hit_ratio: mean,
         read_hit_ratio: ratio(0),
         write_hit_ratio: ratio(1),
-        low,
-        high,
+        low: (mean - half).max(0.0),
+        high: (mean + half).min(1.0),
         sampling_rate,
         cache_writes: mean_of(estimates.iter().filter_map(|estimate| estimate.cache_writes).collect()),
     }
@@ -140,7 +146,7 @@ pub fn combine(cache_bytes: u64, sampling_rate: f64, estimates: &[Estimate], int
 
 impl PolicyCurve {
     /// A curve with its knee: the point that is furthest above the line from the first to the last one, with sizes on a
-    /// logarithmic scale (Satopää et al., "Finding a Kneedle in a haystack", 2011). Less than 5 points is no knee.
+    /// logarithmic scale (Satopää et al., "Finding a Kneedle in a haystack", 2011). Less than 5 percentage points is no knee.
     pub fn new(policy: &str, points: Vec<CurvePoint>, memory_bytes: usize) -> Self {
         let error = points.iter().map(|point| (point.high - point.low) / 2.0).fold(0.0, f64::max);
         let knee_bytes = find_knee(&points);
@@ -163,6 +169,8 @@ fn find_knee(points: &[CurvePoint]) -> Option<u64> {
 const ASSUMED_RATES: [f64; 2] = [100.0, 10_000.0];
 /// I/Os that a cache replays before the next cache does, so that it stays in the processor's cache.
 const TOGETHER: usize = 8192;
+/// Sectors of which dm-cache's chunks are multiples (`DATA_DEV_BLOCK_SIZE_MIN_SECTORS`).
+const CHUNK_SECTORS: u64 = 64;
 /// Powers of two in a default curve, less one.
 const OCTAVES: u32 = 10;
 
@@ -170,34 +178,34 @@ const OCTAVES: u32 = 10;
 #[derive(Clone, Debug)]
 pub struct CurveSettings {
     pub policies: Vec<String>,        // `lru`, `opt`, `smq`, `bcache`
-    pub block_bytes: Vec<u64>,        // block sizes in bytes
+    pub blocks: Vec<u64>,             // block sizes in bytes; those that dm-cache refuses have no points of smq
     pub sizes: Vec<u64>,              // cache sizes in bytes; empty: ten powers of two up to the footprint
     pub kernel: String,               // the kernel of smq
     pub writeback: bool,              // whether the caches write back, instead of through
     pub sample: Option<f64>,          // LRU from this share of the blocks; `None`: exactly
     pub sample_blocks: Option<usize>, // LRU from this many blocks at most
     pub samples: u64,                 // how many samples are taken where one is needed
+    pub volume: Option<u64>,          // size of the volume in bytes, if the user knows it
 }
 
 impl CurveSettings {
     /// Checks everything that needs no trace; an error is one line.
     pub fn check(&self) -> Result<SmqKernel, String> {
-        for &block in &self.block_bytes {
-            if !(32 << 10..=1 << 30).contains(&block) || block % (32 << 10) != 0 {
-                let (found, expected) = (kib(block), "a multiple of 32 KiB from 32 KiB to 1 GiB, as dm-cache does");
-                return Err(format!("--block {found}: expected {expected}"));
+        for &block in &self.blocks {
+            if !(4 << 10..=1 << 30).contains(&block) || block % (4 << 10) != 0 {
+                return Err(format!("--block {}: expected a multiple of 4 KiB from 4 KiB to 1 GiB", shown(block)));
             }
-            let small = self.sizes.iter().find(|&&size| size < block).map(|&size| (size, "less than one block"));
-            let large =
-                self.sizes.iter().find(|&&size| size / block > 1 << 31).map(|&size| (size, "more than 2^31 blocks"));
-            if let Some((size, what)) = small.or(large) {
-                return Err(format!("--sizes {}: {what} of {}; give another size or --block", kib(size), kib(block)));
+            if let Some(&size) = self.sizes.iter().find(|&&size| !(1..=1 << 31).contains(&(size / block))) {
+                let what = if size < block { "less than one block" } else { "more than 2^31 blocks" };
+                let [size, block] = [size, block].map(shown);
+                return Err(format!("--sizes {size}: {what} of {block}; give another size or --block"));
             }
         }
-        if let Some(size) = self.sizes.iter().find(|&&size| size < 64 << 20)
+        if let Some(size) = self.sizes.iter().find(|&&size| size < LEAST_BCACHE)
             && self.wants("bcache")
         {
-            return Err(format!("--sizes {}: bcache needs 64 MiB or more (128 buckets of 512 KiB)", kib(*size)));
+            let least = "the kernel refuses bcache with 512 buckets or fewer: give 256.5 MiB or more";
+            return Err(format!("--sizes {}: {least}, or --policy smq --policy lru --policy opt", shown(*size)));
         }
         let unknown = || format!("--kernel {}: expected a version from 4.2 on, such as 6.1, or a commit", self.kernel);
         SmqKernel::parse(&self.kernel).ok_or_else(unknown)
@@ -208,8 +216,13 @@ impl CurveSettings {
     }
 }
 
-fn kib(bytes: u64) -> String {
-    if bytes.is_multiple_of(1024) { format!("{} KiB", bytes / 1024) } else { format!("{bytes} bytes") }
+/// Chunks of a cache that is simulated in full at most: LVM's own limit is lower, and each takes memory.
+const MOST_CHUNKS: u64 = 1 << 22;
+
+fn shown(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let unit = (1..units.len()).take_while(|&unit| bytes > 0 && bytes % (1 << (10 * unit)) == 0).last().unwrap_or(0);
+    format!("{} {}", bytes >> (10 * unit), units[unit])
 }
 
 /// Measures of one block size.
@@ -238,14 +251,49 @@ impl BlockPass {
         [self.lru[0].counts[0].accesses, self.lru[0].counts[1].accesses]
     }
 
-    /// A ratio of one direction: `None` without its accesses.
-    fn ratio(lru: &StackDistances, write: bool, blocks: Option<u64>) -> Option<f64> {
-        (lru.counts[usize::from(write)].accesses > 0).then(|| lru.hit_ratio(&[write], blocks))
-    }
-
     fn estimate(lru: &StackDistances, blocks: Option<u64>) -> Estimate {
         let both = Some(lru.hit_ratio(&[false, true], blocks));
-        Estimate { ratios: [Self::ratio(lru, false, blocks), Self::ratio(lru, true, blocks), both], cache_writes: None }
+        let ratio = |at: usize| (lru.counts[at].accesses > 0).then(|| lru.hit_ratio(&[at > 0], blocks));
+        Estimate { ratios: [ratio(0), ratio(1), both], cache_writes: None }
+    }
+}
+
+/// Times that are multiples of this, in ns, are coarse if I/Os share them: more than the 0.1 ms of a hit, which smq's
+/// ticks take. Coarser ones than a second, smq's own, say nothing about it.
+const COARSE_NS: [u64; 2] = [1_000_000, 1_000_000_000];
+/// No volume serves ten million I/Os a second, unless they are fewer than this.
+const BURST: u64 = 1000;
+
+/// The times of a trace.
+#[derive(Default)]
+struct Times {
+    first_ns: u64,
+    span_ns: u64,
+    distinct: u64,
+    unit_ns: u64, // a divisor of all distances, the greatest unless it is fine; 0 for one time
+}
+
+impl Times {
+    fn add(&mut self, time_ns: u64) {
+        self.first_ns = if self.distinct == 0 { time_ns } else { self.first_ns };
+        let mut distance = time_ns.saturating_sub(self.first_ns);
+        self.distinct += u64::from(self.distinct == 0 || distance > self.span_ns);
+        self.span_ns = distance;
+        while distance > 0 && (self.unit_ns == 0 || self.unit_ns >= COARSE_NS[0]) {
+            (self.unit_ns, distance) = (distance, self.unit_ns % distance);
+        }
+    }
+
+    /// The time over which I/Os of equal time are spread, 0 if they need not be; or why the times are of no use.
+    fn judge(&self, requests: u64) -> Result<u64, String> {
+        let per_ns = requests as f64 / self.span_ns as f64;
+        match self.unit_ns {
+            0 if requests > 1 => Err("all I/Os have the same time".into()),
+            _ if requests >= BURST && per_ns > 0.01 => Err("more than 10,000,000 I/Os a second are no times".into()),
+            unit if unit < COARSE_NS[0] || requests < 2 * self.distinct => Ok(0),
+            unit if unit > COARSE_NS[1] => Err(format!("the times are multiples of {} s", unit as f64 / 1e9)),
+            unit => Ok(unit),
+        }
     }
 }
 
@@ -257,8 +305,7 @@ pub struct FirstPass {
     requests: u64,
     reads: u64,
     bytes: [u64; 2],
-    first_ns: u64,
-    last_ns: u64,
+    times: Times,
     end_sector: u64,
 }
 
@@ -267,19 +314,15 @@ impl FirstPass {
     pub fn new(settings: CurveSettings) -> Result<Self, String> {
         let kernel = settings.check()?;
         let salts = || 0..settings.samples.max(1);
-        let lru = || -> Vec<StackDistances> {
-            match (settings.sample, settings.sample_blocks) {
-                (None, None) => vec![StackDistances::new(Sampler::ALL, None)],
-                (rate, most) => {
-                    salts().map(|salt| StackDistances::new(Sampler::new(salt, rate.unwrap_or(1.0), 0), most)).collect()
-                }
-            }
-        };
+        let (rate, most) = (settings.sample.unwrap_or(1.0), settings.sample_blocks);
+        let count = if rate < 1.0 || most.is_some() { usize::MAX } else { 1 };
+        let of_salt = |salt| StackDistances::new(Sampler::new(salt, rate, 0), most);
+        let lru = || salts().take(count).map(of_salt).collect();
         let opt = || if settings.wants("opt") { salts().map(OptSample::new).collect() } else { vec![] };
         let pass = |&bytes: &u64| BlockPass { sectors: bytes / 512, lru: lru(), opt: opt() };
-        let blocks = settings.block_bytes.iter().map(pass).collect();
-        let (first_ns, last_ns) = (u64::MAX, 0);
-        Ok(Self { settings, kernel, blocks, requests: 0, reads: 0, bytes: [0; 2], first_ns, last_ns, end_sector: 0 })
+        let blocks = settings.blocks.iter().map(pass).collect();
+        let times = Times::default();
+        Ok(Self { settings, kernel, blocks, requests: 0, reads: 0, bytes: [0; 2], times, end_sector: 0 })
     }
 
     /// Counts an I/O.
@@ -292,8 +335,7 @@ impl FirstPass {
         self.requests += 1;
         self.reads += u64::from(!write);
         self.bytes[usize::from(write)] += u64::from(request.sectors) * 512;
-        self.first_ns = self.first_ns.min(request.time_ns);
-        self.last_ns = self.last_ns.max(request.time_ns);
+        self.times.add(request.time_ns);
         self.end_sector = self.end_sector.max(request.sector.saturating_add(u64::from(request.sectors)));
         self.blocks.iter_mut().for_each(|block| block.access(request));
     }
@@ -303,27 +345,52 @@ impl FirstPass {
         self.requests > 0 && (self.settings.wants("smq") || self.settings.wants("bcache"))
     }
 
-    /// Goes on to the second pass; `has_times`: the trace has times.
-    pub fn finish(self, has_times: bool) -> SecondPass {
+    /// Goes on to the second pass; `has_times`: the trace has times; `recorded`: the volume's size in bytes, if the trace
+    /// says it. An error is one line about the settings.
+    pub fn finish(mut self, has_times: bool, recorded: Option<u64>) -> Result<SecondPass, String> {
+        let touched = self.end_sector.saturating_mul(512);
+        if let Some(volume) = self.settings.volume.filter(|&volume| volume < touched) {
+            let [volume, touched] = [volume, touched].map(shown);
+            return Err(format!("--volume-size {volume}: expected {touched} or more: the trace reaches so far"));
+        }
+        self.settings.volume = self.settings.volume.or(recorded.filter(|&bytes| bytes >= touched));
+        let times = if has_times { self.times.judge(self.requests) } else { Err("the trace has no times".into()) };
         let sizes = if self.settings.sizes.is_empty() { self.default_sizes() } else { self.settings.sizes.clone() };
-        let mut caches = Vec::new();
+        for (block, &size) in self.blocks.iter().flat_map(|block| sizes.iter().map(move |size| (block, size))) {
+            let chunks = size / block.sectors / 512;
+            if self.settings.wants("smq") && chunks > MOST_CHUNKS && block.footprint() < size / 2 {
+                let [size, chunk, used] = [size, block.sectors * 512, block.footprint()].map(shown);
+                return Err(format!(
+                    "--sizes {size}: {chunks} chunks of {chunk}, and the trace touches only {used}: give less"
+                ));
+            }
+        }
+        let (mut caches, mut largest) = (Vec::new(), 0);
         let rates: Vec<Option<f64>> =
-            if has_times { vec![None] } else { ASSUMED_RATES.iter().copied().map(Some).collect() };
-        for (name, policy) in self.simulated_policies() {
+            if times.is_ok() { vec![None] } else { ASSUMED_RATES.iter().copied().map(Some).collect() };
+        let (cache, bcache) = match self.settings.writeback {
+            true => (CacheMode::Writeback, BcacheMode::Writeback),
+            false => (CacheMode::Writethrough, BcacheMode::Writethrough),
+        };
+        let all = [("smq", SimulatedPolicy::Smq(self.kernel, cache)), ("bcache", SimulatedPolicy::Bcache(bcache))];
+        for (name, policy) in all.into_iter().filter(|(name, _)| self.settings.wants(name)) {
             for (index, block) in self.blocks.iter().enumerate() {
-                for &size in &sizes {
-                    let geometry = Geometry {
-                        origin_blocks: self.end_sector.div_ceil(block.sectors),
-                        cache_blocks: u32::try_from(size / block.sectors / 512).unwrap_or(u32::MAX),
-                        block_sectors: block.sectors as u32,
-                    };
-                    for &rate in &rates {
+                let refused = name == "smq" && block.sectors % CHUNK_SECTORS != 0;
+                for &size in sizes.iter().filter(|_| !refused) {
+                    let geometries = self.geometries(block.sectors, size);
+                    let geometries = if name == "smq" { &geometries[..] } else { &geometries[..1] };
+                    let large = geometries[1..].iter().map(|large| large.origin_blocks * block.sectors * 512);
+                    largest = large.fold(largest, u64::max);
+                    for (rate, geometry) in rates.iter().flat_map(|&rate| geometries.iter().map(move |&of| (rate, of)))
+                    {
+                        let assumption = (rate, geometry.origin_blocks);
                         for salt in 0..self.settings.samples.max(1) {
                             // A size that bcache refuses has no point.
-                            let cache = SimulatedCache::new(policy, geometry, size, block.footprint(), salt);
+                            let cache =
+                                SimulatedCache::new(policy, geometry, size, block.footprint(), salt, MINIATURE_BLOCKS);
                             let Some(cache) = cache else { break };
                             let is_exact = cache.rate >= 1.0 && name != "smq";
-                            caches.push(Miniature { name, block: index, size, rate, cache });
+                            caches.push(Miniature { name, block: index, size, assumption, cache });
                             if is_exact {
                                 break;
                             }
@@ -332,23 +399,25 @@ impl FirstPass {
                 }
             }
         }
-        SecondPass { first: self, sizes, has_times, caches, streams: Streams::default(), waiting: vec![], number: 0 }
+        let assumed_volumes = if largest > 0 { vec![touched, largest] } else { vec![] };
+        let (streams, waiting) = (Streams::default(), vec![]);
+        Ok(SecondPass { first: self, sizes, times, caches, assumed_volumes, streams, waiting, number: 0 })
     }
 
-    fn simulated_policies(&self) -> Vec<(&'static str, SimulatedPolicy)> {
-        let (cache, bcache) = if self.settings.writeback {
-            (CacheMode::Writeback, BcacheMode::Writeback)
-        } else {
-            (CacheMode::Writethrough, BcacheMode::Writethrough)
-        };
-        let all = [("smq", SimulatedPolicy::Smq(self.kernel, cache)), ("bcache", SimulatedPolicy::Bcache(bcache))];
-        all.into_iter().filter(|(name, _)| self.settings.wants(name)).collect()
+    /// The cache and its volume. If the volume's size is not known and smq depends on it, there are two: one that ends
+    /// with the last sector that the trace touches, and one so large that more changes nothing.
+    fn geometries(&self, sectors: u64, size: u64) -> Vec<Geometry> {
+        let cache_blocks = u32::try_from(size / sectors / 512).unwrap_or(u32::MAX);
+        let least = self.settings.volume.map_or(self.end_sector, |bytes| bytes.div_ceil(512)).div_ceil(sectors);
+        let known = Geometry { origin_blocks: least, cache_blocks, block_sectors: sectors as u32 };
+        let large = Geometry { origin_blocks: large_origin(known), ..known };
+        if self.settings.volume.is_some() || large.origin_blocks <= least { vec![known] } else { vec![known, large] }
     }
 
     /// Powers of two up to the footprint, not below 16 blocks.
     fn default_sizes(&self) -> Vec<u64> {
         let footprint = self.blocks.iter().map(BlockPass::footprint).max().unwrap_or(0);
-        let largest_block = self.settings.block_bytes.iter().copied().max().unwrap_or(1);
+        let largest_block = self.settings.blocks.iter().copied().max().unwrap_or(1);
         let last = footprint.max(largest_block * 16).next_power_of_two();
         let sizes = (0..=OCTAVES).rev().map(|octave| last >> octave);
         sizes.filter(|&size| size >= largest_block * 16).collect()
@@ -359,7 +428,7 @@ struct Miniature {
     name: &'static str,
     block: usize,
     size: u64,
-    rate: Option<f64>, // the assumed rate, without times
+    assumption: (Option<f64>, u64), // the rate, without times, and the blocks of the volume
     cache: SimulatedCache,
 }
 
@@ -367,8 +436,9 @@ struct Miniature {
 pub struct SecondPass {
     first: FirstPass,
     sizes: Vec<u64>,
-    has_times: bool,
+    times: Result<u64, String>, // in ns, over which I/Os of equal time are spread; or why times are of no use
     caches: Vec<Miniature>,
+    assumed_volumes: Vec<u64>,
     streams: Streams,
     waiting: Vec<(Request, u64)>, // I/Os, and the sectors of their streams
     number: u64,                  // I/Os that were replayed
@@ -378,17 +448,28 @@ impl SecondPass {
     /// Replays an I/O.
     pub fn request(&mut self, request: &Request) {
         let streams = self.first.settings.wants("bcache") && matches!(request.op, Op::Read | Op::Write { .. });
-        let Request { time_ns, sector, sectors, task, .. } = *request;
-        self.waiting.push((*request, if streams { self.streams.add(time_ns, task, sector, sectors) } else { 0 }));
-        if self.waiting.len() == TOGETHER {
+        let Request { sector, sectors, task, .. } = *request;
+        let time_ns = request.time_ns.saturating_sub(self.first.times.first_ns); // smq's phases are those of the beginning
+        // I/Os of equal time are spread together.
+        let spread = matches!(self.times, Ok(1..)) && self.waiting.last().is_some_and(|last| last.0.time_ns == time_ns);
+        if self.waiting.len() >= TOGETHER && !spread {
             self.replay_waiting();
         }
+        let sequential = if streams { self.streams.add(time_ns, task, sector, sectors) } else { 0 };
+        self.waiting.push((Request { time_ns, ..*request }, sequential));
     }
 
     fn replay_waiting(&mut self) {
+        if let Ok(unit @ 1..) = self.times {
+            for alike in self.waiting.chunk_by_mut(|(one, _), (next, _)| one.time_ns == next.time_ns) {
+                let count = alike.len() as u64;
+                alike.iter_mut().zip(0..).for_each(|((request, _), index)| request.time_ns += unit * index / count);
+            }
+        }
         for miniature in &mut self.caches {
             for (&(request, sequential), number) in self.waiting.iter().zip(self.number..) {
-                let time_ns = miniature.rate.map_or(request.time_ns, |rate| (number as f64 * 1e9 / rate) as u64);
+                let time_ns =
+                    miniature.assumption.0.map_or(request.time_ns, |rate| (number as f64 * 1e9 / rate) as u64);
                 miniature.cache.request(&Request { time_ns, ..request }, sequential);
             }
         }
@@ -405,8 +486,12 @@ impl SecondPass {
             reads: first.reads,
             read_bytes: first.bytes[0],
             write_bytes: first.bytes[1],
-            span_ns: self.has_times.then(|| first.last_ns.saturating_sub(first.first_ns)),
-            assumed_rates: if self.has_times { vec![] } else { ASSUMED_RATES.to_vec() },
+            span_ns: self.times.is_ok().then_some(first.times.span_ns),
+            spread_ns: self.times.clone().ok().filter(|&unit| unit > 0),
+            useless_times: self.times.clone().err(),
+            assumed_rates: if self.times.is_ok() { vec![] } else { ASSUMED_RATES.to_vec() },
+            volume_bytes: first.settings.volume,
+            assumed_volumes: self.assumed_volumes.clone(),
             kernel: first.settings.kernel.clone(),
             blocks: (0..first.blocks.len()).map(|index| self.block_curves(index)).collect(),
         }
@@ -414,12 +499,8 @@ impl SecondPass {
 
     fn block_curves(&self, index: usize) -> BlockCurves {
         let (block, settings) = (&self.first.blocks[index], &self.first.settings);
-        let whole = combine(
-            0,
-            1.0,
-            &block.lru.iter().map(|lru| BlockPass::estimate(lru, None)).collect::<Vec<_>>(),
-            Interval::OfMean,
-        );
+        let estimates: Vec<_> = block.lru.iter().map(|lru| BlockPass::estimate(lru, None)).collect();
+        let whole = combine(0, 1.0, &estimates, Interval::OfMean);
         let curves = settings.policies.iter().map(|policy| match policy.as_str() {
             "lru" => self.lru_curve(block),
             "opt" => self.opt_curve(block),
@@ -461,15 +542,18 @@ impl SecondPass {
         let (block, first) = (&self.first.blocks[index], &self.first);
         let mine = || self.caches.iter().filter(|cache| cache.name == name && cache.block == index);
         let sectors = (first.bytes[0] + first.bytes[1]) / 512;
-        let of_samples = if name == "smq" { Interval::OfRun } else { Interval::OfMean };
-        let interval = if self.has_times { of_samples } else { Interval::Band };
+        let interval = if name == "smq" { Interval::OfRun } else { Interval::OfMean };
         let accesses = if name == "bcache" { [first.reads, 0] } else { block.accesses() };
         let point = |&size: &u64| -> Option<CurvePoint> {
             let of_size: Vec<&Miniature> = mine().filter(|cache| cache.size == size).collect();
             let estimate = |m: &&Miniature| m.cache.estimate(accesses, sectors, block.sectors as u32);
-            let estimates: Vec<Estimate> = of_size.iter().map(estimate).collect();
             let rate = of_size.first()?.cache.rate;
-            Some(combine(size, rate, &estimates, interval))
+            let of = |some: &[&_]| combine(size, rate, &some.iter().map(estimate).collect::<Vec<_>>(), interval);
+            // What is not known gives a band: the intervals of all assumptions.
+            let assumed = of_size.chunk_by(|one, next| one.assumption == next.assumption).map(of);
+            let wider = |(low, high): (f64, f64), point: CurvePoint| (point.low.min(low), point.high.max(high));
+            let (low, high) = assumed.fold((1.0, 0.0), wider);
+            Some(CurvePoint { low, high, ..of(&of_size) })
         };
         let memory = mine().map(|miniature| miniature.cache.memory_bytes()).sum();
         PolicyCurve::new(name, self.sizes.iter().filter_map(point).collect(), memory)

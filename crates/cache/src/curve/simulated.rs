@@ -14,18 +14,19 @@ use crate::smq::{Smq, SmqKernel, region_shift};
 use blklab_stats::Hashing;
 use std::collections::{BTreeSet, HashMap};
 
-/// Blocks that a miniature should have. From 4,096 on, the hotspot queue is no larger than in the whole; fewer blocks
-/// also see so few misses a second that smq judges them differently.
-const MINIATURE_BLOCKS: f64 = 32768.0;
+/// Blocks that a miniature should have. From 4,096 on, the hotspot queue is no larger than in the whole.
+pub const MINIATURE_BLOCKS: f64 = 32768.0;
 /// Buckets that a miniature of bcache should have, and sectors of a bucket (make-bcache: 512 KiB).
 const MINIATURE_BUCKETS: f64 = 4096.0;
 const BUCKET_SECTORS: u32 = 1024;
-/// Buckets below which the kernel refuses a cache device (`read_super_common`: 2^7).
-const LEAST_BUCKETS: u64 = 128;
+/// The smallest cache that bcache accepts, in bytes: 513 buckets. Fewer are too few for the kernel's reserves
+/// (`cache_alloc`: "ca->sb.nbuckets is too small").
+pub const LEAST_BCACHE: u64 = 513 * BUCKET_SECTORS as u64 * 512;
 /// Pages of bcache's sampled regions, as a power of two: 1 MiB.
 const REGION_SHIFT: u32 = 8;
-/// How much older smq is in each sample than in the one before: 8 samples begin in 8 phases of its second.
-const AGE_STEP_NS: u64 = 300_000_000;
+/// How much older smq is in each sample than in the one before, as in the simulator: samples begin in other phases of its
+/// second, and of its 60 s.
+const AGE_STEP_NS: u64 = 12_300_000_000;
 
 /// Which policy is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,13 +45,14 @@ pub struct SimulatedCache {
 
 impl SimulatedCache {
     /// A cache of this size, with blocks of `geometry`, for a trace that touches `footprint` bytes. `None`: bcache refuses
-    /// the size. Another salt has another sample, and another phase of smq's clock.
-    pub fn new(policy: SimulatedPolicy, geometry: Geometry, bytes: u64, footprint: u64, salt: u64) -> Option<Self> {
+    /// the size. Another salt has another sample, and another phase of smq's clock. `blocks`: smq's miniature has them.
+    pub fn new(
+        policy: SimulatedPolicy, geometry: Geometry, bytes: u64, footprint: u64, salt: u64, blocks: f64,
+    ) -> Option<Self> {
         let used = bytes.min(footprint) as f64;
         match policy {
             SimulatedPolicy::Smq(kernel, mode) => {
-                let blocks = used / (f64::from(geometry.block_sectors) * 512.0);
-                let rate = (MINIATURE_BLOCKS / blocks).min(1.0);
+                let rate = (blocks * f64::from(geometry.block_sectors) * 512.0 / used).min(1.0);
                 let sampler = Sampler::new(salt, rate, region_shift(geometry));
                 let mut smq = Box::new(Smq::new_sampled(geometry, kernel, rate));
                 if salt > 0 {
@@ -60,10 +62,10 @@ impl SimulatedCache {
                 Some(Self { cache: Box::new(cache), is_bcache: false, rate, age_ns: salt * AGE_STEP_NS })
             }
             SimulatedPolicy::Bcache(mode) => {
-                let whole = bytes / (u64::from(BUCKET_SECTORS) * 512);
-                if whole < LEAST_BUCKETS {
+                if bytes < LEAST_BCACHE {
                     return None;
                 }
+                let whole = bytes / (u64::from(BUCKET_SECTORS) * 512);
                 let rate = (MINIATURE_BUCKETS * f64::from(BUCKET_SECTORS) * 512.0 / used).min(1.0);
                 let buckets = (whole as f64 * rate).round() as u32;
                 let settings = BcacheSettings { buckets, mode, ..BcacheSettings::default() };
@@ -81,7 +83,7 @@ impl SimulatedCache {
 
     /// What it found. `accesses`: reads and writes of the whole trace, after splitting; `sectors`: all of its sectors.
     pub fn estimate(&self, accesses: [u64; 2], sectors: u64, block_sectors: u32) -> Estimate {
-        let Counts { reads, read_hits, writes, write_hits, promotions, .. } = self.cache.counts();
+        let Counts { reads, read_hits, writes, write_hits, promotions, overwrites, .. } = self.cache.counts();
         let is_bcache = self.is_bcache;
         let inserted = promotions * if is_bcache { 1 } else { u64::from(block_sectors) };
         let ratio = |hits: u64, seen: u64, all: u64| match all {
@@ -96,6 +98,8 @@ impl SimulatedCache {
             // bcache counts reads only.
             return Estimate { ratios: [reads_ratio, None, reads_ratio], cache_writes: Some(written) };
         }
+        // Without those that the whole cache does not count either.
+        let accesses = [accesses[0], accesses[1].saturating_sub((overwrites as f64 / self.rate) as u64)];
         let both = ratio(read_hits + write_hits, reads + writes, accesses[0] + accesses[1]);
         let ratios = [reads_ratio, ratio(write_hits, writes, accesses[1]), both];
         Estimate { ratios, cache_writes: Some(written) }

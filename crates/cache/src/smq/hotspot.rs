@@ -3,6 +3,7 @@
 use super::multiqueue::{LEVELS, Multiqueue};
 use crate::entry::{BlockTable, Entry};
 use crate::policy::{Geometry, OriginBlock};
+use blklab_stats::hash64;
 
 /// Time between redistributions (`HOTSPOT_UPDATE_PERIOD`).
 const PERIOD_NS: u64 = 1_000_000_000;
@@ -18,42 +19,70 @@ pub fn region_shift(geometry: Geometry) -> u32 {
     (1..=4).rev().find(fits).unwrap_or(0)
 }
 
-/// Accesses to entries in the upper quarter of the levels, and others (`struct stats`).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LevelStats {
-    upper: u64,
-    others: u64,
+/// Blocks of the origin from which on hotspot blocks have 16 blocks: its size changes nothing in smq any more.
+pub fn large_origin(geometry: Geometry) -> u64 {
+    u64::from(entry_count(geometry)) << 4
 }
 
-/// How well a queue tells what is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Assessment {
-    Poor, // less than a sixteenth of the accesses were to the upper quarter
-    Fair, // less than an eighth
-    Well, // more
+/// Accesses to entries in the upper quarter of the levels, and others (`struct stats`).
+///
+/// A sample has so few accesses in a second that chance decides whether it seems well judged, and then every miss is
+/// promoted. So each of its accesses also counts as many as are outside the sample: of these, as many are in the upper
+/// quarter by chance as in the whole, with the share that the sample had in earlier periods.
+#[derive(Clone, Copy, Debug)]
+pub struct LevelStats {
+    counted: [u64; 2], // others, and those to the upper quarter
+    rate: f64,         // the share of the accesses that the sample has
+    owed: f64,         // accesses outside the sample that are not counted yet
+    draws: u64,        // those that were counted
+    sampled: [f64; 2], // accesses of the sample in this period, as `counted`
+    earlier: [f64; 2], // the same of earlier periods, which fade within as many as have a whole one's accesses
 }
 
 impl LevelStats {
+    /// Those of a sample with this share of the accesses.
+    pub fn new(rate: f64) -> Self {
+        Self { counted: [0; 2], rate, owed: 0.0, draws: 0, sampled: [0.0; 2], earlier: [0.0; 2] }
+    }
+
     /// An access to an entry at this level.
     pub fn count(&mut self, level: Option<u8>) {
-        match level {
-            Some(level) if usize::from(level) >= LEVELS * 3 / 4 => self.upper += 1,
-            _ => self.others += 1,
+        let is_upper = level.is_some_and(|level| usize::from(level) >= LEVELS * 3 / 4);
+        self.counted[usize::from(is_upper)] += 1;
+        if self.rate < 1.0 {
+            self.sampled[usize::from(is_upper)] += 1.0;
+            self.owed += 1.0 / self.rate - 1.0;
+            let below = (self.expected() * 2f64.powi(64)) as u64;
+            while self.owed >= 1.0 {
+                self.owed -= 1.0;
+                self.draws += 1;
+                self.counted[usize::from(hash64(self.draws) < below)] += 1;
+            }
         }
+    }
+
+    /// The share of the upper quarter that the sample has seen; not a number without accesses.
+    fn expected(&self) -> f64 {
+        let [others, upper] = if self.earlier == [0.0; 2] { self.sampled } else { self.earlier };
+        upper / (others + upper)
+    }
+
+    /// Begins a period.
+    pub fn restart(&mut self) {
+        let earlier = [0, 1].map(|which| self.earlier[which] * (1.0 - self.rate) + self.sampled[which]);
+        *self = Self { earlier, draws: self.draws, ..Self::new(self.rate) };
     }
 
     /// The share of accesses to the upper quarter, in `parts`, rounded down; 0 without accesses.
     pub fn share(self, parts: u64) -> u64 {
-        (self.upper * parts).checked_div(self.upper + self.others).unwrap_or(0)
+        let expected = (self.expected() * parts as f64) as u64;
+        (self.counted[1] * parts).checked_div(self.counted.iter().sum()).unwrap_or(expected)
     }
 
-    /// The verdict (`stats_assess`).
-    pub fn assess(self) -> Assessment {
-        match self.share(256) {
-            0..16 => Assessment::Poor,
-            16..32 => Assessment::Fair,
-            _ => Assessment::Well,
-        }
+    /// The verdict (`stats_assess`): 4, poor, if less than a sixteenth of the accesses were to the upper quarter; 2, fair,
+    /// if less than an eighth; 1, well. Entries jump so far, and that part of the levels is promoted.
+    pub fn assess(self) -> u8 {
+        [4, 2, 1][self.share(16).min(2) as usize]
     }
 }
 
@@ -66,7 +95,7 @@ pub struct Hotspot {
     used: usize,
     shift: u32, // cache blocks of a hotspot block, as a power of two
     jump: u8,
-    stats: LevelStats,
+    pub stats: LevelStats, // how well it tells what is used, in the current second
     ticks: u32, // ticks so far: an entry moves up once in each. Entries store it as their period, 0 for never
     next_period_ns: u64,
 }
@@ -85,7 +114,7 @@ impl Hotspot {
             used: 0,
             shift,
             jump: 1,
-            stats: LevelStats::default(),
+            stats: LevelStats::new(rate),
             ticks: 1,
             next_period_ns: 0,
         }
@@ -125,23 +154,14 @@ impl Hotspot {
         level
     }
 
-    /// How well it tells what is used, in the current second.
-    pub fn assess(&self) -> Assessment {
-        self.stats.assess()
-    }
-
     /// Entries may move up again; on the first tick after each second, levels get their shares again
     /// (`end_hotspot_period`).
     pub fn tick(&mut self, now_ns: u64) {
         self.ticks = self.ticks.checked_add(1).unwrap_or(1);
         if now_ns > self.next_period_ns {
-            self.jump = match self.assess() {
-                Assessment::Poor => 4,
-                Assessment::Fair => 2,
-                Assessment::Well => 1,
-            };
+            self.jump = self.stats.assess();
             self.queue.redistribute(&mut self.entries);
-            self.stats = LevelStats::default();
+            self.stats.restart();
             self.next_period_ns = now_ns + PERIOD_NS;
         }
     }

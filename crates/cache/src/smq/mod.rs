@@ -7,8 +7,8 @@ mod multiqueue;
 
 use crate::entry::{BlockTable, Entry, List};
 use crate::policy::{Access, CacheBlock, Geometry, LoadError, Lookup, Operation, OriginBlock, Policy, Work};
-pub use hotspot::region_shift;
-use hotspot::{Assessment, Hotspot, LevelStats};
+use hotspot::{Hotspot, LevelStats};
+pub use hotspot::{large_origin, region_shift};
 pub use kernel::{SMQ_KERNELS, SmqKernel};
 use multiqueue::{LEVELS, Multiqueue};
 use std::collections::HashSet;
@@ -130,7 +130,8 @@ impl Smq {
             writeback_sentinels: Sentinels::new(blocks, WRITEBACK_PERIOD_NS),
             demote_sentinels: Sentinels::new(blocks + SENTINELS, DEMOTE_PERIOD_NS),
             hotspot: Hotspot::new(geometry, rate),
-            cache_stats: LevelStats::default(),
+            // Only 4.11 judges by it.
+            cache_stats: LevelStats::new(if kernel.replaces() { rate } else { 1.0 }),
             period: 1,
             next_period_ns: 0,
             read_level: LEVELS as u8,
@@ -349,7 +350,6 @@ impl Smq {
 
     /// The levels from which misses are promoted (`update_promote_levels`).
     fn update_promote_levels(&mut self) {
-        let assessment = self.hotspot.assess();
         let (levels, more_for_writes) = if !self.kernel.replaces() {
             (LEVELS as u8, 0)
         } else if self.free.len > 0 {
@@ -357,12 +357,7 @@ impl Smq {
         } else {
             (PROMOTE_LEVELS[self.cache_stats.share(16) as usize], 2)
         };
-        self.read_level = LEVELS as u8
-            - match assessment {
-                Assessment::Poor => levels / 4,
-                Assessment::Fair => levels / 2,
-                Assessment::Well => levels,
-            };
+        self.read_level = LEVELS as u8 - levels / self.hotspot.stats.assess();
         self.write_level = self.read_level + more_for_writes;
     }
 
@@ -484,7 +479,7 @@ impl Policy for Smq {
             self.period = self.period.checked_add(1).unwrap_or(1);
             self.dirty.redistribute(&mut self.entries);
             self.clean.redistribute(&mut self.entries);
-            self.cache_stats = LevelStats::default();
+            self.cache_stats.restart();
             let seconds = if self.kernel.replaces() { 10 } else { 60 };
             self.next_period_ns = now_ns + seconds * 1_000_000_000;
         }

@@ -24,6 +24,7 @@ def _parse_share(text: str) -> float:
 
 
 SIZES = Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) for word in text.split(",")}))
+VOLUME = Quantity("size", units.parse_size)
 
 
 @click.command()
@@ -35,8 +36,9 @@ SIZES = Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) fo
     type=click.Choice(POLICIES),
     help="Compute this policy; can be repeated. Default: all.",
 )
-@click.option("--block", "blocks", type=SIZES, default="64k", help="Chunk sizes of dm-cache.")
+@click.option("--block", "blocks", type=SIZES, default="64k", help="Chunk sizes of dm-cache; lru and opt: n × 4k.")
 @click.option("--sizes", "cache_sizes", type=SIZES, metavar="SIZE,...", help="Cache sizes; default: powers of two.")
+@click.option("--volume-size", "volume", type=VOLUME, help="Size of the cached volume; default: as recorded.")
 @click.option("--kernel", default="6.1", help="Kernel whose smq is simulated: a version or commit.")
 @click.option(
     "--mode",
@@ -96,6 +98,9 @@ def curve(
         raise UsageError("-: workers cannot read stdin: write the trace to a file that they can read")
     if "-" in source.paths and set(policies or POLICIES) & {"smq", "bcache"}:
         raise UsageError("-: the trace is read twice for smq and bcache: write it to a file, or give --policy lru")
+    blocks: Sequence[int] = settings["blocks"]
+    if policies == ("smq",) and not any(block % (32 << 10) == 0 for block in blocks):
+        raise UsageError(f"--block {units.format_size(blocks[0])}: smq expects a multiple of 32 KiB, as dm-cache does")
     out.check(output)
     with computing(cluster) as parallel:
         settings |= {"sizes": cache_sizes or [], "writeback": mode == "writeback", "policies": policies or POLICIES}

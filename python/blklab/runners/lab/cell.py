@@ -739,6 +739,7 @@ def _recorded_stack(guest: GuestStack) -> list[dict[str, object]]:
             "label": layer.kernel,
             "kind": layer.kind,
             "role": layer.role,
+            "bytes": int(guest.read(f"/sys/block/{layer.kernel}/size") or 0) * 512 or None,
             "above": [kernel[name] for name in layer.above],
         }
         for layer in guest.layers

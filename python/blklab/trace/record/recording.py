@@ -220,6 +220,7 @@ def recorded_stack(numbers: Sequence[str], roots: Roots) -> list[dict[str, objec
                 "kind": layer.kind,
                 "above": list(layer.above),
                 "role": role,
+                "bytes": int(text(node / "size") or 0) * 512 or None,
             }
         )
     return stack
