@@ -112,6 +112,13 @@ def simulate(
     `BlklabError` if it was stopped or the trace is damaged.
     """
 
+def loss_probabilities(question: str) -> list[list[float]]:
+    """Computes how likely data are lost, from a `LossQuestion` as JSON text (crates/sim/src/loss.rs).
+
+    Returns for each set of parameters the probability of any loss, the probabilities that the first loss is that of
+    failed disks or that of an unreadable page, and the expected bytes of the first loss. Other threads run meanwhile.
+    """
+
 def cache_curves(
     paths: Sequence[str],
     *,
@@ -123,13 +130,15 @@ def cache_curves(
     sample: float | None = None,
     sample_blocks: int | None = None,
     samples: int = 4,
+    volume: int | None = None,
     format: str | None = None,
     selection: str | Filter | None = None,
 ) -> str:
     """Computes hit ratios by cache size from the I/Os of one device; `CacheCurves` as JSON text.
 
     Sizes are bytes; by default powers of two up to what the trace touches. LRU is exact without `sample` (a share of
-    the blocks) and `sample_blocks` (their largest number). The trace is read twice for smq and bcache.
+    the blocks) and `sample_blocks` (their largest number). smq depends on the size of the volume: without
+    `volume`, that of the recording; without both its figures are a band. The trace is read twice for smq and bcache.
     """
 
 def cache_check(

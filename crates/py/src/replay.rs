@@ -116,6 +116,13 @@ impl DeviceReplay {
         Ok(None)
     }
 
+    /// The size of the device in bytes, if the recording has it. blktrace gives the sectors of a partition on its disk.
+    pub fn device_bytes(&self) -> Option<u64> {
+        let number = self.device?.to_string().replace(',', ":");
+        let stack = &self.source.info().stack;
+        stack.iter().find(|layer| layer.number == number && layer.kind != "partition")?.bytes
+    }
+
     /// What the trace contains.
     pub fn capabilities(&self) -> Capabilities {
         self.source.info().capabilities
@@ -208,4 +215,12 @@ pub fn simulate(py: Python<'_>, cell: &str, stop: Option<&Stop>, trace: Option<T
         };
         serde_json::to_string(&outcome).map_err(|e| BlklabError::new_err(e.to_string()))
     })
+}
+
+/// Computes how likely data are lost, from a `LossQuestion` as JSON text (crates/sim/src/loss.rs). Other Python threads
+/// run meanwhile.
+#[pyfunction]
+pub fn loss_probabilities(py: Python<'_>, question: &str) -> PyResult<Vec<[f64; 4]>> {
+    let question = serde_json::from_str(question).map_err(|e| UsageError::new_err(format!("loss: {e}")))?;
+    Ok(py.detach(|| blklab_sim::loss::loss_probabilities(&question)))
 }

@@ -17,6 +17,7 @@ pub mod error;
 mod events;
 mod kernel;
 mod load;
+pub mod loss;
 mod metrics;
 pub mod outcome;
 mod rng;

@@ -1,6 +1,8 @@
 """Rules about redundancy and scrubbing: members missing, faulty, out of date or being rebuilt; checks of the copies."""
 
+import math
 from collections.abc import Iterator
+from functools import lru_cache
 
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import array_finding, audit_message, list_names, told
@@ -8,13 +10,15 @@ from blklab.md.good_copies import is_current
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import NEW_DISK, OLD_DISK, Recipe, command, restart_recipe
 from blklab.md_levels import PARITIES
+from blklab.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
 from blklab.text import by_key
-from blklab.units import format_duration
+from blklab.units import SECTOR, format_duration
 
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning
+REBUILD_SPEED = 100 << 20  # Bytes per second, if no rebuild runs; half of what md allows
 
 
-def check_degraded(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
+def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """Members are missing; critical if no rebuild runs, or if the next failure loses data."""
     if not array.degraded:
         return
@@ -35,9 +39,35 @@ def check_degraded(array: Array, _software: Software | None) -> Iterator[Diagnos
         "critical" if last or not rebuilding else "warning",
         "degraded",
         f"{array.degraded} of {array.raid_disks} members {verb} missing, and {replacement}"
-        + (f"; the next failure {loses} data" if last else ""),
+        + (f"; the next failure {loses} data" if last else "")
+        + _describe_risk(array, software, rebuilding),
         *([] if rebuilding or spares or array.state == "broken" else fill_slot(array)),
     )
+
+
+def _describe_risk(array: Array, software: Software | None, rebuilding: bool) -> str:
+    """Returns a sentence on how likely data are lost until no member is missing; empty if unknown or too late."""
+    working = {member.slot: member for member in array.active if "in_sync" in member.states}
+    missing = sorted(set(range(array.raid_disks)) - set(working))
+    needed = array.sector_map
+    if array.reshaping or array.state == "broken" or not (missing and needed and needed.runs_without(missing)):
+        return ""
+    kind = "ssd" if all(member.rotational is False for member in working.values()) else "hdd"
+    disks = (Disk("", kind, array.member_sectors * SECTOR),) * array.raid_disks
+    left = (array.sync.left_seconds or 0) / 3600 if array.sync and rebuilding else 0
+    hours = math.ceil(max(disks[0].bytes / REBUILD_SPEED / 3600, left, 1))
+    # A rebuild that runs began when it would have begun at this speed.
+    began = math.ceil(left) - hours if left else 0
+    new = {member.slot: began for member in array.members if rebuilding and "spare" in member.states}
+    failed = tuple(sorted(((slot, new.get(slot, 0)) for slot in missing), key=lambda failure: failure[1]))
+    part = RedundantArray(array.level, range(array.raid_disks), hours, array.layout, len(new), failed)
+    checked = software is None or software.checked_by or array.last_action == "check"
+    loss = _loss(disks, (part,), Care() if checked else Care(scrub_days=None, data_age_hours=YEAR))
+    figures = {"any": in_words(loss.any), "sectors": one_in(loss.sectors.mean), "disks": one_in(loss.disks.mean)}
+    return audit_message("risk-rebuilding" if rebuilding else "risk-degraded", **figures)
+
+
+_loss = lru_cache(maxsize=256)(probability)  # The exporter asks again every few seconds
 
 
 def fill_slot(array: Array) -> list[str]:

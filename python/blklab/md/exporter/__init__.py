@@ -246,10 +246,6 @@ MEMBER_STATES = (
 
 ACTIONS = ("idle", *sorted(PASSES))
 
-ARRAY = ("array",)
-MEMBER = ("array", "member")
-CACHE = ("cache",)
-
 
 METRICS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
 """The `help` and `labels` of all metrics, by name without prefix, in the order in which they are exported.

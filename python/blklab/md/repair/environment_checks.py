@@ -8,8 +8,7 @@ from pathlib import Path
 
 from blklab.md.probing import read_mdadm_conf, split_lines
 from blklab.md.recipes import command
-from blklab.system.layers import beneath, filesystem_devices
-from blklab.system.mounts import unescaped
+from blklab.system.layers import beneath, filesystem_devices, swap_areas
 from blklab.system.process import start_of
 from blklab.system.roots import Roots, entries, text
 
@@ -20,12 +19,7 @@ def find_swap(node: Path, roots: Roots) -> str:
     `node` is the array's directory in sysfs, here and below.
     """
     number = text(node / "dev") or ""
-    for line in (text(roots.proc / "swaps") or "").splitlines()[1:]:
-        if not line.split():
-            continue
-        path = Path(unescaped(line.split()[0]))
-        entry = roots.sys / "class/block" / path.name
-        swap_number = text(entry / "dev") if path.parent == Path("/dev") else None
+    for path, swap_number in swap_areas(roots):
         try:
             used = {swap_number} if swap_number else filesystem_devices(path.parent, roots)[0]
         except OSError:
