@@ -2,9 +2,9 @@
 
     .venv/bin/python bench/advice.py [SCENARIO...]
 
-For each question, it builds the three best arrangements of the answer and the worst one on a real kernel. It prints
-the mean latency in ms as predicted and measured, the rank correlation (Spearman), and how much slower the advised one
-is than the lab's best. A trace has its recorded rate.
+For each question, it builds the advised arrangement, the best of each other level and the worst of all on a real
+kernel, several times each. It prints the mean latency in ms as predicted and measured, the rank correlation
+(Spearman), and how much slower the advised one is than the lab's best. A trace has its recorded rate.
 """
 
 import json
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 
 from scipy.stats import spearmanr
@@ -30,6 +31,8 @@ from blklab.trace.profile import characterise
 
 DIRECTORY = Path(__file__).parent.parent / "examples/advice"
 WORKING_SET = 1 << 30
+MOST = 6  # Arrangements of a scenario, if there are not more levels
+SETTINGS = 'runtime = "8s"\nramp_time = "2s"'
 SHORT = 2_048  # I/Os with which the worst arrangement is found
 
 
@@ -58,7 +61,11 @@ def ask(name: str, scenario: dict[str, object]) -> bool:
     answer = SimpleNamespace(question=question, rows=[SimpleNamespace(arrangement=each) for each in arrangements])
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "advice.toml"
-        file.write_text(as_toml(answer, plans).replace('runtime = "30s"', 'runtime = "12s"\nramp_time = "3s"'))
+        file.write_text(
+            as_toml(answer, plans, most=len(arrangements))
+            .replace('runtime = "30s"', SETTINGS)
+            .replace("seed =", "repeats = 3\nseed =")
+        )
         predicted, lab = (latencies(file, runner) for runner in ("sim", "lab"))
     print(f"\n{name}")
     for number, arrangement in enumerate(arrangements):
@@ -70,19 +77,17 @@ def ask(name: str, scenario: dict[str, object]) -> bool:
 
 
 def chosen(question: Question) -> list[Arrangement]:
-    """Return the three best arrangements, of different kinds, and the worst."""
+    """Return the advised arrangement, the best of each other level, and the worst of all: at least MOST of them."""
     simulations = Simulations(question)
-    fitting = space(question, simulations).fitting
-    kept = [candidate.arrangement for candidate in race(question, fitting, simulations).kept]
-    every = measured(question, [Candidate(of, None) for of in fitting if not of.spares], simulations, SHORT)
+    fitting = [of for of in space(question, simulations).fitting if not of.spares]
+    result = race(question, fitting, simulations)
+    every = measured(question, [Candidate(of, None) for of in fitting], simulations, SHORT)
     every.sort(key=lambda candidate: candidate.samples[0].mean_ns)
-    best = [*kept[:3], *(candidate.arrangement for candidate in every)]
-    words: dict[str, Arrangement] = {}
-    for arrangement in best:
-        words.setdefault(arrangement.words.split(",")[0], arrangement)
-    top = list(words.values())[:3]
-    worst = every[-1].arrangement
-    return top if worst in top else [*top, worst]
+    best, *others = [candidate.arrangement for candidate in (*result.kept, *result.others)]
+    by_level = list({of.level: of for of in reversed(others)}.values())
+    slow = [candidate.arrangement for candidate in reversed(every)]
+    listed = {of.name: of for of in (best, *reversed(by_level), slow[0], *others, *slow)}
+    return list(listed.values())[: max(MOST, 2 + len(by_level))]
 
 
 def latencies(file: Path, runner: str) -> list[float]:
@@ -92,12 +97,13 @@ def latencies(file: Path, runner: str) -> list[float]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{runner}: {done.stderr}")
-    means = []
+    means: dict[str, list[float]] = {}
     for run in json.loads(done.stdout):
         directions = [run[name] for name in ("read", "write") if run[name].get("total_ios")]
         total = sum(direction["total_ios"] for direction in directions)
-        means.append(sum(each["total_ios"] * each["clat_ns"]["mean"] for each in directions) / total / 1e6)
-    return means
+        mean = sum(each["total_ios"] * each["clat_ns"]["mean"] for each in directions) / total / 1e6
+        means.setdefault(run["labels"]["stack"], []).append(mean)
+    return [fmean(repeats) for repeats in means.values()]
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from blklab.advice import figures
 from blklab.advice import race as racing
 from blklab.advice.answer import Answer, advise, as_toml, script
 from blklab.advice.arrangement import Arrangement
@@ -24,6 +25,7 @@ from blklab.advice.question import (
 from blklab.advice.samples import Simulations, reduced
 from blklab.errors import BlklabError, UsageError
 from blklab.outcome import DeviceResult, DirectionResult, LatencyResult, Outcome
+from blklab.reliability import Care
 from blklab.report import advice as report
 from blklab.spec import cells, load
 
@@ -56,7 +58,7 @@ def test_rows_have_all_figures() -> None:
     assert best.drive_writes_per_day is not None and best.drive_writes_per_day > 0
     document = report.as_dict(result)
     assert str(document["answer"]).startswith("Build ")
-    assert result.simulated_ios < result.full_ios
+    assert result.result.simulated_ios < result.full_ios
 
 
 def test_p99_of_merged_directions_is_within_both() -> None:
@@ -95,6 +97,50 @@ def test_prices_and_a_bound_choose_the_cheapest() -> None:
     assert sorted(best.arrangement.disks) == ["hdd-7200-1", "hdd-7200-2"]
 
 
+def test_data_loss_depends_on_redundancy_and_on_what_a_cache_holds() -> None:
+    asked = question("6xhdd-7200:1TiB,1xpm983:64GiB", failures=0)
+    hdds = [f"hdd-7200-{number}" for number in range(1, 7)]
+
+    def lost(
+        stacks: dict[str, dict[str, object]], of: Question = asked, spares: tuple[str, ...] = (), part: str = "any"
+    ) -> float:
+        disks = [disk for disk in (*hdds, "pm983-1") if disk in str(stacks)]
+        loss = figures.data_loss(of, Arrangement("any", "any", stacks, disks, 1, spares), 36_000)
+        return float(getattr(loss, part).mean)
+
+    def array(level: int, count: int, **keys: object) -> dict[str, object]:
+        return {"level": level, "members": hdds[:count], "chunk": "512K", **keys}
+
+    mirror = {"m": array(1, 2)}
+    by_level = [lost({"a": array(*of)}) for of in ((6, 4), (1, 2), (5, 4), (5, 6), (0, 4))]
+    assert by_level == sorted(by_level)
+    assert by_level[0] < 1e-5 < by_level[1] < 1e-2 < by_level[-1]
+    near, far = (lost({"a": array(10, 4, layout=layout)}, part="disks") for layout in ("n2", "f2"))
+    assert far / near == pytest.approx(2, rel=0.2)  # twice as many pairs of disks share data
+    halves = {"b": array(1, 2), "c": {**array(1, 4), "members": hdds[2:4]}}
+    assert lost({**halves, "s": {"level": 0, "members": ["b", "c"]}}, part="disks") == pytest.approx(near, rel=0.1)
+    cache = {"kind": "lvmcache", "origin": "m", "cache": "pm983-1"}
+    assert lost({**mirror, "x": {**cache, "mode": "writethrough"}}) == lost(mirror)
+    assert lost({**mirror, "x": {**cache, "mode": "writeback"}}) > 10 * lost(mirror)
+    never = replace(asked, care=Care(scrub_days=None, data_age_hours=8766))
+    slow = replace(asked, care=Care(replacement_hours=1000))
+    assert lost(mirror, never) > 3 * lost(mirror)
+    assert lost(mirror, slow) > lost(mirror) > lost(mirror, spares=("hdd-7200-6",))
+
+
+def test_a_limit_of_data_loss_chooses_a_safer_arrangement() -> None:
+    asked = question("4xhdd-7200:1TiB")
+    assert advise(asked).rows[0].loss.any.mean > 1e-5
+    limited = replace(asked, constraints=Constraints(loss=1e-5))
+    result = advise(limited)
+    assert all(row.loss.any.mean <= 1e-5 for row in result.rows)
+    assert "loss, 1 in" in [column.heading for column in report.front(result).columns]
+    with pytest.raises(
+        BlklabError, match=r"every arrangement loses data with a probability above 1e-12 in 5 years: the"
+    ):
+        advise(replace(asked, constraints=Constraints(loss=1e-12)))
+
+
 def lines(stacks: dict[str, dict[str, object]], disks: list[str], **keys: object) -> list[str]:
     asked = question()
     of = Arrangement("any", "any", stacks, disks, 1, **keys)  # type: ignore[arg-type]
@@ -109,7 +155,7 @@ def test_growth_that_is_not_served_comes_first() -> None:
     assert report.verdict(grown).startswith("This does not serve 1000 times today's load; no arrangement of the table")
     slow = replace(result.rows[0], headroom=0.5, headroom_is_more=False)
     assert "<1" in report.front(replace(result, rows=[slow])).rows[0]
-    owned = replace(result, rows=result.rows[:1], present=[slow])
+    owned = replace(result, rows=result.rows[:1], others=[], present=[slow])
     assert (report.present(owned).rows[0][0], as_toml(owned, {})) == ("2", as_toml(replace(owned, present=[]), {}))
     hostile = replace(result.question.loads[0], source="the trace \x1b[2J")
     shown = report.sentences(replace(result, question=replace(result.question, loads=[hostile])))
@@ -189,7 +235,7 @@ def test_the_page_escapes_names() -> None:
         replace(result, question=replace(result.question, loads=[hostile])), title="<b>", command="blklab advise"
     )
     assert "<script>alert" not in page
-    assert "What to do on Debian" in page
+    assert "To build it on Debian" in page
 
 
 def test_loads_of_files(tmp_path: Path) -> None:

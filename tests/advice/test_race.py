@@ -2,16 +2,19 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from blklab.advice import race as racing
+from blklab.advice.answer import advise
 from blklab.advice.question import Constraints, Question, load_of_trace, published_load, read_pools
 from blklab.advice.race import SAME, race
 from blklab.advice.samples import BATCHES, Sample, SampleRequest, Simulations, difference
-from blklab.advice.search import space
+from blklab.advice.search import space, words_of
 from blklab.cluster import Parallel
+from blklab.errors import UsageError
 
 
 def question(devices: str, mix: str, failures: int = 1, seed: int = 1) -> Question:
@@ -54,12 +57,32 @@ def test_the_winner_is_that_of_brute_force(
     fitting = space(asked, simulations).fitting
     raced = race(asked, fitting, simulations)
     every = race(asked, fitting, Simulations(asked), rounds=(1,))
+    levels = {of.level for of in fitting}
+    assert {each.arrangement.level for each in (*raced.kept, *raced.others)} == levels
     slower, half = raced.kept[0].slower(every.kept[0], [1.0])
     names = (raced.kept[0].arrangement.name, every.kept[0].arrangement.name)
     assert slower - half <= SAME, names
     assert raced.kept[0].mean_ns([1.0]) <= 1.1 * every.kept[0].mean_ns([1.0]), names
-    if len(fitting) > 30:
-        assert raced.simulated_ios <= 0.25 * every.simulated_ios
+    assert raced.simulated_ios <= 0.1 * every.simulated_ios
+
+
+def test_what_is_to_be_compared_is_in_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(racing, "LONGEST", 4_096)
+    asked = question("4xhdd-7200", "database")
+    words = [words_of(text) for text in ("raid10,x2", "RAID-5,64k", "far", "raid0")]
+    compared = replace(asked, constraints=replace(asked.constraints, compared=words[1:3]))
+    simulations = Simulations(compared)
+    result = race(compared, space(compared, simulations).fitting, simulations)
+    tables = [of.arrangement.top_table for of in (*result.kept, *result.others)]
+    assert any((table["level"], table.get("chunk")) == (5, "64K") for table in tables)
+    assert any((table["level"], table.get("layout")) == (10, "f2") for table in tables)
+    with pytest.raises(UsageError, match="--compare raid10,x2: no arrangement of these disks is one; expected levels"):
+        space(replace(asked, constraints=replace(asked.constraints, compared=words[:1])), simulations)
+    # RAID-0 does not survive a failure: the user sees it nevertheless.
+    answer = advise(replace(asked, constraints=replace(asked.constraints, compared=words[3:])))
+    (unsafe,) = [row for row in answer.others if row.arrangement.level == "0"]
+    assert unsafe.arrangement.failures == 0
+    assert all(row.arrangement.failures for row in answer.rows)
 
 
 def test_the_same_seed_gives_the_same_answer_on_any_number_of_cores() -> None:

@@ -40,7 +40,7 @@ def test_the_answer_for_a_trace(run: Run, tmp_path: Path) -> None:
     assert json.loads(again.out) == document
     terminal = run(*command)
     assert terminal.out.startswith("Answer")
-    assert "What to do on Debian, as root" in terminal.out
+    assert "To build it on Debian, as root" in terminal.out
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,21 @@
 
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from blklab.advice import figures as situations
 from blklab.advice.arrangement import Arrangement, members_of, names_in
-from blklab.advice.candidates import RemovedCandidates
 from blklab.advice.figures import ArrangementFigures
-from blklab.advice.question import FLASH, Question, Table
-from blklab.advice.race import Candidate, ios_of, longest, measured, price_of, race
-from blklab.advice.samples import SampleRequest, Simulations, document_of
-from blklab.advice.search import SearchSpace, needed_capacity, relaxations, runnable, sized, space
+from blklab.advice.question import FLASH, Constraints, Question, Table
+from blklab.advice.race import SAME, Candidate, RaceResult, ios_of, longest, measured, price_of, race
+from blklab.advice.samples import SampleRequest, Simulations, Tick, document_of
+from blklab.advice.search import SearchSpace, named, needed_capacity, relaxations, runnable, sized, space
 from blklab.analysis.explain import explain
 from blklab.cluster import HERE, Parallel
-from blklab.errors import BlklabError
+from blklab.errors import BlklabError, UsageError
 from blklab.runners.lab.stacks.filesystem import geometry
 from blklab.runners.sim.runner import outcome
 from blklab.spec import stock_models
@@ -180,15 +179,13 @@ def _filesystem(kind: str, path: str, stripes: tuple[int, int] | None) -> Iterat
 class Answer:
     question: Question
     rows: Sequence[ArrangementFigures]  # The best first; none is better than another in every respect
+    others: Sequence[ArrangementFigures]  # The best of each other level, and what the user named
     present: Sequence[ArrangementFigures]  # Arrays that the user has
     why: Sequence[str]  # What limits the best, in sentences
     doubts: Sequence[str]  # What the figures depend on
     script: Sequence[str]  # What to type
-    candidates: int  # Arrangements that were considered
-    removed: Sequence[RemovedCandidates]  # Those that needed no simulation
-    fitting: int  # Those that were simulated
-    fully_simulated: int
-    simulated_ios: int
+    options: SearchSpace  # The arrangements that were simulated, and those that needed no simulation
+    result: RaceResult
     full_ios: int  # I/Os that simulating all of them in full would have taken
 
 
@@ -199,23 +196,42 @@ def advise(
     paths: Mapping[str, str] | None = None,
     present: Sequence[Arrangement] = (),
     filesystem: str = "ext4",
-    tick: Callable[[int, int], object] = lambda _done, _total: None,
+    tick: Tick = lambda *_: None,
 ) -> Answer:
     """Searches the arrangements and returns the answer.
 
     `paths` are those of known disks, by name; `present` are arrays that the user has, to compare with. Raises
     BlklabError if no arrangement meets the constraints, with the constraint to relax.
     """
-    simulations = Simulations(question, file, parallel)
+    simulations = Simulations(question, file, parallel, tick)
     options = space(question, simulations)
     if not options.fitting:
         raise BlklabError(_nothing_fits(question, options))
-    result = race(question, options.fitting, simulations, tick)
+    result = race(question, options.fitting, simulations)
     kept = result.kept or _late(question, result.too_slow[:MOST_ROWS], simulations)
-    if question.constraints.p99_ns is not None and question.priced:  # then the cheapest is first
-        kept = sorted(kept, key=lambda candidate: candidate.price or 0)
-    best = situations.tuned(question, kept[0], simulations)
-    rows = [situations.figures(question, candidate, simulations) for candidate in [best, *kept[1:MOST_ROWS]]]
+    kept = [situations.tuned(question, candidate, simulations) for candidate in kept[:MOST_ROWS]]
+    weights = [load.weight for load in question.loads]
+    cheapest = question.constraints.p99_ns is not None and question.priced
+
+    def order(each: Candidate) -> float:
+        return (each.price or 0) if cheapest else each.mean_ns(weights)
+
+    kept.sort(key=order)
+    every = [*kept, *result.others, *_not_fitting(question, options, simulations)]
+    listed = [situations.figures(question, candidate, simulations) for candidate in every]
+    rows = listed[: len(kept)]
+    if question.constraints.loss is not None:
+        fitting = sorted([*kept, *result.others], key=order)
+        rows = _safe_enough(question, [listed[every.index(candidate)] for candidate in fitting])
+    first = {row.arrangement.level: row for row in reversed([*rows, *listed])}
+    compared = question.constraints.compared
+    other_rows = [
+        row
+        for row in listed
+        if row not in rows
+        and (row is first[row.arrangement.level] or any(row.arrangement.is_called(words) for words in compared))
+    ]
+    best = every[listed.index(rows[0])]
     rows[0] = situations.with_changes(question, rows[0], simulations)
     have, _ = runnable([of for each in present if (of := sized(question, each)).capacity], simulations)
     owned = [situations.figures(question, Candidate(of, price_of(of, question)), simulations) for of in have]
@@ -223,17 +239,64 @@ def advise(
     return Answer(
         question,
         rows,
+        other_rows,
         owned,
         _why(question, best, simulations),
-        _doubts(question, rows),
+        _doubts(question, [*rows, *other_rows]),
         script(best.arrangement, document["stack"], paths or {}, filesystem),
-        len(options.fitting) + sum(removed.count for removed in options.removed),
-        options.removed,
-        len(options.fitting),
-        result.fully_simulated,
-        result.simulated_ios,
+        options,
+        result,
         len(options.fitting) * sum(ios_of(load, longest(question)) for load in question.loads),
     )
+
+
+def _safe_enough(question: Question, rows: Sequence[ArrangementFigures]) -> list[ArrangementFigures]:
+    """Returns those that lose data less often than `Constraints.loss`, unless one before is as good in every respect.
+
+    `rows` are in the order of preference. Raises BlklabError if there is none.
+    """
+    bound, wanted = question.constraints.loss or 0, question.constraints
+    fast = [row for row in rows if wanted.p99_ns is None or row.slowest().p99_ns <= wanted.p99_ns]
+    if safe := [row for row in fast if row.loss.any.mean <= bound]:
+        if not (wanted.p99_ns is not None and question.priced):  # otherwise the first one is the cheapest
+            slowest = (1 + SAME) * safe[0].slowest().mean_ns
+            safe.sort(key=lambda row: -row.arrangement.capacity if row.slowest().mean_ns <= slowest else 0)
+        return [row for at, row in enumerate(safe) if not any(_as_good(other, row) for other in safe[:at])][:MOST_ROWS]
+    best = min(fast, key=lambda row: row.loss.any.mean)
+    scale = 10 ** math.floor(math.log10(best.loss.any.mean))
+    raise BlklabError(
+        f"every arrangement loses data with a probability above {bound:g} in {situations.YEARS} years: the best,"
+        f" {best.arrangement.words}, with {best.loss.any.mean:.2g}: relax --loss-below to"
+        f" {math.ceil(best.loss.any.mean / scale) * scale:g}, add disks, or have disks replaced and arrays checked more"
+        " often (--replaced-after, --checked-every)"
+    )
+
+
+def _as_good(other: ArrangementFigures, row: ArrangementFigures) -> bool:
+    """Whether another is as good in every respect: differences of the mean below SAME do not count."""
+    mine, others = row.arrangement, other.arrangement
+    return (
+        others.capacity >= mine.capacity
+        and others.failures >= mine.failures
+        and (other.price or 0) <= (row.price or 0)
+        and other.slowest().mean_ns <= (1 + SAME) * row.slowest().mean_ns
+    )
+
+
+def _not_fitting(question: Question, options: SearchSpace, simulations: Simulations) -> list[Candidate]:
+    """Returns the best arrangement of each name of `compared` of which none meets the constraints."""
+    compared = [
+        words for words in question.constraints.compared if not any(of.is_called(words) for of in options.fitting)
+    ]
+    called = [of for of in options.every if any(of.is_called(words) for words in compared)]
+    able, messages = runnable(called, simulations)
+    for words in compared:
+        if not any(of.is_called(words) for of in able):
+            raise UsageError(f"--compare {named(words)}: cannot run this: {messages[0]}")
+    free = replace(question, constraints=Constraints(compared=compared))
+    result = race(free, able, simulations) if able else None
+    best = [*result.kept, *result.others] if result else []
+    return [next(each for each in best if each.arrangement.is_called(words)) for words in compared]
 
 
 def _nothing_fits(question: Question, options: SearchSpace) -> str:
@@ -293,6 +356,8 @@ def _doubts(question: Question, rows: Sequence[ArrangementFigures]) -> list[str]
             doubts.append(f"{pool.name}: the model is a guess: {pool.guess}.")
         if about is not None and about.spread:
             doubts.append(f"{pool.name} is a typical disk: others differ by about {100 * about.spread:.0f} %.")
+        if pool.kind not in {"hdd", *FLASH}:
+            doubts.append(f"{pool.name}: its probability of data loss is that of an SSD; its provider may keep copies.")
         if pool.kind in FLASH and pool.table.get("state") not in {None, "fresh"}:
             doubts.append(f"{pool.name} is simulated as a used disk (state {pool.table['state']}).")
     doubts += [
@@ -310,6 +375,11 @@ def _doubts(question: Question, rows: Sequence[ArrangementFigures]) -> list[str]
     cached = any(row.arrangement.kinds & {"lvmcache", "bcache"} for row in rows)
     if cached and any(not load.timed for load in question.loads):
         doubts.append("With jobs, dm-cache and bcache hold at first what the jobs use, as far as it fits.")
+    if any(str(table.get("layout", "")).startswith("f") for row in rows for table in row.arrangement.stacks.values()):
+        doubts.append(
+            "RAID-10 far cannot be reshaped: no disk can be added later, and its chunk and layout remain. Near and"
+            " offset can."
+        )
     doubts.append("The space of md's and LVM's metadata is not subtracted, at most 128 MiB of each disk.")
     return doubts
 
@@ -317,11 +387,11 @@ def _doubts(question: Question, rows: Sequence[ArrangementFigures]) -> list[str]
 MOST = 4  # Arrangements in the experiment
 
 
-def as_toml(answer: Answer, plans: Mapping[str, FioPlan]) -> str:
+def as_toml(answer: Answer, plans: Mapping[str, FioPlan], most: int = MOST) -> str:
     """Returns the experiment; `plans` stand for the traces, by the load's name: the lab and hosts run fio."""
     disks: dict[str, Table] = {}
     stacks: dict[str, Table] = {}
-    for number, row in enumerate(answer.rows[:MOST], 1):
+    for number, row in enumerate(answer.rows[:most], 1):
         of = row.arrangement
         # Stacks get a number, and disks of which a part is used another name: arrangements use them differently.
         names = {name: f"{name}-part" for name in of.sizes} | {name: f"a{number}-{name}" for name in of.stacks}

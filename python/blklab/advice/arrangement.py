@@ -33,6 +33,23 @@ class Arrangement:
         """The outermost stack."""
         return self.stacks[self.top]
 
+    @property
+    def level(self) -> str:
+        """What people compare: the levels of its arrays, or the kind and mode of its cache; empty for a single disk."""
+        cache = (self.top_table.get("kind"), self.top_table.get("mode"))
+        return "-".join(str(word) for word in (cache if cache[0] else sorted(self.kinds)) if word)
+
+    def is_called(self, words: Sequence[str]) -> bool:
+        """Whether it is what words name: its levels, without a cache all of them; kinds, layouts, chunks and keys."""
+        levels = {word for word in words if word.isdigit()}
+        tables = self.stacks.values()
+        known = {
+            str(table[key]).lower() for table in tables for key in ("layout", "chunk") if key in table
+        } | self.kinds
+        known |= {"write-mostly" for table in tables if table.get("write_mostly")}
+        cached = "kind" in self.top_table and any(word in self.kinds for word in words if not word.isdigit())
+        return bool(words) and known.issuperset(words) and (cached or self.kinds == levels or not levels)
+
     def arrays(self) -> dict[str, Table]:
         """Returns the md arrays by name."""
         return {name: table for name, table in self.stacks.items() if "level" in table}
@@ -59,6 +76,14 @@ class Arrangement:
         """Returns the arrangement with another name, also of its outermost stack."""
         stacks = {name if key == self.top else key: table for key, table in self.stacks.items()}
         return replace(self, name=name, stacks=stacks)
+
+    def needed(self) -> dict[str, Table]:
+        """Returns the stacks without which data are lost: not those of a cache that only has copies."""
+        if self.top_table.get("mode") != "writethrough":
+            return dict(self.stacks)
+        copies = self.below(str(self.top_table["cache"])).stacks
+        top = {key: value for key, value in self.top_table.items() if key != "cache"}
+        return {name: table for name, table in {**self.stacks, self.top: top}.items() if name not in copies}
 
     def redundant_array(self, question: Question) -> str | None:
         """Returns the array whose disk fails in the figures: that of the largest disks with redundancy."""

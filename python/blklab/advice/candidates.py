@@ -80,12 +80,12 @@ def candidates(
     ]
     notes = [
         RemovedCandidates(
-            len(CHUNKS) * sum(pool.count > 2 for pool in question.pools), "RAID-4: RAID-5 is never slower"
+            len(CHUNKS) * sum(pool.count > 2 for pool in question.pools), "are RAID-4, and RAID-5 is never slower"
         ),
-        RemovedCandidates(sum(pool.count > 1 for pool in question.pools), "linear: RAID-0 is never slower"),
+        RemovedCandidates(sum(pool.count > 1 for pool in question.pools), "are linear, and RAID-0 is never slower"),
         RemovedCandidates(
             0 if question.priced else sum(_subsets(pool) for pool in question.pools),
-            "the same with fewer disks of a kind: they cost nothing without --price",
+            "use fewer disks than you have (give --price to have them considered)",
         ),
     ]
     return [*flat, *together, *mixed, *joined, *cached], [note for note in notes if note.count]
@@ -205,7 +205,7 @@ def _mixed(fast: DiskPool, slow: DiskPool) -> Iterator[Arrangement]:
     of = f"{fast.name}_{slow.name}".replace("+", "_")
     mirror = {"level": 1, "members": names, "bitmap": True}
     mostly = {**mirror, "write_mostly": [slow_names[0]]}
-    for label, table, more in ((f"raid1-wm-{of}", mostly, " (write-mostly)"), (f"raid1-{of}", mirror, "")):
+    for label, table, more in ((f"raid1-{of}", mirror, ""), (f"raid1-wm-{of}", mostly, " (write-mostly)")):
         words = f"RAID-1 of {fast.name} and {slow.name}{more}"
         yield Arrangement(label, words, {label: table}, names, 1, kinds=frozenset({"1"}))
     every = [name for pair in zip(fast_names, slow_names, strict=True) for name in pair]

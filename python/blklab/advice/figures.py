@@ -1,22 +1,27 @@
 """The figures of the arrangements that remain: today's load, headroom, failures, wear."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from blklab._core import MD_STRIPE_CACHE
 from blklab.advice.arrangement import Arrangement, members_of
-from blklab.advice.question import FLASH, Question
+from blklab.advice.question import FLASH, Question, Table
 from blklab.advice.race import SAME, Candidate, longest, measured
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 from blklab.advice.search import runnable
+from blklab.reliability import Disk, Loss, RedundantArray, probability
+from blklab.spec.stock_models import library_model, stock
 from blklab.text import by_key
+from blklab.units import parse_size
 
 KEEPS_UP = 0.97  # Share of the recorded rate that still counts as keeping up
 SATURATED = 0.98  # Busy share of a device that has no headroom
 MOST_HEADROOM = 256.0  # Times today's load that are tried
 REFINED = 3  # Halvings of the interval of the headroom
 DAY = 86_400
+YEARS = 5  # For which the probability of losing data is shown
+SYNC_SLOWEST, SYNC_FASTEST = 1_000 << 10, 200_000 << 10  # md's limits of the rebuild of a member, bytes per second
 STRIPE_CACHE = 4096  # Pages for each member that are tried with levels 5 and 6
 
 
@@ -36,6 +41,8 @@ class ArrangementFigures:
     rebuilding: Sequence[Sample]  # While one disk is rebuilt
     rebuild_seconds: float | None
     drive_writes_per_day: float | None  # The most of all flash disks; None without flash
+    rated_years: float | None  # Until the first flash disk was written as often as its maker rates it
+    loss: Loss  # How likely data are lost within YEARS
     changes: Mapping[str, float] = field(default_factory=dict)
     """Mean latency with one choice changed, as a ratio to this."""
 
@@ -44,9 +51,7 @@ class ArrangementFigures:
         return max(self.today, key=lambda sample: sample.p99_ns)
 
 
-def figures(
-    question: Question, candidate: Candidate, simulations: Simulations, tick: Callable[[], object] = lambda: None
-) -> ArrangementFigures:
+def figures(question: Question, candidate: Candidate, simulations: Simulations) -> ArrangementFigures:
     """Simulates an arrangement in all situations that the answer shows."""
     of, full = candidate.arrangement, longest(question)
 
@@ -54,14 +59,15 @@ def figures(
         return [SampleRequest(arrangement, load, full, question.growth, **keys) for load in question.loads]
 
     wanted = requests(of, as_fast_as_possible=True)
-    array = of.redundant_array(question) if of.failures else None
+    array = of.redundant_array(question)
     if array:
         wanted += requests(of.degraded(array)) + requests(of.rebuilding(array))
-    samples, size = simulations.run(wanted, tick), len(question.loads)
-    today = simulations.averages(requests(of), tick)
+    samples, size = simulations.run(wanted), len(question.loads)
+    today = simulations.averages(requests(of))
     peak, degraded, rebuilding = (samples[at * size : (at + 1) * size] for at in range(3))
-    headroom, more = _headroom(question, of, simulations, full, tick)
+    headroom, more = _headroom(question, of, simulations, full)
     rate = min((sample.sync_rate for sample in rebuilding), default=0.0)
+    seconds = _member_bytes(question, of, array) / rate if array and rate else None
     return ArrangementFigures(
         of,
         candidate.price,
@@ -71,33 +77,74 @@ def figures(
         more,
         degraded,
         rebuilding,
-        _member_bytes(question, of, array) / rate if array and rate else None,
-        _drive_writes(question, today),
+        seconds,
+        *_wear(question, today),
+        data_loss(question, of, seconds),
     )
+
+
+def data_loss(question: Question, of: Arrangement, rebuild_seconds: float | None) -> Loss:
+    """Returns how likely data are lost within YEARS: of all disks without which data are lost.
+
+    `rebuild_seconds` are those of the array whose rebuild was simulated. Arrays of other disks are rebuilt at md's
+    limit, because their load is not known to be lower.
+    """
+    needed, simulated = of.needed(), of.redundant_array(question)
+    names = [
+        name
+        for name in of.disks
+        if any(name in table.values() or name in members_of(table) for table in needed.values())
+    ]
+    disks = [
+        Disk(str(pool.table.get("model", "")), pool.kind, of.sizes.get(name, pool.bytes))
+        for name, pool in ((name, question.disks[name]) for name in names)
+    ]
+    arrays = []
+    for stack, table in needed.items():
+        members = members_of(table)
+        if table.get("level") in {None, 0, "linear"} or members[0] not in names:
+            continue
+        known = simulated and question.disks[members[0]] == question.disks[members_of(of.stacks[simulated])[0]]
+        slowest = _member_bytes(question, of, stack) / (SYNC_FASTEST if not known else SYNC_SLOWEST)
+        hours = (rebuild_seconds if known and rebuild_seconds else slowest) / 3600
+        spares = len([spare for spare in of.spares if question.disks[spare] == question.disks[members[0]]])
+        level = f"raid{table['level']}"
+        arrays.append(RedundantArray(level, [names.index(each) for each in members], hours, _layout(table), spares))
+    return probability(disks, arrays, question.care, YEARS)
+
+
+def _layout(table: Table) -> int:
+    """Returns the layout as in the superblock. RAID-10 has near copies and 256 times far ones; bit 16 is offset."""
+    if table["level"] != 10:
+        return 2  # left-symmetric, mdadm's default
+    kind, copies = str(table["layout"])[:1], int(str(table["layout"])[1:])
+    return {"n": 1 << 8 | copies, "f": copies << 8 | 1, "o": 1 << 16 | copies << 8 | 1}[kind]
 
 
 def _member_bytes(question: Question, of: Arrangement, array: str) -> int:
     return min(of.sizes.get(member, question.disks[member].bytes) for member in members_of(of.stacks[array]))
 
 
-def _drive_writes(question: Question, today: Sequence[Sample]) -> float | None:
-    """Returns the writes per day of the flash disk that is written most, in capacities of the disk.
-
-    Of several loads, the mean by weight counts.
+def _wear(question: Question, today: Sequence[Sample]) -> tuple[float | None, float | None]:
+    """Returns the writes per day of the flash disk that is written most, in capacities of the disk, and for how many
+    years the ratings of all suffice; None if no rating is known. Of several loads, the mean by weight counts.
     """
-    sizes = {name: pool.bytes for name, pool in question.disks.items() if pool.kind in FLASH}
     weights = sum(load.weight for load in question.loads)
     writes: dict[str, float] = {}
     for load, sample in zip(question.loads, today, strict=True):
         for name, rate in sample.written.items():
-            if name in sizes:
-                writes[name] = writes.get(name, 0.0) + rate * load.weight / weights * DAY / sizes[name]
-    return max(writes.values(), default=None)
+            if (pool := question.disks.get(name)) and pool.kind in FLASH:
+                writes[name] = writes.get(name, 0.0) + rate * load.weight / weights * DAY / pool.bytes
+    years = []
+    for name, often in writes.items():
+        model = question.disks[name].table.get("model")
+        rated = library_model(str(model)).rated.get("written_bytes") if model else None
+        if rated and often:
+            years.append(rated / parse_size(str(stock(str(model))["capacity"])) / often / 365.25)
+    return max(writes.values(), default=None), min(years, default=None)
 
 
-def _headroom(
-    question: Question, of: Arrangement, simulations: Simulations, full: int, tick: Callable[[], object]
-) -> tuple[float | None, bool]:
+def _headroom(question: Question, of: Arrangement, simulations: Simulations, full: int) -> tuple[float | None, bool]:
     """Returns how many times the traces' rates the arrangement serves, and whether it is more.
 
     It doubles the speed until a device saturates, I/Os fall behind, or the bound is exceeded; then it halves the
@@ -109,7 +156,7 @@ def _headroom(
     recorded = [simulations.recorded_seconds(load, full) for load in timed]
 
     def serves(times: float) -> bool:
-        samples = simulations.run([SampleRequest(of, load, full, times) for load in timed], tick)
+        samples = simulations.run([SampleRequest(of, load, full, times) for load in timed])
         return all(
             _keeps_up(question, sample, seconds / times) for sample, seconds in zip(samples, recorded, strict=True)
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from blklab.errors import UsageError
+from blklab.reliability import Care
 from blklab.spec import cell_form, fio_job, load, problems, stock_models
 from blklab.spec.fields import NAME
 from blklab.spec.files import read_toml
@@ -48,6 +49,8 @@ class Constraints:
     budget: float | None = None
     p99_ns: int | None = None  # The largest 99th percentile
     excluded: Sequence[str] = ()  # Levels and kinds, as in an experiment file: `5`, `bcache`
+    loss: float | None = None  # The largest probability of losing data within YEARS
+    compared: Sequence[Sequence[str]] = ()  # What to show in any case, each with its levels, layouts, kinds: `10`, `f2`
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Question:
     settings: Table = field(default_factory=dict)  # As in an experiment file: kernel, filesystem
     growth: float = 1.0  # How many times today's load to plan for
     seed: int = 1
+    care: Care = field(default_factory=Care)  # What the owner does about failed disks
     directory: Path = Path()  # To which paths in tables are relative
 
     @property

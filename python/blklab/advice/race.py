@@ -1,20 +1,24 @@
 """The search: short simulations of all arrangements first, longer ones of those that remain.
 
-Successive halving (Jamieson and Talwalkar, AISTATS 2016) within classes of equal capacity, redundancy and price, with
-paired comparisons: an arrangement leaves when another is surely faster and as good in every other respect. All rounds
-have one seed; those that remain are simulated with several, whose mean decides.
+Successive halving (Jamieson and Talwalkar, AISTATS 2016) within classes of equal level, capacity, redundancy and price,
+with paired comparisons: an arrangement leaves when another of its class is surely faster. The rounds have one seed, and
+together at most a tenth of the I/Os of simulating all in full. Then the best of each level, and those that may be
+better than all others in any respect, are simulated in full with several seeds, whose mean decides.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from blklab.advice.arrangement import Arrangement
 from blklab.advice.question import Load, Question
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 from blklab.text import by_key
 
-ROUNDS = (64, 16, 4, 1)  # What part of the longest simulation each round has
+ROUNDS = (64, 16, 4)  # What part of the longest simulation each round has
+FINALISTS, OF_EACH = 16, 15  # About how many are simulated in full, and how often with all their figures
+SEARCHED = 0.09  # Most I/Os of the rounds, as a share of those of simulating all in full; each ends a little later
 LONGEST = 65_536  # I/Os of the longest simulation
 SHORTEST = 256
 SAME = 0.05  # Differences of latency that are no reason to choose
@@ -27,6 +31,7 @@ class Candidate:
 
     arrangement: Arrangement
     price: float | None
+    names: frozenset[str] = frozenset()  # Its level, and what `Constraints.compared` calls it
     by_length: Mapping[int, Sequence[Sample]] = field(default_factory=dict)
 
     @property
@@ -63,8 +68,11 @@ class RaceResult:
     """What remains of the candidates."""
 
     kept: Sequence[Candidate]  # None is better than another in every respect; the fastest first
+    others: Sequence[
+        Candidate
+    ]  # The best of each level, and of each name, that `kept` does not have; the fastest first
     fully_simulated: int
-    simulated_ios: int  # With one seed
+    simulated_ios: int  # In the rounds
     too_slow: Sequence[Candidate]  # Above the bound of the 99th percentile; the best first
 
 
@@ -86,54 +94,69 @@ def ios_of(load: Load, ios: int) -> int:
 
 
 def race(
-    question: Question,
-    arrangements: Sequence[Arrangement],
-    simulations: Simulations,
-    tick: Callable[[int, int], object] = lambda _done, _total: None,
-    rounds: Sequence[int] = ROUNDS,
+    question: Question, arrangements: Sequence[Arrangement], simulations: Simulations, rounds: Sequence[int] = ROUNDS
 ) -> RaceResult:
-    """Returns the best arrangements. `tick` gets the finished I/Os and all that are expected.
-
-    With `rounds` of (1,) every arrangement is simulated at full length.
-    """
+    """Returns the best arrangements. With `rounds` of (1,) every arrangement is simulated at full length."""
     full, before = longest(question), simulations.simulated_ios
     weights = [load.weight for load in question.loads]
-    lengths = sorted({min(full, max(SHORTEST, full // part)) for part in rounds})
-    expected = sum(len(arrangements) * ios // KEPT**at for at, ios in enumerate(lengths)) * len(weights)
-    alive = [Candidate(arrangement, price_of(arrangement, question)) for arrangement in arrangements]
+    alive = [_candidate(arrangement, question) for arrangement in arrangements]
+    each = sum(ios_of(load, full) for load in question.loads)
+    most = int(SEARCHED * each * len(alive))
+    simulations.expected_ios = before + most + OF_EACH * each * min(FINALISTS, len(alive))
     too_slow: list[Candidate] = []
-    measured_in_full = 0
-    for ios in lengths:
-        wanted = alive if ios in {lengths[0], full} else _undecided(question, alive, weights)
-        measured_in_full += len(wanted) if ios == lengths[-1] else 0
-        longer = measured(
-            question, wanted, simulations, ios, lambda: tick(simulations.simulated_ios - before, expected)
-        )
+    lengths = sorted({min(full, max(SHORTEST, full // part)) for part in rounds})
+    for last, length in pairwise([0, *lengths]):
+        wanted = _undecided(question, alive, weights) if last else alive
+        left = most - (simulations.simulated_ios - before)
+        ios = min(length, left // max(1, len(wanted) * len(weights))) if last else length
+        if ios <= last:
+            break
+        longer = measured(question, wanted, simulations, ios)
         by_name = {id(old): new for old, new in zip(wanted, longer, strict=True)}
         alive = [by_name.get(id(candidate), candidate) for candidate in alive]
-        fast, slow = _within_bound(question, alive, last=ios == lengths[-1])
-        too_slow = sorted([*too_slow, *slow], key=lambda candidate: candidate.p99_ns)
+        alive, slow = _within_bound(question, alive, last=False)
+        too_slow += slow
         # Short simulations are mostly their beginning: they compare only arrangements of the same class.
-        among = [fast] if ios == full else _classes(fast)
-        alive = _best_of_each_class([best for members in among for best in undominated(members, weights)], weights)
+        alive = _best_of_each_class([best for of in _classes(alive) for best in undominated(of, weights)], weights)
     searched = simulations.simulated_ios - before
-    alive = measured(question, alive, simulations, full, lambda: tick(searched, expected), finalists=True)
-    alive, slow = _within_bound(question, alive, last=True)
+    alive = measured(question, _finalists(alive, weights), simulations, full, finalists=True)
+    fast, slow = _within_bound(question, alive, last=True)
     too_slow = sorted([*too_slow, *slow], key=lambda candidate: candidate.p99_ns)
-    chosen = undominated([_preferred(members, weights) for members in _classes(alive)], weights)
+    chosen = undominated([_preferred(of, weights) for of in _classes(fast, of_level=False)], weights)
     chosen = [candidate for candidate in chosen if not any(_beats(other, candidate) for other in chosen)]
-    chosen.sort(key=lambda candidate: candidate.mean_ns(weights))
-    return RaceResult(chosen, measured_in_full, searched, too_slow)
+    shown = {name for candidate in chosen for name in candidate.names}
+    others = [_preferred(of, weights) for name, of in _by_name(alive).items() if name not in shown]
+    ordered = [sorted(listed, key=lambda candidate: candidate.mean_ns(weights)) for listed in (chosen, others)]
+    return RaceResult(
+        ordered[0], list({id(each): each for each in ordered[1]}.values()), len(alive), searched, too_slow
+    )
+
+
+def _candidate(of: Arrangement, question: Question) -> Candidate:
+    named = [",".join(words) for words in question.constraints.compared if of.is_called(words)]
+    level = of.level
+    if (
+        question.constraints.loss is not None and "kind" not in of.top_table
+    ):  # layouts and spares lose data less or more often
+        layouts = [str(table["layout"]) for table in of.stacks.values() if "layout" in table]
+        level = " ".join([level, *layouts, *["spare"] * len(of.spares)])
+    return Candidate(of, price_of(of, question), frozenset([level, *named]))
+
+
+def _by_name(candidates: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+    return by_key((name, candidate) for candidate in candidates for name in sorted(candidate.names))
+
+
+def _finalists(candidates: Sequence[Candidate], weights: Sequence[float]) -> list[Candidate]:
+    """Returns the fastest and the preferred one of each name, and of each class of those that may be the best."""
+    classes = _classes(undominated(candidates, weights), of_level=False)
+    groups = [*_by_name(candidates).values(), *classes]
+    wanted = {id(best) for of in groups for best in (_by_speed(of, weights)[0], _preferred(of, weights))}
+    return [candidate for candidate in candidates if id(candidate) in wanted]
 
 
 def measured(
-    question: Question,
-    candidates: Sequence[Candidate],
-    simulations: Simulations,
-    ios: int,
-    tick: Callable[[], object] = lambda: None,
-    *,
-    finalists: bool = False,
+    question: Question, candidates: Sequence[Candidate], simulations: Simulations, ios: int, *, finalists: bool = False
 ) -> list[Candidate]:
     """Simulates candidates under all loads, finalists with several seeds."""
     requests = [
@@ -141,7 +164,7 @@ def measured(
         for candidate in candidates
         for load in question.loads
     ]
-    samples = (simulations.averages if finalists else simulations.run)(requests, tick)
+    samples = (simulations.averages if finalists else simulations.run)(requests)
     size = len(question.loads)
     return [
         replace(candidate, by_length={**candidate.by_length, ios: samples[at * size : (at + 1) * size]})
@@ -202,11 +225,14 @@ def undominated(candidates: Sequence[Candidate], weights: Sequence[float]) -> li
     return kept
 
 
-def _classes(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Returns candidates in classes of equal capacity (to 1 %), redundancy and price."""
-    pairs = ((candidate, candidate.arrangement) for candidate in candidates)
-    keys = (((round(100 * math.log(max(1, of.capacity))), of.failures, each.price), each) for each, of in pairs)
-    return list(by_key(keys).values())
+def _classes(candidates: Sequence[Candidate], *, of_level: bool = True) -> list[list[Candidate]]:
+    """Returns candidates in classes of equal capacity (to 1 %), redundancy and price, and of equal names."""
+
+    def key(each: Candidate) -> tuple[object, ...]:
+        capacity = round(100 * math.log(max(1, each.arrangement.capacity)))
+        return (each.names if of_level else None, capacity, each.arrangement.failures, each.price)
+
+    return list(by_key((key(candidate), candidate) for candidate in candidates).values())
 
 
 def _by_speed(members: Sequence[Candidate], weights: Sequence[float]) -> list[Candidate]:

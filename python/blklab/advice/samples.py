@@ -18,7 +18,7 @@ from blklab.cluster import HERE, Parallel
 from blklab.errors import BlklabError
 from blklab.outcome import LatencyResult, Outcome
 from blklab.runners.sim.runner import outcome
-from blklab.runners.sim.uncertainty import SEEDS, interval, other_run
+from blklab.runners.sim.uncertainty import SEEDS, interval, of_mean, other_run
 from blklab.spec import cells
 from blklab.spec.cells import Cell
 
@@ -28,6 +28,7 @@ WARM_UP = 4  # Of them at the beginning, while write caches fill, which comparis
 COMPARED = BATCHES - WARM_UP
 T_95 = 2.201  # Student's t for 95 % and COMPARED - 1 degrees of freedom
 LONG = 10**15  # ns of simulated time at most; the number of I/Os ends a run
+Tick = Callable[[int, int], object]
 PEAK_DEPTH = 32  # I/Os in flight when a trace is replayed as fast as possible
 
 
@@ -47,7 +48,14 @@ class Sample:
     batches: Sequence[float]  # Mean latencies of BATCHES parts with equally many I/Os
     written: Mapping[str, float]  # Bytes per second written to each disk
     sync_rate: float = 0.0  # Bytes per second that md rebuilds, of each member
-    p99_interval: Sequence[float] = ()  # Factors of the 99th percentile that nine of ten measurements are between
+    mean_interval: Sequence[float] = ()  # Factors of the mean that nine of ten measurements are between
+    p99_interval: Sequence[float] = ()  # The same of the 99th percentile
+
+    @property
+    def mean_bounds(self) -> tuple[float, float]:
+        """The ends of the interval of the mean, ns."""
+        low, high = self.mean_interval
+        return self.mean_ns * low, self.mean_ns * high
 
 
 @dataclass(frozen=True)
@@ -65,10 +73,17 @@ class SampleRequest:
 class Simulations:
     """Runs simulations, several at a time. The same request is never simulated twice."""
 
-    def __init__(self, question: Question, file: Path | None = None, parallel: Parallel = HERE) -> None:
-        """Keeps finished simulations in a file, from which a later search goes on."""
+    def __init__(
+        self, question: Question, file: Path | None = None, parallel: Parallel = HERE, tick: Tick = lambda *_: None
+    ) -> None:
+        """Keeps finished simulations in a file, from which a later search goes on.
+
+        `tick` gets, after each simulation, the I/Os of all finished ones and those that are expected.
+        """
         self.question = question
         self.simulated_ios = 0
+        self.expected_ios = 0
+        self._tick = tick
         self._parallel = parallel
         self._file = file
         self._known = {} if file is None else _read(file)
@@ -82,29 +97,31 @@ class Simulations:
             self._cells[key] = cells.plan(arrangement.experiment(self.question, {load.name: load.table})).cells[0]
         return self._cells[key]
 
-    def run(self, requests: Sequence[SampleRequest], tick: Callable[[], object] = lambda: None) -> list[Sample]:
-        """Returns the sample of each request. Calls `tick` after each simulation."""
+    def run(self, requests: Sequence[SampleRequest]) -> list[Sample]:
+        """Returns the sample of each request."""
         cells = [self._limited(request) for request in requests]
         unknown = {cell.key: cell for cell in cells if cell.key not in self._known}
         keys = list(unknown)
         for cell in cells:
             if cell.key not in unknown:
-                self.simulated_ios += self._known[cell.key].ios
-                tick()
+                self._count(self._known[cell.key])
         for number, sample in self._parallel.each(_sampled, unknown.values()):
             if isinstance(sample, BlklabError):
                 raise sample
             self._known[keys[number]] = sample
             self._keep(keys[number])
-            self.simulated_ios += sample.ios
-            tick()
+            self._count(sample)
         return [self._known[cell.key] for cell in cells]
 
-    def averages(self, requests: Sequence[SampleRequest], tick: Callable[[], object] = lambda: None) -> list[Sample]:
+    def averages(self, requests: Sequence[SampleRequest]) -> list[Sample]:
         """Returns the mean of SEEDS samples of each request, which have other seeds."""
         seeds = [replace(request, seed=seed) for request in requests for seed in range(SEEDS)]
-        samples = self.run(seeds, tick)
+        samples = self.run(seeds)
         return [_average(samples[at : at + SEEDS]) for at in range(0, len(samples), SEEDS)]
+
+    def _count(self, sample: Sample) -> None:
+        self.simulated_ios += sample.ios
+        self._tick(self.simulated_ios, max(self.expected_ios, self.simulated_ios))
 
     def _limited(self, request: SampleRequest) -> Cell:
         """Returns the cell of a request; equal documents have one key."""
@@ -129,22 +146,26 @@ class Simulations:
 
 def _sampled(cell: Cell, /, *, stop: _core.Stop | None = None) -> Sample:
     measured = outcome(cell.document, stop, cell.replay)
-    return replace(reduced(measured), p99_interval=[*interval(cell, measured).p99])
+    expected = interval(cell, measured)
+    return replace(reduced(measured), mean_interval=[*of_mean(expected)], p99_interval=[*expected.p99])
 
 
 def _average(samples: Sequence[Sample]) -> Sample:
-    """Returns the means of figures; the interval of the 99th percentile reaches to the lowest and the highest one."""
+    """Returns the means of figures; intervals reach to the lowest and the highest one."""
     names = ("mean_ns", "p50_ns", "p99_ns", "iops", "bandwidth", "busy", "seconds", "sync_rate")
     means: Any = {name: fmean(getattr(sample, name) for sample in samples) for name in names}
-    bounds = zip(*([sample.p99_ns * factor for factor in sample.p99_interval] for sample in samples), strict=True)
-    (low, *_), (*_, high) = map(sorted, bounds)
+    intervals: Any = {}
+    for figure, name in (("mean_ns", "mean_interval"), ("p99_ns", "p99_interval")):
+        bounds = [[getattr(sample, figure) * factor for factor in getattr(sample, name)] for sample in samples]
+        low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
+        intervals[name] = [low / max(1.0, means[figure]), high / max(1.0, means[figure])]
     return replace(
         samples[0],
         **means,
         ios=sum(sample.ios for sample in samples),
         batches=[fmean(parts) for parts in zip(*(sample.batches for sample in samples), strict=True)],
         written={name: fmean(sample.written[name] for sample in samples) for name in samples[0].written},
-        p99_interval=[bound / max(1.0, means["p99_ns"]) for bound in (low, high)],
+        **intervals,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from blklab import _core
 from blklab.advice.arrangement import Arrangement
-from blklab.advice.candidates import CACHE_WORDS, CACHES, RemovedCandidates, candidates
+from blklab.advice.candidates import CACHE_WORDS, CACHES, LAYOUTS, RemovedCandidates, candidates
 from blklab.advice.question import Constraints, Load, Question
 from blklab.advice.race import price_of
 from blklab.advice.samples import SampleRequest, Simulations
@@ -29,18 +29,32 @@ class SearchSpace:
     every: Sequence[Arrangement]
     removed: Sequence[RemovedCandidates]
 
+    @property
+    def considered(self) -> int:
+        return len(self.fitting) + sum(removed.count for removed in self.removed)
+
 
 def excluded_kinds(texts: Sequence[str]) -> list[str]:
     """Returns the levels and kinds of `raid-10,dm-cache`, as arrangements have them. Raises UsageError."""
-    printed = {words: kind for kind, words in CACHE_WORDS.items()}
     known = [*LEVELS, *CACHE_WORDS, *(mode for _, keys, _ in CACHES for mode in keys.values())]
     kinds = []
     for word in (part.strip().lower() for text in texts for part in text.split(",")):
-        kind = printed.get(word, re.sub(r"^raid[- ]?(?=\d)", "", word))
-        if kind not in known and word:
+        kinds += words_of(word)
+        if word and kinds[-1] not in known:
             raise UsageError(f"--exclude {word!r}: no such level or kind; {problems.near(word, dict.fromkeys(known))}")
-        kinds += [kind] if word else []
     return kinds
+
+
+def named(words: Sequence[str]) -> str:
+    """Returns words of an arrangement as people write them."""
+    return ",".join(f"raid{word}" if word.isdigit() else CACHE_WORDS.get(word, word) for word in words) or "''"
+
+
+def words_of(text: str) -> list[str]:
+    """Returns the words of `raid-10,f2,dm-cache`, as arrangements have them."""
+    printed = {words: kind for kind, words in CACHE_WORDS.items()} | {words: f"{of}2" for of, words in LAYOUTS.items()}
+    words = [word for part in text.split(",") if (word := part.strip().lower())]
+    return [printed.get(word, re.sub(r"^raid[- ]?(?=\d)", "", word)) for word in words]
 
 
 def space(question: Question, simulations: Simulations) -> SearchSpace:
@@ -48,6 +62,10 @@ def space(question: Question, simulations: Simulations) -> SearchSpace:
     every, removed = candidates(question, random_reads(question, simulations))
     every = [sized(question, arrangement) for arrangement in every]
     every = [arrangement for arrangement in every if arrangement.capacity]
+    for words in question.constraints.compared:
+        if not any(arrangement.is_called(words) for arrangement in every):
+            known = "levels, a layout, a chunk or a kind, such as raid10,f2 or raid5,64k or raid0,raid5 or bcache"
+            raise UsageError(f"--compare {named(words)}: no arrangement of these disks is one; expected {known}")
     fitting = every
     for reason, meets in requirements(question):
         left = [arrangement for arrangement in fitting if meets(arrangement)]
@@ -57,7 +75,7 @@ def space(question: Question, simulations: Simulations) -> SearchSpace:
     alone = [arrangement for arrangement in fitting if "linear" not in arrangement.kinds]
     chosen, messages = runnable(alone, simulations)
     if chosen and len(alone) < len(fitting):
-        reason = "volumes over two arrays: a single array is large enough"
+        reason = "are volumes over two arrays, and one array is large enough"
         removed = [*removed, RemovedCandidates(len(fitting) - len(alone), reason)]
     elif not chosen:
         volumes = [arrangement for arrangement in fitting if "linear" in arrangement.kinds]
@@ -90,16 +108,16 @@ def requirements(question: Question) -> Iterator[tuple[str, Callable[[Arrangemen
     wanted = question.constraints
     needed = needed_capacity(question)
     failed = "a disk" if wanted.failures == 1 else f"{wanted.failures} disks"
-    yield f"that lose data if {failed} fail{'s' * (wanted.failures == 1)}", lambda of: of.failures >= wanted.failures
-    yield f"smaller than {format_size(needed)}", lambda of: of.capacity >= needed
+    yield f"lose data if {failed} fail{'s' * (wanted.failures == 1)}", lambda of: of.failures >= wanted.failures
+    yield f"are smaller than {format_size(needed)}", lambda of: of.capacity >= needed
     if wanted.drives is not None:
         drives = wanted.drives
-        yield f"more than {drives} disk{'s' * (drives != 1)}", lambda of: len(of.disks) + len(of.spares) <= drives
+        yield f"need more than {drives} disk{'s' * (drives != 1)}", lambda of: len(of.disks) + len(of.spares) <= drives
     if wanted.budget is not None:
         budget = wanted.budget
-        yield f"dearer than {budget:g}", lambda of: (price_of(of, question) or 0) <= budget
+        yield f"cost more than {budget:g}", lambda of: (price_of(of, question) or 0) <= budget
     if wanted.excluded:
-        yield "excluded", lambda of: not of.kinds & set(wanted.excluded)
+        yield "are excluded", lambda of: not of.kinds & set(wanted.excluded)
 
 
 def needed_capacity(question: Question) -> int:

@@ -1,6 +1,7 @@
 """`blklab advise`: which array to build."""
 
 import hashlib
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -19,12 +20,13 @@ from blklab.cli.common import (
     emit,
     json_option,
     notes,
+    parse_with_unit,
     repeatable,
     warn,
 )
 from blklab.errors import BlklabError, UsageError
 from blklab.text import printable
-from blklab.units import parse_number
+from blklab.units import NANOSECONDS, parse_number
 
 if TYPE_CHECKING:
     from blklab.advice.answer import Answer
@@ -55,6 +57,13 @@ def _parse_times(text: str) -> float:
     return times
 
 
+def _parse_check(text: str) -> int | None:
+    every = 0 if text == "never" else parse_with_unit(text)
+    if not every and text != "never":
+        raise ValueError(f"{text!r}: expected a time above 0, or never")
+    return every or None
+
+
 @click.command()
 @repeatable("--trace", "traces", metavar="TRACE[=WEIGHT]", help="A trace, at its recorded times.")
 @click.option("--device", metavar="NAME", help="Device of the trace; default: that of the whole workload.")
@@ -76,7 +85,15 @@ def _parse_times(text: str) -> float:
 @click.option("--drives", type=click.IntRange(1, 64), help="Most disks to use.")
 @click.option("--budget", type=Quantity("amount", _parse_amount), help="Most that the disks may cost.")
 @click.option("--p99-below", type=DURATION, metavar="TIME", help="Limit of the 99th percentile of latency.")
+@click.option("--loss-below", "loss", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="P",
+              help="Limit of the probability of losing data within 5 years, such as 1e-4.")  # fmt: skip
+@click.option("--replaced-after", type=DURATION, default="72h", help="Mean time until a failed disk is replaced.")
+@click.option("--checked-every", type=Quantity("duration", _parse_check), default="730h",
+              help="Time from one check of the arrays to the next; or never.")  # fmt: skip
 @repeatable("--exclude", metavar="KIND,...", help="Levels or kinds: 5, raid10, bcache, dm-cache.")
+@repeatable(
+    "--compare", "compared", metavar="WORD,...", help="Show this in any case: raid10,f2 or raid5,64k or bcache."
+)
 @click.option("--kernel", default="6.1", help="Kernel of the array.")
 @click.option("--filesystem", type=click.Choice(["ext4", "xfs", "none"]), default="ext4", help="Filesystem to make.")
 @click.option("--flash-state", type=click.Choice(["used", "fresh", "steady"]), default="steady",
@@ -119,7 +136,7 @@ def advise(
         out.check(file)
     question, paths, present = _question(SimpleNamespace(**asked))
     with computing(cluster, jobs) as parallel:
-        answer = _search(question, paths, present, filesystem, parallel)
+        answer = _search(question, paths, present, filesystem, parallel, as_json)
     if output is not None:
         _write_experiment(answer, output)
     if html is not None:
@@ -132,7 +149,9 @@ def advise(
 def _question(asked: SimpleNamespace) -> "tuple[Question, dict[str, str], list[Arrangement]]":
     """Return the question, the paths of known disks, and the arrays of this host."""
     from blklab.advice import question
-    from blklab.advice.search import excluded_kinds
+    from blklab.advice.figures import YEARS
+    from blklab.advice.search import excluded_kinds, words_of
+    from blklab.reliability import Care
 
     every: list[Load] = [question.load_of_trace(trace, asked.device, at) for at, trace in enumerate(asked.traces, 1)]
     every += [load for file in asked.job_files for load in question.loads_of_job_file(file)]
@@ -160,15 +179,29 @@ def _question(asked: SimpleNamespace) -> "tuple[Question, dict[str, str], list[A
     if asked.budget is not None and any(pool.price is None for pool in pools):
         raise UsageError("--budget: needs the --price of each disk")
     constraints = question.Constraints(
-        asked.capacity or 0, asked.failures, asked.drives, asked.budget, asked.p99_below, excluded_kinds(asked.exclude)
+        asked.capacity or 0,
+        asked.failures,
+        asked.drives,
+        asked.budget,
+        asked.p99_below,
+        excluded_kinds(asked.exclude),
+        asked.loss,
+        [words_of(text) for text in asked.compared],
     )
+    checked = (asked.checked_every or math.inf) / NANOSECONDS["d"]
+    care = Care(asked.replaced_after / NANOSECONDS["h"], checked if checked < YEARS * 365 else None)
     loads, settings = question.distinct_loads(every), {"kernel": asked.kernel}
-    wanted = question.Question(pools, loads, constraints, settings, asked.growth, asked.seed, Path.cwd())
+    wanted = question.Question(pools, loads, constraints, settings, asked.growth, asked.seed, care, Path.cwd())
     return wanted, paths, present
 
 
 def _search(
-    question: "Question", paths: dict[str, str], present: "list[Arrangement]", filesystem: str, parallel: "Parallel"
+    question: "Question",
+    paths: dict[str, str],
+    present: "list[Arrangement]",
+    filesystem: str,
+    parallel: "Parallel",
+    as_json: bool,
 ) -> "Answer":
     import platformdirs
 
@@ -183,12 +216,10 @@ def _search(
     except BlklabError as error:
         warn(f"{error}: an interrupted search cannot continue")
         file = None
-    with progress("Simulating", total=1000) as tick:
-
-        def advance(done: int, total: int) -> None:
-            tick(min(1000, 1000 * done // max(1, total)))
-
-        return find(question, file, parallel, paths, present, filesystem, advance)
+    with progress("Simulating", total=1000, as_json=as_json) as tick:
+        return find(
+            question, file, parallel, paths, present, filesystem, lambda done, total: tick(1000 * done // max(1, total))
+        )
 
 
 def _write_experiment(answer: "Answer", output: str) -> None:

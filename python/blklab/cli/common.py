@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -202,18 +203,19 @@ def fail_with(failed: Sequence[str]) -> None:
 
 
 LOG_INTERVAL = 60.0  # Seconds between lines about progress, where stderr is not a terminal
+SOON = 5.0  # The same of lines of JSON
 
 
 @contextmanager
-def each_minute(describe: Callable[[], str]) -> Iterator[None]:
-    """Print what `describe` returns as a line on stderr each minute while the block runs."""
+def each_minute(describe: Callable[[], str], interval: float | None = None) -> Iterator[None]:
+    """Print what `describe` returns as a line on stderr each minute, or interval in seconds, while the block runs."""
     ended = threading.Event()
 
     def write() -> None:
-        while not ended.wait(LOG_INTERVAL):
+        while not ended.wait(interval or LOG_INTERVAL):
             if line := describe():
                 with suppress(OSError):  # stderr may be closed
-                    click.echo(f"blklab: {printable(line)}", err=True)
+                    click.echo(line if line.startswith("{") else f"blklab: {printable(line)}", err=True)
 
     thread = threading.Thread(target=write, name="blklab-progress", daemon=True)
     thread.start()
@@ -224,16 +226,31 @@ def each_minute(describe: Callable[[], str]) -> Iterator[None]:
         thread.join()
 
 
+def _left(share: float, seconds: float) -> str:
+    """Return how far something is that has taken some seconds, as a line of JSON."""
+    left = round(seconds * (1 - share) / share) if share > 0 else None
+    return json.dumps({"progress": round(share, 3), "seconds_left": left})
+
+
 @contextmanager
-def progress(description: str, total: int | None = None, unit: str = "") -> Iterator[Callable[[int], None]]:
+def progress(
+    description: str, total: int | None = None, unit: str = "", *, as_json: bool = False
+) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on stderr while the block runs, if stderr is a terminal.
 
     Yields a function that takes the amount done so far. `total` is the whole amount; None if
-    unknown. Elsewhere, as in a log file, it prints a line each minute if there is a `unit`.
+    unknown. Elsewhere, as in a log file, it prints a line each minute if there is a `unit`; with
+    `as_json` and a `total`, every five seconds, a line of JSON with the time left.
     """
     if not sys.stderr.isatty():
-        done = [0]
-        with each_minute(lambda: f"{description}: {done[0]} of {total} {unit}" if unit else ""):
+        done, begun = [0], time.monotonic()
+
+        def line() -> str:
+            if as_json and total:
+                return _left(done[0] / total, time.monotonic() - begun)
+            return f"{description}: {done[0]} of {total} {unit}" if unit else ""
+
+        with each_minute(line, SOON if as_json else None):
             yield lambda now: done.__setitem__(0, now)
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

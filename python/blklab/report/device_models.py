@@ -46,7 +46,11 @@ def rated_table(model: LibraryModel, rated: Sequence[RatedFigure]) -> TextTable:
     simulated = {figure.name: figure for figure in rated}
     rows = []
     for name, value in model.rated.items():
-        draw = formatting.rate if "bandwidth" in name else formatting.number
+        draw = {
+            "read_bandwidth": formatting.rate,
+            "write_bandwidth": formatting.rate,
+            "written_bytes": formatting.size,
+        }.get(name, formatting.number)
         figure = simulated.get(name)
         both = [draw(figure.simulated), f"{100 * figure.error:+.1f} %"] if figure else [formatting.NONE] * 2
         rows.append([formatting.WORDS["rated"].get(name, printable(name)), draw(value), *both])

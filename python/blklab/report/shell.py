@@ -38,6 +38,7 @@ class PlainText:
     text: str
     note: str = ""
     folded: bool = False
+    wrapped: bool = False  # Whether long lines are broken
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,8 @@ class LibraryModel:
     match: tuple[str, ...] = ()  # Patterns of what the kernel says of such a device
     rated: Mapping[str, float] = field(default_factory=dict)
     """What its maker states: `random_read_iops`, `random_write_iops` of a new disk, `steady_random_write_iops` of a
-    used one (4 KiB), `read_bandwidth`, `write_bandwidth` (bytes/s), `average_seek_ms`."""
+    used one (4 KiB), `read_bandwidth`, `write_bandwidth` (bytes/s), `average_seek_ms`, `written_bytes` until
+    the warranty ends."""
 
     spread: float = 0.0  # How much devices of a class differ from the typical one, as a share
     own: bool = False  # Whether it is the user's

@@ -197,6 +197,17 @@
     await redraw();
   }
 
+  // Commands can be copied with one click; without this script, they can be selected.
+  for (const text of document.querySelectorAll("pre.wrapped")) {
+    const button = document.createElement("button");
+    Object.assign(button, { type: "button", className: "copy", textContent: "Copy" });
+    button.addEventListener("click", function () {
+      getSelection().selectAllChildren(text);
+      if (document.execCommand("copy")) button.textContent = "Copied";
+    });
+    text.before(button);
+  }
+
   // On paper, short tables are unfolded.
   const unfolded = [];
   addEventListener("beforeprint", function () {

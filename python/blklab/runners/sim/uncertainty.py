@@ -139,6 +139,11 @@ def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> Pr
     return PredictionInterval((low, min(high, limit)), p99, shared, (others and _hits(runs)) or None, states)
 
 
+def of_mean(interval: PredictionInterval) -> tuple[float, float]:
+    """Returns the interval of the mean latency: that of the 99th percentile, without what only percentiles have."""
+    return _factors(math.sqrt(max(0.0, (math.log(interval.p99[1]) / NORMAL) ** 2 - TAIL**2)))
+
+
 def unsteady(cell: Cell, outcome: Outcome) -> str | None:
     """Returns the setting that ended a run before its rate was steady: `max_ios` or `runtime`; None if it was."""
     share, beyond_chance = _last_third(cell, outcome)
