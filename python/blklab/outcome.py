@@ -285,7 +285,7 @@ class Outcome:
     hosts: Sequence[HostResult] = ()  # Only of a fleet
     mdstat: str | None = None  # This and the next: only in the lab
     lab: GuestFacts | None = None
-    blkparse: Mapping[str, Any] | None = None  # Further counts of blkparse
+    blkparse: Mapping[str, Any] | None = None  # Of runs that version 0.2.0 imported from blkparse
 
     @property
     def observed_ns(self) -> int:

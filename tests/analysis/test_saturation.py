@@ -55,18 +55,3 @@ def test_synchronous_engines_have_one_in_flight(engine: str, depth: int) -> None
     options = {"numjobs": "2", "iodepth": "32", "ioengine": engine}
     assert in_flight({"jobs": [{"options": options}]}) == depth
     assert in_flight({"jobs": [{"numjobs": 2, "iodepth": 32}]}) == 64  # simulated
-
-
-def test_the_table_is_randomios() -> None:
-    lines = list(report.randomio([queue(threads, bs) for bs in ("4k", "64k") for threads in (1, 8)]))
-    assert lines[:2] == ["", "stack=x bs=4k"]
-    assert lines[5] == ("  100.0 |   50.0   1.0   10.0 9000.0    0.0 |   50.0   1.0   10.0 9000.0    0.0  numjobs=1")
-    assert [line for line in lines if "=64k" in line] == ["stack=x bs=64k"]
-
-
-@pytest.mark.parametrize("threads", [1, 1000])
-def test_the_columns_stand_below_each_other(threads: int) -> None:
-    text = report.randomio_line(queue(threads)[2])
-    assert [at for at, sign in enumerate(text) if sign == "|"] == [
-        at for at, sign in enumerate(report.RANDOMIO_HEAD[0]) if sign == "|"
-    ]

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import Run
 
 ROOT = Path(__file__).parents[2]
-RANDOMIO = ROOT / "tests" / "data" / "imports" / "form-randomio.txt"
+IOSTAT = ROOT / "tests" / "data" / "imports" / "form-iostat-12.txt"
 
 WORKLOADS: dict[str, dict[str, Any]] = {
     "small": {"rw": "randread", "bs": "4k", "iodepth": 32, "numjobs": 4, "size": "1g"},
@@ -387,7 +387,7 @@ def test_file_of_a_host_is_checked(run: Run, content: str | None, message: str) 
         ((), "--host: expected INPUT: results of fio, run:42 or campaign:3"),
         (("fio.json", "--model", "pm983"), "--model: not with --host, which takes results of fio"),
         (("nix.json",), "nix.json: No such file or directory"),
-        ((RANDOMIO,), f"{RANDOMIO}: no fio results; expected JSON or text output of fio"),
+        ((IOSTAT,), f"{IOSTAT}: no fio results; expected JSON or text output of fio"),
         (("empty",), "empty: no JSON files of fio; expected results of fio"),
     ],
 )

@@ -43,20 +43,12 @@ def test_imported_runs_are_like_any_others(run: Run) -> None:
 
 
 def test_nothing_is_kept_of_a_dry_run(run: Run) -> None:
-    dry = run("import", DATA / "form-randomio.txt", "--dry-run", "--label", "stack=far")
+    dry = run("import", DATA / "fio-3.25.txt", "--dry-run", "--label", "stack=far")
     assert "Not kept." in dry.out
-    (batch,) = json.loads(run("import", DATA / "form-randomio.txt", "--dry-run", "--json").out)
-    assert (batch["experiment"], batch["runner"]) == ("form-randomio", "randomio")
-    assert batch["runs"][2]["labels"]["numjobs"] == "64"
+    (batch,) = json.loads(run("import", DATA / "fio-3.25.txt", "--dry-run", "--json").out)
+    assert (batch["experiment"], batch["runner"]) == ("fio-3.25", "fio")
+    assert len(batch["runs"]) == 3
     assert not Path(os.environ["BLKLAB_STORE"]).exists()
-
-
-def test_randomio_goes_round(run: Run, tmp_path: Path) -> None:
-    assert run("import", DATA / "form-randomio.txt").status == 0
-    table = run("runs", "show", "form-randomio", "--randomio").out
-    (tmp_path / "again.txt").write_text(table)
-    assert run("import", tmp_path / "again.txt").status == 0
-    assert run("runs", "show", "again", "--randomio").out == table
 
 
 def test_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def test_a_file_is_not_overwritten_by_chance(run: Run, tmp_path: Path) -> None:
             [EXAMPLES / "unbalanced.toml"],
             "unbalanced.toml: expected fio's output; an experiment runs with `blklab run`",
         ),
-        ([ROOT / "tests/data/imports/form-randomio.txt"], "no results of fio"),
+        ([ROOT / "tests/data/imports/form-iostat-12.txt"], "no results of fio"),
     ],
 )
 def test_mistakes_have_one_line(words: list[object], message: str, run: Run) -> None:

@@ -44,6 +44,15 @@ def small(tmp_path: Path, run: Run) -> Path:
     return path
 
 
+def test_the_load_that_saturates_is_below_the_table(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_text(SMALL.replace(", iodepth = 32, numjobs = 4", "") + "[matrix]\niodepth = [1, 16, 256]\n")
+    assert run("run", path, "--only", "stack=raid1").status == 0
+    (line,) = [line for line in run("runs", "show", "1").out.splitlines() if line.startswith("· ")]
+    assert "in flight" in line
+    assert "saturated from 256" in line
+
+
 @pytest.mark.usefixtures("small")
 def test_what_was_run_is_kept_and_shown(run: Run) -> None:
     listed = run("runs", "list")

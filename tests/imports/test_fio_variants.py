@@ -1,58 +1,10 @@
-"""fio's terse output, status intervals, merged directions, histograms, text without line ends."""
+"""fio's status intervals, merged directions, histograms, text without line ends."""
 
 from pathlib import Path
 
 import pytest
 
-from blklab.errors import BlklabError
-from blklab.fio import terse
 from tests.imports.conftest import DATA, FIO, imported, outcome, runs
-
-
-def test_terse_output_of_version_3() -> None:
-    run = outcome(DATA / "fio-3.33-v3.terse")
-    # 122,828 KiB in 2,001 ms at 15,345 IOPS; 52,404 KiB at 6,547.
-    assert run.read.io_bytes == 122828 * 1024
-    assert run.read.total_ios == 30705
-    assert run.write.total_ios == 13101
-    assert run.runtime_ns == 2001 * 10**6
-    latency = run.read.clat_ns
-    assert (latency.p50, latency.p99, latency.p99_9) == (36_000, 91_000, 3_358_000)
-    assert (latency.min, latency.max) == (1000, 8_332_000)
-    (disk,) = run.devices
-    assert (disk.name, disk.ios) == ("vda", [28871, 8744])
-    assert disk.busy_ns == round(0.485 * 2001 * 10**6)
-    assert run.fio is not None and run.fio.ctx == 30844
-
-
-def test_terse_output_of_version_5_has_trims() -> None:
-    run = outcome(DATA / "fio-3.33-v5.terse")
-    assert (run.read.io_bytes, run.write.io_bytes) == (113728 * 1024, 48756 * 1024)
-    assert run.fio is not None and run.fio.usr_cpu == 4.1
-    assert [disk.ios for disk in run.devices] == [[26846, 8108]]
-
-
-def test_terse_lines_are_jobs_statuses_or_repeats(tmp_path: Path) -> None:
-    statuses = (DATA / "fio-3.33-status.terse").read_text()
-    batch, _ = imported(DATA / "fio-3.33-status.terse")
-    ((_, run),) = runs(batch)
-    assert run.read.io_bytes == 257908 * 1024
-    points = batch.finished[batch.plan.cells[0].key].points
-    assert [point.read_bytes // 1024 for point in points] == [55824, 66400, 69552, 58988, 7144]
-    assert sum(point.width_ns for point in points) == 4001 * 10**6
-    line = (DATA / "fio-3.33-v3.terse").read_text().strip()
-    clone = terse.parse_documents(f"{line}\n{line}\n")
-    assert [len(document["jobs"]) for document in clone] == [2]  # the same disk statistics
-    repeat = line.replace("vda;28871", "vda;29999").replace(";122828;", ";122999;")
-    assert len(terse.parse_documents(f"{line}\n{repeat}\n")) == 2
-    # The disk statistics of the last two statuses are often the same.
-    *early, last, final = statuses.splitlines()
-    unchanged = "\n".join([*early, last, final.partition(";vda;")[0] + ";vda;" + last.partition(";vda;")[2]])
-    assert [len(document["jobs"]) for document in terse.parse_documents(unchanged)] == [1]
-    path = tmp_path / "cut.terse"
-    path.write_text(statuses[:200])
-    with pytest.raises(BlklabError, match=r"cut\.terse: line 1: .* truncated"):
-        imported(path)
 
 
 def test_of_status_intervals_the_last_is_the_result_and_all_are_its_series() -> None:

@@ -142,6 +142,7 @@ def test_a_recording_names_volumes_and_only_those_of_lvm(machine: Machine) -> No
     for uuid, label in (("LVM-abc", "my-vg/home"), ("CRYPT-LUKS2-abc", "my--vg-home")):
         (mapped / "name").write_text("my--vg-home\n")
         (mapped / "uuid").write_text(f"{uuid}\n")
+        (mapped.parent / "size").write_text("8192\n")
         stack = {layer["name"]: layer for layer in recorded_stack(["253:0"], machine.roots)}
-        assert stack["dm-0"]["label"] == label
+        assert (stack["dm-0"]["label"], stack["dm-0"]["bytes"]) == (label, 4 << 20)
         assert (stack["md127"]["kind"], stack["md127"]["above"]) == ("md", ["dm-0"])

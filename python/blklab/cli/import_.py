@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from blklab.imports.collect import Batch
     from blklab.store.campaigns import Store
 
-FORMATS = ("fio", "fio-log", "fio-text", "fio-terse", "iostat", "randomio", "blkparse")
+FORMATS = ("fio", "fio-log", "fio-text", "iostat")
 """The formats of blklab.imports.collect, which is too slow to import for `--help`."""
 
 
@@ -67,7 +67,7 @@ def _renamed(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str,
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Format of the files; default: recognised from the content."
 )
-@click.option("--device", metavar="NAME", help="For iostat and blkparse: the device to import.")
+@click.option("--device", metavar="NAME", help="For iostat: the device to import.")
 @click.option(
     "--interval", type=DURATION, metavar="DURATION", help="For iostat without -t: its interval, such as 1s or 500ms."
 )
@@ -93,9 +93,9 @@ def import_(
 ) -> None:
     """Import results of other tools into the store, for `runs`, `compare` and `report`.
 
-    FILE is the output of fio (JSON, text, interval logs), `iostat -x`, randomio or blkparse, a directory of such files,
-    or - for standard input. blklab recognises the format from the
-    content. The runs of each tool become a campaign: NAME@fio, NAME@iostat ...
+    FILE is the output of fio (JSON, text, interval logs) or `iostat -x`, a directory of such files, or - for standard
+    input. blklab recognises the format from the content. The runs of each tool become a campaign: NAME@fio,
+    NAME@iostat ...
 
     fio's job name becomes the workload of a run. Runs with the same labels are repeats if they measured the same device
     or file; otherwise a label keeps them apart: device, file, host, or source, which is the part of the file name that

@@ -76,7 +76,6 @@ class ImportedRun:
     raw: bytes = b""  # The output of the tool, `packed`
     labels: Mapping[str, str] = field(default_factory=dict)  # Labels that are always kept, even if all runs share them
     measured: str | None = None  # When it was measured (ISO 8601, without a zone if that is unknown)
-    section: str = ""  # Runs of one section are repeats if their labels are equal; empty: no other run is
 
 
 @dataclass(frozen=True)
@@ -96,10 +95,10 @@ class ImportFormat:
     read: Callable[[ImportSource], ImportResult]  # Raises BlklabError for an invalid file: file, line, error
 
 
-def number(text: str, where: str, most: float = 1e18) -> float:
+def number(text: str, where: str) -> float:
     """Returns a number of 0 or more, with a decimal point or comma. Raises BlklabError."""
     value = parse_number(text.replace(",", "."))
-    if not 0 <= value <= most:
+    if not 0 <= value <= 1e18:
         raise BlklabError(f"{where}: found {printable(text[:40])!r}, expected a number")
     return value
 
@@ -110,12 +109,8 @@ def direction_result(
     """Returns `read` or `write` of a result, from counts and the known latencies."""
     seconds = runtime_ns / 1e9
     rates = (ios / seconds, io_bytes / seconds) if seconds else (0.0, 0.0)
-    return DirectionResult(ios, io_bytes, *rates, times(ios, latency))
-
-
-def times(ios: int, latency: Mapping[str, Any] | None) -> LatencyResult:
-    """Returns `clat_ns` of a result."""
-    return LatencyResult(ios, **latency) if ios and latency else LatencyResult()
+    clat_ns = LatencyResult(ios, **latency) if ios and latency else LatencyResult()
+    return DirectionResult(ios, io_bytes, *rates, clat_ns)
 
 
 def outcome(

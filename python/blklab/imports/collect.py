@@ -4,14 +4,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from blklab import __version__
 from blklab.errors import BlklabError, SystemErrors, UsageError
-from blklab.fio import terse
-from blklab.imports import base, blkparse, fio_log, fio_results, iostat, randomio, run_labels
+from blklab.imports import base, fio_log, fio_results, iostat, run_labels
 from blklab.imports.base import MOST_RUNS, ImportedRun, ImportFile, ImportFormat, ImportResult, ImportSource
 from blklab.imports.run_labels import RunNaming
 from blklab.outcome import Outcome
@@ -25,18 +23,13 @@ LIMIT = 1 << 63
 STDIN = "-"
 
 
-read_terse = partial(fio_results.read, parse=terse.parse_documents)
-
 FORMATS = {  # By name; a format is one module and one line here
     each.name: each
     for each in (
         ImportFormat("fio", "fio", "fio's JSON, JSON+", fio_results.matches, fio_results.read),
         ImportFormat("fio-log", "fio", "fio's interval logs", fio_log.matches, fio_log.read),
         ImportFormat("fio-text", "fio", "fio's normal output", fio_results.matches_text, fio_results.read_text),
-        ImportFormat("fio-terse", "fio", "fio's terse output", fio_results.matches_terse, read_terse),
         ImportFormat("iostat", "iostat", "iostat -x", iostat.matches, iostat.read),
-        ImportFormat("randomio", "randomio", "randomio's tables", randomio.matches, randomio.read),
-        ImportFormat("blkparse", "blkparse", "blkparse's summary", blkparse.matches, blkparse.read),
     )
 }
 

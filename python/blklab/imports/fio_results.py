@@ -1,11 +1,11 @@
-"""fio's JSON, JSON+, terse and normal output: a run for each group, with the interval logs next to it."""
+"""fio's JSON, JSON+ and normal output: a run for each group, with the interval logs next to it."""
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from blklab.errors import BlklabError
-from blklab.fio import output, terse, text
+from blklab.fio import output, text
 from blklab.fio.node import FioDocument
 from blklab.imports import fio_log
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource
@@ -18,17 +18,12 @@ def matches(file: ImportFile) -> bool:
     return "{" in file.text and ('"jobs"' in file.text or '"client_stats"' in file.text)
 
 
-def matches_terse(file: ImportFile) -> bool:
-    """Returns whether there is a line of fio's terse output in a text."""
-    return any(terse.LINE.match(line) for line in file.text.splitlines())
-
-
-def read(given: ImportSource, parse: Callable[[str], list[FioDocument]] = output.parse_documents) -> ImportResult:
-    """Returns the runs in fio's JSON, or in what `parse` reads."""
+def read(given: ImportSource) -> ImportResult:
+    """Returns the runs in fio's JSON."""
     runs: list[ImportedRun] = []
     for file in given.files:
         try:
-            runs += _runs(file, given, parse(file.text))
+            runs += _runs(file, given, output.parse_documents(file.text))
         except BlklabError as error:
             raise BlklabError(f"{file.where}: {error}") from None
     return ImportResult(runs)

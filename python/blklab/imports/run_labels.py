@@ -180,7 +180,7 @@ def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], p
         for at in same:
             known = "device" in places[at] or "file" in places[at]
             name = _NUMBERED.sub("#", _LINE.sub("", runs[at].where))
-            origin = name if known else runs[at].section or runs[at].where
+            origin = name if known else runs[at].where
             origins.setdefault(numbered.get(runs[at].where, origin), []).append(at)
         series += dict.fromkeys(numbered.values())
         if len(origins) < 2:

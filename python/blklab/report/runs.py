@@ -1,4 +1,4 @@
-"""Stored campaigns and runs: tables, rows of figures as CSV and JSON, and saturation sweeps as randomio prints them.
+"""Stored campaigns and runs: tables, rows of figures as CSV and JSON, and the knees of saturation sweeps.
 
 Volumes in the lab have tables with hits, promotions, degraded members and bad blocks.
 """
@@ -14,8 +14,8 @@ from typing import Any
 from blklab import units
 from blklab.analysis.metrics import METRICS, all_metrics, device_shares, with_direction
 from blklab.analysis.sanity_checks import unfair_shares
-from blklab.analysis.saturation import LOADS, Measured, SaturationCurve, curves
-from blklab.outcome import LEAST_SHOWN, DirectionResult, Outcome, looked_up
+from blklab.analysis.saturation import SaturationCurve, curves
+from blklab.outcome import LEAST_SHOWN, Outcome, looked_up
 from blklab.report import formatting, terminal
 from blklab.report.console import Console
 from blklab.report.tables.base import TableColumn, TextTable, figures, pruned, text
@@ -65,7 +65,9 @@ def print_runs(console: Console, campaign: CampaignRow, stored_runs: Sequence[St
     terminal.draw_table(console, caches(rows))
     failed = [f"run {run.id} failed: {printable(run.message)}" for run in stored_runs if run.message]
     states, doubted = ([f"* {line}" for line in lines] for lines in (arrays(rows), doubts(stored_runs)))
-    for line in (*states, *failed, *origins(stored_runs), *doubted):
+    measured = [(run.labels, run.cell, run.outcome) for run in stored_runs if run.outcome]
+    knees = [f"· {saturation_sentence(curve)}" for curve in curves(measured)]
+    for line in (*states, *failed, *origins(stored_runs), *doubted, *knees):
         console.print(line)
 
 
@@ -213,48 +215,6 @@ def _safe(value: Any) -> Any:
 def as_json(runs: Sequence[StoredRun]) -> str:
     """Returns runs as the JSON that `blklab runs show --json` prints."""
     return json.dumps([run.as_dict() for run in runs], indent=2, allow_nan=False) + "\n"
-
-
-RANDOMIO_HEAD = (  # The header that randomio 1.6 prints
-    "  total |  read:         latency (ms)       |  write:        latency (ms)",
-    "   iops |   iops   min    avg    max   sdev |   iops   min    avg    max   sdev",
-    "--------+-----------------------------------+----------------------------------",
-)
-
-
-def print_saturation(console: Console, runs: Sequence[Measured]) -> None:
-    """Prints a campaign as randomio does, and the knee of each curve."""
-    for line in randomio(runs):
-        console.print(line)
-    for curve in curves(runs):
-        console.print(f"· {saturation_sentence(curve)}")
-
-
-def randomio(runs: Sequence[Measured]) -> Iterator[str]:
-    """Returns randomio's table: a block for each set of other labels, a line for each run."""
-    varied = {*LOADS, "repeat"}
-    blocks = by_key((tuple(pair for pair in run[0].items() if pair[0] not in varied), run) for run in runs)
-    for other_labels, members in blocks.items():
-        yield ""
-        yield printable(" ".join(f"{label}={value}" for label, value in other_labels))
-        yield from RANDOMIO_HEAD
-        for labels, _, outcome in members:
-            load = " ".join(f"{label}={labels[label]}" for label in LOADS if label in labels)
-            yield f"{randomio_line(outcome)}  {printable(load)}".rstrip()
-    yield ""
-
-
-def randomio_line(outcome: Outcome) -> str:
-    """Returns a run as a line of randomio's table: rates, and latencies in ms."""
-    total = outcome.read.iops + outcome.write.iops
-    return f"{total:7.1f} |{_randomio_direction(outcome.read)} |{_randomio_direction(outcome.write)}"
-
-
-def _randomio_direction(figures: DirectionResult) -> str:
-    latency = figures.clat_ns
-    times = (latency.min, latency.mean, latency.max, latency.stddev)
-    least, mean, most, deviation = ((time or 0) / 1e6 for time in times)
-    return f"{figures.iops:7.1f} {least:5.1f} {mean:6.1f} {most:6.1f} {deviation:6.1f}"
 
 
 def saturation_sentence(curve: SaturationCurve) -> str:

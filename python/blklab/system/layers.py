@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from blklab.system.mounts import NO_DEVICE, Mount, holding
+from blklab.system.mounts import NO_DEVICE, Mount, holding, unescaped
 from blklab.system.roots import Roots, entries, text
 
 
@@ -52,6 +52,18 @@ def block_device(path: Path, roots: Roots) -> str | None:
     except OSError:
         return None
     return number_of(status.st_rdev) if stat.S_ISBLK(status.st_mode) else None
+
+
+def swap_areas(roots: Roots) -> Iterator[tuple[Path, str | None]]:
+    """Yields the path of each swap device or file, with `major:minor` of a device."""
+    # A line is `filename type size used priority`, blanks in the name as octal (mm/swapfile.c).
+    for line in (text(roots.proc / "swaps") or "").splitlines()[1:]:
+        if words := line.split():
+            path = Path(unescaped(words[0]))
+            number = block_device(path, roots)
+            if number is None and path.parent == Path("/dev"):
+                number = text(roots.sys / "class/block" / path.name / "dev")
+            yield path, number
 
 
 def name_of(number: str, roots: Roots) -> str:

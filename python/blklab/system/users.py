@@ -8,7 +8,7 @@ from pathlib import Path
 
 from blklab.system import layers
 from blklab.system.identity import BlockDevice
-from blklab.system.mounts import everywhere, unescaped
+from blklab.system.mounts import everywhere
 from blklab.system.roots import Roots, entries, text
 
 
@@ -86,14 +86,7 @@ def _root_devices(roots: Roots) -> set[str]:
 
 
 def _swapping(device: BlockDevice, related: dict[str, Path], roots: Roots) -> Iterator[str]:
-    # A line is `filename type size used priority`, blanks in the name as octal (mm/swapfile.c).
-    for line in (text(roots.proc / "swaps") or "").splitlines()[1:]:
-        if not line.split():
-            continue
-        path = Path(unescaped(line.split()[0]))
-        number = layers.block_device(path, roots)
-        if number is None and path.parent == Path("/dev"):
-            number = text(roots.sys / "class/block" / path.name / "dev")
+    for path, number in layers.swap_areas(roots):
         if number and (name := _reached(number, related, device, roots)):
             yield f"{name} is used as swap ({path}; to free it, run swapoff)"
 

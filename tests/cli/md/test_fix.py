@@ -22,8 +22,7 @@ def _here(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
     def resolve(name: str, roots: Roots) -> BlockDevice:
         return of_node((roots.sys / "class/block" / Path(name).name).resolve(strict=True), roots)
 
-    for user in ("bbl", "repair_progress"):
-        monkeypatch.setattr(f"blklab.cli.md.fix.{user}.Roots", lambda: machine.roots)
+    monkeypatch.setattr("blklab.cli.md.fix.Roots", lambda: machine.roots)
     monkeypatch.setattr(plans, "resolve", resolve)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     machine.roots.state.mkdir(mode=0o700)

@@ -1,23 +1,12 @@
-"""What limits the storage of a trace: a file for each rule, which yields the causes that it finds."""
+"""What limits the storage of a trace: a function for each rule, which yields the causes that it finds."""
 
 from collections.abc import Sequence
 
 from blklab.diagnostic import Diagnostic
 from blklab.report import formatting
-from blklab.report.causes import (
-    broken_stream,
-    bursts,
-    cache_bypass,
-    flushes,
-    md_sync,
-    one_process,
-    parity_reads,
-    slow_member,
-    small_io,
-    stalls,
-    unaligned_io,
-    writeback,
-)
+from blklab.report.causes.arrays import cache_bypass, md_sync, parity_reads, slow_member
+from blklab.report.causes.io_shape import broken_stream, tiny_io, unaligned_io
+from blklab.report.causes.load import bursts, flushes, one_process, stalls, writeback
 from blklab.report.causes.waiting import Waiting
 from blklab.report.formatting import Sentence
 from blklab.report.view import ProfileView
@@ -25,7 +14,7 @@ from blklab.text import printable
 
 RULES = (
     slow_member, parity_reads, writeback, flushes, md_sync, bursts, broken_stream, cache_bypass, unaligned_io,
-    small_io, one_process,
+    tiny_io, one_process,
 )  # fmt: skip
 
 
@@ -41,9 +30,9 @@ def causes(view: ProfileView) -> list[Diagnostic]:
     waiting = Waiting(view)
     if not waiting.total_ns:
         return []
-    found = [cause for rule in RULES for cause in rule.find(waiting) if cause.weight >= LEAST]
+    found = [cause for rule in RULES for cause in rule(waiting) if cause.weight >= LEAST]
     if all(cause.severity == "note" for cause in found):
-        found += stalls.find(waiting)  # What explains most of the waiting explains stalls as well
+        found += stalls(waiting)  # What explains most of the waiting explains stalls as well
     return sorted(found, key=lambda cause: -cause.weight)
 
 

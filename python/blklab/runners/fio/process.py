@@ -148,7 +148,10 @@ def run(
     """Runs the text of a job file in a private directory, which is removed afterwards.
 
     `target` is what the job calls LINK there. `begin` is called right before fio starts. `seconds` is fio's expected
-    time; more than PATIENCE beyond it is an error. Raises BlklabError with fio's message.
+    time; more than PATIENCE beyond it is an error. Raises BlklabError with fio's message if it fails, takes too long,
+    or is killed.
+
+    fio is stopped before this function is left in any way; if blklab is killed, the kernel kills fio.
     """
     with tempfile.TemporaryDirectory(dir=directory, prefix="fio-") as name:
         own = Path(name)
@@ -157,46 +160,27 @@ def run(
             (own / LINK).symlink_to(target.absolute())
         output = own / "job.json"
         options = ["--output-format=json+", *(["--readonly"] if readonly else [])]
+        # Progress once a second, also without a terminal; the rates only once fio can tell its end.
+        command = [fio, *options, f"--output={output}", "--eta=always", "job.fio"]
         begin()
-        text = play(fio, own / "job.fio", output, options, seconds, progress, phase, descriptors(target))
+        with child_process.started(command, own, descriptors=descriptors(target)) as (process, pipes):
+            text = watch(process, pipes[0], seconds, progress, phase)
+        written = output.read_text(errors="replace") if output.exists() else ""
+        if process.returncode < 0:
+            raise BlklabError(f"fio did not finish: it {ending(process.returncode)}")
+        if process.returncode:
+            words = printable(complaint(text + written.partition("{\n")[0], process.returncode))
+            raise BlklabError(f"fio failed: {words}")
+        if not written.strip():
+            raise BlklabError(f"fio failed: {printable(complaint(text, 0))}")
         logs = {path.name: path.read_text(errors="replace") for path in own.glob("*.log")}
-        return FioExit(output.read_text(errors="replace"), text, logs, ["fio", *options, "job.fio"])
+        return FioExit(written, text, logs, ["fio", *options, "job.fio"])
 
 
 def descriptors(target: Path | None) -> list[int]:
     """Returns the descriptors in a path; fio must inherit them to open it."""
     match = re.match(r"/proc/self/fd/(\d+)/", str(target))
     return [int(match[1])] if match else []
-
-
-def play(
-    fio: str,
-    job: Path,
-    output: Path,
-    options: Sequence[str],
-    seconds: float | None,
-    progress: Progress = silent,
-    phase: str = "measure",
-    inherited: Sequence[int] = (),
-) -> str:
-    """Runs a job file in its directory and returns fio's messages; its JSON is in `output`.
-
-    fio is stopped before this function is left in any way; if blklab is killed, the kernel kills
-    fio. Raises BlklabError with fio's message if it fails, takes too long, or is killed.
-    """
-    # Progress once a second, also without a terminal; the rates only once fio can tell its end.
-    command = [fio, *options, f"--output={output}", "--eta=always", job.name]
-    with child_process.started(command, job.parent, descriptors=inherited) as (process, pipes):
-        text = watch(process, pipes[0], seconds, progress, phase)
-    written = output.read_text(errors="replace") if output.exists() else ""
-    if process.returncode < 0:
-        raise BlklabError(f"fio did not finish: it {ending(process.returncode)}")
-    if process.returncode:
-        words = printable(complaint(text + written.partition("{\n")[0], process.returncode))
-        raise BlklabError(f"fio failed: {words}")
-    if not written.strip():
-        raise BlklabError(f"fio failed: {printable(complaint(text, 0))}")
-    return text
 
 
 def watch(process: child_process.Process, pipe: int, seconds: float | None, progress: Progress, phase: str) -> str:

@@ -23,42 +23,20 @@ class JobTarget:
     filename: str | None = None
     directory: str | None = None
     is_device: bool = False
-    direct: bool = True
 
 
-@dataclass(frozen=True)
-class VerificationRun:
-    """Changes of a run for verification: limited I/Os, and each process logs its I/Os."""
-
-    logs: Sequence[str]
-    number_ios: Sequence[int] | None = None  # I/Os of each process, at full speed; None keeps the plan's rate
-
-
-def render(plan: FioPlan, target: JobTarget, trial: VerificationRun | None = None) -> str:
-    jobs: list[tuple[JobPlan, int | None]] = [(job, None) for job in plan.jobs]
-    if trial:
-        jobs = [(job, clone if job.numjobs > 1 else None) for job in plan.jobs for clone in range(job.numjobs)]
-    unpaced = trial is not None and trial.number_ios is not None
-    lines = [*_head(plan, target, unpaced)]
+def render(plan: FioPlan, target: JobTarget) -> str:
+    lines = [*_head(plan, target)]
     weights = _weights(plan.jobs)
-    for at, (job, clone) in enumerate(jobs):
-        lines += ["", f"[{_section(plan.device)}-{job.name}{'' if clone is None else clone}]"]
+    for job in plan.jobs:
+        lines += ["", f"[{_section(plan.device)}-{job.name}]"]
         lines += _job(plan, job, target)
-        if plan.loop == "open" and not unpaced:
+        if plan.loop == "open":
             lines += _pace(plan, job)
-        elif len(plan.jobs) > 1 and not unpaced:
+        elif len(plan.jobs) > 1:
             lines += ["# The mix: shares of this job and the others.", f"flow={weights[job.name]}"]
-        lines += _streams(plan, job, clone)
-        if trial:
-            lines.append(f"write_iolog={trial.logs[at]}")
-            if trial.number_ios is not None:
-                lines += [f"number_ios={trial.number_ios[at]}", "io_size=1024t"]
+        lines += _streams(plan, job)
     return "\n".join(lines) + "\n"
-
-
-def processes(plan: FioPlan) -> list[JobPlan]:
-    """Returns the job of each process that fio starts, in order."""
-    return [job for job in plan.jobs for _ in range(job.numjobs)]
 
 
 def comment(text: str) -> str:
@@ -66,7 +44,7 @@ def comment(text: str) -> str:
     return "\n".join(textwrap.wrap(printable(text), 98, initial_indent="# ", subsequent_indent="# "))
 
 
-def _head(plan: FioPlan, target: JobTarget, unpaced: bool) -> Iterator[str]:
+def _head(plan: FioPlan, target: JobTarget) -> Iterator[str]:
     yield comment(f"The workload of {plan.device}, from the trace {plan.source}")
     yield comment(f"({plan.ios:,} I/Os in {format_duration(plan.duration_ns)}). By blklab.")
     for note in plan.notes:
@@ -84,7 +62,7 @@ def _head(plan: FioPlan, target: JobTarget, unpaced: bool) -> Iterator[str]:
         yield "filename_format=blklab.fio"
     yield "# Without libaio, use ioengine=io_uring, or posixaio on systems other than Linux."
     yield "ioengine=libaio"
-    yield f"direct={int(target.direct)}"
+    yield "direct=1"
     yield comment(f"{plan.locality.size_why}.")
     yield f"size={plan.locality.size}"
     yield comment(f"{plan.locality.why}.")
@@ -95,10 +73,9 @@ def _head(plan: FioPlan, target: JobTarget, unpaced: bool) -> Iterator[str]:
     yield f"randseed={SEED}"
     yield "# The length of the trace, unless --runtime was given."
     yield f"runtime={max(1, round(plan.runtime_ns / 1e9))}"
-    if not unpaced:
-        yield "time_based=1"
+    yield "time_based=1"
     yield comment(f"{plan.loop.capitalize()} loop: {plan.loop_why}.")
-    if len(plan.jobs) > 1 and plan.loop == "closed" and not unpaced:
+    if len(plan.jobs) > 1 and plan.loop == "closed":
         yield "flow_id=1"
 
 
@@ -150,17 +127,14 @@ def _job(plan: FioPlan, job: JobPlan, target: JobTarget) -> Iterator[str]:
         yield "sync=dsync"
 
 
-def _streams(plan: FioPlan, job: JobPlan, clone: int | None) -> Iterator[str]:
+def _streams(plan: FioPlan, job: JobPlan) -> Iterator[str]:
     if job.numjobs == 1:
         return
     part = plan.locality.size // job.numjobs // 4096 * 4096
     yield f"# {job.numjobs} sequential streams ran in parallel."
     yield f"size={part}"
-    if clone is None:
-        yield f"numjobs={job.numjobs}"
-        yield f"offset_increment={part}"
-    else:
-        yield f"offset={part * clone}"
+    yield f"numjobs={job.numjobs}"
+    yield f"offset_increment={part}"
 
 
 def _pace(plan: FioPlan, job: JobPlan) -> Iterator[str]:

@@ -144,16 +144,6 @@ class OffsetDistribution:
         rest = max(zones[-1].bytes - max(0, excess), smallest)
         return replace(self, zones=(*zones[:-1], OffsetZone(zones[-1].percent, rest)))
 
-    def within(self, size: int) -> "OffsetDistribution":
-        """Returns the same in a file of at most `size` bytes: all zones shrink in proportion."""
-        if self.size <= size:
-            return self
-        zones = [OffsetZone(z.percent, max(BLOCK, z.bytes * size // self.size // BLOCK * BLOCK)) for z in self.zones]
-        if zones:
-            zones[-1] = OffsetZone(zones[-1].percent, max(BLOCK, size - sum(z.bytes for z in zones[:-1])))
-        why = f"{self.size_why}; limited from {self.size} bytes"
-        return OffsetDistribution(self.kind, size, self.why, why, self.theta, tuple(zones))
-
 
 def locality(device: DeviceProfile, sequential: float, largest: int) -> OffsetDistribution:
     """Returns the distribution of offsets of a device's profile.
@@ -311,10 +301,6 @@ class FioPlan:
     jobs: tuple[JobPlan, ...]
     locality: OffsetDistribution
     notes: tuple[str, ...]
-
-    def within(self, size: int) -> "FioPlan":
-        """Returns the same plan on a file of at most `size` bytes."""
-        return replace(self, locality=self.locality.within(size))
 
 
 def make_plan(profile: Profile, *, loop: Loop | None = None, runtime_ns: int | None = None) -> FioPlan:

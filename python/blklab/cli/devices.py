@@ -1,13 +1,108 @@
-"""`blklab devices import` and `devices export`: models of disks from fio's results and io.cost's figures, and back."""
+"""`blklab devices`: the library of device models."""
 
 from pathlib import Path
 
 import click
+from click.exceptions import Exit
 
 from blklab.cli.common import emit, json_option, tell
+from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import UsageError
 from blklab.output import check as check_output
 from blklab.output import write
+from blklab.system.roots import Roots
+
+COMMANDS: dict[str, CommandEntry] = {
+    "list": CommandEntry("blklab.cli.devices:list_", "List the device models of the library"),
+    "show": CommandEntry("blklab.cli.devices:show", "Show a model, and its data sheet next to the simulation"),
+    "identify": CommandEntry("blklab.cli.devices:identify", "Find the models of this host's disks"),
+    "import": CommandEntry("blklab.cli.devices:import_", "Make a model from the figures of io.cost"),
+    "export": CommandEntry("blklab.cli.devices:export", "Print a model as lines of io.cost"),
+}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS, subcommand_metavar="COMMAND ...", options_metavar="")
+def devices() -> None:
+    """Find the device model for a disk: products, typical disks of a class, and cloud volumes."""
+
+
+@click.command("list")
+@click.argument("words", nargs=-1, metavar="[WORD]...")
+@json_option
+def list_(words: tuple[str, ...], *, as_json: bool) -> None:
+    """List the device models of the library; with words, those that contain all of them.
+
+    Use a name as `model = "NAME"` of a device in an experiment. Your own models are TOML files in
+    ~/.config/blklab/devices, such as `blklab calibrate` writes.
+
+    \b
+    Examples:
+      blklab devices list
+      blklab devices list nvme samsung
+    """
+    from blklab.report import device_models as report
+    from blklab.spec.stock_models import library
+
+    wanted = [word.lower() for word in words]
+    models = [
+        model
+        for model in library()
+        if all(word in f"{model.name} {model.device_class} {model.product} {model.kind}".lower() for word in wanted)
+    ]
+    emit([report.as_dict(model) for model in models], as_json, lambda console: report.draw_models(console, models))
+
+
+@click.command()
+@click.argument("name")
+@json_option
+def show(name: str, *, as_json: bool) -> None:
+    """Show the model NAME: product, class, source, and what its maker states next to the simulation.
+
+    \b
+    Example:
+      blklab devices show pm983
+    """
+    from blklab.report import device_models as report
+    from blklab.runners.sim.runner import rated_figures
+    from blklab.spec.stock_models import library_model
+
+    model = library_model(name)
+    rated = rated_figures([model])[name]
+    emit(report.as_dict(model, rated), as_json, lambda console: report.print_model(console, model, rated))
+
+
+@click.command()
+@click.argument("texts", nargs=-1, metavar="[TEXT]...")
+@click.option("--this-host", is_flag=True, help="Look at this host's disks; the default without TEXT.")
+@json_option
+def identify(texts: tuple[str, ...], *, this_host: bool, as_json: bool) -> None:
+    """Find the device model for each disk of this host, or for what a disk says it is (TEXT).
+
+    It reads /sys and udev's database, and changes nothing. A disk that the library does not have gets
+    one of its family with another capacity, or the typical model of its class, and the reason.
+
+    \b
+    Examples:
+      blklab devices identify
+      blklab devices identify "SAMSUNG MZ7LH480HAHQ-00005" ST16000NM001G-2KK103
+
+    \b
+    Exit status: 0 a model for each disk; 1 there is none for a disk.
+    """
+    from blklab.analysis.identified_disks import IdentifiedDisk, identify_disks
+    from blklab.report import device_models as report
+    from blklab.spec.stock_models import identify as identify_text
+
+    disks = identify_disks(Roots()) if this_host or not texts else []
+    for words in texts:
+        if found := identify_text(words):
+            disks.append(IdentifiedDisk("", words, None, found.model, found.why, capacity=found.capacity))
+        else:
+            obstacle = "no such name is known: see `blklab devices list` for the classes"
+            disks.append(IdentifiedDisk("", words, None, None, obstacle=obstacle))
+    emit(report.disks_as_dict(disks), as_json, lambda console: report.draw_disks(console, disks))
+    if any(disk.model is None for disk in disks):
+        raise Exit(1)
 
 
 @click.command("import")

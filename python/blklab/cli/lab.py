@@ -1,0 +1,145 @@
+"""`blklab lab`: the guests of `blklab run --on lab`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from blklab.cli.common import emit, fail_with, json_option, note, store_option
+from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.runners.lab import accel_option, kernel_option, modules_option
+from blklab.text import printable
+from blklab.units import format_size
+
+if TYPE_CHECKING:
+    from blklab.report.tables.base import TextTable
+
+COMMANDS = {
+    "demo": CommandEntry("blklab.cli.lab:demo", "Measure and predict mirrors of unequal disks", "lab"),
+    "build": CommandEntry("blklab.cli.lab:build", "Build or rebuild the image of a guest", "lab"),
+    "kernels": CommandEntry("blklab.cli.lab:kernels", "List the kernels for guests"),
+    "prune": CommandEntry("blklab.cli.lab:prune", "Remove images of older kernels, and builds of bisections"),
+}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS)
+def lab() -> None:
+    """Prepare the guests of `blklab run --on lab`: virtual machines with a real Debian kernel.
+
+    These commands do not need root. They download packages with apt into blklab's cache below
+    XDG_CACHE_HOME and unpack them there.
+    """
+
+
+@click.command()
+@accel_option
+@store_option
+@json_option
+def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
+    """Boot a real kernel, build mirrors of unequal disks with mdadm, and measure their reads.
+
+    The output shows predictions next to measurements. The experiment is examples/mirrors.toml. The results are stored.
+    """
+    from blklab.analysis.metrics import device_shares
+    from blklab.cli.run import measured
+    from blklab.report.terminal import draw_table
+    from blklab.runners import lab
+    from blklab.runners.lab.runner import LabRunner
+    from blklab.runners.sim.runner import outcomes
+    from blklab.spec.cells import plan
+    from blklab.spec.lab_cell import FORM
+
+    path = Path(lab.__file__).with_name("mirrors.toml")
+    measuring, predicting = plan(path, form=FORM), plan(path)
+    runner = LabRunner(accelerator=accel, note=note)
+    runner.check(measuring)
+    note("booting a real kernel; mdadm and fio run in it")
+    outcome = measured(runner, measuring, store, keep=True, resume=False)
+    simulated = outcomes([cell.document for cell in predicting.cells])
+    by_number = dict(zip((cell.number for cell in predicting.cells), simulated, strict=True))
+    rows = [
+        {
+            "labels": dict(result.labels),
+            "iops": [side.read.iops for side in sides],
+            "shares": {name: [share[name][0] or 0.0 for share in shares] for name in shares[0]},
+        }
+        for result in outcome.results
+        for sides in [(by_number[result.number], result.outcome)]
+        for shares in [[device_shares(side) for side in sides]]
+    ]
+    emit(rows, as_json, lambda console: draw_table(console, _table(rows)))
+    fail_with(outcome.failed)
+
+
+def _table(rows: list[dict[str, Any]]) -> "TextTable":
+    """Return the table; of the two members of a mirror, only the first one is shown."""
+    from blklab.report.tables.base import TextTable, figures, text
+
+    cells = []
+    for row in rows:
+        (predicted, measured), (name, shares) = row["iops"], next(iter(row["shares"].items()))
+        error = f"{100 * (predicted / measured - 1):+.1f} %" if measured else "–"
+        share = f"{name} {100 * shares[0]:.0f} → {100 * shares[1]:.0f}"
+        cells.append([f"{row['labels']['stack']}", f"{predicted:,.0f}", f"{measured:,.0f}", error, share])
+    columns = [text("mirror"), *figures("predicted", "measured", "error"), text("share")]
+    note = "IOPS of random reads. Share of the first disk (predicted → measured, %)."
+    return TextTable("Predictions and the lab", columns, cells, note)
+
+
+@click.command()
+@click.argument("generation", default="6.1")
+@kernel_option
+@modules_option
+@click.option("--rebuild", is_flag=True, help="Build again with the newest packages.")
+@json_option
+def build(*, generation: str, kernel: Path | None, modules: Path | None, rebuild: bool, as_json: bool) -> None:
+    """Build the image of a guest with the kernel GENERATION, such as 6.1 or 6.1.0-49.
+
+    An existing image is kept; --rebuild builds it again.
+
+    \b
+    Exit status: 0 the image exists; 2 no such kernel; 3 packages cannot be downloaded.
+    """
+    from blklab.runners.lab.image.build import image
+    from blklab.runners.lab.image.kernels import own_kernel
+
+    made = image(own_kernel(kernel, modules) or generation, note=note, rebuild=rebuild)
+    document = {
+        "kernel": made.version,
+        "digest": made.digest,
+        "vmlinuz": str(made.kernel),
+        "initrd": str(made.initrd),
+        "packages": dict(made.packages),
+    }
+    emit(document, as_json, lambda console: console.print(f"{made.version}: {made.initrd.parent}", highlight=False))
+
+
+@click.command()
+@json_option
+def kernels(*, as_json: bool) -> None:
+    """List the kernels of Debian's packages that guests can boot, newest first.
+
+    An experiment selects one by generation (kernel = "6.12") or by version ("6.1.0-49").
+    """
+    from blklab.report.tables.base import TextTable, text
+    from blklab.report.terminal import draw_table
+    from blklab.runners.lab.image.build import offered
+
+    documents = [vars(kernel) for kernel in offered()]
+    rows = [[printable(value) for value in document.values()] for document in documents]
+    table = TextTable("Kernels for guests", [text("kernel"), text("package version")], rows)
+    emit(documents, as_json, lambda console: draw_table(console, table))
+
+
+@click.command()
+@json_option
+def prune(*, as_json: bool) -> None:
+    """Remove what the cache has of older packages, kernels and agents, and of ended bisections.
+
+    An interrupted bisection can still be resumed: it builds its kernels again.
+    """
+    from blklab.bisection.source import remove_work
+    from blklab.runners.lab.image.build import prune as remove
+
+    freed = remove() + remove_work()
+    emit({"freed_bytes": freed}, as_json, lambda console: console.print(f"{format_size(freed)} freed", highlight=False))

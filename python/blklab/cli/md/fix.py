@@ -1,0 +1,194 @@
+"""`blklab md fix`: the only commands of `blklab md` that change arrays."""
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import click
+from click.exceptions import Exit
+
+from blklab.cli import exit_status
+from blklab.cli.common import emit, json_option, progress, results, warn
+from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.errors import BlklabError, UsageError
+from blklab.md import probing, recipes
+from blklab.md.repair import journal
+from blklab.md.repair.array_state import read_array_state
+from blklab.md.repair.operations import MachineOps
+from blklab.md.repair.perform import RebuildProgress, Repair
+from blklab.md.repair.plan import find_array, make_plan
+from blklab.md.repair.steps import Done, Step, Stop
+from blklab.md.repair.task import RepairTask
+from blklab.report import repair as report
+from blklab.system.roots import Roots
+from blklab.text import printable
+
+COMMANDS = {"bbl": CommandEntry("blklab.cli.md.fix:bbl", "Remove bad-block lists online, one member at a time")}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS, invoke_without_command=True)
+@click.option("--resume", is_flag=True, help="Continue the interrupted repairs of all arrays.")
+@click.pass_context
+def fix(context: click.Context, *, resume: bool) -> None:
+    """Repair md arrays. blklab shows the plan and asks before it changes anything.
+
+    It writes each step to a journal first. After a crash, --resume restores the redundancy of the arrays and continues.
+    """
+    if resume and context.invoked_subcommand is None:
+        resume_repairs()
+    elif resume:
+        raise click.UsageError("--resume: expected no command with it")
+    elif context.invoked_subcommand is None:
+        click.echo(context.get_help())
+        context.exit(2)
+
+
+@click.command()
+@click.argument("array", required=False)
+@click.option("--plan", "only_plan", is_flag=True, help="Print the plan and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option(
+    "--recipe",
+    type=click.Choice(["offline", "installer"]),
+    help="Print how to remove lists from a stopped array (offline), or how to make arrays without lists (installer).",
+)
+@json_option
+def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as_json: bool) -> None:
+    """Remove the bad-block lists of ARRAY (/dev/md0) while it is in use, one member at a time.
+
+    blklab fails each member, removes it and re-adds it without its list. It waits until the member is in sync before it
+    continues with the next. It first adds a write-intent bitmap if there is none, and removes it at the end. It does
+    not remove lists that have entries, and explains what you can do.
+
+    \b
+    Examples:
+      blklab md fix bbl /dev/md0 --plan
+      blklab md fix bbl /dev/md0
+      blklab md fix bbl /dev/md0 --recipe offline
+      blklab md fix --resume
+
+    \b
+    Exit status: 0 no member has a list (with --plan: the plan is possible), 1 some or all members
+    still have a list.
+    """
+    if recipe == "installer":
+        report.show_recipe(results(), recipes.installer_recipe())
+        return
+    if recipe == "offline":
+        stopped_array = find_array(array, Roots()) if array else None
+        report.show_recipe(results(), recipes.offline_recipe(stopped_array))
+        return
+    if array is None:
+        raise UsageError("expected an array such as /dev/md0; `blklab md audit` lists them")
+    plan = make_plan(array, Roots())
+    if only_plan or plan.refused or plan.nothing_to_do:
+        emit(report.as_dict(plan), as_json, lambda console: report.show(console, plan))
+        if plan.refused:
+            raise Exit(1)
+        return
+    if not yes and (as_json or not sys.stdin.isatty()):
+        raise UsageError(
+            f"{plan.array.path}: cannot ask for confirmation without a terminal: use --yes to"
+            " repair, or --plan to see the plan"
+        )
+    if not as_json:
+        report.show(results(), plan)
+        click.echo()
+    if not yes:
+        click.confirm("Carry out this plan?", abort=True, err=True)
+        if make_plan(array, Roots()).as_dict() != plan.as_dict():
+            raise BlklabError(
+                f"{plan.array.path}: the array has changed since the plan was printed: run the"
+                " command again and check the new plan"
+            )
+    run_repair(plan.task, quiet=as_json)
+    emit(
+        report.as_dict(plan, Done()),
+        as_json,
+        lambda console: console.print(f"{plan.array.path}: no member has a bad-block list"),
+    )
+
+
+def run_repair(task: RepairTask, *, resume: bool = False, quiet: bool = False) -> None:
+    """Runs or resumes a repair, and prints each step to stdout, or to stderr if `quiet`.
+
+    Raises BlklabError if it is not done, with the state of the array and the next command.
+    """
+    with ExitStack() as bars:
+        reporter = _StepReporter(quiet, bars)
+        repair = Repair(task, MachineOps(Roots()), reporter.report_step, reporter.report_progress)
+        try:
+            outcome = repair.run(resume=resume)
+            if isinstance(outcome, Stop):
+                for line in outcome.remedy:
+                    click.echo(f"    {printable(line)}", err=quiet)
+                raise StoppedRepair(f"{task.array}: {outcome.reason}", outcome.remedy)
+        except (KeyboardInterrupt, SystemExit):
+            warn(
+                f"{task.array}: interrupted between two steps; md finishes what it has begun; to"
+                f" do the remaining steps: {recipes.command('resume')}"
+            )
+            raise
+        except BlklabError as error:
+            error.details = _describe_now(repair.task, getattr(error, "remedy", ()))
+            raise
+
+
+class StoppedRepair(BlklabError):
+    """A repair stopped for a reason that blklab cannot remove; `remedy` has commands for the user."""
+
+    def __init__(self, message: str, remedy: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+def _describe_now(task: RepairTask, remedy: tuple[str, ...]) -> tuple[str, str, str]:
+    roots = Roots()
+    try:
+        state = read_array_state(task, roots)
+    except BlklabError:
+        state = None
+    has_journal = probing.journal_path(task.uuid, roots).exists()
+    return report.describe_situation(task, state, remedy, has_journal=has_journal)
+
+
+def resume_repairs() -> None:
+    """Continues all interrupted repairs. Prints the error of each that cannot be finished, and raises Exit."""
+    status = 0
+    journals = probing.find_journals(Roots())
+    for path in journals:
+        try:
+            task = journal.read_journal(path)
+            click.echo(f"{printable(task.array)}:")
+            run_repair(task, resume=True)
+        except BlklabError as error:
+            status = exit_status.report(error)
+    if not journals:
+        click.echo("no repair was interrupted")
+    if status:
+        raise Exit(status)
+
+
+class _StepReporter:
+    """Prints each step when it begins and, on a terminal, the progress of rebuilds."""
+
+    def __init__(self, quiet: bool, bars: ExitStack) -> None:
+        self._err = quiet
+        self._bars = bars
+        self._advance: Callable[[int], None] | None = None
+
+    def report_step(self, step: Step, command: str) -> None:
+        self._bars.close()
+        self._advance = None
+        click.echo(report.describe_step(step), err=self._err)
+        if command:
+            click.echo(f"    {printable(command)}", err=self._err)
+
+    def report_progress(self, now: RebuildProgress) -> None:
+        if now.done is None or now.total is None:
+            return
+        if self._advance is None:
+            self._advance = self._bars.enter_context(
+                progress("rebuilding" if now.action == "recover" else now.action, now.total)
+            )
+        self._advance(now.done)

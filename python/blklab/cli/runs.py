@@ -1,0 +1,215 @@
+"""`blklab runs`: the stored results."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from blklab import output as files
+from blklab.cli.common import emit, json_option, note, store_option, tell
+from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.errors import BlklabError, UsageError
+from blklab.report.console import Console
+from blklab.report.formatting import plural
+
+if TYPE_CHECKING:
+    from blklab.store.annotations import AnnotationKind
+
+COMMANDS = {
+    "list": CommandEntry("blklab.cli.runs:list_", "List the campaigns"),
+    "show": CommandEntry("blklab.cli.runs:show", "Show the runs of a campaign, or one run"),
+    "export": CommandEntry("blklab.cli.runs:export", "Write runs as JSON, CSV or Parquet"),
+    "tag": CommandEntry("blklab.cli.runs:tag", "Give a campaign tags"),
+    "note": CommandEntry("blklab.cli.runs:note_", "Add a note to a campaign"),
+    "rm": CommandEntry("blklab.cli.runs:rm", "Remove campaigns or runs"),
+}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS)
+def runs() -> None:
+    """List, show, annotate, export and remove stored results.
+
+    \b
+    How to name a campaign:
+      3                   by its number
+      unbalanced          the newest campaign of this experiment
+      unbalanced@host     the newest one on this runner
+      unbalanced@host~1   the one before the newest
+      ...:stack=raid1,workload=rand*   only runs with these labels
+    """
+
+
+@click.command("list")
+@store_option
+@json_option
+def list_(*, store: str | None, as_json: bool) -> None:
+    """List the campaigns, oldest first: experiment, runner and progress."""
+    from blklab.report import runs
+    from blklab.store import annotations, query
+    from blklab.store.campaigns import Store
+
+    kept = Store(store, reading=True)
+    rows = query.all_campaigns(kept)
+    tags = annotations.tags(kept)
+    documents = [
+        {**asdict(row), "begun": row.begun, "states": dict(row.states), "tags": tags.get(row.number, [])}
+        for row in rows
+    ]
+    emit(documents, as_json, lambda console: runs.print_campaigns(console, rows, kept.database.name, tags))
+
+
+@click.command()
+@click.argument("campaign")
+@click.option("--run", "as_run", is_flag=True, help="CAMPAIGN is the number of a run.")
+@click.option("--per-job", is_flag=True, help="Also show the figures of each job.")
+@click.option("--raw", is_flag=True, help="Print fio's output of a single run.")
+@store_option
+@json_option
+def show(*, campaign: str, as_run: bool, per_job: bool, raw: bool, store: str | None, as_json: bool) -> None:
+    """Show the runs of CAMPAIGN. `blklab runs --help` explains how to name it.
+
+    A number that is no campaign's is that of a run. With --run, it always is. For runs at three or
+    more loads (numjobs, iodepth), a line says from which load on more I/Os in flight only wait.
+
+    \b
+    Examples:
+      blklab runs show unbalanced@host
+      blklab runs show 3:stack=raid1,iodepth=32 --json | jq .[0].devices
+      blklab runs show 3:stack=raid1,iodepth=32 --raw
+      blklab runs show server@host --per-job
+      blklab runs show --run 3
+    """
+    from blklab.report import runs, terminal
+    from blklab.store import query
+    from blklab.store.campaigns import Store
+
+    kept = Store(store, reading=True)
+    selection, both = query.campaign_or_run(kept, campaign, as_run=as_run)
+    if both:
+        tell(f"blklab: this is campaign {campaign}; for run {campaign}: blklab runs show --run {campaign}")
+    if raw:
+        if len(selection.runs) != 1:
+            raise UsageError(
+                f"--raw: {campaign!r} has {len(selection.runs)} runs, expected one: add labels,"
+                " such as :stack=raid1,repeat=1"
+            )
+        click.echo(query.raw(kept, selection.runs[0].id), nl=False)
+        return
+
+    def draw(console: Console) -> None:
+        runs.print_runs(console, selection.campaign, selection.runs)
+        if per_job:
+            terminal.draw_table(console, runs.jobs_table("run", [(run.id, run.figures) for run in selection.runs]))
+
+    emit([run.as_dict() for run in selection.runs], as_json, draw)
+
+
+@click.command()
+@click.argument("campaigns", nargs=-1, required=True)
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["json", "csv", "series"]),
+    default="json",
+    help="json: complete results; csv: one row for each run; series: figures over time, as Parquet.",
+)
+@click.option("-o", "output", metavar="FILE", help="File to write; default: standard output.")
+@store_option
+def export(*, campaigns: tuple[str, ...], form: str, output: str | None, store: str | None) -> None:
+    """Export the runs of CAMPAIGNS as JSON, CSV or Parquet.
+
+    \b
+    Examples:
+      blklab runs export 3 4 --as csv -o figures.csv
+      blklab runs export unbalanced@host --as series -o series.parquet
+    """
+    from blklab.report.runs import as_csv, as_json
+    from blklab.store import query, series
+
+    output = output or "-"
+    files.check(output)
+    _, selections, points = query.opened(store, campaigns)
+    runs = [run for selection in selections for run in selection.runs]
+    if form == "series":
+        content = series.encoded_runs({run.id: points(run.id) for run in runs})
+    elif form == "csv":
+        content = as_csv(runs).encode()
+    else:
+        content = as_json(runs).encode()
+    files.write(output, content)
+
+
+@click.command()
+@click.argument("campaign")
+@click.argument("tags", nargs=-1, required=True)
+@click.option("--remove", is_flag=True, help="Remove the tags.")
+@store_option
+def tag(*, campaign: str, tags: tuple[str, ...], remove: bool, store: str | None) -> None:
+    """Give CAMPAIGN tags, such as `baseline` or `kernel-6.12`; lists and the web page show them.
+
+    \b
+    Examples:
+      blklab runs tag unbalanced@host baseline
+      blklab runs tag 3 baseline --remove
+    """
+    for text in tags:
+        _annotate(campaign, "tag", text, store, remove=remove)
+
+
+@click.command("note")
+@click.argument("campaign")
+@click.argument("text", required=False)
+@click.option("--remove", is_flag=True, help="Remove all notes of the campaign.")
+@store_option
+def note_(*, campaign: str, text: str | None, remove: bool, store: str | None) -> None:
+    """Add a note to CAMPAIGN, with your user name and the time; the web page shows it.
+
+    \b
+    Examples:
+      blklab runs note unbalanced@host 'after the firmware update'
+      blklab runs note 3 --remove
+    """
+    if (text is None) != remove:
+        raise click.UsageError("expected the TEXT of a note, or --remove")
+    _annotate(campaign, "note", text, store, remove=remove)
+
+
+def _annotate(words: str, kind: "AnnotationKind", text: str | None, where: str | None, *, remove: bool) -> None:
+    from blklab.store import annotations, query
+    from blklab.store.campaigns import Store
+
+    Store(where, reading=True)  # fails for a mistyped name, instead of creating a store
+    store = Store(where)
+    campaign = query.selected(store, words).campaign
+    shown, what = f"campaign {campaign.number}", kind if text is None else f"{kind} {text!r}"
+    if not remove:
+        annotations.annotate(store, [campaign.number], kind, text or "")
+        tell(f"{shown} ({campaign.name}): added {what}")
+    elif count := annotations.remove(store, [campaign.number], kind, text):
+        tell(f"{shown} ({campaign.name}): removed {plural(count, kind) if text is None else what}")
+    else:
+        raise BlklabError(f"{shown}: has no {what}")
+
+
+@click.command()
+@click.argument("campaigns", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@store_option
+def rm(*, campaigns: tuple[str, ...], yes: bool, store: str | None) -> None:
+    """Remove CAMPAIGNS with all their runs, or only the runs with the labels behind a colon.
+
+    The command asks first, unless --yes is given. It does not remove a run that is still running.
+    """
+    from blklab.store import query
+    from blklab.store.campaigns import Store
+
+    Store(store, reading=True)  # fails for a mistyped name, instead of creating a store
+    kept = Store(store)
+    chosen = [query.selected(kept, words) for words in campaigns]
+    runs = {run.id: run.campaign for selection in chosen for run in selection.runs}
+    if not yes:
+        click.confirm(f"Remove {plural(len(runs), 'run')} of {', '.join(campaigns)}?", abort=True)
+    whole = {selection.campaign.number for selection in chosen if ":" not in selection.words}
+    kept.remove(sorted(whole), whole=True)
+    kept.remove(sorted(number for number, campaign in runs.items() if campaign not in whole), whole=False)
+    note(f"{plural(len(runs), 'run')} removed")

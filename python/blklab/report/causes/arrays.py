@@ -1,0 +1,191 @@
+"""Causes in arrays and caches: one of the devices below, or what md does with them."""
+
+import re
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from blklab.diagnostic import Diagnostic
+from blklab.report import formatting
+from blklab.report.array_members import MD_THREAD, syncs
+from blklab.report.causes.waiting import FEWEST, Waiting, device_ns, sum_ns
+from blklab.report.view import DeviceView
+
+BUSY = 0.9  # A member that is busy for this share of a time limits the array in this time,
+LESS_BUSY = 0.5  # if the others are busy for at most this part of that,
+SLOWER = 3.0  # and if an I/O takes at least so many times as long on it,
+ALIKE = 2.0  # whose mean size is at most so many times that on the others
+LEAST_HELD = 0.2  # Smallest share of the array's I/O in flight, so that a short moment is no cause
+
+
+def slow_member(waiting: Waiting) -> Iterator[Diagnostic]:
+    """Yields the members that limit their arrays.
+
+    One member limits its array: it is busy while the others are idle, and slower than they are.
+    """
+    for array, members in waiting.arrays():
+        if any(waiting.role(each) for each in members):
+            continue  # A cache and what is below it differ by intention
+        parts = [_by_time(device) for device in (array, *members)]
+        width = max(step for step, _ in parts)
+        area, *busy = (_merged(step, slices, width) for step, slices in parts)
+        for at, member in enumerate(members):
+            if cause := _limiting(waiting, array, member, members, width, area, at, busy):
+                yield cause
+
+
+def _by_time(device: DeviceView) -> tuple[int, list[tuple[float, float]]]:
+    depth = device.data.depth_over_time
+    return depth.width_ns, [(part.area_ns, part.busy_ns) for part in depth.slices]
+
+
+def _merged(step: int, slices: Sequence[tuple[float, float]], width: int) -> list[tuple[float, float]]:
+    """Returns slices of `width`, which is a multiple of theirs."""
+    many = max(1, width // step)
+    groups = [slices[at : at + many] for at in range(0, len(slices), many)]
+    return [(sum(part[0] for part in group), sum(part[1] for part in group)) for group in groups]
+
+
+def _limiting(
+    waiting: Waiting,
+    array: DeviceView,
+    member: DeviceView,
+    members: Sequence[DeviceView],
+    width: int,
+    area: Sequence[tuple[float, float]],
+    at: int,
+    busy: Sequence[Sequence[tuple[float, float]]],
+) -> Diagnostic | None:
+    def share(index: int, part: int) -> float:
+        return busy[index][part][1] / width if part < len(busy[index]) else 0.0
+
+    limited = []
+    for part in range(len(area)):
+        others = median(share(index, part) for index in range(len(members)) if index != at)
+        if share(at, part) >= BUSY and others <= LESS_BUSY * share(at, part):
+            limited.append(part)
+    whole = sum(each[0] for each in area)
+    held = sum(area[part][0] for part in limited)
+    op, slow, usual = _slowest_op(member, [each for each in members if each is not member])
+    if not limited or held < LEAST_HELD * whole or slow < SLOWER * usual:
+        return None
+    others = median(sum(share(i, p) for p in limited) / len(limited) for i in range(len(members)) if i != at)
+    own = sum(share(at, part) for part in limited) / len(limited)
+    start, end = (formatting.duration(each * width) for each in (limited[0], limited[-1] + 1))
+    message = (
+        f"{member.label} limits {array.label}: from {start} to {end} it is busy for {formatting.share(own)} of the"
+        f" time, other members for {formatting.share(others)}; {formatting.ops(op)} take {formatting.duration(slow)} on"
+        f" it, {formatting.duration(usual)} on others"
+    )
+    remedy = (
+        f"look for what is wrong with {member.label}: smartctl -a, its cable, other load on it",
+        "blklab advise runs the array with other members, and blklab md audit checks it",
+    )
+    return waiting.cause("slow-member", array, device_ns(array) * held / whole, message, *remedy, member=member.label)
+
+
+def _slowest_op(member: DeviceView, others: Sequence[DeviceView]) -> tuple[str, float, float]:
+    """Returns the operation in which a member differs most, its mean time, and the median of the others'."""
+    found = [("write", 0.0, 1.0)]
+    for op in ("read", "write"):
+        own = member.latency(op)
+        times = [took.mean or 0.0 for each in others if (took := each.latency(op)) and took.count >= FEWEST]
+        sizes = [each.op(op).sizes.mean_bytes or 0.0 for each in (member, *others) if each.op(op).ios >= FEWEST]
+        if own and own.count >= FEWEST and times and max(sizes) <= ALIKE * min(sizes):
+            found.append((op, own.mean or 0.0, max(1.0, median(times))))
+    return max(found, key=lambda each: each[1] / each[2])
+
+
+PARITY_THREAD = re.compile(r"md\w*_raid[456]")
+LEAST_READS = 0.5  # Reads of md for each write from which on it is the cause
+RESYNC_READS = 4.0  # More reads of each member for each write are not because of writes, but a resync
+
+
+def parity_reads(waiting: Waiting) -> Iterator[Diagnostic]:
+    """Yields the arrays with parity whose members are read because of writes.
+
+    Small writes on RAID-4, 5 or 6: md reads before it writes (read, modify, write).
+    """
+    for array, members in waiting.arrays():
+        writes = array.op("write").ios
+        own = [group for each in members for group in each.groups("processes") if PARITY_THREAD.fullmatch(group.label)]
+        reads = sum(group.ios.get("read", 0) for group in own) / max(1, writes)
+        if writes < FEWEST or not LEAST_READS <= reads <= RESYNC_READS * len(members):
+            continue
+        written = sum(each.op("write").ios for each in members) / writes
+        size = formatting.size(array.op("write").sizes.mode_bytes)
+        message = (
+            f"md reads before it writes: each write, mostly of {size}, causes {formatting.number(reads)} reads and"
+            f" {formatting.number(written)} writes on the members"
+        )
+        remedy = (
+            "write whole stripes (chunk size times data disks) or in sequence, so that md needs no reads; but if a"
+            " member is missing (/proc/mdstat), md reads for that: replace it first",
+            "for small random writes, RAID-1 or RAID-10: blklab advise compares them",
+        )
+        yield waiting.cause("read-modify-write", array, waiting.op_ns(array, "write"), message, *remedy)
+
+
+LEAST_SYNCED = 0.05  # Share of the members' bytes from which on it is told
+
+
+def md_sync(waiting: Waiting) -> Iterator[Diagnostic]:
+    """Yields the arrays that md checks, resyncs or recovers.
+
+    md's resync, check or recovery runs next to the load.
+    """
+    for array, members in waiting.arrays():
+        own = [group for each in members for group in each.groups("processes") if MD_THREAD.fullmatch(group.label)]
+        resync = [group for group in own if group.label.endswith("_resync")]
+        moved, whole = sum(group.bytes for group in resync or own), sum(each.bytes for each in members)
+        if not syncs(array, members, own) or moved < LEAST_SYNCED * whole:
+            continue
+        waits = [each.data.waits for each in members]
+        behind = sum(sum_ns(each.behind_resync) for each in waits)
+        count = sum(each.behind_resync.count for each in waits)
+        alone, others = sum(sum_ns(each.alone) for each in waits), sum(each.alone.count for each in waits)
+        # With parity, one thread reads for the resync and for writes: then the bytes are all that is known.
+        share = behind / (sum(map(device_ns, members)) or 1.0) if resync else moved / whole
+        told = f"; I/Os that came while it was in flight took {formatting.duration(behind / count)}" if count else ""
+        told += f" on average, the others {formatting.duration(alone / others)}" if count and others else ""
+        message = (
+            f"md checks, resyncs or recovers the array{'' if resync else ', or reads what a missing member had'}:"
+            f" {formatting.size(moved)}, {formatting.share(moved / whole)} of the bytes of its members{told}"
+        )
+        layer = waiting.view.stack.get(array.number)
+        limit = f"/sys/block/{layer.name if layer else 'mdX'}/md/sync_speed_max"
+        remedy = (
+            "see /proc/mdstat: a recovery, or a resync after a crash, brings back the redundancy, so let it end first;"
+            f" a check can be slower ({limit}, KiB/s) or run at night",
+        )
+        yield waiting.cause("md-sync", array, share * device_ns(array), message, *remedy)
+
+
+FEWEST_READS = 100  # Reads
+PAST = 0.5  # Share of the bytes read that comes from the slow device
+KEPT = 0.2  # Share of these that is written to the cache, from which on the cache is being filled
+
+
+def cache_bypass(waiting: Waiting) -> Iterator[Diagnostic]:
+    """Yields the caches past which most reads go.
+
+    Reads go past a cache: they come from the slow device and are not kept.
+    """
+    for device, lower in waiting.arrays():
+        roles = {waiting.role(each): each for each in lower}
+        cache, backing = roles.get("cache"), roles.get("backing")
+        reads = device.op("read")
+        if cache is None or backing is None or reads.ios < FEWEST_READS:
+            continue
+        past, kept = backing.op("read").bytes, cache.op("write").bytes
+        if past < PAST * reads.bytes or kept >= KEPT * past:
+            continue
+        message = (
+            f"{formatting.share(past / reads.bytes)} of the bytes read go past the cache {cache.label}: they come from"
+            f" {backing.label} and are not kept; reads are mostly of {formatting.size(reads.sizes.mode_bytes)},"
+            f" {formatting.share(device.streams('read').sequential_share)} of them sequential"
+        )
+        remedy = (
+            "bcache lets streams pass: bcache/sequential_cutoff, and congested_read_threshold_us of its cache set",
+            "dm-cache keeps what is read often: it needs time; blklab cache shows what a cache could do",
+        )
+        yield waiting.cause("cache-bypass", device, waiting.op_ns(backing, "read"), message, *remedy)

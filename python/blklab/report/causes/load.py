@@ -1,0 +1,178 @@
+"""Causes in the load and in how the device takes it: writeback, flushes, bursts, one process, stalls."""
+
+import shlex
+from collections.abc import Iterator
+
+from blklab.diagnostic import Diagnostic
+from blklab.report import formatting
+from blklab.report.causes.waiting import FEWEST, Waiting, awaited, device_ns, sum_ns
+from blklab.report.view import UNKNOWN, DeviceView
+
+FEW = 5  # I/Os that must have waited
+SLOWER = 3.0  # I/Os behind writeback take at least so many times as long as others
+LEAST_BEHIND = 0.2  # Smallest share of the device's waiting
+
+
+def writeback(waiting: Waiting) -> Iterator[Diagnostic]:
+    """Yields the devices on which programs wait behind writeback.
+
+    Reads and synchronous writes wait behind writeback.
+    """
+    for device in waiting.entrances:
+        waits = device.data.waits
+        behind, alone = waits.behind_writeback, waits.alone
+        usual = alone.mean if alone.count >= FEWEST else None
+        if not device.capabilities.layers or behind.count < FEW or sum_ns(behind) < LEAST_BEHIND * device_ns(device):
+            continue  # Only blktrace records which writes are synchronous
+        if usual is None or (behind.mean or 0.0) < SLOWER * usual:
+            continue
+        writers = [group for group in device.groups("processes") if group.ios.get("write")]
+        writer = max(writers, key=lambda group: (group.label.startswith("kworker"), group.written), default=None)
+        by = f" of {writer.label} ({formatting.size(writer.written)} written)" if writer else ""
+        message = (
+            f"programs wait behind writeback{by}: {formatting.plural(behind.count, 'read or synchronous write')} that"
+            f" came while it was in flight took {formatting.duration(behind.mean)} on average"
+            f", the others {formatting.duration(usual)}"
+        )
+        remedy = (
+            "less dirty data at a time: lower vm.dirty_background_bytes and vm.dirty_bytes",
+            "or limit the writer: ionice with bfq, io.max of its cgroup, or wbt (queue/wbt_lat_usec)",
+        )
+        yield waiting.cause("behind-writeback", device, sum_ns(behind), message, *remedy)
+
+
+LEAST_FLUSHING = 0.25  # Smallest share of the device's waiting that flushing adds to what writes take anyway
+MANY_FLUSHES = 0.05  # Flushes for each write from which on they are many
+
+
+def flushes(waiting: Waiting) -> Iterator[Diagnostic]:
+    """Yields the devices on which programs wait for flushes.
+
+    Flushes of the disk's cache take much of the time.
+    """
+    for device in waiting.entrances:
+        flushing = device.data.waits.flushing
+        writes = max(1, device.op("write").ios)
+        added = sum_ns(flushing) - flushing.count * _plain_ns(device)
+        if flushing.count < max(FEWEST, MANY_FLUSHES * writes) or added < LEAST_FLUSHING * device_ns(device):
+            continue
+        groups = device.groups("processes")
+        callers = sorted((each for each in groups if each.ios.get("flush")), key=lambda each: -each.ios["flush"])
+        callers = callers or [each for each in groups if each.label.startswith("jbd2/")]
+        by = f" of {formatting.listing([each.label for each in callers[:2]])}" if callers else ""
+        message = (
+            f"flushes: {formatting.plural(flushing.count, 'I/O')}{by} flush the disk's cache and take"
+            f" {formatting.duration(flushing.mean)} on average; there are {formatting.number(writes / flushing.count)}"
+            " writes for each"
+        )
+        remedy = (
+            "combine commits: a larger group commit of the database, a longer commit interval of the filesystem",
+            "or a disk whose cache survives a power failure, which needs no flush; do not switch flushes off: then a"
+            " power failure loses data",
+        )
+        yield waiting.cause("flushes", device, sum_ns(flushing), message, *remedy)
+
+
+def _plain_ns(device: DeviceView) -> float:
+    """Returns the mean time of a write without a flush; 0 if there are too few."""
+    writes, flushes, flushing = device.latency("write"), device.latency("flush"), device.data.waits.flushing
+    count = (writes.count if writes else 0) - flushing.count + (flushes.count if flushes else 0)
+    return max(0.0, sum_ns(writes) - sum_ns(flushing) + sum_ns(flushes)) / count if count >= FEWEST else 0.0
+
+
+DEEP = 16  # I/Os in flight from which on the queue is long
+MOST_WAIT = 0.6  # Share of the waiting that is in a long queue,
+SHORT_TIME = 0.25  # for at most this share of the time,
+IDLE = 0.4  # while the device is idle for at least this share
+CLOSE = 50.0  # Half of the I/Os come at least so many times faster than the average
+
+
+def bursts(waiting: Waiting) -> Iterator[Diagnostic]:
+    """Yields the devices on which I/O waits in bursts.
+
+    I/O arrives in bursts that fill the queue, and the device idles between them.
+    """
+    for device in waiting.entrances:
+        if not any(map(sum_ns, awaited(device))):
+            continue  # No program waits
+        level, gaps = device.data.in_flight, device.data.pattern.arrivals.inter_arrival_ns
+        share, time = _deep(device)
+        if level.idle_share is None or level.idle_share < IDLE or share < MOST_WAIT or time > SHORT_TIME:
+            continue
+        if gaps.p50 is None or not gaps.mean or gaps.p50 * CLOSE > gaps.mean:
+            continue
+        message = (
+            f"I/O arrives in bursts: half of the I/Os come within {formatting.duration(gaps.p50)} of the one before"
+            f" (the average is {formatting.duration(gaps.mean)}); up to {level.max:,} are in flight, and none for"
+            f" {formatting.share(level.idle_share)} of the time"
+        )
+        remedy = ("spread the load (smaller batches, a rate limit): the device could serve it with short queues",)
+        yield waiting.cause("bursts", device, share * device_ns(device), message, *remedy)
+
+
+def _deep(device: DeviceView) -> tuple[float, float]:
+    """Returns the share of the waiting in a long queue, and the share of the time with one."""
+    levels = device.data.in_flight.histogram
+    areas = [(each.low, each.time_ns * (each.low + each.high) / 2, each.time_ns) for each in levels]
+    area, time = sum(each[1] for each in areas) or 1.0, sum(each[2] for each in areas) or 1
+    deep = [each for each in areas if each[0] >= DEEP]
+    return sum(each[1] for each in deep) / area, sum(each[2] for each in deep) / time
+
+
+MOST_WAITING = 0.6  # Share of the waiting
+MORE = 1.2  # The share of the waiting is at least so many times that of the I/Os
+OTHERS = 0.1  # Share of the I/Os that other processes have
+
+
+def one_process(waiting: Waiting) -> Iterator[Diagnostic]:
+    """Yields the process with most of a device's waiting, if others use the device too.
+
+    One process has most of the waiting.
+    """
+    for device in waiting.entrances:
+        groups = [each for each in device.groups("processes") if not each.label.startswith(("kworker", UNKNOWN))]
+        times = [sum_ns(each.read_ns) + sum_ns(each.write_ns) for each in groups]
+        whole, ios = sum(times), sum(each.total for each in groups)
+        if not whole:
+            continue
+        took, group = max(zip(times, groups, strict=True), key=lambda each: each[0])
+        share = took / whole
+        if share < MOST_WAITING or share < MORE * group.total / ios or group.total > (1 - OTHERS) * ios:
+            continue
+        message = (
+            f"{group.label} has {formatting.share(share)} of the waiting of all processes, with"
+            f" {formatting.share(group.total / ios)} of their I/Os"
+        )
+        remedy = (f"see what it does: blklab trace stat … --process {shlex.quote(group.label)}",)
+        yield waiting.cause("one-process", device, took, message, *remedy)
+
+
+LONG = 100  # Median latencies from which on a stall is one of the device, not of one slow I/O
+LEAST_STALLED = 0.5  # Smallest share of the device's waiting
+
+
+def stalls(waiting: Waiting) -> Iterator[Diagnostic]:
+    """Yields the devices whose stalls cause much of the waiting.
+
+    The device stops: nothing completes for long although I/O is in flight.
+    """
+    for device in waiting.entrances:
+        took = device.latency("all") or device.latency("all", "d2c")
+        long = [each for each in device.data.slow.stalls if each.length_ns >= LONG * ((took and took.p50) or 0)]
+        # I/Os that came during a stall have waited for half of it on average.
+        waited = sum(each.length_ns * max(1.0, sum(each.in_flight.values()) / 2) for each in long)
+        if not took or waited < LEAST_STALLED * device_ns(device):
+            continue
+        longest = max(long, key=lambda each: each.length_ns)
+        share = sum(each.length_ns for each in long) / max(1, device.span_ns)
+        length, start, usual = map(formatting.duration, (longest.length_ns, longest.start_ns, took.p50))
+        message = (
+            f"{device.label} stops: nothing completed for up to {length} (at {start}) although I/Os were in flight,"
+            f" {formatting.plural(len(long), 'time')}, {formatting.share(share)} of the time; half of the I/Os take at"
+            f" most {usual}"
+        )
+        remedy = (
+            "look into the kernel's log for resets and timeouts of the disk, and at its firmware and SMART values",
+            "flash without free blocks stops as well: discard what is not used (fstrim)",
+        )
+        yield waiting.cause("stalls", device, min(waited, device_ns(device)), message, *remedy)
