@@ -220,9 +220,9 @@ impl CurveSettings {
 const MOST_CHUNKS: u64 = 1 << 22;
 
 fn shown(bytes: u64) -> String {
-    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let unit = (1..units.len()).take_while(|&unit| bytes > 0 && bytes % (1 << (10 * unit)) == 0).last().unwrap_or(0);
-    format!("{} {}", bytes >> (10 * unit), units[unit])
+    let divides = |at: &usize| bytes > 0 && bytes.is_multiple_of(1 << (10 * at));
+    let at = (1..5).take_while(divides).last().unwrap_or(0);
+    format!("{} {}", bytes >> (10 * at), ["bytes", "KiB", "MiB", "GiB", "TiB"][at])
 }
 
 /// Measures of one block size.
