@@ -52,6 +52,14 @@ def error(name: str) -> None:
          "--direct=1", "--continue_on_error=read"],
         check=False, stdout=subprocess.DEVNULL,
     )  # fmt: skip
+    # It does so when it next writes to the member, which may be after this.
+    states = Path("/sys/block", Path(array).name, "md")
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        found = [file.read_text() for file in (states / "array_state", *states.glob("dev-*/state"))]
+        if any("broken" in state or "faulty" in state for state in found):
+            return
+        time.sleep(0.1)
 
 
 def command(line: str) -> None:
