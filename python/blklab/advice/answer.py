@@ -211,10 +211,9 @@ def advise(
     kept = result.kept or _late(question, result.too_slow[:MOST_ROWS], simulations)
     kept = [situations.tuned(question, candidate, simulations) for candidate in kept[:MOST_ROWS]]
     weights = [load.weight for load in question.loads]
-    cheapest = question.constraints.p99_ns is not None and question.priced
 
     def order(each: Candidate) -> float:
-        return (each.price or 0) if cheapest else each.mean_ns(weights)
+        return (each.price or 0) if question.cheapest_first else each.mean_ns(weights)
 
     kept.sort(key=order)
     every = [*kept, *result.others, *_not_fitting(question, options, simulations)]
@@ -258,7 +257,7 @@ def _safe_enough(question: Question, rows: Sequence[ArrangementFigures]) -> list
     bound, wanted = question.constraints.loss or 0, question.constraints
     fast = [row for row in rows if wanted.p99_ns is None or row.slowest().p99_ns <= wanted.p99_ns]
     if safe := [row for row in fast if row.loss.any.mean <= bound]:
-        if not (wanted.p99_ns is not None and question.priced):  # otherwise the first one is the cheapest
+        if not question.cheapest_first:
             slowest = (1 + SAME) * safe[0].slowest().mean_ns
             safe.sort(key=lambda row: -row.arrangement.capacity if row.slowest().mean_ns <= slowest else 0)
         return [row for at, row in enumerate(safe) if not any(_as_good(other, row) for other in safe[:at])][:MOST_ROWS]

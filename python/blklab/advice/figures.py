@@ -4,13 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from blklab._core import MD_STRIPE_CACHE
+from blklab._core import MD_STRIPE_CACHE, MD_SYNC_SPEED_MAX, MD_SYNC_SPEED_MIN
 from blklab.advice.arrangement import Arrangement, members_of
-from blklab.advice.question import FLASH, Question, Table
+from blklab.advice.question import FLASH, Question
 from blklab.advice.race import SAME, Candidate, longest, measured
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 from blklab.advice.search import runnable
 from blklab.reliability import Disk, Loss, RedundantArray, probability
+from blklab.spec.stack import Md
 from blklab.spec.stock_models import library_model, stock
 from blklab.text import by_key
 from blklab.units import parse_size
@@ -21,7 +22,6 @@ MOST_HEADROOM = 256.0  # Times today's load that are tried
 REFINED = 3  # Halvings of the interval of the headroom
 DAY = 86_400
 YEARS = 5  # For which the probability of losing data is shown
-SYNC_SLOWEST, SYNC_FASTEST = 1_000 << 10, 200_000 << 10  # md's limits of the rebuild of a member, bytes per second
 STRIPE_CACHE = 4096  # Pages for each member that are tried with levels 5 and 6
 
 
@@ -86,8 +86,8 @@ def figures(question: Question, candidate: Candidate, simulations: Simulations) 
 def data_loss(question: Question, of: Arrangement, rebuild_seconds: float | None) -> Loss:
     """Returns how likely data are lost within YEARS: of all disks without which data are lost.
 
-    `rebuild_seconds` are those of the array whose rebuild was simulated. Arrays of other disks are rebuilt at md's
-    limit, because their load is not known to be lower.
+    `rebuild_seconds` are those of the array whose rebuild was simulated, None if it did not advance: md's lower limit
+    counts then. Arrays of other disks are rebuilt at md's upper limit.
     """
     needed, simulated = of.needed(), of.redundant_array(question)
     names = [
@@ -105,20 +105,13 @@ def data_loss(question: Question, of: Arrangement, rebuild_seconds: float | None
         if table.get("level") in {None, 0, "linear"} or members[0] not in names:
             continue
         known = simulated and question.disks[members[0]] == question.disks[members_of(of.stacks[simulated])[0]]
-        slowest = _member_bytes(question, of, stack) / (SYNC_FASTEST if not known else SYNC_SLOWEST)
-        hours = (rebuild_seconds if known and rebuild_seconds else slowest) / 3600
+        at_limit = _member_bytes(question, of, stack) / ((MD_SYNC_SPEED_MIN if known else MD_SYNC_SPEED_MAX) << 10)
+        hours = (rebuild_seconds if known and rebuild_seconds else at_limit) / 3600
         spares = len([spare for spare in of.spares if question.disks[spare] == question.disks[members[0]]])
-        level = f"raid{table['level']}"
-        arrays.append(RedundantArray(level, [names.index(each) for each in members], hours, _layout(table), spares))
+        md = Md.model_validate(table)
+        slots = [names.index(member) for member in members]
+        arrays.append(RedundantArray(md.level, slots, hours, md.layout_word, spares))
     return probability(disks, arrays, question.care, YEARS)
-
-
-def _layout(table: Table) -> int:
-    """Returns the layout as in the superblock. RAID-10 has near copies and 256 times far ones; bit 16 is offset."""
-    if table["level"] != 10:
-        return 2  # left-symmetric, mdadm's default
-    kind, copies = str(table["layout"])[:1], int(str(table["layout"])[1:])
-    return {"n": 1 << 8 | copies, "f": copies << 8 | 1, "o": 1 << 16 | copies << 8 | 1}[kind]
 
 
 def _member_bytes(question: Question, of: Arrangement, array: str) -> int:

@@ -85,6 +85,11 @@ class Question:
         return {pool.disk(number): pool for pool in self.pools for number in range(1, pool.count + 1)}
 
     @property
+    def cheapest_first(self) -> bool:
+        """Whether the cheapest arrangement is advised, and not the fastest."""
+        return self.constraints.p99_ns is not None and self.priced
+
+    @property
     def priced(self) -> bool:
         return all(pool.price is not None for pool in self.pools)
 

@@ -68,9 +68,7 @@ class RaceResult:
     """What remains of the candidates."""
 
     kept: Sequence[Candidate]  # None is better than another in every respect; the fastest first
-    others: Sequence[
-        Candidate
-    ]  # The best of each level, and of each name, that `kept` does not have; the fastest first
+    others: Sequence[Candidate]  # The best of each name that `kept` does not have; the fastest first
     fully_simulated: int
     simulated_ios: int  # In the rounds
     too_slow: Sequence[Candidate]  # Above the bound of the 99th percentile; the best first
@@ -135,9 +133,8 @@ def race(
 def _candidate(of: Arrangement, question: Question) -> Candidate:
     named = [",".join(words) for words in question.constraints.compared if of.is_called(words)]
     level = of.level
-    if (
-        question.constraints.loss is not None and "kind" not in of.top_table
-    ):  # layouts and spares lose data less or more often
+    if question.constraints.loss is not None and "kind" not in of.top_table:
+        # Layouts and spares lose data more or less often: the limit decides between them later.
         layouts = [str(table["layout"]) for table in of.stacks.values() if "layout" in table]
         level = " ".join([level, *layouts, *["spare"] * len(of.spares)])
     return Candidate(of, price_of(of, question), frozenset([level, *named]))

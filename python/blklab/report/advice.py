@@ -26,9 +26,8 @@ HOW = "save this as a file, complete the names of the disks, run it with sh. It 
 
 def verdict(answer: Answer) -> str:
     """Returns the first sentence: what to build."""
-    best, wanted = answer.rows[0], answer.question.constraints
-    cheapest = wanted.p99_ns is not None and answer.question.priced
-    which = f"the {'cheapest' if cheapest else 'fastest'} arrangement that meets the constraints"
+    best = answer.rows[0]
+    which = f"the {'cheapest' if answer.question.cheapest_first else 'fastest'} arrangement that meets the constraints"
     sample = best.slowest()
     served = lacks = ""
     if best.headroom is not None:
