@@ -9,6 +9,7 @@ from typing import cast
 
 from blklab.advice import figures as situations
 from blklab.advice.arrangement import Arrangement, members_of, names_in
+from blklab.advice.cache import CacheAnswer, cache_answer
 from blklab.advice.figures import ArrangementFigures
 from blklab.advice.question import FLASH, Constraints, Question, Table
 from blklab.advice.race import SAME, Candidate, RaceResult, ios_of, longest, measured, price_of, race
@@ -48,7 +49,11 @@ def script(of: Arrangement, node: Table, paths: Mapping[str, str], filesystem: s
     variables = {name: f"disk_{number}" for number, name in enumerate((*of.disks, *of.spares), 1)}
     lines = ["set -eu"]
     for name, variable in variables.items():
-        what = name if name in paths else f"complete this: a {name.rpartition('-')[0]}"
+        model = name.rpartition("-")[0]
+        # LVM takes a part of a disk as a volume, bcache needs a partition.
+        part = name in of.sizes and of.top_table.get("kind") == "bcache"
+        of_size = f"a partition of {format_size(of.sizes[name])} of " if part else ""
+        what = name if name in paths else f"complete this: {of_size}a {model}"
         lines.append(f"{variable}={shlex.quote(paths.get(name, UNKNOWN))}  # {what}")
     where = {name: f'"${variable}"' for name, variable in variables.items()}
     names = _array_names(of)
@@ -75,7 +80,8 @@ def _checks(disks: Sequence[str], paths: Sequence[str]) -> Iterator[str]:
         f'for disk in {" ".join(disks)}; do [ -b "$disk" ] && [ -z "$(wipefs --no-act "$disk")" ] ||'
         ' { echo "$disk: expected an empty disk: see wipefs --no-act" >&2; exit 1; }; done'
     )
-    yield f'for path in {" ".join(paths)}; do [ ! -e "$path" ] || {{ echo "$path exists" >&2; exit 1; }}; done'
+    if paths:
+        yield f'for path in {" ".join(paths)}; do [ ! -e "$path" ] || {{ echo "$path exists" >&2; exit 1; }}; done'
 
 
 def _stack(of: Arrangement, where: dict[str, str]) -> Iterator[str]:
@@ -135,13 +141,35 @@ def _volume(of: Arrangement, table: Table, where: Mapping[str, str]) -> Iterator
         yield f"lvcreate --yes --name {GROUP} --extents 100%FREE {GROUP} {' '.join(paths)}"
         return
     yield f"lvcreate --yes --name {GROUP} --extents 100%PVS {GROUP} {paths[0]}"
-    size = f"--size {min(of.sizes.values()) >> 30}g" if of.sizes else "--extents 100%PVS"
+    yield from _cache_of_volume(of, GROUP, GROUP, paths[1])
+
+
+def _cache_of_volume(of: Arrangement, group: str, volume: str, path: str) -> Iterator[str]:
+    """Yields the commands that put a cache of LVM on a volume."""
+    size = f"--size {min(of.sizes.values()) >> 20}m" if of.sizes else "--extents 100%PVS"
     # dm-writecache is only made of an inactive volume.
-    yield f"lvcreate --yes --activate n --name fast {size} {GROUP} {paths[1]}"
-    options = "--type writecache"
-    if kind == "lvmcache":
+    yield f"lvcreate --yes --activate n --name fast {size} {group} {path}"
+    options, table = "--type writecache", of.top_table
+    if table["kind"] == "lvmcache":
         options = f"--type cache --chunksize {parse_size(str(table['chunk'])) >> 10}k --cachemode {table['mode']}"
-    yield f"lvconvert --yes {options} --cachevol fast {GROUP}/{GROUP}"
+    yield f"lvconvert --yes {options} --cachevol fast {group}/{volume}"
+
+
+def script_for_volume(of: Arrangement) -> list[str]:
+    """Returns a shell script that puts the cache of an arrangement on a volume of LVM that is in use."""
+    cache = of.below(str(of.top_table["cache"]))
+    where = {name: f'"$fast_{number}"' for number, name in enumerate(cache.disks, 1)}
+    lines = ["set -eu", "group=  # complete this: the volume group, as in lvs", "volume=  # complete this: the volume"]
+    lines += [
+        f"fast_{number}={UNKNOWN}  # complete this: a {name.rpartition('-')[0]}"
+        for number, name in enumerate(cache.disks, 1)
+    ]
+    arrays = dict.fromkeys(cache.arrays(), "/dev/md/cache")
+    lines += _checks([*where.values()], list(arrays.values()))
+    lines.append('lvs "$group/$volume"')
+    lines += _stack(cache, where | arrays) if arrays else []
+    path = (where | arrays)[cache.disks[0] if not arrays else cache.top]
+    return [*lines, f'vgextend "$group" {path}', *_cache_of_volume(of, '"$group"', '"$volume"', path)]
 
 
 def _settings(of: Arrangement, names: Mapping[str, str]) -> Iterator[str]:
@@ -150,6 +178,10 @@ def _settings(of: Arrangement, names: Mapping[str, str]) -> Iterator[str]:
         for name, table in of.arrays().items()
         if (size := table.get("stripe_cache_size"))
     ]
+    if cutoff := of.top_table.get("sequential_cutoff"):
+        rules.append(
+            f'SUBSYSTEM=="block", KERNEL=="bcache*", ATTR{{bcache/sequential_cutoff}}="{parse_size(str(cutoff))}"'
+        )
     if scheduler := of.settings.get("scheduler"):
         rules.append(
             'SUBSYSTEM=="block", KERNEL=="sd*", ENV{DEVTYPE}=="disk", ATTR{queue/rotational}=="1",'
@@ -184,6 +216,7 @@ class Answer:
     why: Sequence[str]  # What limits the best, in sentences
     doubts: Sequence[str]  # What the figures depend on
     script: Sequence[str]  # What to type
+    cache: CacheAnswer | None  # If the best has a cache: which size and chunk of this kind
     options: SearchSpace  # The arrangements that were simulated, and those that needed no simulation
     result: RaceResult
     full_ios: int  # I/Os that simulating all of them in full would have taken
@@ -241,12 +274,23 @@ def advise(
         other_rows,
         owned,
         _why(question, best, simulations),
-        _doubts(question, [*rows, *other_rows]),
+        doubts(question, [row.arrangement for row in (*rows, *other_rows)]),
         script(best.arrangement, document["stack"], paths or {}, filesystem),
+        _cache(question, best.arrangement, simulations),
         options,
         result,
         len(options.fitting) * sum(ios_of(load, longest(question)) for load in question.loads),
     )
+
+
+def _cache(question: Question, of: Arrangement, simulations: Simulations) -> CacheAnswer | None:
+    """Returns what sizes and chunks of the cache of an arrangement do; None without a cache."""
+    origin = of.top_table.get("origin", of.top_table.get("backing"))
+    if origin is None:
+        return None
+    fast = question.disks[of.below(str(of.top_table["cache"])).disks[0]]
+    below = replace(sized(question, of.below(str(origin))), failures=of.failures)
+    return cache_answer(question, below, fast, simulations, ios=longest(question), kinds=[of.level])
 
 
 def _safe_enough(question: Question, rows: Sequence[ArrangementFigures]) -> list[ArrangementFigures]:
@@ -346,7 +390,8 @@ def _in_words(line: str, of: Arrangement) -> str:
     return line
 
 
-def _doubts(question: Question, rows: Sequence[ArrangementFigures]) -> list[str]:
+def doubts(question: Question, arrangements: Sequence[Arrangement]) -> list[str]:
+    """Returns what the figures of arrangements depend on, in sentences."""
     doubts = []
     for pool in question.pools:
         model = pool.table.get("model")
@@ -371,10 +416,10 @@ def _doubts(question: Question, rows: Sequence[ArrangementFigures]) -> list[str]
     ]
     if any(load.span and not load.timed for load in question.loads):
         doubts.append("The data of published mixes is at the beginning of the array.")
-    cached = any(row.arrangement.kinds & {"lvmcache", "bcache"} for row in rows)
+    cached = any(of.kinds & {"lvmcache", "bcache"} for of in arrangements)
     if cached and any(not load.timed for load in question.loads):
         doubts.append("With jobs, dm-cache and bcache hold at first what the jobs use, as far as it fits.")
-    if any(str(table.get("layout", "")).startswith("f") for row in rows for table in row.arrangement.stacks.values()):
+    if any(str(table.get("layout", "")).startswith("f") for of in arrangements for table in of.stacks.values()):
         doubts.append(
             "RAID-10 far cannot be reshaped: no disk can be added later, and its chunk and layout remain. Near and"
             " offset can."

@@ -48,7 +48,7 @@ def candidates(
 
     `random_reads` are the random reads per second of one disk of each pool, by the pool's name.
     """
-    groups = [_of_pool(pool, question.priced) for pool in question.pools]
+    groups = [arrays_of(pool, question.priced) for pool in question.pools]
     by_speed = [
         group
         for _, group in sorted(zip(question.pools, groups, strict=True), key=lambda pair: random_reads[pair[0].name])
@@ -76,7 +76,7 @@ def candidates(
         if _usual(origin)
         for cache in fast
         if not cache.spares and set(cache.kinds) <= {"1"}  # a disk or a mirror
-        for arrangement in _cached(origin, cache, fast_pool)
+        for arrangement in with_caches(origin, cache, fast_pool)
     ]
     notes = [
         RemovedCandidates(
@@ -93,7 +93,7 @@ def candidates(
 
 def _subsets(pool: DiskPool) -> int:
     """Returns how many arrangements of fewer disks are left out."""
-    every, searched = ({array.name for array in _of_pool(pool, priced=priced)} for priced in (True, False))
+    every, searched = ({array.name for array in arrays_of(pool, priced=priced)} for priced in (True, False))
     return len(every - searched)
 
 
@@ -102,7 +102,7 @@ def _usual(arrangement: Arrangement) -> bool:
     return all(table.get("chunk", CHUNKS[0]) == CHUNKS[0] for table in arrangement.stacks.values())
 
 
-def _of_pool(pool: DiskPool, priced: bool) -> list[Arrangement]:
+def arrays_of(pool: DiskPool, priced: bool) -> list[Arrangement]:
     """Returns the arrangements of equal disks: all of them, or all but a hot spare; with prices, of any number."""
     fewest = 1 if priced else max(1, pool.count - 1)
     bare = f"single-{pool.name}"
@@ -225,7 +225,7 @@ def _joined(slow: Arrangement, fast: Arrangement) -> Arrangement:
     return Arrangement(name, words, _plain_members(stacks), disks, failures, kinds=slow.kinds | fast.kinds | {"linear"})
 
 
-def _cached(origin: Arrangement, cache: Arrangement, pool: DiskPool) -> Iterator[Arrangement]:
+def with_caches(origin: Arrangement, cache: Arrangement, pool: DiskPool) -> Iterator[Arrangement]:
     """Yields an arrangement with each kind of cache; with a dm-cache, also on a part of the fast disks.
 
     The whole of a large disk needs large chunks, which are expensive to promote.

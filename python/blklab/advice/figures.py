@@ -78,7 +78,7 @@ def figures(question: Question, candidate: Candidate, simulations: Simulations) 
         degraded,
         rebuilding,
         seconds,
-        *_wear(question, today),
+        *wear(question, today),
         data_loss(question, of, seconds),
     )
 
@@ -118,7 +118,7 @@ def _member_bytes(question: Question, of: Arrangement, array: str) -> int:
     return min(of.sizes.get(member, question.disks[member].bytes) for member in members_of(of.stacks[array]))
 
 
-def _wear(question: Question, today: Sequence[Sample]) -> tuple[float | None, float | None]:
+def wear(question: Question, today: Sequence[Sample]) -> tuple[float | None, float | None]:
     """Returns the writes per day of the flash disk that is written most, in capacities of the disk, and for how many
     years the ratings of all suffice; None if no rating is known. Of several loads, the mean by weight counts.
     """

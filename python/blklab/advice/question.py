@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from blklab.errors import UsageError
 from blklab.reliability import Care
@@ -102,7 +103,7 @@ def read_pools(texts: Sequence[str], prices: Mapping[str, float], flash_state: s
     pools: dict[str, DiskPool] = {}
     words = [word.strip() for listed in texts for word in listed.split(",")]
     for text in [word for word in words if word] or [""]:
-        pool = _pool(text, prices, flash_state)
+        pool = read_pool(text, flash_state, prices)
         if pool.name in pools:
             raise UsageError(f"--devices: {pool.name!r} is named twice: add the counts")
         pools[pool.name] = pool
@@ -134,10 +135,13 @@ def check_prices(prices: Mapping[str, float], pools: Sequence[DiskPool]) -> None
         raise UsageError(f"--price: none for {free[0]!r}: give the price of each disk, 0 for those that you have")
 
 
-def _pool(text: str, prices: Mapping[str, float], flash_state: str) -> DiskPool:
+def read_pool(
+    text: str, flash_state: str, prices: Mapping[str, float] = MappingProxyType({}), option: str = "--devices"
+) -> DiskPool:
+    """Returns the equal disks of `4xhdd-7200`; errors name the option. Raises UsageError."""
     match = _DISKS.fullmatch(text)
     if match is None or match[1] == "0":
-        raise UsageError(f"--devices {text!r}: expected a model with a count, such as 2xpm983 or 4xhdd-7200:1TiB")
+        raise UsageError(f"{option} {text!r}: expected a model with a count, such as 2xpm983 or 4xhdd-7200:1TiB")
     count, model, size = int(match[1] or 1), match[2], match[3]
     if "/" in model or model.endswith(".toml"):
         path = Path(model).expanduser().resolve()
@@ -147,11 +151,11 @@ def _pool(text: str, prices: Mapping[str, float], flash_state: str) -> DiskPool:
         try:
             parameters, table, name = stock_models.stock(model), {"model": model}, model
         except ValueError as error:
-            raise UsageError(f"--devices {text!r}: {error}") from None
+            raise UsageError(f"{option} {text!r}: {error}") from None
     try:
         bytes_of_each = parse_size(size) if size else _size(parameters)
     except ValueError as error:
-        raise UsageError(f"--devices {text!r}: {error}") from None
+        raise UsageError(f"{option} {text!r}: {error}") from None
     kind = str(parameters["kind"])
     table["size"] = str(bytes_of_each)
     if kind in FLASH and "state" not in parameters:
@@ -159,7 +163,7 @@ def _pool(text: str, prices: Mapping[str, float], flash_state: str) -> DiskPool:
     price = prices.get(model, prices.get(name))
     name = re.sub(r"[^A-Za-z0-9_-]", "-", name)
     if not NAME.fullmatch(name):
-        raise UsageError(f"--devices {text!r}: {name!r} is no name of a device")
+        raise UsageError(f"{option} {text!r}: {name!r} is no name of a device")
     return DiskPool(name, count, table, kind, bytes_of_each, price)
 
 

@@ -48,6 +48,9 @@ class Sample:
     batches: Sequence[float]  # Mean latencies of BATCHES parts with equally many I/Os
     written: Mapping[str, float]  # Bytes per second written to each disk
     sync_rate: float = 0.0  # Bytes per second that md rebuilds, of each member
+    cached_reads: float = 0.0  # Reads that a cache looked up; of dm-cache and dm-writecache blocks of them
+    cache_hits: float = 0.0  # Those that the cache had
+    dirty_bytes: float = 0.0  # At the end, that only a cache has
     mean_interval: Sequence[float] = ()  # Factors of the mean that nine of ten measurements are between
     p99_interval: Sequence[float] = ()  # The same of the 99th percentile
 
@@ -147,12 +150,36 @@ class Simulations:
 def _sampled(cell: Cell, /, *, stop: _core.Stop | None = None) -> Sample:
     measured = outcome(cell.document, stop, cell.replay)
     expected = interval(cell, measured)
-    return replace(reduced(measured), mean_interval=[*of_mean(expected)], p99_interval=[*expected.p99])
+    hits, reads, dirty = _of_cache(measured, cell.document["stack"])
+    return replace(
+        reduced(measured),
+        mean_interval=[*of_mean(expected)],
+        p99_interval=[*expected.p99],
+        cache_hits=hits,
+        cached_reads=reads,
+        dirty_bytes=dirty,
+    )
+
+
+def _of_cache(measured: Outcome, stack: Any) -> tuple[float, float, float]:
+    """Returns hits of reads, reads that were looked up, and dirty bytes of the cache at the top; 0 without one."""
+    for report in measured.targets:
+        if report["kind"] == "lvmcache":
+            hits, misses = report["read_hits"], report["read_misses"]
+            return hits, hits + misses, report["dirty"] * stack["lvmcache"]["chunk"]
+        if report["kind"] == "bcache":
+            hits = report["cache_hits"] + report["cache_bypass_hits"]
+            return hits, hits + report["cache_misses"] + report["cache_bypass_misses"], report["dirty_bytes"]
+        if report["kind"] == "writecache":
+            dirty = report["blocks"] - report["free_blocks"]
+            return report["read_hits"], report["reads"], dirty * stack["writecache"]["block"]
+    return 0, 0, 0
 
 
 def _average(samples: Sequence[Sample]) -> Sample:
     """Returns the means of figures; intervals reach to the lowest and the highest one."""
-    names = ("mean_ns", "p50_ns", "p99_ns", "iops", "bandwidth", "busy", "seconds", "sync_rate")
+    names = ["mean_ns", "p50_ns", "p99_ns", "iops", "bandwidth", "busy", "seconds", "sync_rate"]
+    names += ["cached_reads", "cache_hits", "dirty_bytes"]
     means: Any = {name: fmean(getattr(sample, name) for sample in samples) for name in names}
     intervals: Any = {}
     for figure, name in (("mean_ns", "mean_interval"), ("p99_ns", "p99_interval")):

@@ -18,6 +18,8 @@ from blklab.cli.common import (
     cluster_option,
     computing,
     emit,
+    flash_state_option,
+    jobs_option,
     json_option,
     notes,
     parse_with_unit,
@@ -96,10 +98,9 @@ def _parse_check(text: str) -> int | None:
 )
 @click.option("--kernel", default="6.1", help="Kernel of the array.")
 @click.option("--filesystem", type=click.Choice(["ext4", "xfs", "none"]), default="ext4", help="Filesystem to make.")
-@click.option("--flash-state", type=click.Choice(["used", "fresh", "steady"]), default="steady",
-              help="State of flash disks: in use and trimmed, new, or full of random writes.")  # fmt: skip
+@flash_state_option
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, help="Seed of random numbers.")
-@click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Simulations at the same time; default: CPUs.")
+@jobs_option
 @cluster_option
 @click.option("-o", "--output", metavar="FILE", help="Write the experiment that proves the answer, for `blklab run`.")
 @click.option("--html", metavar="FILE", help="Write the answer as a page.")

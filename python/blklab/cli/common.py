@@ -96,6 +96,19 @@ cluster_option = click.option(
 )
 """Decorator: add `--cluster`, passed as `cluster`; `computing` connects."""
 
+jobs_option = click.option(
+    "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Simulations at the same time; default: CPUs."
+)
+"""Decorator: add `--jobs`, passed as `jobs`, for `computing`."""
+
+flash_state_option = click.option(
+    "--flash-state",
+    type=click.Choice(["used", "fresh", "steady"]),
+    default="steady",
+    help="State of flash disks: in use and trimmed, new, or full of random writes.",
+)
+"""Decorator: add `--flash-state`, passed as `flash_state`."""
+
 
 @contextmanager
 def computing(cluster: str | None, jobs: int | None = None) -> "Iterator[Parallel]":

@@ -1,12 +1,15 @@
 """Advice: which array to build, in the terminal, as a page and as JSON."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from blklab.advice.answer import Answer
+from blklab.advice.answer import Answer, doubts, script, script_for_volume
+from blklab.advice.cache import WARM, WINDOWS, CacheAnswer, CacheFigures, WarmUp, choice_of
+from blklab.advice.candidates import CACHE_WORDS
 from blklab.advice.figures import YEARS, ArrangementFigures
-from blklab.advice.samples import Sample
+from blklab.advice.race import SAME
+from blklab.advice.samples import Sample, Simulations
 from blklab.reliability import RAREST, in_words, one_in
 from blklab.report import formatting, shell, terminal
 from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, tip
@@ -102,7 +105,11 @@ def sentences(answer: Answer) -> list[Sentence]:
     listed.append(Sentence("Load", f"{loads}{grown}."))
     listed += [Sentence("Why" if not at else "", line) for at, line in enumerate(answer.why)]
     listed.append(Sentence("Data loss", _loss(answer)))
-    if changes := _changes(answer.rows[0]):
+    if answer.cache is not None:
+        of_cache = [_cache_size(answer.cache), *([_warm_up(answer.cache.warm_up)] if answer.cache.warm_up else [])]
+        of_cache.append(_cache_wear(answer.cache.best))
+        listed += [Sentence("" if at else "Cache", line) for at, line in enumerate(of_cache)]
+    if changes := _changes(answer.rows[0].changes):
         listed.append(Sentence("Choices", changes))
     if answer.options.removed:
         reasons = "; ".join(f"they {each.reason}: {each.count}" for each in answer.options.removed)
@@ -124,10 +131,10 @@ def _loss(answer: Answer) -> str:
     )
 
 
-def _changes(best: ArrangementFigures) -> str:
-    """Says what single choices contribute to the mean latency."""
-    large = [f"{_times(ratio)} with {name}" for name, ratio in best.changes.items() if abs(ratio - 1) >= SMALL]
-    small = [name for name, ratio in best.changes.items() if abs(ratio - 1) < SMALL]
+def _changes(changes: Mapping[str, float]) -> str:
+    """Says what single choices contribute to the mean latency, as ratios."""
+    large = [f"{_times(ratio)} with {name}" for name, ratio in changes.items() if abs(ratio - 1) >= SMALL]
+    small = [name for name, ratio in changes.items() if abs(ratio - 1) < SMALL]
     found = {"If you change one thing, an I/O takes": large, "Nearly no difference": small}
     return " ".join(f"{text}: {'; '.join(names)}." for text, names in found.items() if names)
 
@@ -341,6 +348,7 @@ def as_dict(answer: Answer) -> dict[str, object]:
         "present": [_row(row) for row in answer.present],
         "why": list(answer.why),
         "notes": list(answer.doubts),
+        "cache": cache_as_dict(answer.cache) if answer.cache else None,
         "script": list(answer.script),
         "search": {
             "considered": answer.options.considered,
@@ -367,3 +375,207 @@ def _row(row: ArrangementFigures) -> dict[str, object]:
 
 def _samples(samples: Sequence[Sample]) -> list[dict[str, object]]:
     return [{key: value for key, value in asdict(sample).items() if key != "batches"} for sample in samples]
+
+
+def cache_verdict(answer: CacheAnswer) -> str:
+    """Returns the first sentence: whether a cache is worth it."""
+    best = answer.best
+    if answer.gain > 1 - SAME:
+        return (
+            f"No: the best cache, {_cache_words(best)}, gains less than {formatting.share(SAME)}. {_both_means(answer)}"
+        )
+    lines = [f"{'Yes' if answer.is_certain else 'Perhaps'}: {_cache_words(best)}. {_both_means(answer)}"]
+    if best.hit_ratio is not None:
+        lines.append(f"It serves {formatting.share(best.hit_ratio)} of the reads.")
+    if not answer.is_certain:
+        lines.append("The intervals overlap: measure it before you buy.")
+    if not best.keeps_up:
+        lines.append("I/Os fall behind the recorded times even so: the load is too much for these disks.")
+    elif not answer.without.keeps_up:
+        lines.append("Without a cache, I/Os fall behind the recorded times.")
+    return " ".join(lines)
+
+
+def _both_means(answer: CacheAnswer) -> str:
+    before, after = answer.without.sample, answer.best.sample
+    return (
+        f"The mean latency is {format_duration(after.mean_ns)} instead of {format_duration(before.mean_ns)} (nine of"
+        f" ten measurements: {_bounds(after)} instead of {_bounds(before)}), the 99th percentile"
+        f" {format_duration(after.p99_ns)} instead of {format_duration(before.p99_ns)}."
+    )
+
+
+def _cache_kind(level: str) -> str:
+    kind, _, mode = level.partition("-")
+    return f"{CACHE_WORDS[kind]}{f' ({mode})' if mode else ''}"
+
+
+def _cache_words(row: CacheFigures) -> str:
+    return row.arrangement.words.partition(", behind a ")[2]
+
+
+def cache_sentences(answer: CacheAnswer) -> list[Sentence]:
+    """Returns the answer, its reasons, and what it costs."""
+    best = answer.best
+    listed = [Sentence("Answer", cache_verdict(answer)), Sentence("Size", _cache_size(answer))]
+    unsafe = [row for row in answer.caches if row.arrangement.failures < answer.without.arrangement.failures]
+    if faster := [row for row in unsafe if row.sample.mean_ns < (1 - SAME) * best.sample.mean_ns]:
+        kinds = [f"{_cache_kind(row.arrangement.level)}, {format_duration(row.sample.mean_ns)}" for row in faster]
+        risk = f"Faster, but data are lost if the cache's disk fails: {formatting.listing(kinds)}."
+        listed.append(Sentence("Risk", f"{risk} With two fast disks (--fast 2x…) a mirror holds the cache."))
+    choices = [f"{_cache_kind(kind)}: {words}" for kind, of in answer.choices.items() if (words := _changes(of))]
+    listed += [Sentence("" if at else "Choices", line) for at, line in enumerate(choices)]
+    if answer.warm_up:
+        listed.append(Sentence("Warm-up", _warm_up(answer.warm_up)))
+    listed.append(Sentence("Wear", _cache_wear(best)))
+    if best.dirty_bytes:
+        listed.append(Sentence("Dirty data", f"Up to {format_size(best.dirty_bytes)} are only in the cache."))
+    return listed
+
+
+def _cache_size(answer: CacheAnswer) -> str:
+    kind, curves = answer.best.arrangement.level, answer.curves
+    sizes = answer.by_size[kind]
+    steps = [f"{format_size(size)} {format_duration(mean)}" for size, mean in sizes.items()]
+    alone = format_duration(answer.without.sample.mean_ns)
+    lines = [f"Mean latency of {_cache_kind(kind)} with its defaults: without {alone}; with {'; '.join(steps)}."]
+    if any(size > answer.best.bytes for size in sizes):
+        lines.append(f"More than {format_size(answer.best.bytes)} gains less than {formatting.share(SAME)}.")
+    elif curves and answer.best.bytes < curves["footprint_bytes"]:
+        lines.append("A larger cache may gain more.")
+    if curves and curves["read_first_touch_ratio"] is not None:
+        lines.append(
+            f"The trace touches {format_size(curves['footprint_bytes'])};"
+            f" {formatting.share(curves['read_first_touch_ratio'])} of the reads are the first to their"
+            f" {format_size(curves['block_bytes'])}: a cache that begins empty has them only if its chunks are larger."
+        )
+    return " ".join(lines)
+
+
+def _warm_up(warm: WarmUp) -> str:
+    hits = ", ".join(formatting.share(ratio) for ratio in warm.hit_ratios)
+    when = "only there: record for longer to see more"
+    if warm.seconds is not None:
+        when = f"after {format_duration(warm.seconds * 1e9)} of this load"
+    return (
+        f"Hits of the reads in {WINDOWS} equal parts of the trace: {hits}. {formatting.share(WARM)} of those of the"
+        f" last part are reached {when}. In the first part, while most is copied, the 99th percentile is"
+        f" {format_duration(warm.first_p99_ns)}, without a cache {format_duration(warm.first_p99_without_ns)}."
+    )
+
+
+def _cache_wear(row: CacheFigures) -> str:
+    line = (
+        f"{format_size(row.flash_bytes_per_day)} a day are written to the cache's disk, if the load goes on like this."
+    )
+    if row.rated_years is None:
+        return f"{line} Its rating is not known."
+    short = f" This is less than {YEARS} years: take a larger disk." if row.rated_years < YEARS else ""
+    return f"{line} Its rating suffices for {_years(row.rated_years)}.{short}"
+
+
+def _cache_tables(answer: CacheAnswer) -> list[TextTable]:
+    """Returns the array alone and each kind of cache at the size that it needs: what it gains, and what it costs."""
+    gains = [text("cache"), *figures("size", "mean", "nine of ten", "second half", "p99", "read hits")]
+    costs = [text("cache"), *figures("written a day", "rated for", "dirty", "failures")]
+    rows = []
+    for row in (answer.without, *answer.caches):
+        of = row.arrangement
+        words = [_cache_kind(of.level), choice_of(of)] if row.bytes else ["none"]
+        numbers = [
+            formatting.size(row.bytes or None),
+            format_duration(row.sample.mean_ns),
+            _bounds(row.sample),
+            format_duration(row.later_ns),
+            format_duration(row.sample.p99_ns),
+            formatting.share(row.hit_ratio),
+            formatting.size(row.flash_bytes_per_day if row.bytes else None),
+            _years(row.rated_years),
+            formatting.size(row.dirty_bytes if row.bytes else None),
+            str(row.arrangement.failures),
+        ]
+        rows.append((", ".join(filter(None, words)), numbers))
+    size = (
+        f"size: the smallest after which more gains less than {formatting.share(SAME)}; second half: mean latency of"
+        " the later I/Os"
+    )
+    written = (
+        "written a day: to the cache's disk, if the second half of the load runs all day; dirty: what only the cache"
+        " has; failures: disks that can fail, whichever they are"
+    )
+    best = frozenset({1 + list(answer.caches).index(answer.best)})
+    return [
+        TextTable("What the kinds gain", gains, [[name, *of[: len(gains) - 1]] for name, of in rows], size, best),
+        TextTable("What they cost", costs, [[name, *of[len(gains) - 1 :]] for name, of in rows], written, best),
+    ]
+
+
+def cache_script(answer: CacheAnswer, simulations: Simulations) -> tuple[str, Sequence[str]]:
+    """Returns what the script is for, and its lines."""
+    of = answer.best.arrangement
+    if of.top_table["kind"] == "bcache":
+        node = simulations.cell(of, answer.question.loads[0]).document["stack"]
+        about = "bcache cannot be put on a volume with data. To build all of it on Debian, as root"
+        return about, script(of, node, {}, "ext4")
+    about = "To put the cache on a volume of LVM, which keeps its data, as root"
+    return about, script_for_volume(of)
+
+
+CACHE_CHECK = (
+    "blklab cache status --json > before.json",
+    "blklab trace record /dev/GROUP/VOLUME -w 10m -o /dev/shm/cached",
+    "blklab cache status --json > after.json",
+    "blklab cache check /dev/shm/cached --before before.json --after after.json",
+)
+
+
+def print_cache_answer(console: Console, answer: CacheAnswer, about: str, lines: Sequence[str]) -> None:
+    """Prints the answer, the kinds next to each other, and what to type."""
+    terminal.prose(console, cache_sentences(answer))
+    terminal.draw_table(console, *_cache_tables(answer))
+    console.print()
+    terminal.prose(console, [Sentence("" if at else "Note", line) for at, line in enumerate(_cache_notes(answer))])
+    scripts = {f"{about}: {HOW}": lines, "Later, to see whether the cache does what it should:": CACHE_CHECK}
+    for title, shown in scripts.items():
+        console.print()
+        console.print(title)
+        console.print()
+        for line in shown:
+            console.print(f"    {line}")
+
+
+def _cache_notes(answer: CacheAnswer) -> list[str]:
+    """Returns what the figures depend on."""
+    load = answer.question.loads[0]
+    part = (
+        [f"Only the first {answer.ios:,} of {load.ios:,} I/Os were simulated."] if answer.ios < (load.ios or 0) else []
+    )
+    return [*part, *doubts(answer.question, [row.arrangement for row in answer.caches])]
+
+
+def cache_as_dict(answer: CacheAnswer) -> dict[str, object]:
+    """Returns the JSON document: docs/reference/formats.md, "cache advice"."""
+    return {
+        "answer": cache_verdict(answer),
+        "worth_it": answer.gain <= 1 - SAME,
+        "certain": answer.is_certain,
+        "without": _cache_row(answer.without),
+        "caches": [_cache_row(row) for row in answer.caches],
+        "best": list(answer.caches).index(answer.best),
+        "mean_ns_by_size": answer.by_size,
+        "choices": answer.choices,
+        "warm_up": asdict(answer.warm_up) if answer.warm_up else None,
+        "read_first_touch_ratio": answer.curves["read_first_touch_ratio"] if answer.curves else None,
+        "notes": _cache_notes(answer),
+        "ios": answer.ios,
+        "load": [printable(load.source) for load in answer.question.loads],
+    }
+
+
+def _cache_row(row: CacheFigures) -> dict[str, object]:
+    of = row.arrangement
+    return {
+        **{name: getattr(of, name) for name in ("name", "words", "stacks", "failures")},
+        **{key: value for key, value in vars(row).items() if key != "candidate"},
+        "today": _samples(row.candidate.samples),
+    }

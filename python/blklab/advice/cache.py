@@ -1,0 +1,326 @@
+"""Would a cache help: each kind of cache, at the size that it needs, next to the array alone."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from blklab.advice.arrangement import Arrangement
+from blklab.advice.candidates import LVM_CHUNKS, arrays_of, with_caches
+from blklab.advice.figures import KEEPS_UP, YEARS, wear
+from blklab.advice.question import DiskPool, Load, Question
+from blklab.advice.race import SAME, Candidate, ios_of, measured
+from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
+from blklab.advice.search import named, runnable, words_of
+from blklab.documents.cache_curves import BlockCurves
+from blklab.errors import UsageError
+from blklab.trace.cache_curves import read_curves
+from blklab.units import format_size, parse_size
+
+WHOLE = 1 << 20  # I/Os of a trace that are simulated
+MOST_SIZES = 6  # Powers of two that are tried
+SMALLEST = 8 << 20  # Bytes of a cache
+WINDOWS = 8  # Equal parts of a trace in which hits are counted
+AFTER = 60  # Simulations after those of the sizes, about
+WARM = 0.9  # Share of the hits of the last part with which a cache counts as warm
+CHOICES = {
+    "lvmcache": ("chunk", ("32K", "64K", "128K", "256K", "512K", "1M")),
+    "bcache": ("sequential_cutoff", ("0", "1M", "4M", "16M")),
+}
+"""By kind of cache: a key of its stack, and the values that are tried."""
+
+DEFAULT_CUTOFF = "4M"  # Of bcache
+
+
+@dataclass(frozen=True)
+class CacheFigures:
+    """What an arrangement with a cache does, or without one."""
+
+    candidate: Candidate
+    bytes: int  # Of the cache; 0 without one
+    later_ns: float  # Mean latency of the second half of the I/Os
+    hit_ratio: float | None  # Of the reads; of bcache as a whole, otherwise of their blocks
+    dirty_bytes: float  # That only the cache has: after half of the I/Os or at the end, what is more
+    flash_bytes_per_day: float  # Written to the disk of the cache that is written most
+    rated_years: float | None  # Until the cache was written as often as its maker rates it; None if not known
+    keeps_up: bool  # Whether the I/Os of traces end as fast as they were recorded
+
+    @property
+    def arrangement(self) -> Arrangement:
+        return self.candidate.arrangement
+
+    @property
+    def sample(self) -> Sample:
+        """The load with the highest 99th percentile."""
+        return max(self.candidate.samples, key=lambda sample: sample.p99_ns)
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """How a cache that begins empty fills."""
+
+    hit_ratios: Sequence[float]  # Of the reads, in each of WINDOWS parts of the trace with equally many I/Os
+    seconds: float | None  # Until a part has WARM of the hits of the last; None if only the last has
+    first_p99_ns: float  # While most is copied: in the first part
+    first_p99_without_ns: float  # In the same part without a cache
+
+
+@dataclass(frozen=True)
+class CacheAnswer:
+    """Whether a cache is worth it."""
+
+    question: Question
+    without: CacheFigures
+    caches: Sequence[CacheFigures]  # The best size of each kind, the fastest first
+    best: CacheFigures
+    """The fastest of those that survive as many failures as the array alone, and of which no flash disk wears out."""
+
+    by_size: Mapping[str, Mapping[int, float]]  # Mean latency of each kind and mode with defaults by bytes, ns
+    choices: Mapping[str, Mapping[str, float]]
+    """Mean latency of each kind and mode with another chunk or cutoff, as a ratio to that with the default."""
+
+    warm_up: WarmUp | None  # None without a trace
+    curves: BlockCurves | None  # First touches of a trace; None without one
+    ios: int  # That each simulation has at most
+
+    @property
+    def gain(self) -> float:
+        """The mean latency with the cache, as a ratio to that without one."""
+        weights = [load.weight for load in self.question.loads]
+        return self.best.candidate.mean_ns(weights) / self.without.candidate.mean_ns(weights)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the intervals of the means do not overlap."""
+        return self.best.sample.mean_bounds[1] < self.without.sample.mean_bounds[0]
+
+
+def origin_of(pool: DiskPool, level: str) -> Arrangement:
+    """Returns the array of some disks: of a level with its layout, otherwise what most people build.
+
+    Raises UsageError if the disks cannot be such an array.
+    """
+    usual = "raid1" if pool.count == 2 else "raid5" if pool.count % 2 else "raid10"
+    arrays = [of for of in arrays_of(pool, priced=False) if not of.spares]
+    if pool.count == 1 and not level:
+        return arrays[0]
+    words = words_of(level or usual)
+    found = next((of for of in arrays if of.is_called(words) and len(of.disks) == pool.count), None)
+    if found is None:
+        levels = sorted({of.level for of in arrays if of.level.isdigit()}, key=int)
+        expected = ", ".join(f"raid{number}" for number in levels) or "no level"
+        raise UsageError(f"{named(words)} of {pool.count} × {pool.name}: not possible; expected {expected}")
+    return found
+
+
+def cache_answer(
+    question: Question,
+    origin: Arrangement,
+    fast: DiskPool,
+    simulations: Simulations,
+    *,
+    most: int | None = None,
+    ios: int = WHOLE,
+    kinds: Sequence[str] = (),
+) -> CacheAnswer:
+    """Compares caches of `fast` disks for an array; `most` are the bytes of the largest, `kinds` the levels to try.
+
+    Raises UsageError if no cache can run the loads.
+    """
+    weights = [load.weight for load in question.loads]
+    trace = next((load for load in question.loads if load.timed), None)
+    curves = _curves(trace) if trace else None
+    used = curves["footprint_bytes"] if curves else max(load.span for load in question.loads)
+    ios = max(ios_of(load, ios) for load in question.loads)
+    every = [
+        of
+        for size in _sizes(used or origin.capacity, min(most or fast.bytes, fast.bytes))
+        for of in _of_size(origin, fast, size)
+    ]
+    every = [of for of in every if not kinds or of.level in kinds]
+    able, messages = runnable([origin, *every], simulations)
+    if origin not in able or len(able) == 1:
+        raise UsageError(messages[0])
+    simulations.expected_ios = ios * len(question.loads) * (len(able) + AFTER)
+    known = _measured(question, able[1:], simulations, ios, finalists=False)
+    by_size: dict[str, dict[int, Candidate]] = {}
+    for candidate in known:
+        size = next(iter(candidate.arrangement.sizes.values()), fast.bytes)
+        by_size.setdefault(candidate.arrangement.level, {})[size] = candidate
+    enough = {kind: _enough(sizes, weights) for kind, sizes in by_size.items()}
+    choices, tuned = _choices(question, enough.values(), simulations, ios)
+    final = _measured(question, [origin, *tuned], simulations, ios, finalists=True)
+    without, *caches = _figures(question, final, simulations)
+    keeping = [row for row in caches if row.arrangement.failures >= origin.failures] or caches
+    keeping = [row for row in keeping if row.rated_years is None or row.rated_years >= YEARS] or keeping
+    fastest = min(row.candidate.mean_ns(weights) for row in keeping)
+    return CacheAnswer(
+        question,
+        without,
+        sorted(caches, key=lambda row: row.candidate.mean_ns(weights)),
+        best := next(row for row in keeping if row.candidate.mean_ns(weights) <= (1 + SAME) * fastest),
+        {
+            kind: {size: each.mean_ns(weights) for size, each in sorted(sizes.items())}
+            for kind, sizes in by_size.items()
+        },
+        choices,
+        _warm_up(trace, best.arrangement, origin, simulations, ios) if trace else None,
+        curves,
+        ios,
+    )
+
+
+def _curves(trace: Load) -> BlockCurves:
+    from blklab import _core
+
+    only = _core.Filter(devices=[str(trace.table["device"])])
+    return read_curves([str(trace.table["replay"])], policies=["lru"], sizes=[], selection=only)["blocks"][0]
+
+
+def _sizes(used: int, most: int) -> list[int]:
+    """Returns powers of two up to twice what the loads use, at most `most`, which is also a size if it limits."""
+    largest = 1 << max(SMALLEST, 2 * used - 1).bit_length()
+    sizes = [largest >> at for at in range(MOST_SIZES) if largest >> at >= SMALLEST]
+    return sorted({min(size, most) for size in sizes})
+
+
+def _of_size(origin: Arrangement, fast: DiskPool, size: int) -> Iterator[Arrangement]:
+    cache = arrays_of(fast, priced=False)[0] if fast.count == 1 else origin_of(fast, "raid1")
+    words = f"on {format_size(size)} of {cache.words}"
+    for of in with_caches(origin, cache, replace(fast, bytes=size)):
+        if size >= fast.bytes:
+            yield of
+        elif not of.sizes:
+            sizes = dict.fromkeys(cache.disks, size)
+            yield replace(of, sizes=sizes, words=of.words.replace(f"on {cache.words}", words))
+
+
+def _enough(by_bytes: Mapping[int, Candidate], weights: Sequence[float]) -> Candidate:
+    """Returns the smallest cache that is about as fast as the fastest."""
+    fastest = min(candidate.mean_ns(weights) for candidate in by_bytes.values())
+    ordered = [by_bytes[size] for size in sorted(by_bytes)]
+    return next(candidate for candidate in ordered if candidate.mean_ns(weights) <= (1 + SAME) * fastest)
+
+
+def _figures(question: Question, candidates: Sequence[Candidate], simulations: Simulations) -> list[CacheFigures]:
+    rows = []
+    for candidate in candidates:
+        of, (half, full), ios = candidate.arrangement, _halves(candidate), max(candidate.by_length)
+        reads = sum(sample.cached_reads for sample in full)
+        later = [
+            (now.mean_ns * now.ios - then.mean_ns * then.ios) / max(1, now.ios - then.ios)
+            for now, then in zip(full, half, strict=True)
+        ]
+        rows.append(
+            CacheFigures(
+                candidate,
+                min((of.sizes.get(name, question.disks[name].bytes) for name in _cache_disks(of)), default=0),
+                max(later),
+                sum(sample.cache_hits for sample in full) / reads if reads else None,
+                max(sample.dirty_bytes for sample in (*full, *half)),
+                *_wear(question, candidate),
+                all(
+                    sample.seconds * KEEPS_UP * question.growth <= simulations.recorded_seconds(load, ios)
+                    for load, sample in zip(question.loads, full, strict=True)
+                    if load.timed
+                ),
+            )
+        )
+    return rows
+
+
+def _halves(candidate: Candidate) -> tuple[Sequence[Sample], Sequence[Sample]]:
+    """Returns the samples of the first half of the I/Os, and of all of them."""
+    half, full = (candidate.by_length[length] for length in sorted(candidate.by_length))
+    return half, full
+
+
+def _measured(
+    question: Question, arrangements: Iterable[Arrangement], simulations: Simulations, ios: int, *, finalists: bool
+) -> list[Candidate]:
+    """Simulates the first half of the I/Os, and all of them."""
+    candidates = [Candidate(of, None) for of in arrangements]
+    for length in (max(1, ios // 2), max(2, ios)):
+        candidates = measured(question, candidates, simulations, length, finalists=finalists)
+    return candidates
+
+
+def _cache_disks(of: Arrangement) -> Sequence[str]:
+    return of.below(str(of.top_table["cache"])).disks if "cache" in of.top_table else ()
+
+
+def _wear(question: Question, candidate: Candidate) -> tuple[float, float | None]:
+    """Returns the bytes per day that are written to the disk of the cache, and the years that its rating suffices.
+
+    The second half of the I/Os counts, because the cache is filled only once.
+    """
+    later = [
+        replace(
+            now,
+            written={
+                name: max(0.0, now.written[name] * now.seconds - then.written[name] * then.seconds)
+                / max(1e-9, now.seconds - then.seconds)
+                for name in _cache_disks(candidate.arrangement)
+            },
+        )
+        for then, now in zip(*_halves(candidate), strict=True)
+    ]
+    often, years = wear(question, later)
+    largest = max((question.disks[name].bytes for name in _cache_disks(candidate.arrangement)), default=0)
+    return (often or 0.0) * largest, years
+
+
+def _choices(
+    question: Question, candidates: Iterable[Candidate], simulations: Simulations, ios: int
+) -> tuple[dict[str, dict[str, float]], list[Arrangement]]:
+    """Returns what another chunk or cutoff changes for each kind, and the kinds with that which is clearly faster.
+
+    Those that wear the flash out within YEARS are not chosen, unless the default does so sooner.
+    """
+    weights = [load.weight for load in question.loads]
+    choices, tuned = {}, []
+    for candidate in candidates:
+        of = candidate.arrangement
+        able, _ = runnable(list(_variants(question, of)), simulations)
+        others = _measured(question, able, simulations, ios, finalists=False)
+        base = candidate.mean_ns(weights)
+        choices[of.level] = {choice_of(other.arrangement): other.mean_ns(weights) / base for other in others}
+        least = min(YEARS, _wear(question, candidate)[1] or 0)
+        lasting = [other for other in others if least <= (_wear(question, other)[1] or math.inf)]
+        best = min([candidate, *lasting], key=lambda each: each.mean_ns(weights))
+        slower, half = difference(best.samples, candidate.samples, weights)
+        tuned.append((best if slower + half < -SAME else candidate).arrangement)
+    return choices, tuned
+
+
+def choice_of(of: Arrangement) -> str:
+    """Returns the chunk or the cutoff of a cache in words."""
+    key, _ = CHOICES.get(str(of.top_table["kind"]), ("", ()))
+    size = parse_size(str(of.top_table.get(key, DEFAULT_CUTOFF)))
+    words = {"chunk": "chunk", "sequential_cutoff": "cutoff"}.get(key, "")
+    return f"{words} {format_size(size)}" if words and size else f"no {words}" if words else ""
+
+
+def _variants(question: Question, of: Arrangement) -> Iterator[Arrangement]:
+    key, values = CHOICES.get(str(of.top_table["kind"]), ("", ()))
+    size = min(of.sizes.get(name, question.disks[name].bytes) for name in _cache_disks(of))
+    for value in values:
+        fits = key != "chunk" or size <= LVM_CHUNKS * parse_size(value)
+        changed = of.changed(of.top, **{key: value})
+        if fits and choice_of(changed) != choice_of(of):
+            yield replace(changed, words=f"{of.words}, {choice_of(changed)}")
+
+
+def _warm_up(load: Load, of: Arrangement, origin: Arrangement, simulations: Simulations, ios: int) -> WarmUp:
+    lengths = [max(1, ios * part // WINDOWS) for part in range(1, WINDOWS + 1)]
+    speed = simulations.question.growth
+    samples = simulations.averages([SampleRequest(of, load, length, speed) for length in lengths])
+    before = 0.0, 0.0
+    ratios = []
+    for sample in samples:
+        hits, reads = sample.cache_hits - before[0], sample.cached_reads - before[1]
+        ratios.append(hits / reads if reads > 0 else 0.0)
+        before = sample.cache_hits, sample.cached_reads
+    first = next(at for at, ratio in enumerate(ratios) if ratio >= WARM * ratios[-1])
+    without = simulations.averages([SampleRequest(origin, load, lengths[0], speed)])[0]
+    seconds = samples[first].seconds if first < WINDOWS - 1 else None
+    return WarmUp(ratios, seconds, samples[0].p99_ns, without.p99_ns)

@@ -1,0 +1,275 @@
+"""`blklab cache`: size and check caches."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from click.exceptions import Exit
+
+from blklab import output as out
+from blklab import units
+from blklab.cli.common import (
+    SIZE,
+    Quantity,
+    cluster_option,
+    computing,
+    emit,
+    flash_state_option,
+    jobs_option,
+    json_option,
+    warn_each,
+)
+from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.cli.trace.selection import TraceSource, trace_options
+from blklab.errors import EnvironmentLacks, UsageError
+from blklab.system.roots import Roots
+from blklab.trace.cache_curves import POLICIES, read_curves
+
+COMMANDS: dict[str, CommandEntry] = {
+    "advise": CommandEntry("blklab.cli.cache:advise", "Is a cache worth it: which kind, how large, at what cost"),
+    "check": CommandEntry("blklab.cli.cache:check", "Compare a cache's counters with what its policy should do"),
+    "curve": CommandEntry("blklab.cli.cache:curve", "Compute hit ratios by cache size from a trace"),
+    "status": CommandEntry("blklab.cli.cache:status", "Show hit rates and problems of this host's caches"),
+}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS, subcommand_metavar="COMMAND ...", options_metavar="")
+def cache() -> None:
+    """Size and check block caches: dm-cache (lvmcache), bcache and dm-writecache."""
+
+
+def _parse_share(text: str) -> float:
+    number, percent = text.removesuffix("%"), 100 if text.endswith("%") else 1
+    share = units.parse_number(number) / percent
+    if not 0 < share <= 1:
+        raise ValueError(f"{text!r}: expected a share of the blocks, such as 1% or 0.01")
+    return share
+
+
+SIZES = Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) for word in text.split(",")}))
+VOLUME = Quantity("size", units.parse_size)
+
+
+@click.command()
+@trace_options
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice(POLICIES),
+    help="Compute this policy; can be repeated. Default: all.",
+)
+@click.option("--block", "blocks", type=SIZES, default="64k", help="Chunk sizes of dm-cache; lru and opt: n × 4k.")
+@click.option("--sizes", "cache_sizes", type=SIZES, metavar="SIZE,...", help="Cache sizes; default: powers of two.")
+@click.option("--volume-size", "volume", type=VOLUME, help="Size of the cached volume; default: as recorded.")
+@click.option("--kernel", default="6.1", help="Kernel whose smq is simulated: a version or commit.")
+@click.option(
+    "--mode",
+    type=click.Choice(["writethrough", "writeback"]),
+    default="writethrough",
+    help="Cache mode of smq and bcache.",
+)
+@click.option("--sample", type=Quantity("share", _parse_share), metavar="SHARE", help="Compute LRU from 1% of blocks.")
+@click.option("--sample-blocks", type=click.IntRange(64), metavar="N", help="Compute LRU from N blocks at most.")
+@click.option("--samples", type=click.IntRange(1, 8), default=4, help="Samples and phases for an interval.")
+@click.option("-o", "--output", metavar="FILE", help="Write an HTML page; `-` for stdout.")
+@click.option("--title", metavar="TEXT", help="Title of the page.")
+@cluster_option
+@json_option
+def curve(
+    *,
+    source: TraceSource,
+    policies: tuple[str, ...],
+    cache_sizes: Sequence[int] | None,
+    mode: str,
+    output: str | None,
+    title: str | None,
+    cluster: str | None,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Compute the share of the I/O of TRACE that an SSD cache serves, by its size.
+
+    \b
+    smq      dm-cache (lvmcache) as the kernel runs it; blocks are its chunks
+    bcache   bcache with its defaults; its hit ratio counts reads only
+    lru      replaces the least recently used block: what textbooks promise
+    opt      knows the future: no policy can be better
+
+    The cache starts empty. An I/O is counted once for each block that it touches, except by bcache. "First touch" is
+    the share of accesses that are the first to their block, which no cache serves. The knee is the size after which
+    more cache gains least. LRU is exact without --sample. smq and bcache are simulated in full for small caches, and
+    with several samples of the trace for large ones. smq also has another phase of its clock in each sample. Intervals
+    have 95 %: of smq for the next run, otherwise for the mean.
+
+    The trace is read twice, so it must be a file. Of several devices, select one with --device: the volume that would
+    be cached.
+
+    \b
+    Examples:
+      blklab cache curve md127
+      blklab cache curve md127 --block 64k,256k --sizes 8GiB,16GiB,32GiB
+      blklab cache curve db/ --device dm-3 --policy smq --policy lru -o curve.html
+      blklab cache curve md127 --json | jq '.blocks[0].curves[] | {policy, knee_bytes}'
+
+    \b
+    Exit status: 0 success; 1 no I/O in the selection, or the trace cannot be read; 2 wrong usage.
+    """
+    from blklab.report import cache_curves
+
+    if "-" in source.paths and cluster:
+        raise UsageError("-: workers cannot read stdin: write the trace to a file that they can read")
+    if "-" in source.paths and set(policies or POLICIES) & {"smq", "bcache"}:
+        raise UsageError("-: the trace is read twice for smq and bcache: write it to a file, or give --policy lru")
+    blocks: Sequence[int] = settings["blocks"]
+    if policies == ("smq",) and not any(block % (32 << 10) == 0 for block in blocks):
+        raise UsageError(f"--block {units.format_size(blocks[0])}: smq expects a multiple of 32 KiB, as dm-cache does")
+    out.check(output)
+    with computing(cluster) as parallel:
+        settings |= {"sizes": cache_sizes or [], "writeback": mode == "writeback", "policies": policies or POLICIES}
+        settings |= {"format": source.format_name, "selection": source.selection}
+        document = read_curves(source.paths, parallel=parallel, **settings)
+    warn_each(cache_curves.doubts(document))
+    if output is not None:
+        from blklab.cli.trace.report import write_page
+
+        command = shlex.join(["blklab", "cache", "curve", *sys.argv[3:]]) if sys.argv[1:3] == ["cache", "curve"] else ""
+        html = cache_curves.render(document, title=title or f"Cache for {source.paths[0]}", command=command)
+        write_page(output, html, as_json=as_json)
+        return
+    emit(document, as_json, lambda console: cache_curves.print_curves(console, document))
+
+
+@click.command()
+@click.argument("names", metavar="[CACHE]...", nargs=-1)
+@json_option
+def status(names: tuple[str, ...], as_json: bool) -> None:
+    """Show the caches of this host: size, hit rates, dirty data, wear and problems.
+
+    It reads dm-cache and dm-writecache with dmsetup, as root, and bcache from /sys. It changes
+    nothing but blklab's own record of the counters, from which the next call shows what has
+    happened since this one.
+
+    \b
+    Examples:
+      blklab cache status
+      blklab cache status vg0-data bcache0 --json
+
+    \b
+    Exit status: 0 no problem, 1 a critical finding, 3 nothing could be read.
+    """
+    from blklab.caches.status import find_problems, read_caches
+    from blklab.report import caches as report
+
+    inventory = read_caches(Roots(), remember=True)
+    if not inventory.caches and inventory.unseen:
+        raise EnvironmentLacks(f"cannot read any cache: {inventory.unseen[0]}", "run it as root")
+    if names:
+        chosen = tuple(cache for cache in inventory.caches if {cache.name, cache.title} & set(names))
+        for name in names:
+            if not any(name in {cache.name, cache.title} for cache in chosen):
+                existing = ", ".join(cache.title for cache in inventory.caches) or "none"
+                raise UsageError(f"{name}: no such cache; caches of this host: {existing}")
+        inventory = inventory.only(chosen)
+    findings = find_problems(inventory.caches)
+    emit(report.as_dict(inventory, findings), as_json, lambda console: report.show(console, inventory, findings))
+    if any(finding.severity == "critical" for finding in findings):
+        raise Exit(1)
+
+
+@click.command()
+@trace_options
+@click.option("--before", required=True, metavar="FILE", help="Counters when the trace began.")
+@click.option("--after", required=True, metavar="FILE", help="Counters when the trace ended.")
+@click.option("--cache", "title", metavar="NAME", help="The cache, if the files have several.")
+@click.option("--kernel", metavar="VERSION", help="Kernel whose smq is simulated; default: this cache's.")
+@json_option
+def check(
+    *, source: TraceSource, before: str, after: str, title: str | None, kernel: str | None, as_json: bool
+) -> None:
+    """Compare what a cache counted during TRACE with what its policy should have done.
+
+    TRACE is of the cached volume. The two files are outputs of `blklab cache status --json`. The
+    trace is replayed through smq or bcache as the kernel runs them. If the cache was in use before,
+    its contents are not known: the range then reaches from a cache that holds other data to a cache
+    that holds what the trace touches. smq judges its misses once a second, and the trace does not
+    show when. This changes the hits of a short trace by a few points, so the range includes ten
+    phases of the second.
+
+    \b
+    Example:
+      blklab cache status --json > before.json
+      blklab trace record /dev/vg0/data -w 10m -o /dev/shm/data
+      blklab cache status --json > after.json
+      blklab cache check /dev/shm/data --before before.json --after after.json
+
+    \b
+    Exit status: 0 as expected; 1 not, or the counters are of another trace; 2 usage.
+    """
+    from blklab.caches import expected
+    from blklab.report import caches as report
+
+    first, release = expected.read_status(before, title)
+    last, _ = expected.read_status(after, title)
+    result = expected.check(
+        first, last, source.paths, kernel=kernel or release, format_name=source.format_name, selection=source.selection
+    )
+    emit(report.check_as_dict(result), as_json, lambda console: report.show_check(console, result))
+    if not result.holds:
+        raise Exit(1)
+
+
+@click.command()
+@click.argument("trace", metavar="TRACE")
+@click.option("--device", metavar="NAME", help="Device of the trace; default: that of the whole workload.")
+@click.option("--slow", required=True, metavar="[LEVEL:][N]xMODEL", help="The array: hdd-7200, raid6:6xhdd-7200:4TiB.")
+@click.option("--fast", required=True, metavar="[N]xMODEL", help="Disks for the cache: pm983, 2xpm983, ./disk.toml.")
+@click.option("--budget", type=SIZE, help="Most bytes of the cache; default: the whole fast disk.")
+@click.option("--kernel", default="6.1", help="Kernel of the cache.")
+@flash_state_option
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, help="Seed of random numbers.")
+@jobs_option
+@cluster_option
+@json_option
+def advise(
+    *, trace: str, device: str | None, as_json: bool, jobs: int | None, cluster: str | None, **asked: Any
+) -> None:
+    """Say whether an SSD cache is worth it for the load of TRACE, and which one.
+
+    blklab simulates the array alone, and with dm-cache, bcache and dm-writecache of several sizes, chunks and cutoffs.
+    Each cache begins empty, and the I/Os arrive at their recorded times. TRACE is of the volume that would be cached.
+    Two disks are RAID-1, another even number RAID-10, an odd number RAID-5, unless a level is given. Two fast disks
+    mirror the cache, so that it may hold what the array does not have.
+
+    \b
+    Examples:
+      blklab cache advise md127 --slow 2xhdd-7200 --fast pm983
+      blklab cache advise db --device dm-3 --slow raid6:6xhdd-7200:4TiB --fast 2xsm883 --budget 200GiB
+      blklab cache advise md127 --slow 2xhdd-7200 --fast pm983 --json | jq '.caches[] | {words, bytes}'
+
+    \b
+    Exit status: 0 an answer; 2 wrong usage.
+    """
+    from blklab.advice import cache as caching
+    from blklab.advice.question import Constraints, Question, load_of_trace, read_pool
+    from blklab.advice.samples import Simulations
+    from blklab.advice.search import sized
+    from blklab.cli.common import progress
+    from blklab.report import advice as report
+
+    level, _, disks = asked["slow"].partition(":") if asked["slow"].startswith("raid") else ("", "", asked["slow"])
+    slow = read_pool(disks, asked["flash_state"], option="--slow")
+    fast = read_pool(asked["fast"], asked["flash_state"], option="--fast")
+    if slow.name == fast.name:
+        raise UsageError(f"--fast {asked['fast']!r}: is the model of --slow: expected a faster one")
+    load = load_of_trace(trace, device, 1)
+    question = Question([slow, fast], [load], Constraints(), {"kernel": asked["kernel"]}, seed=asked["seed"])
+    with computing(cluster, jobs) as parallel, progress("Simulating", total=1000, as_json=as_json) as tick:
+        simulations = Simulations(question, None, parallel, lambda done, total: tick(1000 * done // max(1, total)))
+        origin = sized(question, caching.origin_of(slow, level))
+        answer = caching.cache_answer(question, origin, fast, simulations, most=asked["budget"])
+        about, lines = report.cache_script(answer, simulations)
+    document = {**report.cache_as_dict(answer), "script": lines, "check": report.CACHE_CHECK}
+    emit(document, as_json, lambda console: report.print_cache_answer(console, answer, about, lines))
