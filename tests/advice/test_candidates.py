@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from blklab.advice.arrangement import Arrangement
 from blklab.advice.candidates import candidates
 from blklab.advice.question import Constraints, Load, Question, merged, published_load, read_pools
 from blklab.advice.samples import Simulations
@@ -129,3 +130,18 @@ def test_disks_of_this_host_and_others_are_one_pool_if_they_are_equal() -> None:
 def test_wrong_disks_are_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=".*".join(message.split("?", maxsplit=1)[0].split("'"))):
         read_pools([text], {}, "fresh")
+
+
+def test_what_is_below_a_stack_is_what_it_is_made_of() -> None:
+    disks = ["hdd-1", "hdd-2", "ssd-1", "ssd-2"]
+    stacks: dict[str, dict[str, object]] = {
+        "slow": {"level": 1, "members": disks[:2]},
+        "fast": {"level": 1, "members": disks[2:]},
+        "top": {"kind": "lvmcache", "mode": "writethrough", "origin": "slow", "cache": "fast"},
+    }
+    of = Arrangement("any", "any", stacks, disks, 1)
+    assert of.below("fast").disks == disks[2:]
+    assert list(of.below("fast").stacks) == ["fast"]
+    assert list(of.below("slow").stacks) == ["slow"]
+    # A cache that only has copies is not needed, and the array below it is.
+    assert list(of.needed()) == ["slow", "top"]

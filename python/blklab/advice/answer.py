@@ -146,7 +146,10 @@ def _volume(of: Arrangement, table: Table, where: Mapping[str, str]) -> Iterator
 
 def _cache_of_volume(of: Arrangement, group: str, volume: str, path: str) -> Iterator[str]:
     """Yields the commands that put a cache of LVM on a volume."""
-    size = f"--size {min(of.sizes.values()) >> 20}m" if of.sizes else "--extents 100%PVS"
+    size = "--extents 100%PVS"
+    if of.sizes:
+        mebibytes = min(of.sizes.values()) >> 20
+        size = f"--size {mebibytes}m" if mebibytes % 1024 else f"--size {mebibytes >> 10}g"
     # dm-writecache is only made of an inactive volume.
     yield f"lvcreate --yes --activate n --name fast {size} {group} {path}"
     options, table = "--type writecache", of.top_table

@@ -67,9 +67,12 @@ class Arrangement:
         """Returns the arrangement that ends with an inner stack, or with a disk."""
         if stack not in self.stacks:
             return replace(self, stacks={f"single-{stack}": {"device": stack}}, disks=[stack])
-        names = list(self.stacks)
-        stacks = {name: self.stacks[name] for name in names[: names.index(stack) + 1]}
-        used = {member for table in stacks.values() for member in names_in(table, "members")}
+        used = {stack}
+        for name in reversed([*self.stacks]):  # A stack comes after those that it is made of
+            if name in used:
+                values = self.stacks[name].values()
+                used.update(word for value in values for word in (value if isinstance(value, list) else [str(value)]))
+        stacks = {name: table for name, table in self.stacks.items() if name in used}
         return replace(self, stacks=stacks, disks=[disk for disk in self.disks if disk in used])
 
     def renamed(self, name: str) -> "Arrangement":

@@ -40,7 +40,7 @@ class CacheFigures:
     later_ns: float  # Mean latency of the second half of the I/Os
     hit_ratio: float | None  # Of the reads; of bcache as a whole, otherwise of their blocks
     dirty_bytes: float  # That only the cache has: after half of the I/Os or at the end, what is more
-    flash_bytes_per_day: float  # Written to the disk of the cache that is written most
+    flash_bytes_per_day: int  # Written to the disk of the cache that is written most
     rated_years: float | None  # Until the cache was written as often as its maker rates it; None if not known
     keeps_up: bool  # Whether the I/Os of traces end as fast as they were recorded
 
@@ -83,10 +83,20 @@ class CacheAnswer:
     ios: int  # That each simulation has at most
 
     @property
-    def gain(self) -> float:
-        """The mean latency with the cache, as a ratio to that without one."""
+    def is_worth_it(self) -> bool:
+        """Whether the mean latency is clearly lower with the cache."""
         weights = [load.weight for load in self.question.loads]
-        return self.best.candidate.mean_ns(weights) / self.without.candidate.mean_ns(weights)
+        return self.best.candidate.mean_ns(weights) < (1 - SAME) * self.without.candidate.mean_ns(weights)
+
+    @property
+    def risky(self) -> list[CacheFigures]:
+        """Caches that are faster, but lose data when their disk fails, the fastest first."""
+        fastest = (1 - SAME) * self.best.sample.mean_ns
+        return [
+            row
+            for row in self.caches
+            if row.arrangement.failures < self.without.arrangement.failures and row.sample.mean_ns < fastest
+        ]
 
     @property
     def is_certain(self) -> bool:
@@ -134,7 +144,7 @@ def cache_answer(
     every = [
         of
         for size in _sizes(used or origin.capacity, min(most or fast.bytes, fast.bytes))
-        for of in _of_size(origin, fast, size)
+        for of in of_size(origin, fast, size)
     ]
     every = [of for of in every if not kinds or of.level in kinds]
     able, messages = runnable([origin, *every], simulations)
@@ -183,7 +193,8 @@ def _sizes(used: int, most: int) -> list[int]:
     return sorted({min(size, most) for size in sizes})
 
 
-def _of_size(origin: Arrangement, fast: DiskPool, size: int) -> Iterator[Arrangement]:
+def of_size(origin: Arrangement, fast: DiskPool, size: int) -> Iterator[Arrangement]:
+    """Yields an array with each kind of cache of some bytes."""
     cache = arrays_of(fast, priced=False)[0] if fast.count == 1 else origin_of(fast, "raid1")
     words = f"on {format_size(size)} of {cache.words}"
     for of in with_caches(origin, cache, replace(fast, bytes=size)):
@@ -248,7 +259,7 @@ def _cache_disks(of: Arrangement) -> Sequence[str]:
     return of.below(str(of.top_table["cache"])).disks if "cache" in of.top_table else ()
 
 
-def _wear(question: Question, candidate: Candidate) -> tuple[float, float | None]:
+def _wear(question: Question, candidate: Candidate) -> tuple[int, float | None]:
     """Returns the bytes per day that are written to the disk of the cache, and the years that its rating suffices.
 
     The second half of the I/Os counts, because the cache is filled only once.
@@ -266,7 +277,7 @@ def _wear(question: Question, candidate: Candidate) -> tuple[float, float | None
     ]
     often, years = wear(question, later)
     largest = max((question.disks[name].bytes for name in _cache_disks(candidate.arrangement)), default=0)
-    return (often or 0.0) * largest, years
+    return round((often or 0.0) * largest), years
 
 
 def _choices(

@@ -106,8 +106,10 @@ def sentences(answer: Answer) -> list[Sentence]:
     listed += [Sentence("Why" if not at else "", line) for at, line in enumerate(answer.why)]
     listed.append(Sentence("Data loss", _loss(answer)))
     if answer.cache is not None:
-        of_cache = [_cache_size(answer.cache), *([_warm_up(answer.cache.warm_up)] if answer.cache.warm_up else [])]
-        of_cache.append(_cache_wear(answer.cache.best))
+        best = answer.cache.best
+        mean = format_duration(best.sample.mean_ns)
+        of_cache = [f"{_cache_words(best)}: a mean latency of {mean}. {_cache_size(answer.cache)}"]
+        of_cache += [*([_warm_up(answer.cache.warm_up)] if answer.cache.warm_up else []), _cache_wear(best)]
         listed += [Sentence("" if at else "Cache", line) for at, line in enumerate(of_cache)]
     if changes := _changes(answer.rows[0].changes):
         listed.append(Sentence("Choices", changes))
@@ -380,10 +382,9 @@ def _samples(samples: Sequence[Sample]) -> list[dict[str, object]]:
 def cache_verdict(answer: CacheAnswer) -> str:
     """Returns the first sentence: whether a cache is worth it."""
     best = answer.best
-    if answer.gain > 1 - SAME:
-        return (
-            f"No: the best cache, {_cache_words(best)}, gains less than {formatting.share(SAME)}. {_both_means(answer)}"
-        )
+    if not answer.is_worth_it:
+        no_gain = f"{_cache_words(best)} gains less than {formatting.share(SAME)}. {_both_means(answer)}"
+        return f"Not with one fast disk: without a risk, {no_gain}" if answer.risky else f"No: even {no_gain}"
     lines = [f"{'Yes' if answer.is_certain else 'Perhaps'}: {_cache_words(best)}. {_both_means(answer)}"]
     if best.hit_ratio is not None:
         lines.append(f"It serves {formatting.share(best.hit_ratio)} of the reads.")
@@ -418,13 +419,14 @@ def cache_sentences(answer: CacheAnswer) -> list[Sentence]:
     """Returns the answer, its reasons, and what it costs."""
     best = answer.best
     listed = [Sentence("Answer", cache_verdict(answer)), Sentence("Size", _cache_size(answer))]
-    unsafe = [row for row in answer.caches if row.arrangement.failures < answer.without.arrangement.failures]
-    if faster := [row for row in unsafe if row.sample.mean_ns < (1 - SAME) * best.sample.mean_ns]:
-        kinds = [f"{_cache_kind(row.arrangement.level)}, {format_duration(row.sample.mean_ns)}" for row in faster]
+    if answer.risky:
+        kinds = [f"{_cache_kind(row.arrangement.level)}, {format_duration(row.sample.mean_ns)}" for row in answer.risky]
         risk = f"Faster, but data are lost if the cache's disk fails: {formatting.listing(kinds)}."
         listed.append(Sentence("Risk", f"{risk} With two fast disks (--fast 2x…) a mirror holds the cache."))
     choices = [f"{_cache_kind(kind)}: {words}" for kind, of in answer.choices.items() if (words := _changes(of))]
     listed += [Sentence("" if at else "Choices", line) for at, line in enumerate(choices)]
+    if not answer.is_worth_it:
+        return listed
     if answer.warm_up:
         listed.append(Sentence("Warm-up", _warm_up(answer.warm_up)))
     listed.append(Sentence("Wear", _cache_wear(best)))
@@ -469,7 +471,7 @@ def _cache_wear(row: CacheFigures) -> str:
         f"{format_size(row.flash_bytes_per_day)} a day are written to the cache's disk, if the load goes on like this."
     )
     if row.rated_years is None:
-        return f"{line} Its rating is not known."
+        return line if not row.flash_bytes_per_day else f"{line} Its rating is not known."
     short = f" This is less than {YEARS} years: take a larger disk." if row.rated_years < YEARS else ""
     return f"{line} Its rating suffices for {_years(row.rated_years)}.{short}"
 
@@ -505,8 +507,8 @@ def _cache_tables(answer: CacheAnswer) -> list[TextTable]:
     )
     best = frozenset({1 + list(answer.caches).index(answer.best)})
     return [
-        TextTable("What the kinds gain", gains, [[name, *of[: len(gains) - 1]] for name, of in rows], size, best),
-        TextTable("What they cost", costs, [[name, *of[len(gains) - 1 :]] for name, of in rows], written, best),
+        TextTable("What each kind gains", gains, [[name, *of[: len(gains) - 1]] for name, of in rows], size, best),
+        TextTable("What each kind costs", costs, [[name, *of[len(gains) - 1 :]] for name, of in rows], written, best),
     ]
 
 
@@ -536,7 +538,7 @@ def print_cache_answer(console: Console, answer: CacheAnswer, about: str, lines:
     console.print()
     terminal.prose(console, [Sentence("" if at else "Note", line) for at, line in enumerate(_cache_notes(answer))])
     scripts = {f"{about}: {HOW}": lines, "Later, to see whether the cache does what it should:": CACHE_CHECK}
-    for title, shown in scripts.items():
+    for title, shown in scripts.items() if answer.is_worth_it else ():
         console.print()
         console.print(title)
         console.print()
@@ -557,7 +559,7 @@ def cache_as_dict(answer: CacheAnswer) -> dict[str, object]:
     """Returns the JSON document: docs/reference/formats.md, "cache advice"."""
     return {
         "answer": cache_verdict(answer),
-        "worth_it": answer.gain <= 1 - SAME,
+        "worth_it": answer.is_worth_it,
         "certain": answer.is_certain,
         "without": _cache_row(answer.without),
         "caches": [_cache_row(row) for row in answer.caches],

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from blklab.advice.answer import script
+from blklab.advice.answer import script, script_for_volume
 from blklab.advice.arrangement import Arrangement
-from blklab.advice.question import Constraints, Question, published_load, read_pools
+from blklab.advice.cache import of_size, origin_of
+from blklab.advice.question import Constraints, Question, published_load, read_pool, read_pools
 from blklab.advice.samples import Simulations
 from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.guest.rig import Rig
@@ -29,7 +30,7 @@ def typed(machine: Rig, lines: Sequence[str]) -> None:
     """Does what a shell does: the guest has none. Lines that concern the next boot only are left out."""
     variables: dict[str, str] = {}
     for line in lines:
-        if match := re.fullmatch(r"(\w+)=(/\S+)  #.*", line):
+        if match := re.fullmatch(r"(\w+)=(\S+)  #.*", line):
             variables[match[1]] = match[2]
         elif "CREATE bbl=no" in line:
             machine.guest.agent.write("/etc/mdadm/mdadm.conf", "CREATE bbl=no\n")
@@ -82,3 +83,34 @@ def test_a_cache_of_lvm_is_made(rig: Callable[[Sequence[VirtualDiskShape]], Rig]
     table = machine.run("dmsetup", "table", "data-data").stdout.split()
     assert table[2] == {"lvmcache": "cache", "writecache": "writecache"}[kind]
     assert "/srv/data xfs" in machine.read("/proc/mounts")
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("level", ["lvmcache-writethrough", "lvmcache-writeback", "writecache"])
+@pytest.mark.parametrize("fast", [[FAST], [FAST, VirtualDiskShape("fast2", 200 << 20)]])
+def test_a_cache_is_put_on_a_volume_in_use_and_removed(
+    rig: Callable[[Sequence[VirtualDiskShape]], Rig], level: str, fast: Sequence[VirtualDiskShape]
+) -> None:
+    machine = rig([SLOW[0], *fast])
+    for module in ("raid1", "dm-cache", "dm-cache-smq", "dm-writecache", "ext4"):
+        machine.run("modprobe", module)
+    slow, *paths = machine.names([SLOW[0], *fast])
+    machine.run("vgcreate", "vg0", slow)
+    machine.run("lvcreate", "--yes", "--name", "db", "--extents", "100%FREE", "vg0")
+    machine.run("mkfs.ext4", "/dev/vg0/db")
+    machine.run("mount", "/dev/vg0/db", "/mnt")
+    machine.guest.agent.write("/mnt/kept", "what was here before\n")
+    origin = origin_of(read_pool("hdd-7200:320MiB", "fresh"), "")
+    arrangements = of_size(origin, read_pool(f"{len(fast)}xpm983:200MiB", "fresh"), 64 << 20)
+    of = next(of for of in arrangements if of.level == level)
+    completed = {"group": "vg0", "volume": "db"} | {f"fast_{at}": path for at, path in enumerate(paths, 1)}
+    lines = [re.sub(r"^(\w+)=\S*  #", lambda m: f"{m[1]}={completed[m[1]]}  #", line) for line in script_for_volume(of)]
+    typed(machine, lines)
+    assert machine.run("dmsetup", "table", "vg0-db").stdout.split()[2] == level.partition("-")[0].removeprefix("lvm")
+    machine.guest.agent.write("/mnt/written", "with the cache\n")
+    machine.run("umount", "/mnt")
+    machine.run("lvconvert", "--yes", "--uncache", "vg0/db")
+    machine.run("mount", "/dev/vg0/db", "/mnt")
+    assert machine.read("/mnt/kept") == "what was here before"
+    assert machine.read("/mnt/written") == "with the cache"
+    machine.run("umount", "/mnt")

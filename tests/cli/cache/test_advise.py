@@ -1,0 +1,130 @@
+"""`blklab cache advise` with loads for which the truth is known."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Run
+
+TRACE = "tests/data/traces/pgbench-raid1"
+MIB = 1 << 20
+IOS = 6_000
+EVERY = 15_000  # Microseconds between I/Os
+SLOW = "2xhdd-7200:1TiB"
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Any:
+    def written(direction: str, offsets: Iterator[int], size: int = 4096) -> Path:
+        path = tmp_path / "load.iolog"
+        lines = [
+            f"{at * EVERY} disk {direction} {offset} {size}" for at, offset in zip(range(IOS), offsets, strict=False)
+        ]
+        path.write_text("\n".join(["fio version 3 iolog", "0 disk add", "0 disk open", *lines, ""]))
+        return path
+
+    return written
+
+
+def pages(below: int, seed: int = 1) -> Iterator[int]:
+    draw = random.Random(seed)
+    while True:
+        yield draw.randrange(below // 4096) * 4096
+
+
+def answer(run: Run, *words: object) -> dict[str, Any]:
+    done = run("cache", "advise", *words, "--json")
+    assert done.status == 0, done.err
+    document: dict[str, Any] = json.loads(done.out)
+    return document
+
+
+def test_a_database_on_rotating_disks_gains(run: Run) -> None:
+    words = (TRACE, "--device", "md127", "--slow", SLOW, "--fast", "pm983")
+    document = answer(run, *words)
+    best = document["caches"][document["best"]]
+    assert document["worth_it"]
+    assert document["certain"]
+    assert best["failures"] == document["without"]["failures"] == 1
+    today, before = best["today"][0], document["without"]["today"][0]
+    assert today["mean_ns"] < before["mean_ns"] / 2
+    assert best["later_ns"] < today["mean_ns"]
+    hits = document["warm_up"]["hit_ratios"]
+    assert len(hits) == 8
+    assert hits[0] < hits[-1]
+    assert document["warm_up"]["first_p99_without_ns"] > 0
+    # All kinds are next to each other, and only those that hold data have dirty data and survive no failure.
+    levels = {row["words"].partition(", behind a ")[2].partition(" on ")[0]: row for row in document["caches"]}
+    assert set(levels) == {
+        "dm-cache (writethrough)", "dm-cache (writeback)", "bcache (writethrough)", "bcache (writeback)",
+        "dm-writecache",
+    }  # fmt: skip
+    for words_of, row in levels.items():
+        assert (row["dirty_bytes"] > 0) == (row["failures"] == 0) == ("writethrough" not in words_of)
+    assert any(line.startswith("lvconvert") for line in document["script"])
+    printed = run("cache", "advise", *words)
+    assert printed.out.startswith("Answer")
+    assert "cache check" in printed.out
+
+
+def test_the_size_is_that_of_the_hot_data(run: Run, load: Any) -> None:
+    hot = load("read", pages(32 * MIB))
+    document = answer(run, hot, "--slow", SLOW, "--fast", "pm983")
+    best = document["caches"][document["best"]]
+    assert document["worth_it"]
+    assert 32 * MIB <= best["bytes"] <= 128 * MIB
+    assert best["hit_ratio"] > 0.9
+    limited = answer(run, hot, "--slow", SLOW, "--fast", "pm983", "--budget", "16MiB")
+    assert {row["bytes"] for row in limited["caches"]} <= {8 * MIB, 16 * MIB}
+    assert limited["caches"][limited["best"]]["hit_ratio"] < best["hit_ratio"]
+
+
+@pytest.mark.parametrize(("offsets", "size"), [(pages(100 << 30), 4096), (iter(range(0, IOS << 18, 1 << 18)), 1 << 18)])
+def test_what_is_read_once_gains_nothing(run: Run, load: Any, offsets: Iterator[int], size: int) -> None:
+    trace = load("read", offsets, size)
+    document = answer(run, trace, "--slow", SLOW, "--fast", "pm983")
+    assert not document["worth_it"]
+    assert document["answer"].startswith("No: ")
+    assert document["read_first_touch_ratio"] > 0.95
+    assert "lvconvert" not in run("cache", "advise", trace, "--slow", SLOW, "--fast", "pm983").out
+
+
+def test_a_cache_of_writes_needs_a_mirror(run: Run, load: Any) -> None:
+    trace = load("write", pages(2 << 30))
+    single = answer(run, trace, "--slow", SLOW, "--fast", "pm983")
+    assert not single["worth_it"]
+    assert single["answer"].startswith("Not with one fast disk")
+    mirrored = answer(run, trace, "--slow", SLOW, "--fast", "2xpm983")
+    best = mirrored["caches"][mirrored["best"]]
+    assert mirrored["worth_it"]
+    assert best["failures"] == 1
+    assert "writecache" in best["words"]
+    assert any(line.startswith("mdadm --create /dev/md/cache") for line in mirrored["script"])
+
+
+@pytest.mark.parametrize(
+    ("slow", "fast", "message"),
+    [
+        ("2xhdd-7200", "hdd-7200", "--fast 'hdd-7200': is the model of --slow"),
+        ("2xhdd-720", "pm983", "--slow '2xhdd-720': "),
+        ("hdd-7200", "pm98", "--fast 'pm98': "),
+        ("raid6:3xhdd-7200", "pm983", "raid6 of 3 × hdd-7200: not possible; expected raid0, raid1, raid5, raid10"),
+        ("raid1:hdd-7200", "pm983", "raid1 of 1 × hdd-7200: not possible; expected no level"),
+        ("2xhdd-7200:512MiB", "pm983", "512 MiB"),
+    ],
+)
+def test_disks_that_cannot_be_used_are_one_line(run: Run, slow: str, fast: str, message: str) -> None:
+    done = run("cache", "advise", TRACE, "--device", "md127", "--slow", slow, "--fast", fast)
+    assert done.status == 2, done.out
+    assert message in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_levels_are_those_that_were_asked_for(run: Run) -> None:
+    few = (TRACE, "--device", "md127", "--fast", "pm983:64GiB", "--budget", "512MiB")
+    for slow, words in {"hdd-7200": "a single", "4xhdd-7200": "RAID-10", "raid6:4xhdd-7200": "RAID-6"}.items():
+        assert answer(run, *few, "--slow", slow)["without"]["words"].startswith(words)
