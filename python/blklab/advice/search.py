@@ -54,7 +54,8 @@ def words_of(text: str) -> list[str]:
     """Returns the words of `raid-10,f2,dm-cache`, as arrangements have them."""
     printed = {words: kind for kind, words in CACHE_WORDS.items()} | {words: f"{of}2" for of, words in LAYOUTS.items()}
     words = [word for part in text.split(",") if (word := part.strip().lower())]
-    return [printed.get(word, re.sub(r"^raid[- ]?(?=\d)", "", word)) for word in words]
+    nested = [level for word in words for level in re.sub(r"^raid[- ]?([56])0$", r"raid0,raid\1", word).split(",")]
+    return [printed.get(word, re.sub(r"^raid[- ]?(?=\d)", "", word)) for word in nested]
 
 
 def space(question: Question, simulations: Simulations) -> SearchSpace:
@@ -99,7 +100,7 @@ def runnable(arrangements: Sequence[Arrangement], simulations: Simulations) -> t
                 _core.check_cell(document.replace('"state": "warm"', '"state": "empty"'))
             able.append(arrangement)
         except UsageError as error:
-            messages.append(str(error))
+            messages.append(str(error).rpartition("advice.toml: ")[2])  # No such file is written
     return able, messages
 
 

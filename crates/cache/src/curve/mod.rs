@@ -414,13 +414,15 @@ impl FirstPass {
         if self.settings.volume.is_some() || large.origin_blocks <= least { vec![known] } else { vec![known, large] }
     }
 
-    /// Powers of two up to the footprint, not below 16 blocks.
+    /// Powers of two up to the footprint, not below 16 blocks; of bcache alone not below what the kernel takes.
     fn default_sizes(&self) -> Vec<u64> {
         let footprint = self.blocks.iter().map(BlockPass::footprint).max().unwrap_or(0);
         let largest_block = self.settings.blocks.iter().copied().max().unwrap_or(1);
-        let last = footprint.max(largest_block * 16).next_power_of_two();
+        let only_bcache = self.settings.policies.iter().all(|policy| policy == "bcache");
+        let least = if only_bcache { LEAST_BCACHE } else { largest_block * 16 };
+        let last = footprint.max(least).next_power_of_two();
         let sizes = (0..=OCTAVES).rev().map(|octave| last >> octave);
-        sizes.filter(|&size| size >= largest_block * 16).collect()
+        sizes.filter(|&size| size >= least).collect()
     }
 }
 
