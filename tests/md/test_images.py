@@ -17,7 +17,7 @@ from blklab.md import images
 from blklab.md.audit import find_problems
 from blklab.md.good_copies import find_lost_ranges
 from blklab.md.model import Array, ArrayMember, Inventory, natural_order
-from blklab.md.superblocks import SectorRange
+from blklab.md.superblocks import SectorRange, read_superblocks
 from blklab.report import arrays as report
 from tests.conftest import Run
 from tests.md.conftest import DATA, image
@@ -349,6 +349,26 @@ def test_what_only_newer_kernels_know_is_no_damage(tmp_path: Path) -> None:
         "its logical block size is 4096 bytes, expected 0 before Linux 6.19: Linux 6.18 and older refuse this member; "
         "use the array with Linux 6.19 or newer"
     )
+
+
+def test_a_lockless_bitmap_is_read_and_needs_a_newer_kernel(tmp_path: Path) -> None:
+    """A crafted bitmap, which no kernel wrote, with chunks of 16 MiB."""
+    paths = [image(f"raid1-12-bitmap.{disk}", tmp_path) for disk in ("vda", "vdb")]
+    for path in paths:
+        (superblock,) = read_superblocks(path).members
+        assert superblock.bitmap_superblock is not None
+        with path.open("r+b") as file:
+            file.seek(superblock.bitmap_superblock.offset + 4)
+            file.write(struct.pack("<I", 6))
+            file.seek(superblock.bitmap_superblock.offset + 52)
+            file.write(struct.pack("<I", 32_768))
+        (superblock,) = read_superblocks(path).members
+        assert superblock.bitmap_lockless
+        assert superblock.bitmap_superblock is not None
+        assert superblock.bitmap_superblock.chunk == 16 << 20
+    findings = [finding for finding in audited(*paths) if finding.code == "newer-kernel"]
+    assert {finding.severity for finding in findings} == {"warning"}
+    assert "Linux 6.17 and older, and mdadm before 4.6" in findings[0].message
 
 
 def test_the_members_of_an_array_of_images_are_usable_slots(tmp_path: Path) -> None:

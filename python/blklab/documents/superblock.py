@@ -25,7 +25,7 @@ class Bitmap(Struct, kw_only=True):
     offset: int
     """Offset of the bitmap in bytes, from the start of the member."""
     version: int
-    """3, 4 (bits in the host's byte order are fixed) or 5 (clustered)."""
+    """3, 4 (bits in the host's byte order are fixed), 5 (clustered) or 6 (lockless, since Linux 6.18)."""
     uuid: Uuid
     """The array's UUID, as mdadm prints it."""
     sync_size: int
@@ -33,7 +33,7 @@ class Bitmap(Struct, kw_only=True):
     state: int
     """Flags; the bits of the bitmap are not valid with 2 (stale) or 4 (write error)."""
     chunk: int
-    """Bytes for each bit."""
+    """Bytes for each bit; of a lockless bitmap, for each of its bytes."""
     daemon_sleep: int
     """Seconds between runs of the daemon that clears bits."""
 

@@ -123,6 +123,8 @@ def _array(
 def _bitmap(md: Path) -> bool | None:
     if text(md / "consistency_policy") in {"journal", "ppl"}:
         return None  # a journal or PPL replaces the bitmap
+    if (md / "llbitmap").is_dir():
+        return True
     location = text(md / "bitmap/location")
     return None if location is None else location not in {"none", ""}
 

@@ -10,6 +10,7 @@ from blklab.documents import superblock as examined
 from blklab.errors import BlklabError
 from blklab.md_levels import NUMBERS
 
+LOCKLESS_BITMAP = 6  # Its version (drivers/md/md-llbitmap.c, Linux 6.18)
 LEVELS = {**NUMBERS, -4: "multipath", -5: "faulty"}  # Names in sysfs (include/uapi/linux/raid/md_u.h)
 
 
@@ -66,6 +67,10 @@ class Superblock(examined.Member):
     def bitmap_distrusted(self) -> bool:
         """Whether the bitmap is stale, or was written with an error (md/md-bitmap.h, `bitmap_state`)."""
         return bool(self.bitmap_superblock and self.bitmap_superblock.state & (2 | 4))
+
+    @property
+    def bitmap_lockless(self) -> bool:
+        return bool(self.bitmap_superblock and self.bitmap_superblock.version == LOCKLESS_BITMAP)
 
     @property
     def level_name(self) -> str:

@@ -49,6 +49,7 @@ ARRAY: list[tuple[dict[str, str], str]] = [
     ({"consistency_policy": "journal"}, "its consistency policy is journal"),
     ({"bitmap__location": "file"}, "its bitmap is in a file"),
     ({"bitmap__metadata": "clustered"}, "that of a cluster"),
+    ({"llbitmap__bits": "unwritten 0"}, "its bitmap is lockless"),
 ]
 
 

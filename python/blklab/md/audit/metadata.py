@@ -23,7 +23,7 @@ def check_superblock(array: Array, _software: Software | None) -> Iterator[Diagn
 
     `refused`: The kernel refuses a superblock, for another reason than its checksum.
 
-    `newer-kernel`: Linux 6.18 and older refuse a superblock.
+    `newer-kernel`: Linux 6.18 and older refuse a superblock, or older ones its bitmap.
 
     `damage`: A superblock has other wrong values.
     """
@@ -39,6 +39,9 @@ def check_superblock(array: Array, _software: Software | None) -> Iterator[Diagn
             yield array_finding(array, "critical", "refused", message, examine, member=member.name)
         for text in [why.message for why in superblock.refusal_reasons if why.reason == "newer-kernel"]:
             message = f"{text}: Linux 6.18 and older refuse this member; use the array with Linux 6.19 or newer"
+            yield array_finding(array, "note" if array.live else "warning", "newer-kernel", message, member=member.name)
+        if superblock.bitmap_lockless:
+            message = audit_message("lockless-bitmap")
             yield array_finding(array, "note" if array.live else "warning", "newer-kernel", message, member=member.name)
         for problem in superblock.problems:
             message = f"superblock: {problem}"

@@ -108,7 +108,7 @@ block() {
         link "$related"
     done
     if [ -d "$node/md" ]; then
-        for file in "$node"/md/* "$node"/md/bitmap/* "$node"/md/dev-*/*; do
+        for file in "$node"/md/* "$node"/md/bitmap/* "$node"/md/llbitmap/bits "$node"/md/dev-*/*; do
             attribute "$file"
         done
         bytes "$node"

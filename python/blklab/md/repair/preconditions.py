@@ -126,6 +126,8 @@ def _check_bitmap(md: Path) -> Iterator[Reason]:
     location = text(md / "bitmap/location") or "none"
     if location == "file" or location.startswith("/"):
         yield "bitmap", "its bitmap is in a file: a re-add was tested only with internal bitmaps"
+    if (md / "llbitmap").is_dir():
+        yield "bitmap", "its bitmap is lockless: a re-add was tested only with internal bitmaps of version 4"
     if text(md / "bitmap/metadata") == "clustered":
         yield "bitmap", "its bitmap is that of a cluster: other hosts use the array"
 
