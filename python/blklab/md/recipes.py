@@ -57,7 +57,7 @@ def installer_recipe() -> Recipe:
         "#     mdadm --examine-badblocks /dev/sdX1     must print: No bad-blocks list configured on",
         "# The installed system also needs this line, because mdadm --add makes lists without it. With preseeding:",
         "#     d-i preseed/late_command string in-target sh -c \"echo 'CREATE bbl=no' >> /etc/mdadm/mdadm.conf\"",
-        "# The installers of Debian 13 and newer make arrays without a bitmap, so a crash resyncs all of it. For each one:",
+        "# The installers of Debian 13 and newer make arrays without a bitmap, and a crash then resyncs all. For each:",
         "#     mdadm --grow --bitmap=internal /dev/md0",
         "# If an array already has lists: blklab md fix bbl /dev/md0",
     )

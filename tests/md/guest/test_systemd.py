@@ -268,6 +268,39 @@ def test_units_of_the_exporter_are_started_scraped_restarted_and_stopped(machine
 
 
 @every
+def test_the_unit_of_alerts_tells_the_journal_and_mails_once(machine: SystemRig, disks: list[str]) -> None:
+    machine.create("/dev/md0", disks[:2], "--level=1", "--bitmap=internal")
+    for name in ("blklab-md-alerts.service", "blklab-md-alerts.timer"):
+        text = (Path(__file__).parents[3] / "packaging/systemd" / name).read_text()
+        machine.guest.agent.write(f"/etc/systemd/system/{name}", text)
+    machine.guest.agent.write("/etc/default/blklab-md-alerts", 'ARGS="--mail root"\n')
+    machine.guest.agent.write("/usr/sbin/sendmail", "#!/bin/sh\ncat >> /var/mail/root\n")
+    machine.run("chmod", "755", "/usr/sbin/sendmail")
+    machine.run("sh", "-c", "mkdir -p /var/mail; rm -f /var/mail/root /var/lib/blklab/md-alerts.json")
+    machine.run("systemctl", "daemon-reload")
+
+    def told() -> tuple[str, str]:
+        machine.run("systemctl", "start", "blklab-md-alerts")
+        machine.run("journalctl", "--sync")
+        journal = machine.run("journalctl", "--boot", "--identifier=blklab", "--output=cat").stdout
+        return journal, machine.run("sh", "-c", "cat /var/mail/root 2>/dev/null || true").stdout
+
+    told()
+    machine.run("mdadm", "/dev/md0", "--fail", disks[0])
+    (journal, mail), again = told(), told()
+    assert again == (journal, mail)
+    assert len(re.findall(r"^md0: critical, new: 1 of 2 members is missing", journal, re.M)) == 1, journal
+    assert "To: root" in mail
+    assert "mdadm /dev/md0 --add" in mail
+    machine.run("mdadm", "/dev/md0", "--remove", disks[0])
+    machine.run("mdadm", "/dev/md0", "--re-add", disks[0])
+    machine.run("mdadm", "--wait", "/dev/md0", check=False)
+    journal, mail = told()
+    assert re.search(r"^md0: gone: 1 of 2 members is missing", journal, re.M), journal
+    assert "gone: " in mail
+
+
+@every
 @pytest.mark.parametrize(
     "words", ["--grow --bitmap=internal", "--fail", "--remove", "--re-add", "--grow --bitmap=none"]
 )

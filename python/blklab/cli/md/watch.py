@@ -1,4 +1,4 @@
-"""`blklab md watch`: exports md arrays to Prometheus."""
+"""`blklab md watch`: exports md arrays to Prometheus, or sends messages about what goes wrong."""
 
 import time
 from pathlib import Path
@@ -6,10 +6,11 @@ from pathlib import Path
 import click
 
 from blklab import output
-from blklab.cli.common import Quantity, warn
+from blklab.cli.common import Quantity, note, warn
 from blklab.cli.web_server import listening, web_config_option
 from blklab.errors import UsageError
 from blklab.system.roots import Roots
+from blklab.text import printable
 from blklab.units import NANOSECONDS, parse_duration
 
 NEVER = 0
@@ -33,12 +34,29 @@ INTERVAL = Quantity("duration", lambda text: NEVER if text == "never" else parse
     help="Time after which superblocks are read again; 'never' does not read them.  [default: 1h]",
 )
 @click.option("--textfile", metavar="FILE", help="Write FILE once, for node_exporter, and exit; - is stdout.")
-def watch(*, listen: str | None, web_config: Path | None, superblocks: int | None, textfile: str | None) -> None:
+@click.option("--mail", metavar="ADDRESS", help="Audit once; mail what is new, worse or gone since the last time.")
+@click.option("--journal", is_flag=True, help="The same, to the journal (syslog).")
+@click.option("--command", metavar="PROGRAM", help="The same, to the standard input of PROGRAM with its ARGs.")
+@click.argument("arguments", metavar="[ARG]...", nargs=-1)
+def watch(
+    *,
+    listen: str | None,
+    web_config: Path | None,
+    superblocks: int | None,
+    textfile: str | None,
+    mail: str | None,
+    journal: bool,
+    command: str | None,
+    arguments: tuple[str, ...],
+) -> None:
     """Export the md arrays of this host to Prometheus, above all their bad-block lists.
 
     This changes nothing. It reads sysfs at each scrape, and the members' superblocks once per hour
     and when md has just written them. A metric counts what cannot be read, and stderr names it.
     docs/howto/watch.md is about units for systemd, alert rules and a dashboard.
+
+    Without Prometheus: --mail, --journal and --command send one message if a finding of `blklab md audit` appears, is
+    worse or is gone, with the command to type, and exit. A timer calls them; as root. Notes are not sent.
 
     \b
     Examples:
@@ -46,7 +64,16 @@ def watch(*, listen: str | None, web_config: Path | None, superblocks: int | Non
       blklab md watch --listen :19809 --web-config /etc/blklab/web-config.yml
       blklab md watch --superblocks never
       blklab md watch --textfile /var/lib/prometheus/node-exporter/blklab_md.prom
+      blklab md watch --mail root --journal
+      blklab md watch --command /usr/local/bin/notify -- --priority high
     """
+    if mail or journal or command:
+        if listen or web_config or textfile or superblocks is not None:
+            raise UsageError("--mail, --journal, --command: remove --listen, --web-config, --superblocks, --textfile")
+        _send_alerts(mail, [command, *arguments] if command else None, journal=journal)
+        return
+    if arguments:
+        raise UsageError(f"{printable(arguments[0])}: unexpected: arguments are those of the program of --command")
     from prometheus_client import generate_latest, make_wsgi_app
 
     from blklab.md import exporter
@@ -71,3 +98,15 @@ def watch(*, listen: str | None, web_config: Path | None, superblocks: int | Non
         while True:
             activity.read()
             time.sleep(exporter.READ_INTERVAL_S)
+
+
+def _send_alerts(mail: str | None, command: list[str] | None, *, journal: bool) -> None:
+    from blklab.md import alerts
+
+    senders = [
+        *([alerts.mail(mail)] if mail else []),
+        *([alerts.journal] if journal else []),
+        *([alerts.program(command)] if command else []),
+    ]
+    for alert in alerts.watch(Roots().state_of_root / "md-alerts.json", senders):
+        note(alert.title)
