@@ -128,7 +128,6 @@ def cache_curves(
     kernel: str = "6.1",
     writeback: bool = False,
     sample: float | None = None,
-    sample_blocks: int | None = None,
     samples: int = 4,
     volume: int | None = None,
     format: str | None = None,
@@ -137,8 +136,8 @@ def cache_curves(
     """Computes hit ratios by cache size from the I/Os of one device; `CacheCurves` as JSON text.
 
     Sizes are bytes; by default powers of two up to what the trace touches. LRU is exact without `sample` (a share of
-    the blocks) and `sample_blocks` (their largest number). smq depends on the size of the volume: without
-    `volume`, that of the recording; without both its figures are a band. The trace is read twice for smq and bcache.
+    the blocks). smq depends on the size of the volume: without `volume`, that of the recording; without both its
+    figures are a band. The trace is read twice for smq and bcache.
     """
 
 def cache_check(

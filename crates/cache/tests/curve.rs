@@ -35,7 +35,7 @@ fn best_hits(trace: &[u64], cached: &[u64], size: usize) -> usize {
 proptest! {
     #[test]
     fn distances_are_those_of_a_list(trace in prop::collection::vec((0..60u64, any::<bool>()), 1..400), size in 0..70u64) {
-        let mut lru = StackDistances::new(Sampler::ALL, None);
+        let mut lru = StackDistances::new(Sampler::ALL);
         trace.iter().for_each(|&(block, write)| lru.access(block, write));
         for write in [false, true] {
             let all = trace.iter().filter(|access| access.1 == write).count().max(1);
@@ -64,22 +64,19 @@ fn skewed(index: u64, blocks: u64) -> u64 {
 
 #[test]
 fn compaction_keeps_the_order_and_samples_are_close_to_the_whole() {
-    let samplers = [(Sampler::ALL, None), (Sampler::new(3, 0.05, 0), None), (Sampler::ALL, Some(8192))];
-    let [whole, fixed_rate, fixed_size] = samplers.map(|(sampler, most)| {
-        let mut lru = StackDistances::new(sampler, most);
+    let [whole, sample] = [Sampler::ALL, Sampler::new(3, 0.05, 0)].map(|sampler| {
+        let mut lru = StackDistances::new(sampler);
         (0..600_000).for_each(|index| lru.access(skewed(index, 100_000), false));
         lru
     });
     assert!(whole.distinct() > 60_000, "{} blocks", whole.distinct());
     for size in [3_125, 10_000, 25_000, 60_000] {
         let exact = whole.hit_ratio(&[false], Some(size));
-        for sample in [&fixed_rate, &fixed_size] {
-            let error = (sample.hit_ratio(&[false], Some(size)) - exact).abs();
-            assert!(error < 0.01, "{size}: {error}");
-        }
+        let error = (sample.hit_ratio(&[false], Some(size)) - exact).abs();
+        assert!(error < 0.01, "{size}: {error}");
     }
-    assert!(fixed_size.rate() < 0.2 && fixed_size.memory_bytes() * 5 < whole.memory_bytes());
-    assert!((fixed_rate.distinct() as f64 / whole.distinct() as f64 - 1.0).abs() < 0.05);
+    assert!(sample.memory_bytes() * 5 < whole.memory_bytes());
+    assert!((sample.distinct() as f64 / whole.distinct() as f64 - 1.0).abs() < 0.05);
 }
 
 fn settings(policies: &[&str]) -> CurveSettings {
@@ -90,7 +87,6 @@ fn settings(policies: &[&str]) -> CurveSettings {
         kernel: "6.1".to_owned(),
         writeback: false,
         sample: None,
-        sample_blocks: None,
         samples: 4,
         volume: Some(1 << 40),
     }

@@ -33,13 +33,9 @@ fn speed_of_each_cache() {
     let trace = read_trace(&std::env::var("BLKLAB_ORACLE").unwrap());
     let blocks: u32 = std::env::var("BLKLAB_BLOCKS").unwrap().parse().unwrap();
     let (count, origin) = (trace.len(), trace.iter().map(|r| r.1).max().unwrap() + 1);
-    for (name, sampler, most) in [
-        ("lru-curve", Sampler::ALL, None),
-        ("shards-1%", Sampler::new(1, 0.01, 0), None),
-        ("shards-8k-blocks", Sampler::ALL, Some(8192)),
-    ] {
+    for (name, sampler) in [("lru-curve", Sampler::ALL), ("shards-1%", Sampler::new(1, 0.01, 0))] {
         measure(name, count, || {
-            let mut lru = StackDistances::new(sampler, most);
+            let mut lru = StackDistances::new(sampler);
             trace.iter().for_each(|&(_, block, _)| lru.access(block, false));
             (1.0 - lru.hit_ratio(&[false], Some(blocks.into())), lru.memory_bytes())
         });

@@ -17,19 +17,19 @@ const SIGNALS_EVERY: u64 = 1 << 16;
 /// Computes hit ratios by cache size from a trace of one device; returns `CacheCurves` as JSON text.
 ///
 /// Sizes are bytes; without `sizes` they are powers of two up to the footprint. LRU is exact unless `sample` (a share of
-/// the blocks) or `sample_blocks` (a number of blocks) is given. smq depends on the size of the
-/// volume: `volume`, or what the recording says; without both its figures are a band. The trace is read twice for smq and bcache.
+/// the blocks) is given. smq depends on the size of the volume: `volume`, or what the recording says; without both its
+/// figures are a band. The trace is read twice for smq and bcache.
 #[pyfunction]
 #[pyo3(signature = (paths, *, policies, blocks, sizes=Vec::new(), kernel="6.1".to_owned(), writeback=false,
-    sample=None, sample_blocks=None, samples=4, volume=None, format=None, selection=None))]
+    sample=None, samples=4, volume=None, format=None, selection=None))]
 #[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
 pub fn cache_curves(
     py: Python<'_>, paths: Vec<String>, policies: Vec<String>, blocks: Vec<u64>, sizes: Vec<u64>, kernel: String,
-    writeback: bool, sample: Option<f64>, sample_blocks: Option<usize>, samples: u64, volume: Option<u64>,
-    format: Option<String>, selection: Option<TraceSelection>,
+    writeback: bool, sample: Option<f64>, samples: u64, volume: Option<u64>, format: Option<String>,
+    selection: Option<TraceSelection>,
 ) -> PyResult<String> {
     let filter = selected_filter(selection.as_ref());
-    let settings = CurveSettings { policies, blocks, sizes, kernel, writeback, sample, sample_blocks, samples, volume };
+    let settings = CurveSettings { policies, blocks, sizes, kernel, writeback, sample, samples, volume };
     py.detach(|| {
         let mut first = FirstPass::new(settings).map_err(UsageError::new_err)?;
         let ios = replay(&paths, format.as_deref(), filter.clone(), false, |request, _| first.request(request))?;

@@ -72,7 +72,6 @@ VOLUME = Quantity("size", units.parse_size)
     help="Cache mode of smq and bcache.",
 )
 @click.option("--sample", type=Quantity("share", _parse_share), metavar="SHARE", help="Compute LRU from 1% of blocks.")
-@click.option("--sample-blocks", type=click.IntRange(64), metavar="N", help="Compute LRU from N blocks at most.")
 @click.option("--samples", type=click.IntRange(1, 8), default=4, help="Samples and phases for an interval.")
 @click.option("-o", "--output", metavar="FILE", help="Write an HTML page; `-` for stdout.")
 @click.option("--title", metavar="TEXT", help="Title of the page.")

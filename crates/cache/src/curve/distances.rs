@@ -2,7 +2,6 @@
 
 use crate::entry::{BlockTable, Entry};
 use crate::sampler::Sampler;
-use std::collections::BinaryHeap;
 
 /// Positions that one count covers: eight words of 64 bits, a cache line.
 const GROUP: usize = 512;
@@ -78,19 +77,19 @@ impl AccessOrder {
 /// Accesses by distance.
 #[derive(Clone, Debug, Default)]
 struct Distances {
-    bins: Vec<f64>, // weights by bin: an access of a sample counts for those outside it
-    first: f64,     // first accesses to a block, with their weights
+    bins: Vec<f64>, // accesses by bin
+    first: f64,     // first accesses to a block
     weight: f64,    // all of them
 }
 
 impl Distances {
-    fn count(&mut self, bin: Option<usize>, weight: f64) {
-        self.weight += weight;
-        let Some(bin) = bin else { return self.first += weight };
+    fn count(&mut self, bin: Option<usize>) {
+        self.weight += 1.0;
+        let Some(bin) = bin else { return self.first += 1.0 };
         if bin >= self.bins.len() {
             self.bins.resize((bin + 1).next_power_of_two(), 0.0);
         }
-        self.bins[bin] += weight;
+        self.bins[bin] += 1.0;
     }
 
     fn misses(&self, first_bin: usize) -> f64 {
@@ -131,39 +130,26 @@ struct FrequentBlock {
     score: u32,
 }
 
-/// The bin of a distance in a sample whose rate falls: 2,048 bins for a power of two.
-fn logarithmic_bin(distance: u64) -> usize {
-    let shift = (64 - distance.leading_zeros()).saturating_sub(12);
-    ((u64::from(shift) << 11) + (distance >> shift)) as usize
-}
-
-/// Stack distances of a trace: of all blocks, or of a sample with a fixed rate or a fixed size (SHARDS, Waldspurger et
+/// Stack distances of a trace: of all blocks, or of a sample (SHARDS, Waldspurger et
 /// al., FAST 2015).
 pub struct StackDistances {
     sampler: Sampler,
-    frequent: Vec<FrequentBlock>,    // by the hash; none without a sample
-    most: usize,                     // blocks in the sample at most; above, the rate falls
-    by_hash: BinaryHeap<(u64, u32)>, // blocks by hash, the largest first, if there is a limit
-    entries: Vec<Entry>,             // `period` is the position of the last access
-    free: Vec<u32>,
+    frequent: Vec<FrequentBlock>, // by the hash; none without a sample
+    entries: Vec<Entry>,          // `period` is the position of the last access
     table: BlockTable,
     order: AccessOrder,
     pub counts: [DistanceCounts; 2], // reads and writes
 }
 
 impl StackDistances {
-    /// Distances of the sampler's blocks; at most `most` blocks are kept.
-    pub fn new(sampler: Sampler, most: Option<usize>) -> Self {
+    /// Distances of the sampler's blocks.
+    pub fn new(sampler: Sampler) -> Self {
         let slot = FrequentBlock { block: u64::MAX, position: 0, score: 0 };
-        let is_sample = most.is_some() || sampler.rate() < 1.0;
-        let watched = if is_sample { FREQUENT_BLOCKS.min(most.unwrap_or(usize::MAX)) } else { 0 };
+        let watched = if sampler.rate() < 1.0 { FREQUENT_BLOCKS } else { 0 };
         Self {
             sampler,
             frequent: vec![slot; watched.next_multiple_of(SLOTS)],
-            most: most.unwrap_or(usize::MAX),
-            by_hash: BinaryHeap::new(),
             entries: Vec::new(),
-            free: Vec::new(),
             table: BlockTable::new(1 << 12),
             order: AccessOrder::new(1 << 16),
             counts: [DistanceCounts::default(), DistanceCounts::default()],
@@ -181,8 +167,8 @@ impl StackDistances {
         let slots = &self.frequent[first..first + SLOTS];
         let slot = slots.iter().position(|slot| slot.block == block);
         if let Some(slot) = slot {
-            let bin = self.bin(self.order.newer_from(slots[slot].position));
-            self.counts[usize::from(write)].frequent.count(Some(bin), 1.0);
+            let bin = self.order.newer_from(slots[slot].position) as usize;
+            self.counts[usize::from(write)].frequent.count(Some(bin));
         }
         if self.sampler.takes_hash(hash) {
             self.access_sampled(block, write, slot.is_none());
@@ -209,12 +195,6 @@ impl StackDistances {
         }
     }
 
-    /// The bin of a distance, given the sampled blocks that are newer.
-    fn bin(&self, newer: u32) -> usize {
-        let scaled = self.most < usize::MAX;
-        if scaled { logarithmic_bin((f64::from(newer) / self.sampler.rate()) as u64) } else { newer as usize }
-    }
-
     fn access_sampled(&mut self, block: u64, write: bool, counted: bool) {
         if self.order.is_full() {
             self.compact();
@@ -224,46 +204,21 @@ impl StackDistances {
                 let position = self.entries[index as usize].period;
                 let newer = self.order.newer_from(position + 1);
                 self.order.remove(position);
-                (index, Some(self.bin(newer)))
+                (index, Some(newer as usize))
             }
             None => (self.add(block), None),
         };
         if counted {
-            self.counts[usize::from(write)].sampled.count(bin, 1.0 / self.sampler.rate());
+            self.counts[usize::from(write)].sampled.count(bin);
         }
         self.entries[index as usize].period = self.order.push(index);
-        if self.entries.len() - self.free.len() > self.most {
-            self.lower_rate();
-        }
     }
 
     fn add(&mut self, block: u64) -> u32 {
-        let entry = Entry::new(block);
-        let index = self.free.pop().unwrap_or(self.entries.len() as u32);
-        if index as usize == self.entries.len() {
-            self.entries.push(entry);
-        } else {
-            self.entries[index as usize] = entry;
-        }
+        let index = self.entries.len() as u32;
+        self.entries.push(Entry::new(block));
         self.table.insert(&self.entries, index);
-        if self.most < usize::MAX {
-            self.by_hash.push((self.sampler.hash(block), index));
-        }
         index
-    }
-
-    /// Drops the blocks with the largest hash.
-    fn lower_rate(&mut self) {
-        let Some(&(threshold, _)) = self.by_hash.peek() else { return };
-        self.sampler.threshold = threshold;
-        while let Some(&(hash, index)) = self.by_hash.peek()
-            && hash >= threshold
-        {
-            self.by_hash.pop();
-            self.order.remove(self.entries[index as usize].period);
-            self.table.remove(&self.entries, self.entries[index as usize].block);
-            self.free.push(index);
-        }
     }
 
     fn compact(&mut self) {
@@ -284,7 +239,6 @@ impl StackDistances {
     pub fn hit_ratio(&self, directions: &[bool], blocks: Option<u64>) -> f64 {
         let first_bin = match blocks {
             None => usize::MAX,
-            Some(blocks) if self.most < usize::MAX => logarithmic_bin(blocks),
             Some(blocks) => (blocks as f64 * self.rate()).round() as usize,
         };
         let counts = || directions.iter().map(|&write| &self.counts[usize::from(write)]);
@@ -295,7 +249,7 @@ impl StackDistances {
 
     /// Different blocks, estimated from the sample.
     pub fn distinct(&self) -> u64 {
-        ((self.entries.len() - self.free.len()) as f64 / self.sampler.rate()).round() as u64
+        (self.entries.len() as f64 / self.sampler.rate()).round() as u64
     }
 
     /// The share of the blocks that is sampled now.

@@ -177,15 +177,14 @@ const OCTAVES: u32 = 10;
 /// What is computed.
 #[derive(Clone, Debug)]
 pub struct CurveSettings {
-    pub policies: Vec<String>,        // `lru`, `opt`, `smq`, `bcache`
-    pub blocks: Vec<u64>,             // block sizes in bytes; those that dm-cache refuses have no points of smq
-    pub sizes: Vec<u64>,              // cache sizes in bytes; empty: ten powers of two up to the footprint
-    pub kernel: String,               // the kernel of smq
-    pub writeback: bool,              // whether the caches write back, instead of through
-    pub sample: Option<f64>,          // LRU from this share of the blocks; `None`: exactly
-    pub sample_blocks: Option<usize>, // LRU from this many blocks at most
-    pub samples: u64,                 // how many samples are taken where one is needed
-    pub volume: Option<u64>,          // size of the volume in bytes, if the user knows it
+    pub policies: Vec<String>, // `lru`, `opt`, `smq`, `bcache`
+    pub blocks: Vec<u64>,      // block sizes in bytes; those that dm-cache refuses have no points of smq
+    pub sizes: Vec<u64>,       // cache sizes in bytes; empty: ten powers of two up to the footprint
+    pub kernel: String,        // the kernel of smq
+    pub writeback: bool,       // whether the caches write back, instead of through
+    pub sample: Option<f64>,   // LRU from this share of the blocks; `None`: exactly
+    pub samples: u64,          // how many samples are taken where one is needed
+    pub volume: Option<u64>,   // size of the volume in bytes, if the user knows it
 }
 
 impl CurveSettings {
@@ -314,9 +313,9 @@ impl FirstPass {
     pub fn new(settings: CurveSettings) -> Result<Self, String> {
         let kernel = settings.check()?;
         let salts = || 0..settings.samples.max(1);
-        let (rate, most) = (settings.sample.unwrap_or(1.0), settings.sample_blocks);
-        let count = if rate < 1.0 || most.is_some() { usize::MAX } else { 1 };
-        let of_salt = |salt| StackDistances::new(Sampler::new(salt, rate, 0), most);
+        let rate = settings.sample.unwrap_or(1.0);
+        let count = if rate < 1.0 { usize::MAX } else { 1 };
+        let of_salt = |salt| StackDistances::new(Sampler::new(salt, rate, 0));
         let lru = || salts().take(count).map(of_salt).collect();
         let opt = || if settings.wants("opt") { salts().map(OptSample::new).collect() } else { vec![] };
         let pass = |&bytes: &u64| BlockPass { sectors: bytes / 512, lru: lru(), opt: opt() };
