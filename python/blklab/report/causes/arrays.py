@@ -70,17 +70,9 @@ def _limiting(
         return None
     others = median(sum(share(i, p) for p in limited) / len(limited) for i in range(len(members)) if i != at)
     own = sum(share(at, part) for part in limited) / len(limited)
-    start, end = (formatting.duration(each * width) for each in (limited[0], limited[-1] + 1))
-    message = (
-        f"{member.label} limits {array.label}: from {start} to {end} it is busy for {formatting.share(own)} of the"
-        f" time, other members for {formatting.share(others)}; {formatting.ops(op)} take {formatting.duration(slow)} on"
-        f" it, {formatting.duration(usual)} on others"
-    )
-    remedy = (
-        f"look for what is wrong with {member.label}: smartctl -a, its cable, other load on it",
-        "blklab advise runs the array with other members, and blklab md audit checks it",
-    )
-    return waiting.cause("slow-member", array, device_ns(array) * held / whole, message, *remedy, member=member.label)
+    figures = {"own": own, "others": others, "op": op, "slow": slow, "usual": usual}
+    span = {"start": limited[0] * width, "end": (limited[-1] + 1) * width}
+    return waiting.cause("slow-member", array, device_ns(array) * held / whole, {**figures, **span}, member.label)
 
 
 def _slowest_op(member: DeviceView, others: Sequence[DeviceView]) -> tuple[str, float, float]:
@@ -112,17 +104,8 @@ def parity_reads(waiting: Waiting) -> Iterator[Diagnostic]:
         if writes < FEWEST or not LEAST_READS <= reads <= RESYNC_READS * len(members):
             continue
         written = sum(each.op("write").ios for each in members) / writes
-        size = formatting.size(array.op("write").sizes.mode_bytes)
-        message = (
-            f"md reads before it writes: each write, mostly of {size}, causes {formatting.number(reads)} reads and"
-            f" {formatting.number(written)} writes on the members"
-        )
-        remedy = (
-            "write whole stripes (chunk size times data disks) or in sequence, so that md needs no reads; but if a"
-            " member is missing (/proc/mdstat), md reads for that: replace it first",
-            "for small random writes, RAID-1 or RAID-10: blklab advise compares them",
-        )
-        yield waiting.cause("read-modify-write", array, waiting.op_ns(array, "write"), message, *remedy)
+        words = {"size": array.op("write").sizes.mode_bytes, "reads": reads, "writes": written}
+        yield waiting.cause("read-modify-write", array, waiting.op_ns(array, "write"), words)
 
 
 LEAST_SYNCED = 0.05  # Share of the members' bytes from which on it is told
@@ -147,17 +130,10 @@ def md_sync(waiting: Waiting) -> Iterator[Diagnostic]:
         share = behind / (sum(map(device_ns, members)) or 1.0) if resync else moved / whole
         told = f"; I/Os that came while it was in flight took {formatting.duration(behind / count)}" if count else ""
         told += f" on average, the others {formatting.duration(alone / others)}" if count and others else ""
-        message = (
-            f"md checks, resyncs or recovers the array{'' if resync else ', or reads what a missing member had'}:"
-            f" {formatting.size(moved)}, {formatting.share(moved / whole)} of the bytes of its members{told}"
-        )
         layer = waiting.view.stack.get(array.number)
-        limit = f"/sys/block/{layer.name if layer else 'mdX'}/md/sync_speed_max"
-        remedy = (
-            "see /proc/mdstat: a recovery, or a resync after a crash, brings back the redundancy, so let it end first;"
-            f" a check can be slower ({limit}, KiB/s) or run at night",
-        )
-        yield waiting.cause("md-sync", array, share * device_ns(array), message, *remedy)
+        words = {"name": layer.name if layer else "mdX", "moved": moved, "share": moved / whole, "told": told}
+        reads = "" if resync else ", or reads what a missing member had"
+        yield waiting.cause("md-sync", array, share * device_ns(array), {"reads": reads, **words})
 
 
 FEWEST_READS = 100  # Reads
@@ -179,13 +155,6 @@ def cache_bypass(waiting: Waiting) -> Iterator[Diagnostic]:
         past, kept = backing.op("read").bytes, cache.op("write").bytes
         if past < PAST * reads.bytes or kept >= KEPT * past:
             continue
-        message = (
-            f"{formatting.share(past / reads.bytes)} of the bytes read go past the cache {cache.label}: they come from"
-            f" {backing.label} and are not kept; reads are mostly of {formatting.size(reads.sizes.mode_bytes)},"
-            f" {formatting.share(device.streams('read').sequential_share)} of them sequential"
-        )
-        remedy = (
-            "bcache lets streams pass: bcache/sequential_cutoff, and congested_read_threshold_us of its cache set",
-            "dm-cache keeps what is read often: it needs time; blklab cache shows what a cache could do",
-        )
-        yield waiting.cause("cache-bypass", device, waiting.op_ns(backing, "read"), message, *remedy)
+        sequential, labels = device.streams("read").sequential_share, {"cache": cache.label, "backing": backing.label}
+        figures = {"past": past / reads.bytes, "size": reads.sizes.mode_bytes, "sequential": sequential}
+        yield waiting.cause("cache-bypass", device, waiting.op_ns(backing, "read"), {**labels, **figures})

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.report import formatting
 from blklab.report.array_members import MD_THREAD
 from blklab.report.causes.waiting import Waiting
 from blklab.report.view import BLOCK
@@ -27,12 +26,7 @@ def tiny_io(waiting: Waiting) -> Iterator[Diagnostic]:
         mean, share = load.sizes.mean_bytes or 0.0, streams.sequential_share or 0.0
         if load.ios < FEWEST_SMALL or mean >= TINY or share < STREAM:
             continue
-        message = (
-            f"reads are sequential ({formatting.share(share)}) but of {formatting.size(mean)} on average, and are not"
-            " merged: each costs as much as a large one"
-        )
-        remedy = ("larger blocks of the program (bs, buffer size), or read-ahead",)
-        yield waiting.cause("tiny-io", device, share * waiting.op_ns(device, "read"), message, *remedy)
+        yield waiting.cause("tiny-io", device, share * waiting.op_ns(device, "read"), {"share": share, "size": mean})
 
 
 FEWEST = 100  # I/Os, or requests of the disk
@@ -52,12 +46,9 @@ def unaligned_io(waiting: Waiting) -> Iterator[Diagnostic]:
         if (device.streams("write").sequential_share or 0.0) >= STREAM:
             continue  # A disk's cache makes whole blocks of them
         if load.ios >= FEWEST and share >= OFTEN:
-            message = (
-                f"{formatting.share(share)} of the writes do not begin and end at a multiple of"
-                f" {formatting.size(BLOCK)}: a disk with sectors of 4 KiB must read before it writes, and flash too"
+            yield waiting.cause(
+                "unaligned", device, share * waiting.op_ns(device, "write"), {"share": share, "block": BLOCK}
             )
-            remedy = ("align partitions and filesystems to 1 MiB, and let the program use blocks of 4 KiB",)
-            yield waiting.cause("unaligned", device, share * waiting.op_ns(device, "write"), message, *remedy)
     for array, members in waiting.arrays():
         reads = array.op("read")
         fed = sum(
@@ -74,13 +65,8 @@ def unaligned_io(waiting: Waiting) -> Iterator[Diagnostic]:
         ):
             continue  # md itself reads, such as what a missing member had
         if reads.ios >= FEWEST and BLOCK < size <= SMALL and SPLIT[0] <= parts <= SPLIT[1]:
-            message = (
-                f"reads of {formatting.size(size)} need {formatting.number(parts)} I/Os of the members each: they cross"
-                " the borders of chunks"
-            )
-            remedy = ("begin partitions and filesystems at a multiple of the chunk size; use a larger chunk",)
-            share = min(1.0, (parts - 1) / parts)
-            yield waiting.cause("split-by-chunks", array, share * waiting.op_ns(array, "read"), message, *remedy)
+            crossing = min(1.0, (parts - 1) / parts) * waiting.op_ns(array, "read")
+            yield waiting.cause("split-by-chunks", array, crossing, {"size": size, "parts": parts})
 
 
 MOSTLY_STREAMS = 0.7  # Share of the I/Os that continue a stream
@@ -107,14 +93,7 @@ def broken_stream(waiting: Waiting) -> Iterator[Diagnostic]:
             continue
         if contiguous >= TOGETHER or mean >= CHEAP:
             continue
-        sequential, together = map(formatting.share, (streams.sequential_share, contiguous))
-        message = (
-            f"{device.label} serves sequential {formatting.ops(op)} mixed: {sequential} continue one of up to"
-            f" {streams.peak_concurrent_streams} streams, but only {together} of the requests (of"
-            f" {formatting.size(mean)} on average) continue the one before"
-        )
-        remedy = (
-            "larger requests: more read-ahead (queue/read_ahead_kb), larger blocks of the program",
-            "or a scheduler that stays with a stream: bfq",
-        )
-        yield waiting.cause("broken-stream", device, (1 - contiguous) * waiting.op_ns(device, op), message, *remedy)
+        figures = {"sequential": streams.sequential_share, "together": contiguous, "size": mean}
+        count = streams.peak_concurrent_streams
+        mixed_ns = (1 - contiguous) * waiting.op_ns(device, op)
+        yield waiting.cause("broken-stream", device, mixed_ns, {"op": op, "streams": count, **figures})

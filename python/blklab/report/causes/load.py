@@ -29,16 +29,9 @@ def writeback(waiting: Waiting) -> Iterator[Diagnostic]:
         writers = [group for group in device.groups("processes") if group.ios.get("write")]
         writer = max(writers, key=lambda group: (group.label.startswith("kworker"), group.written), default=None)
         by = f" of {writer.label} ({formatting.size(writer.written)} written)" if writer else ""
-        message = (
-            f"programs wait behind writeback{by}: {formatting.plural(behind.count, 'read or synchronous write')} that"
-            f" came while it was in flight took {formatting.duration(behind.mean)} on average"
-            f", the others {formatting.duration(usual)}"
-        )
-        remedy = (
-            "less dirty data at a time: lower vm.dirty_background_bytes and vm.dirty_bytes",
-            "or limit the writer: ionice with bfq, io.max of its cgroup, or wbt (queue/wbt_lat_usec)",
-        )
-        yield waiting.cause("behind-writeback", device, sum_ns(behind), message, *remedy)
+        count = formatting.plural(behind.count, "read or synchronous write")
+        words = {"by": by, "count": count, "took": behind.mean, "usual": usual}
+        yield waiting.cause("behind-writeback", device, sum_ns(behind), words)
 
 
 LEAST_FLUSHING = 0.25  # Smallest share of the device's waiting that flushing adds to what writes take anyway
@@ -60,17 +53,9 @@ def flushes(waiting: Waiting) -> Iterator[Diagnostic]:
         callers = sorted((each for each in groups if each.ios.get("flush")), key=lambda each: -each.ios["flush"])
         callers = callers or [each for each in groups if each.label.startswith("jbd2/")]
         by = f" of {formatting.listing([each.label for each in callers[:2]])}" if callers else ""
-        message = (
-            f"flushes: {formatting.plural(flushing.count, 'I/O')}{by} flush the disk's cache and take"
-            f" {formatting.duration(flushing.mean)} on average; there are {formatting.number(writes / flushing.count)}"
-            " writes for each"
-        )
-        remedy = (
-            "combine commits: a larger group commit of the database, a longer commit interval of the filesystem",
-            "or a disk whose cache survives a power failure, which needs no flush; do not switch flushes off: then a"
-            " power failure loses data",
-        )
-        yield waiting.cause("flushes", device, sum_ns(flushing), message, *remedy)
+        count = formatting.plural(flushing.count, "I/O")
+        words = {"count": count, "by": by, "took": flushing.mean, "writes": writes / flushing.count}
+        yield waiting.cause("flushes", device, sum_ns(flushing), words)
 
 
 def _plain_ns(device: DeviceView) -> float:
@@ -101,13 +86,8 @@ def bursts(waiting: Waiting) -> Iterator[Diagnostic]:
             continue
         if gaps.p50 is None or not gaps.mean or gaps.p50 * CLOSE > gaps.mean:
             continue
-        message = (
-            f"I/O arrives in bursts: half of the I/Os come within {formatting.duration(gaps.p50)} of the one before"
-            f" (the average is {formatting.duration(gaps.mean)}); up to {level.max:,} are in flight, and none for"
-            f" {formatting.share(level.idle_share)} of the time"
-        )
-        remedy = ("spread the load (smaller batches, a rate limit): the device could serve it with short queues",)
-        yield waiting.cause("bursts", device, share * device_ns(device), message, *remedy)
+        words = {"half": gaps.p50, "mean": gaps.mean, "most": level.max, "idle": level.idle_share}
+        yield waiting.cause("bursts", device, share * device_ns(device), words)
 
 
 def _deep(device: DeviceView) -> tuple[float, float]:
@@ -139,12 +119,8 @@ def one_process(waiting: Waiting) -> Iterator[Diagnostic]:
         share = took / whole
         if share < MOST_WAITING or share < MORE * group.total / ios or group.total > (1 - OTHERS) * ios:
             continue
-        message = (
-            f"{group.label} has {formatting.share(share)} of the waiting of all processes, with"
-            f" {formatting.share(group.total / ios)} of their I/Os"
-        )
-        remedy = (f"see what it does: blklab trace stat … --process {shlex.quote(group.label)}",)
-        yield waiting.cause("one-process", device, took, message, *remedy)
+        words = {"process": group.label, "quoted": shlex.quote(group.label), "ios": group.total / ios}
+        yield waiting.cause("one-process", device, took, {"waiting": share, **words})
 
 
 LONG = 100  # Median latencies from which on a stall is one of the device, not of one slow I/O
@@ -165,14 +141,6 @@ def stalls(waiting: Waiting) -> Iterator[Diagnostic]:
             continue
         longest = max(long, key=lambda each: each.length_ns)
         share = sum(each.length_ns for each in long) / max(1, device.span_ns)
-        length, start, usual = map(formatting.duration, (longest.length_ns, longest.start_ns, took.p50))
-        message = (
-            f"{device.label} stops: nothing completed for up to {length} (at {start}) although I/Os were in flight,"
-            f" {formatting.plural(len(long), 'time')}, {formatting.share(share)} of the time; half of the I/Os take at"
-            f" most {usual}"
-        )
-        remedy = (
-            "look into the kernel's log for resets and timeouts of the disk, and at its firmware and SMART values",
-            "flash without free blocks stops as well: discard what is not used (fstrim)",
-        )
-        yield waiting.cause("stalls", device, min(waited, device_ns(device)), message, *remedy)
+        times = formatting.plural(len(long), "time")
+        figures = {"length": longest.length_ns, "start": longest.start_ns, "share": share, "usual": took.p50}
+        yield waiting.cause("stalls", device, min(waited, device_ns(device)), {"times": times, **figures})

@@ -1,7 +1,11 @@
 """What rules share: the time that programs wait for a trace's I/O, and how a cause says its share of it."""
 
-from collections.abc import Iterator
+import string
+import tomllib
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 from blklab.diagnostic import Diagnostic, Severity
 from blklab.documents.profile import QuantilesSummary
@@ -10,6 +14,20 @@ from blklab.report.view import DeviceView, ProfileView
 
 SERIOUS = 0.3  # Share of the waiting time from which a cause is a warning
 FEWEST = 20  # Minimum number of I/Os for a statement about them
+
+MESSAGES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("messages.toml").read_text(encoding="utf-8"))
+FORMS = {"share", "duration", "size", "number", "ops"}  # Functions of `formatting` behind the colon of a word
+
+
+class _Formatter(string.Formatter):
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        """Returns a word in a form of `FORMS`, or in one that Python has."""
+        if format_spec in FORMS:
+            return getattr(formatting, format_spec)(value)
+        return super().format_field(value, format_spec)
+
+
+_FORMATTER = _Formatter()
 
 
 def sum_ns(quantiles: QuantilesSummary | None) -> float:
@@ -90,10 +108,13 @@ class Waiting:
         return took * self.total_ns / max(1.0, sum(map(device_ns, layer)))
 
     def cause(
-        self, code: str, device: DeviceView, ns: float, message: str, *remedy: str, member: str = ""
+        self, code: str, device: DeviceView, ns: float, words: Mapping[str, object], member: str = ""
     ) -> Diagnostic:
-        """Returns a cause that is behind `ns` of the waiting time."""
+        """Returns a cause that is behind `ns` of the waiting time; the words are those of its message and remedy."""
         share = min(1.0, ns / self.total_ns)
         severity: Severity = "warning" if share >= SERIOUS else "note"
+        texts = [MESSAGES[code]["message"], *MESSAGES[code]["remedy"]]
+        filled = {**words, "device": device.label, "member": member}
+        message, *remedy = (_FORMATTER.vformat(text, (), filled) for text in texts)
         told = f"{message} ({formatting.share(share)} of the waiting time)"
-        return Diagnostic(code, severity, device.label, told, remedy, member, weight=share)
+        return Diagnostic(code, severity, device.label, told, tuple(remedy), member, weight=share)
