@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, told
+from blklab.diagnostic import Diagnostic, Severity
+from blklab.md.audit.rule import audit_message, told
 from blklab.md.model import Array, ArrayPart, Geometry, Software
 from blklab.md.recipes import command
 from blklab.md_levels import PARITIES, STRIPED
@@ -34,19 +34,12 @@ def check_partitions(array: Array, _software: Software | None) -> Iterator[Diagn
         if not part.start or array.level not in STRIPED or width <= 0:
             continue
         if part.start % width:
-            within = "a chunk" if part.start % array.chunk else "a stripe"
-            yield array_finding(
-                array,
-                "warning" if array.level in PARITIES or part.start % array.chunk else "note",
-                "partition-alignment",
-                f"partition {part.name} begins inside {within}, at byte {part.start:,}: a full"
-                f" stripe has {format_size(width)}, a chunk {format_size(array.chunk)}"
-                + (
-                    "; a write of a full stripe becomes reads and writes of two stripes"
-                    if array.level in PARITIES
-                    else ""
-                ),
-            )
+            parity, within = array.level in PARITIES, "a chunk" if part.start % array.chunk else "a stripe"
+            severity: Severity = "warning" if parity or part.start % array.chunk else "note"
+            sizes = {"width": format_size(width), "chunk": format_size(array.chunk)}
+            effect = audit_message("two-stripes") if parity else ""
+            words = {"part": part.name, "within": within, "begin": part.start, "effect": effect}
+            yield told(array, severity, "partition-alignment", member="", **words, **sizes)
 
 
 def check_filesystems(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -69,21 +62,20 @@ def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int)
         if geometry.unit_bytes or geometry.width_bytes
         else "does not know the chunk and the stripe of the array"
     )
-    mkfs = mkfs_command(geometry, array.chunk, array.data_disks)
     commands, correction = [], ""
     if geometry.kind == "ext4":
         blocks = array.chunk // geometry.block_bytes
         commands = [command("set-stripe", stride=blocks, width=blocks * array.data_disks, disk=part.path)]
     else:
         correction = f"; to correct this, mount it once with -o sunit={array.chunk // SECTOR},swidth={width // SECTOR}"
-    where = f" on {part.mounts[0]}" if part.mounts else ""
-    message = (
-        f"{geometry.kind} of {part.path}{where} {assumed}; expected {format_size(array.chunk)} and "
-        f"{format_size(width)}, as made by `{mkfs}`{correction}"
-    )
-    return array_finding(
-        array, "warning" if array.level in PARITIES else "note", "filesystem-stripe", message, *commands
-    )
+    words = {
+        "filesystem": f"{geometry.kind} of {part.path}{f' on {part.mounts[0]}' if part.mounts else ''} {assumed}",
+        "chunk": format_size(array.chunk),
+        "width": format_size(width),
+        "mkfs": mkfs_command(geometry, array.chunk, array.data_disks),
+    }
+    severity: Severity = "warning" if array.level in PARITIES else "note"
+    return told(array, severity, "filesystem-stripe", *commands, member="", correction=correction, **words)
 
 
 def mkfs_command(geometry: Geometry, chunk: int, disks: int) -> str:

@@ -28,15 +28,10 @@ def check_entries(array: Array, _software: Software | None) -> Iterator[Diagnost
         details = tuple(_range_details(array, member, bad_range) for bad_range in member.ranges)
         sectors = sum(bad_range.sectors for bad_range in member.ranges)
         places = list_names([_range_text(detail) for detail in details], MAX_RANGES_SHOWN)
-        diagnostic = array_finding(
-            array,
-            "critical",
-            "bbl-entries",
-            f"bad-block list has {_count(member.entries, 'entry')}, {_count(sectors, 'sector')}:"
-            f" {places}; {_effect(array, member)}",
-            *(_remedy(array) if member is bad[0] else ()),
-            member=member.name,
-        )
+        counts = f"{_count(member.entries, 'entry')}, {_count(sectors, 'sector')}"
+        words = {"counts": counts, "places": places, "effect": _effect(array, member)}
+        remedy = _remedy(array) if member is bad[0] else ()
+        diagnostic = told(array, "critical", "bbl-entries", *remedy, member=member.name, **words)
         yield replace(diagnostic, ranges=details)
 
 
@@ -46,15 +41,9 @@ def check_repair(array: Array, _software: Software | None) -> Iterator[Diagnosti
     if array.level != "raid1" or not bad:
         return
     running = array.sync is not None and array.sync.action == "repair"
-    yield array_finding(
-        array,
-        "critical",
-        "repair-corrupts",
-        ("A REPAIR IS RUNNING: stop it. " if running else "DO NOT run `repair` on this array. ")
-        + f"Where {list_names(bad)} has bad blocks, `repair` of a RAID-1 writes garbage from RAM"
-        " and removes the entry; the garbage may then replace the good copy. `check` is safe",
-        *([command("idle", array=array.path)] if running else []),
-    )
+    do = "A REPAIR IS RUNNING: stop it" if running else "DO NOT run `repair` on this array"
+    stop = [command("idle", array=array.path)] if running else []
+    yield told(array, "critical", "repair-corrupts", *stop, do=do, members=list_names(bad))
 
 
 def check_lost_ranges(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -68,8 +57,7 @@ def check_lost_ranges(array: Array, _software: Software | None) -> Iterator[Diag
         backup = "restore the data there from a backup"
         if array.degraded:
             backup = "the missing member may have a good copy: connect it again, do not wipe it; otherwise " + backup
-        message = f"no member has a good copy of array sectors {places}: reads there fail; {backup}"
-        yield replace(array_finding(array, "critical", "bbl-lost", message), ranges=details)
+        yield replace(told(array, "critical", "bbl-lost", places=places, backup=backup), ranges=details)
 
 
 def check_copied_entries(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -145,7 +133,7 @@ def check_empty_lists(array: Array, _software: Software | None) -> Iterator[Diag
 def check_no_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """No member has a bad-block list: write errors cannot be hidden."""
     if array.members and all(member.superblock and member.bad_blocks is None for member in array.members):
-        yield array_finding(array, "note", "bbl-none", "no bad-block list is configured on any member")
+        yield told(array, "note", "bbl-none")
 
 
 def _range_details(array: Array, member: ArrayMember, bad_range: SectorRange) -> dict[str, Any]:

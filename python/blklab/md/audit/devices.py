@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, audit_message, list_names, told
+from blklab.diagnostic import Diagnostic, Severity
+from blklab.md.audit.rule import audit_message, list_names, told
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import command
 from blklab.text import document_path
@@ -35,15 +35,11 @@ def check_mixed_kinds(array: Array, software: Software | None) -> Iterator[Diagn
     if array.level == "raid10" and (kernel is None or kernel >= PREFERS_FLASH_SINCE):
         effect = audit_message("mixed-raid10", flash=flash, names=names)
     elif array.level == "raid1":
-        effect = (
-            f"md reads from the member with the fewest pending I/Os; writes are as slow as {names}"
-            if not mostly
-            else f"{names} is write-mostly, as it should be; writes are as slow as {names}"
-        )
+        effect = audit_message("mixed-mostly" if mostly else "mixed-raid1", names=names)
     else:
         effect = f"every stripe waits for {names}"
-    message = f"{names} (rotating) and {flash} (flash) are in one array: {effect}; {PREDICT}"
-    yield array_finding(array, "note" if mostly and array.level == "raid1" else "warning", "mixed", message)
+    severity: Severity = "note" if mostly and array.level == "raid1" else "warning"
+    yield told(array, severity, "mixed", names=names, flash=flash, effect=effect, predict=PREDICT)
 
 
 def check_unequal_latency(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -71,17 +67,11 @@ def check_unequal_latency(array: Array, _software: Software | None) -> Iterator[
             alike = max(fast_size, slow_size) <= 2 * min(fast_size, slow_size)
             if slow_ms < max(MIN_LATENCY_MS, UNEQUAL_FACTOR * fast_ms) or not alike:
                 continue
-            yield array_finding(
-                array,
-                "warning",
-                "unequal",
-                f"{direction}s take {slow_ms:.3g} ms on {slow} and {fast_ms:.3g} ms on {fast}"
-                f" (means of {slow_ios:,} and {fast_ios:,} since boot): "
-                + ("each write is" if direction == "write" else "each stripe is")
-                + f" as slow as {slow}; possible causes: a failing, shingled or shared disk, or a bad cable; {PREDICT}",
-                command("show-smart", disk=next(member.path for member in array.members if member.name == slow)),
-                member=slow,
-            )
+            show = command("show-smart", disk=next(member.path for member in array.members if member.name == slow))
+            words = {"direction": direction, "slow": slow, "fast": fast, "predict": PREDICT}
+            figures = {"slow_ms": slow_ms, "fast_ms": fast_ms, "slow_ios": slow_ios, "fast_ios": fast_ios}
+            each = "each write is" if direction == "write" else "each stripe is"
+            yield told(array, "warning", "unequal", show, member=slow, each=each, **words, **figures)
 
 
 def _mean(member: ArrayMember, direction: str) -> tuple[float, float, int] | None:
@@ -109,13 +99,8 @@ def check_write_mostly(array: Array, _software: Software | None) -> Iterator[Dia
     ]
     if names:
         all_members = bool(array.active) and all(member.name in names for member in array.active)
-        yield array_finding(
-            array,
-            "warning" if all_members else "note",
-            "write-mostly",
-            f"{list_names(names)} marked write-mostly: md reads from other members if it can"
-            + (", but here every member is write-mostly" if all_members else ""),
-        )
+        but = ", but here every member is write-mostly" if all_members else ""
+        yield told(array, "warning" if all_members else "note", "write-mostly", members=list_names(names), but=but)
 
 
 def check_layout(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -131,11 +116,5 @@ def check_read_errors(array: Array, _software: Software | None) -> Iterator[Diag
     """Md corrected read errors of a member."""
     for member in array.members:
         if member.errors:
-            yield array_finding(
-                array,
-                "warning",
-                "read-errors",
-                f"md has corrected {member.errors:,} read errors since the array was assembled",
-                command("show-smart", disk=member.path),
-                member=member.name,
-            )
+            show = command("show-smart", disk=member.path)
+            yield told(array, "warning", "read-errors", show, member=member.name, count=member.errors)

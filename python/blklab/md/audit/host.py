@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import list_names, told
+from blklab.md.audit.rule import audit_message, list_names, told
 from blklab.md.model import Array, Inventory, Software
 from blklab.md.recipes import command
 
@@ -49,14 +49,8 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
         message = f"{where}: new arrays, and disks that you add, get a bad-block list"
         yield Diagnostic("config-bbl", "note", "", message)
     if inventory.volumes:
-        yield Diagnostic(
-            "lvm-raid",
-            "note",
-            "",
-            f"{list_names(list(inventory.volumes))}: RAID of LVM (dm-raid), not an md device, so"
-            " blklab does not examine it; ask LVM",
-            (command("list-lvm"),),
-        )
+        message = audit_message("lvm-raid", volumes=list_names(list(inventory.volumes)))
+        yield Diagnostic("lvm-raid", "note", "", message, (command("list-lvm"),))
     for stray in inventory.strays:
         if stray.foreign:
             message = f"has metadata of {' and '.join(stray.foreign)}: blklab does not read them"

@@ -53,9 +53,9 @@ def check_old_superblocks(array: Array, _software: Software | None) -> Iterator[
     for member in array.members:
         for old in member.leftovers:
             owner = "the same array" if old.uuid == array.uuid else f"another array ({old.uuid})"
-            message = audit_message("two-superblocks", version=old.version, owner=owner, offset=old.offset)
             examine = command("examine-version", version=old.version, disk=member.path)
-            yield array_finding(array, "warning", "two-superblocks", message, examine, member=member.name)
+            words = {"version": old.version, "owner": owner, "offset": old.offset}
+            yield told(array, "warning", "two-superblocks", examine, member=member.name, **words)
 
 
 def check_foreign_metadata(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from functools import lru_cache
 
-from blklab.diagnostic import Diagnostic
+from blklab.diagnostic import Diagnostic, Severity
 from blklab.md.audit.rule import array_finding, audit_message, list_names, told
 from blklab.md.good_copies import is_current
 from blklab.md.model import Array, ArrayMember, Software
@@ -34,15 +34,12 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
         replacement = "there is no spare"
     loses = "may lose" if array.level == "raid10" else "loses"
     verb = "is" if array.degraded == 1 else "are"
-    yield array_finding(
-        array,
-        "critical" if last or not rebuilding else "warning",
-        "degraded",
-        f"{array.degraded} of {array.raid_disks} members {verb} missing, and {replacement}"
-        + (f"; the next failure {loses} data" if last else "")
-        + _describe_risk(array, software, rebuilding),
-        *([] if rebuilding or spares or array.state == "broken" else fill_slot(array)),
-    )
+    next_failure = f"; the next failure {loses} data" if last else ""
+    words = {"count": array.degraded, "disks": array.raid_disks, "verb": verb, "replacement": replacement}
+    risk = next_failure + _describe_risk(array, software, rebuilding)
+    severity: Severity = "critical" if last or not rebuilding else "warning"
+    commands = [] if rebuilding or spares or array.state == "broken" else fill_slot(array)
+    yield told(array, severity, "degraded", *commands, member="", risk=risk, **words)
 
 
 def _describe_risk(array: Array, software: Software | None, rebuilding: bool) -> str:
@@ -109,13 +106,8 @@ def check_unfinished_repair(array: Array, _software: Software | None) -> Iterato
     """A repair by blklab was interrupted, and a member may be out of the array."""
     if array.repairing:
         message, *remedy = array.repair_stopped or ["if it is not running now, continue it"]
-        yield array_finding(
-            array,
-            "critical" if array.degraded else "warning",
-            "repair-unfinished",
-            f"a repair by blklab is not finished: {message}",
-            *(remedy or [command("resume")]),
-        )
+        severity: Severity = "critical" if array.degraded else "warning"
+        yield told(array, severity, "repair-unfinished", *(remedy or [command("resume")]), why=message)
 
 
 def check_suspended_writes(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -156,8 +148,8 @@ def check_event_counts(array: Array, _software: Software | None) -> Iterator[Dia
     for member in array.members:
         behind = newest - counted.get(member.name, newest)
         if behind > slack:
-            message = audit_message("events", behind=behind, count=counted[member.name], newest=newest)
-            yield array_finding(array, "warning", "events", message, member=member.name)
+            counts = {"behind": behind, "count": counted[member.name], "newest": newest}
+            yield told(array, "warning", "events", member=member.name, **counts)
 
 
 def check_duplicate_slots(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -166,16 +158,13 @@ def check_duplicate_slots(array: Array, _software: Software | None) -> Iterator[
     counted = {member.slot: member.name for member in array.distinct}
     for slot, names in slots.items():
         if len(names) > 1:
-            message = audit_message("same-slot", members=list_names(names), slot=slot, member=counted[slot])
-            yield array_finding(array, "warning", "same-slot", message)
+            yield told(array, "warning", "same-slot", members=list_names(names), slot=slot, counted=counted[slot])
 
 
 def check_missing_images(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Images of some members were not given."""
     if array.absent:
-        slots = list_names([str(slot) for slot in array.absent])
-        message = f"you gave no image of slot {slots}: this audit is about the other members only"
-        yield array_finding(array, "note", "not-given", message)
+        yield told(array, "note", "not-given", slots=list_names([str(slot) for slot in array.absent]))
 
 
 def check_sync_action(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -211,17 +200,16 @@ def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[
     for member in array.members:
         superblock = member.superblock
         if superblock and superblock.recovery_offset is not None and not array.live:
-            message = f"was rebuilt only up to sector {superblock.recovery_offset:,}"
-            yield array_finding(array, "warning", "half-rebuilt", message, member=member.name)
+            sector = superblock.recovery_offset
+            yield told(array, "warning", "half-rebuilt", member=member.name, sector=sector)
 
 
 def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """The array is assembled and does not run."""
     if array.live and array.state == "inactive" and not array.external:
-        message = "is assembled and does not run: too few members are present, or some did not appear in time at boot"
         again = "# If a member appeared late, or a cable was loose, assemble the array again:"
         commands = (command("detail", array=array.path), again, command("stop", array=array.path))
-        yield array_finding(array, "critical", "inactive", message, *commands, command("assemble-scan"))
+        yield told(array, "critical", "inactive", *commands, command("assemble-scan"))
 
 
 def check_bitmap(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -229,10 +217,9 @@ def check_bitmap(array: Array, _software: Software | None) -> Iterator[Diagnosti
     log = any(member.superblock and member.superblock.role == "journal" for member in array.members)
     large = array.redundant and (array.size or 0) > BITMAP_ADVISED_ABOVE
     if array.bitmap is False and large and not (log or array.external):
-        message = audit_message("no-bitmap")
         can_add = array.state not in {"readonly", "read-auto", "inactive", "broken"} and array.sync is None
         commands = [command("add-bitmap", array=array.path)] if can_add else []
-        yield array_finding(array, "warning", "no-bitmap", message, *commands)
+        yield told(array, "warning", "no-bitmap", *commands)
 
 
 def _failures_tolerated(array: Array) -> int | None:

@@ -38,7 +38,7 @@ def check_disks(inventory: Inventory) -> Iterator[Diagnostic]:
             if redundant.intersection(disk.arrays):
                 yield from check_timeout(disk)
         if disk.health.shingled or disk.zoned in {"host-aware", "host-managed"}:
-            yield _disk_finding(disk, "warning", "smart-shingled", audit_message("smart-shingled"))
+            yield _disk_finding(disk, "warning", "smart-shingled")
 
 
 def check_verdict(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -52,21 +52,14 @@ def check_verdict(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     bits = health.critical_warning or 0
     warnings = [words for at, words in enumerate(WARNINGS) if bits >> at & 1]
     if health.passed is False or bits & ~TEMPERATURE_WARNING:
-        reasons = [*warnings, *(f"{name} is below its threshold" for name in health.failing)]
-        yield _disk_finding(
-            disk,
-            "critical",
-            "smart-failed",
-            "reports that it fails"
-            + (f": {list_names(reasons)}" if reasons else "")
-            + "; replace it, and keep it connected until md has copied its data (mdadm --replace)",
-        )
+        reasons = list_names([*warnings, *(f"{name} is below its threshold" for name in health.failing)])
+        yield _disk_finding(disk, "critical", "smart-failed", reasons=f": {reasons}" if reasons else "")
     hot = health.temperature is not None and health.temperature_limit is not None
     too_hot = hot and (health.temperature or 0) > (health.temperature_limit or 0)
     if bits & TEMPERATURE_WARNING or too_hot:
         limit = f" (limit {health.temperature_limit} °C)" if hot else ""
         now = "?" if health.temperature is None else health.temperature
-        yield _disk_finding(disk, "warning", "smart-hot", f"temperature is outside of its limits: {now} °C{limit}")
+        yield _disk_finding(disk, "warning", "smart-hot", now=now, limit=limit)
 
 
 def check_sectors(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -88,24 +81,23 @@ def check_sectors(disk: PhysicalDisk) -> Iterator[Diagnostic]:
         if count
     ]
     if unreadable:
-        message = audit_message("smart-unreadable", sectors=", ".join(unreadable))
-        yield _disk_finding(disk, "warning", "smart-unreadable", message)
+        yield _disk_finding(disk, "warning", "smart-unreadable", sectors=", ".join(unreadable))
     replaced = health.reallocated or health.grown_defects
     if replaced:
-        yield _disk_finding(disk, "note", "smart-reallocated", audit_message("smart-reallocated", count=replaced))
+        yield _disk_finding(disk, "note", "smart-reallocated", count=replaced)
 
 
 def check_wear(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """The flash has used up its rated life."""
     used = disk.health.used_percent
     if used is not None and used >= 100:
-        yield _disk_finding(disk, "warning", "smart-worn", audit_message("smart-worn", used=used))
+        yield _disk_finding(disk, "warning", "smart-worn", used=used)
 
 
 def check_self_test(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """The last self-test of the disk failed."""
     if disk.health.self_test:
-        yield _disk_finding(disk, "warning", "smart-self-test", f"failed its last self-test: {disk.health.self_test}")
+        yield _disk_finding(disk, "warning", "smart-self-test", result=disk.health.self_test)
 
 
 def check_link_speed(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -113,7 +105,7 @@ def check_link_speed(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     link = disk.health.link
     if link and link[0] < link[1]:
         speed, maximum = (f"{bits / 1e9:.1f} Gb/s" for bits in link)
-        yield _disk_finding(disk, "note", "link-speed", audit_message("link-speed", speed=speed, maximum=maximum))
+        yield _disk_finding(disk, "note", "link-speed", speed=speed, maximum=maximum)
 
 
 def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -138,8 +130,8 @@ def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
         if retries < waits:
             return
         cause, remedy = f"retries a bad sector for {retries:g} s", shorter
-    message = audit_message("timeout", cause=cause, seconds=waits, arrays=list_names(list(disk.arrays)))
-    yield _disk_finding(disk, "warning", "timeout", message, remedy)
+    arrays = list_names(list(disk.arrays))
+    yield _disk_finding(disk, "warning", "timeout", remedy, cause=cause, seconds=waits, arrays=arrays)
 
 
 Rule = Callable[[PhysicalDisk], Iterator[Diagnostic]]
@@ -147,7 +139,8 @@ Rule = Callable[[PhysicalDisk], Iterator[Diagnostic]]
 RULES: tuple[Rule, ...] = (check_verdict, check_sectors, check_wear, check_self_test, check_link_speed)
 
 
-def _disk_finding(disk: PhysicalDisk, severity: Severity, code: str, message: str, *commands: str) -> Diagnostic:
+def _disk_finding(disk: PhysicalDisk, severity: Severity, code: str, *commands: str, **words: object) -> Diagnostic:
+    message = audit_message(code, **words)
     model = f" ({disk.health.model}, {disk.health.serial})" if disk.health.model else ""
     where = f"; member of {list_names(list(disk.arrays))}" if disk.arrays and code != "timeout" else ""
     hidden = "" if disk.arrays else "; no member has its serial number, so its array is unknown"
