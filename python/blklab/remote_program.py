@@ -43,6 +43,8 @@ def archived(modules: Sequence[str]) -> bytes:
             path = Path(*module.split("."))
             packages |= {str(parent): "" for parent in path.parents[:-1]}
             archive.write(ROOT / path.with_suffix(".py"), f"blklab/{path}.py")
+            if (texts := ROOT / path.with_suffix(".toml")).exists():
+                archive.write(texts, f"blklab/{path}.toml")
         for package, content in packages.items():
             archive.writestr(f"blklab/{package}/__init__.py".replace("//", "/"), content)
     return buffer.getvalue()

@@ -6,7 +6,6 @@ bcache is read here, from sysfs (Documentation/admin-guide/bcache.rst).
 import json
 import re
 import time
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from blklab import dmsetup, output
-from blklab.diagnostic import Diagnostic
+from blklab.diagnostic import Diagnostic, texts
 from blklab.errors import BlklabError
 from blklab.system import state_directory
 from blklab.system.layers import layers
@@ -295,7 +294,7 @@ def _save(roots: Roots, caches: Sequence[BlockCache], head: Mapping[str, object]
         output.write(path, json.dumps({**head, "counters": counters}).encode())
 
 
-FINDINGS = tomllib.loads(Path(__file__).with_name("findings.toml").read_text(encoding="utf-8"))
+_finding = texts(__package__, "findings.toml")
 
 LARGE_CHUNK = 1 << 20
 """Bytes of a chunk from which a promotion copies much more than was read."""
@@ -312,62 +311,57 @@ def find_problems(caches: tuple[BlockCache, ...]) -> list[Diagnostic]:
     return sorted(findings, key=lambda finding: finding.rank)
 
 
-def _finding(cache: BlockCache, name: str, /, **words: object) -> Diagnostic:
-    """Returns a finding of findings.toml, with the words of its message and remedy filled in."""
-    table = FINDINGS[name]
-    remedy = (table["remedy"].format(**words),) if "remedy" in table else ()
-    return Diagnostic(table.get("code", name), table["severity"], cache.title, table["message"].format(**words), remedy)
-
-
 def _problems_of_any(cache: BlockCache) -> Iterator[Diagnostic]:
     if cache.faults:
-        yield _finding(cache, "cache-broken", faults=", ".join(cache.faults))
+        yield _finding("cache-broken", cache.title, faults=", ".join(cache.faults))
     if cache.mode == "writeback" and cache.redundant is False:
         dirty = "" if not cache.dirty else f" ({format_size(cache.dirty)} now)"
-        yield _finding(cache, "cache-not-redundant", dirty=dirty)
+        yield _finding("cache-not-redundant", cache.title, dirty=dirty)
 
 
 def _dm_cache_problems(cache: BlockCache) -> Iterator[Diagnostic]:
     if cache.policy == "cleaner":
-        yield _finding(cache, "cache-cleaner")
+        yield _finding("cache-cleaner", cache.title)
     threshold = cache.settings.get("migration_threshold")
     if threshold is not None and cache.block and threshold * SECTOR < FEWEST_CHUNKS * cache.block:
         never = threshold * SECTOR < cache.block
         yield _finding(
-            cache,
             "cache-migration-threshold-too-small" if never else "cache-migration-threshold",
+            cache.title,
             threshold=threshold,
             chunks=FEWEST_CHUNKS,
             chunk=format_size(cache.block),
             sectors=FEWEST_CHUNKS * cache.block // SECTOR,
         )
     if cache.block and cache.block >= LARGE_CHUNK:
-        yield _finding(cache, "cache-chunk-large", chunk=format_size(cache.block))
+        yield _finding("cache-chunk-large", cache.title, chunk=format_size(cache.block))
     if cache.metadata_used is not None and cache.metadata_used > FULL_METADATA:
-        yield _finding(cache, "cache-metadata-full", percent=100 * cache.metadata_used)
+        yield _finding("cache-metadata-full", cache.title, percent=100 * cache.metadata_used)
     if cache.mode == "passthrough":
-        yield _finding(cache, "cache-passthrough")
+        yield _finding("cache-passthrough", cache.title)
 
 
 def _bcache_problems(cache: BlockCache) -> Iterator[Diagnostic]:
     for key, kind in (("congested_read_threshold_us", "read"), ("congested_write_threshold_us", "write")):
         if value := cache.settings.get(key):
-            yield _finding(cache, "cache-congestion-bypass", key=key, value=value, kind=kind, identity=cache.identity)
+            yield _finding(
+                "cache-congestion-bypass", cache.title, key=key, value=value, kind=kind, identity=cache.identity
+            )
     if cutoff := cache.settings.get("sequential_cutoff"):
-        yield _finding(cache, "cache-sequential-bypass", cutoff=format_size(cutoff), name=cache.name)
+        yield _finding("cache-sequential-bypass", cache.title, cutoff=format_size(cutoff), name=cache.name)
     available = cache.settings.get("cache_available_percent")
     if available is not None and available < 5:
-        yield _finding(cache, "cache-full", available=available)
+        yield _finding("cache-full", cache.title, available=available)
     if cache.mode == "writeback" and cache.settings.get("writeback_running") == 0:
-        yield _finding(cache, "cache-writeback-stopped", name=cache.name)
+        yield _finding("cache-writeback-stopped", cache.title, name=cache.name)
     if cache.mode == "none":
-        yield _finding(cache, "cache-off")
+        yield _finding("cache-off", cache.title)
 
 
 def _writecache_problems(cache: BlockCache) -> Iterator[Diagnostic]:
     blocked, writes = cache.counters.get("blocked", 0), cache.counters.get("writes", 0)
     if writes and blocked > writes / 100:
-        yield _finding(cache, "cache-blocked", percent=100 * blocked / writes)
+        yield _finding("cache-blocked", cache.title, percent=100 * blocked / writes)
 
 
 _RULES = {"dm-cache": _dm_cache_problems, "bcache": _bcache_problems, "writecache": _writecache_problems}

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from blklab.diagnostic import Diagnostic
+from blklab.diagnostic import Diagnostic, texts
 from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.spec import fio_options
 from blklab.spec.documents import HostCellDocument, writes
@@ -32,6 +32,8 @@ from blklab.units import SECTOR
 BUSY_CPUS = 0.2  # Share of all CPUs that other programs, or a hypervisor, may use
 CODE = "cpu-busy"
 
+_condition = texts(__package__, "conditions.toml")
+
 
 def cpu_times(roots: Roots) -> CpuTimes | None:
     """Returns the times of all CPUs; None if the kernel does not report them."""
@@ -44,13 +46,9 @@ def cpu_times(roots: Roots) -> CpuTimes | None:
 def busy_cpus(used: float, stolen: float) -> Iterator[Diagnostic]:
     """Yields a warning for each share of all CPUs (0 to 1) that is above BUSY_CPUS."""
     if used > BUSY_CPUS:
-        message = f"other programs use {100 * used:.0f} % of the CPUs, expected at most {100 * BUSY_CPUS:.0f} %"
-        yield Diagnostic(CODE, "warning", "CPUs", message, ("find the program with top, or set wait in [host]",))
+        yield _condition(CODE, "CPUs", used=100 * used, most=100 * BUSY_CPUS)
     if stolen > BUSY_CPUS:
-        message = (
-            f"the hypervisor takes {100 * stolen:.0f} % of the CPUs (steal), expected at most {100 * BUSY_CPUS:.0f} %"
-        )
-        yield Diagnostic(CODE, "warning", "CPUs", message, ("measure when its other guests are idle",))
+        yield _condition("cpu-stolen", "CPUs", stolen=100 * stolen, most=100 * BUSY_CPUS)
 
 
 class MachineLoad:
@@ -72,15 +70,7 @@ class MachineLoad:
         own = (_own_user_seconds() - self._own) / available
         diagnostics = list(busy_cpus(cpu.get("user", 0.0) - own, cpu.get("steal", 0.0)))
         if (times := _throttled(self._roots) - self._throttled) > 0:
-            diagnostics.append(
-                Diagnostic(
-                    "cpu-throttled",
-                    "warning",
-                    "CPUs",
-                    f"the CPUs were slowed down {times} times because of heat, expected none",
-                    ("improve the cooling, and measure again",),
-                )
-            )
+            diagnostics.append(_condition("cpu-throttled", "CPUs", times=times))
         return [str(diagnostic) for diagnostic in diagnostics]
 
 
@@ -163,19 +153,10 @@ def arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
         action = text(md / "sync_action")
         if action not in {None, "idle", "none"}:
             done = _progress(text(md / "sync_completed"))
-            yield Diagnostic(
-                "array-syncing",
-                "critical",
-                layer.name,
-                f"found sync_action {action}{done}, expected idle: its I/O would be measured as well",
-                (f"wait until it ends: mdadm --wait /dev/{layer.name}",),
-            )
+            yield _condition("array-syncing", layer.name, action=action, done=done, name=layer.name)
         degraded = text(md / "degraded")
         if degraded not in {None, "", "0"}:
-            message = f"found {degraded} of its members missing, expected none: a degraded array performs differently"
-            yield Diagnostic(
-                "array-degraded", "critical", layer.name, message, (f"see mdadm --detail /dev/{layer.name}",)
-            )
+            yield _condition("array-degraded", layer.name, missing=degraded, name=layer.name)
 
 
 def _progress(completed: str | None) -> str:
@@ -203,11 +184,8 @@ def _busy(beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], 
         did = diskstats.difference(old, new, seconds, bits=diskstats.long_bits())
         rate, share = sum(did.ios) / seconds, did.busy_ns / 1e9 / seconds
         if rate > BUSY_IOS or share > BUSY_SHARE:
-            message = (
-                f"found {rate:.0f} I/Os a second of other programs, busy {100 * share:.0f} % of the time, expected at"
-                f" most {BUSY_IOS:.0f} and {100 * BUSY_SHARE:.0f} %"
-            )
-            yield Diagnostic("device-busy", "critical", name, message, ("find the program with iotop, or wait",))
+            limits = {"most": BUSY_IOS, "most_share": 100 * BUSY_SHARE}
+            yield _condition("device-busy", name, rate=rate, share=100 * share, **limits)
 
 
 def _page_cache(
@@ -222,11 +200,8 @@ def _page_cache(
         ]
         size = _data_bytes(target, cell, beneath)
         if buffered and ram is not None and size is not None and size <= ram:
-            message = (
-                f"job {buffered[0]} does not use direct I/O: found {_gib(size)} of data, expected more than the "
-                f"{_gib(ram)} of memory: the page cache would be measured"
-            )
-            yield Diagnostic("page-cache", "critical", target["name"], message, ("set direct = 1, or a larger size",))
+            sizes = {"data": _gib(size), "memory": _gib(ram)}
+            yield _condition("page-cache", target["name"], job=buffered[0], **sizes)
             return
 
 
@@ -263,11 +238,7 @@ def _small_data(
         size = _data_bytes(target, cell, beneath)
         if total and size is not None and size < 2 * total:
             named = ", ".join(f"{name} {_gib(of)}" for name, of in known.items())
-            message = (
-                f"found {_gib(size)} of data, expected at least twice the caches ({named}): mostly the caches would be "
-                "measured"
-            )
-            yield Diagnostic("small-data", "critical", target["name"], message, ("set a larger size",))
+            yield _condition("small-data", target["name"], data=_gib(size), caches=named)
             return
 
 
@@ -304,13 +275,8 @@ def _powersave(roots: Roots) -> Iterator[Diagnostic]:
         # (Documentation/admin-guide/pm/intel_pstate.rst, amd-pstate.rst).
         itself = driver in {"intel_pstate", "amd-pstate-epp"}
         if governor == "powersave":
-            message = (
-                f"found governor powersave ({driver}), expected performance: latencies "
-                f"{'vary' if itself else 'are those of the lowest clock'}"
-            )
-            yield Diagnostic(
-                "powersave", "warning", f"{len(cpus)} CPUs", message, ("cpupower frequency-set -g performance",)
-            )
+            effect = "vary" if itself else "are those of the lowest clock"
+            yield _condition("powersave", f"{len(cpus)} CPUs", driver=driver, effect=effect)
 
 
 def _shingled(beneath: Sequence[SysfsLayer], cells: Sequence[HostCellDocument]) -> Iterator[Diagnostic]:
@@ -326,34 +292,22 @@ def _shingled(beneath: Sequence[SysfsLayer], cells: Sequence[HostCellDocument]) 
         zoned = text(layer.node / "queue/zoned") or "none"
         model = text(layer.node / "device/model") or ""
         if zoned == "host-managed":
-            message = "found a host-managed zoned disk, expected a conventional one: it accepts only sequential writes"
-            yield Diagnostic("smr-cliff", "critical", layer.name, message, ("use fio with zonemode=zbd for it",))
+            yield _condition("smr-host-managed", layer.name)
         elif zoned == "host-aware" or any(re.search(pattern, model.strip()) for pattern in MANAGED_BY_THE_DRIVE):
-            message = (
-                f"found a shingled disk ({model.strip() or zoned}), expected a conventional one: writes become many "
-                "times slower when its cache is full"
-            )
-            yield Diagnostic("smr-cliff", "warning", layer.name, message, ("write for longer than its cache lasts",))
+            yield _condition("smr-cliff", layer.name, model=model.strip() or zoned)
 
 
 def _uncounted(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
     for layer in beneath:
         if layer.disk is not None and text(layer.disk / "queue/iostats") == "0":
-            message = (
-                "found queue/iostats 0, expected 1: the kernel does not count its I/O, which would be 0 in the result"
-            )
-            yield Diagnostic("iostats-off", "warning", layer.name, message, ("set iostats = 1 in [settings]",))
+            yield _condition("iostats-off", layer.name)
 
 
 def _memory(roots: Roots) -> Iterator[Diagnostic]:
     memory_ = memory(roots)
     total, free = memory_.get("MemTotal", 0), memory_.get("MemAvailable")
     if total and free is not None and free < total / 20:
-        message = (
-            f"found {_gib(free)} available of {_gib(total)}, expected at least 5 %: the machine would swap during the "
-            "run"
-        )
-        yield Diagnostic("low-memory", "warning", "memory", message, ("stop programs to free memory",))
+        yield _condition("low-memory", "memory", free=_gib(free), total=_gib(total))
 
 
 def _gib(size: int) -> str:
@@ -384,8 +338,5 @@ def collapse(points: Sequence[SeriesPoint], source: str) -> Diagnostic | None:
     # After it, no interval may be as it was: jobs that pause and go on are no cliff.
     if after > before / 5 or max(rates[where + 1 :]) > before / 2:
         return None
-    message = (
-        f"writes fell from {before * 1e9 / 2**20:.1f} to {after * 1e9 / 2**20:.1f} MiB/s in interval {where + 1} of "
-        f"{len(rates)} and did not recover, expected a steady rate: a cache (of a shingled disk, or of flash) was full"
-    )
-    return Diagnostic("smr-cliff", "warning", source, message, ("measure only the time after it, with a ramp",))
+    rates_mib = {"before": before * 1e9 / 2**20, "after": after * 1e9 / 2**20}
+    return _condition("smr-collapse", source, interval=where + 1, intervals=len(rates), **rates_mib)
