@@ -12,6 +12,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.md import inventory
 from blklab.md.audit.host import has_add_bug
 from blklab.md.audit.redundancy import explain_broken, is_spare
+from blklab.md.audit.rule import audit_message
 from blklab.md.model import Array, Software
 from blklab.md.recipes import command
 from blklab.md.repair.environment_checks import find_busy_neighbour, find_re_add_policy, find_spare_monitor, find_swap
@@ -42,11 +43,7 @@ def _check_all(array: Array, software: Software, roots: Roots) -> Iterator[Reaso
         yield ("external", f"it has metadata {array.metadata}, which have no bad-block lists of md")
         return
     if not array.redundant:
-        yield (
-            "no-redundancy",
-            f"{array.level} does not tolerate the loss of a member: remove the lists while the"
-            " array is stopped (--recipe offline)",
-        )
+        yield "no-redundancy", audit_message("repair-no-redundancy", level=array.level)
         return
     md = roots.sys / "block" / array.name / "md"
     if array.metadata.startswith("0"):
@@ -60,17 +57,9 @@ def _check_all(array: Array, software: Software, roots: Roots) -> Iterator[Reaso
         yield from _check_event_counts(array, roots)
     spares = ", ".join(member.name for member in array.members if is_spare(member))
     if spares and not software.lists_off:
-        yield (
-            "config-bbl",
-            f"blklab must remove the spare {spares} and add it again, and mdadm would then make a list on it: put"
-            " `CREATE bbl=no` into mdadm.conf first",
-        )
+        yield "config-bbl", audit_message("repair-config-bbl", spares=spares)
     if spares and has_add_bug(software):
-        yield (
-            "add-fails",
-            f"blklab must remove the spare {spares} and add it again, which may fail with this"
-            " kernel and mdadm older than 4.5 (md audit: add-fails): install mdadm 4.5 or newer first",
-        )
+        yield "add-fails", audit_message("repair-add-fails", spares=spares)
 
 
 def _check_activity(array: Array, software: Software, md: Path) -> Iterator[Reason]:
@@ -99,12 +88,7 @@ def _check_environment(array: Array, node: Path, roots: Roots) -> Iterator[Reaso
         yield ("neighbour", f"md is working on another array on the same disks ({neighbour}): wait until that ends")
     swap = find_swap(node, roots) if array.level in PARITIES else ""
     if swap:
-        yield (
-            "swap",
-            f"the swap {swap} is on it: blklab suspends writes while a member is out, and processes"
-            " that need memory would then wait",
-            command("stop-swap", file=swap),
-        )
+        yield "swap", audit_message("repair-swap", swap=swap), command("stop-swap", file=swap)
     moving, stop = find_spare_monitor(node, roots)
     if moving and stop:
         yield "spare-moves", f"{moving}; stop it during the repair", stop
@@ -112,11 +96,7 @@ def _check_environment(array: Array, node: Path, roots: Roots) -> Iterator[Reaso
         yield "spare-moves", moving
     if policy := find_re_add_policy(roots):
         setting, path = policy
-        yield (
-            "policy-re-add",
-            f"{roots.shown(path)} has {setting}: udev would re-add each member that blklab removes, with its list; put"
-            f" # before this line of {roots.shown(path)} during the repair",
-        )
+        yield "policy-re-add", audit_message("repair-policy", path=roots.shown(path), setting=setting)
 
 
 def _check_bitmap(md: Path) -> Iterator[Reason]:
@@ -151,11 +131,7 @@ def _check_members(array: Array) -> Iterator[Reason]:
         if member.unacknowledged:
             yield ("unacknowledged", f"{member.name} has bad blocks that md has not yet written to its disk")
         if member.ranges:
-            yield (
-                "bbl-entries",
-                f"{member.name} has bad blocks: another member may have the only good copy there, so blklab takes no"
-                " member out",
-            )
+            yield "bbl-entries", audit_message("repair-bbl-entries", member=member.name)
 
 
 def _check_event_counts(array: Array, roots: Roots) -> Iterator[Reason]:
