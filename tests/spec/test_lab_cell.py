@@ -10,7 +10,7 @@ from blklab.errors import UsageError
 from blklab.spec import lab_cell, sim_cell
 from blklab.spec.cell_form import CellForm
 from blklab.spec.cells import ExperimentPlan, plan
-from blklab.spec.documents import as_lab, extent, writes
+from blklab.spec.documents import extent, writes
 
 EXPERIMENT = """
 [devices.fast]
@@ -296,8 +296,8 @@ def test_a_trace_is_a_log_for_fio(expand: Expand) -> None:
     assert [job["options"][key] for key in ("rw", "iodepth")] == ["randrw", "4"]
     replay = cell.document["replay"]
     assert (replay["timed"], replay["name"], replay["ios"]) == (False, "md127", 17_929)
-    assert writes(as_lab(cell.document))
-    assert extent(as_lab(cell.document)) == int(job["options"]["size"]) == 2_017_763_328
+    assert writes(cell.document)
+    assert extent(cell.document) == int(job["options"]["size"]) == 2_017_763_328
     timed = '"md127"\ntiming = "recorded"\nspeed = {}\nruntime = "2s"'
     made = expand(more=LARGE.replace('"md127"', timed.format(1.255)) + "[settings]\nmax_ios = 9")
     (cell,) = made.cells

@@ -338,7 +338,7 @@ class Bench:
         limits = {"max_ios": max(1, ENOUGH_IOS // self.part), "runtime": f"{ENOUGH_TIME / self.part}s"}
         settings = {"kernel": self.kernel, "filesystem": self.filesystem, **limits}
         table = {**_consistent(device), **({"size": self.size} if self.size else {})}
-        return sim.alone(self.where, table, (run.name, run.workload), settings).document
+        return dict(sim.alone(self.where, table, (run.name, run.workload), settings).document)
 
 
 def _fit(bench: Bench, device: DeviceTable, parameters: Sequence[str], runs: Sequence[Observation]) -> dict[str, int]:

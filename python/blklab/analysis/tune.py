@@ -17,7 +17,6 @@ from blklab.analysis.samples import Measured, Points, merged_unchanged, run_samp
 from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
 from blklab.outcome import Outcome
-from blklab.spec.documents import as_host
 from blklab.spec.sweep import AS_IS, MD, MODE, VM, is_setting, no_effect
 from blklab.store.query import CampaignRow, StoredRun
 from blklab.text import by_key, document_path
@@ -116,9 +115,7 @@ def tune(
             labels = {label: value for label, value in context if label in varied}
             unchanged = f"the host already had {', '.join(sorted(had))}: this counts as '{AS_IS}'" if had else ""
             note = _left_out(measured, runs, settings) if together else unchanged
-            inert = {
-                key: no_effect(key, [as_host(run.cell) for run in mine if run.labels[key] != AS_IS]) for key in settings
-            }
+            inert = {key: no_effect(key, [run.cell for run in mine if run.labels[key] != AS_IS]) for key in settings}
             by_metric.setdefault(name, []).append(
                 _Context(labels, _by_settings(measured, settings), settings, together, note, inert)
             )

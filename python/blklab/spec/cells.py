@@ -17,7 +17,6 @@ from blklab.errors import UsageError
 from blklab.spec import cell_form, documents, kernels, load, problems, sim_cell, stack_resolution, stock_models, sweep
 from blklab.spec.cell_form import CellForm
 from blklab.spec.device import Uncertainty
-from blklab.spec.documents import as_host
 from blklab.spec.experiment import Experiment, MeasuredFigures
 from blklab.spec.fields import shown
 from blklab.spec.overrides import Override, applied, only_simulated
@@ -38,7 +37,7 @@ class Cell:
 
     number: int  # From 1, in the order of the experiment
     labels: Mapping[str, str]  # How it differs from other cells: stack, workload, keys of matrix and sweep, repeat
-    document: Mapping[str, Any]  # What its runner takes: crates/sim/src/cell, `spec.host_cell`, `spec.lab_cell`
+    document: Any  # What its runner takes: a dictionary of `documents.cell` or of `spec.documents`
     capacity: int  # Bytes of the stack, or of the file on a target; 0 of a device, whose own capacity counts
     replay: cell_form.ReplaySource | None = None  # The trace whose I/Os the simulator replays
     uncertainties: Sequence[Uncertainty] = ()  # Of each device; only for predictions
@@ -129,7 +128,7 @@ def plan(
     varied = [label for label in cells[0].labels if len({cell.labels[label] for cell in cells}) > 1]
     kept = _only(cells, wanted)
     simulated = [*_typical(source), *dict.fromkeys([*_zones(kept), *_later(kept)])] if form.runner == "sim" else []
-    swept = sweep.without_effect(source.raw.get("sweep", {}), [(cell.labels, as_host(cell.document)) for cell in kept])
+    swept = sweep.without_effect(source.raw.get("sweep", {}), [(cell.labels, cell.document) for cell in kept])
     notes = [*source.notes, *simulated, *swept, *dict.fromkeys(note for cell in kept for note in cell.notes)]
     repeats = max(int(cell.labels["repeat"]) for cell in cells)
     raw = source.raw if source.raw.get("repeats", 1) == repeats else {**source.raw, "repeats": repeats}
@@ -230,7 +229,7 @@ def _sized(cells: Sequence[Cell]) -> list[Cell]:
     for cell in cells:
         target = cell.document["target"]
         if "device" not in target:
-            needs[target["name"]] = max(documents.extent(as_host(cell.document)), needs.get(target["name"], 0))
+            needs[target["name"]] = max(documents.extent(cell.document), needs.get(target["name"], 0))
     sizes = [needs.get(cell.document["target"]["name"], 0) for cell in cells]
     return [
         replace(cell, capacity=size, document={**cell.document, "file_bytes": size})

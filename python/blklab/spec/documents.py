@@ -168,26 +168,6 @@ class LabCellDocument(FioCellDocument):
     own_kernel: NotRequired[str]
 
 
-def as_simulated(document: Mapping[str, Any]) -> SimCell:
-    """Returns the document of a cell that was made for the simulator."""
-    return cast(SimCell, document)
-
-
-def as_host(document: Mapping[str, Any]) -> HostCellDocument:
-    """Returns the document of a cell that was made for a host."""
-    return cast(HostCellDocument, document)
-
-
-def as_fleet(document: Mapping[str, object]) -> FleetCellDocument:
-    """Returns the document of a cell that was made for a fleet."""
-    return cast(FleetCellDocument, document)
-
-
-def as_lab(document: Mapping[str, Any]) -> LabCellDocument:
-    """Returns the document of a cell that was made for the lab."""
-    return cast(LabCellDocument, document)
-
-
 def replay_words(replay: ReplayDocument) -> str:
     """Describes the replay of a trace in one line."""
     how = f"at {replay['speed']:g}× the recorded speed" if replay["timed"] else f"iodepth={replay['iodepth']}"

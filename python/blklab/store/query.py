@@ -73,7 +73,7 @@ class StoredRun:
     runner: str
     number: int
     labels: Mapping[str, str]
-    cell: Mapping[str, Any]
+    cell: Any  # `Cell.document`, or what an import knows
     state: str
     started: str | None
     finished: str | None

@@ -21,18 +21,6 @@ from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, 
 from blklab.report.charts.theme import SERIES
 from blklab.report.comparison import figure
 from blklab.report.experiment import layout
-from blklab.report.experiment.layout import (
-    MOST_ROWS,
-    campaign_tip,
-    chooser,
-    colour,
-    is_size,
-    label_of,
-    metric_label,
-    offset,
-    opacity,
-    rows,
-)
 from blklab.report.experiment.view import STACK, WORKLOAD, ExperimentView, ReportCell, best, grouped
 from blklab.report.results import best_rate
 from blklab.report.shell import Details, Item, PageSection
@@ -57,8 +45,8 @@ def fastest_charts(view: ExperimentView) -> list[Chart]:
 
 def _fastest_chart(view: ExperimentView, cells: Sequence[ReportCell], order: str, title: str, metric: str) -> Chart:
     chosen = view.order(best(view, cells, metric))
-    drawn = chosen[:MOST_ROWS]
-    laid = rows(view, drawn, view.loads)
+    drawn = chosen[: layout.MOST_ROWS]
+    laid = layout.rows(view, drawn, view.loads)
     data = [row for cell in drawn for row in _fastest_rows(view, cell, laid.of[id(cell)], metric)]
     spec = _spec(view, data, metric)
     spec["encoding"]["y"] = laid.encoding()
@@ -72,7 +60,7 @@ def _fastest_chart(view: ExperimentView, cells: Sequence[ReportCell], order: str
     elif repeated or sure:
         notes.append(f"Whiskers: the {'range of repeats' if repeated else 'interval'}.")
     if len(chosen) > len(drawn):
-        notes.append(f"The first {MOST_ROWS} of {len(chosen)}; the table below has all.")
+        notes.append(f"The first {layout.MOST_ROWS} of {len(chosen)}; the table below has all.")
     return Chart(f"fastest-{order}", title, spec, _fastest_table(view, chosen, metric), " ".join(notes), wide=True)
 
 
@@ -107,15 +95,15 @@ FIRST = {"filter": "datum.first"}  # Returns one row for each bar; the other dir
 
 def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     most = max((row["end"] for row in data), default=1.0) or 1.0
-    label = metric_label(metric, "datum.total")
+    label = layout.metric_label(metric, "datum.total")
     ops = [direction for direction in WAYS if any(row["op"] == direction for row in data)]
-    shared = offset(view)
+    shared = layout.offset(view)
     figures_of_bar = (("v_text", "mean"), ("range_text", "repeats"), ("interval_text", "interval"))
-    tooltips = tips(("name", "cell"), *campaign_tip(view), ("op", "direction"), *figures_of_bar)
+    tooltips = tips(("name", "cell"), *layout.campaign_tip(view), ("op", "direction"), *figures_of_bar)
     x: Spec = {
         "title": None,
         "scale": {"domain": [0, most * 1.13], "nice": False},
-        "axis": {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5, "grid": True},
+        "axis": {"labelExpr": layout.metric_label(metric, "datum.value"), "tickCount": 5, "grid": True},
     }
     if metric == "bw":
         x["axis"]["values"] = base.size_ticks(most)
@@ -127,7 +115,7 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     written = layer("text", labels, align="left", dx=6, fontSize=11, fill="@ink")
     layers.append({"transform": [FIRST, {"calculate": label, "as": "label"}], **written})
     texts = [
-        {"calculate": metric_label(metric, "datum.v"), "as": "v_text"},
+        {"calculate": layout.metric_label(metric, "datum.v"), "as": "v_text"},
         {"calculate": _between("least", "most", metric), "as": "range_text"},
         {"calculate": _between("low", "high", metric), "as": "interval_text"},
     ]
@@ -141,9 +129,9 @@ def _looks(view: ExperimentView, ops: Sequence[str]) -> Spec:
     if view.several and len({series.predicts for series in view.series}) == 1:
         names = [series.name for series in view.series]
         scale = {"domain": ["read", "write"], "range": [1, 0.55]}
-        return {"color": colour("series", names), "opacity": {**op, "scale": scale}}
+        return {"color": layout.colour("series", names), "opacity": {**op, "scale": scale}}
     scale = {"domain": ["read", "write"], "range": ["@read", "@write"]}
-    return {"color": {**op, "scale": scale}, "opacity": opacity(view)}
+    return {"color": {**op, "scale": scale}, "opacity": layout.opacity(view)}
 
 
 def _ranges(data: Sequence[Spec], shared: Spec, x: Spec) -> list[Spec]:
@@ -159,7 +147,7 @@ def _ranges(data: Sequence[Spec], shared: Spec, x: Spec) -> list[Spec]:
 
 
 def _between(low: str, high: str, metric: str) -> str:
-    texts = [f"({metric_label(metric, f'datum.{bound}')})" for bound in (low, high)]
+    texts = [f"({layout.metric_label(metric, f'datum.{bound}')})" for bound in (low, high)]
     return f"datum.{low} == null ? '–' : {texts[0]} + ' to ' + {texts[1]}"
 
 
@@ -263,7 +251,7 @@ def _course_chart(view: ExperimentView, cells: Sequence[ReportCell], number: int
         usermeta={"log": _logarithmic(data, high)},
         encoding={
             "x": quantity("t", "seconds", scale={"nice": False}),
-            "color": colour("c", names, symbolType="stroke"),
+            "color": layout.colour("c", names, symbolType="stroke"),
             "detail": {"field": "r", "type": "nominal"},
         },
         layer=_layers(view, high, bucketed),
@@ -408,7 +396,7 @@ def _percentiles(
     places = {round(nines(QUANTILES[key]), 4): label for key, label in TICKS.items()}
     shown = " : ".join(f"abs(datum.value - {at}) < 0.001 ? '{t} %'" for at, t in places.items())
     y = base.log_durations(min(values) * 0.9, max(values) * 1.1, None)
-    tooltips = tips(("line", line or "cell"), *campaign_tip(view), ("q", "percentile"), ("v_text", "latency"))
+    tooltips = tips(("line", line or "cell"), *layout.campaign_tip(view), ("q", "percentile"), ("v_text", "latency"))
     spec = chart_spec(
         data,
         transform=[{"calculate": base.duration_label("datum.v"), "as": "v_text"}],
@@ -477,7 +465,7 @@ def _histogram(
     middle = {"calculate": "sqrt(datum.low * datum.high)", "as": "middle"}
     bin_text = f"{base.duration_label('datum.low')} + ' – ' + {base.duration_label('datum.high')}"
     counted_tips = (("bin", "took"), ("n", "I/Os", ","), ("share", "share", ".2%"))
-    tooltips = tips(("line", line or "cell"), *campaign_tip(view), *counted_tips)
+    tooltips = tips(("line", line or "cell"), *layout.campaign_tip(view), *counted_tips)
     shared: Spec = {
         "x": {**quantity("middle"), **x},
         "y": quantity("share", "share of the I/Os", axis={"format": "%"}, stack=None),
@@ -547,7 +535,7 @@ def _load_chart(kind: str, lines: Sequence[tuple[str, Sequence[LoadStep]]]) -> C
             "x": quantity("x", "IOPS reached", scale={"type": "log", "nice": True}),
             "y": {**quantity("v"), **base.log_durations(min(values) * 0.9, max(values) * 1.1, None)},
             "order": {"field": "x", "type": "quantitative"},
-            "color": colour("line", [name for name, _ in drawn], symbolType="stroke"),
+            "color": layout.colour("line", [name for name, _ in drawn], symbolType="stroke"),
             "tooltip": tips(("line", "cell"), ("x", "IOPS", ",.0f"), ("v_text", "p99")),
         },
     )
@@ -606,8 +594,8 @@ def _members_chart(view: ExperimentView, cells: Sequence[ReportCell], direction:
     kept = [cell for cell in cells if any(pair[at] for pair in share(cell).values())]
     if not kept:
         return None
-    drawn = kept[:MOST_ROWS]
-    laid = rows(view, drawn, view.loads)
+    drawn = kept[: layout.MOST_ROWS]
+    laid = layout.rows(view, drawn, view.loads)
     names = sorted({name for cell in drawn for name in share(cell)})
     data: list[Spec] = []
     for cell in drawn:
@@ -621,7 +609,7 @@ def _members_chart(view: ExperimentView, cells: Sequence[ReportCell], direction:
     order = list(dict.fromkeys(row["device"] for row in data))
     for row in data:
         row["at"] = order.index(row["device"])
-    hue = colour("device", order)
+    hue = layout.colour("device", order)
     if len(names) > MOST_DEVICES:
         hue["scale"]["range"] = [*hue["scale"]["range"][:MOST_DEVICES], "@soft"]
     axis = {"format": "%", "tickCount": 4}
@@ -630,13 +618,16 @@ def _members_chart(view: ExperimentView, cells: Sequence[ReportCell], direction:
         mark={"type": "bar", "cornerRadiusEnd": 0},
         encoding={
             "y": laid.encoding(),
-            **offset(view),
+            **layout.offset(view),
             "x": quantity("share", stack="zero", scale={"domain": [0, 1]}, axis=axis),
             "color": hue,
             "order": {"field": "at", "type": "quantitative"},
-            "opacity": opacity(view),
+            "opacity": layout.opacity(view),
             "tooltip": tips(
-                ("name", "cell"), *campaign_tip(view), ("device", "device"), ("share", f"of the {direction}s", ".1%")
+                ("name", "cell"),
+                *layout.campaign_tip(view),
+                ("device", "device"),
+                ("share", f"of the {direction}s", ".1%"),
             ),
         },
     )
@@ -740,7 +731,7 @@ def axes_section(view: ExperimentView, x: str | None, metric: str | None) -> Pag
     """Returns the section; the free chart begins with `x` and `metric`. Raises UsageError."""
     order = sorted(view.axes, key=lambda label: label not in LOADS)
     charts = [chart for label in order for chart in _over(view.drawn, label)]
-    chosen = chooser(view, x, metric)
+    chosen = layout.chooser(view, x, metric)
     items: list[Item] = [chosen] if len(chosen.rows) > 1 else []
     items += [*filter(None, [_knees(view)]), *charts[:OPEN_AXES]]
     return PageSection("axes", "Axes", "Metrics by parameter", items, "", _more(charts, OPEN_AXES))
@@ -780,7 +771,7 @@ def _load(load: LoadPoint) -> list[str]:
 
 def _over(view: ExperimentView, label: str) -> list[Chart]:
     line = layout.line_label(view, [label])
-    names = ("bw", "iops", "mean") if is_size(label) else ("iops", "mean")
+    names = ("bw", "iops", "mean") if layout.is_size(label) else ("iops", "mean")
     charts = []
     for at, cells in enumerate(layout.panels(view, line, [label]).values()):
         outcomes = [run.figures for cell in cells for run in cell.runs]
@@ -799,7 +790,7 @@ def axis(values: Sequence[float], label: str) -> Spec:
         spec["scale"] = {"type": "log", "base": 2, "nice": False, "padding": 10}
     if len(values) <= 16:
         spec["axis"]["values"] = sorted(values)
-    spec["axis"]["labelExpr"] = label_of(label)
+    spec["axis"]["labelExpr"] = layout.label_of(label)
     return spec
 
 
@@ -810,9 +801,11 @@ def _lines(
     xs = sorted({row["x"] for row in data})
     lines = list(dict.fromkeys(row["line"] for row in data))
     y = _scale([row["v"] for row in data], metric)
-    texts = [{"calculate": metric_label(metric, f"datum.{key}"), "as": f"{key}_text"} for key in ("v", "low", "high")]
+    texts = [
+        {"calculate": layout.metric_label(metric, f"datum.{key}"), "as": f"{key}_text"} for key in ("v", "low", "high")
+    ]
     line_tip = [("line", line)] if line else []
-    named = [*line_tip, *campaign_tip(view), ("value", label), ("v_text", METRICS[metric].what)]
+    named = [*line_tip, *layout.campaign_tip(view), ("value", label), ("v_text", METRICS[metric].what)]
     tooltips = tips(*named, ("low_text", "at least"), ("high_text", "at most"))
     x = {**quantity("x", label), **axis(xs, label)}
     hue = layout.line_colour(view, lines, line)
@@ -845,7 +838,7 @@ def _scale(ys: Sequence[float], metric: str) -> Spec:
     """Returns the axis of a metric: logarithmic for latencies of different magnitude."""
     y: Spec = {
         "title": METRICS[metric].what,
-        "axis": {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5},
+        "axis": {"labelExpr": layout.metric_label(metric, "datum.value"), "tickCount": 5},
         "scale": {"zero": True},
     }
     if metric.endswith(".mean") and max(ys) / min(ys) >= WIDE:

@@ -35,7 +35,6 @@ from blklab.runners.fleet.host_agent import SOCKET, SOCKETS, Message, line
 from blklab.runners.host import conditions
 from blklab.runners.host.scratch_directory import PREFIX
 from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.documents import as_fleet
 from blklab.spec.host_cell import host_of, ids_of
 from blklab.store.series import JOBS, FinishedRun, SeriesPoint, packed
 from blklab.system.identity import normal
@@ -380,7 +379,7 @@ class FleetRunner(Runner):
         return {"blklab": __version__, "host": f"{names[0]}{others}", "hosts": self._environments}
 
     def _connect(self, plan: ExperimentPlan, stack: ExitStack) -> None:
-        document = as_fleet(plan.cells[0].document)
+        document = plan.cells[0].document
         hosts = document["hosts"]
         for name in self._yes_destroy:
             if host_of(name, hosts) is None:
@@ -536,7 +535,7 @@ def _failures(answers: Mapping[HostLink, Message]) -> dict[HostLink, BlklabError
 
 def _on_host(cell: Cell, host: str) -> dict[str, object]:
     """Returns a cell's document for one host."""
-    document = as_fleet(cell.document)
+    document = cell.document
     ours = {"hosts", "python"}
     destroy = ids_of(host, document["destroy"], document["hosts"])
     return {**{key: value for key, value in document.items() if key not in ours}, "destroy": destroy}

@@ -7,7 +7,6 @@ from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import (
     FioCellDocument,
     HostCellDocument,
-    as_host,
     job_writes,
     minimum_ns,
     ramp_runs,
@@ -63,11 +62,11 @@ def notes(plan: ExperimentPlan) -> list[str]:
     """Returns the lasting effects of a run, one line each."""
     hosts = plan.cells[0].document.get("hosts")  # of a fleet
     lines = [f"on each of {len(hosts)} hosts, at the same time: {', '.join(hosts)}"] if hosts else []
-    targets = {cell.document["target"]["name"]: as_host(cell.document) for cell in plan.cells}
+    targets = {cell.document["target"]["name"]: cell.document for cell in plan.cells}
     for document in targets.values():
         target = document["target"]
         if "device" in target:
-            written = any(writes(as_host(cell.document)) for cell in plan.cells if cell.document["target"] == target)
+            written = any(writes(cell.document) for cell in plan.cells if cell.document["target"] == target)
             would = "would be OVERWRITTEN" if written else "would only be read"
             named = ", ".join(document["destroy"]) or "nothing"
             lines.append(f"{target['device']} {would}; `destroy` names {named}")
@@ -82,7 +81,7 @@ def notes(plan: ExperimentPlan) -> list[str]:
 
 def _amounts(plan: ExperimentPlan) -> list[str]:
     """Returns how long the cells take, and how much their jobs write, as far as it is known."""
-    documents = [as_host(cell.document) for cell in plan.cells]
+    documents = [cell.document for cell in plan.cells]
     lines = duration(documents)
     writing = [
         (document, job["options"]) for document in documents for job in document["jobs"] if job_writes(job["options"])
@@ -122,6 +121,6 @@ def _written(document: FioCellDocument, options: Mapping[str, str]) -> int | Non
 
 
 COLUMNS: Mapping[str, Callable[[Cell], str]] = {
-    "stack": lambda cell: place(as_host(cell.document)),
-    "workload": lambda cell: workload(as_host(cell.document)),
+    "stack": lambda cell: place(cell.document),
+    "workload": lambda cell: workload(cell.document),
 }

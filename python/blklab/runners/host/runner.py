@@ -28,7 +28,7 @@ from blklab.runners.host.restore import restore
 from blklab.runners.host.settings import applied
 from blklab.runners.host.target_locations import TargetLocation, TargetLocations
 from blklab.runners.load_ramp import measure_ramp
-from blklab.spec.documents import HostCellDocument, as_host
+from blklab.spec.documents import HostCellDocument
 from blklab.store.series import FinishedRun, packed
 from blklab.system import diskstats
 from blklab.system.diskstats import CpuTimes
@@ -268,7 +268,7 @@ class HostRunner(Runner):
         a cell writes to for a moment.
         """
         self._clean()
-        documents = [as_host(cell.document) for cell in plan.cells]
+        documents = [cell.document for cell in plan.cells]
         if any(document["jobs"] for document in documents):
             timed = any(document.get("replay", {}).get("timed") for document in documents)
             find_fio(jobfile.TIMED if timed else process.OLDEST)
@@ -326,7 +326,7 @@ class HostRunner(Runner):
 
         Raises EnvironmentLacks if something is missing that the other cells need as well.
         """
-        documents = [as_host(cell.document) for cell in cells]
+        documents = [cell.document for cell in cells]
         with HostJournal(self._roots) as journal, ExitStack() as stack:
             places = TargetLocations(stack, journal, self._yes_destroy)
             measure = partial(self._measured, documents=documents, places=places, journal=journal)
@@ -340,9 +340,9 @@ class HostRunner(Runner):
         if refused:
             names = " ".join(f"--force {name}" for name in dict.fromkeys(o.code for o in refused))
             raise BlklabError(f"{'; '.join(map(str, refused))}; to measure despite this, add {names}")
-        place = places.of(as_host(cell.document), documents)
+        place = places.of(cell.document, documents)
         return measure_ramp(
-            as_host(cell.document),
+            cell.document,
             lambda document: measured(
                 document,
                 place,
@@ -358,7 +358,7 @@ class HostRunner(Runner):
     def _findings(self, cell: "Cell") -> list[Diagnostic]:
         """Returns the conditions that would spoil a cell; waits for writeback of earlier cells."""
         target_preparation.sync()
-        document = as_host(cell.document)
+        document = cell.document
         began = time.monotonic()
         limit = document["host"].get("wait_ns", 0) / 1e9
         tries = 0

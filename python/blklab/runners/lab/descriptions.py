@@ -6,7 +6,7 @@ from typing import Any
 from blklab.runners.host.descriptions import duration, workload
 from blklab.spec import documents
 from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.documents import LabCellDocument, as_lab
+from blklab.spec.documents import LabCellDocument
 from blklab.units import format_size
 
 
@@ -34,7 +34,7 @@ def notes(plan: ExperimentPlan) -> list[str]:
     ]
     disks = {device["name"]: device for cell in plan.cells for device in cell.document["devices"]}
     lines += [f"disk {name}: {disk(device)}" for name, device in disks.items()]
-    return [*lines, *duration([as_lab(cell.document) for cell in plan.cells])]
+    return [*lines, *duration([cell.document for cell in plan.cells])]
 
 
 def disk(device: Mapping[str, Any]) -> str:
@@ -50,7 +50,7 @@ def disk(device: Mapping[str, Any]) -> str:
 
 
 COLUMNS: Mapping[str, Callable[[Cell], str]] = {
-    "stack": lambda cell: stack(cell.document["stack"], as_lab(cell.document)),
-    "workload": lambda cell: workload(as_lab(cell.document)),
+    "stack": lambda cell: stack(cell.document["stack"], cell.document),
+    "workload": lambda cell: workload(cell.document),
     "kernel": lambda cell: str(cell.document["kernel"]),
 }

@@ -28,7 +28,7 @@ from blklab.runners.lab.rates import factor
 from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.runners.load_ramp import measure_ramp
 from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.documents import LabCellDocument, as_lab
+from blklab.spec.documents import LabCellDocument
 from blklab.store.series import FinishedRun
 from blklab.system.environment import environment
 from blklab.system.roots import Roots
@@ -98,15 +98,15 @@ class LabRunner(Runner):
         """
         qemu.find()
         qemu.accelerators(self.accelerator)
-        known = {name for cell in plan.cells for name in lab_cell.layers(as_lab(cell.document))}
+        known = {name for cell in plan.cells for name in lab_cell.layers(cell.document)}
         for name in self.trace:
             if name not in known | {lab_cell.EVERY}:
                 listed = ", ".join([lab_cell.EVERY, *sorted(known)])
                 raise UsageError(f"--trace {name}: no such device or stack; {listed}")
-        self._documents = [as_lab(cell.document) for cell in plan.cells]
+        self._documents = [cell.document for cell in plan.cells]
         self._scales = {}
         for cell in plan.cells:
-            jobfile.render(as_lab(cell.document), Path("/"))
+            jobfile.render(cell.document, Path("/"))
             self._image(cell.document["kernel"])
 
     def environment(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class LabRunner(Runner):
         If a guest is lost, its cell fails, and the next cell gets a new guest. Raises
         EnvironmentLacks if something is missing that the other cells need as well.
         """
-        self._documents = self._documents or [as_lab(cell.document) for cell in cells]
+        self._documents = self._documents or [cell.document for cell in cells]
         ordered = sorted(cells, key=lambda cell: (cell.document["kernel"], *cell.turn))
         for kernel, group in itertools.groupby(ordered, key=lambda cell: cell.document["kernel"]):
             waiting = list(group)
@@ -170,7 +170,7 @@ class LabRunner(Runner):
         guest = cells[0].document["lab"]  # which nothing varies
         return boot(
             self._image(kernel),
-            list(dict.fromkeys(shape for cell in cells for shape in lab_cell.shapes(as_lab(cell.document)))),
+            list(dict.fromkeys(shape for cell in cells for shape in lab_cell.shapes(cell.document))),
             asked=self.accelerator,
             cpus=guest["cpus"],
             memory=guest["memory"],
@@ -195,7 +195,7 @@ class LabRunner(Runner):
         try:
             with _awake():
                 return measure_ramp(
-                    as_lab(cell.document),
+                    cell.document,
                     lambda document: lab_cell.measure(
                         machine,
                         document,
@@ -235,7 +235,7 @@ def _fitting(cells: Sequence[Cell]) -> int:
     """Returns how many cells, from the first on, one guest has disks for; at least one."""
     shapes: set[VirtualDiskShape] = set()
     for at, cell in enumerate(cells):
-        shapes |= set(lab_cell.shapes(as_lab(cell.document)))
+        shapes |= set(lab_cell.shapes(cell.document))
         if at and len(shapes) >= MOST:
             return at
     return len(cells)

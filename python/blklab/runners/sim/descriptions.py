@@ -7,7 +7,7 @@ from typing import cast
 from blklab.documents.cell import Job, Member, Node
 from blklab.spec import documents
 from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.documents import SimCell, as_simulated
+from blklab.spec.documents import SimCell
 from blklab.units import fio_size, format_duration, format_size
 
 
@@ -107,7 +107,7 @@ def notes(_plan: ExperimentPlan) -> list[str]:
 
 
 COLUMNS: Mapping[str, Callable[[Cell], str]] = {
-    "stack": lambda cell: stack(as_simulated(cell.document)),
+    "stack": lambda cell: stack(cell.document),
     "capacity": lambda cell: format_size(cell.capacity),
     "workload": workload,
     "kernel": lambda cell: str(cell.document["kernel"]),
