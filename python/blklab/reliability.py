@@ -5,16 +5,15 @@ crates/sim/src/loss.rs computes; docs/explanation/loss.md explains.
 
 import json
 import random
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatch
-from pathlib import Path
 from statistics import fmean, quantiles, stdev
 from typing import Any, NamedTuple
 
 from blklab._core import MdMap, loss_probabilities
 from blklab.md_levels import PARITIES, REDUNDANT
+from blklab.text import toml_file
 
 LIKELY = 0.1  # Above, a probability is printed as a percentage
 YEAR = 8766  # Hours
@@ -24,7 +23,7 @@ OWNER = (0.5, 2.0)  # The owner may need half or twice as long as expected
 CHUNK = 8  # Sectors; on which slots the copies of a chunk are does not depend on its size
 RAREST = 1e-6  # Below, other causes decide
 
-_RATES = tomllib.loads(Path(__file__).with_name("reliability.toml").read_text(encoding="utf-8"))
+_RATES = toml_file(__package__, "reliability.toml")
 
 
 class Disk(NamedTuple):

@@ -1,11 +1,13 @@
 """Makes text from traces, disks and kernels, which may be hostile, safe to print."""
 
 import json
+import pkgutil
 import re
+import tomllib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -16,6 +18,11 @@ _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 def document_path(name: str = "") -> str:
     """Returns the path of a document of this installation, such as `howto/predict.md`; by default their directory."""
     return str((Path(__file__).with_name("docs") / name).resolve())  # In a checkout, a link to docs/
+
+
+def toml_file(package: str, name: str) -> Any:
+    """Returns the content of a TOML file in a package."""
+    return tomllib.loads((pkgutil.get_data(package, name) or b"").decode())
 
 
 def printable(text: str) -> str:

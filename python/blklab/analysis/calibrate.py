@@ -10,7 +10,6 @@ with Student's t. Repeats of a run count as further runs. A parameter on which n
 """
 
 import math
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from blklab.spec.load import ExperimentSource
 from blklab.spec.stock_models import DeviceTable
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots
-from blklab.text import printable, toml_value
+from blklab.text import printable, toml_file, toml_value
 from blklab.units import SECTOR
 
 HOLD = 0.006  # The weight of the penalty: of the squared logarithmic distance from the initial value
@@ -471,7 +470,7 @@ def as_toml(
     return "\n".join(lines) + "\n"
 
 
-_TESTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TESTS = toml_file(__package__, "calibrate.toml")
 READS, WRITES, FORCED = _TESTS["reads"], _TESTS["writes"], _TESTS["forced"]
 
 FILE_SIZE = "8GiB"  # Size of the file below a directory

@@ -1,14 +1,12 @@
 """Explain a simulated run: saturated parts, shares of devices, choices of the balancer, waits."""
 
-import tomllib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import cast
 
 from blklab.documents import outcome as simulated
 from blklab.documents.cell import Cell
 from blklab.outcome import CROWDED, LEAST_SHOWN, DeviceResult, Outcome, looked_up
-from blklab.text import by_key
+from blklab.text import by_key, toml_file
 from blklab.units import format_count, format_duration, format_rate, format_size
 
 BUSY = 0.95  # A part is saturated if it is busy for more than this share of the time
@@ -30,7 +28,7 @@ SAID = {
 }
 """What the state of a flash disk did to its reads (0) or writes (1)."""
 
-SENTENCES: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+SENTENCES: dict[str, str] = toml_file(__package__, "explain.toml")
 
 COPIES = 1.05
 """Bytes that flash programs for a written one, above which a sentence says so."""

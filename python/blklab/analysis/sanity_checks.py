@@ -5,11 +5,9 @@ They apply to measurements only: a simulation has no page cache and obeys data s
 
 import math
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from blklab.analysis.metrics import lowest_devices
@@ -17,10 +15,10 @@ from blklab.analysis.saturation import in_flight
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import DeviceResult, Outcome
 from blklab.store.query import StoredRun
-from blklab.text import by_key, printable
+from blklab.text import by_key, printable, toml_file
 from blklab.units import format_duration, format_rate, format_size
 
-MESSAGES: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+MESSAGES: dict[str, str] = toml_file(__package__, "sanity_checks.toml")
 
 ENOUGH = 1000  # Minimum number of I/Os for these checks
 ROTATION_NS = 4e6  # One revolution at 15,000 rpm, the fastest disks

@@ -5,18 +5,17 @@ A proof makes arrays in a guest, runs what blklab printed for them, and compares
 """
 
 import shlex
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from blklab.md import good_copies
 from blklab.md.model import Array, ArrayMember
+from blklab.text import toml_file
 
 NEW_DISK = "/dev/NEW-DISK"  # The user types the name of an empty disk
 OLD_DISK = "/dev/OLD-DISK"  # The user types the name of the member that is missing
 
-COMMANDS: dict[str, str] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+COMMANDS: dict[str, str] = toml_file(__package__, "commands.toml")
 """Each command on one line, by name."""
 
 

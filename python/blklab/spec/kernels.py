@@ -22,9 +22,9 @@ Sources, by file of the kernel and the version where it changed:
 """
 
 import re
-import tomllib
-from pathlib import Path
 from typing import Literal
+
+from blklab.text import toml_file
 
 Kind = Literal["ssd", "nvme", "hdd", "throttled"]
 """Kinds of devices: SATA flash, NVMe flash, SATA disk, QEMU's virtio disk."""
@@ -35,9 +35,7 @@ LAST_MAJOR = 7
 LAST_MINOR = {2: 6, 3: 19, 4: 20, 5: 19, 6: 19}  # The last release of each major version
 _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(?:\d{1,5}|x))*(?:[-+][\w.+~-]*)?", re.A)
 ALLOWED = "MAJOR.MINOR, from 2.6 to 7.x, such as 4.19 or 6.1"  # Valid kernel generations, for messages
-STEPS: list[tuple[str, str]] = tomllib.loads(Path(__file__).with_name("kernels.toml").read_text(encoding="utf-8"))[
-    "steps"
-]
+STEPS: list[tuple[str, str]] = toml_file(__package__, "kernels.toml")["steps"]
 """The kernels in which the simulator changes, in their order, and how."""
 
 SCSI_MQ = (4, 19)

@@ -1,9 +1,8 @@
 """Options of fio that blklab knows, apart from those that it understands: lists in known_options.toml."""
 
-import tomllib
-from pathlib import Path
+from blklab.text import toml_file
 
-_LISTS = tomllib.loads(Path(__file__).with_name("known_options.toml").read_text(encoding="utf-8"))
+_LISTS = toml_file(__package__, "known_options.toml")
 OPTIONS = frozenset(_LISTS["passed"].split())
 """Options that are passed on to fio as they are.
 

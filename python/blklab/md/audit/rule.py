@@ -1,14 +1,13 @@
 """The type of audit rules, and helpers to report findings."""
 
-import tomllib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from blklab.diagnostic import Diagnostic, Severity
 from blklab.md.model import Array, Software
+from blklab.text import toml_file
 
 Rule = Callable[[Array, Software | None], Iterator[Diagnostic]]  # The software is None for arrays read from images
-MESSAGES: dict[str, str] = tomllib.loads(Path(__file__).with_name("messages.toml").read_text(encoding="utf-8"))
+MESSAGES: dict[str, str] = toml_file(__package__, "messages.toml")
 
 
 def audit_message(name: str, /, **words: object) -> str:

@@ -7,7 +7,6 @@ differences between frequent readings does not wrap.
 import math
 import threading
 import time
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
@@ -31,7 +30,7 @@ from blklab.system import diskstats
 from blklab.system.diskstats import DeviceActivity, DeviceCounters
 from blklab.system.identity import BlockDevice
 from blklab.system.roots import Roots, text
-from blklab.text import printable
+from blklab.text import printable, toml_file
 from blklab.units import SECTOR
 
 READ_INTERVAL_S = 30.0  # Longest time between readings: half of what `diskstats.difference` can handle
@@ -247,7 +246,7 @@ MEMBER_STATES = (
 ACTIONS = ("idle", *sorted(PASSES))
 
 
-METRICS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
+METRICS: dict[str, dict[str, Any]] = toml_file(__package__, "metrics.toml")
 """The `help` and `labels` of all metrics, by name without prefix, in the order in which they are exported.
 
 Names of counters end in `_total`; others are gauges.

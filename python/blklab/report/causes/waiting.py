@@ -1,21 +1,20 @@
 """What rules share: the time that programs wait for a trace's I/O, and how a cause says its share of it."""
 
 import string
-import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from blklab.diagnostic import Diagnostic, Severity
 from blklab.documents.profile import QuantilesSummary
 from blklab.report import formatting
 from blklab.report.view import DeviceView, ProfileView
+from blklab.text import toml_file
 
 SERIOUS = 0.3  # Share of the waiting time from which a cause is a warning
 FEWEST = 20  # Minimum number of I/Os for a statement about them
 
-MESSAGES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("messages.toml").read_text(encoding="utf-8"))
+MESSAGES: dict[str, Any] = toml_file(__package__, "messages.toml")
 FORMS = {"share", "duration", "size", "number", "ops"}  # Functions of `formatting` behind the colon of a word
 
 

@@ -1,14 +1,14 @@
 """Files behind URLs: fsspec's filesystems, with errors of one line."""
 
-import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.text import toml_file
 
-PACKAGES: dict[str, str] = tomllib.loads(Path(__file__).with_name("packages.toml").read_text(encoding="utf-8"))
+PACKAGES: dict[str, str] = toml_file(__package__, "packages.toml")
 REFUSED = {"NoCredentialsError", "PermissionError", "Forbidden", "AuthenticationException"}
 UNREACHABLE = {"ClientConnectorError", "ConnectTimeoutError", "EndpointConnectionError", "gaierror"} | {
     "ConnectionRefusedError",

@@ -2,7 +2,6 @@
 
 import hashlib
 import posixpath
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -11,8 +10,9 @@ from pathlib import Path
 from blklab.errors import BlklabError
 from blklab.runners.lab.image import cpio
 from blklab.runners.lab.image.debian import DebianPackage, PackageFiles, merged
+from blklab.text import toml_file
 
-GUEST = tomllib.loads(Path(__file__).with_name("guest.toml").read_text(encoding="utf-8"))
+GUEST = toml_file(__package__, "guest.toml")
 PROGRAMS: dict[str, tuple[str, ...]] = {package: tuple(paths) for package, paths in GUEST["programs"].items()}
 DIRECTORIES: dict[str, int] = GUEST["directories"]  # Their modes
 LINKS: dict[str, str] = GUEST["links"]  # Their targets
