@@ -329,11 +329,7 @@ def run_plans_table(plans: Sequence[RunPlan], metric: str, change: float) -> Tex
     ]
     columns = [text("cell"), *figures("runs", "length", "variation", "needed", "shortest")]
     title = f"Runs that find a change of {metric} by {formatting.share(change)}"
-    note = (
-        "variation: standard deviation between runs; needed: runs of this length on each side, found in 80 % of cases;"
-        " shortest: runs and their length with the least time"
-    )
-    return TextTable(title, columns, rows, note)
+    return TextTable(title, columns, rows, formatting.note("run-plans"))
 
 
 def _repeats_text(repeats: int | None) -> str:

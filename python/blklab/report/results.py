@@ -96,12 +96,8 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTab
     rows = [_row(cell, result, varied, syncs=syncs) for cell, result in _pairs(plan, results)]
     title = printable(plan.title) or "Experiment"
     commands = any(result.outcome.command for result in results)
-    note = (
-        f"mean and p99: completion latencies{' (mean of a command: its time)' * commands}. share: each disk's share of"
-        " the I/Os. in queues: mean number of requests in each disk and its queue."
-        + " ±IOPS: the interval in which nine of ten measurements are expected."
-        * predicted
-    )
+    note = formatting.note("results", of_commands=" (mean of a command: its time)" * commands)
+    note += formatting.note("interval") * predicted
     return TextTable(f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE, explained={"mean": "mean and "})
 
 

@@ -221,11 +221,7 @@ def saturation_sentence(curve: SaturationCurve) -> str:
     """Returns a sentence about the knee of a curve."""
     knee, full, less = curve.knee, curve.saturated, curve.overloaded
     labels = " ".join(f"{key}={value}" for key, value in curve.labels.items())
-    sentence = (
-        f"{f'{labels}: ' if labels else ''}the knee is at {knee.in_flight} I/Os in flight ({knee.iops:,.0f} IOPS,"
-        f" {formatting.duration(knee.latency_ns)}); saturated from {full.in_flight} ({full.iops:,.0f} IOPS,"
-        f" {formatting.duration(full.latency_ns)})"
-    )
+    sentence = formatting.note("knee", labels=f"{labels}: " if labels else "", knee=knee, full=full)
     if less is not None:
         sentence += f"; IOPS fall again at {less.in_flight} ({less.iops:,.0f} IOPS)"
     return printable(sentence + ".")
@@ -244,11 +240,7 @@ def caches(rows: Rows) -> TextTable:
     ]
     columns = [text("run"), text("cache"), text("kind")]
     columns += figures("hits", "read hits", "write hits", "promoted", "demoted", "used", "dirty")
-    note = (
-        "Since the load began. hits: share of all I/Os, and in brackets that of nine of ten runs; bcache counts reads,"
-        " without I/Os that bypassed it. used: share of the cache's blocks or buckets."
-    )
-    return TextTable("Caches", columns, cache_rows, note)
+    return TextTable("Caches", columns, cache_rows, formatting.note("caches"))
 
 
 def _hits(target: Mapping[str, Any], outcome: Outcome) -> str:

@@ -78,9 +78,9 @@ def brief_sentences(device: DeviceView) -> list[Sentence]:
 def _load(device: DeviceView) -> str:
     if not device.ios:
         ended = sum(device.life(op).without_queue for op in device.ops)
+        requests = formatting.plural(ended, "request")
         return (
-            f"No I/O was queued on {device.label} as a bio; it dispatched"
-            f" {formatting.plural(ended, 'request')} of its driver or passed through."
+            f"No I/O was queued on {device.label} as a bio; it dispatched {requests} of its driver or passed through."
         )
     text = START.get(device.start, "") + f"{device.label} received {formatting.plural(device.ios, 'I/O')}"
     if device.bytes:
@@ -170,10 +170,8 @@ def _arrivals(arrivals: ArrivalsSummary, clock_ns: int | None) -> str:
         return "too few arrivals to describe their rhythm"
     text = f"arrivals are {arrivals.pattern}{' and independent' * (arrivals.pattern == 'random')}"
     if arrivals.peak_to_mean is not None and arrivals.peak_to_mean >= 1.05:
-        text += (
-            f": the busiest second had {formatting.plural(arrivals.peak_iops, 'I/O')},"
-            f" {formatting.number(arrivals.peak_to_mean)} times the mean"
-        )
+        busiest, ratio = formatting.plural(arrivals.peak_iops, "I/O"), formatting.number(arrivals.peak_to_mean)
+        text += f": the busiest second had {busiest}, {ratio} times the mean"
     return text
 
 
@@ -206,10 +204,7 @@ def _uncertain(device: DeviceView) -> Iterator[str]:
     known = device.ios + device.data.unmatched_completions
     if lost < FEW_LOST * known:
         return
-    yield (
-        f"{formatting.plural(lost, 'I/O')} ({formatting.share(lost / max(1, known))}) lost their beginning or end"
-        " in the recording, and these times are those of the others"
-    )
+    yield formatting.note("lost", ios=formatting.plural(lost, "I/O"), share=lost / max(1, known))
     for op in OPS:
         took = device.life(op).histogram
         count = sum(number for *_, number in took)
@@ -310,10 +305,7 @@ def _zipf(zipf: ZipfFit) -> str:
     reason = formatting.zipf_reason(zipf)
     match zipf.verdict:
         case "zipf":
-            return (
-                f"popularity follows Zipf's law with exponent {formatting.number(zipf.exponent)}"
-                f" (off by at most {formatting.share(zipf.ks_distance)} of the accesses)"
-            )
+            return formatting.note("zipf", exponent=zipf.exponent, distance=zipf.ks_distance)
         case "uniform":
             return f"not Zipf but uniform: {reason}"
         case _:

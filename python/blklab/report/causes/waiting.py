@@ -1,6 +1,5 @@
 """What rules share: the time that programs wait for a trace's I/O, and how a cause says its share of it."""
 
-import string
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -15,18 +14,6 @@ SERIOUS = 0.3  # Share of the waiting time from which a cause is a warning
 FEWEST = 20  # Minimum number of I/Os for a statement about them
 
 MESSAGES: dict[str, Any] = toml_file(__package__, "messages.toml")
-FORMS = {"share", "duration", "size", "number", "ops"}  # Functions of `formatting` behind the colon of a word
-
-
-class _Formatter(string.Formatter):
-    def format_field(self, value: Any, format_spec: str) -> Any:
-        """Returns a word in a form of `FORMS`, or in one that Python has."""
-        if format_spec in FORMS:
-            return getattr(formatting, format_spec)(value)
-        return super().format_field(value, format_spec)
-
-
-_FORMATTER = _Formatter()
 
 
 def sum_ns(quantiles: QuantilesSummary | None) -> float:
@@ -114,6 +101,6 @@ class Waiting:
         severity: Severity = "warning" if share >= SERIOUS else "note"
         texts = [MESSAGES[code]["message"], *MESSAGES[code]["remedy"]]
         filled = {**words, "device": device.label, "member": member}
-        message, *remedy = (_FORMATTER.vformat(text, (), filled) for text in texts)
+        message, *remedy = (formatting.filled(text, filled) for text in texts)
         told = f"{message} ({formatting.share(share)} of the waiting time)"
         return Diagnostic(code, severity, device.label, told, tuple(remedy), member, weight=share)

@@ -116,10 +116,7 @@ def _latency(device: DeviceView, axis: TimeAxis) -> Chart | None:
     cells = [[row["when"], *(formatting.duration(row[key]) for key in keys)] for row in rows]
     table = TextTable("Latency over time", figures("from", *titles.values()), cells)
     since = "queued" if device.start == "Q" else "dispatched"
-    note = (
-        f"Time from {since} to completed, of the I/Os completed in a slice: the line is the median, the band extends to"
-        " the 99th percentile; write: all except reads."
-    )
+    note = formatting.note("latency", since=since)
     return Chart("latency-over-time", "Latency over time", spec, table, axis.note(note), wide=True)
 
 
@@ -245,10 +242,6 @@ def working_set(device: DeviceView) -> list[Chart]:
     cells = [[row["when"], *(formatting.size(row[key]) for key in titles)] for row in rows]
     table = TextTable("Working set", figures("from", *titles.values()), cells)
     hotness = device.data.hotness
-    note = (
-        f"Distinct blocks of {formatting.size(BLOCK)}: {formatting.size(hotness.unique_bytes)} in all"
-        f" ({formatting.size(hotness.unique_read_blocks * BLOCK)} read,"
-        f" {formatting.size(hotness.unique_written_blocks * BLOCK)} written). Pale: since the trace began; dark: in"
-        " each slice (standard error 3 %)."
-    )
+    written, read = (BLOCK * blocks for blocks in (hotness.unique_written_blocks, hotness.unique_read_blocks))
+    note = formatting.note("working-set", block=BLOCK, every=hotness.unique_bytes, read=read, written=written)
     return [Chart("working-set", "Working set", spec, table, note, wide=True)]

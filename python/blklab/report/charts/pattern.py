@@ -107,11 +107,7 @@ def arrival_charts(device: DeviceView) -> list[Chart]:
             layer("line", {"x": x, "y": y, "tooltip": [*tooltips, tip("most", "most", ",")]}, **DOTTED),
         ],
     )
-    note = (
-        "Index of dispersion of the I/Os in a window: 1 (dashed) is random, lower is"
-        " steadier, higher is burstier at this time scale."
-    )
-    return [Chart("dispersion", "Burstiness", spec, pattern.arrivals(device), note)]
+    return [Chart("dispersion", "Burstiness", spec, pattern.arrivals(device), formatting.note("dispersion"))]
 
 
 def hotness_charts(device: DeviceView) -> list[Chart]:

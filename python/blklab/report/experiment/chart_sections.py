@@ -654,12 +654,7 @@ def _members_table(view: ExperimentView, cells: Sequence[ReportCell]) -> TextTab
         for cell in cells
         for figures_of in _figures(cell)
     ]
-    note = (
-        "reads and writes: share of all I/Os of the lowest devices. each took: from"
-        " dispatch to completion. in its queue: mean number of requests in the device and"
-        " its queue. Means of repeats. A direction with less than 1 % of the I/Os has no shares."
-    )
-    return TextTable("Devices", columns, body, note)
+    return TextTable("Devices", columns, body, formatting.note("devices"))
 
 
 def _figures(cell: ReportCell) -> Iterator[list[str]]:
@@ -758,11 +753,7 @@ def _knees(view: ExperimentView) -> TextTable:
         ]
         for name, curve in every
     ]
-    note = (
-        "I/Os in flight. Knee: bandwidth over latency is largest; below it the device waits, above it mostly the jobs."
-        " Saturated: 95 % of the largest bandwidth. Less from: bandwidth falls again."
-    )
-    return TextTable("Saturation", columns, body, note)
+    return TextTable("Saturation", columns, body, formatting.note("saturation"))
 
 
 def _load(load: LoadPoint) -> list[str]:

@@ -94,11 +94,7 @@ def stalls(device: DeviceView, most: int = 64) -> TextTable:
         [*_when(stall), f"{stall.op} of {printable(stall.process)}", _in_flight(stall)]
         for stall in sorted(longest, key=lambda stall: stall.start_ns)
     ]
-    least = formatting.duration(slow.stall_least_ns)
-    note = (
-        f"nothing completed although I/Os were in flight, for at least {least}: 10 times the 90th percentile of"
-        " the gaps between completions, and 10 times the median latency"
-    )
+    note = formatting.note("stalls", least=slow.stall_least_ns)
     if rest := len(slow.stalls) - len(rows):
         note += f"; {rest:,} more in --json and in the report"
     return TextTable("Stalls", [*figures("at", "for"), text("ended by"), text("also in flight")], rows, note)

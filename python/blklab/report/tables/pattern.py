@@ -88,10 +88,7 @@ def hotness(device: DeviceView) -> TextTable:
     note = {"zipf": "Zipf: ", "uniform": "not Zipf but uniform: "}.get(zipf.verdict, "not Zipf: ")
     note += formatting.zipf_reason(zipf)
     if hotness_found.sampled:
-        note += (
-            f"; from a sample of {formatting.share(hotness_found.sample_rate)} of the blocks"
-            f" (distinct blocks ±{formatting.share(hotness_found.relative_error)}); --exact counts all"
-        )
+        note += formatting.note("sample", rate=hotness_found.sample_rate, error=hotness_found.relative_error)
     return TextTable("Hotness", [text("blocks"), *figures("size", "of accesses"), BAR], rows, note)
 
 

@@ -188,17 +188,11 @@ def _note(device: DeviceView, code: str, message: str) -> Diagnostic:
     return Diagnostic(code, "note", device.label, message)
 
 
-SHARD_NOTE = (
-    "devices of a host added up, without those that get their I/O from others; times of different shards are laid"
-    " over each other in figures over time"
-)
-
-
 def shard_tables(view: ProfileView) -> Iterator[TextTable]:
     """Yields the tables of groups and hosts, if there are any."""
     if view.shards is not None:
         yield _shard_table("Groups", view.shards["groups"], "")
-        yield _shard_table("Hosts", view.shards["hosts"], SHARD_NOTE)
+        yield _shard_table("Hosts", view.shards["hosts"], formatting.note("hosts"))
 
 
 def _shard_table(title: str, rows: Sequence[Figures], note: str) -> TextTable:
