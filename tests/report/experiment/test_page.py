@@ -390,6 +390,16 @@ def test_commands_have_their_time(store: Store, reported: Reported) -> None:
     assert "Commands" in text
 
 
+def test_fsyncs_without_latency_have_no_chart(store: Store, reported: Reported) -> None:
+    """A simulated disk whose cache is safe completes flushes at once; a logarithmic axis has no 0."""
+    nothing = dict.fromkeys(("mean", "min", "max", *made.QUANTILES), 0)
+    sync = {"total_ios": 20, "iops": 2.0, "lat_ns": {"count": 20, **nothing}}
+    made.add(store, labels(), lambda result: ({**made.measured(result), "sync": sync}, []))
+    names = [chart.name for chart in reported("1").charts if chart.name.startswith("percentiles")]
+    assert names
+    assert not any(name.endswith("-sync") for name in names)
+
+
 def test_load_ramps_have_a_chart(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "ramp.toml"
     path.write_text(

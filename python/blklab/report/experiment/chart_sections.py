@@ -361,7 +361,7 @@ def _more(charts: Sequence[Chart], most: int) -> list[Details]:
 
 def _clat(cell: ReportCell, direction: str) -> list[LatencyResult]:
     latencies = [run.figures.latency(direction) for run in cell.runs]
-    return [clat for clat in latencies if clat.count and clat.p50 is not None]
+    return [clat for clat in latencies if clat.count and clat.p50]  # A logarithmic axis has no 0
 
 
 def _line(view: ExperimentView, cell: ReportCell, line: str | None) -> str:
