@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -20,7 +20,6 @@ from blklab.analysis.explain import explain, saturation
 from blklab.analysis.metrics import METRICS, Metric, lowest_devices
 from blklab.analysis.samples import model_error
 from blklab.analysis.variation import RunSample
-from blklab.documents.cell import Cell as CellDocument
 from blklab.errors import UsageError
 from blklab.outcome import NOMINAL, DirectionResult, LatencyResult, Outcome, target_devices
 from blklab.spec import fio_job, fio_options, problems, schema
@@ -302,7 +301,7 @@ def _judged(metric: Metric, pairs: Sequence[tuple[Cell, Outcome, Sequence[Measur
         measured = [(value, each) for each in figures if (value := metric.of(_outcome(each)))]
         if not (predicted and measured):
             continue
-        error = model_error(outcome, cast(CellDocument, cell.document), metric)
+        error = model_error(outcome, cell.document, metric)
         values, known = zip(*measured, strict=True)
         # Each cell alone: how much others vary says nothing about a single run of someone else.
         sides = [[RunSample(predicted, (), error)], [RunSample(value) for value in values]]
@@ -355,7 +354,7 @@ def _limit(row: JudgedFigure) -> str:
     if busy := _saturated(row):
         which = f"{busy[0]} and {len(busy) - 1} more are" if len(busy) > 1 else f"{busy[0]} is"
         return f"; in the simulation, {which} saturated"
-    sentence = explain(cast(CellDocument, row.cell.document), row.outcome)[0].rstrip(".")
+    sentence = explain(row.cell.document, row.outcome)[0].rstrip(".")
     return f"; in the simulation: {sentence}" if "is the limit" in sentence else ""
 
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import cast
 
 from blklab.analysis.metrics import WAYS, Metric
 from blklab.analysis.variation import ModelError, RunSample
@@ -39,12 +38,7 @@ def merged_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
 
 def run_samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
     return [
-        (
-            run,
-            RunSample(
-                value, over_time(metric.name, points(run.id)), model_error(run.figures, cast(Cell, run.cell), metric)
-            ),
-        )
+        (run, RunSample(value, over_time(metric.name, points(run.id)), model_error(run.figures, run.cell, metric)))
         for run in runs
         if (value := metric.of(run.figures)) is not None
     ]

@@ -5,12 +5,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from blklab.report.console import Console, RenderableType
 from blklab.report.formatting import sparkline
 from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.documents import FioCellDocument, minimum_ns
+from blklab.spec.documents import minimum_ns
 from blklab.text import printable
 
 WIDTH = 30  # Number of values in the sparkline
@@ -18,7 +18,7 @@ WIDTH = 30  # Number of values in the sparkline
 
 def expected(cells: Sequence[Cell]) -> float:
     """Returns the minimum time of cells in seconds: runtimes, ramps and rounds."""
-    return sum(minimum_ns(cast(FioCellDocument, cell.document)) for cell in cells) / 1e9
+    return sum(minimum_ns(cell.document) for cell in cells) / 1e9
 
 
 @dataclass

@@ -13,7 +13,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from itertools import groupby
 from statistics import fmean, geometric_mean
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from werkzeug.exceptions import BadRequest, HTTPException
@@ -481,34 +481,7 @@ def _chart(
 METHODS = ["GET"]  # and HEAD
 
 
-class KeptFinding(TypedDict):
-    severity: str
-    subject: str | None
-    member: str | None
-    message: str
-    remedy: list[str]
-
-
-class KeptMember(TypedDict):
-    """A member of an array of a kept audit."""
-
-    name: str | None
-
-
-class KeptArray(TypedDict):
-    name: str
-    level: str | None
-    state: str | None
-    members: list[KeptMember]
-
-
-class KeptAudit(TypedDict):
-    """What pages use of an audit: docs/reference/formats.md, "md audit"."""
-
-    failure: NotRequired[str | None]
-    arrays: list[KeptArray]
-    findings: list[KeptFinding]
-    unseen: list[str]
+KeptAudit = Mapping[str, Any]  # The document of `md audit`: docs/reference/formats.md; also with its `failure`
 
 
 def traces(store: Store) -> SitePage:
@@ -557,7 +530,7 @@ def hosts(store: Store) -> SitePage:
     return listing("Hosts", table, sentences=[Sentence("Audits", sentence if audits else empty)])
 
 
-def _counts(audit: "KeptAudit") -> dict[str, int]:
+def _counts(audit: KeptAudit) -> dict[str, int]:
     severities = [finding["severity"] for finding in audit["findings"]]
     return {severity: severities.count(severity) for severity in SEVERITIES}
 
@@ -594,7 +567,7 @@ def host(store: Store, number: int) -> SitePage:
     )
 
 
-def _findings(findings: Sequence["KeptFinding"]) -> list[PlainText]:
+def _findings(findings: Sequence[Mapping[str, Any]]) -> list[PlainText]:
     return [
         PlainText(
             printable(" ".join(filter(None, (each["subject"], each["member"])))) or "host",
@@ -605,7 +578,7 @@ def _findings(findings: Sequence["KeptFinding"]) -> list[PlainText]:
     ]
 
 
-def _arrays(arrays: Sequence["KeptArray"]) -> list[TextTable]:
+def _arrays(arrays: Sequence[Mapping[str, Any]]) -> list[TextTable]:
     rows = []
     for array in arrays:
         members = " ".join(member["name"] or "?" for member in array["members"])
