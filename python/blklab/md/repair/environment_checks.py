@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from blklab.md.audit.rule import audit_message
 from blklab.md.probing import read_mdadm_conf, split_lines
 from blklab.md.recipes import command
 from blklab.system.layers import beneath, filesystem_devices, swap_areas
@@ -69,11 +70,7 @@ def find_spare_monitor(node: Path, roots: Roots) -> tuple[str, str]:
     # include/linux/proc_ns.h, PROC_PID_INIT_INO: the first namespace of pids, which sees all processes.
     with suppress(OSError):
         if (roots.proc / "self/ns/pid").readlink().name != "pid:[4026531836]":
-            return (
-                f"mdadm --monitor may run outside of this container and move the spare of {donor} into it: run blklab"
-                " on the host, or in a container with the host's processes (--pid=host)",
-                "",
-            )
+            return audit_message("repair-monitor-outside", donor=donor), ""
     return "", ""
 
 

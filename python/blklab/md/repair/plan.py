@@ -9,6 +9,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, UsageError
 from blklab.md import inventory, probing
 from blklab.md.audit import host
+from blklab.md.audit.rule import audit_message
 from blklab.md.inventory import parse_number
 from blklab.md.model import Array, Software
 from blklab.md.probing import read_software
@@ -97,14 +98,8 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
         steps, reason = _plan_steps(task, roots)
         refused = (unmet_precondition(array, "no-member-removable", reason),) if reason else ()
     if not refused and not steps and (paths := find_members_with_lists(array.uuid, roots)):
-        refused = (
-            unmet_precondition(
-                array,
-                "other-lists",
-                f"{', '.join(paths)}: not a member in use, and has a list or cannot be read; to remove the list of a"
-                " spare, put `CREATE bbl=no` into mdadm.conf, then remove and add the spare",
-            ),
-        )
+        message = audit_message("repair-other-lists", members=", ".join(paths))
+        refused = (unmet_precondition(array, "other-lists", message),)
     risks = _risks(array, host_software, roots) if steps else ()
     return RepairPlan(
         array,
@@ -147,17 +142,9 @@ def _risks(array: Array, software: Software, roots: Roots) -> Iterator[tuple[str
     if not software.lists_off:
         yield ("config-bbl", "mdadm.conf does not say `CREATE bbl=no`: a disk that you add later gets a list again")
     if array.level in PARITIES and not can_leave_cgroup(roots):
-        yield (
-            "guard-in-cgroup",
-            "blklab cannot leave its cgroup (a container?): if this is paused or frozen while a member is out, writes"
-            " stay suspended until it continues: do not pause it",
-        )
+        yield "guard-in-cgroup", audit_message("repair-guard-in-cgroup")
     if array.last_action != "check":
-        yield (
-            "never-checked",
-            "the last action on the array was not a check: if another member has an unreadable sector, reads there fail"
-            f" until the member that is out returns; to find such sectors: {command('check', array=array.path)}",
-        )
+        yield "never-checked", audit_message("repair-never-checked", check=command("check", array=array.path))
     if array.mismatches:
         differ = f"{array.mismatches:,} sectors that differ between members"
         yield "mismatches", f"the last check found {differ}"

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from blklab.md.audit.rule import audit_message
 from blklab.md.recipes import command, restart_recipe
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
 from blklab.md.repair.task import RemovedSpare, RepairTask
@@ -271,10 +272,7 @@ def _member_problem(slot: SlotState, task: RepairTask) -> str:
     if slot.list_state is BadBlockListState.UNKNOWN:
         return f"{slot.path}: cannot read its superblock"
     if slot.list_state is BadBlockListState.EMPTY and slot.device in task.tried:
-        return (
-            f"{slot.path} still has a list after a re-add: blklab tries each member only once. Another program may"
-            " have re-added it (udev, if mdadm.conf has a POLICY with action=re-add)"
-        )
+        return audit_message("repair-still-listed", member=slot.path)
     return ""
 
 
