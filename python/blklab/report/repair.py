@@ -9,7 +9,7 @@ from blklab.md.repair.plan import RepairPlan
 from blklab.md.repair.steps import failures_tolerated
 from blklab.md.repair.task import RepairTask
 from blklab.md_levels import PARITIES
-from blklab.report import diagnostics
+from blklab.report import diagnostics, formatting
 from blklab.report.console import Console, styled
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
@@ -124,22 +124,12 @@ def _risk_lines(plan: RepairPlan) -> list[str]:
     tolerated = min(planned.failures_tolerated for planned in plan.steps)
     failures = {0: "no failure", 1: "one more failure"}.get(tolerated, f"{tolerated} more failures")
     rebuild_seconds = plan.rebuild_seconds
-    lines = [
-        "After each step, blklab reads the state of the array again and decides only by it.",
-        f"While a member is out, the array tolerates {failures}. mdadm --monitor sends a mail for"
-        " each member that blklab fails.",
-        "A member that comes back needs only the data that were written meanwhile, usually a matter of seconds."
-        + (
-            f" A full rebuild of a member would take at least {format_duration(rebuild_seconds * 1e9)}."
-            if rebuild_seconds and rebuild_seconds >= 60
-            else ""
-        ),
-    ]
+    lines = [formatting.note("repair-state"), formatting.note("repair-tolerates", failures=failures)]
+    lines.append(formatting.note("repair-returns"))
+    if rebuild_seconds and rebuild_seconds >= 60:
+        lines[-1] += f" A full rebuild of a member would take at least {format_duration(rebuild_seconds * 1e9)}."
     if plan.task.level in PARITIES:
-        lines.append(
-            "Writes are suspended while a member is out, for seconds per member; reads continue."
-            " So the array can start after a power failure."
-        )
+        lines.append(formatting.note("repair-suspends"))
     return lines
 
 

@@ -261,10 +261,8 @@ def _sentence(outlier: HostOutlier) -> str:
     interval = "set repeats = 3 or more for an interval"
     if outlier.low is not None and outlier.high is not None:
         interval = f"{formatting.number(1 + outlier.low)} to {formatting.number(1 + outlier.high)}"
-    return (
-        f"{printable(outlier.host)} is {'slower' if outlier.worse else 'faster'} than the other hosts: "
-        f"{METRICS[outlier.metric].what}: {formatting.number(1 + outlier.change)} times the median ({interval})"
-    )
+    words = {"host": printable(outlier.host), "what": METRICS[outlier.metric].what, "ratio": 1 + outlier.change}
+    return formatting.note("outlier", how="slower" if outlier.worse else "faster", interval=interval, **words)
 
 
 def _means(outcomes: Sequence[Outcome], metric: str) -> dict[str, float]:

@@ -44,8 +44,7 @@ def summary(view: ProfileView, found: Sequence[Diagnostic]) -> list[Sentence]:
     if not found:
         waiting = Waiting(view)
         limits = [
-            f" {each.label} is busy for {formatting.share(each.busy)} of the time, with"
-            f" {formatting.number(each.data.in_flight.mean)} I/Os in flight: it gets more than it can serve."
+            formatting.note("limit", device=each.label, busy=each.busy, depth=each.data.in_flight.mean)
             for each in waiting.entrances
             if (each.busy or 0.0) >= BUSY and (each.data.in_flight.mean or 0.0) >= DEEP
         ]
