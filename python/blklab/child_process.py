@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors
 from blklab.text import printable
 
 Process = subprocess.Popen[bytes]
@@ -71,17 +71,16 @@ def started(
     pipes = [os.pipe() for _ in range(1 + apart)]
     try:
         try:
-            process = subprocess.Popen(
-                command(arguments),
-                cwd=directory,
-                stdin=stdin,
-                stdout=pipes[0][1],
-                stderr=pipes[-1][1],
-                start_new_session=True,
-                pass_fds=descriptors,
-            )
-        except OSError as error:
-            raise BlklabError(f"{printable(arguments[0])}: cannot be started: {error.strerror}") from None
+            with SystemErrors(BlklabError, f"{printable(arguments[0])}: cannot be started"):
+                process = subprocess.Popen(
+                    command(arguments),
+                    cwd=directory,
+                    stdin=stdin,
+                    stdout=pipes[0][1],
+                    stderr=pipes[-1][1],
+                    start_new_session=True,
+                    pass_fds=descriptors,
+                )
         finally:
             for _, writing in pipes:
                 os.close(writing)

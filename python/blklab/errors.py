@@ -3,6 +3,8 @@
 Every message says what to do next, or what was found and what was expected; none needs a traceback.
 """
 
+from collections.abc import Callable
+
 
 class BlklabError(Exception):
     """blklab could not do what it was asked to do (exit status 1).
@@ -46,14 +48,17 @@ class EnvironmentLacks(BlklabError):
 
 
 class SystemErrors:
-    """Turns an OSError of a `with` block into an error of blklab: `where: the system's reason`, and what follows."""
+    """Turns an OSError of a `with` block into an error of blklab: `where: the system's reason`, and what follows.
 
-    def __init__(self, kind: type[BlklabError], where: object, more: str = "") -> None:
-        self._kind, self._where, self._more = kind, where, more
+    `remedy` is that of EnvironmentLacks.
+    """
+
+    def __init__(self, kind: Callable[..., BlklabError], where: object, more: str = "", *remedy: str) -> None:
+        self._kind, self._where, self._more, self._remedy = kind, where, more, remedy
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, OSError):
-            raise self._kind(f"{self._where}: {error.strerror}{self._more}") from None
+            raise self._kind(f"{self._where}: {error.strerror}{self._more}", *self._remedy) from None

@@ -112,11 +112,8 @@ def parse(content: str, source: str = "/proc/diskstats") -> dict[str, DeviceCoun
 def read(roots: Roots) -> dict[str, DeviceCounters | None]:
     """Returns the parsed /proc/diskstats. Raises EnvironmentLacks without it."""
     path = roots.proc / "diskstats"
-    try:
+    with SystemErrors(EnvironmentLacks, path, "", "mount /proc; in a container, use a /proc that shows devices"):
         return parse(path.read_text(errors="replace"), str(path))
-    except OSError as error:
-        message = f"{path}: {error.strerror}"
-        raise EnvironmentLacks(message, "mount /proc; in a container, use a /proc that shows devices") from None
 
 
 def of(counters: Mapping[str, DeviceCounters | None], name: str) -> DeviceCounters:

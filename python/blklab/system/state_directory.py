@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from blklab.errors import EnvironmentLacks, UsageError
+from blklab.errors import EnvironmentLacks, SystemErrors, UsageError
 from blklab.system.roots import Roots, opened
 
 
@@ -14,12 +14,10 @@ def prepare(roots: Roots) -> Path:
     Root writes values from it into /sys, so no other user may have write permission.
     """
     path = roots.state
-    try:
+    why, remedy = ": blklab cannot record the changes that it must undo", "set BLKLAB_STATE to a writable directory"
+    with SystemErrors(EnvironmentLacks, path, why, remedy):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
-    except OSError as error:
-        message = f"{path}: {error.strerror}: blklab cannot record the changes that it must undo"
-        raise EnvironmentLacks(message, "set BLKLAB_STATE to a writable directory") from None
     if not stat.S_ISDIR(status.st_mode):
         raise UsageError(f"{path}: not a directory; set BLKLAB_STATE to a directory")
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from blklab.errors import BlklabError
+from blklab.errors import BlklabError, SystemErrors
 from blklab.md.probing import journal_path
 from blklab.md.recipes import command
 from blklab.md.repair.task import RepairTask, from_dict
@@ -36,13 +36,10 @@ def lock_array(md: Path) -> Iterator[None]:
 def write_journal(task: RepairTask, roots: Roots) -> None:
     """Writes a task to its journal and to the disk. Raises BlklabError if that fails."""
     path = journal_path(task.uuid, roots)
-    try:
+    with SystemErrors(BlklabError, f"{path}: cannot write the journal", "; without it, blklab changes nothing"):
         directory = state_directory.prepare(roots)
         replace(path, json.dumps(task.as_dict()).encode("ascii"), mode=0o600)
         state_directory.sync(directory)
-    except OSError as error:
-        message = f"{path}: cannot write the journal: {error.strerror}; without it, blklab changes nothing"
-        raise BlklabError(message) from None
 
 
 def read_journal(path: Path) -> RepairTask:
@@ -69,9 +66,7 @@ def read_journal(path: Path) -> RepairTask:
 def remove_journal(task: RepairTask, roots: Roots) -> None:
     """Removes the journal of a finished task. Raises BlklabError if that fails."""
     path = journal_path(task.uuid, roots)
-    try:
+    remedy = f": correct this, then run {command('resume')}"
+    with SystemErrors(BlklabError, f"{path}: cannot remove the journal", remedy):
         path.unlink(missing_ok=True)
         state_directory.sync(roots.state)
-    except OSError as error:
-        message = f"{path}: cannot remove the journal: {error.strerror}: correct this, then run {command('resume')}"
-        raise BlklabError(message) from None

@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from blklab.errors import BlklabError
+from blklab.errors import BlklabError, SystemErrors
 from blklab.md.inventory import parse_number
 from blklab.md.recipes import command
 from blklab.system.roots import Roots, opened, text
@@ -157,11 +157,7 @@ def resume_leftover(md: Path) -> None:
 
 def resume_writes(md: Path) -> None:
     """Resumes writes to an array if blklab has suspended them. Raises BlklabError if that fails."""
-    try:
+    resume = command("resume-writes", name=md.parent.name)
+    with SystemErrors(BlklabError, md / "suspend_hi", f": writes may still be suspended; to resume them: {resume}"):
         if parse_number((md / "suspend_hi").read_text()) == MARK:
             (md / "suspend_hi").write_text("0")
-    except OSError as error:
-        raise BlklabError(
-            f"{md}/suspend_hi: {error.strerror}: writes may still be suspended; to resume them:"
-            f" {command('resume-writes', name=md.parent.name)}"
-        ) from None

@@ -135,13 +135,10 @@ class HostJournal:
     def _write(self, entry: Mapping[str, Any]) -> None:
         # ASCII: a name that is no UTF-8 comes from the kernel with surrogates.
         line = (json.dumps(entry) + "\n").encode("ascii")
-        try:
+        with SystemErrors(BlklabError, self.path, ": cannot write the journal, so nothing is changed"):
             if os.write(self._file, line) != len(line):
                 raise OSError(28, "No space left on device")
             os.fsync(self._file)
-        except OSError as error:
-            message = f"{self.path}: {error.strerror}: cannot write the journal, so nothing is changed"
-            raise BlklabError(message) from None
 
 
 def read(path: Path) -> LeftoverJournal:
@@ -256,13 +253,10 @@ def _open_lock(path: Path) -> int:
     With fs.protected_regular, O_CREAT fails for a file of another user in a sticky directory.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
+    with SystemErrors(EnvironmentLacks, path, ": blklab cannot lock this host", "remove the file, or ask its owner"):
         with suppress(FileExistsError):
             os.close(os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644))
         return os.open(path, flags)
-    except OSError as error:
-        message = f"{path}: {error.strerror}: blklab cannot lock this host"
-        raise EnvironmentLacks(message, "remove the file, or ask its owner") from None
 
 
 def release(descriptor: int) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from blklab.child_process import find
-from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageError
 from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.scratch_directory import PREFIX, ScratchDirectory, check_mounted, remove_in, scratch
 from blklab.spec.documents import HostCellDocument, writes
@@ -281,16 +281,14 @@ def _node(device: BlockDevice, journal: HostJournal, stack: ExitStack) -> Path:
     """
     roots = journal.roots
     name = PREFIX + secrets.token_hex(16)
-    try:
+    where = f"{roots.dev}: cannot make a device node for {device.path}"
+    with SystemErrors(EnvironmentLacks, where, "", "run it as root, with CAP_MKNOD"):
         parent = os.open(roots.dev, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, parent)
         stack.callback(_undone, parent, name, journal, journal.directory(roots.dev, name))
         os.mkdir(name, 0o700, dir_fd=parent)
         path = roots.dev / name / "device"
         os.mknod(path, stat.S_IFBLK | 0o600, device_number(device.number))
-    except OSError as error:
-        message = f"{roots.dev}: cannot make a device node for {device.path}: {error.strerror}"
-        raise EnvironmentLacks(message, "run it as root, with CAP_MKNOD") from None
     return path
 
 
