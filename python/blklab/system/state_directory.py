@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from blklab.errors import EnvironmentLacks, SystemErrors, UsageError
+from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageError
 from blklab.system.roots import Roots, opened
 
 
@@ -26,6 +26,17 @@ def prepare(roots: Roots) -> Path:
             f"expected owner {os.geteuid()} and no write permission for others; set BLKLAB_STATE"
         )
     return path
+
+
+def read(path: Path) -> bytes:
+    """Returns the content of a file in it. Raises BlklabError for one that is not this user's."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    with SystemErrors(BlklabError, f"{path}: cannot be read"), opened(path, flags) as descriptor:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise BlklabError(f"{path}: not a regular file of this user, so blklab ignores it")
+        with open(descriptor, "rb", closefd=False) as file:  # a descriptor, not a path
+            return file.read()
 
 
 def sync(path: Path, kind: int = os.O_DIRECTORY) -> None:

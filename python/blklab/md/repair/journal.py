@@ -44,23 +44,15 @@ def write_journal(task: RepairTask, roots: Roots) -> None:
 
 def read_journal(path: Path) -> RepairTask:
     """Returns the task in a journal. Raises BlklabError if it is damaged or of another user."""
+    content = state_directory.read(path)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:  # noqa: PTH123  # a descriptor, not a path
-            if os.fstat(descriptor).st_uid != os.geteuid():
-                raise BlklabError(f"{path}: belongs to another user, so blklab does not use it")
-            content = file.read()
         task = from_dict(json.loads(content))
         if journal_path(task.uuid, Roots()).name != path.name:
             raise ValueError("the name is that of another array")
         return task
-    except OSError as error:
-        raise BlklabError(f"{path}: cannot read the journal: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise BlklabError(
-            f"{path}: damaged: expected the journal of a repair by blklab; check the array with"
-            " blklab md audit, then delete this file"
-        ) from None
+        remedy = "check the array with blklab md audit, then delete this file"
+        raise BlklabError(f"{path}: damaged: expected the journal of a repair by blklab; {remedy}") from None
 
 
 def remove_journal(task: RepairTask, roots: Roots) -> None:

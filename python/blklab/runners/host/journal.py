@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import secrets
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -143,15 +142,8 @@ class HostJournal:
 
 def read(path: Path) -> LeftoverJournal:
     """Returns a journal, without an incomplete last line: no change followed it. Raises BlklabError."""
-    with SystemErrors(BlklabError, path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:  # noqa: PTH123  # a descriptor, not a path
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-                raise BlklabError(f"{path}: not a regular file of this user, so blklab ignores it")
-            lines = file.read().split(b"\n")
     left = LeftoverJournal(path)
-    *whole, torn = lines
+    *whole, torn = state_directory.read(path).split(b"\n")
     if not whole:
         left.torn = True
         return left
