@@ -5,6 +5,9 @@ import shutil
 from blklab.errors import EnvironmentLacks, UsageError
 
 SAFE = ("BatchMode=yes", "ForwardAgent=no", "ForwardX11=no", "RemoteCommand=none")
+LASTING = (  # Of a connection that lasts: ssh sees a lost network after 15 s, and it is no part of a shared one
+    *("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ControlMaster=no", "ControlPath=none"),
+)
 
 
 def command(host: str, remote: str, *options: str) -> list[str]:

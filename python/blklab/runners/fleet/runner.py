@@ -40,10 +40,7 @@ from blklab.store.series import JOBS, FinishedRun, SeriesPoint, packed
 from blklab.system.identity import normal
 from blklab.text import by_key, printable
 
-OPTIONS = (  # ssh sees a lost network after 15 s; the connection is no part of a shared one
-    *("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ControlMaster=no", "ControlPath=none"),
-    "StreamLocalBindUnlink=yes",
-)
+OPTIONS = (*ssh.LASTING, "StreamLocalBindUnlink=yes")
 ROUND_TRIPS = 5  # For the clock's offset; the shortest counts
 LONGEST = 256 << 20  # Bytes of one message
 NOT_FOUND = 127  # Exit status of a shell that does not find a program

@@ -23,10 +23,7 @@ MODULES = (
     *(f"system.{name}" for name in ("environment", "identity", "layers", "mounts", "roots")),
     *(f"trace.record.{name}" for name in ("blktrace", "checks", "on_host", "recording")),
 )
-OPTIONS = (
-    *("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ControlMaster=no", "ControlPath=none"),
-    "ClearAllForwardings=yes",
-)
+OPTIONS = (*ssh.LASTING, "ClearAllForwardings=yes")
 HEARTBEAT = 5.0  # Seconds between two lines to each host
 PLACE = "/dev/shm"  # noqa: S108  # Where hosts keep the trace until it is copied: no recorded disk
 
