@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from blklab.diagnostic import Diagnostic, Severity
+from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import audit_message, told
 from blklab.md.model import Array, ArrayPart, Geometry, Software
 from blklab.md.recipes import command
@@ -35,11 +35,11 @@ def check_partitions(array: Array, _software: Software | None) -> Iterator[Diagn
             continue
         if part.start % width:
             parity, within = array.level in PARITIES, "a chunk" if part.start % array.chunk else "a stripe"
-            severity: Severity = "warning" if parity or part.start % array.chunk else "note"
-            sizes = {"width": format_size(width), "chunk": format_size(array.chunk)}
             effect = audit_message("two-stripes") if parity else ""
-            words = {"part": part.name, "within": within, "begin": part.start, "effect": effect}
-            yield told(array, severity, "partition-alignment", member="", **words, **sizes)
+            severe = parity or part.start % array.chunk
+            sizes = {"width": format_size(width), "chunk": format_size(array.chunk)}
+            words = {"part": part.name, "within": within, "begin": part.start, "effect": effect, **sizes}
+            yield told(array, "warning" if severe else "note", "partition-alignment", member="", **words)
 
 
 def check_filesystems(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -73,9 +73,10 @@ def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int)
         "chunk": format_size(array.chunk),
         "width": format_size(width),
         "mkfs": mkfs_command(geometry, array.chunk, array.data_disks),
+        "correction": correction,
     }
-    severity: Severity = "warning" if array.level in PARITIES else "note"
-    return told(array, severity, "filesystem-stripe", *commands, member="", correction=correction, **words)
+    severe = array.level in PARITIES
+    return told(array, "warning" if severe else "note", "filesystem-stripe", *commands, member="", **words)
 
 
 def mkfs_command(geometry: Geometry, chunk: int, disks: int) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from blklab.diagnostic import Diagnostic, Severity
+from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import audit_message, list_names, told
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import command
@@ -38,8 +38,8 @@ def check_mixed_kinds(array: Array, software: Software | None) -> Iterator[Diagn
         effect = audit_message("mixed-mostly" if mostly else "mixed-raid1", names=names)
     else:
         effect = f"every stripe waits for {names}"
-    severity: Severity = "note" if mostly and array.level == "raid1" else "warning"
-    yield told(array, severity, "mixed", names=names, flash=flash, effect=effect, predict=PREDICT)
+    words = {"names": names, "flash": flash, "effect": effect, "predict": PREDICT}
+    yield told(array, "note" if mostly and array.level == "raid1" else "warning", "mixed", member="", **words)
 
 
 def check_unequal_latency(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

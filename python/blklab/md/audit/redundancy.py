@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from functools import lru_cache
 
-from blklab.diagnostic import Diagnostic, Severity
+from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import array_finding, audit_message, list_names, told
 from blklab.md.good_copies import is_current
 from blklab.md.model import Array, ArrayMember, Software
@@ -37,9 +37,9 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
     next_failure = f"; the next failure {loses} data" if last else ""
     words = {"count": array.degraded, "disks": array.raid_disks, "verb": verb, "replacement": replacement}
     risk = next_failure + _describe_risk(array, software, rebuilding)
-    severity: Severity = "critical" if last or not rebuilding else "warning"
+    urgent = last or not rebuilding
     commands = [] if rebuilding or spares or array.state == "broken" else fill_slot(array)
-    yield told(array, severity, "degraded", *commands, member="", risk=risk, **words)
+    yield told(array, "critical" if urgent else "warning", "degraded", *commands, member="", risk=risk, **words)
 
 
 def _describe_risk(array: Array, software: Software | None, rebuilding: bool) -> str:
@@ -106,8 +106,8 @@ def check_unfinished_repair(array: Array, _software: Software | None) -> Iterato
     """A repair by blklab was interrupted, and a member may be out of the array."""
     if array.repairing:
         message, *remedy = array.repair_stopped or ["if it is not running now, continue it"]
-        severity: Severity = "critical" if array.degraded else "warning"
-        yield told(array, severity, "repair-unfinished", *(remedy or [command("resume")]), why=message)
+        commands = remedy or [command("resume")]
+        yield told(array, "critical" if array.degraded else "warning", "repair-unfinished", *commands, why=message)
 
 
 def check_suspended_writes(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
