@@ -131,19 +131,16 @@ def _read(
     companions = _companions(log_names, by_format.get("fio-log", []))
     joined = {log.path for logs in companions.values() for log in logs}
     by_origin: dict[str, list[ImportedRun]] = {}
-
-    def take(each: ImportFormat, chosen: Sequence[ImportFile]) -> None:
+    for name, each in FORMATS.items():
+        chosen = [file for file in by_format.get(name, []) if file.path not in joined]
+        if not chosen:
+            continue
         read = _each(each, replace(given, files=chosen, logs=companions), failed)
         runs = by_origin.setdefault(each.runner, [])
         runs += read.runs
-        notes.extend(read.notes)
+        notes += read.notes
         if len(runs) > MOST_RUNS:
             raise BlklabError(f"{len(runs):,} runs: expected at most {MOST_RUNS:,}")
-
-    for name, each in FORMATS.items():
-        chosen = [file for file in by_format.get(name, []) if file.path not in joined]
-        if chosen:
-            take(each, chosen)
     return by_origin, notes, first or Path(STDIN)
 
 
