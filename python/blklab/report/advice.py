@@ -41,14 +41,12 @@ def verdict(answer: Answer) -> str:
             able = [at for at, row in rows if row.headroom_is_more or (row.headroom or 0) >= growth]
             which_does = f"number {able[0]} of the table does" if able else "no arrangement of the table does"
             lacks = f"This does not serve {growth:g} times today's load; {which_does}. "
-    low, high = (format_duration(sample.p99_ns * factor) for factor in sample.p99_interval)
+    words = {"words": best.arrangement.words, "which": which, "sample": sample, "bounds": _bounds(sample)}
     loads = answer.question.loads
     of_load = f" of {printable(loads[best.today.index(sample)].name)}, the slowest load," if len(loads) > 1 else ""
-    return (
-        f"{lacks}Build {best.arrangement.words}: {which}. The mean latency{of_load} is"
-        f" {format_duration(sample.mean_ns)} (nine of ten measurements: {_bounds(sample)}), the"
-        f" 99th percentile {format_duration(sample.p99_ns)} ({low} to {high}).{served}{_not_certain(answer)}"
-    )
+    low, high = (format_duration(sample.p99_ns * factor) for factor in sample.p99_interval)
+    said = formatting.note("advice", **words, low=low, high=high, of_load=of_load)
+    return f"{lacks}{said}{served}{_not_certain(answer)}"
 
 
 def _not_certain(answer: Answer) -> str:
@@ -125,12 +123,9 @@ def _loss(answer: Answer) -> str:
     checks = "are never checked"
     if care.scrub_days is not None:
         checks = f"are checked every {format_duration(care.scrub_days * DAY_NS)}"
-    return (
-        f"Within {YEARS} years, the probability of losing data is {in_words(loss.any)}: {one_in(loss.sectors.mean)} for"
-        f" a block that cannot be read, {one_in(loss.disks.mean)} for failed disks; on average over all such arrays,"
-        f" {format_size(loss.bytes.mean)} are lost. This is of disks alone, without theft, fire, mistakes and software;"
-        f" failed disks are replaced after {format_duration(care.replacement_hours * DAY_NS / 24)}, arrays {checks}."
-    )
+    chances = {"any": in_words(loss.any), "sectors": one_in(loss.sectors.mean), "disks": one_in(loss.disks.mean)}
+    after = care.replacement_hours * DAY_NS / 24
+    return formatting.note("loss", **chances, years=YEARS, bytes=loss.bytes.mean, after=after, checks=checks)
 
 
 def _changes(changes: Mapping[str, float]) -> str:
@@ -195,9 +190,7 @@ def _table(answer: Answer, listed: Sequence[ArrangementFigures], first: int, tit
         ]
         for number, row in enumerate(listed, first)
     ]
-    note = "failures: disks that can fail, whichever they are"
-    note += f"; loss: probability of losing data within {YEARS} years"
-    note += "; headroom: times today's load until a disk saturates, I/Os fall behind or p99 exceeds the limit" * timed
+    note = formatting.note("arrangements", years=YEARS) + formatting.note("headroom") * timed
     return TextTable(title, columns, rows, note, frozenset({0} if first == 1 else ()))
 
 
@@ -220,9 +213,7 @@ def endurance(answer: Answer) -> TextTable:
             *([formatting.number(row.drive_writes_per_day), _years(row.rated_years)] if wear else []),
         ]
         rows.append(cells)
-    note = "degraded: without one disk; rebuild: of this disk under the load"
-    note += "; writes/day: of the flash disk that is written most, in its capacities" * wear
-    note += "; rated for: until the first disk was written as often as its maker rates it" * wear
+    note = formatting.note("endurance") + formatting.note("wear") * wear
     return TextTable("At most, and when a disk has failed", columns, rows, note, frozenset({0}))
 
 
@@ -243,10 +234,7 @@ def losses(answer: Answer) -> TextTable:
         loss = row.loss
         shares = (loss.any.mean, loss.any.high, loss.any.low, loss.sectors.mean, loss.disks.mean)
         rows.append([str(number), *map(_short, shares), format_size(loss.bytes.mean)])
-    note = (
-        "the first loss counts; from and to: nine of ten sets of failure rates; bad block: one that cannot be read"
-        " while no other copy is left; average: bytes of all such arrays, of RAID-0 those of the failed disk"
-    )
+    note = formatting.note("losses")
     return TextTable(f"Losing data within {YEARS} years", columns, rows, note, frozenset({0}))
 
 
@@ -387,23 +375,15 @@ def cache_verdict(answer: CacheAnswer) -> str:
         return f"Not with one fast disk: without a risk, {no_gain}" if answer.risky else f"No: even {no_gain}"
     lines = [f"{'Yes' if answer.is_certain else 'Perhaps'}: {_cache_words(best)}. {_both_means(answer)}"]
     if best.hit_ratio is not None:
-        lines.append(f"It serves {formatting.share(best.hit_ratio)} of the reads.")
-    if not answer.is_certain:
-        lines.append("The intervals overlap: measure it before you buy.")
-    if not best.keeps_up:
-        lines.append("I/Os fall behind the recorded times even so: the load is too much for these disks.")
-    elif not answer.without.keeps_up:
-        lines.append("Without a cache, I/Os fall behind the recorded times.")
-    return " ".join(lines)
+        lines.append(formatting.note("cache-serves", hits=best.hit_ratio))
+    lines += [formatting.note("cache-uncertain")] * (not answer.is_certain)
+    late = "cache-late" if not best.keeps_up else "cache-in-time" if not answer.without.keeps_up else ""
+    return " ".join([*lines, *([formatting.note(late)] if late else [])])
 
 
 def _both_means(answer: CacheAnswer) -> str:
     before, after = answer.without.sample, answer.best.sample
-    return (
-        f"The mean latency is {format_duration(after.mean_ns)} instead of {format_duration(before.mean_ns)} (nine of"
-        f" ten measurements: {_bounds(after)} instead of {_bounds(before)}), the 99th percentile"
-        f" {format_duration(after.p99_ns)} instead of {format_duration(before.p99_ns)}."
-    )
+    return formatting.note("cache-means", before=before, after=after, was=_bounds(before), now=_bounds(after))
 
 
 def _cache_kind(level: str) -> str:
@@ -421,8 +401,7 @@ def cache_sentences(answer: CacheAnswer) -> list[Sentence]:
     listed = [Sentence("Answer", cache_verdict(answer)), Sentence("Size", _cache_size(answer))]
     if answer.risky:
         kinds = [f"{_cache_kind(row.arrangement.level)}, {format_duration(row.sample.mean_ns)}" for row in answer.risky]
-        risk = f"Faster, but data are lost if the cache's disk fails: {formatting.listing(kinds)}."
-        listed.append(Sentence("Risk", f"{risk} With two fast disks (--fast 2x…) a mirror holds the cache."))
+        listed.append(Sentence("Risk", formatting.note("cache-risk", kinds=formatting.listing(kinds))))
     choices = [f"{_cache_kind(kind)}: {words}" for kind, of in answer.choices.items() if (words := _changes(of))]
     listed += [Sentence("" if at else "Choices", line) for at, line in enumerate(choices)]
     if not answer.is_worth_it:
@@ -446,11 +425,7 @@ def _cache_size(answer: CacheAnswer) -> str:
     elif curves and answer.best.bytes < curves["footprint_bytes"]:
         lines.append("A larger cache may gain more.")
     if curves and curves["read_first_touch_ratio"] is not None:
-        lines.append(
-            f"The trace touches {format_size(curves['footprint_bytes'])};"
-            f" {formatting.share(curves['read_first_touch_ratio'])} of the reads are the first to their"
-            f" {format_size(curves['block_bytes'])}: a cache that begins empty has them only if its chunks are larger."
-        )
+        lines.append(formatting.note("first-touches", **curves))
     return " ".join(lines)
 
 
@@ -459,17 +434,12 @@ def _warm_up(warm: WarmUp) -> str:
     when = "only there: record for longer to see more"
     if warm.seconds is not None:
         when = f"after {format_duration(warm.seconds * 1e9)} of this load"
-    return (
-        f"Hits of the reads in {WINDOWS} equal parts of the trace: {hits}. {formatting.share(WARM)} of those of the"
-        f" last part are reached {when}. In the first part, while most is copied, the 99th percentile is"
-        f" {format_duration(warm.first_p99_ns)}, without a cache {format_duration(warm.first_p99_without_ns)}."
-    )
+    words = {"hits": hits, "when": when, "first": warm.first_p99_ns, "without": warm.first_p99_without_ns}
+    return formatting.note("warm-up", parts=WINDOWS, warm=WARM, **words)
 
 
 def _cache_wear(row: CacheFigures) -> str:
-    line = (
-        f"{format_size(row.flash_bytes_per_day)} a day are written to the cache's disk, if the load goes on like this."
-    )
+    line = formatting.note("cache-wear", bytes=row.flash_bytes_per_day)
     if row.rated_years is None:
         return line if not row.flash_bytes_per_day else f"{line} Its rating is not known."
     short = f" This is less than {YEARS} years: take a larger disk." if row.rated_years < YEARS else ""
@@ -497,14 +467,7 @@ def _cache_tables(answer: CacheAnswer) -> list[TextTable]:
             str(row.arrangement.failures),
         ]
         rows.append((", ".join(filter(None, words)), numbers))
-    size = (
-        f"size: the smallest after which more gains less than {formatting.share(SAME)}; second half: mean latency of"
-        " the later I/Os"
-    )
-    written = (
-        "written a day: to the cache's disk, if the second half of the load runs all day; dirty: what only the cache"
-        " has; failures: disks that can fail, whichever they are"
-    )
+    size, written = formatting.note("cache-gains", same=SAME), formatting.note("cache-costs")
     best = frozenset({1 + list(answer.caches).index(answer.best)})
     return [
         TextTable("What each kind gains", gains, [[name, *of[: len(gains) - 1]] for name, of in rows], size, best),
