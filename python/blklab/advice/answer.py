@@ -77,7 +77,7 @@ def _array_names(of: Arrangement) -> dict[str, str]:
 def _checks(disks: Sequence[str], paths: Sequence[str]) -> Iterator[str]:
     """Yields checks that stop the script before it writes."""
     yield (
-        f'for disk in {" ".join(disks)}; do [ -b "$disk" ] && [ -z "$(wipefs --no-act "$disk")" ] ||'
+        f'for disk in {" ".join(disks)}; do [ -b "$disk" ] && found=$(wipefs --no-act "$disk") && [ -z "$found" ] ||'
         ' { echo "$disk: expected an empty disk: see wipefs --no-act" >&2; exit 1; }; done'
     )
     if paths:
@@ -141,21 +141,32 @@ def _volume(of: Arrangement, table: Table, where: Mapping[str, str]) -> Iterator
         yield f"lvcreate --yes --name {GROUP} --extents 100%FREE {GROUP} {' '.join(paths)}"
         return
     yield f"lvcreate --yes --name {GROUP} --extents 100%PVS {GROUP} {paths[0]}"
-    yield from _cache_of_volume(of, GROUP, GROUP, paths[1])
+    yield from _cache_of_volume(of, GROUP, GROUP, paths[1], "")
 
 
-def _cache_of_volume(of: Arrangement, group: str, volume: str, path: str) -> Iterator[str]:
-    """Yields the commands that put a cache of LVM on a volume."""
+def _cache_of_volume(of: Arrangement, group: str, volume: str, path: str, block: str) -> Iterator[str]:
+    """Yields the commands that put a cache of LVM on a volume; `block` is an option of dm-writecache."""
     size = "--extents 100%PVS"
     if of.sizes:
         mebibytes = min(of.sizes.values()) >> 20
         size = f"--size {mebibytes}m" if mebibytes % 1024 else f"--size {mebibytes >> 10}g"
     # dm-writecache is only made of an inactive volume.
     yield f"lvcreate --yes --activate n --name fast {size} {group} {path}"
-    options, table = "--type writecache", of.top_table
+    options, table = f"--type writecache{block}", of.top_table
     if table["kind"] == "lvmcache":
         options = f"--type cache --chunksize {parse_size(str(table['chunk'])) >> 10}k --cachemode {table['mode']}"
     yield f"lvconvert --yes {options} --cachevol fast {group}/{volume}"
+
+
+BLOCK_SIZE = "blkid -p -o value -s BLOCK_SIZE"
+VOLUME_CHECKS = (
+    "# Needs the packages lvm2, thin-provisioning-tools (dm-cache) and mdadm (a mirror).",
+    'lvs "$group/$volume"',
+    '! lvs --noheadings -o segtype "$group/$volume" | grep cache || { echo "it has a cache" >&2; exit 1; }',
+    '! lvs "$group/fast" 2>/dev/null || { echo "$group/fast exists" >&2; exit 1; }',
+    '! lsblk -nro MOUNTPOINTS "/dev/$group/$volume" | grep -xE "/|/usr" ||'
+    ' { echo "its initramfs may not know the cache: not for the root filesystem" >&2; exit 1; }',
+)
 
 
 def script_for_volume(of: Arrangement) -> list[str]:
@@ -168,11 +179,17 @@ def script_for_volume(of: Arrangement) -> list[str]:
         for number, name in enumerate(cache.disks, 1)
     ]
     arrays = dict.fromkeys(cache.arrays(), "/dev/md/cache")
-    lines += _checks([*where.values()], list(arrays.values()))
-    lines.append('lvs "$group/$volume"')
+    lines += [*_checks([*where.values()], list(arrays.values())), *VOLUME_CHECKS]
+    block = ""
+    if of.top_table["kind"] == "writecache":
+        # Larger blocks than those of the filesystem damage it (lvmcache(7)).
+        lines.append(f'[ "$({BLOCK_SIZE} "/dev/$group/$volume")" = 4096 ] && block=4096 || block=512')
+        block = ' --cachesettings "block_size=$block"'
     lines += _stack(cache, where | arrays) if arrays else []
     path = (where | arrays)[cache.disks[0] if not arrays else cache.top]
-    return [*lines, f'vgextend "$group" {path}', *_cache_of_volume(of, '"$group"', '"$volume"', path)]
+    lines += [f'vgextend "$group" {path}', *_cache_of_volume(of, '"$group"', '"$volume"', path, block)]
+    # Otherwise another volume may grow onto the rest of the disk.
+    return [*lines, f"pvchange --allocatable n {path}", '# To undo it: lvconvert --uncache "$group/$volume"']
 
 
 def _settings(of: Arrangement, names: Mapping[str, str]) -> Iterator[str]:
@@ -292,7 +309,8 @@ def _cache(question: Question, of: Arrangement, simulations: Simulations) -> Cac
     if origin is None:
         return None
     fast = question.disks[of.below(str(of.top_table["cache"])).disks[0]]
-    below = replace(sized(question, of.below(str(origin))), failures=of.failures)
+    alone = of.below(str(origin))
+    below = replace(sized(question, alone), failures=of.failures, words=of.words.partition(", behind a ")[0])
     return cache_answer(question, below, fast, simulations, ios=longest(question), kinds=[of.level])
 
 

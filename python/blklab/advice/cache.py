@@ -11,7 +11,7 @@ from blklab.advice.question import DiskPool, Load, Question
 from blklab.advice.race import SAME, Candidate, ios_of, measured
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 from blklab.advice.search import named, runnable, words_of
-from blklab.documents.cache_curves import BlockCurves
+from blklab.documents.cache_curves import CacheCurves
 from blklab.errors import UsageError
 from blklab.trace.cache_curves import read_curves
 from blklab.units import format_size, parse_size
@@ -49,6 +49,11 @@ class CacheFigures:
         return self.candidate.arrangement
 
     @property
+    def serves(self) -> bool:
+        """Whether it has some of the reads, or of the writes."""
+        return (self.hit_ratio or 0.0) >= SAME or self.dirty_bytes > 0
+
+    @property
     def sample(self) -> Sample:
         """The load with the highest 99th percentile."""
         return max(self.candidate.samples, key=lambda sample: sample.p99_ns)
@@ -79,23 +84,30 @@ class CacheAnswer:
     """Mean latency of each kind and mode with another chunk or cutoff, as a ratio to that with the default."""
 
     warm_up: WarmUp | None  # None without a trace
-    curves: BlockCurves | None  # First touches of a trace; None without one
+    curves: CacheCurves | None  # First touches of a trace; None without one
     ios: int  # That each simulation has at most
 
     @property
-    def is_worth_it(self) -> bool:
-        """Whether the mean latency is clearly lower with the cache."""
+    def gain(self) -> float:
+        """The mean latency with the cache, as a ratio to that without one."""
         weights = [load.weight for load in self.question.loads]
-        return self.best.candidate.mean_ns(weights) < (1 - SAME) * self.without.candidate.mean_ns(weights)
+        return self.best.candidate.mean_ns(weights) / self.without.candidate.mean_ns(weights)
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether the mean latency is clearly lower with the cache, and not only because it divides I/Os."""
+        return self.gain < 1 - SAME and self.best.serves
 
     @property
     def risky(self) -> list[CacheFigures]:
         """Caches that are faster, but lose data when their disk fails, the fastest first."""
-        fastest = (1 - SAME) * self.best.sample.mean_ns
+        fastest = (1 - SAME) * min(self.best.sample.mean_ns, self.without.sample.mean_ns)
         return [
             row
             for row in self.caches
-            if row.arrangement.failures < self.without.arrangement.failures and row.sample.mean_ns < fastest
+            if row.arrangement.failures < self.without.arrangement.failures
+            and row.sample.mean_ns < fastest
+            and row.serves
         ]
 
     @property
@@ -139,17 +151,20 @@ def cache_answer(
     weights = [load.weight for load in question.loads]
     trace = next((load for load in question.loads if load.timed), None)
     curves = _curves(trace) if trace else None
-    used = curves["footprint_bytes"] if curves else max(load.span for load in question.loads)
+    if curves and curves["useless_times"]:
+        raise UsageError(f"the trace: {curves['useless_times']}: expected the times of its I/Os")
+    used = curves["blocks"][0]["footprint_bytes"] if curves else max(load.span for load in question.loads)
     ios = max(ios_of(load, ios) for load in question.loads)
     every = [
         of
         for size in _sizes(used or origin.capacity, min(most or fast.bytes, fast.bytes))
         for of in of_size(origin, fast, size)
     ]
-    every = [of for of in every if not kinds or of.level in kinds]
+    excluded = set(question.constraints.excluded)
+    every = [of for of in every if (not kinds or of.level in kinds) and not of.kinds & excluded]
     able, messages = runnable([origin, *every], simulations)
     if origin not in able or len(able) == 1:
-        raise UsageError(messages[0])
+        raise UsageError(messages[0] if messages else "--exclude: leaves no kind of cache")
     simulations.expected_ios = ios * len(question.loads) * (len(able) + AFTER)
     known = _measured(question, able[1:], simulations, ios, finalists=False)
     by_size: dict[str, dict[int, Candidate]] = {}
@@ -161,6 +176,7 @@ def cache_answer(
     final = _measured(question, [origin, *tuned], simulations, ios, finalists=True)
     without, *caches = _figures(question, final, simulations)
     keeping = [row for row in caches if row.arrangement.failures >= origin.failures] or caches
+    keeping = [row for row in keeping if row.serves] or keeping
     keeping = [row for row in keeping if row.rated_years is None or row.rated_years >= YEARS] or keeping
     fastest = min(row.candidate.mean_ns(weights) for row in keeping)
     return CacheAnswer(
@@ -179,11 +195,11 @@ def cache_answer(
     )
 
 
-def _curves(trace: Load) -> BlockCurves:
+def _curves(trace: Load) -> CacheCurves:
     from blklab import _core
 
     only = _core.Filter(devices=[str(trace.table["device"])])
-    return read_curves([str(trace.table["replay"])], policies=["lru"], sizes=[], selection=only)["blocks"][0]
+    return read_curves([str(trace.table["replay"])], policies=["lru"], sizes=[], selection=only)
 
 
 def _sizes(used: int, most: int) -> list[int]:

@@ -19,6 +19,7 @@ from blklab.cli.common import (
     flash_state_option,
     jobs_option,
     json_option,
+    repeatable,
     warn_each,
 )
 from blklab.cli.lazy import CommandEntry, LazyGroup
@@ -226,6 +227,7 @@ def check(
 @click.option("--slow", required=True, metavar="[LEVEL:][N]xMODEL", help="The array: hdd-7200, raid6:6xhdd-7200:4TiB.")
 @click.option("--fast", required=True, metavar="[N]xMODEL", help="Disks for the cache: pm983, 2xpm983, ./disk.toml.")
 @click.option("--budget", type=SIZE, help="Most bytes of the cache; default: the whole fast disk.")
+@repeatable("--exclude", metavar="KIND,...", help="Kinds or modes to leave out: bcache, dm-cache, writeback.")
 @click.option("--kernel", default="6.1", help="Kernel of the cache.")
 @flash_state_option
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, help="Seed of random numbers.")
@@ -249,12 +251,12 @@ def advise(
       blklab cache advise md127 --slow 2xhdd-7200 --fast pm983 --json | jq '.caches[] | {words, bytes}'
 
     \b
-    Exit status: 0 an answer; 2 wrong usage.
+    Exit status: 0 an answer; 1 no I/O in the trace, or it cannot be read; 2 wrong usage.
     """
     from blklab.advice import cache as caching
     from blklab.advice.question import Constraints, Question, load_of_trace, read_pool
     from blklab.advice.samples import Simulations
-    from blklab.advice.search import sized
+    from blklab.advice.search import excluded_kinds, sized
     from blklab.cli.common import progress
     from blklab.report import advice as report
 
@@ -264,11 +266,14 @@ def advise(
     if slow.name == fast.name:
         raise UsageError(f"--fast {asked['fast']!r}: is the model of --slow: expected a faster one")
     load = load_of_trace(trace, device, 1)
-    question = Question([slow, fast], [load], Constraints(), {"kernel": asked["kernel"]}, seed=asked["seed"])
+    if asked["budget"] is not None and asked["budget"] < caching.SMALLEST:
+        raise UsageError(f"--budget: expected at least {units.format_size(caching.SMALLEST)}")
+    constraints = Constraints(excluded=excluded_kinds(asked["exclude"]))
+    question = Question([slow, fast], [load], constraints, {"kernel": asked["kernel"]}, seed=asked["seed"])
     with computing(cluster, jobs) as parallel, progress("Simulating", total=1000, as_json=as_json) as tick:
         simulations = Simulations(question, None, parallel, lambda done, total: tick(1000 * done // max(1, total)))
         origin = sized(question, caching.origin_of(slow, level))
         answer = caching.cache_answer(question, origin, fast, simulations, most=asked["budget"])
         about, lines = report.cache_script(answer, simulations)
-    document = {**report.cache_as_dict(answer), "script": lines, "check": report.CACHE_CHECK}
+    document = {**report.cache_as_dict(answer), "script": lines, "check": report.cache_check(answer)}
     emit(document, as_json, lambda console: report.print_cache_answer(console, answer, about, lines))

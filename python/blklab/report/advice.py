@@ -46,7 +46,9 @@ def verdict(answer: Answer) -> str:
     of_load = f" of {printable(loads[best.today.index(sample)].name)}, the slowest load," if len(loads) > 1 else ""
     low, high = (format_duration(sample.p99_ns * factor) for factor in sample.p99_interval)
     said = formatting.note("advice", **words, low=low, high=high, of_load=of_load)
-    return f"{lacks}{said}{served}{_not_certain(answer)}"
+    worn = best.rated_years is not None and best.rated_years < 1
+    wear = f" {formatting.note('worn', years=_years(best.rated_years))}" if worn else ""
+    return f"{lacks}{said}{served}{wear}{_not_certain(answer)}"
 
 
 def _not_certain(answer: Answer) -> str:
@@ -223,7 +225,9 @@ def _short(probability: float) -> str:
 
 
 def _years(years: float | None) -> str:
-    return formatting.NONE if years is None else f"{float(f'{years:.1e}'):g} years" if years < 100 else ">100 years"
+    if years is None or years >= 100:
+        return formatting.NONE if years is None else ">100 years"
+    return f"{years * 365:.0f} days" if years < 1 else f"{float(f'{years:.1e}'):g} years"
 
 
 def losses(answer: Answer) -> TextTable:
@@ -370,13 +374,18 @@ def _samples(samples: Sequence[Sample]) -> list[dict[str, object]]:
 def cache_verdict(answer: CacheAnswer) -> str:
     """Returns the first sentence: whether a cache is worth it."""
     best = answer.best
+    disks = formatting.plural(answer.question.pools[-1].count, "fast disk")
     if not answer.is_worth_it:
-        no_gain = f"{_cache_words(best)} gains less than {formatting.share(SAME)}. {_both_means(answer)}"
-        return f"Not with one fast disk: without a risk, {no_gain}" if answer.risky else f"No: even {no_gain}"
+        gain = "helps only by dividing I/Os" if answer.gain < 1 - SAME else f"gains less than {formatting.share(SAME)}"
+        no_gain = f"{_cache_words(best)} {'is slower' if answer.gain > 1 + SAME else gain}. {_both_means(answer)}"
+        return f"Not with {disks}: without a risk, {no_gain}" if answer.risky else f"No: even {no_gain}"
     lines = [f"{'Yes' if answer.is_certain else 'Perhaps'}: {_cache_words(best)}. {_both_means(answer)}"]
     if best.hit_ratio is not None:
         lines.append(formatting.note("cache-serves", hits=best.hit_ratio))
     lines += [formatting.note("cache-uncertain")] * (not answer.is_certain)
+    lines += [formatting.note("cache-tail")] * (best.sample.p99_ns > (1 + SAME) * answer.without.sample.p99_ns)
+    if best.rated_years is not None and best.rated_years < YEARS:
+        lines.append(formatting.note("cache-worn", years=_years(best.rated_years)))
     late = "cache-late" if not best.keeps_up else "cache-in-time" if not answer.without.keeps_up else ""
     return " ".join([*lines, *([formatting.note(late)] if late else [])])
 
@@ -398,15 +407,24 @@ def _cache_words(row: CacheFigures) -> str:
 def cache_sentences(answer: CacheAnswer) -> list[Sentence]:
     """Returns the answer, its reasons, and what it costs."""
     best = answer.best
-    listed = [Sentence("Answer", cache_verdict(answer)), Sentence("Size", _cache_size(answer))]
+    load = printable(answer.question.loads[0].source)
+    listed = [
+        Sentence("Answer", cache_verdict(answer)),
+        Sentence("Array", f"{answer.without.arrangement.words}; {load}."),
+    ]
+    listed.append(Sentence("Size", _cache_size(answer)))
     if answer.risky:
         kinds = [f"{_cache_kind(row.arrangement.level)}, {format_duration(row.sample.mean_ns)}" for row in answer.risky]
-        listed.append(Sentence("Risk", formatting.note("cache-risk", kinds=formatting.listing(kinds))))
-    choices = [f"{_cache_kind(kind)}: {words}" for kind, of in answer.choices.items() if (words := _changes(of))]
-    listed += [Sentence("" if at else "Choices", line) for at, line in enumerate(choices)]
+        failures = {"now": answer.risky[0].arrangement.failures, "alone": answer.without.arrangement.failures}
+        risk = formatting.note("cache-risk", kinds=formatting.listing(kinds), needed=failures["alone"] + 1, **failures)
+        listed.append(Sentence("Risk", risk))
     if not answer.is_worth_it:
         return listed
-    if answer.warm_up:
+    if best.dirty_bytes and not answer.without.arrangement.failures:
+        listed.append(Sentence("Risk", formatting.note("cache-two-disks")))
+    if changes := _changes(answer.choices[best.arrangement.level]):
+        listed.append(Sentence("Choices", changes))
+    if answer.warm_up and any(answer.warm_up.hit_ratios):
         listed.append(Sentence("Warm-up", _warm_up(answer.warm_up)))
     listed.append(Sentence("Wear", _cache_wear(best)))
     if best.dirty_bytes:
@@ -421,11 +439,11 @@ def _cache_size(answer: CacheAnswer) -> str:
     alone = format_duration(answer.without.sample.mean_ns)
     lines = [f"Mean latency of {_cache_kind(kind)} with its defaults: without {alone}; with {'; '.join(steps)}."]
     if any(size > answer.best.bytes for size in sizes):
-        lines.append(f"More than {format_size(answer.best.bytes)} gains less than {formatting.share(SAME)}.")
-    elif curves and answer.best.bytes < curves["footprint_bytes"]:
+        lines.append(f"Above {format_size(answer.best.bytes)}, it does not become clearly faster.")
+    elif curves and answer.best.bytes < curves["blocks"][0]["footprint_bytes"]:
         lines.append("A larger cache may gain more.")
-    if curves and curves["read_first_touch_ratio"] is not None:
-        lines.append(formatting.note("first-touches", **curves))
+    if curves and curves["blocks"][0]["read_first_touch_ratio"] is not None:
+        lines.append(formatting.note("first-touches", span=curves["span_ns"], **curves["blocks"][0]))
     return " ".join(lines)
 
 
@@ -439,11 +457,10 @@ def _warm_up(warm: WarmUp) -> str:
 
 
 def _cache_wear(row: CacheFigures) -> str:
-    line = formatting.note("cache-wear", bytes=row.flash_bytes_per_day)
+    line = formatting.note("cache-wear", bytes=row.flash_bytes_per_day, terabytes=row.flash_bytes_per_day * 365 / 1e12)
     if row.rated_years is None:
-        return line if not row.flash_bytes_per_day else f"{line} Its rating is not known."
-    short = f" This is less than {YEARS} years: take a larger disk." if row.rated_years < YEARS else ""
-    return f"{line} Its rating suffices for {_years(row.rated_years)}.{short}"
+        return line if not row.flash_bytes_per_day else f"{line} {formatting.note('cache-unrated')}"
+    return f"{line} Its rating suffices for {_years(row.rated_years).replace('>', 'more than ')}."
 
 
 def _cache_tables(answer: CacheAnswer) -> list[TextTable]:
@@ -486,12 +503,17 @@ def cache_script(answer: CacheAnswer, simulations: Simulations) -> tuple[str, Se
     return about, script_for_volume(of)
 
 
-CACHE_CHECK = (
-    "blklab cache status --json > before.json",
-    "blklab trace record /dev/GROUP/VOLUME -w 10m -o /dev/shm/cached",
-    "blklab cache status --json > after.json",
-    "blklab cache check /dev/shm/cached --before before.json --after after.json",
-)
+def cache_check(answer: CacheAnswer) -> list[str]:
+    """Returns commands that check the cache later; none for dm-writecache, whose counters say less."""
+    kind = answer.best.arrangement.top_table["kind"]
+    device = "/dev/bcache0" if kind == "bcache" else "/dev/GROUP/VOLUME"
+    lines = [
+        "blklab cache status --json > before.json",
+        f"blklab trace record {device} -w 10m -o /dev/shm/cached",
+        "blklab cache status --json > after.json",
+        "blklab cache check /dev/shm/cached --before before.json --after after.json",
+    ]
+    return [] if kind == "writecache" else lines
 
 
 def print_cache_answer(console: Console, answer: CacheAnswer, about: str, lines: Sequence[str]) -> None:
@@ -500,7 +522,9 @@ def print_cache_answer(console: Console, answer: CacheAnswer, about: str, lines:
     terminal.draw_table(console, *_cache_tables(answer))
     console.print()
     terminal.prose(console, [Sentence("" if at else "Note", line) for at, line in enumerate(_cache_notes(answer))])
-    scripts = {f"{about}: {HOW}": lines, "Later, to see whether the cache does what it should:": CACHE_CHECK}
+    scripts = {f"{about}: {HOW}": lines}
+    if check := cache_check(answer):
+        scripts["Later, to see whether the cache does what it should:"] = check
     for title, shown in scripts.items() if answer.is_worth_it else ():
         console.print()
         console.print(title)
@@ -530,7 +554,7 @@ def cache_as_dict(answer: CacheAnswer) -> dict[str, object]:
         "mean_ns_by_size": answer.by_size,
         "choices": answer.choices,
         "warm_up": asdict(answer.warm_up) if answer.warm_up else None,
-        "read_first_touch_ratio": answer.curves["read_first_touch_ratio"] if answer.curves else None,
+        "read_first_touch_ratio": answer.curves["blocks"][0]["read_first_touch_ratio"] if answer.curves else None,
         "notes": _cache_notes(answer),
         "ios": answer.ios,
         "load": [printable(load.source) for load in answer.question.loads],

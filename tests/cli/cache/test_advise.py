@@ -83,21 +83,53 @@ def test_the_size_is_that_of_the_hot_data(run: Run, load: Any) -> None:
     assert limited["caches"][limited["best"]]["hit_ratio"] < best["hit_ratio"]
 
 
-@pytest.mark.parametrize(("offsets", "size"), [(pages(100 << 30), 4096), (iter(range(0, IOS << 18, 1 << 18)), 1 << 18)])
-def test_what_is_read_once_gains_nothing(run: Run, load: Any, offsets: Iterator[int], size: int) -> None:
-    trace = load("read", offsets, size)
-    document = answer(run, trace, "--slow", SLOW, "--fast", "pm983")
+@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("slow", [SLOW, "4xhdd-7200", "raid5:5xhdd-7200"])
+def test_what_is_read_once_gains_nothing(run: Run, load: Any, scan: bool, slow: str) -> None:
+    """A cache that divides the I/Os of a scan makes it faster: that is no reason to buy one."""
+    trace = load("read", iter(range(0, IOS << 18, 1 << 18)), 1 << 18) if scan else load("read", pages(100 << 30))
+    words = (trace, "--slow", slow, "--fast", "ssd-consumer", "--budget", "512MiB")
+    document = answer(run, *words)
     assert not document["worth_it"]
     assert document["answer"].startswith("No: ")
     assert document["read_first_touch_ratio"] > 0.95
-    assert "lvconvert" not in run("cache", "advise", trace, "--slow", SLOW, "--fast", "pm983").out
+    assert "lvconvert" not in run("cache", "advise", *words).out
+
+
+def test_times_are_needed_and_a_slower_disk_does_not_help(run: Run, load: Any, tmp_path: Path) -> None:
+    trace = load("read", pages(32 * MIB))
+    slower = answer(run, trace, "--slow", "2xpm983", "--fast", "hdd-7200")
+    assert "is slower" in slower["answer"]
+    without = tmp_path / "without.iolog"
+    lines = ["fio version 2 iolog", "disk add", "disk open", *[f"disk read {at * 4096} 4096" for at in range(IOS)]]
+    without.write_text("\n".join([*lines, "disk close", ""]))
+    refused = run("cache", "advise", without, "--slow", SLOW, "--fast", "pm983")
+    assert refused.status == 2, refused.out
+    assert "expected the times of its I/Os" in refused.err
+
+
+def test_kinds_can_be_left_out(run: Run) -> None:
+    words = (TRACE, "--device", "md127", "--slow", SLOW, "--fast", "pm983", "--budget", "512MiB")
+    document = answer(run, *words, "--exclude", "bcache,writeback")
+    kinds = {row["words"].partition(", behind a ")[2].partition(" on ")[0] for row in document["caches"]}
+    assert kinds == {"dm-cache (writethrough)", "dm-writecache"}
+    refused = run("cache", "advise", *words, "--exclude", "bcache,dm-cache,dm-writecache")
+    assert (refused.status, "--exclude: leaves no kind of cache" in refused.err) == (2, True)
+
+
+def test_a_cache_that_wears_out_soon_is_said(run: Run) -> None:
+    words = ("--device", "md127", "--slow", SLOW, "--fast", "870-evo:4GiB", "--exclude", "dm-cache,dm-writecache")
+    document = answer(run, TRACE, *words)
+    best = document["caches"][document["best"]]
+    assert best["rated_years"] < 1
+    assert f"rated for after {best['rated_years'] * 365:.0f} days" in document["answer"]
 
 
 def test_a_cache_of_writes_needs_a_mirror(run: Run, load: Any) -> None:
     trace = load("write", pages(2 << 30))
     single = answer(run, trace, "--slow", SLOW, "--fast", "pm983")
     assert not single["worth_it"]
-    assert single["answer"].startswith("Not with one fast disk")
+    assert single["answer"].startswith("Not with 1 fast disk")
     mirrored = answer(run, trace, "--slow", SLOW, "--fast", "2xpm983")
     best = mirrored["caches"][mirrored["best"]]
     assert mirrored["worth_it"]
@@ -114,7 +146,7 @@ def test_a_cache_of_writes_needs_a_mirror(run: Run, load: Any) -> None:
         ("hdd-7200", "pm98", "--fast 'pm98': "),
         ("raid6:3xhdd-7200", "pm983", "raid6 of 3 × hdd-7200: not possible; expected raid0, raid1, raid5, raid10"),
         ("raid1:hdd-7200", "pm983", "raid1 of 1 × hdd-7200: not possible; expected no level"),
-        ("2xhdd-7200:512MiB", "pm983", "512 MiB"),
+        ("2xhdd-7200:512MiB", "pm983", "beyond the end of stack"),
     ],
 )
 def test_disks_that_cannot_be_used_are_one_line(run: Run, slow: str, fast: str, message: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from blklab.advice.answer import script, script_for_volume
+from blklab.advice.answer import BLOCK_SIZE, script, script_for_volume
 from blklab.advice.arrangement import Arrangement
 from blklab.advice.cache import of_size, origin_of
 from blklab.advice.question import Constraints, Question, published_load, read_pool, read_pools
@@ -34,7 +34,13 @@ def typed(machine: Rig, lines: Sequence[str]) -> None:
             variables[match[1]] = match[2]
         elif "CREATE bbl=no" in line:
             machine.guest.agent.write("/etc/mdadm/mdadm.conf", "CREATE bbl=no\n")
-        elif not line.startswith(("set ", "for ", "mdadm --detail", "update-initramfs", "echo ", "udevadm ")):
+        elif "&& block=4096" in line:
+            device = "/dev/{group}/{volume}".format(**variables)
+            found = machine.run(*BLOCK_SIZE.split(), device, check=False).stdout.strip()
+            variables["block"] = "4096" if found == "4096" else "512"
+        elif not line.startswith(
+            ("set ", "for ", "mdadm --detail", "update-initramfs", "echo ", "udevadm ", "! ", "# ")
+        ):
             words = shlex.split(re.sub(r"\$(\w+)", lambda match: variables[match[1]], line))
             if words == ["mount", "/srv/data"]:
                 device = next(line for line in lines if line.startswith("mkfs")).split()[-1]
