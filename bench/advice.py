@@ -69,7 +69,7 @@ def ask(name: str, scenario: dict[str, object]) -> bool:
         predicted, lab = (latencies(file, runner) for runner in ("sim", "lab"))
     print(f"\n{name}")
     for number, arrangement in enumerate(arrangements):
-        print(f"  {predicted[number]:7.1f} {lab[number]:7.1f}  {arrangement.words}")
+        print(f"  {predicted[number]:7.3g} {lab[number]:7.3g}  {arrangement.words}")
     rank = spearmanr(predicted, lab).statistic
     behind = lab[0] / min(lab) - 1
     print(f"  rank correlation {rank:.2f}; the advised one is {behind:.1%} slower than the lab's best", flush=True)

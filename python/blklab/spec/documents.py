@@ -103,13 +103,6 @@ class HostCellDocument(FioCellDocument):
     destroy: Sequence[str]
 
 
-class FleetCellDocument(HostCellDocument):
-    """What a fleet takes; `destroy` has `HOST:ID`."""
-
-    hosts: Mapping[str, str]  # What ssh calls each host, by name
-    python: str
-
-
 class VirtualDiskDocument(TypedDict):
     """What a virtual disk says of itself."""
 
