@@ -1,6 +1,7 @@
 """The answer to a question: what to build, how it compares, why, what to type, and the experiment that proves it."""
 
 import math
+import pkgutil
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -159,37 +160,32 @@ def _cache_of_volume(of: Arrangement, group: str, volume: str, path: str, block:
 
 
 BLOCK_SIZE = "blkid -p -o value -s BLOCK_SIZE"
-VOLUME_CHECKS = (
-    "# Needs the packages lvm2, thin-provisioning-tools (dm-cache) and mdadm (a mirror).",
-    'lvs "$group/$volume"',
-    '! lvs --noheadings -o segtype "$group/$volume" | grep cache || { echo "it has a cache" >&2; exit 1; }',
-    '! lvs "$group/fast" 2>/dev/null || { echo "$group/fast exists" >&2; exit 1; }',
-    '! lsblk -nro MOUNTPOINTS "/dev/$group/$volume" | grep -xE "/|/usr" ||'
-    ' { echo "its initramfs may not know the cache: not for the root filesystem" >&2; exit 1; }',
-)
 
 
 def script_for_volume(of: Arrangement) -> list[str]:
-    """Returns a shell script that puts the cache of an arrangement on a volume of LVM that is in use."""
+    """Returns a shell script that puts the cache of an arrangement on a volume of LVM that is in use: cache.sh."""
     cache = of.below(str(of.top_table["cache"]))
     where = {name: f'"$fast_{number}"' for number, name in enumerate(cache.disks, 1)}
-    lines = ["set -eu", "group=  # complete this: the volume group, as in lvs", "volume=  # complete this: the volume"]
-    lines += [
-        f"fast_{number}={UNKNOWN}  # complete this: a {name.rpartition('-')[0]}"
-        for number, name in enumerate(cache.disks, 1)
-    ]
     arrays = dict.fromkeys(cache.arrays(), "/dev/md/cache")
-    lines += [*_checks([*where.values()], list(arrays.values())), *VOLUME_CHECKS]
-    block = ""
-    if of.top_table["kind"] == "writecache":
+    path = (where | arrays)[cache.top if arrays else cache.disks[0]]
+    block = ' --cachesettings "block_size=$block"'
+    parts = {
+        "disks": [
+            f"{name[2:-1]}={UNKNOWN}  # complete this: a {disk.rpartition('-')[0]}" for disk, name in where.items()
+        ],
+        "checks": _checks([*where.values()], list(arrays.values())),
         # Larger blocks than those of the filesystem damage it (lvmcache(7)).
-        lines.append(f'[ "$({BLOCK_SIZE} "/dev/$group/$volume")" = 4096 ] && block=4096 || block=512')
-        block = ' --cachesettings "block_size=$block"'
-    lines += _stack(cache, where | arrays) if arrays else []
-    path = (where | arrays)[cache.disks[0] if not arrays else cache.top]
-    lines += [f'vgextend "$group" {path}', *_cache_of_volume(of, '"$group"', '"$volume"', path, block)]
-    # Otherwise another volume may grow onto the rest of the disk.
-    return [*lines, f"pvchange --allocatable n {path}", '# To undo it: lvconvert --uncache "$group/$volume"']
+        "block": [f'[ "$({BLOCK_SIZE} "/dev/$group/$volume")" = 4096 ] && block=4096 || block=512'],
+        "array": _stack(cache, where | arrays) if arrays else [],
+        "cache": _cache_of_volume(of, '"$group"', '"$volume"', path, block),
+        "path": [path],
+    }
+    text = (pkgutil.get_data(__package__, "cache.sh") or b"").decode()
+    for name, lines in parts.items():
+        text = text.replace(f"@{name}", "\n".join(lines))
+    return [
+        line for line in text.splitlines() if line and ("block" not in line or of.top_table["kind"] == "writecache")
+    ]
 
 
 def _settings(of: Arrangement, names: Mapping[str, str]) -> Iterator[str]:
