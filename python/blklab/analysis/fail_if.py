@@ -10,6 +10,7 @@ from blklab.analysis.compare import Comparison, ComparisonRow
 from blklab.analysis.decision import AGREEMENTS, next_look
 from blklab.analysis.metrics import LATENCIES, METRICS, metric_name
 from blklab.errors import UsageError
+from blklab.text import wording
 from blklab.units import parse_duration, parse_size
 
 OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
@@ -118,10 +119,7 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
                 failed.append(f"{where}: {condition.text}{used}")
             elif holds != {False}:
                 undecided.append(f"{where}: {condition.text}{used}: cannot tell, {_why(row, at, condition)}")
-    nothing = (
-        f"--fail-if {condition.text!r}: no cell has {condition.metric} on both sides; the"
-        f" cells differ in {', '.join(comparison.by) or 'nothing'}: see blklab runs show"
-    )
+    nothing = wording("nothing-to-fail", condition=condition, labels=", ".join(comparison.by) or "nothing")
     return Judgement(failed, missing, undecided, "" if count else nothing)
 
 

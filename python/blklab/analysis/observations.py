@@ -14,7 +14,7 @@ from blklab.runners.registry import predicts
 from blklab.spec.fio_options import ALIASES
 from blklab.spec.jobs import UNSYNCED
 from blklab.spec.workload import SYNCHRONOUS
-from blklab.text import by_key
+from blklab.text import by_key, wording
 from blklab.units import parse_size
 
 if TYPE_CHECKING:
@@ -221,8 +221,7 @@ def _check(where: str, name: str, options: Mapping[str, str]) -> None:
     if {"rwmixread", "rwmixwrite"} <= options.keys():
         shares = [_whole(where, name, f"rwmix{direction}", options) for direction in ("read", "write")]
         if sum(shares) != 100:
-            message = f"{where}: job {name!r}: rwmixread={shares[0]} and rwmixwrite={shares[1]}: expected 100 together"
-            raise UsageError(message)
+            raise UsageError(wording("rwmix-sum", where=where, name=name, shares=shares))
 
 
 def _whole(where: str, name: str, key: str, options: Mapping[str, str]) -> int:

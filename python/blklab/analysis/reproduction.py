@@ -28,7 +28,7 @@ from blklab.spec.experiment import MeasuredFigures
 from blklab.spec.known_options import HARMLESS
 from blklab.spec.stock_models import library_model
 from blklab.spec.workload import Job
-from blklab.text import by_key, toml_key, toml_tables, toml_value
+from blklab.text import by_key, toml_key, toml_tables, toml_value, wording
 from blklab.units import format_duration
 
 Table = dict[str, Any]
@@ -405,10 +405,7 @@ def _beyond(row: JudgedFigure) -> Iterator[str]:
     if row.metric.name != "iops" or ratio < BEYOND or any(target["kind"] != "md" for target in row.outcome.targets):
         return
     if busy := _saturated(row):
-        yield (
-            f"{ratio:.1f} times what {busy[0]} serves when it is saturated: a cache served I/Os (memory, a"
-            " controller), or the disk is another one"
-        )
+        yield wording("served-by-a-cache", ratio=ratio, busy=busy)
 
 
 def _model(row: JudgedFigure, plan: ExperimentPlan) -> Iterator[str]:
@@ -418,10 +415,7 @@ def _model(row: JudgedFigure, plan: ExperimentPlan) -> Iterator[str]:
     table = tables.get(name) or tables.get(name.rstrip("0123456789"), {})
     if "model" in table:
         model = library_model(table["model"])
-        yield (
-            f"the model {model.name} ({model.certainty or 'yours'}) does not fit this disk: `blklab calibrate FILES"
-            f" --model {table['model']}` fits it to your runs"
-        )
+        yield wording("model-does-not-fit", model=model, certainty=model.certainty or "yours", table=table)
     else:
         yield "the model does not fit this disk: `blklab calibrate` fits one to runs of the disk alone"
 

@@ -19,7 +19,7 @@ from blklab.errors import UsageError
 from blklab.outcome import Outcome
 from blklab.spec.sweep import AS_IS, MD, MODE, VM, is_setting, no_effect
 from blklab.store.query import CampaignRow, StoredRun
-from blklab.text import by_key, document_path
+from blklab.text import by_key, document_path, wording
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,7 @@ def tune(
     }
     runs = merged_unchanged(runs)
     if not settings:
-        raise UsageError(
-            f"campaign {campaign.number} ({campaign.name}): not a sweep; add [sweep] to"
-            f" the experiment ({document_path('reference/experiments.md')})"
-        )
+        raise UsageError(wording("not-a-sweep", campaign=campaign, page=document_path("reference/experiments.md")))
     if not done:
         raise UsageError(f"campaign {campaign.number}: no run is done")
     same = {*settings, REPEAT}
@@ -196,10 +193,7 @@ def _left_out(measured: Sequence[Measured], tried: Sequence[StoredRun], settings
     missing = every - len(_by_settings(measured, settings))
     if not missing:
         return ""
-    return (
-        f"{missing} of {every} combinations {'was' if missing == 1 else 'were'} not"
-        " measured: values are compared only where both were measured"
-    )
+    return wording("missing-combinations", missing=missing, every=every, were="was" if missing == 1 else "were")
 
 
 def _tunings(contexts: Sequence[_Context], rule: Rule) -> Iterator[Tuning]:
@@ -276,10 +270,7 @@ def persist_settings(settings: Mapping[str, str], outcomes: Iterable[Outcome]) -
         for name in (name for of, name in changed if of == key):
             path = attribute(key)
             commands.append(f"echo {shlex.quote(value)} > {shlex.quote(f'/sys/block/{name}/{path}')}")
-            rules.append(
-                f'ACTION=="add|change", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk",'
-                f' {_match(name, ids.get(name))}, ATTR{{{path}}}="{_quoted(value)}"'
-            )
+            rules.append(wording("udev-rule", match=_match(name, ids.get(name)), path=path, value=_quoted(value)))
     return PersistedSettings(commands, rules, lines)
 
 
