@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from blklab import __version__, _core
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.text import wording
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -109,10 +110,7 @@ class DaskCluster:
 
         error = future.exception() if future.status == "error" else None
         if isinstance(error, KilledWorker):
-            return BlklabError(
-                f"workers died {error.allowed_failures + 1} times while they computed this, the last one was"
-                f" {error.last_worker.address}: see its log; it may need more memory"
-            )
+            return BlklabError(wording("workers-died", times=error.allowed_failures + 1, error=error))
         if isinstance(error, ImportError):
             raise _lacking(self._address, str(error))
         if error is not None:
@@ -129,10 +127,7 @@ class DaskCluster:
         return result
 
     def _gone(self) -> EnvironmentLacks:
-        return EnvironmentLacks(
-            f"{self._address}: the scheduler is gone",
-            "start it again; what is stored stays, and --resume continues where the command has it",
-        )
+        return EnvironmentLacks(f"{self._address}: the scheduler is gone", wording("cluster-restart"))
 
     def _count(self) -> int:
         """Returns the threads of all workers; asks the scheduler only now and then."""
@@ -168,7 +163,8 @@ def _other_version(address: str, theirs: str, ours: str) -> EnvironmentLacks:
 
 def _lacking(address: str, reason: str) -> EnvironmentLacks:
     return EnvironmentLacks(
-        f"{address}: a worker cannot import blklab ({reason})", "install the same version of blklab on all workers"
+        wording("same-version-on-workers", address=address, reason=reason),
+        "install the same version of blklab on all workers",
     )
 
 
@@ -235,9 +231,7 @@ def _with_client(distributed: Any, where: Any, address: str, tell: Callable[[str
         try:
             client = distributed.Client(where, timeout=CONNECT_S, set_as_default=False)
         except TypeError:  # of `tls://` without certificates
-            raise EnvironmentLacks(
-                f"{address}: needs certificates", "set distributed.comm.tls in Dask's configuration"
-            ) from None
+            raise EnvironmentLacks(f"{address}: needs certificates", wording("tls-of-dask")) from None
         except (OSError, TimeoutError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else "no answer"
             raise EnvironmentLacks(

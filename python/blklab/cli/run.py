@@ -25,7 +25,7 @@ from blklab.cli.common import (
 from blklab.errors import UsageError
 from blklab.report.console import Console
 from blklab.runners.registry import RUNNERS
-from blklab.text import by_key, label_patterns
+from blklab.text import by_key, label_patterns, wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -313,9 +313,7 @@ def _measure(
     except KeyboardInterrupt:
         if store is None:
             raise
-        raise KeyboardInterrupt(
-            "finished cells are stored; repeat the command with --resume to measure the others"
-        ) from None
+        raise KeyboardInterrupt(wording("resume-campaign")) from None
 
 
 def until_sure(

@@ -11,6 +11,7 @@ from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, UsageError
 from blklab.report.console import Console
 from blklab.report.formatting import plural
+from blklab.text import wording
 
 if TYPE_CHECKING:
     from blklab.store.annotations import AnnotationKind
@@ -89,10 +90,7 @@ def show(*, campaign: str, as_run: bool, per_job: bool, raw: bool, store: str | 
         tell(f"blklab: this is campaign {campaign}; for run {campaign}: blklab runs show --run {campaign}")
     if raw:
         if len(selection.runs) != 1:
-            raise UsageError(
-                f"--raw: {campaign!r} has {len(selection.runs)} runs, expected one: add labels,"
-                " such as :stack=raid1,repeat=1"
-            )
+            raise UsageError(wording("several-runs-raw", campaign=campaign, count=len(selection.runs)))
         click.echo(query.raw(kept, selection.runs[0].id), nl=False)
         return
 

@@ -16,7 +16,7 @@ from blklab.errors import BlklabError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, number, of_points, outcome
 from blklab.outcome import DeviceResult, device_kind
 from blklab.store.series import JOBS, SeriesPoint, packed
-from blklab.text import printable
+from blklab.text import printable, wording
 from blklab.units import SECTOR
 
 SECOND = 10**9
@@ -215,10 +215,7 @@ def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[Impor
     reports, notes = list(text.reports), []
     if not (text.skips_boot or given.keep_first):
         if len(reports) == 1:
-            raise BlklabError(
-                f"{file.where}: only one report, which covers the time since boot:"
-                " expected two or more (or --keep-first, for iostat -y)"
-            )
+            raise BlklabError(wording("only-since-boot", file=file))
         line = reports.pop(0).line
         notes.append(f"{file.where}:{line}: the first report covers the time since boot: skipped")
     widths, problems = _widths(reports, text, given)

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from blklab.errors import UsageError
 from blklab.imports.base import ImportedRun
 from blklab.outcome import target_devices
-from blklab.text import by_key, differing, printable
+from blklab.text import by_key, differing, printable, wording
 from blklab.units import fio_size, parse_size
 
 TOLD = ("rw", "bs", "iodepth", "numjobs", "rwmixread")  # Options that become labels
@@ -79,10 +79,7 @@ def split_names(runs: Sequence[ImportedRun], pattern: str | None) -> tuple[list[
         of_file = expression.fullmatch(path.stem) or expression.fullmatch(path.name)
         match = of_job if of_job and (_FIELD.sub("", pattern) or not of_file) else of_file
         if match is None:
-            unmatched.append(
-                f"{run.where}: neither the file name {path.stem!r} nor the job name {run.workload!r}"
-                f" matches --pattern {pattern!r}"
-            )
+            unmatched.append(wording("name-without-labels", run=run, path=path, pattern=pattern))
             continue
         if of_job and of_file:
             won.setdefault("job" if match is of_job else "file", []).append(run.where)
@@ -90,9 +87,7 @@ def split_names(runs: Sequence[ImportedRun], pattern: str | None) -> tuple[list[
         workload = split.pop("workload", run.workload)
         matching.append(replace(run, workload=workload, labels={**run.labels, **split}))
     notes = [
-        f"--pattern {pattern!r} matches the names of file and job: labels are from the name of the {which}"
-        f" ({and_more(where)}); for those of files, add the ending to the pattern"
-        for which, where in won.items()
+        wording("both-names-match", pattern=pattern, which=which, where=and_more(where)) for which, where in won.items()
     ]
     return matching, unmatched, notes
 
@@ -191,16 +186,9 @@ def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], p
                 labels_of_runs[at]["source"] = name
     notes = []
     if series:
-        notes.append(
-            f"{and_more(series)}: numbered files with equal options are repeats of one cell; if they are not, use"
-            " --pattern '{source}'"
-        )
+        notes.append(wording("numbered-files", series=and_more(series)))
     if apart:
-        notes.append(
-            f"{apart} runs of equal workloads are kept apart by the label source, because the results"
-            " do not show that they measured the same device: if they are repeats, use"
-            " --pattern with {repeat}, such as --pattern 'NAME-{repeat}'"
-        )
+        notes.append(wording("kept-apart", apart=apart))
     return notes
 
 

@@ -42,7 +42,7 @@ from blklab.store.annotations import Annotation
 from blklab.store.campaigns import Store
 from blklab.store.documents import KeptDocument
 from blklab.store.query import CampaignRow, Selection, StoredRun
-from blklab.text import by_key, printable
+from blklab.text import by_key, printable, wording
 from blklab.trace.profile import kept_profile
 
 if TYPE_CHECKING:
@@ -149,13 +149,12 @@ def campaigns(store: Store, arguments: Mapping[str, str], page: int) -> SitePage
         PageSection("running", "Running", "Running now", under_way),
         PageSection("campaigns", "Campaigns", "Campaigns", [table] if rows else []),
     ]
-    empty = "Nothing is stored yet: create a campaign with `blklab run EXPERIMENT`."
     return SitePage(
         "Campaigns",
         sections,
         here="/",
         facts=[formatting.plural(len(rows), "campaign"), printable(store.database.name)],
-        sentences=[] if rows else [Sentence("Empty", "No campaign matches." if filters else empty)],
+        sentences=[] if rows else [Sentence("Empty", "No campaign matches." if filters else wording("empty-store"))],
         pages=parts(f"/?{filters}" if filters else "/", page, len(rows)),
         form=Form("/compare", "Compare the chosen campaigns") if len(rows) > 1 else None,
         live=bool(running),
@@ -473,8 +472,7 @@ def _chart(
         "tooltip": [tip("campaign", "campaign"), tip("begun", "begun"), tip("cell", "cell"), tip("v", metric, ",.4~r")],
     }
     spec = chart_spec(data, layer=[layer("line", encoding, point=True)])
-    few = f"{MOST_LINES} of {len(cells)} cells, which most campaigns have; the table has all."
-    note = few if len(cells) > MOST_LINES else ""
+    note = wording("most-lines", MOST_LINES=MOST_LINES, count=len(cells)) if len(cells) > MOST_LINES else ""
     return Chart("trend", f"{metric} of each campaign", spec, table, note, wide=True)
 
 
@@ -526,8 +524,7 @@ def hosts(store: Store) -> SitePage:
     table = TextTable("The last audit of every host", columns, rows)
     critical = sum(_counts(kept.document)["critical"] > 0 for kept in audits)
     sentence = f"{plural(critical, 'host')} of {len(audits)} {'has' if critical == 1 else 'have'} critical findings."
-    empty = "No audit is kept: `blklab md audit --keep` keeps one."
-    return listing("Hosts", table, sentences=[Sentence("Audits", sentence if audits else empty)])
+    return listing("Hosts", table, sentences=[Sentence("Audits", sentence if audits else wording("no-audit-kept"))])
 
 
 def _counts(audit: KeptAudit) -> dict[str, int]:
@@ -652,8 +649,7 @@ class Site:
             return
         if self._host_names is not None and host not in self._host_names:
             known = ", ".join(sorted(self._host_names))
-            message = f"found the host {printable(host)!r}, expected an address or {known}; --host-name adds a name"
-            raise BadRequest(message)
+            raise BadRequest(wording("unknown-host", host=printable(host), known=known))
 
     def _answered(self, request: Request, page: SitePage | str, status: int = 200) -> Response:
         html = page if isinstance(page, str) else page.html()

@@ -13,6 +13,7 @@ from blklab.spec.device import DiskTable, model_document
 from blklab.spec.documents import FailureDocument
 from blklab.spec.experiment import Experiment, Settings
 from blklab.spec.stack import MISSING, Bare, KeyedError, Md, Volume, parts
+from blklab.text import wording
 
 
 @dataclass
@@ -181,9 +182,7 @@ class _StackResolver:
         sync = md.sync or ("recover" if rebuilds else "idle")
         if (sync == "recover") != rebuilds:
             raise problems.fail(
-                f"stacks.{name}.sync",
-                f"found {sync!r} and {'a' if rebuilds else 'no'} rebuilding member: 'recover' and "
-                f'rebuilding = ["…"] must be used together',
+                f"stacks.{name}.sync", wording("sync-without-rebuilding", sync=sync, article="a" if rebuilds else "no")
             )
         near, far, offset = md.copies
         document: cell.Md = {
@@ -219,8 +218,7 @@ def check_names(experiment: Experiment) -> None:
         seen.add(name)
     for name, stack in experiment.stacks.items():
         if (name in seen or name in experiment.devices) and not isinstance(stack, Bare):
-            message = "is also the name of a device: only a stack with `device` may be called like one"
-            raise problems.fail(f"stacks.{name}", message)
+            raise problems.fail(f"stacks.{name}", wording("name-of-device"))
     throttled = any(disk.kind == "throttled" for disk in experiment.devices.values())
     if experiment.settings.latency_ns is not None and experiment.devices and not throttled:
         raise problems.fail("settings.latency_ns", "has an effect only on throttled devices, and there is none")
@@ -273,7 +271,7 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
         where = f"{path}.scheduler" if disk.scheduler else "settings.scheduler"
         raise problems.fail(
             where,
-            f"kernel {settings.kernel} has no {scheduler!r} for {kind!r} devices, expected one of {', '.join(allowed)}",
+            wording("no-such-scheduler", settings=settings, scheduler=scheduler, kind=kind, allowed=", ".join(allowed)),
         )
     depth = disk.queue_depth or settings.queue_depth or kernels.queue_depth(kind, version)
     requests = disk.nr_requests or settings.nr_requests or kernels.requests(scheduler, depth)
@@ -283,8 +281,7 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
     if wbt is None:
         wbt = kernels.wbt_lat_usec(kind, version, scheduler, rotational)
     elif wbt and version < kernels.WBT:
-        message = f"kernel {settings.kernel} has no writeback throttling: expected 0, or kernel 4.10 or later"
-        raise problems.fail(f"{path}.wbt_lat_usec", message)
+        raise problems.fail(f"{path}.wbt_lat_usec", wording("no-throttling", settings=settings))
     back = disk.reports_cache if disk.write_cache is None else disk.write_cache == "write back"
     return {
         "scheduler": scheduler,

@@ -18,7 +18,7 @@ from blklab.system.layers import name_of, number_of
 from blklab.system.mounts import find_whole_mount
 from blklab.system.roots import Roots, text
 from blklab.system.spans import Span
-from blklab.text import printable
+from blklab.text import printable, wording
 from blklab.units import SECTOR
 
 
@@ -42,9 +42,7 @@ def read_mounted_files(
     try:
         status = os.stat(path)  # noqa: PTH116
     except (OSError, ValueError) as error:
-        raise UsageError(
-            f"--files {path}: {getattr(error, 'strerror', error)}; expected a mount point or a device"
-        ) from None
+        raise UsageError(wording("invalid-mount-point", path=path, why=getattr(error, "strerror", error))) from None
     number = number_of(status.st_rdev if stat.S_ISBLK(status.st_mode) else status.st_dev)
     mount = find_whole_mount(number, roots)
     if mount is None or mount.kind not in file_search.KINDS:

@@ -21,7 +21,7 @@ from blklab.md.repair.steps import Done, Step, Stop
 from blklab.md.repair.task import RepairTask
 from blklab.report import repair as report
 from blklab.system.roots import Roots
-from blklab.text import printable
+from blklab.text import printable, wording
 
 COMMANDS = {"bbl": CommandEntry("blklab.cli.md.fix:bbl", "Remove bad-block lists online, one member at a time")}
 
@@ -87,26 +87,16 @@ def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as
             raise Exit(1)
         return
     if not yes and (as_json or not sys.stdin.isatty()):
-        raise UsageError(
-            f"{plan.array.path}: cannot ask for confirmation without a terminal: use --yes to"
-            " repair, or --plan to see the plan"
-        )
+        raise UsageError(wording("no-terminal", plan=plan))
     if not as_json:
         report.show(results(), plan)
         click.echo()
     if not yes:
         click.confirm("Carry out this plan?", abort=True, err=True)
         if make_plan(array, Roots()).as_dict() != plan.as_dict():
-            raise BlklabError(
-                f"{plan.array.path}: the array has changed since the plan was printed: run the"
-                " command again and check the new plan"
-            )
+            raise BlklabError(wording("array-changed", plan=plan))
     run_repair(plan.task, quiet=as_json)
-    emit(
-        report.as_dict(plan, Done()),
-        as_json,
-        lambda console: console.print(f"{plan.array.path}: no member has a bad-block list"),
-    )
+    emit(report.as_dict(plan, Done()), as_json, lambda console: console.print(wording("no-bad-block-list", plan=plan)))
 
 
 def run_repair(task: RepairTask, *, resume: bool = False, quiet: bool = False) -> None:
@@ -124,10 +114,7 @@ def run_repair(task: RepairTask, *, resume: bool = False, quiet: bool = False) -
                     click.echo(f"    {printable(line)}", err=quiet)
                 raise StoppedRepair(f"{task.array}: {outcome.reason}", outcome.remedy)
         except (KeyboardInterrupt, SystemExit):
-            warn(
-                f"{task.array}: interrupted between two steps; md finishes what it has begun; to"
-                f" do the remaining steps: {recipes.command('resume')}"
-            )
+            warn(wording("repair-interrupted", task=task, command=recipes.command("resume")))
             raise
         except BlklabError as error:
             error.details = _describe_now(repair.task, getattr(error, "remedy", ()))

@@ -37,7 +37,7 @@ from blklab.spec.documents import LabCellDocument, latency_ns
 from blklab.store.series import FinishedRun, SeriesPoint, packed
 from blklab.system import diskstats
 from blklab.system.roots import Roots, opened, text
-from blklab.text import printable
+from blklab.text import printable, wording
 from blklab.units import format_duration, format_size
 
 MOST_FETCHED = 256 << 20  # Bytes of files that are held in memory
@@ -105,10 +105,7 @@ def _exported(machine: GuestMachine, paths: Sequence[str]) -> Sequence[ExportedF
     exported = machine.agent.export(paths, results_device(machine))
     for file in exported:
         if file.offset < end or file.bytes < 0 or file.offset + file.bytes > disk.shape.bytes:
-            raise BlklabError(
-                f"the guest reports {printable(file.path[:200])} at offset {file.offset} of the disk for results, with "
-                f"{file.bytes} B: expected it after {end} and within the disk"
-            )
+            raise BlklabError(wording("result-outside-disk", path=printable(file.path[:200]), file=file, end=end))
         end = file.offset + file.bytes
     return exported
 
@@ -383,8 +380,7 @@ def _replay_log(replay: documents.ReplayDocument) -> str:
         jobfile.write_replay(replay, path)
         if (size := path.stat().st_size) > MOST_LOG:
             raise BlklabError(
-                f"{replay['path']}: its {replay['ios']:,} I/Os are {format_size(size)} of fio's log, expected at most "
-                f"{format_size(MOST_LOG)}: replay a shorter trace (blklab trace convert --until)"
+                wording("log-too-large", replay=replay, size=format_size(size), most=format_size(MOST_LOG))
             )
         return path.read_text()
 
@@ -430,10 +426,7 @@ def _junk(
     """
     many = _room(document, table)
     if not many:
-        raise BlklabError(
-            f"{table['name']}: no space is left after the jobs' data to fill its cache with: give "
-            "the jobs a smaller size"
-        )
+        raise BlklabError(wording("no-space-for-cache", table=table))
     begin = documents.extent(document)
     if document["filesystem"] is not None:
         target, begin = JUNK, 0

@@ -32,6 +32,7 @@ from blklab.spec.documents import LabCellDocument
 from blklab.store.series import FinishedRun
 from blklab.system.environment import environment
 from blklab.system.roots import Roots
+from blklab.text import wording
 
 SUSPENDED = 2.0  # Seconds that a host's clocks may differ by if it was not suspended
 
@@ -65,8 +66,7 @@ class LabRunner(Runner):
         if not isinstance(self.kernel, UserKernelOption):
             return plan
         if "kernel" in plan.varied:
-            message = "--kernel: it replaces the kernel of all cells, but [matrix] varies kernel: remove one of the two"
-            raise UsageError(message)
+            raise UsageError(wording("kernel-varies"))
         key = UserKernel(self.kernel, lambda _note: None).key
         cells = [replace(cell, document={**cell.document, "own_kernel": key}) for cell in plan.cells]
         return replace(plan, cells=cells)
@@ -83,10 +83,7 @@ class LabRunner(Runner):
             return plan
         kept = [cell for cell in plan.cells if cell.document["kernel"] not in missing]
         if not kept:
-            message = (
-                f"none of {len(plan.cells)} cells runs here: {next(iter(missing.values()))}; --set kernel changes it"
-            )
-            raise UsageError(message)
+            raise UsageError(wording("no-cell-runs", count=len(plan.cells), missing=next(iter(missing.values()))))
         are = "is" if len(missing) == 1 else "are"
         note = f"{len(kept)} of {len(plan.cells)} cells run here: kernel {', '.join(missing)} {are} not in the lab"
         return replace(plan, cells=kept, notes=[*plan.notes, note])

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from blklab.child_process import command
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.text import printable
+from blklab.text import printable, wording
 from blklab.units import format_size
 
 Note = Callable[[str], object]
@@ -60,9 +60,7 @@ def run(arguments: Sequence[str], *, stdout: IO[bytes] | int = subprocess.PIPE, 
         package = {"depmod": "kmod"}.get(program)
         raise EnvironmentLacks(
             f"{program} is not installed",
-            f"install it: apt-get install {package}"
-            if package
-            else "use a Debian machine: the guest is made of Debian's packages",
+            f"install it: apt-get install {package}" if package else wording("needs-debian"),
         )
     done = subprocess.run(
         command([path_found, *arguments[1:]]),

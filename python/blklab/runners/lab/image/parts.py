@@ -24,7 +24,7 @@ from blklab.runners.lab.image.debian import (
     run,
 )
 from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption, choose, in_order, modules_of, version_of
-from blklab.text import printable
+from blklab.text import printable, wording
 
 DIGITS = 16  # Digits of a digest in the name of a directory
 PROGRAMS = f"programs-{programs.RECIPE[:DIGITS]}"  # The name under which the programs' part is kept
@@ -85,10 +85,7 @@ def _dependencies(directory: Path) -> Iterator[tuple[str, list[str]]]:
         for each in (path, *words[1:]):
             if colon != ":" or each.startswith("/") or ".." in each.split("/") or not each:
                 where = printable(str(directory / "modules.dep"))
-                raise BlklabError(
-                    f"{where}: found {printable(' '.join(words))!r}, expected `MODULE: "
-                    "DEPENDENCIES`, as paths in that directory"
-                )
+                raise BlklabError(wording("invalid-modules-dep", where=where, words=printable(" ".join(words))))
         yield path, words[1:]
 
 
@@ -233,10 +230,7 @@ def make_kernel(cache: ImageCache, debian: DebianArchive, note: Note, kernel: st
     debian.refresh()
     offers = in_order(debian.kernels())
     if not offers:
-        raise EnvironmentLacks(
-            "found no kernel in Debian's packages",
-            "check that `apt-get update` works, and that its sources include a Debian release",
-        )
+        raise EnvironmentLacks("found no kernel in Debian's packages", wording("apt-sources"))
     version = choose(kernel, offers).name
     with cache.scratch() as scratch:
         debs, paths = fetch(debian, lambda: debian.kernel(version), scratch)
