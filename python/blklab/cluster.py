@@ -162,10 +162,8 @@ def _other_version(address: str, theirs: str, ours: str) -> EnvironmentLacks:
 
 
 def _lacking(address: str, reason: str) -> EnvironmentLacks:
-    return EnvironmentLacks(
-        wording("same-version-on-workers", address=address, reason=reason),
-        "install the same version of blklab on all workers",
-    )
+    message = f"{address}: a worker cannot import blklab ({reason})"
+    return EnvironmentLacks(message, "install the same version of blklab on all workers")
 
 
 @contextmanager

@@ -33,8 +33,7 @@ def describe_step(step: steps.Step) -> str:
         case steps.ReAddMember(_, path, without_list):
             words = f"re-add {path} " + ("without its list" if without_list else "with its list")
         case steps.WaitForSync(path):
-            idle = "wait until md has finished what it does (see /proc/mdstat)"
-            words = f"wait until {path} is in sync" if path else idle
+            words = f"wait until {path} is in sync" if path else formatting.note("wait-for-md")
         case steps.StopCheck(path):
             words = f"stop the check of the array, before whose end md does not rebuild {path}; start it again later"
         case steps.AddSpare(_, path):

@@ -244,8 +244,7 @@ def hosts_table(cell: str, outcomes: Sequence[Outcome]) -> TextTable:
     ]
     columns = [text("host"), *figures("IOPS", "of median", *(metric.replace(".", " ") for metric in metrics), "clock")]
     strong = frozenset(names.index(outlier.host) for outlier in different)
-    note = "of median: share of the median host's IOPS. clock: how far its clock is ahead of this one's."
-    return TextTable(f"{printable(cell)}: hosts", columns, rows, note, strong=strong)
+    return TextTable(f"{printable(cell)}: hosts", columns, rows, formatting.note("hosts-of-cell"), strong=strong)
 
 
 def outlier_lines(outcomes: Sequence[Outcome]) -> list[str]:

@@ -114,8 +114,7 @@ def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
         for total in [sum(group.iops for group in outcome.groups) or 1]
         for group in outcome.groups
     ]
-    note = "share: of the IOPS of all jobs of the run. each clone: IOPS of the processes of a job."
-    return pruned(TextTable("Jobs", columns, jobs, note, spare=("mean", "each clone")))
+    return pruned(TextTable("Jobs", columns, jobs, formatting.note("jobs-of-run"), spare=("mean", "each clone")))
 
 
 FIGURES = ("read IOPS", "write IOPS", "mean", "p99")  # The columns of `outcome_figures`

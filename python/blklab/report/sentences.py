@@ -79,9 +79,7 @@ def _load(device: DeviceView) -> str:
     if not device.ios:
         ended = sum(device.life(op).without_queue for op in device.ops)
         requests = formatting.plural(ended, "request")
-        return (
-            f"No I/O was queued on {device.label} as a bio; it dispatched {requests} of its driver or passed through."
-        )
+        return formatting.note("no-bios", device=device, requests=requests)
     text = START.get(device.start, "") + f"{device.label} received {formatting.plural(device.ios, 'I/O')}"
     if device.bytes:
         text += f" and {formatting.size(device.bytes)}"

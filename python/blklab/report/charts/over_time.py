@@ -148,8 +148,7 @@ def _utilisation(focus: DeviceView, devices: Sequence[DeviceView], axis: TimeAxi
             busy = [interval.busy_ns / 1e9 for interval in depth.slices]
             series.append(NamedSeries(device.label, colours[device.label], depth.width_ns, busy))
     rest = f" ({more} more are not drawn)" if (more := len({*devices} - {focus}) - len(theme.MEMBERS)) > 0 else ""
-    note = f"Share of the time with at least one I/O in flight{rest}"
-    chart = Chart("utilisation", "Utilisation", {}, NOTHING, note)
+    chart = Chart("utilisation", "Utilisation", {}, NOTHING, formatting.note("utilisation", rest=rest))
     return _by_name(chart, axis, series, "utilisation")
 
 

@@ -36,8 +36,7 @@ def order(device: DeviceView) -> Chart | None:
         },
     )
     spec["height"] = 60 * len({row["op"] for row in rows})
-    note = "Back to back: starts where the previous I/O ended; in a stream: continues another one."
-    return Chart("order", "Sequential or random", spec, pattern.order(device), note)
+    return Chart("order", "Sequential or random", spec, pattern.order(device), formatting.note("back-to-back"))
 
 
 def seeks(device: DeviceView) -> Chart | None:
@@ -70,8 +69,7 @@ def seeks(device: DeviceView) -> Chart | None:
             ),
         },
     )
-    note = "From the end of one read or write to the start of the next, by powers of two."
-    return Chart("seeks", "Seek distances", spec, histogram_table(histograms[0]), note)
+    return Chart("seeks", "Seek distances", spec, histogram_table(histograms[0]), formatting.note("distances"))
 
 
 def arrival_charts(device: DeviceView) -> list[Chart]:
@@ -144,5 +142,5 @@ def hotness_charts(device: DeviceView) -> list[Chart]:
             layer("line", {**places, "tooltip": tooltips}, **DOTTED),
         ],
     )
-    note = "Share of accesses to the hottest blocks; dashed: if all blocks were accessed equally."
-    return [Chart("hotness", "Hot blocks", spec, pattern.hotness(device), note)]
+
+    return [Chart("hotness", "Hot blocks", spec, pattern.hotness(device), formatting.note("hottest-blocks"))]

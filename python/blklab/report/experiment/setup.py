@@ -152,7 +152,7 @@ def _builds(view: ExperimentView) -> Iterator[PlainText]:
             yield PlainText(
                 f"Building the stacks{f' ({series.name})' if view.several else ''}",
                 wanted,
-                "They overwrite the devices: read them before use. Devices of the experiment are called /dev/NAME.",
+                formatting.note("commands-overwrite"),
             )
 
 
@@ -244,8 +244,7 @@ def _jobs(view: ExperimentView) -> Iterator[PlainText]:
         if fio is not None and fio.command:
             directions[shlex.join(fio.command)] = None
     if jobs_shown:
-        note = "fio job files, one for each cell; the seed is that of the first repeat."
-        yield PlainText("fio jobs", "\n\n".join(jobs_shown), note)
+        yield PlainText("fio jobs", "\n\n".join(jobs_shown), formatting.note("fio-jobs-of-cells"))
     if directions:
         yield PlainText("fio commands", printable_lines(list(directions)), "The paths exist only during a run.")
 

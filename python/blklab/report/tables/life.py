@@ -46,8 +46,7 @@ def depth(device: DeviceView) -> TextTable:
         if level.time_ns and device.ends
     ]
     headings = figures("mean", "when busy", "p50", "p95", "p99", "max", "idle")
-    note = "weighted by time: 95 % of the time, the depth does not exceed p95"
-    return TextTable("Queue depth", [text(""), *headings], rows, note)
+    return TextTable("Queue depth", [text(""), *headings], rows, formatting.note("weighted-by-time"))
 
 
 def errors(device: DeviceView) -> TextTable:

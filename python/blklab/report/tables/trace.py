@@ -95,8 +95,7 @@ def counts(view: ProfileView) -> TextTable:
             title = printable(device.name or "") if at == 0 else ""
             rows.append([title, name, *_tally(tally)])
     columns = [text("device"), text(""), *headings]
-    note = "requests and, after the comma, KiB, as blkparse prints them"
-    return pruned(TextTable("Counts", columns, rows, note, frozenset(strong)))
+    return pruned(TextTable("Counts", columns, rows, formatting.note("requests-and-kib"), frozenset(strong)))
 
 
 def _tally(tally: Tally) -> Iterator[str]:
@@ -165,20 +164,19 @@ def _of_device(device: DeviceView) -> Iterator[Diagnostic]:
         unseen = f"{formatting.plural(number, 'completion')} of I/Os never seen before"
         yield doubt("never-queued", unseen, device.label)
     if (number := device.data.given_up) and completions:
-        lost = f"{formatting.plural(number, 'I/O')} dropped from the count: too many in flight"
-        yield doubt("given-up", lost, device.label)
+        yield doubt(
+            "given-up", formatting.note("dropped-in-flight", count=formatting.plural(number, "I/O")), device.label
+        )
     if completions and device.ios and 0 < unended / device.ios < SERIOUS:
         yield _note(device, "under-way", f"{many} in flight when the trace ended")
     if not device.capabilities.directions:
-        alike = "the trace does not distinguish reads and writes: all I/Os are shown as reads"
-        yield _note(device, "no-directions", alike)
+        yield _note(device, "no-directions", formatting.note("directions-unknown"))
     if alone := sum(device.life(op).without_queue for op in OPS):
         why = "passthrough, flushes of the driver, or in flight when the trace began"
         requests = formatting.plural(alone, "request")
         yield _note(device, "without-bio", f"{requests} dispatched without a queued bio ({why})")
     if number := device.data.hotness.truncated_ios:
-        cut = f"of {formatting.plural(number, 'I/O')} only the first 64 MiB count as hot"
-        yield _note(device, "large-ios", cut)
+        yield _note(device, "large-ios", formatting.note("hot-bytes", count=formatting.plural(number, "I/O")))
     folded = sum(device.op(op).sizes.folded_ios for op in ("read", "write", "discard"))
     if folded:
         yield _note(device, "many-sizes", f"{formatting.plural(folded, 'I/O')} counted at a rounded size")
