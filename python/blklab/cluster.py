@@ -156,9 +156,8 @@ def _computed(version: str, function: Callable[[Item], Result], item: Item) -> "
 
 
 def _other_version(address: str, theirs: str, ours: str) -> EnvironmentLacks:
-    return EnvironmentLacks(
-        f"worker {address}: has blklab {theirs}, expected {ours} as here", "install the same version on all workers"
-    )
+    message = f"worker {address}: has blklab {theirs}, expected {ours} as here"
+    return EnvironmentLacks(message, "install the same version on all workers")
 
 
 def _lacking(address: str, reason: str) -> EnvironmentLacks:

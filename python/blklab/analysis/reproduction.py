@@ -175,8 +175,7 @@ def _load(run: MeasuredRun) -> tuple[Table, list[str]]:
     ways = [fio_options.RW[str(job["rw"])] for job in seen.jobs]
     for at, direction in enumerate(("read", "write")):
         if figures.direction(direction).total_ios and not any(way[at] for way in ways):
-            message = f"fio's figures have {direction}s and its options have none: several jobs were reported as one"
-            raise UsageError(f"{run.where}: {message}")
+            raise UsageError(wording("figures-of-several-jobs", run=run, direction=direction))
     return dict(seen.workload), list(dropped)
 
 

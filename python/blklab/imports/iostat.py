@@ -108,10 +108,8 @@ class IostatText:
         elif command := _COMMAND.search(line[:4000]):
             self._command(command[1].split())
         elif self._kind == "devices" and len(words) > len(self._columns) // 2 and _odd(words):
-            raise BlklabError(
-                f"{self._file.where}:{at}: found {printable(line.strip()[:60])!r},"
-                f" expected a device and {len(self._columns) - 1} figures"
-            )
+            shown = printable(line.strip()[:60])
+            raise BlklabError(wording("not-a-row", file=self._file, at=at, shown=shown, count=len(self._columns) - 1))
 
     def _begin(self, at: int, new: bool) -> IostatReport:
         if new or self._report is None:
@@ -148,8 +146,7 @@ class IostatText:
         where = f"{self._file.where}:{at}"
         values = {}
         for column, word in zip(self._columns, words, strict=True):
-            match = _VALUE.fullmatch(word)
-            if match is not None and (column in COLUMNS or column in CPU):
+            if (match := _VALUE.fullmatch(word)) is not None and (column in COLUMNS or column in CPU):
                 values[column] = number(match[1], where) * _SCALES[match[2]] / _unit(column, match[2])
         return values
 
@@ -200,9 +197,8 @@ def _seconds(time: "re.Match[str]") -> int:
 
 def matches(file: ImportFile) -> bool:
     """Returns whether there is a table of `iostat -x` in a text."""
-    return any(
-        "%util" in line and ("r/s" in line or "aqu-sz" in line) and "|" not in line for line in file.text.split("\n")
-    )
+    lines = file.text.split("\n")
+    return any("%util" in line and ("r/s" in line or "aqu-sz" in line) and "|" not in line for line in lines)
 
 
 def read(given: ImportSource) -> ImportResult:
@@ -275,14 +271,8 @@ def _chosen(file: ImportFile, points: Mapping[str, Sequence[SeriesPoint]], wante
 
 
 def _kind(name: str, names: Sequence[str] = ()) -> str:
-    if any(name != other and _is_part(name, other) for other in names):
-        return "partition"
-    return device_kind(name)
-
-
-def _is_part(name: str, whole: str) -> bool:
-    rest = name.removeprefix(whole)
-    return rest != name and (rest.isdigit() or (rest[:1] == "p" and rest[1:].isdigit()))
+    parts = (name.removeprefix(whole) for whole in names if name.startswith(whole))
+    return "partition" if any(part.removeprefix("p").isdigit() for part in parts) else device_kind(name)
 
 
 class _IostatRow:
@@ -294,9 +284,8 @@ class _IostatRow:
         self.bytes = [self._bytes(row, letter) * seconds for letter in "rw"]
         self.merges = [row.get(f"{letter}rqm/s", 0.0) * seconds for letter in "rw"]
         waits = [row.get(f"{letter}_await", row.get("await")) for letter in "rw"]
-        self.waits = [
-            None if wait is None or not ios else wait * 1e6 for wait, ios in zip(waits, self.ios, strict=True)
-        ]
+        pairs = zip(waits, self.ios, strict=True)
+        self.waits = [None if wait is None or not ios else wait * 1e6 for wait, ios in pairs]
         self.busy = row.get("%util", 0.0) / 100 * width_ns
         queue = row.get("aqu-sz", row.get("avgqu-sz"))
         self.queue = None if queue is None else queue * width_ns

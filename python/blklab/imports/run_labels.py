@@ -184,12 +184,8 @@ def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], p
             apart += len(positions)
             for at in positions:
                 labels_of_runs[at]["source"] = name
-    notes = []
-    if series:
-        notes.append(wording("numbered-files", series=and_more(series)))
-    if apart:
-        notes.append(wording("kept-apart", apart=apart))
-    return notes
+    notes = [wording("numbered-files", series=and_more(series))] if series else []
+    return [*notes, wording("kept-apart", apart=apart)] if apart else notes
 
 
 _COUNTED = re.compile(r"(?P<name>.*[a-z0-9])[-_. ](?P<number>\d{1,4})(?P<ending>\.[a-z]\w*)*", re.I | re.S)

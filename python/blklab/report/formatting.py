@@ -2,16 +2,14 @@
 
 import re
 import string
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from blklab import units
 from blklab.documents.profile import QuantilesSummary, ZipfFit
+from blklab.text import toml_file
 
-_WORDS_FILE = Path(__file__).parent / "assets/words.toml"
-WORDS: dict[str, dict[str, str]] = tomllib.loads(_WORDS_FILE.read_text(encoding="utf-8"))
+WORDS: dict[str, dict[str, str]] = toml_file(__package__, "assets/words.toml")
 
 NONE = "–"  # Text for a missing figure
 BLOCKS = "▁▂▃▄▅▆▇█"  # Characters of a sparkline, from low to high

@@ -122,9 +122,8 @@ class _StackResolver:
         array = capacity.array(md.level, md.layout_word, md.chunk, sizes)
         lost = [slot for slot, there in enumerate(present) if not there]
         if not any(present) or (array and not array.runs_without(lost)):
-            away = len(present) - sum(present)
-            message = f"level {short(md.level)} cannot run with {away} of {len(present)} members missing or rebuilding"
-            raise problems.fail(f"{path}.members", message)
+            words = {"level": short(md.level), "away": len(present) - sum(present), "slots": len(present)}
+            raise problems.fail(f"{path}.members", wording("array-cannot-run", **words))
         self._failures(name, md, members)
         if array is None or not array.capacity:
             raise problems.fail(f"{path}.members", "are too small: no space is left for the array")
@@ -166,8 +165,8 @@ class _StackResolver:
             return [f"{name}{number}" for number in range(1, device.count + 1)]
         if name in self.disks or name in self.experiment.stacks or name == MISSING:
             return [name]
-        known = [*self.disks, *self.experiment.stacks]
-        raise problems.fail(path, f"there is no device or stack {name!r}; {problems.near(name, known)}")
+        hint = problems.near(name, [*self.disks, *self.experiment.stacks])
+        raise problems.fail(path, f"there is no device or stack {name!r}; {hint}")
 
     def _subset(self, names: list[str], members: list[str], path: str) -> set[str]:
         wanted = {member_name for name in names for member_name in self._expanded(name, path)}
@@ -181,9 +180,8 @@ class _StackResolver:
         rebuilds = any(slot["rebuilding"] for slot in slots)
         sync = md.sync or ("recover" if rebuilds else "idle")
         if (sync == "recover") != rebuilds:
-            raise problems.fail(
-                f"stacks.{name}.sync", wording("sync-without-rebuilding", sync=sync, article="a" if rebuilds else "no")
-            )
+            message = wording("sync-without-rebuilding", sync=sync, article="a" if rebuilds else "no")
+            raise problems.fail(f"stacks.{name}.sync", message)
         near, far, offset = md.copies
         document: cell.Md = {
             "name": name,
@@ -227,11 +225,8 @@ def check_names(experiment: Experiment) -> None:
 def _units(experiment: Experiment) -> Iterator[tuple[str, tuple[str, DiskTable]]]:
     """Returns every single device by its name, with its table and the table's name."""
     for table, disk in experiment.devices.items():
-        if disk.count == 1:
-            yield table, (table, disk)
-        else:
-            for number in range(1, disk.count + 1):
-                yield f"{table}{number}", (table, disk)
+        for number in range(1, disk.count + 1):
+            yield table if disk.count == 1 else f"{table}{number}", (table, disk)
 
 
 def device_document(name: str, table: str, disk: DiskTable, settings: Settings) -> cell.Device:
@@ -245,11 +240,8 @@ def device_document(name: str, table: str, disk: DiskTable, settings: Settings) 
     if size <= 0:
         raise problems.fail(f"{path}.size", "no space is left on the device")
     if disk.capacity is not None and disk.start + size > disk.capacity:
-        raise problems.fail(
-            f"{path}.size",
-            f"{units.format_size(size)} at {units.format_size(disk.start)} reaches beyond the "
-            f"device's end at {units.format_size(disk.capacity)}",
-        )
+        size_, start, end = map(units.format_size, (size, disk.start, disk.capacity))
+        raise problems.fail(f"{path}.size", wording("beyond-the-end", size=size_, start=start, end=end))
     model = model_document(disk)
     if model["kind"] == "throttled" and settings.latency_ns is not None and "latency_ns" not in disk.model_fields_set:
         model["latency_ns"] = settings.latency_ns
@@ -269,10 +261,8 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
     allowed = kernels.schedulers(kind, version)
     if scheduler not in allowed:
         where = f"{path}.scheduler" if disk.scheduler else "settings.scheduler"
-        raise problems.fail(
-            where,
-            wording("no-such-scheduler", settings=settings, scheduler=scheduler, kind=kind, allowed=", ".join(allowed)),
-        )
+        words = {"settings": settings, "scheduler": scheduler, "kind": kind, "allowed": ", ".join(allowed)}
+        raise problems.fail(where, wording("no-such-scheduler", **words))
     depth = disk.queue_depth or settings.queue_depth or kernels.queue_depth(kind, version)
     requests = disk.nr_requests or settings.nr_requests or kernels.requests(scheduler, depth)
     given = (disk.rotational, settings.rotational, kernels.rotational(kind))

@@ -90,8 +90,7 @@ def _is_there(path: Path, target: Path) -> bool:
     except OSError as error:
         raise StoreError(f"{path}: cannot be opened: {error.strerror}") from None
     if not stat.S_ISREG(mode):
-        kind = KINDS.get(stat.S_IFMT(mode), "not a file")
-        raise UsageError(f"{path}: is {kind}, expected a file")
+        raise UsageError(f"{path}: is {KINDS.get(stat.S_IFMT(mode), 'not a file')}, expected a file")
     return True
 
 
@@ -361,9 +360,8 @@ def _revision(database: Database, connection: sa.Connection) -> str | None:
         return revision
     if ours and str(revision).isdecimal() and str(revision) > REVISION:
         raise StoreError(wording("newer-store", database=database, revision=revision, REVISION=REVISION))
-    raise StoreError(
-        wording("unknown-store", database=database, shown=printable(str(revision)), known=", ".join(KNOWN))
-    )
+    shown, known = printable(str(revision)), ", ".join(KNOWN)
+    raise StoreError(wording("unknown-store", database=database, shown=shown, known=known))
 
 
 def _upgrade(connection: sa.Connection) -> None:

@@ -163,7 +163,8 @@ def watched(guest: GuestStack, samples: Sequence[FileSample], document: LabCellD
         if layer.kernel in tally.total
     ]
     points = [replace(point, source=called[point.source]) for point in tally.points]
-    before, after = (_cpu(samples[at]) for at in (start, last))
+    stats = (samples[at].files.get(STAT) or "" for at in (start, last))
+    before, after = (diskstats.parse_cpu(stat, f"the guest's {STAT}") for stat in stats)
     problems += tally.problems
     return LayerActivity(devices, points, before.shares(after), tally.watched_ns, problems)
 
@@ -173,10 +174,6 @@ def _reading(sample: FileSample) -> Reading:
     if text is None:
         raise BlklabError(f"cannot read the guest's {DISKSTATS}")
     return diskstats.parse(text, f"the guest's {DISKSTATS}")
-
-
-def _cpu(sample: FileSample) -> diskstats.CpuTimes:
-    return diskstats.parse_cpu(sample.files.get(STAT) or "", f"the guest's {STAT}")
 
 
 def _span_of_load(readings: Sequence[tuple[int, Reading]], top: str) -> tuple[int, int]:

@@ -29,7 +29,8 @@ def render(plan: FioPlan, target: JobTarget) -> str:
     lines = [*_head(plan, target)]
     weights = _weights(plan.jobs)
     for job in plan.jobs:
-        lines += ["", f"[{_section(plan.device)}-{job.name}]"]
+        section = re.sub(r"[^\w.-]+", "_", plan.device, flags=re.A)[:64] or "device"
+        lines += ["", f"[{section}-{job.name}]"]
         lines += _job(plan, job, target)
         if plan.loop == "open":
             lines += _pace(plan, job)
@@ -191,10 +192,6 @@ def _each(directions: Sequence[DirectionPlan], value: Callable[[DirectionPlan], 
 
 def _split(direction: DirectionPlan) -> str:
     return ":".join(f"{share.bytes}/{share.percent}" for share in direction.sizes)
-
-
-def _section(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", name, flags=re.A)[:64] or "device"
 
 
 def _escaped(path: str) -> str:

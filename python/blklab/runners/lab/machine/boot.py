@@ -82,14 +82,9 @@ Limits = Mapping[str, int]
 """QEMU's limits by name: `iops_total`, `iops_read`, `iops_write`, `bps_total`, …; 0 is no limit."""
 
 NAMES = {  # Their names in `block_set_io_throttle`
-    "iops_total": "iops",
-    "iops_read": "iops_rd",
-    "iops_write": "iops_wr",
-    "bps_total": "bps",
-    "bps_read": "bps_rd",
-    "bps_write": "bps_wr",
-    "iops_burst": "iops_max",
-    "bps_burst": "bps_max",
+    f"{unit}_{ours}": unit + theirs
+    for unit in ("iops", "bps")
+    for ours, theirs in (("total", ""), ("read", "_rd"), ("write", "_wr"), ("burst", "_max"))
 }
 
 
