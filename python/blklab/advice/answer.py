@@ -23,7 +23,7 @@ from blklab.runners.lab.stacks.filesystem import geometry
 from blklab.runners.sim.runner import outcome
 from blklab.spec import stock_models
 from blklab.spec.documents import SimCell
-from blklab.text import printable, toml_tables
+from blklab.text import printable, toml_tables, wording
 from blklab.trace.fio.plan import SEQUENTIAL, FioPlan, JobPlan
 from blklab.units import format_duration, format_size, parse_size
 
@@ -324,12 +324,8 @@ def _safe_enough(question: Question, rows: Sequence[ArrangementFigures]) -> list
         return [row for at, row in enumerate(safe) if not any(_as_good(other, row) for other in safe[:at])][:MOST_ROWS]
     best = min(fast, key=lambda row: row.loss.any.mean)
     scale = 10 ** math.floor(math.log10(best.loss.any.mean))
-    raise BlklabError(
-        f"every arrangement loses data with a probability above {bound:g} in {situations.YEARS} years: the best,"
-        f" {best.arrangement.words}, with {best.loss.any.mean:.2g}: relax --loss-below to"
-        f" {math.ceil(best.loss.any.mean / scale) * scale:g}, add disks, or have disks replaced and arrays checked more"
-        " often (--replaced-after, --checked-every)"
-    )
+    relaxed = math.ceil(best.loss.any.mean / scale) * scale
+    raise BlklabError(wording("too-much-loss", bound=bound, years=situations.YEARS, best=best, relaxed=relaxed))
 
 
 def _as_good(other: ArrangementFigures, row: ArrangementFigures) -> bool:
@@ -375,10 +371,8 @@ def _late(question: Question, slow: Sequence[Candidate], simulations: Simulation
     if kept := [candidate for candidate in full if candidate.p99_ns <= bound]:
         return kept
     best = full[0]
-    raise BlklabError(
-        f"no arrangement has a 99th percentile below {format_duration(bound)}: the best, {best.arrangement.words}, has"
-        f" {format_duration(best.p99_ns)}: relax --p99-below to {_rounded_up(best.p99_ns)}"
-    )
+    times = {"bound": format_duration(bound), "p99": format_duration(best.p99_ns), "relaxed": _rounded_up(best.p99_ns)}
+    raise BlklabError(wording("too-slow", words=best.arrangement.words, **times))
 
 
 def _rounded_up(nanoseconds: float) -> str:
@@ -422,26 +416,19 @@ def doubts(question: Question, arrangements: Sequence[Arrangement]) -> list[str]
         if pool.kind in FLASH and pool.table.get("state") not in {None, "fresh"}:
             doubts.append(f"{pool.name} is simulated as a used disk (state {pool.table['state']}).")
     doubts += [
-        f"{printable(load.source)}, is short: {load.ios:,} I/O{'s' * (load.ios != 1)}, whose figures vary much."
+        wording("short-trace", source=printable(load.source), ios=load.ios, s="s" * (load.ios != 1))
         for load in question.loads
         if load.ios is not None and load.ios < FEW
     ]
-    doubts += [
-        f"The trace uses the first {format_size(load.span)} of the array, and caches begin empty. Rotating"
-        " disks are slower when the data is spread."
-        for load in [load for load in question.loads if load.timed][:1]
-    ]
+    timed = [load for load in question.loads if load.timed]
+    doubts += [wording("trace-place", span=format_size(load.span)) for load in timed[:1]]
     if any(load.span and not load.timed for load in question.loads):
-        doubts.append("The data of published mixes is at the beginning of the array.")
-    cached = any(of.kinds & {"lvmcache", "bcache"} for of in arrangements)
-    if cached and any(not load.timed for load in question.loads):
-        doubts.append("With jobs, dm-cache and bcache hold at first what the jobs use, as far as it fits.")
+        doubts.append(wording("mix-place"))
+    if any(of.kinds & {"lvmcache", "bcache"} for of in arrangements) and len(timed) < len(question.loads):
+        doubts.append(wording("warm-caches"))
     if any(str(table.get("layout", "")).startswith("f") for of in arrangements for table in of.stacks.values()):
-        doubts.append(
-            "RAID-10 far cannot be reshaped: no disk can be added later, and its chunk and layout remain. Near and"
-            " offset can."
-        )
-    doubts.append("The space of md's and LVM's metadata is not subtracted, at most 128 MiB of each disk.")
+        doubts.append(wording("far"))
+    doubts.append(wording("metadata-space"))
     return doubts
 
 

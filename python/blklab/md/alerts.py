@@ -19,7 +19,7 @@ from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.md.audit import find_problems
 from blklab.md.inventory import read_inventory
 from blklab.system.roots import Roots
-from blklab.text import printable
+from blklab.text import printable, wording
 
 PATIENCE_S = 60  # For the program that sends a message
 PRIORITIES = {"critical": syslog.LOG_CRIT, "warning": syslog.LOG_WARNING, "note": syslog.LOG_NOTICE}
@@ -131,13 +131,11 @@ def _text(alerts: Sequence[Alert]) -> list[str]:
 
 
 def _run(arguments: Sequence[str], message: bytes) -> None:
-    shown = printable(arguments[0])
     try:
         done = subprocess.run(arguments, input=message, capture_output=True, timeout=PATIENCE_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"no end after {PATIENCE_S} s"
-        raise BlklabError(f"{shown}: {reason}: no message was sent; blklab tries again at the next call") from None
-    if done.returncode:
         said = printable(done.stderr.decode(errors="replace").strip()[:200])
-        status = f"exit status {done.returncode}"
-        raise BlklabError(f"{shown}: {status}: {said}: no message was sent; blklab tries again at the next call")
+        reason = f"exit status {done.returncode}: {said}" if done.returncode else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = str(error.strerror) if isinstance(error, OSError) else f"no end after {PATIENCE_S} s"
+    if reason:
+        raise BlklabError(wording("not-sent", program=printable(arguments[0]), reason=reason))

@@ -507,13 +507,7 @@ def cache_check(answer: CacheAnswer) -> list[str]:
     """Returns commands that check the cache later; none for dm-writecache, whose counters say less."""
     kind = answer.best.arrangement.top_table["kind"]
     device = "/dev/bcache0" if kind == "bcache" else "/dev/GROUP/VOLUME"
-    lines = [
-        "blklab cache status --json > before.json",
-        f"blklab trace record {device} -w 10m -o /dev/shm/cached",
-        "blklab cache status --json > after.json",
-        "blklab cache check /dev/shm/cached --before before.json --after after.json",
-    ]
-    return [] if kind == "writecache" else lines
+    return [] if kind == "writecache" else formatting.note("cache-check", device=device).splitlines()
 
 
 def print_cache_answer(console: Console, answer: CacheAnswer, about: str, lines: Sequence[str]) -> None:
