@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from blklab.md import good_copies
 from blklab.md.model import Array, ArrayMember
-from blklab.text import toml_file
+from blklab.text import toml_file, wording
 
 NEW_DISK = "/dev/NEW-DISK"  # The user types the name of an empty disk
 OLD_DISK = "/dev/OLD-DISK"  # The user types the name of the member that is missing
@@ -36,13 +36,6 @@ class Recipe:
     lines: tuple[str, ...]
 
 
-OFFLINE = (
-    "# Remove the lists while the array is stopped, in a rescue system or in the shell of an initramfs.",
-    "# Debian, Ubuntu: add break=premount to the kernel command line; dracut: rd.break=pre-mount.",
-    "# Lists must be empty: mdadm keeps a list with entries, and still exits with status 0.",
-)
-
-
 def installer_recipe() -> Recipe:
     """Returns how to have an installer make arrays without lists."""
     lines = (
@@ -50,15 +43,7 @@ def installer_recipe() -> Recipe:
         command("make-directory", directory="/etc/mdadm"),
         command("disable-lists", file="/etc/mdadm/mdadm.conf") + "     # Debian, Ubuntu",
         command("disable-lists", file="/etc/mdadm.conf") + "           # Red Hat, SUSE, Arch",
-        "# With preseeding: d-i partman/early_command string mkdir -p /etc/mdadm; \\",
-        "#     echo 'CREATE bbl=no' > /etc/mdadm/mdadm.conf",
-        "# With Kickstart: put the echo into %pre. Then check each member of each array:",
-        "#     mdadm --examine-badblocks /dev/sdX1     must print: No bad-blocks list configured on",
-        "# The installed system also needs this line, because mdadm --add makes lists without it. With preseeding:",
-        "#     d-i preseed/late_command string in-target sh -c \"echo 'CREATE bbl=no' >> /etc/mdadm/mdadm.conf\"",
-        "# The installers of Debian 13 and newer make arrays without a bitmap, and a crash then resyncs all. For each:",
-        "#     mdadm --grow --bitmap=internal /dev/md0",
-        "# If an array already has lists: blklab md fix bbl /dev/md0",
+        *wording("installer-recipe").splitlines(),
     )
     return Recipe("installer", lines)
 
@@ -70,7 +55,7 @@ def offline_recipe(array: Array | None) -> Recipe:
     return Recipe(
         "offline",
         (
-            *OFFLINE,
+            *wording("offline-recipe").splitlines(),
             *(_stop_users(array) if array else ()),
             command("stop", array=path),
             command("assemble-without-lists", array=path, disks=members),
