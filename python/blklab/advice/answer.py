@@ -18,11 +18,11 @@ from blklab.advice.samples import SampleRequest, Simulations, Tick, document_of
 from blklab.advice.search import SearchSpace, named, needed_capacity, relaxations, runnable, sized, space
 from blklab.analysis.explain import explain
 from blklab.cluster import HERE, Parallel
+from blklab.documents.cell import Cell
 from blklab.errors import BlklabError, UsageError
 from blklab.runners.lab.stacks.filesystem import geometry
 from blklab.runners.sim.runner import outcome
 from blklab.spec import stock_models
-from blklab.spec.documents import SimCell
 from blklab.text import printable, toml_tables, wording
 from blklab.trace.fio.plan import SEQUENTIAL, FioPlan, JobPlan
 from blklab.units import format_duration, format_size, parse_size
@@ -387,7 +387,7 @@ def _why(question: Question, best: Candidate, simulations: Simulations) -> list[
     load = question.loads[slowest]
     cell = simulations.cell(best.arrangement, load)
     document = document_of(cell, SampleRequest(best.arrangement, load, longest(question), question.growth))
-    limit, *others = explain(cast(SimCell, document), outcome(document, None, cell.replay))
+    limit, *others = explain(cast(Cell, document), outcome(document, None, cell.replay))
     lines = [limit, *(line for line in others if line.startswith(best.arrangement.top) and "bitmap" not in line)]
     return [_in_words(line, best.arrangement) for line in lines]
 

@@ -155,20 +155,19 @@ def cache_answer(
         raise UsageError(f"the trace: {curves['useless_times']}: expected the times of its I/Os")
     used = curves["blocks"][0]["footprint_bytes"] if curves else max(load.span for load in question.loads)
     ios = max(ios_of(load, ios) for load in question.loads)
+    sizes = _sizes(used or origin.capacity, min(most or fast.bytes, fast.bytes))
     every = [
         of
-        for size in _sizes(used or origin.capacity, min(most or fast.bytes, fast.bytes))
+        for size in sizes
         for of in of_size(origin, fast, size)
+        if (not kinds or of.level in kinds) and not of.kinds & set(question.constraints.excluded)
     ]
-    excluded = set(question.constraints.excluded)
-    every = [of for of in every if (not kinds or of.level in kinds) and not of.kinds & excluded]
     able, messages = runnable([origin, *every], simulations)
     if origin not in able or len(able) == 1:
         raise UsageError(messages[0] if messages else "--exclude: leaves no kind of cache")
     simulations.expected_ios = ios * len(question.loads) * (len(able) + AFTER)
-    known = _measured(question, able[1:], simulations, ios, finalists=False)
     by_size: dict[str, dict[int, Candidate]] = {}
-    for candidate in known:
+    for candidate in _measured(question, able[1:], simulations, ios, finalists=False):
         size = next(iter(candidate.arrangement.sizes.values()), fast.bytes)
         by_size.setdefault(candidate.arrangement.level, {})[size] = candidate
     enough = {kind: _enough(sizes, weights) for kind, sizes in by_size.items()}

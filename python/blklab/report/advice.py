@@ -505,9 +505,10 @@ def cache_script(answer: CacheAnswer, simulations: Simulations) -> tuple[str, Se
 
 def cache_check(answer: CacheAnswer) -> list[str]:
     """Returns commands that check the cache later; none for dm-writecache, whose counters say less."""
-    kind = answer.best.arrangement.top_table["kind"]
-    device = "/dev/bcache0" if kind == "bcache" else "/dev/GROUP/VOLUME"
-    return [] if kind == "writecache" else formatting.note("cache-check", device=device).splitlines()
+    device = {"bcache": "/dev/bcache0", "lvmcache": "/dev/GROUP/VOLUME"}.get(
+        str(answer.best.arrangement.top_table["kind"])
+    )
+    return formatting.note("cache-check", device=device).splitlines() if device else []
 
 
 def print_cache_answer(console: Console, answer: CacheAnswer, about: str, lines: Sequence[str]) -> None:
@@ -529,11 +530,9 @@ def print_cache_answer(console: Console, answer: CacheAnswer, about: str, lines:
 
 def _cache_notes(answer: CacheAnswer) -> list[str]:
     """Returns what the figures depend on."""
-    load = answer.question.loads[0]
-    part = (
-        [f"Only the first {answer.ios:,} of {load.ios:,} I/Os were simulated."] if answer.ios < (load.ios or 0) else []
-    )
-    return [*part, *doubts(answer.question, [row.arrangement for row in answer.caches])]
+    ios, every = answer.ios, answer.question.loads[0].ios or 0
+    part = [f"Only the first {ios:,} of {every:,} I/Os were simulated."] * (ios < every)
+    return part + doubts(answer.question, [row.arrangement for row in answer.caches])
 
 
 def cache_as_dict(answer: CacheAnswer) -> dict[str, object]:

@@ -8,8 +8,6 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from blklab.documents import cell as simulated
 
-SimCell = simulated.Cell
-
 
 class FioJobDocument(TypedDict):
     """A job in fio's own words (fio(1))."""

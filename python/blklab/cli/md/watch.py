@@ -14,7 +14,6 @@ from blklab.text import printable
 from blklab.units import NANOSECONDS, parse_duration
 
 NEVER = 0
-HOUR = NANOSECONDS["h"]
 
 
 INTERVAL = Quantity("duration", lambda text: NEVER if text == "never" else parse_duration(text))
@@ -70,7 +69,13 @@ def watch(
     if mail or journal or command:
         if listen or web_config or textfile or superblocks is not None:
             raise UsageError("--mail, --journal, --command: remove --listen, --web-config, --superblocks, --textfile")
-        _send_alerts(mail, [command, *arguments] if command else None, journal=journal)
+        from blklab.md import alerts
+
+        senders = [alerts.mail(mail)] if mail else []
+        senders += [alerts.journal] if journal else []
+        senders += [alerts.program([command, *arguments])] if command else []
+        for alert in alerts.watch(Roots().state_of_root / "md-alerts.json", senders):
+            note(alert.title)
         return
     if arguments:
         raise UsageError(f"{printable(arguments[0])}: unexpected: arguments are those of the program of --command")
@@ -84,7 +89,7 @@ def watch(
         if superblocks:
             raise UsageError("--textfile: reads superblocks every time; --superblocks can only be 'never' here")
         output.check(textfile)
-    interval = HOUR if superblocks is None else superblocks
+    interval = NANOSECONDS["h"] if superblocks is None else superblocks
     max_age = None if interval == NEVER else interval / NANOSECONDS["s"]
     timeout = exporter.DISK_TIMEOUT_S if textfile is None else None
     inventories = exporter.InventoryCache(Roots(), max_age, timeout=timeout)
@@ -98,15 +103,3 @@ def watch(
         while True:
             activity.read()
             time.sleep(exporter.READ_INTERVAL_S)
-
-
-def _send_alerts(mail: str | None, command: list[str] | None, *, journal: bool) -> None:
-    from blklab.md import alerts
-
-    senders = [
-        *([alerts.mail(mail)] if mail else []),
-        *([alerts.journal] if journal else []),
-        *([alerts.program(command)] if command else []),
-    ]
-    for alert in alerts.watch(Roots().state_of_root / "md-alerts.json", senders):
-        note(alert.title)

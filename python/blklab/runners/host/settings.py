@@ -18,6 +18,7 @@ from blklab.runners.host.journal import HostJournal
 from blklab.system.identity import BlockDevice, of_node
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots, entries, opened, text
+from blklab.text import wording
 
 FILES = {  # Keys of devices, and their files in the device's directory in sysfs
     # In the order in which they are written: the scheduler resets nr_requests and wbt, the
@@ -144,8 +145,7 @@ def check(settings: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roo
         names = (text(path_of(device.node, "scheduler", roots)) or "").replace("[", "").replace("]", "").split()
         if names and settings["scheduler"] not in names:
             raise UsageError(
-                f"settings: {device.name}: scheduler: found {settings['scheduler']!r}, expected one"
-                f" of {', '.join(names)}"
+                wording("bad-scheduler", device=device, scheduler=settings["scheduler"], listed=", ".join(names))
             )
 
 
@@ -290,8 +290,5 @@ def _set(device: BlockDevice | None, key: str, value: str, roots: Roots) -> Chan
         raise UsageError(message) from None
     after = current(path, key)
     if not _same(key, value, after):
-        raise BlklabError(
-            f"settings: {where}: {key}: wrote {value}, but the kernel set {after}; choose a value "
-            f"that it accepts ({path})"
-        )
+        raise BlklabError(wording("setting-not-kept", where=where, key=key, value=value, after=after, path=path))
     return ChangedSetting(where, key, before or "", after or "")

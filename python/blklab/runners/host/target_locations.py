@@ -27,6 +27,7 @@ from blklab.system.identity import BlockDevice, called, described, device_number
 from blklab.system.layers import partitions
 from blklab.system.roots import Roots, text
 from blklab.system.users import openers, uses
+from blklab.text import wording
 
 TIMEOUT = 60.0  # Seconds; blklab stops waiting for a program that hangs on a disk for longer
 
@@ -204,23 +205,14 @@ def _check_named(device: BlockDevice, destroy: Collection[str], roots: Roots) ->
     known = described(device.ids)
     for name in destroy:
         if is_bare(name, roots):
-            raise UsageError(
-                f"destroy: {name!r} is a name that can change at the next boot; use the stable id "
-                f"(for {device.path}: {known}), see ls /dev/disk/by-id"
-            )
+            raise UsageError(wording("name-can-change", name=name, device=device, known=known))
     named = [name for name in destroy if device.is_called(name)]
     if not named:
-        raise UsageError(
-            f"{device.path}: the run would overwrite it, but `destroy` does not name it; to allow "
-            f"that, add its stable id to `destroy`: {known}"
-        )
+        raise UsageError(wording("not-named-in-destroy", device=device, known=known))
     for name in named:
         others = [other.name for other in called(name, roots) if other.number != device.number]
         if others:
-            raise BlklabError(
-                f"destroy: {name!r} is the id of {device.name} and of {', '.join(others)}, "
-                f"expected an id of one disk only: {known}"
-            )
+            raise BlklabError(wording("id-of-several", name=name, device=device, listed=", ".join(others), known=known))
 
 
 def _check_unused(device: BlockDevice, roots: Roots) -> None:
@@ -245,10 +237,7 @@ def _open(path: Path, device: BlockDevice, writes: bool) -> int:
         raise EnvironmentLacks(f"{device.path}: {error.strerror}", "run it as root") from None
     except OSError as error:
         if error.errno == errno.EBUSY:
-            raise BlklabError(
-                f"{device.path}: in use, so blklab does not write to it: it is mounted, swap, or "
-                "part of an array or volume; see lsblk, fuser"
-            ) from None
+            raise BlklabError(wording("disk-in-use", device=device)) from None
         raise BlklabError(f"{device.path}: {error.strerror}") from None
 
 
@@ -264,10 +253,7 @@ def _check_blank(device: BlockDevice, journal: HostJournal, yes_destroy: Collect
             node = _node(each, journal, stack) if os.geteuid() == 0 else Path(each.path)
             found += [f"{sign} on {each.name}" for sign in signatures(node)]
     if found and not any(device.is_called(name) for name in yes_destroy):
-        raise BlklabError(
-            f"{device.path}: found {', '.join(_shown(found))}, expected a blank device; to "
-            f"overwrite it, add --yes-destroy {device.id}"
-        )
+        raise BlklabError(wording("not-blank", device=device, listed=", ".join(_shown(found))))
 
 
 def _shown(names: Sequence[str]) -> list[str]:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import cast
 
+from blklab.documents.cell import Cell as SimCell
 from blklab.documents.cell import Job, Member, Node
 from blklab.spec import documents
 from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.documents import SimCell
 from blklab.units import fio_size, format_duration, format_size
 
 
