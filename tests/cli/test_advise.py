@@ -88,3 +88,16 @@ def test_a_search_needs_no_place_for_finished_simulations(
     assert (done.status, done.out.startswith("Answer")) == (0, True)
     assert "warning" in done.err
     assert "an interrupted search cannot continue" in done.err
+
+
+def test_the_cache_of_the_winner_is_explained_as_it_is(run: Run) -> None:
+    """Of two fast disks, a cache of copies may use one."""
+    words = ("--load", "database", "--working-set", "1g", "--devices", "2xhdd-7200:1TiB,2xpm983:64GiB")
+    excluded = ("--exclude", "bcache,dm-writecache,writeback", "--capacity", "500GiB")
+    document = json.loads(run("advise", *words, *excluded, "--json").out)
+    best, cache = document["arrangements"][0], document["cache"]
+    assert best["words"].endswith("behind a dm-cache (writethrough) on a single pm983")
+    advised = cache["caches"][cache["best"]]
+    assert "of a single pm983" in advised["words"]
+    assert cache["without"]["words"] == best["words"].split(", behind a ")[0]
+    assert advised["words"].count("behind a") == 1

@@ -301,13 +301,13 @@ def advise(
 
 def _cache(question: Question, of: Arrangement, simulations: Simulations) -> CacheAnswer | None:
     """Returns what sizes and chunks of the cache of an arrangement do; None without a cache."""
-    origin = of.top_table.get("origin", of.top_table.get("backing"))
-    if origin is None:
+    if "cache" not in of.top_table:
         return None
-    fast = question.disks[of.below(str(of.top_table["cache"])).disks[0]]
-    alone = of.below(str(origin))
-    below = replace(sized(question, alone), failures=of.failures, words=of.words.partition(", behind a ")[0])
-    return cache_answer(question, below, fast, simulations, ios=longest(question), kinds=[of.level])
+    origin = str(of.top_table.get("origin", of.top_table.get("backing")))
+    disks = of.below(str(of.top_table["cache"])).disks
+    fast = replace(question.disks[disks[0]], count=len(disks))
+    alone = replace(of.below(origin), failures=of.failures, words=of.words.split(", behind a ")[0])
+    return cache_answer(question, sized(question, alone), fast, simulations, ios=longest(question), kinds=[of.level])
 
 
 def _safe_enough(question: Question, rows: Sequence[ArrangementFigures]) -> list[ArrangementFigures]:
