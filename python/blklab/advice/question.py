@@ -201,8 +201,8 @@ def published_load(text: str, working_set: int) -> Load:
         raise UsageError(f"--load {name!r}: no such mix; {problems.near(name, mixes())}")
     document = read_toml(MIXES / f"{name}.toml")
     table = {**document["workload"], "size": str(working_set)}
-    source = f"{document['title']}, on {format_size(working_set)} ({document['source']})"
-    return Load(name, table, source, weight, span=working_set)
+    about = f"{document['title']}, {table['iodepth']} in flight, on {format_size(working_set)}"
+    return Load(name, table, f"{about} ({document['source']})", weight, span=working_set)
 
 
 def load_of_trace(text: str, device: str | None, number: int) -> Load:
