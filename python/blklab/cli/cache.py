@@ -248,7 +248,7 @@ def advise(
     Examples:
       blklab cache advise md127 --slow 2xhdd-7200 --fast pm983
       blklab cache advise db --device dm-3 --slow raid6:6xhdd-7200:4TiB --fast 2xsm883 --budget 200GiB
-      blklab cache advise md127 --slow 2xhdd-7200 --fast pm983 --json | jq '.caches[] | {words, bytes}'
+      blklab cache advise md127 --slow 2xhdd-7200 --fast pm983 --json | jq '.caches[].words'
 
     \b
     Exit status: 0 an answer; 1 no I/O in the trace, or it cannot be read; 2 wrong usage.
