@@ -79,6 +79,14 @@ def test_a_message_that_was_not_sent_is_sent_later(found: list[Diagnostic], tmp_
     assert json.loads(state.read_text()) == []
 
 
+def test_what_was_less_bad_for_a_time_is_told_when_it_is_worse_again(found: list[Diagnostic], tmp_path: Path) -> None:
+    sent, state = Sent(), tmp_path / "alerts.json"
+    for severity in ("critical", "warning", "critical"):
+        found[:] = [replace(DEGRADED, severity=severity)]
+        alerts.watch(state, [sent])
+    assert [[alert.change for alert in message] for message in sent.messages] == [["new"], ["worse"]]
+
+
 def test_a_damaged_file_sends_everything_again(found: list[Diagnostic], tmp_path: Path) -> None:
     sent, state = Sent(), tmp_path / "alerts.json"
     found.append(DEGRADED)
@@ -115,6 +123,8 @@ def test_mail_goes_to_the_mail_server_of_the_host(tmp_path: Path, monkeypatch: p
     script(tmp_path / "sendmail", f'echo "$@" > {tmp_path}/arguments; cat > {tmp_path}/mail')
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     hostile = replace(DEGRADED, message="lacks\r\nBcc: all@example.org\n\n\x1b[31ma member")
+    alerts.mail("root@example.org\nBcc: all@example.org")([Alert("new", DEGRADED)])
+    assert email.message_from_bytes((tmp_path / "mail").read_bytes())["Bcc"] is None
     alerts.mail("root@example.org")([Alert("new", hostile), Alert("gone", ENTRIES)])
     mail = email.message_from_bytes((tmp_path / "mail").read_bytes())
     assert (tmp_path / "arguments").read_text() == "-oi -t\n"

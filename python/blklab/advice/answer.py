@@ -168,14 +168,16 @@ def script_for_volume(of: Arrangement) -> list[str]:
     where = {name: f'"$fast_{number}"' for number, name in enumerate(cache.disks, 1)}
     arrays = dict.fromkeys(cache.arrays(), "/dev/md/cache")
     path = (where | arrays)[cache.top if arrays else cache.disks[0]]
+    is_writecache = of.top_table["kind"] == "writecache"
     block = ' --cachesettings "block_size=$block"'
+    size = f'[ "$({BLOCK_SIZE} "/dev/$group/$volume")" = 4096 ] && block=4096 || block=512'
     parts = {
         "disks": [
             f"{name[2:-1]}={UNKNOWN}  # complete this: a {disk.rpartition('-')[0]}" for disk, name in where.items()
         ],
         "checks": _checks([*where.values()], list(arrays.values())),
         # Larger blocks than those of the filesystem damage it (lvmcache(7)).
-        "block": [f'[ "$({BLOCK_SIZE} "/dev/$group/$volume")" = 4096 ] && block=4096 || block=512'],
+        "block": [size] if is_writecache else [],
         "array": _stack(cache, where | arrays) if arrays else [],
         "cache": _cache_of_volume(of, '"$group"', '"$volume"', path, block),
         "path": [path],
@@ -183,9 +185,7 @@ def script_for_volume(of: Arrangement) -> list[str]:
     text = (pkgutil.get_data(__package__, "cache.sh") or b"").decode()
     for name, lines in parts.items():
         text = text.replace(f"@{name}", "\n".join(lines))
-    return [
-        line for line in text.splitlines() if line and ("block" not in line or of.top_table["kind"] == "writecache")
-    ]
+    return list(filter(None, text.splitlines()))
 
 
 def _settings(of: Arrangement, names: Mapping[str, str]) -> Iterator[str]:

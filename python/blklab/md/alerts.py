@@ -67,7 +67,7 @@ def watch(state: Path, senders: Sequence[Send]) -> list[Alert]:
     alerts = changes(known, findings)
     for send in senders if alerts else ():
         send(alerts)
-    if alerts:
+    if alerts or known:  # Also what is less bad: it may become worse again
         output.make_directory(state.parent)
         output.replace(state, json.dumps([asdict(finding) for finding in findings]).encode(), mode=0o600)
     return alerts
@@ -104,7 +104,7 @@ def mail(address: str) -> Send:
         message = EmailMessage()
         more = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
         message["Subject"] = f"{platform.node()}: {alerts[0].title[:100]}{more}"
-        message["To"] = address
+        message["To"] = printable(address)
         message.set_content("\n".join(_text(alerts)))
         _run([find("sendmail", "msmtp-mta"), "-oi", "-t"], message.as_bytes())
 
