@@ -108,7 +108,7 @@ def test_lost_ranges_are_those_without_a_copy(level: str, layout: int, disks: in
     for member in array.members:
         without = array_of(level, layout, disks, entries, {*missing, member.slot or 0})
         assert sectors(find_only_copies(array, member)) == lost_one_by_one(without) - sectors(lost)
-    assert not {sector // 8 for sector in sectors(lost)} & sectors(find_rewritable_pages(array))
+    assert not {sector // 8 for sector in sectors(lost)} & find_rewritable_pages(array).keys()
 
 
 @given(*[st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=6)] * 2)
@@ -126,20 +126,18 @@ def test_two_lists_forbid_to_take_a_member_out() -> None:
     lines = lines_of(array)
     commands = [line for line in lines if line[0] != "#"]
     assert not [line for line in commands if "--fail" in line or "--zero-superblock" in line]
-    assert [line for line in commands if line.startswith("dd ")] == [
-        f"dd if=/dev/md0 of=/dev/md0 bs=4096 skip={page} seek={page} count=1 iflag=direct oflag=direct conv=notrunc"
-        for page in (8, 16)
-    ]
+    assert commands[0] == "blklab md fix entries /dev/md0"
+    assert [*find_rewritable_pages(array)] == [8, 16]
     assert any("replacing /dev/sd0 that way loses sectors 128 to 135 of /dev/md0" in line for line in lines)
     assert any("replacing /dev/sd1 that way loses sectors 64 to 71 of /dev/md0" in line for line in lines)
     # A replacement while the old disk is connected reads each sector from a good copy.
-    assert commands.index(f"mdadm /dev/md0 --add {NEW_DISK}") > 3
+    assert commands.index(f"mdadm /dev/md0 --add {NEW_DISK}") > 0
     assert f"mdadm /dev/md0 --replace /dev/sd0 --with {NEW_DISK}" in commands
 
 
 def test_one_list_permits_a_rebuild_after_the_rewrite() -> None:
     commands = [line for line in lines_of(array_of("raid1", 0, 2, {0: [(64, 8)]})) if line[0] != "#"]
-    rewrite = next(at for at, line in enumerate(commands) if line.startswith("dd "))
+    rewrite = next(at for at, line in enumerate(commands) if line == "blklab md fix entries /dev/md0")
     fail = commands.index("mdadm /dev/md0 --fail /dev/sd0")
     assert rewrite < fail
     assert commands[fail - 2 : fail] == ["mdadm --action=check /dev/md0", "mdadm --wait /dev/md0"]

@@ -75,23 +75,30 @@ def find_only_copies(array: Array, member: ArrayMember) -> tuple[SectorRange, ..
     return subtract_ranges(find_lost_ranges(array, slots), find_lost_ranges(array))
 
 
-def find_rewritable_pages(array: Array) -> tuple[SectorRange, ...]:
-    """Returns the pages of the array (their numbers, as ranges) whose writes rewrite all bad ranges that are not lost.
+Pages = dict[int, list[tuple[ArrayMember, int]]]
+"""Pages of an array, by number, and what a write of each writes again: members and sectors, from their data offsets."""
+
+
+def find_rewritable_pages(array: Array) -> Pages:
+    """Returns the pages of the array whose writes rewrite all bad ranges that are not lost.
 
     To rewrite parity, one page of data of the stripe is written: md then writes the parity as well.
     """
-    pieces = find_bad_pieces(array) or []
-    ranges: list[SectorRange] = []
-    for piece in pieces:
-        if piece.lost:
-            continue
-        if array.level in PARITIES:
-            for slot in piece.bad:
-                ranges += array.map_pieces(slot, piece.sectors, parity_as_data=True) or ()
-        else:
-            ranges.append(piece.sectors)
-    lost = merge_ranges(tuple(map(_pages, find_lost_ranges(array))))
-    return subtract_ranges(merge_ranges(tuple(map(_pages, ranges))), lost)
+    pieces = find_bad_pieces(array) or [] if array.redundant else []
+    lost = {page for at in find_lost_ranges(array) for page in _pages(at)}
+    lost_rows = {row for piece in pieces if piece.lost for row in _pages(piece.sectors)}
+    pages: Pages = {}
+    for member in array.distinct if pieces else ():
+        offset, size = member.data_offset or 0, array.member_sectors
+        own = (SectorRange(at.sector - offset, at.sectors) for at in member.ranges if member.slot is not None)
+        for row in sorted({row for at in own for row in _pages(at) if 0 <= row * PAGE < size}):
+            if array.level in PARITIES and row in lost_rows:
+                continue
+            on_member = SectorRange(row * PAGE, min(PAGE, size - row * PAGE))
+            for at in array.map_pieces(member.slot or 0, on_member, parity_as_data=True) or ():
+                if (page := at.sector // PAGE) not in lost:
+                    pages.setdefault(page, []).append((member, on_member.sector))
+    return pages
 
 
 def subtract_ranges(ranges: tuple[SectorRange, ...], minus: tuple[SectorRange, ...]) -> tuple[SectorRange, ...]:
@@ -147,6 +154,5 @@ def _comparable_pieces(array: Array, member: ArrayMember, bad_range: SectorRange
     return iter([on_member] if on_member.sectors and array.level in PARITIES else mapped)
 
 
-def _pages(sectors: SectorRange) -> SectorRange:
-    first, last = sectors.sector // PAGE, -(-sectors.end // PAGE)
-    return SectorRange(first, last - first)
+def _pages(sectors: SectorRange) -> range:
+    return range(sectors.sector // PAGE, -(-sectors.end // PAGE))

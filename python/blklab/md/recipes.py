@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from blklab.md import good_copies
 from blklab.md.model import Array, ArrayMember
+from blklab.md_levels import PARITIES
 from blklab.text import toml_file, wording
 
 NEW_DISK = "/dev/NEW-DISK"  # The user types the name of an empty disk
@@ -56,7 +57,7 @@ def offline_recipe(array: Array | None) -> Recipe:
         "offline",
         (
             *wording("offline-recipe").splitlines(),
-            *(_stop_users(array) if array else ()),
+            *(stop_users(array) if array else ()),
             command("stop", array=path),
             command("assemble-without-lists", array=path, disks=members),
             '# Check the result. Each member must print "No bad-blocks list configured on".',
@@ -94,30 +95,17 @@ def entries_recipes(array: Array, *, adding_fails: bool) -> list[Recipe]:
     return recipes
 
 
-def rewrite_recipe(array: Array, most: int | None = None) -> Recipe | None:
-    """Returns the commands that write bad ranges again through md, in whole pages; None if there are none to write.
-
-    The data do not change: md reads them from a good copy, and writes them to all members. At most `most` ranges.
-    """
-    pages = good_copies.find_rewritable_pages(array) if array.redundant and array.sync is None else ()
-    bad = [member for member in array.distinct if member.ranges and member.slot is not None]
-    if not pages or not array.live or array.state == "broken":
+def rewrite_recipe(array: Array) -> Recipe | None:
+    """Returns how to write bad ranges again through md; None if there are none, or the array must not be changed."""
+    ready = array.live and array.sync is None and array.state != "broken"
+    if not ready or (array.degraded and array.level in PARITIES) or not good_copies.find_rewritable_pages(array):
         return None
-    lines = [
-        "# Write the bad ranges again, from good copies. Nothing else may write to the array meanwhile.",
-        *_stop_users(array),
-        *(command("clear-write-error", name=array.name, member=member.name) for member in bad),
-        *(command("rewrite", array=array.path, page=at.sector, count=at.sectors) for at in pages[:most]),
-    ]
-    if most is not None and len(pages) > most:
-        lines.append(f"# and {len(pages) - most} more ranges. This prints all commands:")
-        lines.append(command("plan", array=array.path))
-    lines.append("# Lists without lost sectors must be empty now. If entries come back, the disk fails.")
-    lines += [command("examine-badblocks", disk=member.path) for member in bad]
-    return Recipe("rewrite", tuple(lines))
+    lines = (wording("rewrite-recipe"), *stop_users(array), command("fix-entries", array=array.path))
+    return Recipe("rewrite", lines)
 
 
-def _stop_users(array: Array) -> list[str]:
+def stop_users(array: Array) -> list[str]:
+    """Returns how to unmount what is on an array, and what else uses it."""
     mounts = [mount for part in array.parts for mount in part.mounts]
     others = [user for user in array.users if not any(mount in user for mount in mounts)]
     lines = [f"# It is also used by {', '.join(others)}."] if others else []

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from blklab.md.audit.rule import list_names
 from blklab.md.recipes import Recipe, command
 from blklab.md.repair import steps
 from blklab.md.repair.array_state import ArrayState, MemberState
 from blklab.md.repair.plan import RepairPlan
+from blklab.md.repair.rewrite import RewritePlan
 from blklab.md.repair.steps import failures_tolerated
 from blklab.md.repair.task import RepairTask
 from blklab.md_levels import PARITIES
@@ -13,7 +15,7 @@ from blklab.report import diagnostics, formatting
 from blklab.report.console import Console, styled
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
-from blklab.text import printable
+from blklab.text import printable, wording
 from blklab.units import format_duration
 
 FORMAT_VERSION = 2
@@ -78,17 +80,44 @@ def describe_situation(
     return ", ".join(words), f"data at risk: {risk}", f"next command: {next_line}"
 
 
-def show(console: Console, plan: RepairPlan) -> None:
+def show(console: Console, plan: RepairPlan | RewritePlan) -> None:
     """Prints a plan: its steps, or why there are none."""
     name = printable(plan.array.path)
     if plan.nothing_to_do:
-        console.print(styled(f"{name}: no member has a bad-block list: nothing to do"))
-    if plan.steps:
+        what = "no member has a bad-block list" if isinstance(plan, RepairPlan) else "no list has entries"
+        console.print(styled(f"{name}: {what}: nothing to do"))
+    elif isinstance(plan, RewritePlan):
+        _show_rewrite(console, plan)
+    elif plan.steps:
         _show_steps(console, plan)
     diagnostics.print_diagnostics(console, plan.refused, f"{name}: not repaired, because")
-    for recipe in plan.recipes:
+    for recipe in plan.recipes if isinstance(plan, RepairPlan) else ():
         console.print()
         show_recipe(console, recipe)
+
+
+def _show_rewrite(console: Console, plan: RewritePlan) -> None:
+    rows = [
+        [member.path, f"{sum(bad.sectors for bad in member.ranges):,}", list_names(list(map(str, member.ranges)), 4)]
+        for member in plan.listed
+    ]
+    columns = [text("member"), *figures("bad sectors"), text("ranges")]
+    draw_table(console, TextTable(f"Bad blocks of {printable(plan.array.path)}", columns, rows))
+    steps = ("rewrite-read", "rewrite-write", "rewrite-verify", "rewrite-lists") if plan.pages else ()
+    for number, name in enumerate(steps, 1):
+        console.print(styled(f"{number:4}  {wording(name, count=len(plan.pages))}"))
+    if plan.lost:
+        console.print(styled(_lost_text(plan), "yellow"))
+
+
+def show_left(console: Console, left: RewritePlan) -> None:
+    """Prints what is left in the lists after bad ranges were written again."""
+    bbl = command("fix", array=left.array.path)
+    console.print(styled(_lost_text(left) if left.lost else wording("entries-rewritten", left=left, command=bbl)))
+
+
+def _lost_text(plan: RewritePlan) -> str:
+    return wording("entries-lost", left=plan, places=list_names([str(at) for at in plan.lost], 4))
 
 
 def show_recipe(console: Console, recipe: Recipe) -> None:
@@ -132,11 +161,13 @@ def _risk_lines(plan: RepairPlan) -> list[str]:
     return lines
 
 
-def as_dict(plan: RepairPlan, outcome: steps.Step | None = None) -> dict[str, Any]:
+def as_dict(plan: RepairPlan | RewritePlan, outcome: steps.Step | RewritePlan | None = None) -> dict[str, Any]:
     """Returns the JSON document: docs/reference/formats.md, `md fix`."""
+    warnings = plan.warnings if isinstance(plan, RepairPlan) else ()
+    done = outcome and (outcome.as_dict() if isinstance(outcome, RewritePlan) else describe_step(outcome))
     return {
         "format_version": FORMAT_VERSION,
         **plan.as_dict(),
-        "diagnostics": [diagnostics.as_dict(reason) for reason in (*plan.refused, *plan.warnings)],
-        "outcome": None if outcome is None else describe_step(outcome),
+        "diagnostics": [diagnostics.as_dict(reason) for reason in (*plan.refused, *warnings)],
+        "outcome": done,
     }

@@ -59,6 +59,44 @@ def test_a_list_with_entries(machine: Arrays, run: Run) -> None:
     assert document["members_with_entries"] == ["sda"]
 
 
+def test_bad_ranges_to_write_again(machine: Arrays, run: Run) -> None:
+    machine.mirror("raid1-12-populated")
+    done = run("md", "fix", "entries", "md0", "--plan")
+    assert done.status == 0
+    (member,) = (line.split() for line in done.out.splitlines() if "/sda" in line)
+    assert member[1:3] == ["1,608", "4096-4103,"]
+    assert "write the same 202 pages again through md" in done.out
+    document = json.loads(run("md", "fix", "entries", "md0", "--plan", "--json").out)
+    assert (document["bytes"], document["lost"], document["outcome"]) == (202 * 4096, [], None)
+    assert document["members_with_entries"] == ["sda"]
+    assert list(machine.roots.state.iterdir()) == []
+    done = run("md", "fix", "entries", "md0")
+    assert (done.status, "use --yes" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"reshape_position": "4096"}, "reshaped"),
+        ({"sync_action": "check"}, "check"),
+        ({"array_state": "readonly"}, "the array is readonly"),
+        ({"consistency_policy": "ppl"}, "was not tested with it"),
+        ({"level": "raid0"}, "does not tolerate the loss of a member"),
+    ],
+)
+def test_bad_ranges_are_not_written_again(machine: Arrays, run: Run, attributes: dict[str, str], reason: str) -> None:
+    machine.mirror("raid1-12-populated", **attributes)
+    done = run("md", "fix", "entries", "md0", "--yes")
+    assert (done.status, reason in " ".join(done.out.split())) == (1, True), done.out + done.err
+    assert list(machine.roots.state.iterdir()) == []
+
+
+def test_no_bad_ranges(machine: Arrays, run: Run) -> None:
+    machine.mirror()
+    done = run("md", "fix", "entries", "md0", "--yes")
+    assert (done.status, "no list has entries: nothing to do" in done.out) == (0, True)
+
+
 def test_a_repair_without_a_terminal_needs_yes(machine: Arrays, run: Run) -> None:
     machine.mirror()
     done = run("md", "fix", "bbl", "md0")

@@ -58,3 +58,36 @@ def test_killed_and_gone_on_with(
         untouched = line["ended"] != 0 and line["left"]["unfinished"] == 0
         wanted = "Bad-blocks list is empty in" if untouched else "No bad-blocks list configured on"
         assert set(now["lists"].values()) == {wanted}, line
+
+
+SEEDS = range(0, 21 * 12, 21)
+"""Arrays with entries: see `CONDITIONS` of inside.arrays."""
+
+
+@pytest.mark.guest
+def test_bad_ranges_are_written_again_wherever_it_is_killed(rig: Callable[[Sequence[VirtualDiskShape]], Rig]) -> None:
+    shapes = [VirtualDiskShape(f"disk{at}", 32 << 20) for at in range(8)]
+    machine = rig(shapes)
+    levels, whole = set(), 0
+    for at, seed in enumerate(SEEDS if EVERY else SEEDS[:3]):
+        command = payload.command("inside.rewritten")
+        # Other seeds meet other points.
+        step = str((3 if EVERY else 31) + at)
+        output = machine.run(*command, str(seed), step, *machine.names(shapes), check=False, timeout=3000)
+        assert output.status == 0, output.stderr
+        lines = [json.loads(line) for line in output.stdout.splitlines()]
+        assert lines[-1]["ended"] == 0, "it was killed at its last point too"
+        assert len(lines) > 1
+        for line in lines:
+            assert line["changed"] == 0, line
+            assert line["lost"] == line["lost_before"], line
+            assert line["ended"] == 0 or line["again"] == 0, line
+            assert line["unfinished_now"] == 0, line
+            assert line["ended"] < 0 or line["unfinished"] == 0, line
+            assert (line["listed"] == 0) == (line["lost"] == 0), line
+            assert line.get("mismatches", 0) == 0, line
+            assert set(line.get("lists", ["No bad-bloc"])) == {"No bad-bloc"}, line
+        levels.add(lines[0]["level"])
+        whole += not lines[0]["lost"]
+    assert len(levels) > 1
+    assert whole

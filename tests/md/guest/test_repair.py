@@ -3,7 +3,6 @@
 import re
 import shlex
 import struct
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -91,35 +90,86 @@ def test_a_list_with_entries_is_explained_and_not_forced(machine: Rig, disks: li
     output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
     assert output.status == 1
     assert "has bad blocks" in " ".join(output.stdout.split())
-    # The range as a sector of the array, in pages: (10000 - data offset 2048) / 8.
-    assert "skip=994 seek=994 count=1" in output.stdout
+    assert "\nblklab md fix entries /dev/md0\n" in output.stdout
     assert "force-no-bbl" not in [
         word for line in output.stdout.splitlines() if line[:1] != "#" for word in line.split("=")
     ]
     assert machine.lists(disks[:2]) == before
     assert (states(machine), before[0]) == (["in_sync"] * 2, "empty")
-    # The printed commands fix it.
-    for line in output.stdout.splitlines():
-        if line.startswith("echo -write_error"):
-            machine.guest.agent.write(line.split(" > ")[1], "-write_error")
-        if line.startswith("dd "):
-            _rewrite(machine, line)
-    # The list on the disk follows when md finds time to write its superblock.
-    until = time.monotonic() + 600
-    while machine.lists(disks[:2]) != ["empty"] * 2 and time.monotonic() < until:
-        time.sleep(0.2)
+    output = machine.blklab("md", "fix", "entries", "/dev/md0", "--plan")
+    assert (output.status, "10000-10007" in output.stdout) == (0, True), output.stdout
+    assert machine.lists(disks[:2]) == before
+    output = machine.blklab("md", "fix", "entries", "/dev/md0", "--yes")
+    assert output.status == 0, output.stderr
+    assert machine.lists(disks[:2]) == ["empty"] * 2
+    assert "nothing to do" in machine.blklab("md", "fix", "entries", "/dev/md0", "--yes").stdout
     output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
     assert output.status == 0, output.stderr
     assert machine.lists(disks[:2]) == ["none"] * 2
 
 
-def _rewrite(machine: Rig, line: str) -> None:
-    """Does what dd would, which the guest has not: with fio, of the pages that are there."""
-    words = dict(word.split("=") for word in line.split()[1:] if "=" in word)
-    machine.run(
-        "fio", "--name=again", f"--filename={words['of']}", "--rw=write", "--bs=4k", "--direct=1",
-        f"--offset={int(words['seek']) * 4096}", f"--size={int(words['count']) * 4096}",
-    )  # fmt: skip
+def listed(machine: Rig, member: str, sectors: str) -> None:
+    """Has the kernel list sectors of a member, and md write the list."""
+    node = f"/sys/block/md0/md/dev-{member.removeprefix('/dev/')}"
+    machine.guest.agent.write(f"{node}/bad_blocks", sectors)
+    machine.guest.agent.write(f"{node}/state", "write_error")
+    machine.run("fio", "--name=w", "--filename=/dev/md0", "--rw=write", "--bs=4k", "--size=4k")
+    machine.guest.agent.write("/sys/block/md0/md/array_state", "clean")
+
+
+def failing(machine: Rig, name: str, disk: str, target: str) -> None:
+    """Has sectors 9,000 to 12,999 of a dm device give errors (`error`), or work (`linear DISK 9000`)."""
+    end = (32 << 20) // 512
+    table = f"0 9000 linear {disk} 0\\n9000 4000 {target}\\n13000 {end - 13000} linear {disk} 13000\\n"
+    machine.run("/run/python/bin/dash", "-c", f"printf '{table}' | /usr/sbin/dmsetup load {name}")
+    machine.run("dmsetup", "suspend", "--noflush", "--nolockfs", name)
+    machine.run("dmsetup", "resume", name)
+
+
+@pytest.mark.guest
+def test_a_bad_range_is_not_written_without_its_good_copy_or_against_the_disk(machine: Rig, disks: list[str]) -> None:
+    members = mapped(machine, disks[:2])
+    machine.create("/dev/md0", members, "--level=1", "--bitmap=internal")
+    listed(machine, members[1], "10000 8")
+    rewrite = ("md", "fix", "entries", "/dev/md0", "--yes")
+    # The disk with the entry does not store it.
+    failing(machine, "m1", disks[1], "error")
+    output = machine.blklab(*rewrite)
+    assert output.status == 1, output.stdout
+    assert f"{members[1]} did not store sector 7,952 of the array (md: in_sync, write_error" in output.stderr
+    assert "\n    blklab md fix bbl /dev/md0 --plan\n" in output.stdout
+    assert "nothing has to be undone" in output.stderr
+    assert not unfinished(machine)
+    # It works again, and the good copy cannot be read.
+    failing(machine, "m1", disks[1], f"linear {disks[1]} 9000")
+    failing(machine, "m0", disks[0], "error")
+    output = machine.blklab(*rewrite)
+    assert output.status == 1, output.stdout
+    assert "/dev/md0: cannot read sector 7,952: Input/output error" in output.stderr
+    assert "write the same" not in output.stdout
+    assert not unfinished(machine)
+
+
+@pytest.mark.guest
+def test_bad_ranges_of_an_array_in_use_are_not_written(machine: Rig, disks: list[str]) -> None:
+    machine.create("/dev/md0", disks[:2], "--level=1", "--bitmap=internal")
+    listed(machine, disks[1], "10000 8")
+    machine.run("mke2fs", "-q", "-t", "ext4", "/dev/md0")
+    machine.run("mkdir", "-p", "/mnt/a")
+    machine.run("mount", "/dev/md0", "/mnt/a")
+    output = machine.blklab("md", "fix", "entries", "/dev/md0", "--yes")
+    assert output.status == 1
+    text = " ".join(output.stdout.split())
+    assert "md0 is mounted at /mnt/a: what is written between a read and a write of blklab would be lost" in text
+    assert "\n  umount /mnt/a\n" in output.stdout
+    machine.run("umount", "/mnt/a")
+    writer = ["fio", "--name=w", "--filename=/dev/md0", "--rw=randwrite", "--rate_iops=1", "--size=8m", "--time_based"]
+    with machine.guest.agent.running([*writer, "--runtime=600"]):
+        time.sleep(5)  # until it has opened the array
+        output = machine.blklab("md", "fix", "entries", "/dev/md0", "--yes")
+    assert output.status == 1
+    assert "has it open for writing" in " ".join(output.stdout.split())
+    assert machine.lists(disks[:2])[1] != "empty"
 
 
 def mapped(machine: Rig, disks: Sequence[str]) -> list[str]:

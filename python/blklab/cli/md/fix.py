@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import TypeVar
 
 import click
 from click.exceptions import Exit
@@ -16,14 +17,20 @@ from blklab.md.repair import journal
 from blklab.md.repair.array_state import read_array_state
 from blklab.md.repair.operations import MachineOps
 from blklab.md.repair.perform import RebuildProgress, Repair
-from blklab.md.repair.plan import find_array, make_plan
+from blklab.md.repair.plan import RepairPlan, find_array, make_plan
+from blklab.md.repair.rewrite import RewritePlan, StoppedRepair, make_rewrite_plan, rewrite_entries
 from blklab.md.repair.steps import Done, Step, Stop
 from blklab.md.repair.task import RepairTask
 from blklab.report import repair as report
 from blklab.system.roots import Roots
 from blklab.text import printable, wording
 
-COMMANDS = {"bbl": CommandEntry("blklab.cli.md.fix:bbl", "Remove bad-block lists online, one member at a time")}
+COMMANDS = {
+    "bbl": CommandEntry("blklab.cli.md.fix:bbl", "Remove bad-block lists online, one member at a time"),
+    "entries": CommandEntry("blklab.cli.md.fix:entries", "Write bad ranges again from good copies"),
+}
+P = TypeVar("P", RepairPlan, RewritePlan)
+Q = TypeVar("Q")
 
 
 @click.group(cls=LazyGroup, entries=COMMANDS, invoke_without_command=True)
@@ -80,12 +87,56 @@ def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as
         return
     if array is None:
         raise UsageError("expected an array such as /dev/md0; `blklab md audit` lists them")
-    plan = make_plan(array, Roots())
+
+    def remove(plan: RepairPlan) -> Done:
+        run_repair(plan.task, quiet=as_json)
+        return Done()
+
+    plan, _ = _carry_out(lambda: make_plan(array, Roots()), remove, only_plan=only_plan, yes=yes, as_json=as_json)
+    emit(report.as_dict(plan, Done()), as_json, lambda console: console.print(wording("no-bad-block-list", plan=plan)))
+
+
+@click.command()
+@click.argument("array")
+@click.option("--plan", "only_plan", is_flag=True, help="Print the plan and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_option
+def entries(*, array: str, only_plan: bool, yes: bool, as_json: bool) -> None:
+    """Write the bad ranges of ARRAY (/dev/md0) again from good copies, so that its lists become empty.
+
+    ARRAY must not be in use. blklab reads each page through md, which takes it from a good copy, and writes the same
+    data again through md. It then reads the page from the member and compares. It stops if a good copy cannot be read,
+    or if a disk does not store what is written. Ranges without a good copy stay in the lists.
+
+    \b
+    Examples:
+      blklab md fix entries /dev/md0 --plan
+      blklab md fix entries /dev/md0
+      blklab md fix bbl /dev/md0
+
+    \b
+    Exit status: 0 no list has entries (with --plan: the plan is possible), 1 entries are left.
+    """
+
+    def rewrite(plan: RewritePlan) -> RewritePlan:
+        return run_rewrite(plan.task, quiet=as_json)
+
+    plan, left = _carry_out(
+        lambda: make_rewrite_plan(array, Roots()), rewrite, only_plan=only_plan, yes=yes, as_json=as_json
+    )
+    emit(report.as_dict(plan, left), as_json, lambda console: report.show_left(console, left))
+    if left.listed:
+        raise Exit(1)
+
+
+def _carry_out(
+    make: Callable[[], P], carry_out: Callable[[P], Q], *, only_plan: bool, yes: bool, as_json: bool
+) -> tuple[P, Q]:
+    """Shows a plan, asks, and carries it out. Raises Exit if there is nothing to carry out."""
+    plan = make()
     if only_plan or plan.refused or plan.nothing_to_do:
         emit(report.as_dict(plan), as_json, lambda console: report.show(console, plan))
-        if plan.refused:
-            raise Exit(1)
-        return
+        raise Exit(1 if plan.refused else 0)
     if not yes and (as_json or not sys.stdin.isatty()):
         raise UsageError(wording("no-terminal", plan=plan))
     if not as_json:
@@ -93,10 +144,28 @@ def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as
         click.echo()
     if not yes:
         click.confirm("Carry out this plan?", abort=True, err=True)
-        if make_plan(array, Roots()).as_dict() != plan.as_dict():
+        if make().as_dict() != plan.as_dict():
             raise BlklabError(wording("array-changed", plan=plan))
-    run_repair(plan.task, quiet=as_json)
-    emit(report.as_dict(plan, Done()), as_json, lambda console: console.print(wording("no-bad-block-list", plan=plan)))
+    return plan, carry_out(plan)
+
+
+def run_rewrite(task: RepairTask, *, quiet: bool = False) -> RewritePlan:
+    """Writes bad ranges again; prints each step to stdout, or to stderr if `quiet`. Returns what is left.
+
+    Raises BlklabError if it is not done.
+    """
+    with ExitStack() as bars:
+        reporter = _StepReporter(quiet, bars)
+        try:
+            return rewrite_entries(task, Roots(), reporter.report_line, reporter.report_pages)
+        except (KeyboardInterrupt, SystemExit):
+            warn(wording("repair-interrupted", task=task, command=recipes.command("resume")))
+            raise
+        except StoppedRepair as error:
+            reporter.print_remedy(error.remedy)
+            again = recipes.command("fix-entries", array=task.array)
+            error.details = (wording("rewrite-given-up", task=task, command=again),)
+            raise
 
 
 def run_repair(task: RepairTask, *, resume: bool = False, quiet: bool = False) -> None:
@@ -110,8 +179,7 @@ def run_repair(task: RepairTask, *, resume: bool = False, quiet: bool = False) -
         try:
             outcome = repair.run(resume=resume)
             if isinstance(outcome, Stop):
-                for line in outcome.remedy:
-                    click.echo(f"    {printable(line)}", err=quiet)
+                reporter.print_remedy(outcome.remedy)
                 raise StoppedRepair(f"{task.array}: {outcome.reason}", outcome.remedy)
         except (KeyboardInterrupt, SystemExit):
             warn(wording("repair-interrupted", task=task, command=recipes.command("resume")))
@@ -119,14 +187,6 @@ def run_repair(task: RepairTask, *, resume: bool = False, quiet: bool = False) -
         except BlklabError as error:
             error.details = _describe_now(repair.task, getattr(error, "remedy", ()))
             raise
-
-
-class StoppedRepair(BlklabError):
-    """A repair stopped for a reason that blklab cannot remove; `remedy` has commands for the user."""
-
-    def __init__(self, message: str, remedy: tuple[str, ...]) -> None:
-        super().__init__(message)
-        self.remedy = remedy
 
 
 def _describe_now(task: RepairTask, remedy: tuple[str, ...]) -> tuple[str, str, str]:
@@ -147,7 +207,10 @@ def resume_repairs() -> None:
         try:
             task = journal.read_journal(path)
             click.echo(f"{printable(task.array)}:")
-            run_repair(task, resume=True)
+            if task.entries:
+                report.show_left(results(), run_rewrite(task))
+            else:
+                run_repair(task, resume=True)
         except BlklabError as error:
             status = exit_status.report(error)
     if not journals:
@@ -165,17 +228,27 @@ class _StepReporter:
         self._advance: Callable[[int], None] | None = None
 
     def report_step(self, step: Step, command: str) -> None:
+        self.report_line(report.describe_step(step), command)
+
+    def report_line(self, step: str, command: str) -> None:
         self._bars.close()
         self._advance = None
-        click.echo(report.describe_step(step), err=self._err)
+        click.echo(printable(step), err=self._err)
         if command:
             click.echo(f"    {printable(command)}", err=self._err)
 
+    def print_remedy(self, lines: tuple[str, ...]) -> None:
+        for line in lines:
+            click.echo(f"    {printable(line)}", err=self._err)
+
     def report_progress(self, now: RebuildProgress) -> None:
-        if now.done is None or now.total is None:
-            return
+        if now.done is not None and now.total is not None:
+            self._report_part("rebuilding" if now.action == "recover" else now.action, now.done, now.total)
+
+    def report_pages(self, done: int, total: int) -> None:
+        self._report_part("pages", done, total)
+
+    def _report_part(self, action: str, done: int, total: int) -> None:
         if self._advance is None:
-            self._advance = self._bars.enter_context(
-                progress("rebuilding" if now.action == "recover" else now.action, now.total)
-            )
-        self._advance(now.done)
+            self._advance = self._bars.enter_context(progress(action, total))
+        self._advance(done)

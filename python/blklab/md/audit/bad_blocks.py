@@ -179,7 +179,7 @@ def _effect(array: Array, member: ArrayMember) -> str:
 
 def _remedy(array: Array) -> tuple[str, ...]:
     """Returns how to write the bad ranges of all members again, and where the other ways are explained."""
-    if recipe := rewrite_recipe(array, MAX_RANGES_SHOWN):
+    if recipe := rewrite_recipe(array):
         return (*recipe.lines, "# How to replace a disk of this array without loss:", command("plan", array=array.path))
     return tuple(command("examine-badblocks", disk=member.path) for member in array.members if member.ranges)
 

@@ -72,8 +72,8 @@ class RepairPlan:
         }
 
 
-def make_plan(name: str, roots: Roots) -> RepairPlan:
-    """Returns the plan for an array, by its path or name.
+def start_task(name: str, roots: Roots, *, entries: bool = False) -> tuple[Array, RepairTask]:
+    """Returns an array, by its path or name, and the task of a repair that has not begun.
 
     Raises UsageError if it is not an md array, BlklabError if a repair of it is unfinished.
     """
@@ -82,7 +82,6 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
         path = probing.journal_path(array.uuid, roots)
         message = f"{array.path}: an earlier repair is not finished ({path}): continue it with {command('resume')}"
         raise BlklabError(message)
-    host_software = read_software(roots)
     slots = tuple(
         MemberSlot(
             member.slot, member.superblock.device, member.path, member.superblock.offset, disk_id(member.path, roots)
@@ -90,7 +89,15 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
         for member in array.active
         if member.slot is not None and member.superblock
     )
-    task = RepairTask(array.uuid, array.path, array.level, array.raid_disks, array.layout, slots)
+    return array, RepairTask(
+        array.uuid, array.path, array.level, array.raid_disks, array.layout, slots, entries=entries
+    )
+
+
+def make_plan(name: str, roots: Roots) -> RepairPlan:
+    """Returns the plan that removes the lists of an array; as `start_task`."""
+    array, task = start_task(name, roots)
+    host_software = read_software(roots)
     refused = tuple(check_preconditions(array, host_software, roots))
     recipes = entries_recipes(array, adding_fails=host.adding_fails(array, host_software))
     steps: tuple[PlannedStep, ...] = ()

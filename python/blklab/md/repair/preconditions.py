@@ -13,13 +13,16 @@ from blklab.md import inventory
 from blklab.md.audit.host import has_add_bug
 from blklab.md.audit.redundancy import explain_broken, is_spare
 from blklab.md.audit.rule import audit_message
+from blklab.md.good_copies import find_bad_pieces
 from blklab.md.model import Array, Software
-from blklab.md.recipes import command
+from blklab.md.recipes import command, stop_users
 from blklab.md.repair.environment_checks import find_busy_neighbour, find_re_add_policy, find_spare_monitor, find_swap
 from blklab.md.repair.steps import RUNNING_STATES
 from blklab.md.repair.write_suspension import has_other_suspension
 from blklab.md_levels import PARITIES
+from blklab.system.identity import of_node
 from blklab.system.roots import Roots, text
+from blklab.system.users import openers
 
 MAX_EVENTS_BEHIND = 1  # Allowed difference between event counts: superblocks are read one after the other
 EVENT_READS = 3  # How often event counts are read, because they change while the array is written to
@@ -31,24 +34,23 @@ def check_preconditions(array: Array, software: Software, roots: Roots) -> Itera
         yield unmet_precondition(array, code, message, *remedy)
 
 
+def check_rewrite(array: Array, software: Software, roots: Roots) -> Iterator[Diagnostic]:
+    """Yields why bad ranges cannot be written again."""
+    for code, message, *remedy in _check_rewrite(array, software, roots):
+        yield unmet_precondition(array, code, message, *remedy)
+
+
 def unmet_precondition(array: Array, code: str, message: str, *remedy: str) -> Diagnostic:
     """Returns the diagnostic of a precondition that is not met."""
     return Diagnostic(code, "critical", array.path, message, remedy)
 
 
 def _check_all(array: Array, software: Software, roots: Roots) -> Iterator[Reason]:
-    if os.geteuid() != 0:
-        yield "no-root", "permission denied: run blklab as root"
-    if array.external:
-        yield ("external", f"it has metadata {array.metadata}, which have no bad-block lists of md")
-        return
-    if not array.redundant:
-        yield "no-redundancy", audit_message("repair-no-redundancy", level=array.level)
+    kind = list(_check_kind(array))
+    yield from kind
+    if any(code != "no-root" for code, *_ in kind):
         return
     md = roots.sys / "block" / array.name / "md"
-    if array.metadata.startswith("0"):
-        yield "no-lists", "metadata 0.90 have no bad-block lists: nothing to do"
-        return
     yield from _check_activity(array, software, md)
     yield from _check_environment(array, md.parent, roots)
     yield from _check_bitmap(md)
@@ -60,6 +62,40 @@ def _check_all(array: Array, software: Software, roots: Roots) -> Iterator[Reaso
         yield "config-bbl", audit_message("repair-config-bbl", spares=spares)
     if spares and has_add_bug(software):
         yield "add-fails", audit_message("repair-add-fails", spares=spares)
+
+
+def _check_kind(array: Array) -> Iterator[Reason]:
+    if os.geteuid() != 0:
+        yield "no-root", "permission denied: run blklab as root"
+    if array.external:
+        yield "external", f"it has metadata {array.metadata}, which have no bad-block lists of md"
+    elif not array.redundant:
+        yield "no-redundancy", audit_message("repair-no-redundancy", level=array.level)
+    elif array.metadata.startswith("0"):
+        yield "no-lists", "metadata 0.90 have no bad-block lists: nothing to do"
+
+
+def _check_rewrite(array: Array, software: Software, roots: Roots) -> Iterator[Reason]:
+    kind = list(_check_kind(array))
+    yield from kind
+    if any(code != "no-root" for code, *_ in kind):
+        return
+    md = roots.sys / "block" / array.name / "md"
+    programs = openers(of_node(md.parent.resolve(), roots), roots)
+    writers = [f"{each.program} (process {each.pid}) has it open for writing" for each in programs if each.writes]
+    if users := (*array.users, *writers):
+        yield "in-use", audit_message("rewrite-in-use", users="; ".join(users)), *stop_users(array)
+    for reason in _check_activity(array, software, md):
+        if reason[0] != "degraded" or array.level in PARITIES:
+            yield reason
+    for member in array.members:
+        if member.unseen:
+            yield "no-superblock", f"{member.name}: {member.unseen}"
+    kinds = (text(md / "consistency_policy"), text(md / "bitmap/metadata"))
+    if {"journal", "ppl", "clustered"} & {*kinds} or (md / "llbitmap").is_dir():
+        yield "bitmap", audit_message("rewrite-untested")
+    if find_bad_pieces(array) is None:
+        yield "no-map", audit_message("rewrite-no-map")
 
 
 def _check_activity(array: Array, software: Software, md: Path) -> Iterator[Reason]:

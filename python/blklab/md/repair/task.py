@@ -43,6 +43,7 @@ class RepairTask:
     suspect: bool = False  # Bad blocks appeared while that member was taken out: md must rebuild all of it
     tried: frozenset[str] = field(default_factory=frozenset)
     """`device` of all members that were taken out; none is taken out twice."""
+    entries: bool = False  # It writes bad ranges again (`md fix entries`), and takes no member out
     stopped: tuple[str, ...] = ()  # Why the last run stopped, and commands for the user; empty if it was interrupted
 
     @property
@@ -80,7 +81,7 @@ def from_dict(document: Mapping[str, Any]) -> RepairTask:
         *((disk.offset, int) for disk in task.disks),
         *((number, int) for number in (task.raid_disks, task.layout)),
         *((slot.slot, int) for slot in slots),
-        *((flag, bool) for flag in (task.bitmap_added, task.returned, task.suspect)),
+        *((flag, bool) for flag in (task.bitmap_added, task.returned, task.suspect, task.entries)),
     ]
     if any(type(value) is not expected or "\0" in str(value) for value, expected in typed):
         raise ValueError("a value of another type")

@@ -7,16 +7,14 @@ kill left, what `--resume` made of it, and what `check` then counts.
 """
 
 import json
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from inside.points import Points, killed  # type: ignore[import-not-found]
+from inside.points import Points, forked, killed  # type: ignore[import-not-found]
 
 from blklab.md import probing
 from blklab.md.repair import journal
@@ -43,19 +41,6 @@ def mdadm(*words: str) -> None:
     ran = subprocess.run(["mdadm", *words], capture_output=True, text=True, check=False)
     if ran.returncode:
         sys.exit(f"{words}: {ran.stdout} {ran.stderr}")
-
-
-def forked(function: Callable[[], bool]) -> int:
-    """Calls a function in a new process; returns 0 if it is true, -9 if it was killed."""
-    sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            status = 0 if function() else 2
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def carried_out(task: RepairTask, *, resume: bool = False) -> bool:

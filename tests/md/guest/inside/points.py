@@ -1,5 +1,5 @@
 """The points of a repair at which something may happen to it: before and after each run of mdadm,
-and before and after each time that something is written down.
+and before and after each time that something is written down, or a page is written again.
 """
 
 import os
@@ -9,7 +9,25 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from blklab.md.repair import journal, operations
+from blklab.md.repair import journal, operations, rewrite
+
+PLACES = (
+    (operations, "run_mdadm"), (journal, "write_journal"), (journal, "remove_journal"), (rewrite, "write_page"),
+    (rewrite, "clear_write_error"),
+)  # fmt: skip
+
+
+def forked(function: Callable[[], bool]) -> int:
+    """Calls a function in a new process; returns 0 if it is true, -9 if it was killed."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if function() else 2
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def killed() -> None:
@@ -30,8 +48,8 @@ class Points:
 
     def watch(self) -> None:
         """Has every repair of this process meet its points."""
-        operations.run_mdadm = self._wrapped(operations.run_mdadm)
-        journal.write_journal = self._wrapped(journal.write_journal)
+        for module, name in PLACES:
+            setattr(module, name, self._wrapped(getattr(module, name)))
 
     def _meet(self) -> None:
         if self.met == self.at:

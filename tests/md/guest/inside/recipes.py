@@ -42,6 +42,7 @@ from inside.arrays import (  # type: ignore[import-not-found]  # noqa: E402
     SHELL,
     Case,
     clean,
+    content,
     create,
     generate,
     pages,
@@ -148,7 +149,7 @@ def follow(case: Case, lines: list[str], depth: int = 0) -> list[str]:
         typed = typed.replace(recipes.OLD_DISK, case.removed[0] if case.removed else "/dev/none")
         if typed.startswith("blklab "):
             words = typed.split()[1:]
-            status, text = blklab(*words, *(["--yes"] if name == "fix" else []))
+            status, text = blklab(*words, *(["--yes"] if name in {"fix", "fix-entries"} else []))
             ran.append(typed)
             executed.update(printed[step.strip()] for step in text.splitlines() if step.strip() in printed)
             if depth < 2 and name == "resume" and status:  # what it prints at its end is followed, too
@@ -212,12 +213,8 @@ def check_effect(case: Case, name: str, before: list[bytes | None]) -> None:
         case.problems.append("degraded")
 
 
-def content(case: Case) -> list[bytes | None]:
-    if (size := NODE / "stripe_cache_size").exists():  # What md remembers of its writes is not what the disks have
-        usual = size.read_text()
-        for text in ("17", usual):
-            size.write_text(text)
-    before: list[bytes | None] = pages(ARRAY, size_of_array())
+def checked_content(case: Case) -> list[bytes | None]:
+    before: list[bytes | None] = content()
     if case.condition != "mounted":
         wrong = [at for at, page in enumerate(before) if page not in {None, pattern(case.seed, at)}]
         if wrong:
@@ -243,7 +240,7 @@ def judge(seed: int, disks: list[str]) -> dict[str, Any]:
     # If md gives nothing now, there must be all that was written afterwards.
     before: list[bytes | None] = [pattern(seed, at) for at in range(case.size // PAGE)]
     if readable:
-        before = content(case)
+        before = checked_content(case)
     choices = sequences(case)
     result: dict[str, Any] = {
         "seed": seed, "level": case.level, "members": len(case.members), "condition": case.condition,
@@ -275,7 +272,7 @@ def control(disks: list[str]) -> dict[str, Any]:
         (node / "bad_blocks").write_text(f"{sector} 8\n")
         put(path, sector * 512, b"\xee" * PAGE)
     persist(case)
-    before = content(case)
+    before = checked_content(case)
     first = case.members[0]
     for line in (f"{ARRAY} --fail {first}", f"{ARRAY} --remove {first}", f"--zero-superblock {first}",
                  f"{ARRAY} --add {first}"):  # fmt: skip

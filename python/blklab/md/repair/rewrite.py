@@ -1,0 +1,267 @@
+"""Writes the bad ranges of an array again, from good copies: `blklab md fix entries`.
+
+blklab reads a page through md, which takes it from a good copy, and writes the same data again through md, to all
+members. md removes a range from a member's list when the member has stored it (Linux 6.1: drivers/md/raid1.c,
+`handle_write_finished`; raid10.c, `handle_write_completed`; raid5.c, `R5_MadeGood`). The data never change, so that an
+interrupted run can simply be done again.
+"""
+
+import hashlib
+import mmap
+import os
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import reduce
+from operator import xor
+from pathlib import Path
+from typing import Any
+
+from blklab.diagnostic import Diagnostic
+from blklab.errors import BlklabError, SystemErrors
+from blklab.md import inventory
+from blklab.md.good_copies import PAGE, Pages, find_lost_ranges, find_rewritable_pages
+from blklab.md.model import Array, ArrayMember
+from blklab.md.probing import read_software
+from blklab.md.recipes import command
+from blklab.md.repair import journal
+from blklab.md.repair.array_state import find_array_node
+from blklab.md.repair.plan import start_task
+from blklab.md.repair.preconditions import check_rewrite
+from blklab.md.repair.task import RepairTask
+from blklab.md.superblocks import SectorRange
+from blklab.md_levels import PARITIES
+from blklab.system.roots import Roots, opened, text
+from blklab.text import wording
+from blklab.units import SECTOR
+
+PAGE_BYTES = PAGE * SECTOR
+LISTS_TIMEOUT_S = 60.0  # Time for md to write its lists to the disks
+
+
+class StoppedRepair(BlklabError):
+    """A repair stopped for a reason that blklab cannot remove; `remedy` has commands for the user."""
+
+    def __init__(self, message: str, remedy: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class RewritePlan:
+    """What is written again."""
+
+    array: Array
+    task: RepairTask
+    refused: tuple[Diagnostic, ...]  # Why blklab cannot do it now
+    pages: Pages
+    lost: tuple[SectorRange, ...]  # Sectors of the array of which there is no good copy: they stay in the lists
+
+    @property
+    def listed(self) -> list[ArrayMember]:
+        """The members whose lists have entries."""
+        return [member for member in self.array.distinct if member.ranges]
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return not self.refused and not self.pages and not self.lost
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the document for JSON."""
+        return {
+            "array": self.array.name,
+            "uuid": self.array.uuid,
+            "refused": [reason.sentence for reason in self.refused],
+            "members_with_entries": [member.name for member in self.listed],
+            "bytes": len(self.pages) * PAGE_BYTES,
+            "lost": [{"sector": at.sector, "sectors": at.sectors} for at in self.lost],
+        }
+
+
+def make_rewrite_plan(name: str, roots: Roots) -> RewritePlan:
+    """Returns the plan for an array, by its path or name.
+
+    Raises UsageError if it is not an md array, BlklabError if a repair of it is unfinished.
+    """
+    array, task = start_task(name, roots, entries=True)
+    return _plan(array, task, roots)
+
+
+def _plan(array: Array, task: RepairTask, roots: Roots) -> RewritePlan:
+    refused = tuple(check_rewrite(array, read_software(roots), roots))
+    return RewritePlan(array, task, refused, find_rewritable_pages(array), find_lost_ranges(array))
+
+
+def rewrite_entries(
+    task: RepairTask, roots: Roots, report: Callable[[str, str], object], advance: Callable[[int, int], object]
+) -> RewritePlan:
+    """Writes all bad ranges that have a good copy again, and verifies them on the members.
+
+    `report` is called with each step and its command, `advance` with the pages done and all pages. Returns what is left
+    in the lists. Raises StoppedRepair if a good copy cannot be read (nothing was written then), if a member does not
+    store its data, or if the array must not be changed. The journal stays only if this process is killed, because
+    otherwise nothing is left to undo.
+    """
+    node = find_array_node(task.uuid, roots)
+    path = roots.dev / node.name
+    with journal.lock_array(node / "md"):
+        try:
+            with ExitStack() as stack:
+                # Nothing can mount it, or put a volume or swap on it, meanwhile.
+                with SystemErrors(StoppedRepair, f"{path}: cannot open it alone", ": stop what uses it"):
+                    descriptor = stack.enter_context(opened(path, os.O_RDWR | os.O_DIRECT | os.O_EXCL))
+                plan = _plan(inventory.read_array(node, roots), task, roots)
+                if plan.refused:
+                    raise StoppedRepair(str(plan.refused[0]), plan.refused[0].remedy)
+                journal.write_journal(task, roots)
+                _Rewrite(plan, node / "md", descriptor, report, advance).run()
+            report(wording("rewrite-lists"), "")
+            left = _wait_for_lists(node, task, roots)
+        except BlklabError:
+            with suppress(BlklabError):
+                journal.remove_journal(task, roots)
+            raise
+        journal.remove_journal(task, roots)
+    return left
+
+
+class _Rewrite:
+    """Writes the pages of one plan."""
+
+    def __init__(
+        self,
+        plan: RewritePlan,
+        md: Path,
+        descriptor: int,
+        report: Callable[[str, str], object],
+        advance: Callable[[int, int], object],
+    ) -> None:
+        """`descriptor`: of the array, with O_DIRECT and O_EXCL."""
+        self._plan, self._array, self._md = plan, plan.array, md
+        self._descriptor, self._report, self._advance = descriptor, report, advance
+        self._members = [member for member in self._array.distinct if member.slot is not None]
+
+    def run(self) -> None:
+        pages = sorted(self._plan.pages)
+        self._report(wording("rewrite-read", count=len(pages)), "")
+        for page in pages:
+            self._read(page)
+        for member in self._members:
+            if "write_error" in member.states:
+                line = command("clear-write-error", name=self._array.name, member=member.name)
+                self._report(wording("rewrite-flag", member=member), line)
+                clear_write_error(self._md / f"dev-{member.name}")
+        self._report(wording("rewrite-write", count=len(pages)), "")
+        digests = {}
+        for done, page in enumerate(pages):
+            self._advance(done, 2 * len(pages))
+            data = self._read(page)
+            digests[page] = _digest(data)
+            try:
+                write_page(self._descriptor, page * PAGE_BYTES, data)
+                self._check_states(page)
+            except OSError as error:
+                self._check_states(page, error.strerror or str(error))
+        # Not before: a stripe is consistent when all of its bad pages are written.
+        self._report(wording("rewrite-verify"), "")
+        for done, page in enumerate(pages, len(pages)):
+            self._advance(done, 2 * len(pages))
+            for member, sector in self._plan.pages[page]:
+                self._verify(member, sector, digests[page])
+
+    def _read(self, page: int) -> bytes:
+        """Returns a page of the array; its last one may be shorter. Raises StoppedRepair if it cannot be read."""
+        length = min(PAGE_BYTES, (self._array.size or 0) - page * PAGE_BYTES)
+        try:
+            return read_page(self._descriptor, page * PAGE_BYTES, length)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            message = wording("rewrite-unreadable", path=self._array.path, sector=page * PAGE, reason=reason)
+            raise StoppedRepair(message, (command("audit"),)) from None
+
+    def _check_states(self, page: int, failure: str = "") -> None:
+        """Raises StoppedRepair if the write of a page failed, or a member has not stored it or has left the array."""
+        for member in self._members:
+            states = (text(self._md / f"dev-{member.name}" / "state") or "missing").split(",")
+            if not {"write_error", "faulty", "missing"}.isdisjoint(states):
+                message = wording("rewrite-failed", member=member, sector=page * PAGE, states=", ".join(states))
+                raise StoppedRepair(message, self._remedy)
+        if failure:
+            message = wording("rewrite-refused", path=self._array.path, sector=page * PAGE, reason=failure)
+            raise StoppedRepair(message, (command("audit"),))
+
+    @property
+    def _remedy(self) -> tuple[str, ...]:
+        return wording("rewrite-replace"), command("plan", array=self._array.path)
+
+    def _verify(self, member: ArrayMember, sector: int, digest: bytes) -> None:
+        """Compares what a member has now. With parity, also whether the stripe is consistent: P is the XOR of the data.
+
+        Q of RAID-6 is read only.
+        """
+        array = self._array
+        on_member = SectorRange(sector, min(PAGE, array.member_sectors - sector))
+        stored = self._read_member(member, on_member)
+        good = not array.map_pieces(member.slot or 0, on_member) or _digest(stored) == digest
+        if array.level in PARITIES:
+            stripe = {other.slot or 0: self._read_member(other, on_member) for other in self._members}
+            parity = [slot for slot in stripe if not array.map_pieces(slot, on_member)]
+            content = (int.from_bytes(stripe[slot]) for slot in stripe if slot not in parity)
+            good &= reduce(xor, content) in {int.from_bytes(stripe[slot]) for slot in parity}
+        if not good:
+            message = wording("rewrite-differs", member=member, sector=sector + (member.data_offset or 0))
+            raise StoppedRepair(message, self._remedy)
+
+    def _read_member(self, member: ArrayMember, at: SectorRange) -> bytes:
+        begin = (at.sector + (member.data_offset or 0)) * SECTOR
+        try:
+            with opened(member.path, os.O_RDONLY | os.O_DIRECT) as descriptor:
+                return read_page(descriptor, begin, at.sectors * SECTOR)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            message = wording("rewrite-unreadable", path=member.path, sector=begin // SECTOR, reason=reason)
+            raise StoppedRepair(message, self._remedy) from None
+
+
+def _wait_for_lists(node: Path, task: RepairTask, roots: Roots) -> RewritePlan:
+    """Waits until md has written the lists, and returns what is left in them. Raises StoppedRepair if ranges remain."""
+    deadline = time.monotonic() + LISTS_TIMEOUT_S
+    while True:
+        array = inventory.read_array(node, roots)
+        left = RewritePlan(array, task, (), find_rewritable_pages(array), find_lost_ranges(array))
+        if not left.pages:
+            return left
+        if time.monotonic() > deadline:
+            raise StoppedRepair(
+                wording("rewrite-still-listed", members=", ".join(member.path for member in left.listed)),
+                (command("audit"),),
+            )
+        with suppress(OSError):  # md writes its superblocks, with the lists; it refuses while a write is in flight
+            (node / "md/array_state").write_text("clean")
+        time.sleep(0.25)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=32).digest()
+
+
+def clear_write_error(node: Path) -> None:
+    """Makes md write to the bad blocks of a member again (md.rst, `state`)."""
+    with SystemErrors(BlklabError, f"{node / 'state'}: cannot clear write_error"):
+        (node / "state").write_text("-write_error")
+
+
+def read_page(descriptor: int, begin: int, length: int) -> bytes:
+    """Reads from the disk; O_DIRECT needs aligned memory. Raises OSError."""
+    with mmap.mmap(-1, PAGE_BYTES) as buffer, memoryview(buffer)[:length] as content:
+        if os.preadv(descriptor, [content], begin) != length:
+            raise OSError("only a part of it was read")
+        return bytes(content)
+
+
+def write_page(descriptor: int, begin: int, data: bytes) -> None:
+    """Writes to the disk. Raises OSError."""
+    with mmap.mmap(-1, PAGE_BYTES) as buffer, memoryview(buffer)[: len(data)] as content:
+        content[:] = data
+        os.pwritev(descriptor, [content], begin, os.RWF_DSYNC)
