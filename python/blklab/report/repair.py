@@ -103,7 +103,9 @@ def _show_rewrite(console: Console, plan: RewritePlan) -> None:
     ]
     columns = [text("member"), *figures("bad sectors"), text("ranges")]
     draw_table(console, TextTable(f"Bad blocks of {printable(plan.array.path)}", columns, rows))
-    steps = ("rewrite-read", "rewrite-write", "rewrite-verify", "rewrite-lists") if plan.pages else ()
+    steps = (
+        ("rewrite-read", "rewrite-write", "rewrite-verify", "rewrite-lists") if plan.pages and not plan.refused else ()
+    )
     for number, name in enumerate(steps, 1):
         console.print(styled(f"{number:4}  {wording(name, count=len(plan.pages))}"))
     if plan.lost:

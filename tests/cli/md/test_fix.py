@@ -65,7 +65,7 @@ def test_bad_ranges_to_write_again(machine: Arrays, run: Run) -> None:
     assert done.status == 0
     (member,) = (line.split() for line in done.out.splitlines() if "/sda" in line)
     assert member[1:3] == ["1,608", "4096-4103,"]
-    assert "write the same 202 pages again through md" in done.out
+    assert "write the same data again through md (pages: 202)" in done.out
     document = json.loads(run("md", "fix", "entries", "md0", "--plan", "--json").out)
     assert (document["bytes"], document["lost"], document["outcome"]) == (202 * 4096, [], None)
     assert document["members_with_entries"] == ["sda"]
