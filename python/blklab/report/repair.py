@@ -83,9 +83,10 @@ def describe_situation(
 def show(console: Console, plan: RepairPlan | RewritePlan) -> None:
     """Prints a plan: its steps, or why there are none."""
     name = printable(plan.array.path)
-    if plan.nothing_to_do:
-        what = "no member has a bad-block list" if isinstance(plan, RepairPlan) else "no list has entries"
-        console.print(styled(f"{name}: {what}: nothing to do"))
+    if plan.nothing_to_do and isinstance(plan, RewritePlan):
+        show_left(console, plan)
+    elif plan.nothing_to_do:
+        console.print(styled(f"{name}: no member has a bad-block list: nothing to do"))
     elif isinstance(plan, RewritePlan):
         _show_rewrite(console, plan)
     elif plan.steps:
@@ -109,17 +110,18 @@ def _show_rewrite(console: Console, plan: RewritePlan) -> None:
     for number, name in enumerate(steps, 1):
         console.print(styled(f"{number:4}  {wording(name, count=len(plan.pages))}"))
     if plan.lost:
-        console.print(styled(_lost_text(plan), "yellow"))
+        show_left(console, plan)
 
 
 def show_left(console: Console, left: RewritePlan) -> None:
-    """Prints what is left in the lists after bad ranges were written again."""
-    bbl = command("fix", array=left.array.path)
-    console.print(styled(_lost_text(left) if left.lost else wording("entries-rewritten", left=left, command=bbl)))
-
-
-def _lost_text(plan: RewritePlan) -> str:
-    return wording("entries-lost", left=plan, places=list_names([str(at) for at in plan.lost], 4))
+    """Prints what is left in the lists after bad ranges were written again, or cannot be written again."""
+    if left.lost:
+        line = wording("entries-lost", left=left, places=list_names([str(at) for at in left.lost], 4))
+    elif left.listed:
+        line = wording("entries-outside", left=left, command=command("plan", array=left.array.path))
+    else:
+        line = wording("no-entries", left=left, command=command("fix", array=left.array.path))
+    console.print(styled(line))
 
 
 def show_recipe(console: Console, recipe: Recipe) -> None:

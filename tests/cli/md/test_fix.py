@@ -94,7 +94,7 @@ def test_bad_ranges_are_not_written_again(machine: Arrays, run: Run, attributes:
 def test_no_bad_ranges(machine: Arrays, run: Run) -> None:
     machine.mirror()
     done = run("md", "fix", "entries", "md0", "--yes")
-    assert (done.status, "no list has entries: nothing to do" in done.out) == (0, True)
+    assert (done.status, "no list has entries" in done.out) == (0, True)
 
 
 def test_a_repair_without_a_terminal_needs_yes(machine: Arrays, run: Run) -> None:

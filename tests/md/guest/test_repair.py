@@ -103,7 +103,7 @@ def test_a_list_with_entries_is_explained_and_not_forced(machine: Rig, disks: li
     output = machine.blklab("md", "fix", "entries", "/dev/md0", "--yes")
     assert output.status == 0, output.stderr
     assert machine.lists(disks[:2]) == ["empty"] * 2
-    assert "nothing to do" in machine.blklab("md", "fix", "entries", "/dev/md0", "--yes").stdout
+    assert "no list has entries" in machine.blklab("md", "fix", "entries", "/dev/md0", "--yes").stdout
     output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
     assert output.status == 0, output.stderr
     assert machine.lists(disks[:2]) == ["none"] * 2

@@ -136,7 +136,7 @@ def _carry_out(
     plan = make()
     if only_plan or plan.refused or plan.nothing_to_do:
         emit(report.as_dict(plan), as_json, lambda console: report.show(console, plan))
-        raise Exit(1 if plan.refused else 0)
+        raise Exit(1 if plan.refused or (plan.nothing_to_do and plan.as_dict()["members_with_entries"]) else 0)
     if not yes and (as_json or not sys.stdin.isatty()):
         raise UsageError(wording("no-terminal", plan=plan))
     if not as_json:

@@ -65,7 +65,7 @@ class RewritePlan:
 
     @property
     def nothing_to_do(self) -> bool:
-        return not self.refused and not self.pages and not self.lost
+        return not self.refused and not self.pages
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the document for JSON."""
