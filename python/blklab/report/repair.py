@@ -98,12 +98,9 @@ def show(console: Console, plan: RepairPlan | RewritePlan) -> None:
 
 
 def _show_rewrite(console: Console, plan: RewritePlan) -> None:
-    rows = [
-        [member.path, f"{sum(bad.sectors for bad in member.ranges):,}", list_names(list(map(str, member.ranges)), 4)]
-        for member in plan.listed
-    ]
-    columns = [text("member"), *figures("bad sectors"), text("ranges")]
-    draw_table(console, TextTable(f"Bad blocks of {printable(plan.array.path)}", columns, rows))
+    for member in plan.listed:
+        count, places = sum(bad.sectors for bad in member.ranges), list_names(list(map(str, member.ranges)), 4)
+        console.print(styled(f"{member.path}: {count:,} bad sectors of the member: {places}"))
     steps = (
         ("rewrite-read", "rewrite-write", "rewrite-verify", "rewrite-lists") if plan.pages and not plan.refused else ()
     )

@@ -29,14 +29,11 @@ EVENT_READS = 3  # How often event counts are read, because they change while th
 Reason = tuple[str, ...]  # A code, a message, and commands
 
 
-def check_preconditions(array: Array, software: Software, roots: Roots) -> Iterator[Diagnostic]:
-    for code, message, *remedy in _check_all(array, software, roots):
-        yield unmet_precondition(array, code, message, *remedy)
-
-
-def check_rewrite(array: Array, software: Software, roots: Roots) -> Iterator[Diagnostic]:
-    """Yields why bad ranges cannot be written again."""
-    for code, message, *remedy in _check_rewrite(array, software, roots):
+def check_preconditions(
+    array: Array, software: Software, roots: Roots, *, entries: bool = False
+) -> Iterator[Diagnostic]:
+    """Yields why the lists of an array cannot be removed now, or, with `entries`, its bad ranges written again."""
+    for code, message, *remedy in _check_all(array, software, roots, entries=entries):
         yield unmet_precondition(array, code, message, *remedy)
 
 
@@ -45,13 +42,24 @@ def unmet_precondition(array: Array, code: str, message: str, *remedy: str) -> D
     return Diagnostic(code, "critical", array.path, message, remedy)
 
 
-def _check_all(array: Array, software: Software, roots: Roots) -> Iterator[Reason]:
-    kind = list(_check_kind(array))
-    yield from kind
-    if any(code != "no-root" for code, *_ in kind):
+def _check_all(array: Array, software: Software, roots: Roots, *, entries: bool) -> Iterator[Reason]:
+    if os.geteuid() != 0:
+        yield "no-root", "permission denied: run blklab as root"
+    if array.external:
+        yield ("external", f"it has metadata {array.metadata}, which have no bad-block lists of md")
+        return
+    if not array.redundant:
+        yield "no-redundancy", audit_message("repair-no-redundancy", level=array.level)
         return
     md = roots.sys / "block" / array.name / "md"
-    yield from _check_activity(array, software, md)
+    if array.metadata.startswith("0"):
+        yield "no-lists", "metadata 0.90 have no bad-block lists: nothing to do"
+        return
+    yield from _check_activity(array, software, md, degraded=entries and array.level not in PARITIES)
+    yield from _check_rewrite(array, md, roots) if entries else _check_removal(array, software, md, roots)
+
+
+def _check_removal(array: Array, software: Software, md: Path, roots: Roots) -> Iterator[Reason]:
     yield from _check_environment(array, md.parent, roots)
     yield from _check_bitmap(md)
     yield from _check_members(array)
@@ -64,48 +72,29 @@ def _check_all(array: Array, software: Software, roots: Roots) -> Iterator[Reaso
         yield "add-fails", audit_message("repair-add-fails", spares=spares)
 
 
-def _check_kind(array: Array) -> Iterator[Reason]:
-    if os.geteuid() != 0:
-        yield "no-root", "permission denied: run blklab as root"
-    if array.external:
-        yield "external", f"it has metadata {array.metadata}, which have no bad-block lists of md"
-    elif not array.redundant:
-        yield "no-redundancy", audit_message("repair-no-redundancy", level=array.level)
-    elif array.metadata.startswith("0"):
-        yield "no-lists", "metadata 0.90 have no bad-block lists: nothing to do"
-
-
-def _check_rewrite(array: Array, software: Software, roots: Roots) -> Iterator[Reason]:
-    kind = list(_check_kind(array))
-    yield from kind
-    if any(code != "no-root" for code, *_ in kind):
-        return
-    md = roots.sys / "block" / array.name / "md"
+def _check_rewrite(array: Array, md: Path, roots: Roots) -> Iterator[Reason]:
     programs = openers(of_node(md.parent.resolve(), roots), roots)
     writers = [f"{each.program} (process {each.pid}) has it open for writing" for each in programs if each.writes]
     if users := (*array.users, *writers):
         yield "in-use", audit_message("rewrite-in-use", users="; ".join(users)), *stop_users(array)
-    for reason in _check_activity(array, software, md):
-        if reason[0] != "degraded" or array.level in PARITIES:
-            yield reason
     for member in array.members:
         if member.unseen:
             yield "no-superblock", f"{member.name}: {member.unseen}"
-    kinds = (text(md / "consistency_policy"), text(md / "bitmap/metadata"))
-    if {"journal", "ppl", "clustered"} & {*kinds} or (md / "llbitmap").is_dir():
+    kinds = {text(md / "consistency_policy"), text(md / "bitmap/metadata")}
+    if {"journal", "ppl", "clustered"} & kinds or (md / "llbitmap").is_dir():
         yield "bitmap", audit_message("rewrite-untested")
     if find_bad_pieces(array) is None:
         yield "no-map", audit_message("rewrite-no-map")
 
 
-def _check_activity(array: Array, software: Software, md: Path) -> Iterator[Reason]:
+def _check_activity(array: Array, software: Software, md: Path, *, degraded: bool) -> Iterator[Reason]:
     if array.state == "broken":
         message, recipe = explain_broken(array, software)
         yield "broken", message, *recipe.lines
     elif array.state not in RUNNING_STATES:
         remedy = [command("readwrite", array=array.path)] if array.state == "read-auto" else []
         yield "state", f"the array is {array.state or 'not running'}", *remedy
-    if array.degraded:
+    if array.degraded and not degraded:
         missing = f"{array.degraded} of {array.raid_disks} members are missing"
         yield "degraded", f"the array is degraded: {missing}"
     if array.sync is not None:

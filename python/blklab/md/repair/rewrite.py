@@ -28,7 +28,7 @@ from blklab.md.recipes import command
 from blklab.md.repair import journal
 from blklab.md.repair.array_state import find_array_node
 from blklab.md.repair.plan import start_task
-from blklab.md.repair.preconditions import check_rewrite
+from blklab.md.repair.preconditions import check_preconditions
 from blklab.md.repair.task import RepairTask
 from blklab.md.superblocks import SectorRange
 from blklab.md_levels import PARITIES
@@ -89,7 +89,7 @@ def make_rewrite_plan(name: str, roots: Roots) -> RewritePlan:
 
 
 def _plan(array: Array, task: RepairTask, roots: Roots) -> RewritePlan:
-    refused = tuple(check_rewrite(array, read_software(roots), roots))
+    refused = tuple(check_preconditions(array, read_software(roots), roots, entries=True))
     return RewritePlan(array, task, refused, find_rewritable_pages(array), find_lost_ranges(array))
 
 
@@ -126,21 +126,23 @@ def rewrite_entries(
     return left
 
 
+@dataclass(frozen=True)
 class _Rewrite:
     """Writes the pages of one plan."""
 
-    def __init__(
-        self,
-        plan: RewritePlan,
-        md: Path,
-        descriptor: int,
-        report: Callable[[str, str], object],
-        advance: Callable[[int, int], object],
-    ) -> None:
-        """`descriptor`: of the array, with O_DIRECT and O_EXCL."""
-        self._plan, self._array, self._md = plan, plan.array, md
-        self._descriptor, self._report, self._advance = descriptor, report, advance
-        self._members = [member for member in self._array.distinct if member.slot is not None]
+    _plan: RewritePlan
+    _md: Path  # `/sys/block/md0/md`
+    _descriptor: int  # Of the array, with O_DIRECT and O_EXCL
+    _report: Callable[[str, str], object]
+    _advance: Callable[[int, int], object]
+
+    @property
+    def _array(self) -> Array:
+        return self._plan.array
+
+    @property
+    def _members(self) -> list[ArrayMember]:
+        return [member for member in self._array.distinct if member.slot is not None]
 
     def run(self) -> None:
         pages = sorted(self._plan.pages)
