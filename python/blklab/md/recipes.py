@@ -5,7 +5,7 @@ A proof makes arrays in a guest, runs what blklab printed for them, and compares
 """
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from blklab.md import good_copies
@@ -19,6 +19,9 @@ OLD_DISK = "/dev/OLD-DISK"  # The user types the name of the member that is miss
 COMMANDS: dict[str, str] = toml_file(__package__, "commands.toml")
 """Each command on one line, by name."""
 
+RECIPES: dict[str, str] = COMMANDS.pop("recipes")  # type: ignore[assignment]
+"""Recipes, by name: explanations, which begin with #, and names of commands."""
+
 
 def command(name: str, /, **words: str | int | Sequence[str]) -> str:
     """Returns a command with its words quoted for a shell. The only source of commands that blklab prints for md."""
@@ -27,6 +30,16 @@ def command(name: str, /, **words: str | int | Sequence[str]) -> str:
         for key, value in words.items()
     }
     return COMMANDS[name].format(**quoted)
+
+
+def recipe_lines(name: str, /, **words: str | Sequence[str]) -> tuple[str, ...]:
+    """Returns the lines of a recipe, with its words filled in; `add disk=new` adds what the word `new` says."""
+    lines = []
+    for line in RECIPES[name].strip().splitlines():
+        command_name, *pairs = line.split()
+        others = {key: words[value] for key, _, value in (pair.partition("=") for pair in pairs) if value}
+        lines.append(line.format(**words) if line.startswith("#") else command(command_name, **words | others))
+    return tuple(lines)
 
 
 @dataclass(frozen=True)
@@ -81,17 +94,9 @@ def entries_recipes(array: Array, *, adding_fails: bool) -> list[Recipe]:
             lines = (f"# {member.path} cannot be replaced now: with this kernel, --add needs mdadm 4.5 or newer.",)
             recipes.append(Recipe("keep", lines))
         else:
-            recipes.append(_replace_recipe(array, member))
-            recipes += _removal_recipes(array, member, others)
+            recipes += _replacement_recipes(array, member, others)
     if bad:
-        removal = (
-            "# When no list has entries: check the array (mismatch_cnt must be 0), then remove the lists.",
-            command("check", array=array.path),
-            command("wait", array=array.path),
-            command("show-mismatches", name=array.name),
-            command("fix", array=array.path),
-        )
-        recipes.append(Recipe("remove-lists", removal))
+        recipes.append(Recipe("remove-lists", recipe_lines("remove-lists", array=array.path, name=array.name)))
     return recipes
 
 
@@ -113,55 +118,16 @@ def stop_users(array: Array) -> list[str]:
     return lines + [command("unmount", directory=mount) for mount in sorted(mounts, reverse=True)]
 
 
-def _replace_recipe(array: Array, member: ArrayMember) -> Recipe:
-    lines = (
-        f"# If {member.path} fails, replace it while it stays connected: md copies each sector from a good copy.",
-        command("add", array=array.path, disk=NEW_DISK),
-        command("replace", array=array.path, disk=member.path, new=NEW_DISK),
-        command("wait", array=array.path),
-        command("remove", array=array.path, disk=member.path),
-    )
-    return Recipe("replace", lines)
-
-
-def _removal_recipes(array: Array, member: ArrayMember, others: list[str]) -> list[Recipe]:
-    """Returns how to rebuild a member from the others, which is possible only if these have all data."""
+def _replacement_recipes(array: Array, member: ArrayMember, others: list[str]) -> Iterator[Recipe]:
+    """Yields how to replace a member, and to rebuild it, which is possible only if the others have all data."""
+    words = {"array": array.path, "disk": member.path, "new": NEW_DISK}
+    yield Recipe("replace", recipe_lines("replace", **words))
     if others or good_copies.find_only_copies(array, member):
-        lines = (
-            f"# Do NOT fail, remove or disconnect {member.path} first: {', '.join(others)} has bad blocks or is unread"
-            f"{_only_copies_text(array, member)}.",
-        )
-        return [Recipe("keep", lines)]
-    before = (
-        command("check", array=array.path),
-        command("wait", array=array.path),
-        command("fail", array=array.path, disk=member.path),
-        command("remove", array=array.path, disk=member.path),
-    )
-    after = (command("wait", array=array.path),)
-    return [
-        Recipe(
-            "swap",
-            (
-                "# Or, if the new disk needs the port of the old one. Until the rebuild ends, there is one copy or"
-                " parity fewer.",
-                *before,
-                f"# Disconnect {member.path}, keep it, and connect the new disk.",
-                command("add", array=array.path, disk=NEW_DISK),
-                *after,
-            ),
-        ),
-        Recipe(
-            "rebuild",
-            (
-                "# Or, if the disk is healthy and entries remain, rebuild all of it.",
-                *before,
-                command("zero-superblock", disk=member.path),
-                command("add", array=array.path, disk=member.path),
-                *after,
-            ),
-        ),
-    ]
+        only = _only_copies_text(array, member)
+        yield Recipe("keep", (wording("keep-member", member=member, others=", ".join(others), only=only),))
+        return
+    yield Recipe("swap", recipe_lines("swap", **words))
+    yield Recipe("rebuild", recipe_lines("rebuild", **words))
 
 
 def _only_copies_text(array: Array, member: ArrayMember) -> str:
@@ -188,12 +154,7 @@ def restart_recipe(
     `unusable` those that the kernel would not accept again.
     """
     if unusable:
-        lines = (
-            f"# Do NOT stop the array: this kernel would not accept {', '.join(unusable)} again, whose bad-block list"
-            " on the disk was never written.",
-            "# What can be read can be copied: copy the data to another place first.",
-        )
-        return Recipe("keep", lines)
+        return Recipe("keep", tuple(wording("keep-running", members=", ".join(unusable)).splitlines()))
     back = [] if repairing else [command("re-add", array=array, disk=disk) for disk in missing]
     if back:
         back.insert(0, "# Without a bitmap, md refuses this; the array then needs an empty disk (--add).")

@@ -30,7 +30,7 @@ def test_a_host_that_can_be_seen(name: str) -> None:
     assert (host.name, host.failure) == (name, "")
     assert {item.code for item in host.findings} >= {"repair-corrupts", "bbl-entries"}
     remedy = next(item for item in host.findings if item.remedy).remedy
-    assert "mdadm --examine-badblocks /dev/sda" in remedy
+    assert "blklab md fix entries /dev/md0" in remedy
 
 
 @pytest.mark.parametrize(

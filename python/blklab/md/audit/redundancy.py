@@ -8,7 +8,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import array_finding, audit_message, list_names, told
 from blklab.md.good_copies import is_current
 from blklab.md.model import Array, ArrayMember, Software
-from blklab.md.recipes import NEW_DISK, OLD_DISK, Recipe, command, restart_recipe
+from blklab.md.recipes import NEW_DISK, OLD_DISK, Recipe, command, recipe_lines, restart_recipe
 from blklab.md_levels import PARITIES
 from blklab.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
 from blklab.text import by_key
@@ -67,17 +67,11 @@ def _describe_risk(array: Array, software: Software | None, rebuilding: bool) ->
 _loss = lru_cache(maxsize=256)(probability)  # The exporter asks again every few seconds
 
 
-def fill_slot(array: Array) -> list[str]:
+def fill_slot(array: Array) -> tuple[str, ...]:
     """Returns the commands that make a degraded array complete."""
-    add = command("add", array=array.path, disk=NEW_DISK)
     if any("faulty" in member.states for member in array.members):
-        return [add]
-    return [
-        "# If the missing disk works (a loose cable), bring it back. Without a bitmap, md may refuse this:",
-        command("re-add", array=array.path, disk=OLD_DISK),
-        "# Otherwise add an empty disk:",
-        add,
-    ]
+        return (command("add", array=array.path, disk=NEW_DISK),)
+    return recipe_lines("fill-slot", array=array.path, old=OLD_DISK, new=NEW_DISK)
 
 
 def check_broken(array: Array, software: Software | None) -> Iterator[Diagnostic]:
@@ -207,9 +201,7 @@ def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[
 def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """The array is assembled and does not run."""
     if array.live and array.state == "inactive" and not array.external:
-        again = "# If a member appeared late, or a cable was loose, assemble the array again:"
-        commands = (command("detail", array=array.path), again, command("stop", array=array.path))
-        yield told(array, "critical", "inactive", *commands, command("assemble-scan"))
+        yield told(array, "critical", "inactive", *recipe_lines("assemble-again", array=array.path))
 
 
 def check_bitmap(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

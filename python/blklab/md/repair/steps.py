@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from blklab.md.audit.rule import audit_message
-from blklab.md.recipes import command, restart_recipe
+from blklab.md.recipes import command, recipe_lines, restart_recipe
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
 from blklab.md.repair.task import RemovedSpare, RepairTask
 from blklab.md_levels import PARITIES
@@ -142,13 +142,7 @@ def _commands_to_force(task: RepairTask) -> tuple[str, ...]:
     md refuses to run it, also with `mdadm --run` (drivers/md/raid5.c, `raid5_run`: "dirty degraded").
     """
     present = [slot.path for slot in task.slots if slot.device != task.taken]
-    return (
-        "# If md does not start it (dmesg: cannot start dirty degraded array), it was written to without redundancy.",
-        "# These commands start it. Data that was being written may be damaged: check its filesystem then.",
-        command("stop", array=task.array),
-        command("assemble-force", array=task.array, disks=present),
-        command("resume"),
-    )
+    return recipe_lines("force", array=task.array, disks=present)
 
 
 def _explain_broken(state: ArrayState, task: RepairTask) -> tuple[str, tuple[str, ...]]:
@@ -201,17 +195,8 @@ def _give_up_slot(away: SlotState, state: ArrayState, task: RepairTask) -> Step:
     if not away.occupant:
         return _give_up_member(state, task, reason)
     if state.degraded:
-        return Stop(
-            f"{reason}; md rebuilds it, although {away.path} has the data",
-            (
-                f"# Stop the program that added {other} (perhaps mdadm --monitor, the service mdmonitor), then bring"
-                f" back {away.path}:",
-                command("fail", array=task.array, disk=other),
-                command("remove", array=task.array, disk=other),
-                command("resume"),
-                f"# Then add {other} again to the array that it came from.",
-            ),
-        )
+        lines = recipe_lines("bring-back", array=task.array, disk=away.path, other=other)
+        return Stop(f"{reason}; md rebuilds it, although {away.path} has the data", lines)
     if state.with_bad_blocks:
         bad = ", ".join(state.with_bad_blocks)
         warning = f"# Keep {away.path} as it is: {bad} has bad blocks, and it may have the only good copy there."
