@@ -12,9 +12,11 @@ use blklab_trace::process::{ProcessTable, UNNAMED};
 use blklab_trace::source::{Capabilities, Source};
 use pyo3::prelude::*;
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 /// Which I/Os of a trace are replayed.
 #[derive(FromPyObject)]
@@ -154,6 +156,91 @@ impl Iterator for DeviceReplay {
     }
 }
 
+/// A trace, and the part of it that is simulated.
+#[derive(Clone, PartialEq)]
+struct Selected {
+    paths: Vec<String>,
+    format: Option<String>,
+    filter: TraceFilter,
+    files: Vec<(PathBuf, u64, SystemTime)>, // Of `open::stamp`
+}
+
+/// The first I/Os of a trace.
+struct KnownIos {
+    of: Option<Selected>, // `None`: they must not be used again
+    ios: Vec<ReplayIo>,
+    complete: bool, // Whether the trace has no others
+}
+
+const MOST_KNOWN: usize = 1 << 20; // 32 MiB of memory
+
+/// What an earlier simulation has read of a trace: a search simulates hundreds of arrays with the same I/Os.
+static KNOWN: Mutex<Option<Arc<KnownIos>>> = Mutex::new(None);
+
+/// The I/Os of a trace: first those that are known, then those of the files.
+struct SharedReplay {
+    known: Arc<KnownIos>,
+    at: usize,                    // I/Os returned
+    opened: Option<DeviceReplay>, // `None` if all are known
+    read: Vec<ReplayIo>,          // I/Os after those that are known
+    complete: bool,
+    failure: ReplayFailure,
+}
+
+impl SharedReplay {
+    fn open(trace: (Vec<String>, Option<String>, TraceFilter), failure: &ReplayFailure) -> PyResult<SharedReplay> {
+        let (paths, format, filter) = trace;
+        let of = open::stamp(&paths).map(|files| {
+            let (paths, format, filter) = (paths.clone(), format.clone(), filter.clone());
+            Selected { paths, format, filter, files }
+        });
+        let last = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let same = last.filter(|known| of.is_some() && known.of == of);
+        let known = same.unwrap_or_else(|| Arc::new(KnownIos { of, ios: Vec::new(), complete: false }));
+        let open = || open_replay(&paths, format.as_deref(), filter, false, failure);
+        let opened = (!known.complete).then(open).transpose()?;
+        Ok(SharedReplay { known, at: 0, opened, read: Vec::new(), complete: false, failure: Rc::clone(failure) })
+    }
+
+    fn read_next(&mut self) -> Option<ReplayIo> {
+        let skipped = if self.at == self.known.ios.len() { self.at } else { 0 };
+        let io = self.opened.as_mut()?.nth(skipped);
+        match io {
+            Some(io) if self.at < MOST_KNOWN => self.read.push(io),
+            Some(_) => {}
+            None => {
+                let all = self.known.ios.len() + self.read.len() == self.at;
+                self.complete = all && self.failure.borrow().is_none();
+            }
+        }
+        io
+    }
+}
+
+impl Iterator for SharedReplay {
+    type Item = ReplayIo;
+
+    fn next(&mut self) -> Option<ReplayIo> {
+        let io = self.known.ios.get(self.at).copied().or_else(|| self.read_next())?;
+        self.at += 1;
+        Some(io)
+    }
+}
+
+impl Drop for SharedReplay {
+    /// Keeps what was read for the next simulation.
+    fn drop(&mut self) {
+        if self.known.of.is_none() || (self.read.is_empty() && !self.complete) {
+            return;
+        }
+        let ios = [self.known.ios.as_slice(), &self.read].concat();
+        let mut last = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_none_or(|last| last.of != self.known.of || last.ios.len() <= ios.len()) {
+            *last = Some(Arc::new(KnownIos { of: self.known.of.clone(), ios, complete: self.complete }));
+        }
+    }
+}
+
 /// Ends simulations that run in other threads.
 #[pyclass(frozen)]
 pub struct Stop(Arc<AtomicBool>);
@@ -184,9 +271,9 @@ pub fn default_host() -> PyResult<String> {
 
 /// Checks one cell, given as JSON text, without simulating it: raises `UsageError` for an impossible cell.
 #[pyfunction]
-pub fn check_cell(cell: &str) -> PyResult<()> {
+pub fn check_cell(py: Python<'_>, cell: &str) -> PyResult<()> {
     let cell: Cell = serde_json::from_str(cell).map_err(|e| UsageError::new_err(format!("cell: {e}")))?;
-    blklab_sim::check_cell(&cell).map_err(|e| UsageError::new_err(e.to_string()))
+    py.detach(|| blklab_sim::check_cell(&cell)).map_err(|e| UsageError::new_err(e.to_string()))
 }
 
 /// Simulates one cell, given as JSON text, and returns the outcome as JSON text.
@@ -203,7 +290,7 @@ pub fn simulate(py: Python<'_>, cell: &str, stop: Option<&Stop>, trace: Option<T
         let cell: Cell = serde_json::from_str(cell).map_err(|e| UsageError::new_err(format!("cell: {e}")))?;
         let failure = ReplayFailure::default();
         let ios = trace
-            .map(|(paths, format, filter)| open_replay(&paths, format.as_deref(), filter, false, &failure))
+            .map(|trace| SharedReplay::open(trace, &failure))
             .transpose()?
             .map(|ios| Box::new(ios) as ReplayIos);
         let outcome = blklab_sim::run_until(&cell, ios, &|| stop.load(Ordering::Relaxed));

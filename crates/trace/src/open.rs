@@ -13,9 +13,24 @@ use std::io::{self, BufReader, Cursor, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 const HEAD: usize = 64 << 10; // The bytes of a file that recognition gets
 pub const COLUMNS: &str = "columns:"; // The beginning of a format that names columns: `columns:time=ts,op=rw,…`
+
+/// What differs if a file of a trace was changed: the path, the size and the last change of each; `None` for standard
+/// input, and for what cannot be opened.
+pub fn stamp(paths: &[String]) -> Option<Vec<(PathBuf, u64, SystemTime)>> {
+    let mut files = Vec::new();
+    for path in paths {
+        let sets = (path != "-").then(|| find_file_sets(path, &OpeningWarnings::default()).ok())??;
+        for file in sets.into_iter().flat_map(|set| set.files) {
+            let about = fs::metadata(&file).ok()?;
+            files.push((file, about.len(), about.modified().ok()?));
+        }
+    }
+    Some(files)
+}
 
 /// Opens a trace.
 ///
