@@ -11,6 +11,7 @@ from blklab.advice.candidates import CACHE_WORDS, CACHES, LAYOUTS, RemovedCandid
 from blklab.advice.question import Constraints, Load, Question
 from blklab.advice.race import price_of
 from blklab.advice.samples import SampleRequest, Simulations
+from blklab.cluster import HERE
 from blklab.errors import UsageError
 from blklab.runners.load_ramp import without_ramp
 from blklab.spec import load, problems, stack, stack_resolution
@@ -91,17 +92,17 @@ def space(question: Question, simulations: Simulations) -> SearchSpace:
 
 def runnable(arrangements: Sequence[Arrangement], simulations: Simulations) -> tuple[list[Arrangement], list[str]]:
     """Returns the arrangements that can run all loads, and why each of the others cannot."""
-    able, messages = [], []
-    for arrangement in arrangements:
-        try:
-            for each in simulations.question.loads:
-                document = json.dumps(without_ramp(simulations.cell(arrangement, each).document))
-                # What a cache holds is no obstacle, and takes long to prepare.
-                _core.check_cell(document.replace('"state": "warm"', '"state": "empty"'))
-            able.append(arrangement)
-        except UsageError as error:
-            messages.append(str(error).rpartition("advice.toml: ")[2])  # No such file is written
-    return able, messages
+
+    def check(arrangement: Arrangement, /, *, stop: _core.Stop | None = None) -> None:  # noqa: ARG001
+        for each in simulations.question.loads:
+            document = json.dumps(without_ramp(simulations.cell(arrangement, each).document))
+            # What a cache holds is no obstacle, and takes long to prepare.
+            _core.check_cell(document.replace('"state": "warm"', '"state": "empty"'))
+
+    failures = {number: error for number, error in HERE.each(check, arrangements) if isinstance(error, UsageError)}
+    # No such file is written.
+    messages = [str(failures[number]).rpartition("advice.toml: ")[2] for number in sorted(failures)]
+    return [arrangement for number, arrangement in enumerate(arrangements) if number not in failures], messages
 
 
 def requirements(question: Question) -> Iterator[tuple[str, Callable[[Arrangement], bool]]]:

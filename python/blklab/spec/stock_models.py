@@ -99,7 +99,12 @@ def paths() -> dict[str, Path]:
         own = {path.stem: path for path in directory.glob("*.toml") if path.is_file()}
     except OSError:
         own = {}
-    return {path.stem: path for path in DIRECTORY.glob("*.toml")} | own
+    return _shipped() | own
+
+
+@cache
+def _shipped() -> dict[str, Path]:
+    return {path.stem: path for path in DIRECTORY.glob("*.toml")}
 
 
 def names() -> list[str]:
