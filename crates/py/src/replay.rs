@@ -156,14 +156,8 @@ impl Iterator for DeviceReplay {
     }
 }
 
-/// A trace, and the part of it that is simulated.
-#[derive(Clone, PartialEq)]
-struct Selected {
-    paths: Vec<String>,
-    format: Option<String>,
-    filter: TraceFilter,
-    files: Vec<(PathBuf, u64, SystemTime)>, // Of `open::stamp`
-}
+/// A trace: paths, format, filter, and its files as `open::stamp` sees them.
+type Selected = (Vec<String>, Option<String>, TraceFilter, Vec<(PathBuf, u64, SystemTime)>);
 
 /// The first I/Os of a trace.
 struct KnownIos {
@@ -190,10 +184,7 @@ struct SharedReplay {
 impl SharedReplay {
     fn open(trace: (Vec<String>, Option<String>, TraceFilter), failure: &ReplayFailure) -> PyResult<SharedReplay> {
         let (paths, format, filter) = trace;
-        let of = open::stamp(&paths).map(|files| {
-            let (paths, format, filter) = (paths.clone(), format.clone(), filter.clone());
-            Selected { paths, format, filter, files }
-        });
+        let of = open::stamp(&paths).map(|files| (paths.clone(), format.clone(), filter.clone(), files));
         let last = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let same = last.filter(|known| of.is_some() && known.of == of);
         let known = same.unwrap_or_else(|| Arc::new(KnownIos { of, ios: Vec::new(), complete: false }));
@@ -289,10 +280,8 @@ pub fn simulate(py: Python<'_>, cell: &str, stop: Option<&Stop>, trace: Option<T
     py.detach(|| {
         let cell: Cell = serde_json::from_str(cell).map_err(|e| UsageError::new_err(format!("cell: {e}")))?;
         let failure = ReplayFailure::default();
-        let ios = trace
-            .map(|trace| SharedReplay::open(trace, &failure))
-            .transpose()?
-            .map(|ios| Box::new(ios) as ReplayIos);
+        let ios =
+            trace.map(|trace| SharedReplay::open(trace, &failure)).transpose()?.map(|ios| Box::new(ios) as ReplayIos);
         let outcome = blklab_sim::run_until(&cell, ios, &|| stop.load(Ordering::Relaxed));
         if let Some(error) = failure.take() {
             return Err(python_error(error));
