@@ -266,7 +266,7 @@ def advise(
 
     kept.sort(key=order)
     every = [*kept, *result.others, *_not_fitting(question, options, simulations)]
-    listed = [situations.figures(question, candidate, simulations) for candidate in every]
+    listed = situations.figures(question, every, simulations)
     rows = listed[: len(kept)]
     if question.constraints.loss is not None:
         fitting = sorted([*kept, *result.others], key=order)
@@ -282,7 +282,7 @@ def advise(
     best = every[listed.index(rows[0])]
     rows[0] = situations.with_changes(question, rows[0], simulations)
     have, _ = runnable([of for each in present if (of := sized(question, each)).capacity], simulations)
-    owned = [situations.figures(question, Candidate(of, price_of(of, question)), simulations) for of in have]
+    owned = situations.figures(question, [Candidate(of, price_of(of, question)) for of in have], simulations)
     document = simulations.cell(best.arrangement, question.loads[0]).document
     return Answer(
         question,

@@ -1,15 +1,17 @@
 """The figures of the arrangements that remain: today's load, headroom, failures, wear."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
-from blklab._core import MD_STRIPE_CACHE, MD_SYNC_SPEED_MAX, MD_SYNC_SPEED_MIN
+from blklab._core import MD_STRIPE_CACHE, MD_SYNC_SPEED_MAX, MD_SYNC_SPEED_MIN, Stop
 from blklab.advice.arrangement import Arrangement, members_of
 from blklab.advice.question import FLASH, Question
 from blklab.advice.race import SAME, Candidate, longest, measured
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 from blklab.advice.search import runnable
+from blklab.cluster import HERE
 from blklab.reliability import Disk, Loss, RedundantArray, probability
 from blklab.spec.stack import Md
 from blklab.spec.stock_models import library_model, stock
@@ -51,36 +53,57 @@ class ArrangementFigures:
         return max(self.today, key=lambda sample: sample.p99_ns)
 
 
-def figures(question: Question, candidate: Candidate, simulations: Simulations) -> ArrangementFigures:
-    """Simulates an arrangement in all situations that the answer shows."""
-    of, full = candidate.arrangement, longest(question)
+def figures(question: Question, candidates: Sequence[Candidate], simulations: Simulations) -> list[ArrangementFigures]:
+    """Simulates arrangements in all situations that the answer shows: those of all arrangements at the same time."""
+    full = longest(question)
 
     def requests(arrangement: Arrangement, **keys: bool) -> list[SampleRequest]:
         return [SampleRequest(arrangement, load, full, question.growth, **keys) for load in question.loads]
 
-    wanted = requests(of, as_fast_as_possible=True)
-    array = of.redundant_array(question)
-    if array:
-        wanted += requests(of.degraded(array)) + requests(of.rebuilding(array))
-    samples, size = simulations.run(wanted), len(question.loads)
-    today = simulations.averages(requests(of))
-    peak, degraded, rebuilding = (samples[at * size : (at + 1) * size] for at in range(3))
-    headroom, more = _headroom(question, of, simulations, full)
-    rate = min((sample.sync_rate for sample in rebuilding), default=0.0)
-    seconds = _member_bytes(question, of, array) / rate if array and rate else None
-    return ArrangementFigures(
-        of,
-        candidate.price,
-        today,
-        peak,
-        headroom,
-        more,
-        degraded,
-        rebuilding,
-        seconds,
-        *wear(question, today),
-        data_loss(question, of, seconds),
-    )
+    every = [candidate.arrangement for candidate in candidates]
+    arrays = [of.redundant_array(question) for of in every]
+    wanted = [
+        requests(of, as_fast_as_possible=True)
+        + (requests(of.degraded(array)) + requests(of.rebuilding(array)) if array else [])
+        for of, array in zip(every, arrays, strict=True)
+    ]
+    size = len(question.loads)
+    samples = [[each[at : at + size] for at in (0, size, 2 * size)] for each in _each(simulations.run, wanted)]
+    today = _each(simulations.averages, [requests(of) for of in every])
+    headroom = _headroom(question, every, simulations, full)
+    rates = [min((sample.sync_rate for sample in rebuilding), default=0.0) for _, _, rebuilding in samples]
+    seconds = [
+        _member_bytes(question, of, array) / rate if array and rate else None
+        for of, array, rate in zip(every, arrays, rates, strict=True)
+    ]
+
+    def loss(at: int, /, *, stop: Stop | None = None) -> Loss:  # noqa: ARG001
+        return data_loss(question, every[at], seconds[at])
+
+    losses = HERE.all(loss, range(len(every)))
+    return [
+        ArrangementFigures(
+            candidate.arrangement,
+            candidate.price,
+            today[at],
+            peak,
+            *headroom[at],
+            degraded,
+            rebuilding,
+            seconds[at],
+            *wear(question, today[at]),
+            losses[at],
+        )
+        for at, (candidate, (peak, degraded, rebuilding)) in enumerate(zip(candidates, samples, strict=True))
+    ]
+
+
+def _each(
+    run: Callable[[list[SampleRequest]], list[Sample]], requests: Sequence[list[SampleRequest]]
+) -> list[list[Sample]]:
+    """Returns the samples of lists of requests, which run at the same time."""
+    samples = iter(run([request for each in requests for request in each]))
+    return [list(islice(samples, len(each))) for each in requests]
 
 
 def data_loss(question: Question, of: Arrangement, rebuild_seconds: float | None) -> Loss:
@@ -137,35 +160,48 @@ def wear(question: Question, today: Sequence[Sample]) -> tuple[float | None, flo
     return max(writes.values(), default=None), min(years, default=None)
 
 
-def _headroom(question: Question, of: Arrangement, simulations: Simulations, full: int) -> tuple[float | None, bool]:
-    """Returns how many times the traces' rates the arrangement serves, and whether it is more.
+def _headroom(
+    question: Question, every: Sequence[Arrangement], simulations: Simulations, full: int
+) -> list[tuple[float | None, bool]]:
+    """Returns how many times the traces' rates each arrangement serves, and whether it is more."""
+    timed = [load for load in question.loads if load.timed]
+    if not timed:
+        return [(None, False)] * len(every)
+    recorded = [simulations.recorded_seconds(load, full) for load in timed]
+    searches = [_highest_speed() for _ in every]
+    asked = {at: next(search) for at, search in enumerate(searches)}
+    found: dict[int, tuple[float | None, bool]] = {}
+    while asked:
+        requests = [[SampleRequest(every[at], load, full, times) for load in timed] for at, times in asked.items()]
+        for (at, times), samples in zip(list(asked.items()), _each(simulations.run, requests), strict=True):
+            pairs = zip(samples, recorded, strict=True)
+            try:
+                serves = all(_keeps_up(question, sample, seconds / times) for sample, seconds in pairs)
+                asked[at] = searches[at].send(serves)
+            except StopIteration as end:
+                found[at] = end.value
+                del asked[at]
+    return [found[at] for at in range(len(every))]
+
+
+def _highest_speed() -> Generator[float, bool, tuple[float, bool]]:
+    """Yields speeds to try, gets whether they are served, and returns the highest, and whether it is more.
 
     It doubles the speed until a device saturates, I/Os fall behind, or the bound is exceeded; then it halves the
     interval (on a logarithmic scale).
     """
-    timed = [load for load in question.loads if load.timed]
-    if not timed:
-        return None, False
-    recorded = [simulations.recorded_seconds(load, full) for load in timed]
-
-    def serves(times: float) -> bool:
-        samples = simulations.run([SampleRequest(of, load, full, times) for load in timed])
-        return all(
-            _keeps_up(question, sample, seconds / times) for sample, seconds in zip(samples, recorded, strict=True)
-        )
-
     low, high = 0.0, 1.0
-    while high <= MOST_HEADROOM and serves(high):
+    while high <= MOST_HEADROOM and (yield high):
         low, high = high, high * 2
     if high > MOST_HEADROOM:
         return low, True
     if not low:
         low, high = 1 / 16, 1.0
-        if not serves(low):
+        if not (yield low):
             return 0.0, False
     for _ in range(REFINED):
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if serves(middle) else (low, middle)
+        low, high = (middle, high) if (yield middle) else (low, middle)
     return low, False
 
 
