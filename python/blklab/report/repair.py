@@ -100,7 +100,8 @@ def show(console: Console, plan: RepairPlan | RewritePlan) -> None:
 def _show_rewrite(console: Console, plan: RewritePlan) -> None:
     for member in plan.listed:
         count, places = sum(bad.sectors for bad in member.ranges), list_names(list(map(str, member.ranges)), 4)
-        console.print(styled(f"{member.path}: {count:,} bad sectors of the member: {places}"))
+        flag = "; md has write_error, which blklab clears" if "write_error" in member.states else ""
+        console.print(styled(f"{member.path}: {count:,} bad sectors of the member: {places}{flag}"))
     steps = (
         ("rewrite-read", "rewrite-write", "rewrite-verify", "rewrite-lists") if plan.pages and not plan.refused else ()
     )
