@@ -46,6 +46,7 @@ pub fn open_replay(
     let source = open::open(paths, format).map_err(python_error)?;
     Ok(DeviceReplay {
         source,
+        wants_all: filter.is_open(),
         filter,
         completions,
         device: None,
@@ -61,6 +62,7 @@ pub fn open_replay(
 pub struct DeviceReplay {
     source: Box<dyn Source>,
     filter: TraceFilter,
+    wants_all: bool,          // Whether the filter wants all I/Os
     completions: bool,        // Whether completions are selected as well
     device: Option<DeviceId>, // The device of the first I/O; other devices are an error
     processes: ProcessTable,
@@ -102,9 +104,11 @@ impl DeviceReplay {
             if !wanted || event.rwbs.has(Rwbs::PASSTHROUGH) || !has_sectors {
                 continue;
             }
-            let process = self.processes.name(event.pid).unwrap_or(UNNAMED);
-            if !self.filter.wants_event(&event, process, self.source.info()) {
-                continue;
+            if !self.wants_all {
+                let process = self.processes.name(event.pid).unwrap_or(UNNAMED);
+                if !self.filter.wants_event(&event, process, self.source.info()) {
+                    continue;
+                }
             }
             let device = *self.device.get_or_insert(event.device);
             if device != event.device {
