@@ -201,3 +201,45 @@ def test_an_array_that_was_written_to_while_a_member_was_out(rig: Callable[[Sequ
     output = machine.blklab(*resume[1:])
     assert output.status == 0, output.stderr
     assert machine.lists(machine.names(item.shapes)) == ["none"] * 3
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize(("level", "members", "options"), [("1", 2, []), ("5", 3, ["--chunk=64"])])
+def test_bad_ranges_are_written_again_after_the_power_failed(
+    rig: Callable[[Sequence[VirtualDiskShape]], Rig], level: str, members: int, options: list[str]
+) -> None:
+    shapes = [VirtualDiskShape(f"disk{at}", 24 << 20) for at in range(members)]
+    machine, item = rig(shapes), Repaired("md0", level, shapes, options)
+    disks = machine.names(shapes)
+    machine.create("/dev/md0", disks, f"--level={level}", "--bitmap=internal", *options)
+    node = f"/sys/block/md0/md/dev-{disks[1].removeprefix('/dev/')}"
+    for sector in range(0, 4096, 1024):
+        machine.guest.agent.write(f"{node}/bad_blocks", f"{int(machine.read(f'{node}/offset')) + sector} 512")
+    machine.guest.agent.write(f"{node}/state", "write_error")
+    # The member does not get what is written there.
+    machine.run(*FIO, "--filename=/dev/md0", "--do_verify=0", "--end_fsync=1")
+    machine.guest.agent.write("/sys/block/md0/md/array_state", "clean")
+    assert machine.lists(disks)[1] != "empty"
+    printed: list[str] = []
+    writing = threading.Event()
+
+    def heard(_stream: str, text: str) -> None:
+        printed.append(text)
+        if "".join(printed).count("write the same data again") == 2:  # after the plan, the step
+            writing.set()
+
+    background(machine, payload.command("blklab.cli"), "md", "fix", "entries", "/dev/md0", "--yes", stream=heard)
+    assert writing.wait(600), printed
+    machine.cut()
+    machine.power()
+    assemble(machine, [item])
+    machine.run("mdadm", "--wait", "/dev/md0", check=False)
+    output = machine.blklab("md", "fix", "--resume")
+    assert output.status == 0, (output, printed)
+    again = machine.blklab("md", "fix", "entries", "/dev/md0", "--yes")
+    assert again.status == 0, again
+    machine.run(*FIO, "--filename=/dev/md0", "--verify_only")
+    assert machine.lists(machine.names(shapes)) == ["empty"] * members
+    machine.run("mdadm", "--action=check", "/dev/md0")
+    machine.run("mdadm", "--wait", "/dev/md0", check=False)
+    assert machine.read("/sys/block/md0/md/mismatch_cnt") == "0"

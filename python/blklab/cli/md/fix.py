@@ -163,7 +163,8 @@ def run_rewrite(task: RepairTask, *, quiet: bool = False) -> RewritePlan:
             raise
         except StoppedRepair as error:
             reporter.print_remedy(error.remedy)
-            again = recipes.command("fix-entries", array=task.array)
+            kept = probing.journal_path(task.uuid, Roots()).exists()
+            again = recipes.command("resume") if kept else recipes.command("fix-entries", array=task.array)
             error.details = (wording("rewrite-given-up", task=task, command=again),)
             raise
 

@@ -99,29 +99,29 @@ def rewrite_entries(
     """Writes all bad ranges that have a good copy again, and verifies them on the members.
 
     `report` is called with each step and its command, `advance` with the pages done and all pages. Returns what is left
-    in the lists. Raises StoppedRepair if a good copy cannot be read (nothing was written then), if a member does not
-    store its data, or if the array must not be changed. The journal stays only if this process is killed, because
-    otherwise nothing is left to undo.
+    in the lists. Raises StoppedRepair if the array must not be changed now, if a good copy cannot be read (nothing was
+    written then), or if a member does not store its data. After the last two nothing is left to undo or to continue:
+    the journal is removed.
     """
     node = find_array_node(task.uuid, roots)
     path = roots.dev / node.name
-    with journal.lock_array(node / "md"):
-        try:
-            with ExitStack() as stack:
-                # Nothing can mount it, or put a volume or swap on it, meanwhile.
-                with SystemErrors(StoppedRepair, f"{path}: cannot open it alone", ": stop what uses it"):
-                    descriptor = stack.enter_context(opened(path, os.O_RDWR | os.O_DIRECT | os.O_EXCL))
-                plan = _plan(inventory.read_array(node, roots), task, roots)
-                if plan.refused:
-                    raise StoppedRepair(str(plan.refused[0]), plan.refused[0].remedy)
-                journal.write_journal(task, roots)
+    with journal.lock_array(node / "md"), ExitStack() as stack:
+        if find_rewritable_pages(inventory.read_array(node, roots)):  # else an interrupted run has written all
+            # Nothing can mount it, or put a volume or swap on it, meanwhile.
+            with SystemErrors(StoppedRepair, f"{path}: cannot open it alone", ": stop what uses it"):
+                descriptor = stack.enter_context(opened(path, os.O_RDWR | os.O_DIRECT | os.O_EXCL))
+            plan = _plan(inventory.read_array(node, roots), task, roots)
+            if plan.refused:
+                raise StoppedRepair(str(plan.refused[0]), plan.refused[0].remedy)
+            journal.write_journal(task, roots)
+            try:
                 _Rewrite(plan, node / "md", descriptor, report, advance).run()
-            report(wording("rewrite-lists"), "")
-            left = _wait_for_lists(node, task, roots)
-        except BlklabError:
-            with suppress(BlklabError):
-                journal.remove_journal(task, roots)
-            raise
+            except BlklabError:
+                with suppress(BlklabError):
+                    journal.remove_journal(task, roots)
+                raise
+        report(wording("rewrite-lists"), "")
+        left = _wait_for_lists(node, task, roots)
         journal.remove_journal(task, roots)
     return left
 
