@@ -7,6 +7,7 @@ import re
 
 from blklab import units
 from blklab.documents.cell import Distribution
+from blklab.text import wording
 from blklab.units import SECTOR
 
 Sizes = list[tuple[int, float]]  # Block sizes and their weights, which add up to 1
@@ -62,10 +63,7 @@ def check_direct(bs: str | None, bssplit: str | None) -> None:
     """Raises ValueError for block sizes that the kernel refuses with direct I/O (open(2))."""
     for size in {size for sizes in block_sizes(bs, bssplit) for size, _ in sizes}:
         if size % SECTOR:
-            raise ValueError(
-                f"block size {size}: expected a multiple of 512, because of direct I/O"
-                " (direct = false allows other sizes)"
-            )
+            raise ValueError(wording("unaligned-block-size", size=size))
 
 
 def block_sizes(bs: str | None, bssplit: str | None) -> tuple[Sizes, Sizes]:
@@ -129,9 +127,7 @@ def distribution(text: str) -> Distribution:
             return {"kind": "normal", "deviation": _parameter(rest, name, 0.0, 100.0)}
         case "zoned":
             return {"kind": "zoned", "zones": _zones(rest)}
-    raise ValueError(
-        f"random_distribution {text!r}: expected random, zipf:THETA, pareto:H, normal:DEVIATION or zoned:ACCESS/SIZE:…"
-    )
+    raise ValueError(wording("bad-distribution", text=text))
 
 
 def _parameter(text: str, name: str, least: float, most: float, *, closed: bool = True) -> float:

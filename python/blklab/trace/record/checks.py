@@ -13,6 +13,7 @@ from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageErro
 from blklab.system.layers import beneath, filesystem_devices, name_of, node_of, number_of
 from blklab.system.mounts import mounts
 from blklab.system.roots import Roots
+from blklab.text import wording
 
 CAP_SYS_ADMIN = 21  # Bit of the capability (include/uapi/linux/capability.h)
 DEBUGFS = "/sys/kernel/debug"
@@ -54,10 +55,7 @@ def check_apart(devices: Sequence[RecordedDevice], directory: Path, roots: Roots
         if device.number in reached:
             holder = name_of(reached[device.number], roots)
             through = "" if holder == device.name else f" (through {holder})"
-            raise UsageError(
-                f"{directory} is on {device.path}{through}, which is recorded: the trace"
-                " would record itself; write it elsewhere (-o), e.g. to /dev/shm"
-            )
+            raise UsageError(wording("on-recorded-device", directory=directory, device=device, through=through))
     notes = []
     if untold:
         notes.append(f"cannot find out which devices {directory} is on: {untold}")
@@ -122,10 +120,7 @@ def check_untraced(devices: Sequence[RecordedDevice], debugfs: str) -> None:
     """
     for device in devices:
         if (Path(debugfs) / "block" / device.name / "dropped").exists():
-            raise BlklabError(
-                f"{device.path} is already traced: wait, or if no blktrace runs (ps -C"
-                f" blktrace): echo 0 > /sys/dev/block/{device.number}/trace/enable"
-            )
+            raise BlklabError(wording("already-traced", device=device))
 
 
 def check_writable(directory: Path) -> None:
