@@ -21,8 +21,8 @@ from blklab.output import write
 from blklab.report import terminal
 from blklab.report.console import Console
 from blklab.runners.base import RunResult
-from blklab.runners.lab import accel_option
 from blklab.runners.lab.runner import LabRunner
+from blklab.runners.registry import OPTIONS
 from blklab.runners.sim.runner import SimRunner
 from blklab.spec import cells, lab_cell, sim_cell
 from blklab.spec.cell_form import CellForm
@@ -57,7 +57,7 @@ class AgreementOptions:
     help="Run only these cells: 'stack=raid1*,workload=rand*'.",
 )
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key in all suites: kernel=6.12.")
-@accel_option
+@OPTIONS["accel"]
 @click.option("--resume", is_flag=True, help="Continue an interrupted campaign.")
 @store_option
 @check_option

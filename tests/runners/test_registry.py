@@ -1,4 +1,4 @@
-"""A runner is one file and one line: this file's appears wherever the three of ours do."""
+"""A runner is one module and one table: this file's appears wherever those of ours do."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -8,8 +8,7 @@ import pytest
 
 from blklab.outcome import DirectionResult, Outcome
 from blklab.runners.base import Ledger, Runner
-from blklab.runners.kind import RunnerKind, RunnerOption, imported
-from blklab.runners.registry import RUNNERS
+from blklab.runners.registry import RUNNERS, RunnerOption, runner_kind
 from blklab.spec import sim_cell
 from blklab.spec.cell_form import CellForm
 from blklab.spec.cells import Cell, ExperimentPlan
@@ -48,17 +47,18 @@ def explain(_cell: object, _outcome: object) -> list[str]:
     return ["The oracle does not say why."]
 
 
-KIND = RunnerKind(
-    name="oracle",
-    summary="guesses",
-    did="guessed",
-    make=imported(f"{__name__}:make"),
-    form=imported(f"{__name__}:FORM"),
-    descriptions=imported(__name__),
-    predicts=True,
-    explain=imported(f"{__name__}:explain"),
-    options=(RunnerOption("--iops", "With the oracle: what it says.", metavar="N", elsewhere="nothing is guessed"),),
-)
+IOPS = RunnerOption("iops", help="With the oracle: what it says.", metavar="N", elsewhere="nothing is guessed")
+TABLE = {  # As in runners.toml
+    "summary": "guesses",
+    "did": "guessed",
+    "make": f"{__name__}:make",
+    "form": f"{__name__}:FORM",
+    "descriptions": __name__,
+    "predicts": True,
+    "explain": f"{__name__}:explain",
+    "options": ["iops"],
+}
+KIND = runner_kind("oracle", TABLE, {"iops": IOPS})
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from blklab.cli.common import (
 )
 from blklab.errors import UsageError
 from blklab.report.console import Console
-from blklab.runners.registry import RUNNERS
+from blklab.runners.registry import RUNNERS, RunnerKind, RunnerOption
 from blklab.text import by_key, label_patterns, wording
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from blklab.runners.base import Runner, RunResult
     from blklab.runners.campaign import CampaignOutcome
-    from blklab.runners.kind import RunnerKind, RunnerOption
     from blklab.spec.cells import ExperimentPlan
     from blklab.spec.overrides import Override
     from blklab.store.campaigns import Store, StoredCampaign

@@ -16,8 +16,7 @@ from blklab.report.console import Console, styled
 from blklab.report.runs import outcome_figures
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.runners.base import RunResult
-from blklab.runners.kind import CellDescriptions
-from blklab.runners.registry import RUNNERS, did
+from blklab.runners.registry import RUNNERS, CellDescriptions, did
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.stock_models import library_model
 from blklab.text import by_key, printable

@@ -30,7 +30,7 @@ class Ledger(Protocol):
 
 
 class Runner(ABC):
-    """Measures cells; `kind.RunnerKind` describes it."""
+    """Measures cells; `registry.RunnerKind` describes it."""
 
     progress: "Callable[[Cell, FioProgress], object]" = staticmethod(lambda _cell, _live: None)
     """Called while a cell is measured, if the runner can report progress."""
