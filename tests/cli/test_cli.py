@@ -48,7 +48,7 @@ def test_help_says_what_to_type(run: Run, option: str) -> None:
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 80
     shown = [line.split()[-1] for line in re.findall(r"(?m)^  (\S* +[a-z]+)  +[A-Z].*\?", outcome.out)]
-    assert shown == [name for name, entry in root.COMMANDS.items() if not entry.rare]
+    assert shown == [name for name, entry in root.blklab.entries.items() if not entry.rare]
     groups = re.findall(r"(?m)^  ([A-Z][a-z]+) +([a-z]+)  ", outcome.out)
     assert groups == [
         ("Look", "trace"), ("Check", "md"), ("Decide", "advise"), ("Measure", "run"), ("Results", "runs")

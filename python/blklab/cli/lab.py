@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blklab.cli.common import emit, fail_with, json_option, note, store_option
-from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.cli.lazy import LazyGroup, entries
 from blklab.runners.registry import OPTIONS
 from blklab.text import printable
 from blklab.units import format_size
@@ -14,15 +14,8 @@ from blklab.units import format_size
 if TYPE_CHECKING:
     from blklab.report.tables.base import TextTable
 
-COMMANDS = {
-    "demo": CommandEntry("blklab.cli.lab:demo", "Measure and predict mirrors of unequal disks", "lab"),
-    "build": CommandEntry("blklab.cli.lab:build", "Build or rebuild the image of a guest", "lab"),
-    "kernels": CommandEntry("blklab.cli.lab:kernels", "List the kernels for guests"),
-    "prune": CommandEntry("blklab.cli.lab:prune", "Remove images of older kernels, and builds of bisections"),
-}
 
-
-@click.group(cls=LazyGroup, entries=COMMANDS)
+@click.group(cls=LazyGroup, entries=entries("lab"))
 def lab() -> None:
     """Prepare the guests of `blklab run --on lab`: virtual machines with a real Debian kernel.
 

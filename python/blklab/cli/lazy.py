@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from blklab.cli.extras import missing
-from blklab.text import similar
+from blklab.text import similar, toml_file
 
 NEEDED = "blklab.extras"  # Key in `Context.meta`: the extras of the commands that were resolved
 ALL = "blklab.all"  # Key in `Context.meta`: whether the help shows everything
@@ -24,6 +24,14 @@ class CommandEntry:
     extras: str = ""  # Those that it and its subcommands always need, such as `run report`
     heading: str = ""  # The group of commands in the help that it belongs to
     rare: bool = False  # Whether only `--help --all` lists it
+
+
+_GROUPS = toml_file(__package__, "commands.toml")
+
+
+def entries(group: str) -> dict[str, CommandEntry]:
+    """Return the commands of a group, by name."""
+    return {name: CommandEntry(**entry) for name, entry in _GROUPS[group].items()}
 
 
 class LazyGroup(click.Group):

@@ -14,29 +14,9 @@ from typing import Any
 import click
 
 from blklab.cli.extras import explain
-from blklab.cli.lazy import NEEDED, CommandEntry, LazyGroup
+from blklab.cli.lazy import NEEDED, LazyGroup, entries
 from blklab.text import document_path, printable
 
-COMMANDS = {
-    "trace": CommandEntry("blklab.cli.trace:trace", "What is my workload? Record and describe traces", "", "Look"),
-    "cache": CommandEntry("blklab.cli.cache:cache", "Would a cache help, and does mine work?", "", "Look"),
-    "md": CommandEntry("blklab.cli.md:md", "Are my arrays healthy? Audit, repair and monitor them", "", "Check"),
-    "advise": CommandEntry("blklab.cli.advise:advise", "Which array should I build?", "run", "Decide"),
-    "devices": CommandEntry("blklab.cli.devices:devices", "What is known of my disk's model?", "run", "Decide"),
-    "run": CommandEntry("blklab.cli.run:run", "How fast is it? Predict or measure", "run", "Measure"),
-    "tune": CommandEntry("blklab.cli.tune:tune", "Which setting of a sweep matters?", "run", "Measure"),
-    "bisect": CommandEntry("blklab.cli.bisect:bisect", "Which kernel changed it?", "run lab", "Measure"),
-    "restore": CommandEntry("blklab.cli.restore:restore", "How do I undo what a killed run changed?", "", "Measure"),
-    "reproduce": CommandEntry("blklab.cli.reproduce:reproduce", "Does the simulator agree with fio?", "run", "Measure"),
-    "lab": CommandEntry("blklab.cli.lab:lab", "How do I get guests for --on lab?", "run", "Measure"),
-    "runs": CommandEntry("blklab.cli.runs:runs", "Which results are stored?", "run", "Results"),
-    "compare": CommandEntry("blklab.cli.compare:compare", "Did it change, or is it noise?", "run", "Results"),
-    "report": CommandEntry("blklab.cli.report:report", "How do I show results?", "run report", "Results"),
-    "serve": CommandEntry("blklab.cli.serve:serve", "Can I browse them?", "run report serve", "Results"),
-    "import": CommandEntry("blklab.cli.import_:import_", "How do I add other tools' results?", "run", "Results"),
-    "calibrate": CommandEntry("blklab.cli.calibrate:calibrate", "Fit a model to a device", "run", "Rare", rare=True),
-    "completion": CommandEntry("blklab.cli.completion:completion", "Completion of your shell", "", "Rare", rare=True),
-}
 ALIASES = {"audit": ("md", "audit"), "record": ("trace", "record"), "stat": ("trace", "stat")}
 
 
@@ -88,7 +68,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 
 @click.group(
     cls=_Root,
-    entries=COMMANDS,
+    entries=entries("blklab"),
     aliases=ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     subcommand_metavar="COMMAND ...",

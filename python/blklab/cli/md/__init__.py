@@ -2,16 +2,9 @@
 
 import click
 
-from blklab.cli.lazy import CommandEntry, LazyGroup
-
-COMMANDS = {
-    "audit": CommandEntry("blklab.cli.md.audit:audit", "Report problems and risks of md arrays"),
-    "fix": CommandEntry("blklab.cli.md.fix:fix", "Repair arrays: remove bad-block lists"),
-    "watch": CommandEntry("blklab.cli.md.watch:watch", "Export arrays to Prometheus", "watch"),
-    "probe": CommandEntry("blklab.cli.md.probe:probe", "Print the script that reads the arrays of a host", rare=True),
-}
+from blklab.cli.lazy import LazyGroup, entries
 
 
-@click.group(cls=LazyGroup, entries=COMMANDS)
+@click.group(cls=LazyGroup, entries=entries("md"))
 def md() -> None:
     """Audit, repair and monitor md arrays, above all their bad-block lists."""
