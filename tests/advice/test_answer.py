@@ -180,6 +180,10 @@ def test_the_script_of_an_array() -> None:
     ]
     create = "mdadm --create /dev/md/data --run --metadata=1.2 --level=5 --raid-devices=4 --chunk=64K --bitmap=internal"
     assert any(line.startswith(create) for line in commands)
+    without = lines({"top": {**table, "bitmap": False}}, disks)
+    assert any(line.startswith(create.replace("internal", "none")) for line in without)
+    striped = lines({"top": {"level": 0, "chunk": "64K", "members": disks}}, disks)
+    assert not any("--bitmap" in line for line in striped), "mdadm 4.2 refuses any, and none exists"
     assert any("CREATE bbl=no" in line for line in commands)
     assert "mkfs.ext4 -E stride=16,stripe_width=48 /dev/md/data" in commands
     assert any('ATTR{md/stripe_cache_size}="4096"' in line for line in commands)

@@ -21,6 +21,7 @@ from blklab.md.superblocks import SectorRange, read_superblocks
 from blklab.report import arrays as report
 from tests.conftest import Run
 from tests.md.conftest import DATA, image
+from tests.md.crafted import changed, with_block_size, with_lockless_bitmap
 
 TEXT = DATA.parent / "text"
 
@@ -250,22 +251,6 @@ def test_hostile_names(run: Run, tmp_path: Path) -> None:
         assert "\u202e" not in done.out
 
 
-def changed(path: Path, at: int, content: bytes, *, sign: bool = True) -> Path:
-    """Changes bytes of a superblock 1.2; with `sign`, its checksum is right again."""
-    with path.open("r+b") as file:
-        file.seek(4096)
-        head = bytearray(file.read(4096))
-        head[at : at + len(content)] = content
-        if sign:
-            head[216:220] = bytes(4)
-            (slots,) = struct.unpack_from("<I", head, 220)
-            total = sum(struct.unpack_from(f"<{64 + min(slots, 1920) // 2}I", head))
-            struct.pack_into("<I", head, 216, ((total & 0xFFFFFFFF) + (total >> 32)) & 0xFFFFFFFF)
-        file.seek(4096)
-        file.write(head)
-    return path
-
-
 def members_shown(*paths: Path) -> str:
     """Returns the state and the members of the only array, as the table of arrays has them."""
     (row,) = report.arrays_table(images.read_images(paths)).rows
@@ -341,27 +326,19 @@ def test_a_wrong_checksum_is_reported_once(tmp_path: Path) -> None:
 
 
 def test_what_only_newer_kernels_know_is_no_damage(tmp_path: Path) -> None:
-    paths = [changed(image(f"raid1-12.{disk}", tmp_path), 224, struct.pack("<I", 4096)) for disk in ("vda", "vdb")]
+    paths = [with_block_size(disk, tmp_path) for disk in ("vda", "vdb")]
     assert members_shown(*paths) == "clean 2/2"
     findings = [finding for finding in audited(*paths) if finding.severity != "note"]
     assert {(finding.code, finding.severity) for finding in findings} == {("newer-kernel", "warning")}
     assert findings[0].message == (
-        "its logical block size is 4096 bytes, expected 0 before Linux 6.19: Linux 6.18 and older refuse this member; "
-        "use the array with Linux 6.19 or newer"
+        "its logical block size is 4096 bytes, expected 0 before Linux 6.19: Linux 6.18 and older refuse this member, "
+        "and rescue media are often older; use the array with Linux 6.19 or newer"
     )
 
 
 def test_a_lockless_bitmap_is_read_and_needs_a_newer_kernel(tmp_path: Path) -> None:
-    """A crafted bitmap, which no kernel wrote, with chunks of 16 MiB."""
-    paths = [image(f"raid1-12-bitmap.{disk}", tmp_path) for disk in ("vda", "vdb")]
+    paths = [with_lockless_bitmap(disk, tmp_path) for disk in ("vda", "vdb")]
     for path in paths:
-        (superblock,) = read_superblocks(path).members
-        assert superblock.bitmap_superblock is not None
-        with path.open("r+b") as file:
-            file.seek(superblock.bitmap_superblock.offset + 4)
-            file.write(struct.pack("<I", 6))
-            file.seek(superblock.bitmap_superblock.offset + 52)
-            file.write(struct.pack("<I", 32_768))
         (superblock,) = read_superblocks(path).members
         assert superblock.bitmap_lockless
         assert superblock.bitmap_superblock is not None

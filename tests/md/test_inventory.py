@@ -20,6 +20,7 @@ from blklab.md.superblocks import SectorRange
 from blklab.report import arrays as report
 from tests.conftest import Run
 from tests.md.conftest import Arrays, program
+from tests.md.crafted import with_block_size, with_lockless_bitmap
 
 RIVALS = {"repair-corrupts", "bbl-entries", "degraded", "events", "bbl-disagree", "faulty"}
 
@@ -451,3 +452,26 @@ def test_writes_that_are_held_back(machine: Arrays) -> None:
     # mdadm does it too, while it reshapes.
     machine.write(node, {"md__reshape_position": "1024"})
     assert "writes-suspended" not in machine.findings_by_code()
+
+
+def test_installed_kernels_that_are_too_old_are_named(machine: Arrays) -> None:
+    for name, number, made in (("sda", "8:0", with_block_size), ("sdb", "8:16", with_lockless_bitmap)):
+        machine.disk(name, number)
+        (machine.roots.dev / name).write_bytes(b"")
+        made(f"vd{name[-1]}", machine.root).rename(machine.roots.dev / name)
+    machine.array("md0", "9:0", {"sda": {}, "sdb": {}})
+    said = [finding.message for finding in find_problems(machine.seen()) if finding.code == "newer-kernel"]
+    assert len(said) == 2
+    assert all("rescue media are often older" in message for message in said)
+    assert not any("installed" in message for message in said)
+    kernels = (
+        "vmlinuz-6.12.48+deb13-amd64",
+        "vmlinuz-6.18.1",
+        "vmlinuz-6.19.0",
+        "vmlinuz-0-rescue-9f",
+        "initrd.img-6.1.0",
+    )
+    machine.write(machine.root, {f"boot__{name}": "" for name in kernels} | {"lib__modules__6.1.9__vmlinuz": ""})
+    said = [finding.message for finding in find_problems(machine.seen()) if finding.code == "newer-kernel"]
+    assert said[0].endswith("; installed here and too old to assemble it: 6.12.48+deb13-amd64, 6.18.1, 6.1.9")
+    assert said[1].endswith("; installed here and too old to assemble it: 6.12.48+deb13-amd64, 6.1.9")

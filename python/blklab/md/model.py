@@ -381,6 +381,7 @@ class Software:
     lists_off: bool | None = None  # Whether mdadm.conf says `CREATE bbl=no`
     config: str = ""  # The configuration files that were read
     checked_by: str = ""  # What checks arrays regularly; empty if nothing was found
+    kernels: tuple[str, ...] = ()  # Releases that the boot loader may offer, `6.12.48+deb13-amd64`
 
 
 @dataclass(frozen=True)

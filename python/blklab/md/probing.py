@@ -44,6 +44,7 @@ def read_software(roots: Roots, mdadm: str | None = None) -> Software:
         lists_off=_lists_off(words) or (None if unread else False),
         config=", ".join(roots.shown(path) for path, _ in files),
         checked_by=", ".join(_checkers(roots)),
+        kernels=tuple(dict.fromkeys(_kernels(_root(roots)))),
     )
 
 
@@ -116,6 +117,14 @@ def _checkers(roots: Roots) -> Iterator[str]:
                 # A link to the unit may be dangling in the image of a host.
                 if (wants / timer).is_symlink() or (wants / timer).exists():
                     yield timer
+
+
+def _kernels(root: Path) -> Iterator[str]:
+    """Yields the releases of installed kernels: Debian's and Fedora's files, and those of Arch."""
+    for path in entries(root / "boot"):
+        if path.name.startswith(("vmlinuz-", "vmlinux-")):
+            yield path.name.partition("-")[2]
+    yield from (path.name for path in entries(root / "lib/modules") if (path / "vmlinuz").exists())
 
 
 PREFIX = "md-fix-"

@@ -191,6 +191,7 @@ def _software_as_dict(software: Software) -> dict[str, object]:
         "create_bbl_no": software.lists_off,
         "config": software.config or None,
         "checked_by": software.checked_by or None,
+        "kernels": list(software.kernels),
     }
 
 

@@ -23,7 +23,7 @@ MD = (  # Files of md/ (Documentation/admin-guide/md.rst)
     *("level", "layout", "raid_disks", "chunk_size", "metadata_version", "array_state", "degraded"),
     *("sync_action", "sync_completed", "sync_speed_min", "sync_speed_max", "mismatch_cnt", "consistency_policy"),
     *("stripe_cache_size", "preread_bypass_threshold", "group_thread_cnt", "skip_copy", "rmw_level", "journal_mode"),
-    *("bitmap/location", "bitmap/chunksize", "bitmap/metadata"),
+    *("bitmap/location", "bitmap/chunksize", "bitmap/metadata", "bitmap_type"),
 )
 
 MEMBER = ("state", "slot", "errors", "offset", "size")  # Files in md/dev-NAME/

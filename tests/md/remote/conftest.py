@@ -53,6 +53,8 @@ def rich(machine: Arrays) -> Arrays:
             "etc__mdadm__mdadm.conf": "# none\nCREATE owner=root",
             "etc__mdadm__mdadm.conf.d__a b.conf": "  bbl=no",
             "etc__cron.d__raid-check": "0 1 * * 0 root /usr/sbin/raid-check",
+            "boot__vmlinuz-6.12.48+deb13-amd64": "",
+            "lib__modules__6.19.2-arch1-1__vmlinuz": "",
         },
     )
     wants = machine.root / "etc/systemd/system/timers.target.wants"

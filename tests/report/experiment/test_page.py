@@ -207,6 +207,8 @@ def test_commands_of_simulated_stacks(store: Store, reported: Reported) -> None:
     stacks = {
         "near": {"level": 10, "members": ["a", "b"], "layout": "o2", "bitmap": True},
         "outer": {"level": 1, "members": ["near", "c", "missing"], "write_mostly": ["c"]},
+        "wide": {"level": 0, "members": ["d", "e"], "chunk": "64K"},
+        "new": {"level": "raid5", "members": ["f", "g", "h"], "bitmap": "lockless"},
     }
     made.add(store, labels()[:3], host, runner="sim", environment={}, experiment={"stacks": stacks})
     text = plain(reported("1").html())
@@ -215,6 +217,28 @@ def test_commands_of_simulated_stacks(store: Store, reported: Reported) -> None:
         " --bitmap=internal /dev/a /dev/b" in text
     )
     assert "--bitmap=none /dev/md/near missing --write-mostly /dev/c" in text
+    assert "mdadm --create /dev/md/wide --level=0 --raid-devices=2 --chunk=64K /dev/d /dev/e" in text
+    assert "--chunk=512K --bitmap=lockless /dev/f /dev/g /dev/h" in text
+
+
+@pytest.mark.parametrize(
+    ("level", "files", "option"),
+    [
+        ("raid1", {"bitmap/location": "+8"}, " --bitmap=internal"),
+        ("raid1", {"bitmap_type": "none bitmap [llbitmap]"}, " --bitmap=lockless"),
+        ("raid1", {}, " --bitmap=none"),
+        ("raid0", {"bitmap/location": "none"}, ""),
+    ],
+)
+def test_commands_for_arrays_say_which_bitmap(
+    store: Store, reported: Reported, level: str, files: dict[str, str], option: str
+) -> None:
+    """mdadm 4.4 asks without --bitmap, and with --run makes none; mdadm 4.2 refuses even `none` for RAID-0."""
+    md = {"level": level, "raid_disks": "2", "metadata_version": "1.2", "members": {"sda": {"slot": "0"}}, **files}
+    environment = {**made.ENVIRONMENT, "devices": [{"name": "md4", "md": md}]}
+    made.add(store, labels()[:1], host, environment=environment)
+    shown = f"mdadm --create /dev/md4 --level={level} --raid-devices=2{option} --metadata=1.2 /dev/sda"
+    assert shown in plain(reported("1").html())
 
 
 def hostile(store: Store) -> None:

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import array_finding, audit_message, list_names, told
 from blklab.md.model import Array, Software
+from blklab.md.probing import parse_version
 from blklab.md.recipes import command
+from blklab.md.superblocks import Superblock
 
 FIRMWARE_MOUNTS = ("/boot/efi", "/efi")  # Mount points of filesystems that firmware reads
 
@@ -18,7 +20,7 @@ def check_checksum(array: Array, _software: Software | None) -> Iterator[Diagnos
             yield told(array, "critical", "checksum", examine, version=version, member=member.name)
 
 
-def check_superblock(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
+def check_superblock(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """Reports superblocks that the kernel refuses, or that have wrong values.
 
     `refused`: The kernel refuses a superblock, for another reason than its checksum.
@@ -37,15 +39,26 @@ def check_superblock(array: Array, _software: Software | None) -> Iterator[Diagn
             without = "; assemble the array without this member" if array.usable and not array.live else ""
             message = f"the kernel refuses its superblock {superblock.version}: {'; '.join(reasons)}{without}"
             yield array_finding(array, "critical", "refused", message, examine, member=member.name)
-        for text in [why.message for why in superblock.refusal_reasons if why.reason == "newer-kernel"]:
-            message = f"{text}: Linux 6.18 and older refuse this member; use the array with Linux 6.19 or newer"
-            yield array_finding(array, "note" if array.live else "warning", "newer-kernel", message, member=member.name)
-        if superblock.bitmap_lockless:
-            message = audit_message("lockless-bitmap")
+        for message in _newer_kernels(superblock, software):
             yield array_finding(array, "note" if array.live else "warning", "newer-kernel", message, member=member.name)
         for problem in superblock.problems:
             message = f"superblock: {problem}"
             yield array_finding(array, "warning", "damage", message, examine, member=member.name)
+
+
+def _newer_kernels(superblock: Superblock, software: Software | None) -> Iterator[str]:
+    """Yields what older kernels do not know, with the installed kernels that are as old."""
+    new = [
+        ((6, 19), audit_message("logical-block-size", reason=reason.message))
+        for reason in superblock.refusal_reasons
+        if reason.reason == "newer-kernel"
+    ]
+    if superblock.bitmap_lockless:
+        new.append(((6, 18), audit_message("lockless-bitmap")))
+    for since, message in new:
+        releases = [(release, parse_version(release)) for release in (software.kernels if software else ())]
+        old = [release for release, version in releases if version and version < since]
+        yield message + (audit_message("installed-kernels", kernels=list_names(old)) if old else "")
 
 
 def check_old_superblocks(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

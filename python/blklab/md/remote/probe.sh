@@ -7,8 +7,8 @@
 #
 # ROOT is the directory of /proc, /sys, /dev and /etc, by default /. The probe reads: sysfs of block
 # devices; /proc/mdstat, swaps, diskstats, self/mountinfo and the kernel release; mdadm.conf and the
-# files that start checks of arrays; 128 KiB at each end of members; and the first 4 KiB of arrays
-# and their partitions.
+# files that start checks of arrays; the names of installed kernels; 128 KiB at each end of members;
+# and the first 4 KiB of arrays and their partitions.
 #
 # probe_output.py reads the output: records, each a line with a kind and a path, and below it the
 # content, each line after a blank; the last line is `end`. Names are never commands: they are quoted
@@ -28,7 +28,8 @@ main() {
         content "$file"
     done
     for unit in "$root"/etc/systemd/system/*.wants/mdcheck_start.timer \
-        "$root"/etc/systemd/system/*.wants/raid-check.timer; do
+        "$root"/etc/systemd/system/*.wants/raid-check.timer \
+        "$root"/boot/vmlinu[xz]-* "$root"/lib/modules/*/vmlinuz; do
         if [ -e "$unit" ] || [ -L "$unit" ]; then begin_record file "$unit"; fi
     done
     # PATH does not find the mdadm of another root.

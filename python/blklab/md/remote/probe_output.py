@@ -21,7 +21,7 @@ MAX_DEPTH = 64  # Limit for the depth of a path; sysfs has about twenty levels
 MAX_DISK_SIZE = 1 << 62  # Bytes; file offsets are signed
 
 ALLOWED_ROOTS = {  # Kinds of records, and the top directories that their paths may have
-    "file": ("proc", "sys", "etc"),
+    "file": ("proc", "sys", "etc", "boot", "lib"),
     "unread": ("proc", "etc"),
     "directory": ("sys",),
     "link": ("sys",),

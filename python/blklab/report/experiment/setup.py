@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
+from blklab.md_levels import REDUNDANT
 from blklab.report import formatting
 from blklab.report.arrays import LAYOUTS
 from blklab.report.experiment.view import ExperimentView, ReportCell, grouped
@@ -175,8 +176,8 @@ def _kernel_built(environment: Mapping[str, Any]) -> Iterator[str]:
             chunk = str(md.get("chunk_size", "0"))
             if chunk.isdigit() and int(chunk):
                 words_.append(f"--chunk={int(chunk) // 1024}K")
-            if bitmap := str(md.get("bitmap/location", "")):
-                words_.append(f"--bitmap={'none' if bitmap == 'none' else 'internal'}")
+            lockless = "[llbitmap]" in str(md.get("bitmap_type"))
+            words_ += _bitmap(str(md["level"]), "lockless" if lockless else str(md.get("bitmap/location", "none")))
             if str(md.get("metadata_version", ""))[:1].isdigit():
                 words_.append(f"--metadata={md['metadata_version']}")
             yield shlex.join([*words_, *(f"/dev/{name}" for name, _ in slots)])
@@ -203,6 +204,13 @@ def _layout(level: str, layout: str) -> str:
     return LAYOUTS[number] if number < len(LAYOUTS) else layout
 
 
+def _bitmap(level: str, kind: str) -> list[str]:
+    """Returns --bitmap, without which mdadm 4.4 asks, or makes none; mdadm 4.2 refuses it for arrays that have none."""
+    if level not in REDUNDANT:
+        return []
+    return [f"--bitmap={kind if kind in {'none', 'lockless'} else 'internal'}"]
+
+
 def _spec_built(stacks: Mapping[str, Any]) -> Iterator[str]:
     """Returns mdadm's commands for the stacks of an experiment (docs/reference/experiments.md)."""
     for name, stack in stacks.items():
@@ -216,8 +224,7 @@ def _spec_built(stacks: Mapping[str, Any]) -> Iterator[str]:
             arguments.append(f"--layout={stack.get('layout', 'n2')}")
         if level in {"0", "10", "4", "5", "6"}:
             arguments.append(f"--chunk={stack.get('chunk', '512K')}")
-        bitmap = stack.get("bitmap") or "none"
-        arguments.append(f"--bitmap={'internal' if bitmap is True else bitmap}")
+        arguments += _bitmap(level if level == "linear" else f"raid{level}", str(stack.get("bitmap") or "none"))
         mostly = {str(member_name) for member_name in stack.get("write_mostly") or []}
         for member in sorted(members, key=mostly.__contains__):
             if member in mostly and "--write-mostly" not in arguments:
