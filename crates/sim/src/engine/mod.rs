@@ -296,16 +296,6 @@ pub trait Target: Any {
 
     /// The plug of a task ends that holds this back ([`Task::plug`], [`Task::callbacks`]).
     fn unplug(&mut self, _sim: &mut Simulation, _token: u32) {}
-
-    /// Panics if anything is in flight.
-    #[cfg(test)]
-    fn assert_idle(&self) {}
-
-    /// The size of the target's collections.
-    #[cfg(test)]
-    fn peak_size(&self) -> usize {
-        0
-    }
 }
 
 /// The result of [`Target::map`].

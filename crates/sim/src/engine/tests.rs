@@ -2,6 +2,7 @@
 
 use super::{FinishedRun, Simulation};
 use crate::build::build_simulation;
+use crate::targets::tests::{assert_idle, peak_size};
 use serde_json::json;
 
 impl Simulation {
@@ -14,7 +15,7 @@ impl Simulation {
         self.run(&|| false);
         assert_eq!(self.bios.in_use(), 0, "bios");
         assert!(self.ios.is_empty());
-        self.targets.iter().flatten().for_each(|target| target.assert_idle());
+        self.targets.iter_mut().flatten().for_each(|target| assert_idle(&mut **target));
         self.now = end;
         self.finish()
     }
@@ -47,7 +48,7 @@ fn peak_sizes(milliseconds: u64) -> Vec<usize> {
     assert!(sim.run_from_start(&|| false));
     assert!(sim.metrics.ios > milliseconds);
     let lines: usize = sim.tasks.iter().map(|task| task.work.capacity() + task.plug.capacity()).sum();
-    let targets = sim.targets.iter().flatten().map(|target| target.peak_size()).sum();
+    let targets = sim.targets.iter().flatten().map(|target| peak_size(&**target)).sum();
     vec![
         sim.ios.peak_size(),
         sim.bios.peak_size(),

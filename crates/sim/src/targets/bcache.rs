@@ -251,11 +251,6 @@ impl Target for BcacheTarget {
         }
         WorkerNext::Sleep
     }
-
-    #[cfg(test)]
-    fn assert_idle(&self) {
-        assert!(self.parts.is_empty() && self.queue.is_empty() && self.running.is_none());
-    }
 }
 
 impl BcacheTarget {

@@ -84,11 +84,6 @@ impl Target for DelayTarget {
         }
         WorkerNext::Sleep
     }
-
-    #[cfg(test)]
-    fn assert_idle(&self) {
-        assert!(self.held.is_empty());
-    }
 }
 
 impl TargetSpec for Delay {

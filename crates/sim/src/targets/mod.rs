@@ -11,7 +11,7 @@ pub mod locks;
 pub mod md;
 pub mod queue;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod writecache;
 
 use std::any::Any;

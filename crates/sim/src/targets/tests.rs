@@ -1,14 +1,36 @@
 //! A target for tests: it fails I/Os from a sector on, slightly after they are done, and turns writes into discards.
 //! It proves that a target needs one file and one line, and that timers, errors and discards work.
 
+use std::any::Any;
+
 use serde::{Deserialize, Serialize};
 
+use super::queue::DiskQueue;
 use super::{BuildContext, Built, Node, TargetSpec};
 use crate::SimError;
 use crate::bio::{Bio, Flags, Op, Owner};
 use crate::cell::{Level, Md, SyncAction};
 use crate::engine::{Child, Mapped, Simulation, Target};
 use crate::tests::{MEMBER, cell, iops, job, md, play};
+
+/// Panics if anything is in flight in a target.
+pub fn assert_idle(target: &mut dyn Any) {
+    macro_rules! check {
+        ($($kind:ty),+) => {
+            $(if let Some(target) = target.downcast_mut::<$kind>() {
+                return target.assert_idle();
+            })+
+        };
+    }
+    check!(super::bcache::BcacheTarget, super::delay::DelayTarget, super::dm_cache::DmCache, super::md::Array);
+    check!(super::writecache::WritecacheTarget, DiskQueue);
+    assert!(target.is::<FaultyTarget>(), "a target without a check");
+}
+
+/// The size of a target's collections; 0 except for the queue of a disk.
+pub fn peak_size(target: &dyn Any) -> usize {
+    target.downcast_ref().map_or(0, DiskQueue::peak_size)
+}
 
 /// The description of the faulty target.
 #[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]

@@ -222,12 +222,6 @@ impl Target for WritecacheTarget {
         self.set_timer(sim);
         WorkerNext::Sleep
     }
-
-    #[cfg(test)]
-    fn assert_idle(&self) {
-        assert!(self.waiting.is_empty() && self.flushes.is_empty() && self.steps.is_empty() && !self.is_locked);
-        assert!(self.copies_in_flight + self.cached_in_flight + self.around_in_flight == 0);
-    }
 }
 
 impl WritecacheTarget {

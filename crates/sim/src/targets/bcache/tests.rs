@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::BcacheReport;
+use super::{BcacheReport, BcacheTarget};
 use crate::cell::{Cell, Job, Level, Node};
 use crate::load::Host;
 use crate::outcome::Outcome;
@@ -9,6 +9,13 @@ use crate::targets::TargetReport;
 use crate::tests::{disk, iops, job, md, play, reads, stream};
 
 const MIB: u64 = 1 << 20;
+
+impl BcacheTarget {
+    /// Panics if anything is in flight.
+    pub fn assert_idle(&self) {
+        assert!(self.parts.is_empty() && self.queue.is_empty() && self.running.is_none());
+    }
+}
 
 /// A slow disk of 2 GiB behind a bcache of 512 MiB.
 fn cached(jobs: &[Job], changes: Value) -> Cell {

@@ -3,6 +3,13 @@ use crate::cell::Job;
 use crate::targets::TargetReport;
 use crate::tests::{cell, iops, job, md, play, reads};
 
+impl DelayTarget {
+    /// Panics if anything is in flight.
+    pub fn assert_idle(&self) {
+        assert!(self.held.is_empty());
+    }
+}
+
 #[test]
 fn a_bio_waits_for_the_tick_after_its_delay() {
     let run = |kernel: &str, load: Job| {

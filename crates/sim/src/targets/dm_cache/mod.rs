@@ -214,12 +214,6 @@ impl Target for DmCache {
             }
         }
     }
-
-    #[cfg(test)]
-    fn assert_idle(&self) {
-        assert!(self.locks.0.is_empty() && self.migrations.is_empty() && self.deferred.is_empty());
-        assert!(self.metadata.is_idle() && self.in_flight == 0);
-    }
 }
 
 impl DmCache {

@@ -3,10 +3,18 @@ use serde_json::{Value, json};
 
 use crate::cell::{Cell, Job, Node};
 use crate::targets::TargetReport;
-use crate::targets::dm_cache::LvmCacheReport;
+use crate::targets::dm_cache::{DmCache, LvmCacheReport};
 use crate::tests::{disk, iops, job, play, reads};
 
 const MIB: u64 = 1 << 20;
+
+impl DmCache {
+    /// Panics if anything is in flight.
+    pub fn assert_idle(&self) {
+        assert!(self.locks.0.is_empty() && self.migrations.is_empty() && self.deferred.is_empty());
+        assert!(self.metadata.is_idle() && self.in_flight == 0);
+    }
+}
 
 /// A slow disk of 2 GiB with a cache of `cache` bytes, and 8 MiB of metadata, on a fast one.
 fn cached(cache: u64, jobs: &[Job], changes: Value) -> Cell {

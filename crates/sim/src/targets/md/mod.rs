@@ -12,6 +12,8 @@ mod parity;
 mod spec;
 mod stripes;
 mod sync;
+#[cfg(test)]
+mod tests;
 
 use crate::bio::{Bio, NONE, Op, Owner};
 use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
@@ -212,16 +214,6 @@ impl Target for Array {
             self.request_bitmap_write(sim);
         } else if self.stripes().is_some_and(|stripes| stripes.unplug_row(token)) {
             self.wake_threads(sim);
-        }
-    }
-
-    #[cfg(test)]
-    fn assert_idle(&self) {
-        assert!(self.members.slots.iter().all(|slot| slot.pending == 0));
-        assert!(self.sync.is_none() && self.barrier.is_none(), "the sync waits for ever");
-        self.level.assert_idle();
-        if let Some(bitmap) = &self.bitmap {
-            bitmap.assert_idle();
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The block layer above one disk: merging, tags, the elevator, throttling, and what /proc/diskstats counts.
 
 mod elevator;
+#[cfg(test)]
+mod tests;
 mod wbt;
 
 use crate::arena::{Arena, ArenaItem};
@@ -108,16 +110,6 @@ impl Target for DiskQueue {
             self.elevator.insert(sim.now, number, request);
             self.dispatch(sim);
         }
-    }
-
-    #[cfg(test)]
-    fn assert_idle(&self) {
-        assert_eq!(self.requests.in_use(), 0, "requests");
-    }
-
-    #[cfg(test)]
-    fn peak_size(&self) -> usize {
-        self.requests.peak_size() + self.tag_waiters.0.capacity() + self.throttle_waiters.0.capacity()
     }
 }
 

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::WritecacheReport;
+use super::{WritecacheReport, WritecacheTarget};
 use crate::cell::{Cell, Job, Level, Node};
 use crate::load::RandomMap;
 use crate::outcome::Outcome;
@@ -9,6 +9,14 @@ use crate::targets::TargetReport;
 use crate::tests::{disk, iops, job, md, play, refusal, stream};
 
 const MIB: u64 = 1 << 20;
+
+impl WritecacheTarget {
+    /// Panics if anything is in flight.
+    pub fn assert_idle(&self) {
+        assert!(self.waiting.is_empty() && self.flushes.is_empty() && self.steps.is_empty() && !self.is_locked);
+        assert!(self.copies_in_flight + self.cached_in_flight + self.around_in_flight == 0);
+    }
+}
 
 /// A slow disk of 1 GiB behind a writecache on a fast disk of so many bytes.
 fn cached(jobs: &[Job], cache_bytes: u64, changes: Value) -> Cell {

@@ -25,10 +25,6 @@ pub trait Personality {
     fn redundancy(&mut self) -> Redundancy<'_> {
         Redundancy::None
     }
-
-    /// Panics if anything is in flight.
-    #[cfg(test)]
-    fn assert_idle(&self) {}
 }
 
 /// The redundancy that replaces lost members.
@@ -231,11 +227,6 @@ impl Personality for Raid456 {
 
     fn redundancy(&mut self) -> Redundancy<'_> {
         Redundancy::Parity(&mut self.stripes)
-    }
-
-    #[cfg(test)]
-    fn assert_idle(&self) {
-        self.stripes.assert_idle();
     }
 }
 
