@@ -115,45 +115,27 @@ pub fn parquet_events(path: &Path) -> Result<Box<dyn Exporter>> {
 }
 
 columns! {
-    EventColumns "events":
-    time_ns: Int64Column = "required int64" "(integer(64, false))",
-    device: Int32Column = "required int32" "(integer(32, false))",
-    cpu: Int32Column = "required int32" "(integer(16, false))",
-    seq: Int32Column = "required int32" "(integer(32, false))",
-    pid: Int32Column = "required int32" "(integer(32, false))",
-    action: Int32Column = "required int32" "(integer(8, false))",
-    rwbs: Int32Column = "required int32" "(integer(16, false))",
-    sector: Int64Column = "required int64" "(integer(64, false))",
-    bytes: Int32Column = "required int32" "(integer(32, false))",
-    error: Int32Column = "required int32" "(integer(16, true))",
-    remap_device: OptionalInt32Column = "optional int32" "(integer(32, false))",
-    remap_sector: OptionalInt64Column = "optional int64" "(integer(64, false))",
-    process: ProcessNameColumn = "optional binary" "(string)",
-    remap_target: OptionalInt32Column = "optional int32" "(integer(32, false))",
-    payload: OptionalBytesColumn = "optional binary" "",
-}
-
-impl EventColumns {
-    fn push(&mut self, event: &Event, payload: &[u8]) {
-        self.time_ns.push(event.time as i64);
-        self.device.push(event.device.0 as i32);
-        self.cpu.push(i32::from(event.cpu));
-        self.seq.push(event.sequence as i32);
-        self.pid.push(event.pid as i32);
-        self.action.push(i32::from(event.action.0));
-        self.rwbs.push(i32::from(event.rwbs.0));
-        self.sector.push(event.sector as i64);
-        self.bytes.push(event.bytes as i32);
-        self.error.push(i32::from(event.error as i16));
-        let is_remap = event.action == Action::REMAP;
-        let has_sector = matches!(event.action, Action::REMAP | Action::SPLIT | Action::UNPLUG | Action::UNPLUG_TIMER);
-        self.remap_device.push(is_remap.then_some(event.arg_device.0 as i32));
-        self.remap_sector.push(has_sector.then_some(event.arg_sector as i64));
-        self.process.push(event.pid);
-        let is_elsewhere = is_remap && event.target_device != event.device;
-        self.remap_target.push(is_elsewhere.then_some(event.target_device.0 as i32));
-        self.payload.push((!payload.is_empty()).then(|| payload.to_vec().into()));
-    }
+    EventColumns(event: &Event, payload: &[u8]) "events":
+    time_ns: Int64Column = "required int64" "(integer(64, false))" => event.time as i64,
+    device: Int32Column = "required int32" "(integer(32, false))" => event.device.0 as i32,
+    cpu: Int32Column = "required int32" "(integer(16, false))" => i32::from(event.cpu),
+    seq: Int32Column = "required int32" "(integer(32, false))" => event.sequence as i32,
+    pid: Int32Column = "required int32" "(integer(32, false))" => event.pid as i32,
+    action: Int32Column = "required int32" "(integer(8, false))" => i32::from(event.action.0),
+    rwbs: Int32Column = "required int32" "(integer(16, false))" => i32::from(event.rwbs.0),
+    sector: Int64Column = "required int64" "(integer(64, false))" => event.sector as i64,
+    bytes: Int32Column = "required int32" "(integer(32, false))" => event.bytes as i32,
+    error: Int32Column = "required int32" "(integer(16, true))" => i32::from(event.error as i16),
+    remap_device: OptionalInt32Column = "optional int32" "(integer(32, false))" =>
+        (event.action == Action::REMAP).then_some(event.arg_device.0 as i32),
+    remap_sector: OptionalInt64Column = "optional int64" "(integer(64, false))" =>
+        matches!(event.action, Action::REMAP | Action::SPLIT | Action::UNPLUG | Action::UNPLUG_TIMER)
+            .then_some(event.arg_sector as i64),
+    process: ProcessNameColumn = "optional binary" "(string)" => event.pid,
+    remap_target: OptionalInt32Column = "optional int32" "(integer(32, false))" =>
+        (event.action == Action::REMAP && event.target_device != event.device)
+            .then_some(event.target_device.0 as i32),
+    payload: OptionalBytesColumn = "optional binary" "" => (!payload.is_empty()).then(|| payload.to_vec().into()),
 }
 
 impl Exporter for ParquetFile<EventColumns> {
@@ -195,33 +177,21 @@ pub fn parquet_ios(path: &Path, filter: Filter) -> Result<Box<dyn Exporter>> {
 }
 
 columns! {
-    IoColumns "ios":
-    device: Int32Column = "required int32" "(integer(32, false))",
-    sector: Int64Column = "required int64" "(integer(64, false))",
-    bytes: Int32Column = "required int32" "(integer(32, false))",
-    rwbs: Int32Column = "required int32" "(integer(16, false))",
-    process: ProcessNameColumn = "optional binary" "(string)",
-    t_queue: OptionalInt64Column = "optional int64" "(integer(64, false))",
-    t_insert: OptionalInt64Column = "optional int64" "(integer(64, false))",
-    t_dispatch: OptionalInt64Column = "optional int64" "(integer(64, false))",
-    t_complete: OptionalInt64Column = "optional int64" "(integer(64, false))",
-    error: Int32Column = "required int32" "(integer(16, true))",
+    IoColumns(io: &Io) "ios":
+    device: Int32Column = "required int32" "(integer(32, false))" => io.device.0 as i32,
+    sector: Int64Column = "required int64" "(integer(64, false))" => io.sector as i64,
+    bytes: Int32Column = "required int32" "(integer(32, false))" => io.bytes as i32,
+    rwbs: Int32Column = "required int32" "(integer(16, false))" => i32::from(io.rwbs.0),
+    process: ProcessNameColumn = "optional binary" "(string)" => io.pid,
+    t_queue: OptionalInt64Column = "optional int64" "(integer(64, false))" => known(io.t_queue),
+    t_insert: OptionalInt64Column = "optional int64" "(integer(64, false))" => known(io.t_insert),
+    t_dispatch: OptionalInt64Column = "optional int64" "(integer(64, false))" => known(io.t_dispatch),
+    t_complete: OptionalInt64Column = "optional int64" "(integer(64, false))" => known(io.t_complete),
+    error: Int32Column = "required int32" "(integer(16, true))" => i32::from(io.error as i16),
 }
 
-impl IoColumns {
-    fn push(&mut self, io: &Io) {
-        let seen = |time: u64| (time != NEVER).then_some(time as i64);
-        self.device.push(io.device.0 as i32);
-        self.sector.push(io.sector as i64);
-        self.bytes.push(io.bytes as i32);
-        self.rwbs.push(i32::from(io.rwbs.0));
-        self.process.push(io.pid);
-        self.t_queue.push(seen(io.t_queue));
-        self.t_insert.push(seen(io.t_insert));
-        self.t_dispatch.push(seen(io.t_dispatch));
-        self.t_complete.push(seen(io.t_complete));
-        self.error.push(i32::from(io.error as i16));
-    }
+fn known(time: u64) -> Option<i64> {
+    (time != NEVER).then_some(time as i64)
 }
 
 struct DevicePairer {
@@ -320,12 +290,19 @@ pub trait Columns: Default {
     fn all(&mut self) -> Vec<&mut dyn Column>;
 }
 
-/// Declares the columns of a table, each with its repetition and physical type, and its logical type.
+/// Declares the columns of a table, each with its repetition and physical type, its logical type and its value.
 macro_rules! columns {
-    ($name:ident $table:literal: $($column:ident: $type:ty = $physical:literal $logical:literal,)+) => {
+    ($name:ident($($row:ident: $of:ty),+) $table:literal:
+     $($column:ident: $type:ty = $physical:literal $logical:literal => $value:expr,)+) => {
         #[derive(Default)]
         struct $name {
             $($column: $type,)+
+        }
+
+        impl $name {
+            fn push(&mut self, $($row: $of),+) {
+                $(self.$column.push($value);)+
+            }
         }
 
         impl Columns for $name {
