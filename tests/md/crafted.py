@@ -38,3 +38,11 @@ def with_lockless_bitmap(disk: str, directory: Path) -> Path:
             file.seek(superblock.bitmap_superblock.offset + at)
             file.write(struct.pack("<I", value))
     return path
+
+
+def with_wrong_checksum(disk: str, directory: Path) -> Path:
+    """Returns a member of which a bit of the events was changed, and not its checksum."""
+    return changed(image(f"raid1-12-bitmap.{disk}", directory), 200, b"\x40", sign=False)
+
+
+CRAFTED = {"block-size": with_block_size, "lockless": with_lockless_bitmap, "checksum": with_wrong_checksum}
