@@ -6,7 +6,6 @@ Its JSON can be named as well, where Ansible is not installed.
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypedDict
@@ -66,16 +65,7 @@ def _read(path: Path) -> dict[str, _Group]:
         return dict(json.loads(text))
     program = child_process.find("ansible-inventory", "ansible-core")
     command = child_process.command([program, "-i", str(path.absolute()), "--list"])
-    environment = {**os.environ, **STRICT}
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env=environment,
-        check=False,
-    )
+    done = child_process.run(command, env={**os.environ, **STRICT})
     if done.returncode:
         said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
         raise BlklabError(f"ansible-inventory failed: {said[:300]}")

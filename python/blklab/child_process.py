@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors
 from blklab.text import printable
@@ -138,21 +139,19 @@ def _signal(process: Process, number: int) -> None:
             os.killpg(process.pid, number)
 
 
+def run(arguments: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+    """Runs a program without stdin to its end; its output is text. The options are those of subprocess.run."""
+    usual = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "errors": "replace"}
+    return subprocess.run(arguments, check=False, text=True, **{**usual, **options})
+
+
 def version(path: str, remedy: str, *, timeout: float = 30) -> tuple[str, str]:
     """Returns a program's output of --version, on stdout and on stderr.
 
     Raises EnvironmentLacks if it does not run, or takes longer than `timeout` seconds.
     """
     try:
-        asked = subprocess.run(
-            [path, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            check=False,
-        )
+        asked = run([path, "--version"], timeout=timeout)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentLacks(f"{path} does not run: {error}", remedy) from None
     return asked.stdout, asked.stderr

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from blklab.child_process import command
+from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.text import printable
 
@@ -37,17 +37,9 @@ def run(
         if package is None:
             raise UsageError(f"{printable(program)}: no such program")
         raise EnvironmentLacks(f"{program} is not installed", f"install it: apt-get install {package}")
-    done = subprocess.run(
-        command(arguments),
-        cwd=directory,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE if apart else subprocess.STDOUT,
-        check=False,
-        text=True,
-        errors="replace",
-        env=None if environment is None else {**environment, "LC_ALL": "C"},
-    )
+    env = None if environment is None else {**environment, "LC_ALL": "C"}
+    errors_to = subprocess.PIPE if apart else subprocess.STDOUT
+    done = child_process.run(child_process.command(arguments), cwd=directory, stderr=errors_to, env=env)
     if log is not None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(log, flags, 0o600), "a") as stream:

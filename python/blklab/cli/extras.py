@@ -6,28 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from blklab.errors import EnvironmentLacks
-from blklab.text import document_path
+from blklab.text import document_path, toml_file
 
-EXTRAS = {
-    "run": ("alembic", "platformdirs", "polars", "pydantic", "scipy", "sqlalchemy", "numpy"),
-    "report": ("jinja2", "markupsafe", "vl_convert"),
-    "lab": ("elftools",),
-    "postgresql": ("psycopg",),
-    "watch": ("bcrypt", "prometheus_client", "yaml"),
-    "cluster": ("dask", "distributed", "fsspec", "s3fs"),
-    "serve": ("bcrypt", "werkzeug", "yaml"),
-}
-"""Packages by extra, as they are imported; pyproject.toml has their names and versions."""
-
-OPTIONS = {
-    " --cluster ": "cluster",
-    " --html ": "report",
-    " --keep ": "run",
-    " --on lab ": "lab",
-    " --store postgresql:": "postgresql",
-}
-"""Extras of options, by how they are typed."""
-
+_TABLES = toml_file(__package__, "extras.toml")
+EXTRAS: dict[str, list[str]] = _TABLES["packages"]
+OPTIONS: dict[str, str] = _TABLES["options"]
 INSTALL = ""  # The words before the wheel's name; the command of the Debian package sets them
 
 

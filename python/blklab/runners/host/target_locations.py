@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from blklab.child_process import find
+from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageError
 from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.scratch_directory import PREFIX, ScratchDirectory, check_mounted, remove_in, scratch
@@ -32,30 +32,12 @@ from blklab.text import wording
 TIMEOUT = 60.0  # Seconds; blklab stops waiting for a program that hangs on a disk for longer
 
 
-@dataclass(frozen=True)
-class ProgramOutput:
-    """A program's output and exit status."""
-
-    status: int
-    out: str
-    err: str
-
-
-def ask(program: str, *arguments: str) -> ProgramOutput:
+def ask(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Runs a program that only reports. Raises EnvironmentLacks if it cannot be run or hangs."""
     try:
-        done = subprocess.run(
-            [program, *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=TIMEOUT,
-            env={**os.environ, "LC_ALL": "C"},
-        )
+        return child_process.run([program, *arguments], timeout=TIMEOUT, env={**os.environ, "LC_ALL": "C"})
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentLacks(f"{Path(program).name}: {error}", "run it yourself to see why") from None
-    out, err = (part.decode(errors="replace") for part in (done.stdout, done.stderr))
-    return ProgramOutput(done.returncode, out, err)
 
 
 def signatures(node: Path) -> list[str]:
@@ -68,36 +50,36 @@ def signatures(node: Path) -> list[str]:
 
 
 def _of_wipefs(node: Path) -> list[str]:
-    output = ask(find("wipefs", "util-linux"), "-n", "-J", str(node))
-    if output.status != 0:
+    output = ask(child_process.find("wipefs", "util-linux"), "-n", "-J", str(node))
+    if output.returncode != 0:
         raise _unanswered("wipefs", node, output)
-    if not output.out.strip():  # util-linux before 2.37 prints nothing if it finds nothing
+    if not output.stdout.strip():  # util-linux before 2.37 prints nothing if it finds nothing
         return []
     try:
-        listed = json.loads(output.out)["signatures"]
+        listed = json.loads(output.stdout)["signatures"]
         return [f"{signature['type']} at {signature['offset']}" for signature in listed]
     except (ValueError, KeyError, TypeError) as error:
         raise BlklabError(f"wipefs {node}: cannot read its output: {error}") from None
 
 
 def _of_blkid(node: Path) -> list[str]:
-    output = ask(find("blkid", "util-linux"), "-p", "-o", "export", str(node))
+    output = ask(child_process.find("blkid", "util-linux"), "-p", "-o", "export", str(node))
     # blkid(8): 2 nothing found, 8 several that exclude one another.
-    if output.status == 2 and not output.out.strip():
+    if output.returncode == 2 and not output.stdout.strip():
         return []
-    if output.status == 8:
+    if output.returncode == 8:
         return ["several contradicting signatures"]
-    if output.status != 0:
+    if output.returncode != 0:
         raise _unanswered("blkid", node, output)
-    values = dict(line.split("=", 1) for line in output.out.splitlines() if "=" in line)
+    values = dict(line.split("=", 1) for line in output.stdout.splitlines() if "=" in line)
     signatures = [values[key] for key in ("TYPE", "PTTYPE") if key in values]
     # Some have only a use, and what is found but not understood is something all the same.
     return signatures or [values.get("USAGE", "something that blkid recognises")]
 
 
-def _unanswered(program: str, node: Path, output: ProgramOutput) -> BlklabError:
-    why = (output.err or output.out).strip().splitlines()[:1] or ["no message"]
-    message = f"{program} {node}: exit status {output.status} ({why[0]}): blklab cannot tell what is on the device"
+def _unanswered(program: str, node: Path, output: "subprocess.CompletedProcess[str]") -> BlklabError:
+    why = (output.stderr or output.stdout).strip().splitlines()[:1] or ["no message"]
+    message = f"{program} {node}: exit status {output.returncode} ({why[0]}): blklab cannot tell what is on the device"
     return BlklabError(message)
 
 
@@ -105,8 +87,8 @@ def lsblk() -> Any:
     """Returns `lsblk -J`: the tree of devices, sizes in bytes. None if it is missing or fails."""
     columns = "NAME,KNAME,MAJ:MIN,TYPE,SIZE,RO,ROTA,SCHED,RQ-SIZE,RA,MODEL,SERIAL,FSTYPE,MOUNTPOINT"
     try:
-        output = ask(find("lsblk", "util-linux"), "-J", "-b", "-o", columns)
-        return json.loads(output.out) if output.status == 0 else None
+        output = ask(child_process.find("lsblk", "util-linux"), "-J", "-b", "-o", columns)
+        return json.loads(output.stdout) if output.returncode == 0 else None
     except (EnvironmentLacks, ValueError):
         return None
 
@@ -126,11 +108,11 @@ def versions() -> dict[str, str | None]:
 
 def _version(name: str, arguments: Sequence[str]) -> str | None:
     try:
-        output = ask(find(name, name), *arguments)
+        output = ask(child_process.find(name, name), *arguments)
     except EnvironmentLacks:
         return None
     # mdadm says it on stderr.
-    match = re.search(r"\d+\.\d[\w.~+-]*", output.out + output.err)
+    match = re.search(r"\d+\.\d[\w.~+-]*", output.stdout + output.stderr)
     return match[0] if match else None
 
 

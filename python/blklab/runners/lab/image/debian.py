@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import unquote
 
-from blklab.child_process import command
+from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.text import printable, wording
 from blklab.units import format_size
@@ -62,22 +62,16 @@ def run(arguments: Sequence[str], *, stdout: IO[bytes] | int = subprocess.PIPE, 
             f"{program} is not installed",
             f"install it: apt-get install {package}" if package else wording("needs-debian"),
         )
-    done = subprocess.run(
-        command([path_found, *arguments[1:]]),
-        cwd=directory,
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        check=False,
-        env={**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
-    )
+    environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+    whole = child_process.command([path_found, *arguments[1:]])
+    done = child_process.run(whole, cwd=directory, stdout=stdout, env=environment)
     if done.returncode != 0:
         raise DebianProgramFailed(f"{program}: {_reason(done.stderr, done.returncode)}")
-    return (done.stdout or b"").decode(errors="replace")
+    return done.stdout or ""
 
 
-def _reason(output: bytes, status: int) -> str:
-    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
+def _reason(output: str, status: int) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line.removeprefix("E: ") for line in lines if line.startswith("E: ")]
     return printable((errors or lines or [f"ended with status {status}"])[0])
 
