@@ -90,6 +90,8 @@ def _stack(of: Arrangement, where: dict[str, str]) -> Iterator[str]:
     if any(table["level"] not in {0, "linear"} for table in of.arrays().values()):
         yield f"grep -qs '^CREATE.*bbl=no' {CONFIGURATION} || echo 'CREATE bbl=no' >> {CONFIGURATION}"
     arrays = [name for name in of.arrays() if name in where]
+    if arrays:
+        yield wording("newer-superblock")
     for name, table in of.stacks.items():
         if "device" in table:
             where[name] = where[str(table["device"])]
