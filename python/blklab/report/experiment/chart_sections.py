@@ -392,30 +392,24 @@ def _percentiles(
         if (value := _quantile(cell, direction, key)) is not None
     ]
     lines = list(dict.fromkeys(row["line"] for row in data))
-    values = [row["v"] for row in data]
     places = {round(nines(QUANTILES[key]), 4): label for key, label in TICKS.items()}
     shown = " : ".join(f"abs(datum.value - {at}) < 0.001 ? '{t} %'" for at, t in places.items())
-    y = base.log_durations(min(values) * 0.9, max(values) * 1.1, None)
     tooltips = tips(("line", line or "cell"), *layout.campaign_tip(view), ("q", "percentile"), ("v_text", "latency"))
-    spec = chart_spec(
-        data,
-        transform=[{"calculate": base.duration_label("datum.v"), "as": "v_text"}],
-        mark={"type": "line", "point": {"size": 22}, "strokeWidth": 1.7, "clip": True},
-        encoding={
-            "x": quantity(
-                "x",
-                None,
-                scale={"domain": [0, 4.08], "nice": False},
-                axis={"values": list(places), "labelExpr": f"{shown} : ''", "grid": True},
-            ),
-            "y": {**quantity("v"), **y},
-            "color": layout.line_colour(view, lines, line),
-            "strokeDash": layout.dash(view, cells),
-            "tooltip": tooltips,
-        },
-    )
+    axis = {"values": list(places), "labelExpr": f"{shown} : ''", "grid": True}
+    x = quantity("x", scale={"domain": [0, 4.08], "nice": False}, axis=axis)
+    hue = layout.line_colour(view, lines, line)
+    spec = _latency_lines(data, x=x, color=hue, strokeDash=layout.dash(view, cells), tooltip=tooltips)
     note = f"The latency that this share of the {NAMES[direction]} does not exceed."
     return Chart(name, f"{title}: percentiles", spec, _latency_table(view, cells, line, direction), note)
+
+
+def _latency_lines(data: Sequence[Spec], **encoding: Any) -> Spec:
+    """Returns a chart with lines of the latencies `v`."""
+    values = [row["v"] for row in data]
+    y = {**quantity("v"), **base.log_durations(min(values) * 0.9, max(values) * 1.1, None)}
+    label = {"calculate": base.duration_label("datum.v"), "as": "v_text"}
+    mark = {"type": "line", "point": {"size": 22}, "strokeWidth": 1.7, "clip": True}
+    return chart_spec(data, transform=[label], mark=mark, encoding={"y": y, **encoding})
 
 
 def _latency_table(view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str) -> TextTable:
@@ -526,18 +520,12 @@ def _load_chart(kind: str, lines: Sequence[tuple[str, Sequence[LoadStep]]]) -> C
         for name, steps in drawn
         for step in steps
     ]
-    values = [row["v"] for row in data]
-    spec = chart_spec(
+    spec = _latency_lines(
         data,
-        transform=[{"calculate": base.duration_label("datum.v"), "as": "v_text"}],
-        mark={"type": "line", "point": {"size": 22}, "strokeWidth": 1.7},
-        encoding={
-            "x": quantity("x", "IOPS reached", scale={"type": "log", "nice": True}),
-            "y": {**quantity("v"), **base.log_durations(min(values) * 0.9, max(values) * 1.1, None)},
-            "order": {"field": "x", "type": "quantitative"},
-            "color": layout.colour("line", [name for name, _ in drawn], symbolType="stroke"),
-            "tooltip": tips(("line", "cell"), ("x", "IOPS", ",.0f"), ("v_text", "p99")),
-        },
+        x=quantity("x", "IOPS reached", scale={"type": "log", "nice": True}),
+        order={"field": "x", "type": "quantitative"},
+        color=layout.colour("line", [name for name, _ in drawn], symbolType="stroke"),
+        tooltip=tips(("line", "cell"), ("x", "IOPS", ",.0f"), ("v_text", "p99")),
     )
     body = [
         [
