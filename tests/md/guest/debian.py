@@ -118,7 +118,8 @@ def _fill(cache: ImageCache, image: GuestImage, into: Path) -> None:
         for deb in debs:
             files.add(deb, scratch)
         _write_initrd(image, files, into / "initrd")
-        _write_system(debs, scratch / "root", into / "system.img")
+        write_tree(debs, scratch / "root")
+        write_disk(scratch / "root", into / "system.img", BYTES)
 
 
 def _write_initrd(image: GuestImage, files: PackageFiles, path: Path) -> None:
@@ -129,7 +130,8 @@ def _write_initrd(image: GuestImage, files: PackageFiles, path: Path) -> None:
         cpio.write([*nodes, cpio.file("init", INIT.encode(), 0o755)], stream)
 
 
-def _write_system(debs: Iterable[Path], root: Path, image: Path) -> None:
+def write_tree(debs: Iterable[Path], root: Path) -> None:
+    """Unpacks packages into a directory, and writes what their maintainer scripts would have set up."""
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         (root / "usr" / name).mkdir(parents=True)
         (root / name).symlink_to(f"usr/{name}")
@@ -149,6 +151,8 @@ def _write_system(debs: Iterable[Path], root: Path, image: Path) -> None:
         (root / path).write_text(content)
     for path, target in LINKS.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
+        if (root / path).is_dir() and not (root / path).is_symlink():
+            shutil.rmtree(root / path)
         (root / path).unlink(missing_ok=True)
         (root / path).symlink_to(target)
     for unit in MASKED:
@@ -156,6 +160,10 @@ def _write_system(debs: Iterable[Path], root: Path, image: Path) -> None:
     shutil.copy(AGENT, root / "usr/lib/agent")
     (root / "usr/local/bin/blklab").chmod(0o755)
     subprocess.run(["ldconfig", "-r", str(root)], check=True)
+
+
+def write_disk(root: Path, image: Path, size: int) -> None:
+    """Makes an ext4 image of a directory."""
     with image.open("wb") as made:
-        made.truncate(BYTES)
+        made.truncate(size)
     subprocess.run(["mke2fs", "-q", "-t", "ext4", "-L", "debian", "-d", str(root), str(image)], check=True)
