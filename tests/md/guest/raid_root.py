@@ -126,8 +126,8 @@ def _make_system(image: GuestImage, cache: ImageCache, blank: Path, into: Path) 
         sector = int((blank / "offset").read_text())
         for shape in ROOT:
             subprocess.run(
-                ["dd", f"if={scratch}/system.img", f"of={into / shape.name}", "bs=64k", "conv=sparse,notrunc", "status=none",
-                 "oflag=seek_bytes", f"seek={sector * 512}"], check=True,
+                ["dd", f"if={scratch}/system.img", f"of={into / shape.name}", "bs=64k", "conv=sparse,notrunc",
+                 "status=none", "oflag=seek_bytes", f"seek={sector * 512}"], check=True,
             )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ INSTALL = "install it: apt-get install mdadm"
 
 @dataclass(frozen=True)
 class CommandOutput:
-    """What mdadm printed, and its exit status, which is not reliable."""
+    """What a program printed, and its exit status; mdadm's is not reliable."""
 
     status: int
     lines: tuple[str, ...]
@@ -51,9 +51,14 @@ def find_mdadm() -> str:
 
 
 def run_mdadm(*words: str) -> CommandOutput:
-    """Runs mdadm until it ends, in a new session, so that Ctrl-C does not reach it."""
+    """Runs mdadm as `run_program` does."""
+    return run_program(find_mdadm(), *words)
+
+
+def run_program(path: str, *words: str) -> CommandOutput:
+    """Runs a program until it ends, in a new session, so that Ctrl-C does not reach it."""
     completed = subprocess.run(
-        [find_mdadm(), *words],
+        [path, *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,0 +1,133 @@
+"""`blklab md boot`: removes empty bad-block lists while the machine boots; packaging/boot does it."""
+
+import os
+import re
+from pathlib import Path
+
+import click
+
+from blklab import output
+from blklab.cli.common import emit, json_option, warn
+from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.md.repair.operations import run_program
+from blklab.md.repair.plan import find_array
+from blklab.system.roots import Roots, text
+from blklab.text import printable, wording
+
+COMMANDS = {
+    "enable": CommandEntry("blklab.cli.md.boot:enable", "Remove lists at the next boot"),
+    "disable": CommandEntry("blklab.cli.md.boot:disable", "Leave lists at the next boot"),
+    "status": CommandEntry("blklab.cli.md.boot:status", "Show what is enabled, and what the last boot did"),
+}
+
+CONFIG = "etc/blklab/md-boot.conf"
+UNIT = "blklab-md-boot.service"
+HOOK = "usr/share/initramfs-tools/hooks/blklab-md-boot"
+INSTALLED = ("usr/lib/blklab/boot/md-boot", HOOK, f"lib/systemd/system/{UNIT}")  # By the Debian package
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS)
+def boot() -> None:
+    """Remove empty bad-block lists while the machine boots, before anything uses the arrays. Off by default.
+
+    The initramfs assembles an array again with --update=no-bbl if all its members are there and in sync, and no list
+    has entries; otherwise it leaves the array as it is, and boots as before. docs/howto/repair.md has the conditions.
+    """
+
+
+@click.command()
+@click.argument("arrays", metavar="ARRAY...", nargs=-1, required=True)
+def enable(arrays: tuple[str, ...]) -> None:
+    """Remove the lists of ARRAY (/dev/md0) at the next boot. Needs blklab's Debian package, and root.
+
+    \b
+    Examples:
+      blklab md boot enable /dev/md0 /dev/md1
+      blklab md boot status
+      blklab md boot disable
+    """
+    roots = Roots()
+    if missing := find_missing(roots.dev.parent):
+        raise EnvironmentLacks(wording("boot-not-installed", path=missing[0]), wording("boot-install"))
+    listed = read_config(roots.dev.parent)
+    for name in arrays:
+        array = find_array(name, roots)
+        if not re.fullmatch(r"1(\.\d)?", array.metadata) or not array.redundant:
+            raise BlklabError(wording("boot-no-lists", array=array))
+        if named := [member.path for member in array.members if member.entries]:
+            raise BlklabError(wording("boot-entries", array=array, members=", ".join(named)))
+        listed[array.uuid] = array.path
+    write_config(listed, roots.dev.parent)
+    click.echo(wording("boot-enabled", arrays=", ".join(map(printable, listed.values()))))
+
+
+@click.command()
+@click.argument("arrays", metavar="[ARRAY]...", nargs=-1)
+def disable(arrays: tuple[str, ...]) -> None:
+    """Leave the lists of ARRAY at the next boot; without ARRAY: of all arrays. An ARRAY can be a UUID.
+
+    \b
+    Example: blklab md boot disable /dev/md0
+    """
+    roots = Roots()
+    listed = read_config(roots.dev.parent)
+    for name in arrays:
+        uuid = name if name in listed else find_array(name, roots).uuid
+        if listed.pop(uuid, None) is None:
+            raise UsageError(wording("boot-not-listed", name=name))
+    write_config(listed if arrays else {}, roots.dev.parent)
+    click.echo(wording("boot-changed") if arrays and listed else wording("boot-disabled"))
+
+
+@click.command()
+@json_option
+def status(*, as_json: bool) -> None:
+    """Show the arrays whose lists are removed at boot, whether everything for it is there, and what the last boot did.
+
+    \b
+    Exit status: 0 the next boot does it, or nothing is enabled, 1 something is missing.
+    """
+    root = Roots().dev.parent
+    listed = read_config(root)
+    config, initramfs = root / CONFIG, root / f"boot/initrd.img-{os.uname().release}"
+    problems = [wording("boot-missing", path=path) for path in find_missing(root)]
+    if not os.path.lexists(root / f"etc/systemd/system/sysinit.target.wants/{UNIT}"):
+        problems.append(wording("boot-unit-disabled", unit=UNIT))
+    if listed and not (initramfs.exists() and initramfs.stat().st_mtime >= config.stat().st_mtime):
+        problems.append(wording("boot-old-initramfs", initramfs=initramfs))
+    log = (text(root / "run/blklab-md-boot.log") or "").splitlines()
+    lines = [wording("boot-listed", array=path or uuid) for uuid, path in listed.items()] or [wording("boot-off")]
+    lines += [*(problems if listed else []), *([wording("boot-log"), *log] if log else [])]
+    result = {"arrays": listed, "problems": problems, "log": log}
+    emit(result, as_json, lambda console: console.print("\n".join(map(printable, lines))))
+    if listed and problems:
+        raise click.exceptions.Exit(1)
+
+
+def find_missing(root: Path) -> list[str]:
+    """Returns the files of the Debian package that are not there."""
+    return [f"/{path}" for path in INSTALLED if not (root / path).exists()]
+
+
+def read_config(root: Path) -> dict[str, str]:
+    """Returns the path of each array in the configuration by its UUID; empty if the administrator gave none."""
+    matches = re.findall(r"^[ \t]*([0-9a-f:]{35})\b[ \t#]*(.*)", text(root / CONFIG) or "", re.M)
+    return {uuid: path.strip() for uuid, path in matches}
+
+
+def write_config(listed: dict[str, str], root: Path) -> None:
+    """Writes the configuration, or removes an empty one, and has systemd and the initramfs follow it."""
+    config = root / CONFIG
+    if listed:
+        config.parent.mkdir(parents=True, exist_ok=True)
+        lines = [wording("boot-config"), *(f"{uuid} # {path}\n" for uuid, path in listed.items())]
+        output.write(config, "".join(lines).encode(), mode=0o644)
+    else:
+        config.unlink(missing_ok=True)
+    verb = "enable" if listed else "disable"
+    for program, *words in (["usr/bin/systemctl", verb, UNIT], ["usr/sbin/update-initramfs", "-u"]):
+        if not (path := root / program).exists():
+            warn(wording("boot-no-program", program=path.name))
+        elif (done := run_program(str(path), *words)).status != 0:
+            raise BlklabError(wording("boot-failed", command=f"{path.name} {words[0]}", output=printable(done.last)))
