@@ -99,7 +99,7 @@ def status(*, as_json: bool) -> None:
     log = (text(root / "run/blklab-md-boot.log") or "").splitlines()
     lines = [wording("boot-listed", array=path or uuid) for uuid, path in listed.items()] or [wording("boot-off")]
     lines += [*(problems if listed else []), *([wording("boot-log"), *log] if log else [])]
-    result = {"arrays": listed, "problems": problems, "log": log}
+    result = {"format_version": 1, "arrays": listed, "problems": problems, "log": log}
     emit(result, as_json, lambda console: console.print("\n".join(map(printable, lines))))
     if listed and problems:
         raise click.exceptions.Exit(1)
