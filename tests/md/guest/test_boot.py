@@ -23,6 +23,8 @@ every = pytest.mark.skipif(os.environ.get("BLKLAB_PROOF") != "every", reason="BL
 STRUCK = (Path(__file__).parent / "inside/struck.sh").read_text()
 PREMOUNT = (raid_root.PACKAGING / "boot/premount").read_text()
 
+SUM = hashlib.sha256(raid_root.CONTENT.encode()).hexdigest()
+
 Boot = Callable[..., RaidRoot]
 
 
@@ -89,8 +91,8 @@ def test_lists_are_gone_after_a_boot(boot: Boot) -> None:
     machine = boot()
     check(machine)
     assert lists(machine) == ["none"] * 5
-    status = machine.blklab("md", "boot", "status").stdout
-    assert re.search(r"^md0: removed the bad-block lists", status, re.M), status
+    shown = machine.blklab("md", "boot", "status").stdout
+    assert re.search(r"^md0: removed the bad-block lists", shown, re.M), shown
     told = log(machine)
     assert re.search(r"^md0: removed the bad-block lists of vda, vdb; all members have \d+ events$", told, re.M), told
     assert re.search(r"^md\d+: removed the bad-block lists of vdc, vdd, vde; ", told, re.M), told
@@ -180,36 +182,46 @@ def test_udev_races_with_it(boot: Boot) -> None:
         assert re.search(rf"^{array}: {expected}", told, re.M), told
 
 
+AGAIN = """\
+umount /data
+udevadm control --stop-exec-queue
+mdadm --stop /dev/md/data && mdadm --assemble /dev/md/data --update=bbl {members} || exit 1
+udevadm control --start-exec-queue
+udevadm settle
+rm -rf /run/struck.* /run/blklab-md-boot*
+echo {spec} > /run/struck.spec
+systemctl restart blklab-md-boot
+udevadm settle
+"""
+"""Gives the data array lists again, and starts the unit, which is killed at a call."""
+
+
 @every
 @pytest.mark.parametrize("who", ["step", "both"])
 def test_unit_is_killed_at_every_call(boot: Boot, who: str) -> None:
     machine = boot("blklab.md_boot=off")
     agent = machine.guest.agent
+    machine.run("mkdir", "-p", "/struck", "/run/systemd/system/blklab-md-boot.service.d")
     for name in ("mdadm", "udevadm"):
         agent.write(f"/struck/{name}", STRUCK)
     machine.run("chmod", "-R", "755", "/struck")
-    # The command line cannot be changed.
     agent.write("/etc/blklab/md-boot.conf", f"{DATA_UUID}\n")
     agent.write("/run/cmdline", "\n")
     machine.run("mount", "--bind", "/run/cmdline", "/proc/cmdline")
     drop_in = "[Service]\nEnvironment=PATH=/struck:/usr/sbin:/usr/bin\n"
     agent.write("/run/systemd/system/blklab-md-boot.service.d/test.conf", drop_in)
     machine.run("systemctl", "daemon-reload")
-    members = " ".join(machine.names(DATA))
-    number, ended = 0, False
-    while not ended:
+    members = machine.names(DATA)
+    outcomes, number, killed = set(), 0, True
+    while killed:
         number += 1
-        for when in ("before", "after"):
-            again = f"""\
-umount /data
-mdadm --stop /dev/md/data && mdadm --assemble /dev/md/data --update=bbl {members} && udevadm settle || exit 1
-rm -rf /run/struck.* /run/blklab-md-boot* && echo {when},{number},{who} > /run/struck.spec
-systemctl restart blklab-md-boot
-"""
-            machine.run("sh", "-c", again)
-            machine.run("udevadm", "settle")
-            machine.run("mount", "/data")
-            check(machine)
-            assert len(set(lists(machine, DATA))) == 1
-            ended = not machine.read("/run/struck.done")
+        machine.run("sh", "-c", AGAIN.format(spec=f"after,{number},{who}", members=" ".join(members)))
+        machine.run("mount", "/data")
+        assert machine.run("sha256sum", "/data/file").stdout.split()[0] == SUM
+        state = machine.read("/proc/mdstat")
+        assert "[3/3] [UUU]" in state, state
+        outcomes.add(tuple(machine.lists(members)))
+        killed = bool(machine.read("/run/struck.done"))
+    check(machine)
     assert number > 20
+    assert outcomes == {("none",) * 3, ("empty",) * 3}
