@@ -43,7 +43,7 @@ def test_without_a_list_of_arrays_nothing_happens(word: str, tmp_path: Path) -> 
         ["sh", str(script), word], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True
     )
     called = tmp_path / "called"
-    # Whatever held udev's queue before, it runs again.
+    # Even if something else held udev's queue, it runs again.
     expected = "udevadm control --start-exec-queue --timeout=10\n" if word == "recover" else None
     assert (called.read_text() if called.exists() else None) == expected
     assert done.stdout == ""
