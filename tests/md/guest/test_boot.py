@@ -196,10 +196,8 @@ udevadm settle
 """Gives the data array lists again, and starts the unit, which is killed at a call."""
 
 
-@every
-@pytest.mark.parametrize("who", ["step", "both"])
-def test_unit_is_killed_at_every_call(boot: Boot, who: str) -> None:
-    machine = boot("blklab.md_boot=off")
+def prepare_unit(machine: RaidRoot) -> None:
+    """Has the unit handle the data array only, with the mdadm and udevadm that kill it."""
     agent = machine.guest.agent
     machine.run("mkdir", "-p", "/struck", "/run/systemd/system/blklab-md-boot.service.d")
     for name in ("mdadm", "udevadm"):
@@ -211,17 +209,42 @@ def test_unit_is_killed_at_every_call(boot: Boot, who: str) -> None:
     drop_in = "[Service]\nEnvironment=PATH=/struck:/usr/sbin:/usr/bin\n"
     agent.write("/run/systemd/system/blklab-md-boot.service.d/test.conf", drop_in)
     machine.run("systemctl", "daemon-reload")
+
+
+def strike_unit(machine: RaidRoot, spec: str) -> tuple[list[str], bool]:
+    """Returns the lists after a run of the unit that is killed, and whether the call came to that."""
     members = machine.names(DATA)
+    machine.run("sh", "-c", AGAIN.format(spec=spec, members=" ".join(members)))
+    machine.run("mount", "/data")
+    assert machine.run("sha256sum", "/data/file").stdout.split()[0] == SUM
+    state = machine.read("/proc/mdstat")
+    assert "[3/3] [UUU]" in state, state
+    return machine.lists(members), bool(machine.read("/run/struck.done"))
+
+
+@every
+def test_unit_is_killed_at_every_call(boot: Boot) -> None:
+    machine = boot("blklab.md_boot=off")
+    prepare_unit(machine)
     outcomes, number, killed = set(), 0, True
     while killed:
         number += 1
-        machine.run("sh", "-c", AGAIN.format(spec=f"after,{number},{who}", members=" ".join(members)))
-        machine.run("mount", "/data")
-        assert machine.run("sha256sum", "/data/file").stdout.split()[0] == SUM
-        state = machine.read("/proc/mdstat")
-        assert "[3/3] [UUU]" in state, state
-        outcomes.add(tuple(machine.lists(members)))
-        killed = bool(machine.read("/run/struck.done"))
+        lists_now, killed = strike_unit(machine, f"after,{number},step")
+        outcomes.add(tuple(lists_now))
     check(machine)
     assert number > 20
     assert outcomes == {("none",) * 3, ("empty",) * 3}
+
+
+@every
+def test_unit_is_killed_with_what_watches_over_it(boot: Boot) -> None:
+    machine = boot("blklab.md_boot=off")
+    prepare_unit(machine)
+    for at, expected in {
+        "before,--stop": "empty",
+        "after,--stop": "empty",
+        "before,--update=no-bbl": "empty",
+        "after,--update=no-bbl": "none",
+    }.items():
+        assert strike_unit(machine, f"{at},both") == ([expected] * 3, True)
+    check(machine)
