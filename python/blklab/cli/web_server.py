@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
     from blklab.http_server import ListenAddress, WebConfig
 
-web_config_option = click.option(
-    "--web-config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Certificates and users, in the format of Prometheus's web configuration files.",
-)
+web_config_option = click.option("--web-config", type=click.Path(path_type=Path), metavar="FILE")
 """Decorator: add `--web-config`, passed as `web_config`."""
 
 

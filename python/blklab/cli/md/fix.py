@@ -33,8 +33,8 @@ P = TypeVar("P", RepairPlan, RewritePlan)
 Q = TypeVar("Q")
 
 
-@click.group(cls=LazyGroup, entries=COMMANDS, invoke_without_command=True)
-@click.option("--resume", is_flag=True, help="Continue the interrupted repairs of all arrays.")
+@click.group(cls=LazyGroup, entries=lazy.entries("md-fix"), invoke_without_command=True)
+@click.option("--resume", is_flag=True)
 @click.pass_context
 def fix(context: click.Context, *, resume: bool) -> None:
     """Repair md arrays. blklab shows the plan and asks before it changes anything.
@@ -52,13 +52,9 @@ def fix(context: click.Context, *, resume: bool) -> None:
 
 @click.command()
 @click.argument("array", required=False)
-@click.option("--plan", "only_plan", is_flag=True, help="Print the plan and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option(
-    "--recipe",
-    type=click.Choice(["offline", "installer"]),
-    help="Print how to remove lists from a stopped array (offline), or how to make arrays without lists (installer).",
-)
+@click.option("--plan", "only_plan", is_flag=True)
+@click.option("--yes", is_flag=True)
+@click.option("--recipe", type=click.Choice(["offline", "installer"]))
 @json_option
 def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as_json: bool) -> None:
     """Remove the bad-block lists of ARRAY (/dev/md0) while it is in use, one member at a time.
@@ -98,8 +94,8 @@ def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as
 
 @click.command()
 @click.argument("array")
-@click.option("--plan", "only_plan", is_flag=True, help="Print the plan and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--plan", "only_plan", is_flag=True)
+@click.option("--yes", is_flag=True)
 @json_option
 def entries(*, array: str, only_plan: bool, yes: bool, as_json: bool) -> None:
     """Write the bad ranges of ARRAY (/dev/md0) again from good copies, so that its lists become empty.
