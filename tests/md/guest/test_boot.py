@@ -237,6 +237,26 @@ def test_unit_is_killed_at_every_call(boot: Boot) -> None:
 
 
 @every
+def test_arrays_in_use_are_left_as_they_are(boot: Boot) -> None:
+    machine = boot("blklab.md_boot=off")
+    prepare_unit(machine)
+    machine.guest.agent.write("/etc/blklab/md-boot.conf", f"{ROOT_UUID}\n{DATA_UUID}\n")
+    uses = {
+        "mount /data": "it is in use: ",
+        'dmsetup create held --table "0 1000 linear /dev/md/data 0"': "dm-0 is on it",
+        "mkswap /dev/md/data && swapon /dev/md/data": "it is in use: ",
+    }
+    for command, reason in uses.items():
+        machine.run(
+            "sh", "-c", f"umount /data; dmsetup remove held; rm -rf /run/blklab-md-boot*; {command}", check=True
+        )
+        machine.run("systemctl", "restart", "blklab-md-boot")
+        told = machine.read("/run/blklab-md-boot.log")
+        assert re.fullmatch(rf"md0: left as it is: it is in use: .*\nmd\d+: left as it is: {reason}.*", told), told
+    assert lists(machine) == ["empty"] * 5
+
+
+@every
 def test_unit_is_killed_with_what_watches_over_it(boot: Boot) -> None:
     machine = boot("blklab.md_boot=off")
     prepare_unit(machine)
