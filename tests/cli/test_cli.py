@@ -41,7 +41,7 @@ def commands() -> list[tuple[str, click.Command]]:
 
 
 def test_the_help_of_options_is_that_of_commands() -> None:
-    helps, shared = toml_file("blklab.cli", "options.toml"), set()
+    helps, shared = toml_file("blklab.cli", "options.toml"), set[tuple[str, str | None]]()
     for _, group in groups():
         for name, entry in group.entries.items():
             command = group.get_command(click.Context(group), name)

@@ -166,7 +166,7 @@ def test_bad_ranges_of_an_array_in_use_are_not_written(machine: Rig, disks: list
     assert "write the same data" not in output.stdout
     machine.run("umount", "/mnt/a")
     writer = ["fio", "--name=w", "--filename=/dev/md0", "--rw=randwrite", "--rate_iops=1", "--size=8m", "--time_based"]
-    # fio has a status of its own when it is interrupted.
+    # When it is interrupted, fio ends with another status.
     with suppress(GuestFailed), machine.guest.agent.running([*writer, "--runtime=600"]):
         plans = (machine.blklab("md", "fix", "entries", "/dev/md0", "--plan") for _ in range(30))
         seen = (" ".join(plan.stdout.split()) for plan in plans)
