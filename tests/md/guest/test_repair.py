@@ -118,10 +118,14 @@ def listed(machine: Rig, member: str, sectors: str) -> None:
     machine.guest.agent.write("/sys/block/md0/md/array_state", "clean")
 
 
-def failing(machine: Rig, name: str, disk: str, target: str) -> None:
-    """Has sectors 9,000 to 12,999 of a dm device give errors (`error`), or work (`linear DISK 9000`)."""
-    end = (32 << 20) // 512
-    table = f"0 9000 linear {disk} 0\\n9000 4000 {target}\\n13000 {end - 13000} linear {disk} 13000\\n"
+def failing(machine: Rig, name: str, disk: str, target: str, first: int = 9000, after: int = 13000) -> None:
+    """Has sectors of a dm device give errors (`error`), forget writes (`zero`), or work (`linear DISK 9000`)."""
+    parts = [
+        (0, first, f"linear {disk} 0"),
+        (first, after, target),
+        (after, (32 << 20) // 512, f"linear {disk} {after}"),
+    ]
+    table = "".join(f"{begin} {end - begin} {words}\\n" for begin, end, words in parts)
     machine.run("/run/python/bin/dash", "-c", f"printf '{table}' | /usr/sbin/dmsetup load {name}")
     machine.run("dmsetup", "suspend", "--noflush", "--nolockfs", name)
     machine.run("dmsetup", "resume", name)
@@ -152,6 +156,27 @@ def test_a_bad_range_is_not_written_without_its_good_copy_or_against_the_disk(ma
 
 
 @pytest.mark.guest
+@pytest.mark.parametrize(("level", "count"), [("1", 2), ("5", 3)])
+def test_sectors_that_a_disk_only_pretends_to_store_are_listed_again(
+    machine: Rig, disks: list[str], level: str, count: int
+) -> None:
+    members = mapped(machine, disks[:count])
+    machine.create("/dev/md0", members, f"--level={level}", "--bitmap=internal")
+    filled = ["fio", "--name=w", "--filename=/dev/md0", "--bs=4k", "--offset=1m", "--size=8m", "--direct=1"]
+    machine.run(*filled, "--rw=write", "--verify=crc32c", "--do_verify=0")
+    listed(machine, members[0], "10000 8")
+    listed(machine, members[0], "10008 16")
+    failing(machine, "m0", disks[0], "zero", 10000, 10024)
+    output = machine.blklab("md", "fix", "entries", "/dev/md0", "--yes")
+    assert (output.status, "has other data now" in output.stderr) == (1, True), output.stderr
+    assert not unfinished(machine)
+    machine.run(*filled, "--rw=read", "--verify=crc32c")
+    machine.run("mdadm", "--stop", "/dev/md0")
+    ranges = [tuple(map(int, at)) for at in re.findall(r"(\d+) for (\d+) sectors", machine.lists(members)[0])]
+    assert {sector for first, length in ranges for sector in range(first, first + length)} == {*range(10000, 10024)}
+
+
+@pytest.mark.guest
 def test_bad_ranges_of_an_array_in_use_are_not_written(machine: Rig, disks: list[str]) -> None:
     machine.create("/dev/md0", disks[:2], "--level=1", "--bitmap=internal")
     listed(machine, disks[1], "10000 8")
@@ -166,7 +191,7 @@ def test_bad_ranges_of_an_array_in_use_are_not_written(machine: Rig, disks: list
     assert "write the same data" not in output.stdout
     machine.run("umount", "/mnt/a")
     writer = ["fio", "--name=w", "--filename=/dev/md0", "--rw=randwrite", "--rate_iops=1", "--size=8m", "--time_based"]
-    # When it is interrupted, fio ends with another status.
+    # fio ends with an error when it is interrupted.
     with suppress(GuestFailed), machine.guest.agent.running([*writer, "--runtime=600"]):
         plans = (machine.blklab("md", "fix", "entries", "/dev/md0", "--plan") for _ in range(30))
         seen = (" ".join(plan.stdout.split()) for plan in plans)

@@ -167,10 +167,16 @@ class _Rewrite:
                 self._check_states(page, error.strerror or str(error))
         # Not before: a stripe is consistent when all of its bad pages are written.
         self._report(wording("rewrite-verify"), "")
+        differing = []
         for done, page in enumerate(pages, len(pages)):
             self._advance(done, 2 * len(pages))
             for member, sector in self._plan.pages[page]:
-                self._verify(member, sector, digests[page])
+                at = SectorRange(sector, min(PAGE, self._array.member_sectors - sector))
+                if not self._is_stored(member, at, digests[page]):
+                    self._list_again(member, at, page)
+                    differing.append((member, sector + (member.data_offset or 0)))
+        for member, sector in differing[:1]:
+            raise StoppedRepair(wording("rewrite-differs", member=member, sector=sector), self._remedy)
 
     def _read(self, page: int) -> bytes:
         """Returns a page of the array; its last one may be shorter. Raises StoppedRepair if it cannot be read."""
@@ -197,13 +203,20 @@ class _Rewrite:
     def _remedy(self) -> tuple[str, ...]:
         return wording("rewrite-replace"), command("plan", array=self._array.path)
 
-    def _verify(self, member: ArrayMember, sector: int, digest: bytes) -> None:
+    def _list_again(self, member: ArrayMember, at: SectorRange, page: int) -> None:
+        """Puts sectors back into a member's list: md then reads them from the others, and does not write them here."""
+        node = self._md / f"dev-{member.name}"
+        with SystemErrors(StoppedRepair, f"{node}: cannot list sector {at.sector + (member.data_offset or 0)} again"):
+            (node / "state").write_text("write_error")
+            (node / "bad_blocks").write_text(f"{at.sector + (member.data_offset or 0)} {at.sectors}")
+            write_page(self._descriptor, page * PAGE_BYTES, self._read(page))  # md writes its lists to the disks too
+
+    def _is_stored(self, member: ArrayMember, on_member: SectorRange, digest: bytes) -> bool:
         """Compares what a member has now. With parity, also whether the stripe is consistent: P is the XOR of the data.
 
         Q of RAID-6 is read only.
         """
         array = self._array
-        on_member = SectorRange(sector, min(PAGE, array.member_sectors - sector))
         stored = self._read_member(member, on_member)
         good = not array.map_pieces(member.slot or 0, on_member) or _digest(stored) == digest
         if array.level in PARITIES:
@@ -211,9 +224,7 @@ class _Rewrite:
             parity = [slot for slot in stripe if not array.map_pieces(slot, on_member)]
             content = (int.from_bytes(stripe[slot]) for slot in stripe if slot not in parity)
             good &= reduce(xor, content) in {int.from_bytes(stripe[slot]) for slot in parity}
-        if not good:
-            message = wording("rewrite-differs", member=member, sector=sector + (member.data_offset or 0))
-            raise StoppedRepair(message, self._remedy)
+        return good
 
     def _read_member(self, member: ArrayMember, at: SectorRange) -> bytes:
         begin = (at.sector + (member.data_offset or 0)) * SECTOR
