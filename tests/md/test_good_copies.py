@@ -117,6 +117,12 @@ def test_subtracted_ranges(first: list[tuple[int, int]], second: list[tuple[int,
     assert sectors(subtract_ranges(ranges, minus)) == sectors(ranges) - sectors(minus)
 
 
+def test_sectors_behind_the_data_are_not_rewritable() -> None:
+    # What is left of an entry across the end of the data, which is within a page, and a lost sector.
+    array = array_of("raid1", 0, 2, {0: [(SECTORS - 4, 4), (0, 1)], 1: [(0, 1)]})
+    assert not find_rewritable_pages(replace(array, member_sectors=SECTORS - 4))
+
+
 def lines_of(array: Array, *, adding_fails: bool = False) -> list[str]:
     return [line for recipe in entries_recipes(array, adding_fails=adding_fails) for line in recipe.lines]
 

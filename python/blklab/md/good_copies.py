@@ -90,7 +90,8 @@ def find_rewritable_pages(array: Array) -> Pages:
     pages: Pages = {}
     for member in array.distinct if pieces else ():
         offset, size = member.data_offset or 0, array.member_sectors
-        own = (SectorRange(at.sector - offset, at.sectors) for at in member.ranges if member.slot is not None)
+        inside = [at for at in member.ranges if member.slot is not None and at.sector - offset < size]
+        own = (SectorRange(at.sector - offset, at.sectors) for at in inside)
         for row in sorted({row for at in own for row in _pages(at) if 0 <= row * PAGE < size}):
             if array.level in PARITIES and row in lost_rows:
                 continue
