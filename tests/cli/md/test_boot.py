@@ -15,7 +15,7 @@ from tests.md.conftest import Arrays, machine
 
 __all__ = ["machine"]
 
-CALLED = ["systemctl enable blklab-md-boot.service", "update-initramfs -u"]
+CALLED = ["systemctl enable blklab-md-boot.service", "update-initramfs -u -k all"]
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_enable_writes_the_list_and_disable_removes_it(machine: Arrays, root: Pa
     assert (done.status, "md0: not enabled" in done.err) == (2, True)
     done = run("md", "boot", "disable", "01234567:" * 3 + "01234567")
     assert (done.status, config.exists(), "the next boot leaves all" in done.out) == (0, False, True)
-    assert called(root)[-2:] == ["systemctl disable blklab-md-boot.service", "update-initramfs -u"]
+    assert called(root)[-2:] == ["systemctl disable blklab-md-boot.service", "update-initramfs -u -k all"]
     assert run("md", "boot", "disable").status == 0
 
 
@@ -76,7 +76,7 @@ def test_status_says_what_is_missing(machine: Arrays, root: Path, run: Run) -> N
     done = run("md", "boot", "status")
     assert done.status == 1
     assert "systemctl enable blklab-md-boot.service" in done.out
-    assert "older than the list of arrays: update-initramfs -u" in done.out
+    assert "older than the list of arrays: update-initramfs -u -k all" in done.out
     wants = root / "etc/systemd/system/sysinit.target.wants"
     wants.mkdir(parents=True)
     (wants / boot.UNIT).symlink_to(f"/lib/systemd/system/{boot.UNIT}")

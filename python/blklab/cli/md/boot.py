@@ -126,7 +126,7 @@ def write_config(listed: dict[str, str], root: Path) -> None:
     else:
         config.unlink(missing_ok=True)
     verb = "enable" if listed else "disable"
-    for program, *words in (["usr/bin/systemctl", verb, UNIT], ["usr/sbin/update-initramfs", "-u"]):
+    for program, *words in (["usr/bin/systemctl", verb, UNIT], ["usr/sbin/update-initramfs", "-u", "-k", "all"]):
         if not (path := root / program).exists():
             warn(wording("boot-no-program", program=path.name))
         elif (done := run_program(str(path), *words)).status != 0:
