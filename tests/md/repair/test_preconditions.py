@@ -76,6 +76,14 @@ def test_members(machine: Arrays, files: dict[str, str], reason: str) -> None:
     assert any(reason in result for result in reasons(machine))
 
 
+def test_a_member_with_an_old_write_error_can_stay(machine: Arrays) -> None:
+    machine.mirror()
+    member(machine, "sdb", state="in_sync,want_replacement")
+    (array,) = machine.seen().arrays
+    refused = [each for each in check_preconditions(array, Software(), machine.roots) if each.code == "replacement"]
+    assert refused[0].remedy[-1] == "echo -want_replacement > /sys/block/md0/md/dev-sdb/state"
+
+
 def test_a_member_that_cannot_be_read(machine: Arrays) -> None:
     machine.mirror()
     (machine.roots.dev / "sdb").unlink()

@@ -15,7 +15,7 @@ from blklab.md.audit.redundancy import explain_broken, is_spare
 from blklab.md.audit.rule import audit_message
 from blklab.md.good_copies import find_bad_pieces
 from blklab.md.model import Array, Software
-from blklab.md.recipes import command, stop_users
+from blklab.md.recipes import command, recipe_lines, stop_users
 from blklab.md.repair.environment_checks import find_busy_neighbour, find_re_add_policy, find_spare_monitor, find_swap
 from blklab.md.repair.steps import RUNNING_STATES
 from blklab.md.repair.write_suspension import has_other_suspension
@@ -148,7 +148,8 @@ def _check_members(array: Array) -> Iterator[Reason]:
         elif not superblock.accepted:
             yield "refused", f"{member.name}: the kernel refuses its superblock: see blklab md audit"
         elif "want_replacement" in member.states or "replacement" in member.states:
-            yield "replacement", f"{member.name} is being replaced, or must be replaced"
+            keep = recipe_lines("keep-disk", name=array.name, member=member.name) if not member.replacement else ()
+            yield "replacement", f"{member.name} is being replaced, or must be replaced", *keep
         elif "journal" in member.states:
             yield "journal", f"{member.name} is a journal"
         elif superblock.bitmap_distrusted:
