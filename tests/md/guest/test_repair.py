@@ -141,7 +141,7 @@ def test_a_bad_range_is_not_written_without_its_good_copy_or_against_the_disk(ma
     failing(machine, "m1", disks[1], "error")
     output = machine.blklab(*rewrite)
     assert output.status == 1, output.stdout
-    assert f"{members[1]} did not store sector 7,952 of the array (md: in_sync, write_error" in output.stderr
+    assert f"sector 7,952 of the array was not stored by {members[1]} (in_sync,write_error" in output.stderr
     assert "\n    blklab md fix bbl /dev/md0 --plan\n" in output.stdout
     assert "nothing has to be undone" in output.stderr
     assert not unfinished(machine)

@@ -2,15 +2,7 @@
 
 import click
 
-from blklab.cli.lazy import CommandEntry, LazyGroup
-
-COMMANDS = {
-    "audit": CommandEntry("blklab.cli.md.audit:audit", "Report problems and risks of md arrays"),
-    "fix": CommandEntry("blklab.cli.md.fix:fix", "Repair arrays: remove bad-block lists"),
-    "boot": CommandEntry("blklab.cli.md.boot:boot", "Remove empty bad-block lists while the machine boots"),
-    "watch": CommandEntry("blklab.cli.md.watch:watch", "Export arrays to Prometheus", "watch"),
-    "probe": CommandEntry("blklab.cli.md.probe:probe", "Print the script that reads the arrays of a host", rare=True),
-}
+from blklab.cli.lazy import LazyGroup, entries
 
 
 @click.group(cls=LazyGroup, entries=entries("md"))

@@ -8,9 +8,9 @@ from typing import TypeVar
 import click
 from click.exceptions import Exit
 
-from blklab.cli import exit_status
+from blklab.cli import exit_status, lazy
 from blklab.cli.common import emit, json_option, progress, results, warn
-from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.cli.lazy import LazyGroup
 from blklab.errors import BlklabError, UsageError
 from blklab.md import probing, recipes
 from blklab.md.repair import journal
@@ -25,10 +25,6 @@ from blklab.report import repair as report
 from blklab.system.roots import Roots
 from blklab.text import printable, wording
 
-COMMANDS = {
-    "bbl": CommandEntry("blklab.cli.md.fix:bbl", "Remove bad-block lists online, one member at a time"),
-    "entries": CommandEntry("blklab.cli.md.fix:entries", "Write bad ranges again from good copies"),
-}
 P = TypeVar("P", RepairPlan, RewritePlan)
 Q = TypeVar("Q")
 

@@ -106,6 +106,7 @@ def rewrite_entries(
     node = find_array_node(task.uuid, roots)
     path = roots.dev / node.name
     with journal.lock_array(node / "md"), ExitStack() as stack:
+        rewrite = None
         if find_rewritable_pages(inventory.read_array(node, roots)):  # else an interrupted run has written all
             # Nothing can mount it, or put a volume or swap on it, meanwhile.
             with SystemErrors(StoppedRepair, f"{path}: cannot open it alone", ": stop what uses it"):
@@ -114,14 +115,18 @@ def rewrite_entries(
             if plan.refused:
                 raise StoppedRepair(str(plan.refused[0]), plan.refused[0].remedy)
             journal.write_journal(task, roots)
-            try:
-                _Rewrite(plan, node / "md", descriptor, report, advance).run()
-            except BlklabError:
-                with suppress(BlklabError):
-                    journal.remove_journal(task, roots)
-                raise
-        report(wording("rewrite-lists"), "")
-        left = _wait_for_lists(node, task, roots)
+            rewrite = _Rewrite(plan, node / "md", descriptor, report, advance)
+        try:
+            if rewrite is None:
+                report(wording("rewrite-not-compared"), command("check", array=str(path)))
+            else:
+                rewrite.run()
+            report(wording("rewrite-lists"), "")
+            left = _wait_for_lists(node, task, roots)
+        except BlklabError:
+            with suppress(BlklabError):
+                journal.remove_journal(task, roots)
+            raise
         journal.remove_journal(task, roots)
     return left
 
@@ -190,11 +195,12 @@ class _Rewrite:
 
     def _check_states(self, page: int, failure: str = "") -> None:
         """Raises StoppedRepair if the write of a page failed, or a member has not stored it or has left the array."""
-        for member in self._members:
-            states = (text(self._md / f"dev-{member.name}" / "state") or "missing").split(",")
-            if not {"write_error", "faulty", "missing"}.isdisjoint(states):
-                message = wording("rewrite-failed", member=member, sector=page * PAGE, states=", ".join(states))
-                raise StoppedRepair(message, self._remedy)
+        states = {member.path: text(self._md / f"dev-{member.name}" / "state") or "missing" for member in self._members}
+        bad = {"write_error", "faulty", "missing"}
+        failing = [f"{path} ({state})" for path, state in states.items() if not bad.isdisjoint(state.split(","))]
+        if failing:
+            message = wording("rewrite-failed", members=", ".join(failing), sector=page * PAGE)
+            raise StoppedRepair(message, self._remedy)
         if failure:
             message = wording("rewrite-refused", path=self._array.path, sector=page * PAGE, reason=failure)
             raise StoppedRepair(message, (command("audit"),))
