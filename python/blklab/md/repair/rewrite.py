@@ -172,16 +172,15 @@ class _Rewrite:
                 self._check_states(page, error.strerror or str(error))
         # Not before: a stripe is consistent when all of its bad pages are written.
         self._report(wording("rewrite-verify"), "")
-        differing = []
+        differing: list[tuple[ArrayMember, int]] = []
         for done, page in enumerate(pages, len(pages)):
             self._advance(done, 2 * len(pages))
-            for member, sector in self._plan.pages[page]:
-                at = SectorRange(sector, min(PAGE, self._array.member_sectors - sector))
-                if not self._is_stored(member, at, digests[page]):
-                    self._list_again(member, at, page)
-                    differing.append((member, sector + (member.data_offset or 0)))
+            if wrong := [at for at in self._plan.pages[page] if not self._is_stored(*at, digests[page])]:
+                self._list_again(wrong, page, digests[page])
+                differing += wrong
         for member, sector in differing[:1]:
-            raise StoppedRepair(wording("rewrite-differs", member=member, sector=sector), self._remedy)
+            at = sector + (member.data_offset or 0)
+            raise StoppedRepair(wording("rewrite-differs", member=member, sector=at), self._remedy)
 
     def _read(self, page: int) -> bytes:
         """Returns a page of the array; its last one may be shorter. Raises StoppedRepair if it cannot be read."""
@@ -197,8 +196,7 @@ class _Rewrite:
         """Raises StoppedRepair if the write of a page failed, or a member has not stored it or has left the array."""
         states = {member.path: text(self._md / f"dev-{member.name}" / "state") or "missing" for member in self._members}
         bad = {"write_error", "faulty", "missing"}
-        failing = [f"{path} ({state})" for path, state in states.items() if not bad.isdisjoint(state.split(","))]
-        if failing:
+        if failing := [f"{path} ({state})" for path, state in states.items() if bad & {*state.split(",")}]:
             message = wording("rewrite-failed", members=", ".join(failing), sector=page * PAGE)
             raise StoppedRepair(message, self._remedy)
         if failure:
@@ -209,20 +207,24 @@ class _Rewrite:
     def _remedy(self) -> tuple[str, ...]:
         return wording("rewrite-replace"), command("plan", array=self._array.path)
 
-    def _list_again(self, member: ArrayMember, at: SectorRange, page: int) -> None:
-        """Puts sectors back into a member's list: md then reads them from the others, and does not write them here."""
-        node = self._md / f"dev-{member.name}"
-        with SystemErrors(StoppedRepair, f"{node}: cannot list sector {at.sector + (member.data_offset or 0)} again"):
-            (node / "state").write_text("write_error")
-            (node / "bad_blocks").write_text(f"{at.sector + (member.data_offset or 0)} {at.sectors}")
-            write_page(self._descriptor, page * PAGE_BYTES, self._read(page))  # md writes its lists to the disks too
+    def _list_again(self, wrong: list[tuple[ArrayMember, int]], page: int, digest: bytes) -> None:
+        """Puts sectors back into members' lists: md then reads them from the others, and does not write them here."""
+        with SystemErrors(StoppedRepair, f"{self._array.path}: cannot list sector {page * PAGE} again"):
+            for member, sector in wrong:
+                node, at = self._md / f"dev-{member.name}", sector + (member.data_offset or 0)
+                (node / "state").write_text("write_error")
+                (node / "bad_blocks").write_text(f"{at} {min(PAGE, self._array.member_sectors - sector)}")
+            # md writes its lists to the disks with the next write. Nothing but the data from before is written.
+            if _digest(data := self._read(page)) == digest:
+                write_page(self._descriptor, page * PAGE_BYTES, data)
 
-    def _is_stored(self, member: ArrayMember, on_member: SectorRange, digest: bytes) -> bool:
+    def _is_stored(self, member: ArrayMember, sector: int, digest: bytes) -> bool:
         """Compares what a member has now. With parity, also whether the stripe is consistent: P is the XOR of the data.
 
         Q of RAID-6 is read only.
         """
         array = self._array
+        on_member = SectorRange(sector, min(PAGE, array.member_sectors - sector))
         stored = self._read_member(member, on_member)
         good = not array.map_pieces(member.slot or 0, on_member) or _digest(stored) == digest
         if array.level in PARITIES:
@@ -252,10 +254,8 @@ def _wait_for_lists(node: Path, task: RepairTask, roots: Roots) -> RewritePlan:
         if not left.pages:
             return left
         if time.monotonic() > deadline:
-            raise StoppedRepair(
-                wording("rewrite-still-listed", members=", ".join(member.path for member in left.listed)),
-                (command("audit"),),
-            )
+            members = ", ".join(member.path for member in left.listed)
+            raise StoppedRepair(wording("rewrite-still-listed", members=members), (command("audit"),))
         with suppress(OSError):  # md writes its superblocks, with the lists; it refuses while a write is in flight
             (node / "md/array_state").write_text("clean")
         time.sleep(0.25)
