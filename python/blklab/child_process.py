@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -53,6 +54,30 @@ def find(name: str, package: str) -> str:
     if program is None:
         raise EnvironmentLacks(f"{name} is not installed", f"install it: apt-get install {package}")
     return program
+
+
+@contextmanager
+def signals_held_back() -> Iterator[None]:
+    """Calls the handlers of SIGINT, SIGTERM and SIGHUP after the block.
+
+    A handler that raises within `Thread.start` leaves a lock taken, and blklab waits for ever; within `Popen`, it
+    leaves a process that nothing ends. It is not enough to block the signals in this thread: the kernel then gives them
+    to another one, and Python calls the handler here.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+    if threading.current_thread() is not threading.main_thread():
+        handlers = {}  # Python calls them in the main thread only
+    came: list[signal.Signals] = []
+    try:
+        for number in handlers:
+            signal.signal(number, lambda number, _frame: came.append(signal.Signals(number)))
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in came:
+            handlers[number](number, None)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import logging
 import os
 import re
 import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from blklab import __version__, _core
+from blklab.child_process import signals_held_back
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.text import wording
 
@@ -276,29 +276,6 @@ def stopping() -> Iterator[_core.Stop]:
     except BaseException:
         stop.set()
         raise
-
-
-@contextmanager
-def signals_held_back() -> Iterator[None]:
-    """Calls the handlers of SIGINT, SIGTERM and SIGHUP after the block.
-
-    A handler that raises within `Thread.start` leaves a lock taken, and blklab waits for ever. It is not enough to
-    block the signals in this thread: the kernel then gives them to another one, and Python calls the handler here.
-    """
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    handlers = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
-    if threading.current_thread() is not threading.main_thread():
-        handlers = {}  # Python calls them in the main thread only
-    came: list[signal.Signals] = []
-    try:
-        for number in handlers:
-            signal.signal(number, lambda number, _frame: came.append(signal.Signals(number)))
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for number in came:
-            handlers[number](number, None)
 
 
 @dataclass(frozen=True)

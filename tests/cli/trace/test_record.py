@@ -4,11 +4,13 @@ import json
 import os
 import signal
 import stat
+import subprocess
 import sys
 import threading
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -182,6 +184,25 @@ def test_dropped_events_are_reported_with_advice(run: Run, tmp_path: Path, monke
     assert "11,342 events (47.5 %) dropped" in outcome.err
     assert "--buffer-size 2048k --buffers 8" in outcome.err
     assert json.loads((tmp_path / "x.blklab.json").read_text())["dropped"] == 11342
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_blktrace_starts_leaves_no_process(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    install(tmp_path, monkeypatch, waiting())
+    start, processes = blktrace._started, []
+
+    def interrupted(command: list[str], output: IO[str]) -> "subprocess.Popen[bytes]":
+        processes.append(process := start(command, output))
+        os.kill(os.getpid(), number)
+        return process
+
+    monkeypatch.setattr(blktrace, "_started", interrupted)
+    outcome = run("trace", "record", "/dev/sdx", "-o", tmp_path / "x")
+    assert outcome.status != 0 or "stopped after" in outcome.err
+    (process,) = processes
+    assert process.returncode is not None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from blklab.child_process import signals_held_back
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.text import wording
 from blklab.trace.record.checks import RecordedDevice
@@ -93,29 +94,37 @@ def run(
     trace is removed. Raises BlklabError or EnvironmentLacks with blktrace's message if it fails.
     """
     with tempfile.TemporaryFile("w+", errors="replace") as output:
-        started = time.monotonic()
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        started, process = time.monotonic(), None
         stopped_by = "blktrace"
         try:
             try:
+                with signals_held_back():
+                    process = _started(command, output)
                 while process.poll() is None and not any(True for _ in files()):
                     time.sleep(STARTING_POLL)
                 if process.poll() is None:
                     started = time.monotonic()
                 stopped_by = _watch(process, started, seconds, files, tick)
             except KeyboardInterrupt:
+                if process is None:
+                    raise
                 stopped_by = "user"
             ran = time.monotonic() - started
             stop(process)
         finally:
             # Files exist only after blktrace has set up its own trace.
-            end(process, devices if any(True for _ in files()) else ())
+            if process is not None:
+                end(process, devices if any(True for _ in files()) else ())
         text = _read(output)
     if process.returncode != 0:
         raise failure(text, process.returncode, [path for path in files() if _size(path)])
     return BlktraceExit(text, ran, stopped_by)
+
+
+def _started(command: list[str], output: IO[str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+    )
 
 
 def _watch(
