@@ -63,7 +63,7 @@ def test_a_host_fails_for_its_findings(play: Play, machine: Arrays) -> None:
     status, output = play("--check")
     assert status == 2, output
     assert "critical md0: DO NOT run `repair` on this array" in output
-    assert "echo -write_error > /sys/block/md0/md/dev-sda/state" in output
+    assert "blklab md fix entries /dev/md0" in output
     assert "note md0" not in output
     assert "changed=0" in output
     status, output = play("-e", "{blklab_md_audit_fail: false}")

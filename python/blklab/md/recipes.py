@@ -34,12 +34,14 @@ def command(name: str, /, **words: str | int | Sequence[str]) -> str:
 
 def recipe_lines(name: str, /, **words: str | Sequence[str]) -> tuple[str, ...]:
     """Returns the lines of a recipe, with its words filled in; `add disk=new` adds what the word `new` says."""
-    lines = []
-    for line in RECIPES[name].strip().splitlines():
-        command_name, *pairs = line.split()
-        others = {key: words[value] for key, _, value in (pair.partition("=") for pair in pairs) if value}
-        lines.append(line.format(**words) if line.startswith("#") else command(command_name, **words | others))
-    return tuple(lines)
+    return tuple(_recipe_line(line, words) for line in RECIPES[name].strip().splitlines())
+
+
+def _recipe_line(line: str, words: dict[str, str | Sequence[str]]) -> str:
+    if line.startswith("#"):
+        return line.format(**words)
+    name, *pairs = line.split()
+    return command(name, **words | {key: words[value] for key, _, value in (pair.partition("=") for pair in pairs)})
 
 
 @dataclass(frozen=True)

@@ -201,17 +201,9 @@ def _give_up_slot(away: SlotState, state: ArrayState, task: RepairTask) -> Step:
         bad = ", ".join(state.with_bad_blocks)
         warning = f"# Keep {away.path} as it is: {bad} has bad blocks, and it may have the only good copy there."
         return _give_up_member(state, task, reason, (warning, command("plan", array=task.array)))
-    spare = (command("zero-superblock", disk=away.path), command("add", array=task.array, disk=away.path))
-    remedy = (
-        f"# The array is complete. To make {away.path} a spare (with a list, unless mdadm.conf says CREATE bbl=no):",
-        *(spare if away.state is MemberState.OUT else ()),
-        f"# Then, to give it its slot again and free {other}, without loss of redundancy:",
-        command("replace", array=task.array, disk=other, new=away.path),
-        command("wait", array=task.array),
-        command("remove", array=task.array, disk=other),
-        command("resume") if away.state is MemberState.OUT else command("fix", array=task.array),
-    )
-    return _give_up_member(state, task, reason, remedy)
+    recipe = "give-slot-back" if away.state is MemberState.OUT else "free-slot"
+    lines = recipe_lines(recipe, array=task.array, disk=away.path, new=away.path, other=other)
+    return _give_up_member(state, task, reason, lines)
 
 
 def _give_up_member(state: ArrayState, task: RepairTask, reason: str, remedy: tuple[str, ...] = ()) -> Step:
