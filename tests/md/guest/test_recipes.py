@@ -24,6 +24,7 @@ ARRAYS: Final = int(os.environ.get("BLKLAB_ARRAYS", "66"))
 TIMEOUT_S: Final = 3600
 
 NOT_ARRAYS: Final = {
+    "clear-want-replacement": "after a real write error: test_repair.py executes it",
     "kill": "stops a process",
     "limit-retries": "a setting of a disk, which virtual disks lack",
     "list-lvm": "lists LVM's RAIDs",

@@ -179,6 +179,26 @@ def test_sectors_that_a_disk_only_pretends_to_store_are_listed_again(
 
 
 @pytest.mark.guest
+def test_a_disk_that_stores_data_again_loses_its_list(machine: Rig, disks: list[str]) -> None:
+    members = mapped(machine, disks[:2])
+    machine.create("/dev/md0", members, "--level=1", "--bitmap=internal")
+    listed(machine, members[1], "10000 8")
+    failing(machine, "m1", disks[1], "error")
+    assert machine.blklab("md", "fix", "entries", "/dev/md0", "--yes").status == 1
+    failing(machine, "m1", disks[1], f"linear {disks[1]} 9000")
+    output = machine.blklab("md", "fix", "entries", "/dev/md0", "--yes")
+    assert output.status == 0, output.stderr
+    # md wants the disk to be replaced, after its write error.
+    output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
+    (line,) = [line for line in output.stdout.splitlines() if "echo -want_replacement > " in line]
+    assert output.status == 1
+    machine.guest.agent.write(line.partition(" > ")[2].strip(), "-want_replacement")
+    output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
+    assert output.status == 0, output.stdout + output.stderr
+    assert machine.lists(members) == ["none", "none"]
+
+
+@pytest.mark.guest
 def test_bad_ranges_of_an_array_in_use_are_not_written(machine: Rig, disks: list[str]) -> None:
     machine.create("/dev/md0", disks[:2], "--level=1", "--bitmap=internal")
     listed(machine, disks[1], "10000 8")
