@@ -11,7 +11,6 @@ from blklab.advice.question import FLASH, Question
 from blklab.advice.race import SAME, Candidate, longest, measured
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 from blklab.advice.search import runnable
-from blklab.cluster import HERE
 from blklab.reliability import Disk, Loss, RedundantArray, probability
 from blklab.spec.stack import Md
 from blklab.spec.stock_models import library_model, stock
@@ -80,7 +79,7 @@ def figures(question: Question, candidates: Sequence[Candidate], simulations: Si
     def loss(at: int, /, *, stop: Stop | None = None) -> Loss:  # noqa: ARG001
         return data_loss(question, every[at], seconds[at])
 
-    losses = HERE.all(loss, range(len(every)))
+    losses = simulations.here.all(loss, range(len(every)))
     return [
         ArrangementFigures(
             candidate.arrangement,

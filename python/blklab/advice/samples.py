@@ -88,6 +88,7 @@ class Simulations:
         self.expected_ios = 0
         self._tick = tick
         self._parallel = parallel
+        self.here = Parallel(parallel.jobs)  # For what is no simulation: as many threads, on this machine
         self._file = file
         self._known = {} if file is None else _read(file)
         self._cells: dict[tuple[str, str], Cell] = {}

@@ -11,7 +11,6 @@ from blklab.advice.candidates import CACHE_WORDS, CACHES, LAYOUTS, RemovedCandid
 from blklab.advice.question import Constraints, Load, Question
 from blklab.advice.race import price_of
 from blklab.advice.samples import SampleRequest, Simulations
-from blklab.cluster import HERE
 from blklab.errors import UsageError
 from blklab.runners.load_ramp import without_ramp
 from blklab.spec import load, problems, stack, stack_resolution
@@ -99,7 +98,9 @@ def runnable(arrangements: Sequence[Arrangement], simulations: Simulations) -> t
             # What a cache holds is no obstacle, and takes long to prepare.
             _core.check_cell(document.replace('"state": "warm"', '"state": "empty"'))
 
-    failures = {number: error for number, error in HERE.each(check, arrangements) if isinstance(error, UsageError)}
+    failures = {
+        number: error for number, error in simulations.here.each(check, arrangements) if isinstance(error, UsageError)
+    }
     # No such file is written.
     messages = [str(failures[number]).rpartition("advice.toml: ")[2] for number in sorted(failures)]
     return [arrangement for number, arrangement in enumerate(arrangements) if number not in failures], messages

@@ -55,7 +55,7 @@ def _check_all(array: Array, software: Software, roots: Roots, *, entries: bool)
     if array.metadata.startswith("0"):
         yield "no-lists", "metadata 0.90 have no bad-block lists: nothing to do"
         return
-    yield from _check_activity(array, software, md, degraded=entries and array.level not in PARITIES)
+    yield from _check_activity(array, software, md, may_be_degraded=entries and array.level not in PARITIES)
     yield from _check_rewrite(array, md, roots) if entries else _check_removal(array, software, md, roots)
 
 
@@ -87,14 +87,14 @@ def _check_rewrite(array: Array, md: Path, roots: Roots) -> Iterator[Reason]:
         yield "no-map", audit_message("rewrite-no-map")
 
 
-def _check_activity(array: Array, software: Software, md: Path, *, degraded: bool) -> Iterator[Reason]:
+def _check_activity(array: Array, software: Software, md: Path, *, may_be_degraded: bool) -> Iterator[Reason]:
     if array.state == "broken":
         message, recipe = explain_broken(array, software)
         yield "broken", message, *recipe.lines
     elif array.state not in RUNNING_STATES:
         remedy = [command("readwrite", array=array.path)] if array.state == "read-auto" else []
         yield "state", f"the array is {array.state or 'not running'}", *remedy
-    if array.degraded and not degraded:
+    if array.degraded and not may_be_degraded:
         missing = f"{array.degraded} of {array.raid_disks} members are missing"
         yield "degraded", f"the array is degraded: {missing}"
     if array.sync is not None:

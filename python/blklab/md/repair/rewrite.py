@@ -84,8 +84,7 @@ def make_rewrite_plan(name: str, roots: Roots) -> RewritePlan:
 
     Raises UsageError if it is not an md array, BlklabError if a repair of it is unfinished.
     """
-    array, task = start_task(name, roots, entries=True)
-    return _plan(array, task, roots)
+    return _plan(*start_task(name, roots, entries=True), roots)
 
 
 def _plan(array: Array, task: RepairTask, roots: Roots) -> RewritePlan:
