@@ -68,7 +68,7 @@ class Module:
 
     def struct(self, name: str, schema: Schema) -> str:
         """Returns the class of an object whose keys are all there, with its fields in the order of Rust."""
-        lines = [f"class {name}(Struct, kw_only=True):", *docstring(schema.get("description"))]
+        lines = [f"class {name}(Struct, kw_only=True, gc=False):", *docstring(schema.get("description"))]
         if optional := schema["properties"].keys() - set(schema["required"]):
             raise ValueError(f"{name}: {sorted(optional)} can be missing, which no class here has yet")
         for key in schema["required"]:

@@ -73,6 +73,11 @@ def common_start(words: Sequence[Sequence[str]]) -> int:
     return next((at for at, column in columns if len(set(column)) > 1), min(map(len, words)))
 
 
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """Returns what sorts names as the kernel counts them: md2 before md10, sdz before sdaa."""
+    return [(len(part), part) for part in re.findall(r"\d+|\D+", name)]
+
+
 def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     """Returns the values of each key, in their order: parts of a text or a table under one heading."""
     groups: dict[K, list[V]] = {}

@@ -16,7 +16,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.md import images
 from blklab.md.audit import find_problems
 from blklab.md.good_copies import find_lost_ranges
-from blklab.md.model import Array, ArrayMember, Inventory, natural_order
+from blklab.md.model import Array, ArrayMember, Inventory
 from blklab.md.superblocks import SectorRange, read_superblocks
 from blklab.report import arrays as report
 from tests.conftest import Run

@@ -14,7 +14,7 @@ def test_a_stack_is_read_from_its_remaps(pgbench: ProfileView) -> None:
     assert labels(pgbench) == [["dm-0", "dm-1"], ["md127"], ["vdc", "vdd"]]
     assert pgbench.focus.label == "md127"
     assert devices.stack(pgbench) == "stack: dm-0, dm-1 → md127 → vdc, vdd"
-    directions = {(feed.upper, feed.lower) for feed in pgbench.feeds()}
+    directions = {(feed.upper, feed.lower) for feed in pgbench.feeds}
     assert directions == {("253,0", "9,127"), ("253,1", "9,127"), ("9,127", "254,32"), ("9,127", "254,48")}
 
 

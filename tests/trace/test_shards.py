@@ -22,7 +22,10 @@ from s3fs import S3FileSystem
 from blklab import _core
 from blklab.cluster import Parallel
 from blklab.errors import BlklabError
-from blklab.trace.shards import TraceOptions, are_shards, characterise_shards, list_shards, remote
+from blklab.trace.shards import remote
+from blklab.trace.shards.listing import are_shards, list_shards
+from blklab.trace.shards.merging import characterise_shards
+from blklab.trace.shards.task import TraceOptions
 from tests.cluster.conftest import PATIENCE_S
 from tests.conftest import Run
 

@@ -7,21 +7,21 @@ from typing import Literal
 from msgspec import Struct
 
 
-class Warning(Struct, kw_only=True):
+class Warning(Struct, kw_only=True, gc=False):
     """A problem that does not stop reading."""
     path: str
     """The file that the warning is about, or the name of the input."""
     message: str
     """What happened, where, and what blklab did about it."""
 
-class Amount(Struct, kw_only=True):
+class Amount(Struct, kw_only=True, gc=False):
     """A number of bios or requests, and their bytes."""
     count: int
     """Number of bios or requests."""
     bytes: int
     """Bytes of these bios or requests. Negative if a filter left out dispatches whose requeues are subtracted."""
 
-class ArrivalsSummary(Struct, kw_only=True):
+class ArrivalsSummary(Struct, kw_only=True, gc=False):
     """When I/Os arrive."""
     count: int
     """Number of arrivals."""
@@ -44,7 +44,7 @@ class ArrivalsSummary(Struct, kw_only=True):
     pattern: ArrivalPattern | None
     """The pattern; `null` below a hundred gaps."""
 
-class BlockSeriesProfile(Struct, kw_only=True):
+class BlockSeriesProfile(Struct, kw_only=True, gc=False):
     """Quantiles of the complete blocks of consecutive I/Os, in their order."""
     ios: int
     """I/Os of a block."""
@@ -53,7 +53,7 @@ class BlockSeriesProfile(Struct, kw_only=True):
     p99_ns: list[int]
     """The 99th percentile of each block, in ns (relative error 0.8 %); empty if blocks have fewer than 100 I/Os."""
 
-class Capabilities(Struct, kw_only=True):
+class Capabilities(Struct, kw_only=True, gc=False):
     """What the records of a format contain. Other properties are unknown, which is not the same as absent."""
     layers: bool
     """Whether it has the path through the block layer: remaps, merges and dispatches."""
@@ -66,7 +66,7 @@ class Capabilities(Struct, kw_only=True):
     clock_ns: int | None
     """Resolution of the times, in ns; `null` if the trace has no times."""
 
-class DensityRow(Struct, kw_only=True):
+class DensityRow(Struct, kw_only=True, gc=False):
     """A row of density: the I/Os with a value from `low` to below `end`. Its strings have one character for each
     slice of time: `.` for no I/O, otherwise the number of binary digits of the count, in base 36 (`1` is one I/O,
     `2` is 2 or 3, `a` is 512 to 1,023).
@@ -84,14 +84,14 @@ class DensityRow(Struct, kw_only=True):
     write_levels: str
     """Writes over time, a character for each slice up to the last one with a write."""
 
-class DepthOverTime(Struct, kw_only=True):
+class DepthOverTime(Struct, kw_only=True, gc=False):
     """Queue depth over time."""
     width_ns: int
     """Width of a slice of time, in ns."""
     slices: list[DepthSlice]
     """The slices from time 0, at most 512; idle ones at the end are left out."""
 
-class DepthSlice(Struct, kw_only=True):
+class DepthSlice(Struct, kw_only=True, gc=False):
     """Queue depth in one slice of time."""
     area_ns: int
     """The times of all I/Os in flight, added up, in ns: divided by the width, it is the mean depth."""
@@ -100,7 +100,7 @@ class DepthSlice(Struct, kw_only=True):
     max: int
     """The most I/Os in flight."""
 
-class DeviceProfile(Struct, kw_only=True):
+class DeviceProfile(Struct, kw_only=True, gc=False):
     """The workload of one device."""
     device: str
     """Number of the device, `major,minor`."""
@@ -159,7 +159,7 @@ class DeviceProfile(Struct, kw_only=True):
     files: FilesProfile | None
     """I/Os by file of the device's filesystem; `null` without `--files`, and for other devices."""
 
-class Dispatches(Struct, kw_only=True):
+class Dispatches(Struct, kw_only=True, gc=False):
     """Requests with data that were dispatched, in their order."""
     requests: int
     """Requests with data."""
@@ -168,7 +168,7 @@ class Dispatches(Struct, kw_only=True):
     contiguous: int
     """Requests that began where the one dispatched before ended."""
 
-class Dispersion(Struct, kw_only=True):
+class Dispersion(Struct, kw_only=True, gc=False):
     """Index of dispersion at one width of windows: 0 is regular, 1 is chance, more is bursty. Windows begin at the
     first arrival.
     """
@@ -183,7 +183,7 @@ class Dispersion(Struct, kw_only=True):
     index: float | None
     """Variance of the arrivals in a window, divided by their mean; `null` below ten windows."""
 
-class FileProfile(Struct, kw_only=True):
+class FileProfile(Struct, kw_only=True, gc=False):
     """The I/Os of one file."""
     name: str
     """Path of the file; or what else the sectors hold, such as `journal`."""
@@ -200,7 +200,7 @@ class FileProfile(Struct, kw_only=True):
     write_bytes: int
     """Bytes written to it."""
 
-class FilesProfile(Struct, kw_only=True):
+class FilesProfile(Struct, kw_only=True, gc=False):
     """The files of the filesystem on a device, by I/O."""
     mount: str
     """Where the filesystem is mounted."""
@@ -209,7 +209,7 @@ class FilesProfile(Struct, kw_only=True):
     further: int
     """Number of other files that had I/Os."""
 
-class Filter(Struct, kw_only=True):
+class Filter(Struct, kw_only=True, gc=False):
     """Which I/Os count; by default all. An I/O counts at the time, and for the process, of its queueing."""
     devices: list[str]
     """Devices by number (`major,minor`) or name. Empty: all."""
@@ -234,7 +234,7 @@ class Filter(Struct, kw_only=True):
     `null`: no limit.
     """
 
-class GroupProfile(Struct, kw_only=True):
+class GroupProfile(Struct, kw_only=True, gc=False):
     """The I/Os of a CPU, of a process, or from a device."""
     name: str
     """Number of the CPU, name of the process, or `major,minor` of the device; `direct`: not remapped; `(others)`:
@@ -251,7 +251,7 @@ class GroupProfile(Struct, kw_only=True):
     errors: int
     """I/Os that ended with an error."""
 
-class HotBlock(Struct, kw_only=True):
+class HotBlock(Struct, kw_only=True, gc=False):
     """One of the hottest blocks."""
     block: int
     """Number of the block: byte offset / 4096."""
@@ -260,14 +260,14 @@ class HotBlock(Struct, kw_only=True):
     writes: int
     """Writes that touched it."""
 
-class HotShare(Struct, kw_only=True):
+class HotShare(Struct, kw_only=True, gc=False):
     """Share of I/O that the hottest part of the blocks receives."""
     fraction: float
     """Hottest fraction of the blocks, 0 to 1."""
     io_share: float
     """Share of the accesses that goes to it, 0 to 1."""
 
-class HotnessSummary(Struct, kw_only=True):
+class HotnessSummary(Struct, kw_only=True, gc=False):
     """Hot and cold blocks of 4 KiB. An access is one block of one read or write."""
     accesses: int
     """Number of accesses; exact also with a sample."""
@@ -302,14 +302,14 @@ class HotnessSummary(Struct, kw_only=True):
     truncated_ios: int
     """I/Os above 64 MiB; only their first 64 MiB count."""
 
-class Input(Struct, kw_only=True):
+class Input(Struct, kw_only=True, gc=False):
     """One input of a set: a blktrace name with its per-CPU files, or a single file."""
     name: str
     """blkparse's name of the input, usually a device such as `md127`; empty if events name their devices themselves."""
     files: list[str]
     """The files that were read."""
 
-class LatencyBlocksProfile(Struct, kw_only=True):
+class LatencyBlocksProfile(Struct, kw_only=True, gc=False):
     """Q2C (D2C if the trace has no Q events) in blocks of consecutive I/Os, to tell a change from chance; without
     blocks for devices beyond the first 128.
     """
@@ -318,7 +318,7 @@ class LatencyBlocksProfile(Struct, kw_only=True):
     write: BlockSeriesProfile
     """Writes."""
 
-class LatencyMapsProfile(Struct, kw_only=True):
+class LatencyMapsProfile(Struct, kw_only=True, gc=False):
     """Latencies (Q2C, or D2C if the trace has no Q events) of reads and writes by class, for the first 16 devices.
     The strings of a row have a character for each class instead of each slice of time.
     """
@@ -327,7 +327,7 @@ class LatencyMapsProfile(Struct, kw_only=True):
     depths: list[DensityRow]
     """By the I/Os that were in flight when it was queued: none, 1, 2 to 3, 4 to 7, and so on."""
 
-class LevelSummary(Struct, kw_only=True):
+class LevelSummary(Struct, kw_only=True, gc=False):
     """A level over time, such as queue depth, weighted by how long each value lasted. Levels above 4,096 count as
     4,096 in means and percentiles.
     """
@@ -354,7 +354,7 @@ class LevelSummary(Struct, kw_only=True):
     backwards: int
     """Changes with a time before that of the previous one; they count as simultaneous with it."""
 
-class LevelTime(Struct, kw_only=True):
+class LevelTime(Struct, kw_only=True, gc=False):
     """Time spent at one level, or at a range of them."""
     low: int
     """Lowest level of the range."""
@@ -363,7 +363,7 @@ class LevelTime(Struct, kw_only=True):
     time_ns: int
     """Time at these levels, in ns."""
 
-class LifeProfile(Struct, kw_only=True):
+class LifeProfile(Struct, kw_only=True, gc=False):
     """What became of the I/Os of one operation, and when."""
     completed: int
     """I/Os with a queue and a completion event."""
@@ -390,7 +390,7 @@ class LifeProfile(Struct, kw_only=True):
     ten bins.
     """
 
-class LoadProfile(Struct, kw_only=True):
+class LoadProfile(Struct, kw_only=True, gc=False):
     """The load of one device."""
     ops: dict[str, OpLoadProfile]
     """The load by operation: `read`, `write`, `discard`, `flush`."""
@@ -409,7 +409,7 @@ class LoadProfile(Struct, kw_only=True):
     `(others)`.
     """
 
-class LongTimeProfile(Struct, kw_only=True):
+class LongTimeProfile(Struct, kw_only=True, gc=False):
     """One of the slowest I/Os; or a stall, and the I/O whose completion ended it."""
     start_ns: int
     """When the I/O was queued, in ns since the trace began. A stall begins with the completion before it, or when
@@ -434,14 +434,14 @@ class LongTimeProfile(Struct, kw_only=True):
     in_flight: dict[str, int]
     """Other I/Os in flight when the I/O completed, by operation."""
 
-class OffsetsProfile(Struct, kw_only=True):
+class OffsetsProfile(Struct, kw_only=True, gc=False):
     """Where on a device reads and writes begin, over time."""
     width_ns: int
     """Width of a slice of time, in ns."""
     rows: list[DensityRow]
     """Ranges of sectors in ascending order, without gaps, at most 256. An I/O counts where it begins."""
 
-class OpLoadProfile(Struct, kw_only=True):
+class OpLoadProfile(Struct, kw_only=True, gc=False):
     """The load of one operation."""
     ios: int
     """I/Os queued."""
@@ -466,7 +466,7 @@ class OpLoadProfile(Struct, kw_only=True):
     sizes: SizeSummary
     """Sizes of the I/Os; flushes have none."""
 
-class OverTimeProfile(Struct, kw_only=True):
+class OverTimeProfile(Struct, kw_only=True, gc=False):
     """Load and latencies of a device over time."""
     width_ns: int
     """Width of a slice of time, in ns."""
@@ -477,7 +477,7 @@ class OverTimeProfile(Struct, kw_only=True):
     Everything except reads counts as a write.
     """
 
-class PatternProfile(Struct, kw_only=True):
+class PatternProfile(Struct, kw_only=True, gc=False):
     """The access pattern."""
     read_streams: StreamsSummary
     """Sequential streams of the reads."""
@@ -488,7 +488,7 @@ class PatternProfile(Struct, kw_only=True):
     arrivals: ArrivalsSummary
     """Times between the arrivals of I/Os of any operation."""
 
-class ProcessesOverTime(Struct, kw_only=True):
+class ProcessesOverTime(Struct, kw_only=True, gc=False):
     """The I/Os of processes over time."""
     width_ns: int
     """Width of a slice of time, in ns."""
@@ -497,7 +497,7 @@ class ProcessesOverTime(Struct, kw_only=True):
     each slice, processes beyond its twelve largest are among the others.
     """
 
-class QuantilesSummary(Struct, kw_only=True):
+class QuantilesSummary(Struct, kw_only=True, gc=False):
     """Quantiles of values, in the unit of the key that has them. Percentiles are of nearest rank."""
     count: int
     """Number of values."""
@@ -534,7 +534,7 @@ class QuantilesSummary(Struct, kw_only=True):
     relative_error: float
     """Largest relative error of a percentile: 0 up to 4,096 values, otherwise 0.004."""
 
-class RecordedLayer(Struct, kw_only=True):
+class RecordedLayer(Struct, kw_only=True, gc=False):
     """A block device of the recorded machine."""
     number: str
     """Its number, `major:minor`."""
@@ -551,7 +551,7 @@ class RecordedLayer(Struct, kw_only=True):
     bytes: int | None
     """Its size in bytes; `null` if the recording does not have it."""
 
-class RunLengths(Struct, kw_only=True):
+class RunLengths(Struct, kw_only=True, gc=False):
     """Lengths of runs, in I/Os or bytes."""
     mean: float | None
     """Mean length; `null` without runs."""
@@ -562,7 +562,7 @@ class RunLengths(Struct, kw_only=True):
     max: int | None
     """Length of the longest run; `null` without runs."""
 
-class SeekRange(Struct, kw_only=True):
+class SeekRange(Struct, kw_only=True, gc=False):
     """Seeks with a distance in a range."""
     low_sectors: int
     """Lowest distance in sectors, inclusive; negative means towards sector 0."""
@@ -571,7 +571,7 @@ class SeekRange(Struct, kw_only=True):
     count: int
     """Seeks in this range."""
 
-class SeeksSummary(Struct, kw_only=True):
+class SeeksSummary(Struct, kw_only=True, gc=False):
     """Distances from the end of one read or write to the start of the next."""
     count: int
     """Number of distances: one fewer than reads and writes."""
@@ -592,21 +592,21 @@ class SeeksSummary(Struct, kw_only=True):
     histogram: list[SeekRange]
     """Distances with sign, by powers of two, ascending; empty ranges are left out."""
 
-class SizeBin(Struct, kw_only=True):
+class SizeBin(Struct, kw_only=True, gc=False):
     """How many I/Os fell in one bin of 4 KiB."""
     center_kib: int
     """Centre of the bin in KiB. The bin extends from 2 KiB below it to just under 2 KiB above."""
     count: int
     """I/Os in the bin."""
 
-class SizeCount(Struct, kw_only=True):
+class SizeCount(Struct, kw_only=True, gc=False):
     """How many I/Os had one exact size."""
     bytes: int
     """Size in bytes."""
     count: int
     """I/Os of this size."""
 
-class SizeSummary(Struct, kw_only=True):
+class SizeSummary(Struct, kw_only=True, gc=False):
     """Sizes of I/Os. Percentiles are of nearest rank."""
     count: int
     """Number of I/Os."""
@@ -641,7 +641,7 @@ class SizeSummary(Struct, kw_only=True):
     folded_ios: int
     """I/Os that count at the middle of their bin, because there are very many sizes."""
 
-class SliceProfile(Struct, kw_only=True):
+class SliceProfile(Struct, kw_only=True, gc=False):
     """One slice of time: what was queued, and what completed, in `[start_ns, start_ns + width_ns)`."""
     start_ns: int
     """Start of the slice, in ns since the trace began."""
@@ -676,7 +676,7 @@ class SliceProfile(Struct, kw_only=True):
     grows.
     """
 
-class SlowProfile(Struct, kw_only=True):
+class SlowProfile(Struct, kw_only=True, gc=False):
     """The slowest I/Os and the stalls of a device."""
     slowest: list[LongTimeProfile]
     """The slowest I/Os, the slowest first; at most 20."""
@@ -687,7 +687,7 @@ class SlowProfile(Struct, kw_only=True):
     stalls: list[LongTimeProfile]
     """The longest times in which nothing completed although I/Os were in flight, in order; at most 64."""
 
-class StreamsSummary(Struct, kw_only=True):
+class StreamsSummary(Struct, kw_only=True, gc=False):
     """Sequential streams. A run is a chain of I/Os that each continue the one before; a single I/O is a run too."""
     ios: int
     """Number of I/Os; those without sectors, such as flushes, do not count."""
@@ -710,7 +710,7 @@ class StreamsSummary(Struct, kw_only=True):
     I/Os; at most 1,024.
     """
 
-class SummaryProfile(Struct, kw_only=True):
+class SummaryProfile(Struct, kw_only=True, gc=False):
     """blkparse's summary, as numbers."""
     name: str
     """blkparse's name: that of the input, or `major,minor` of a device in a merged stream."""
@@ -731,7 +731,7 @@ class SummaryProfile(Struct, kw_only=True):
     total: Tally
     """Counts of all CPUs together."""
 
-class Tally(Struct, kw_only=True):
+class Tally(Struct, kw_only=True, gc=False):
     """Counts of a CPU, or of all CPUs together."""
     queued: list[Amount]
     """Bios queued: reads, writes."""
@@ -758,7 +758,7 @@ class Tally(Struct, kw_only=True):
     events: int
     """Events of all kinds."""
 
-class TraceInfo(Struct, kw_only=True):
+class TraceInfo(Struct, kw_only=True, gc=False):
     """Information about a trace. It changes while reading, and is final at the end of the source."""
     format: str
     """Name of the trace's format, which `--format` accepts."""
@@ -787,7 +787,7 @@ class TraceInfo(Struct, kw_only=True):
     warnings: list[Warning]
     """Problems that did not stop the analysis, at most 50."""
 
-class WaitsProfile(Struct, kw_only=True):
+class WaitsProfile(Struct, kw_only=True, gc=False):
     """Q2C of I/Os for which a program waits (reads, synchronous writes, flushes), in ns, by the background I/O that
     was in flight when they were queued: writeback (writes without flag S), or md's resync, check or recovery.
     """
@@ -802,7 +802,7 @@ class WaitsProfile(Struct, kw_only=True):
     access.
     """
 
-class ZipfFit(Struct, kw_only=True):
+class ZipfFit(Struct, kw_only=True, gc=False):
     """Zipf's law, fitted to the popularity of blocks."""
     verdict: ZipfVerdict
     """The verdict."""
@@ -825,7 +825,7 @@ class ZipfFit(Struct, kw_only=True):
     fitted_from_accesses: int
     """Fewest accesses to a block that was fitted."""
 
-class Profile(Struct, kw_only=True):
+class Profile(Struct, kw_only=True, gc=False):
     """A characterised trace."""
     format_version: int
     """Version of this document: 1. A change of meaning increases it, a new key does not."""

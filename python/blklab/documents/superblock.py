@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 
-class BadBlocks(Struct, kw_only=True):
+class BadBlocks(Struct, kw_only=True, gc=False):
     """A configured bad-block list."""
     sector: int
     """First sector of the list's area, from the start of the member."""
@@ -20,7 +20,7 @@ class BadBlocks(Struct, kw_only=True):
     entries: list[SectorRange]
     """The entries in the order on disk, which is not sorted."""
 
-class Bitmap(Struct, kw_only=True):
+class Bitmap(Struct, kw_only=True, gc=False):
     """A bitmap's superblock."""
     offset: int
     """Offset of the bitmap in bytes, from the start of the member."""
@@ -37,14 +37,14 @@ class Bitmap(Struct, kw_only=True):
     daemon_sleep: int
     """Seconds between runs of the daemon that clears bits."""
 
-class Checksum(Struct, kw_only=True):
+class Checksum(Struct, kw_only=True, gc=False):
     """A checksum: stored and computed."""
     stored: int
     """The checksum in the superblock."""
     computed: int
     """The checksum of the superblock's bytes."""
 
-class Member(Struct, kw_only=True):
+class Member(Struct, kw_only=True, gc=False):
     """One member's metadata."""
     offset: int
     """Offset of the superblock in bytes, from the start of the member."""
@@ -103,21 +103,21 @@ class Member(Struct, kw_only=True):
     problems: list[str]
     """Other problems, one line each."""
 
-class Refusal(Struct, kw_only=True):
+class Refusal(Struct, kw_only=True, gc=False):
     """A reason why the kernel refuses a superblock."""
     reason: RefusalReason
     """What the kernel does not accept."""
     message: str
     """The value, and what is expected."""
 
-class SectorRange(Struct, kw_only=True):
+class SectorRange(Struct, kw_only=True, gc=False):
     """A range of bad sectors."""
     sector: int
     """First sector of the range, from the start of the member (data offset included)."""
     sectors: int
     """Number of sectors."""
 
-class Examined(Struct, kw_only=True):
+class Examined(Struct, kw_only=True, gc=False):
     """All metadata on a device or image."""
     members: list[Member]
     """md's superblocks: a correct member has exactly one. Others are left over from earlier use."""

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from blklab.md.model import Array, ArrayMember, Inventory, by_slot, natural_order
+from blklab.md.model import Array, ArrayMember, Inventory, by_slot
 from blklab.md.superblocks import Superblock, read_superblocks
 from blklab.md_levels import PARITIES, REDUNDANT
+from blklab.text import natural_order
 from blklab.units import SECTOR
 
 

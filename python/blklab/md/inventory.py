@@ -11,7 +11,7 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md import probing
-from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, SyncPass, by_slot, natural_order
+from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, SyncPass, by_slot
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading
 from blklab.system import diskstats
@@ -20,6 +20,7 @@ from blklab.system.identity import array_uuid, of_node
 from blklab.system.layers import partitions
 from blklab.system.mounts import Mount, everywhere
 from blklab.system.roots import Roots, entries, text
+from blklab.text import natural_order
 from blklab.units import SECTOR
 
 PASSES = {"resync", "recover", "check", "repair", "reshape"}

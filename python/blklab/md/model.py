@@ -1,6 +1,5 @@
 """The types of an inventory. Unknown values are None; `unseen` lists what could not be read."""
 
-import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -12,6 +11,7 @@ from blklab._core import MdMap
 from blklab.md.superblocks import BadBlockList, SectorRange, Superblock
 from blklab.md_levels import PARITIES, REDUNDANT
 from blklab.system.diskstats import DeviceCounters
+from blklab.text import natural_order
 from blklab.units import SECTOR
 
 MAX_DISKS = 1920  # More members than this in a superblock mean that it is damaged
@@ -401,11 +401,6 @@ class Inventory:
         return replace(
             self, arrays=tuple(array for array in self.arrays if array.is_called(names)), strays=(), volumes=()
         )
-
-
-def natural_order(name: str) -> list[tuple[int, str]]:
-    """Returns what sorts names as the kernel counts them: md2 before md10, sdz before sdaa."""
-    return [(len(part), part) for part in re.findall(r"\d+|\D+", name)]
 
 
 def by_slot(member: ArrayMember) -> tuple[bool, int, list[tuple[int, str]]]:

@@ -18,7 +18,7 @@ MOST_NAMED = 3
 
 def members(view: ProfileView, array: DeviceView) -> list[DeviceView]:
     """Returns the devices of a trace that an md array, or a volume on several devices, passes its I/O to."""
-    numbers = {feed.lower for feed in view.feeds() if feed.upper == array.number}
+    numbers = {feed.lower for feed in view.feeds if feed.upper == array.number}
     lower = sorted((device for device in view.devices if device.number in numbers), key=lambda device: device.label)
     return lower if len(lower) > 1 or any(map(_by_md, lower)) else []
 

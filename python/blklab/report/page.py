@@ -61,7 +61,7 @@ def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageS
     parts = [
         PageSection("workload", "Workload", "The workload", [*shown[:1], described]),
         PageSection(
-            "stack", *(("Stack", "The stack") if view.feeds() else ("Devices", "The devices")), stack_charts[1:]
+            "stack", *(("Stack", "The stack") if view.feeds else ("Devices", "The devices")), stack_charts[1:]
         ),
         PageSection("time", "Over time", "Over time", [each for each in charts_over_time if each not in shown[:1]]),
         PageSection("offset", "Offsets", "Offset over time", density.offset_charts(device)),
@@ -145,7 +145,7 @@ def diagram(view: ProfileView) -> dict[str, Any] | None:
     layers: list[list[tuple[str, str, str, str]]] = [
         [_traced(view, device) for device in layer if device.active] for layer in view.layers()
     ]
-    feeds = view.feeds()
+    feeds = view.feeds
     traced = {device.number for device in view.devices}
     rank = {number: at for at, layer in enumerate(layers) for number, *_ in layer}
     unseen = {feed.upper: feed for feed in feeds if feed.upper not in traced}

@@ -5,13 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from blklab.documents import profile as documents
 from blklab.errors import BlklabError
-from blklab.md.model import natural_order
 from blklab.report import formatting
-from blklab.text import printable, similar
-from blklab.trace.shards.merging import ShardSummary
+from blklab.text import natural_order, printable, similar
+
+if TYPE_CHECKING:
+    from blklab.trace.shards.merging import ShardSummary
 
 OPS = ("read", "write", "discard", "flush")  # Operations in the order in which they are shown
 STAGES = formatting.WORDS["stages"]  # Stages of an I/O in btt's letters, and their meaning
@@ -208,7 +210,7 @@ def _is_busy(interval: documents.SliceProfile) -> bool:
 class ProfileView:
     """A profile with its devices by name."""
 
-    def __init__(self, profile: documents.Profile, shards: ShardSummary | None = None) -> None:
+    def __init__(self, profile: documents.Profile, shards: "ShardSummary | None" = None) -> None:
         self.profile = profile
         self.shards = shards
         """The figures of hosts and groups, if the trace consists of shards."""
@@ -250,6 +252,7 @@ class ProfileView:
             return [device for device in ordered if device.active]
         return [self.focus]
 
+    @cached_property
     def feeds(self) -> list[RemapEdge]:
         """The remaps between devices; and what the recording says of devices that do not trace remaps, as bcache."""
         remaps = [
@@ -260,17 +263,17 @@ class ProfileView:
             if (ios := sum(source.ios.values()))
         ]
         told = {(feed.upper, feed.lower) for feed in remaps}
+        traced = {device.number for device in self.devices}
+        numbers = {layer.name: key for key, layer in self.stack.items()}
         return remaps + [
             RemapEdge(upper, device.number, device.ios, 1.0)
             for device in self.devices
-            for upper in self._recorded_above(device.number)
+            for upper in self._recorded_above(device.number, traced, numbers)
             if (upper, device.number) not in told
         ]
 
-    def _recorded_above(self, number: str) -> set[str]:
+    def _recorded_above(self, number: str, traced: set[str], numbers: dict[str, str]) -> set[str]:
         """Returns the nearest devices of the trace that are above a device, by the record of the stack."""
-        traced = {device.number for device in self.devices}
-        numbers = {layer.name: key for key, layer in self.stack.items()}
         waiting, seen, found = [number], {number}, set()
         while waiting:
             layer = self.stack.get(waiting.pop())
@@ -283,7 +286,7 @@ class ProfileView:
     def layers(self) -> list[list[DeviceView]]:
         """Returns the layers of the stack from top to bottom; devices of a layer do not feed each other."""
         above: dict[str, set[str]] = {device.number: set() for device in self.devices}
-        for feed in self.feeds():
+        for feed in self.feeds:
             if feed.upper in above:
                 above[feed.lower].add(feed.upper)
         rank: dict[str, int] = {}

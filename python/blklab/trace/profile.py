@@ -11,13 +11,7 @@ import msgspec
 from blklab import _core
 from blklab.documents.profile import Profile
 from blklab.errors import BlklabError, UsageError
-from blklab.system import file_search
-from blklab.system.environment import memory
-from blklab.system.identity import device_number, of_number
-from blklab.system.layers import name_of, number_of
-from blklab.system.mounts import find_whole_mount
 from blklab.system.roots import Roots, text
-from blklab.system.spans import Span
 from blklab.text import printable, wording
 from blklab.units import SECTOR
 
@@ -39,6 +33,12 @@ def read_mounted_files(
     Sectors are those of the whole disk if the device is a partition, as blktrace records them. `advance` gets the
     number of files examined. Raises UsageError or BlklabError.
     """
+    from blklab.system import file_search
+    from blklab.system.identity import device_number, of_number
+    from blklab.system.layers import name_of, number_of
+    from blklab.system.mounts import find_whole_mount
+    from blklab.system.spans import Span
+
     try:
         status = os.stat(path)  # noqa: PTH116
     except (OSError, ValueError) as error:
@@ -101,7 +101,11 @@ def characterise(
     counted. `tick` is called regularly with the number of bytes read. Raises UsageError or BlklabError.
     """
     threads = len(os.sched_getaffinity(0))
-    blocks = memory(Roots()).get("MemAvailable", 0) // 2 // BYTES_OF_BLOCK if exact else None
+    blocks = None
+    if exact:
+        from blklab.system.environment import memory
+
+        blocks = memory(Roots()).get("MemAvailable", 0) // 2 // BYTES_OF_BLOCK
     text = _core.characterise(
         paths, selection, format=format_name, exact_blocks=blocks, filesystem=files, threads=threads, tick=tick
     )

@@ -88,7 +88,6 @@ def stat(
     from msgspec import to_builtins
 
     from blklab.cli.trace.trace_view import read_view
-    from blklab.report import terminal
 
     recordings = source.paths if len(source.paths) > 1 and all(Path(path).is_dir() for path in source.paths) else ()
     if recordings:
@@ -96,6 +95,8 @@ def stat(
             raise UsageError("--keep: expected one recording")
         views = dict(_readable(source, reading))
         each = ({"recording": path, **_document(view, all_devices=all_devices)} for path, view in views.items())
+        from blklab.report import terminal
+
         emit({"recordings": list(each) if as_json else []}, as_json, lambda to: terminal.recordings(to, views))
         return
     view = read_view(source, reading)
@@ -108,6 +109,8 @@ def stat(
     command = printable(shlex.join(["blklab", "trace", "stat", *(words if len(words) <= MOST_WORDS else ["…"])]))
 
     def draw(console: Console) -> None:
+        from blklab.report import terminal
+
         if full or all_devices or reading.files is not None or view.shards is not None:
             terminal.stat(console, view, all_devices=all_devices)
         else:

@@ -8,8 +8,8 @@ from blklab.report.tables.trace import filters
 from blklab.report.view import ProfileView
 from blklab.system.roots import Roots
 from blklab.text import printable, similar
-from blklab.trace import shards as sharding
 from blklab.trace.profile import characterise, read_mounted_files
+from blklab.trace.shards.listing import are_shards, list_shards
 
 MAX_NAMED = 8  # How many devices and processes a message names
 
@@ -19,7 +19,7 @@ def read_view(source: TraceSource, reading: TraceReading = TraceReading()) -> Pr
 
     Raises BlklabError if the selection has no I/O.
     """
-    if reading.is_spread or sharding.are_shards(source.paths):
+    if reading.is_spread or are_shards(source.paths):
         if reading.exact or reading.files is not None:
             raise UsageError("--exact and --files need a trace on this machine, without --cluster")
         return _checked(_read_spread(source, reading), source)
@@ -48,13 +48,16 @@ def read_view(source: TraceSource, reading: TraceReading = TraceReading()) -> Pr
 
 def _read_spread(source: TraceSource, reading: TraceReading) -> ProfileView:
     """Characterise shards; print a warning about each shard that is left out."""
-    options = sharding.TraceOptions(source.selection, source.format_name)
-    if not sharding.are_shards(source.paths):
+    from blklab.trace.shards.merging import characterise_shards
+    from blklab.trace.shards.task import TraceOptions
+
+    options = TraceOptions(source.selection, source.format_name)
+    if not are_shards(source.paths):
         option = "--skip-broken" if reading.skip_broken else "--cluster"
         raise UsageError(f"{option}: this is one trace, not shards; quote patterns ('host-*/*.zst')")
-    listed = sharding.list_shards(source.paths)
+    listed = list_shards(source.paths)
     with computing(reading.cluster) as parallel, progress("reading shards", total=len(listed), unit="shards") as tick:
-        profiles = sharding.characterise_shards(listed, options, parallel, skip_broken=reading.skip_broken, tick=tick)
+        profiles = characterise_shards(listed, options, parallel, skip_broken=reading.skip_broken, tick=tick)
     for broken in profiles.summary["broken"]:
         warn(f"left out: {broken['shard']}: {broken['reason']}")
     return ProfileView(profiles.profile, profiles.summary)

@@ -8,7 +8,7 @@ from blklab.diagnostic import Diagnostic, Severity
 from blklab.documents.profile import QuantilesSummary
 from blklab.report import formatting
 from blklab.report.view import DeviceView, ProfileView
-from blklab.text import toml_file
+from blklab.text import by_key, toml_file
 
 SERIOUS = 0.3  # Share of the waiting time from which a cause is a warning
 FEWEST = 20  # Minimum number of I/Os for a statement about them
@@ -45,7 +45,7 @@ class Waiting:
     @cached_property
     def tops(self) -> list[DeviceView]:
         """The devices that get no I/O from another device of the trace."""
-        fed = {feed.lower for feed in self.view.feeds()}
+        fed = {feed.lower for feed in self.view.feeds}
         return [device for device in self.view.devices if device.active and device.number not in fed]
 
     @cached_property
@@ -54,7 +54,7 @@ class Waiting:
 
         Below a device without completions, such as bcache, these are the next ones.
         """
-        feeds = self.view.feeds()
+        feeds = self.view.feeds
         shown = {device.number for device in self.view.devices if device.active and device.ends}
         fed = {feed.lower for feed in feeds if feed.upper in shown}
         return [device for device in self.view.devices if device.number in shown - fed]
@@ -71,10 +71,10 @@ class Waiting:
 
     def arrays(self) -> Iterator[tuple[DeviceView, list[DeviceView]]]:
         """Yields each device that passes its I/O to several others, with these."""
-        feeds = self.view.feeds()
+        below = by_key((feed.upper, feed.lower) for feed in self.view.feeds)
         for device in self.view.devices:
-            numbers = {feed.lower for feed in feeds if feed.upper == device.number}
-            lower = [each for each in self.view.devices if each.number in numbers and each.active]
+            numbers = below.get(device.number, ())
+            lower = [each for each in self.view.devices if each.number in numbers and each.active] if numbers else []
             if device.active and len(lower) > 1:
                 yield device, lower
 

@@ -72,7 +72,7 @@ def stack_charts(view: ProfileView) -> list[Chart]:
 def _compared(view: ProfileView) -> list[DeviceView]:
     """Returns the members of the main device, or all devices if none passes I/O on to others."""
     active = [device for device in view.devices if device.active]
-    return members(view, view.focus) if view.feeds() or len(active) < 2 else active
+    return members(view, view.focus) if view.feeds or len(active) < 2 else active
 
 
 def _by_op(device: DeviceView, keys: Mapping[str, str]) -> list[NamedSeries]:

@@ -65,7 +65,7 @@ def feeds(view: ProfileView) -> TextTable:
             formatting.share(feed.share),
             str(feed.share),
         ]
-        for feed in sorted(view.feeds(), key=lambda feed: -feed.ios)
+        for feed in sorted(view.feeds, key=lambda feed: -feed.ios)
     ]
     columns = [text("from"), text("to"), *figures("I/Os", "share of the lower device"), BAR]
     return TextTable("Remaps", columns, rows)

@@ -4,6 +4,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from blklab.diagnostic import Diagnostic
 from blklab.documents.profile import Tally
@@ -11,7 +12,9 @@ from blklab.report import formatting
 from blklab.report.tables.base import TextTable, figures, pruned, text
 from blklab.report.view import OPS, DeviceView, ProfileView
 from blklab.text import printable
-from blklab.trace.shards.task import Figures
+
+if TYPE_CHECKING:
+    from blklab.trace.shards.task import Figures
 
 LETTERS = tomllib.loads(Path(__file__).parents[1].joinpath("assets/blkparse.toml").read_text(encoding="utf-8"))
 """blkparse's letters and their meaning."""
@@ -131,7 +134,7 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
     ):
         diagnostics += [doubt(code, message.format(formatting.plural(number, "event")))] if number else []
     silent = {device.number for device in view.devices if device.ios and not device.ends}
-    below = {feed.lower for feed in view.feeds() if feed.upper in silent}
+    below = {feed.lower for feed in view.feeds if feed.upper in silent}
     diagnostics += [
         replace(each, severity="note") if each.code == "never-queued" and device.number in below else each
         for device in view.devices
@@ -193,7 +196,7 @@ def shard_tables(view: ProfileView) -> Iterator[TextTable]:
         yield _shard_table("Hosts", view.shards["hosts"], formatting.note("hosts"))
 
 
-def _shard_table(title: str, rows: Sequence[Figures], note: str) -> TextTable:
+def _shard_table(title: str, rows: Sequence["Figures"], note: str) -> TextTable:
     headings = figures("shards", "I/Os", "bytes", "time", "IOPS", "read p50", "read p99", "write p50", "write p99")
     cells = [
         [
