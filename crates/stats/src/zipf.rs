@@ -74,8 +74,9 @@ pub fn fit(popularity: &Popularity) -> ZipfFit {
     let variance = classes.iter().map(square).sum::<f64>() - mean * mean;
     let spread = (variance - mean) / (mean * mean);
     let head = head(classes);
-    let (s, ranks) = exponent(head);
-    let law = PowerSums::new(s);
+    let logs: Vec<f64> = (1..=HEAD).map(|rank| (rank as f64).ln()).collect();
+    let (s, ranks) = exponent(head, &logs);
+    let law = PowerSums::new(s, &logs);
     let (sum, _) = law.sums(ranks);
     let top = head.iter().map(|class| class.accesses).sum::<f64>() / sum;
     let ks = distance(popularity, &law, top);
@@ -126,15 +127,16 @@ fn mean_rank_log(classes: &[PopularityClass]) -> f64 {
     logs / accesses
 }
 
-/// The exponent of maximum likelihood, 0..=4, and the number of ranks.
-fn exponent(classes: &[PopularityClass]) -> (f64, f64) {
-    let ranks = classes.iter().map(|class| class.blocks).sum();
+/// The exponent of maximum likelihood, 0..=4, and the number of ranks; `logs` are those of the head.
+fn exponent(classes: &[PopularityClass], logs: &[f64]) -> (f64, f64) {
+    let ranks: f64 = classes.iter().map(|class| class.blocks).sum();
+    let logs = &logs[..HEAD.min(ranks as usize + 1)];
     let observed = mean_rank_log(classes);
     let (mut low, mut high) = (0.0, 4.0);
     for _ in 0..30 {
         let s = (low + high) / 2.0;
-        let (sum, logs) = PowerSums::new(s).sums(ranks);
-        if logs / sum > observed {
+        let (sum, sum_logs) = PowerSums::new(s, logs).sums(ranks);
+        if sum_logs / sum > observed {
             low = s;
         } else {
             high = s;
@@ -152,19 +154,14 @@ struct PowerSums {
 }
 
 impl PowerSums {
-    fn new(s: f64) -> Self {
-        let (mut sum, mut logs) = (0.0, 0.0);
-        let head = (0..=HEAD)
-            .map(|rank| {
-                if rank > 0 {
-                    let log = (rank as f64).ln();
-                    let p = (-s * log).exp();
-                    sum += p;
-                    logs += p * log;
-                }
-                (sum, logs)
-            })
-            .collect();
+    /// Sums of the ranks whose logarithms are given.
+    fn new(s: f64, logs: &[f64]) -> Self {
+        let add = |(sum, sum_logs): &mut (f64, f64), log: &f64| {
+            let p = (-s * log).exp();
+            (*sum, *sum_logs) = (*sum + p, *sum_logs + p * log);
+            Some((*sum, *sum_logs))
+        };
+        let head = [(0.0, 0.0)].into_iter().chain(logs.iter().scan((0.0, 0.0), add)).collect();
         Self { s, head }
     }
 
@@ -213,32 +210,31 @@ fn mean_log(above: f64, blocks: f64) -> f64 {
 const CHANCE: usize = 16; // Counts above this rank by popularity, not by chance
 const MOST_BLOCKS: f64 = 1e13; // More blocks of 4 KiB than any disk has
 
-/// Calls `see(blocks, mean accesses of each)` over ranks 1..=n: the first 64 ranks one by one, then in ranges of 5 %.
-fn over_ranks(s: f64, top: f64, n: f64, mut see: impl FnMut(f64, f64)) {
-    let mut rank = 1.0;
-    while rank <= n {
-        let width = f64::min(if rank < 64.0 { 1.0 } else { rank * 0.05 }, n + 1.0 - rank);
-        let middle = rank + (width - 1.0) / 2.0;
-        see(width, top * middle.powf(-s));
-        rank += width;
-    }
+/// The blocks of a step over ranks 1..=n, and the mean accesses to each: the first 64 ranks one by one, then in ranges
+/// of 5 %.
+fn step(s: f64, top: f64, rank: f64, n: f64) -> (f64, f64) {
+    let width = f64::min(if rank < 64.0 { 1.0 } else { rank * 0.05 }, n + 1.0 - rank);
+    let middle = rank + (width - 1.0) / 2.0;
+    (width, top * middle.powf(-s))
 }
 
-/// Blocks that show at least one access.
-fn seen(s: f64, top: f64, n: f64) -> f64 {
-    let mut sum = 0.0;
-    over_ranks(s, top, n, |blocks, mean| {
-        sum -= blocks * (-mean).exp_m1();
-    });
-    sum
-}
-
-/// The number of blocks that are needed so that `blocks` are seen.
+/// The number of blocks that are needed so that `blocks` are seen: show at least one access.
 fn population(s: f64, top: f64, blocks: f64) -> f64 {
+    let mut steps = vec![(1.0, 0.0)]; // The first rank of each step, and the blocks seen before it
+    let mut seen = |n: f64| {
+        let after = |(rank, before): (f64, f64), n: f64| {
+            let (width, mean) = step(s, top, rank, n);
+            (rank + width, before - width * (-mean).exp_m1())
+        };
+        while steps[steps.len() - 1].0 <= n {
+            steps.push(after(steps[steps.len() - 1], f64::INFINITY));
+        }
+        after(steps[steps.partition_point(|(rank, _)| *rank <= n) - 1], n).1
+    };
     let (mut low, mut high) = (blocks.ln(), MOST_BLOCKS.ln());
     for _ in 0..24 {
         let middle = (low + high) / 2.0;
-        if seen(s, top, middle.exp()) < blocks {
+        if seen(middle.exp()) < blocks {
             low = middle;
         } else {
             high = middle;
@@ -250,7 +246,10 @@ fn population(s: f64, top: f64, blocks: f64) -> f64 {
 /// Blocks of at least c accesses, and the accesses to them, at index c.
 fn by_count(s: f64, top: f64, n: f64) -> [(f64, f64); CHANCE + 1] {
     let mut total = [(0.0, 0.0); CHANCE + 1];
-    over_ranks(s, top, n, |blocks, mean| {
+    let mut rank = 1.0;
+    while rank <= n {
+        let (blocks, mean) = step(s, top, rank, n);
+        rank += blocks;
         // P(X >= c) for c = 0, 1, ...; the accesses to X >= c sum to mean * P(X >= c - 1).
         let (mut equal, mut least) = ((-mean).exp(), 1.0f64);
         for (c, (at_least, accesses)) in total.iter_mut().enumerate().skip(1) {
@@ -260,7 +259,7 @@ fn by_count(s: f64, top: f64, n: f64) -> [(f64, f64); CHANCE + 1] {
             *at_least += blocks * least.max(0.0);
             *accesses += blocks * mean * before;
         }
-    });
+    }
     total
 }
 
