@@ -26,6 +26,8 @@ const UNKNOWN: &str = "(unknown)"; // The name of unnamed processes
 const MOST_LATE: usize = 1 << 16; // I/Os of a device that wait to be queued in order of time
 const FEWEST: u64 = 100; // Complete bios from which on their times say what is usual
 const RENEWED: u64 = 256; // Complete bios after which this is computed again
+const MANY_DEVICES: usize = 16; // Devices from which on their events are sorted by device, some at a time
+const SORTED: usize = 1 << 16; // Events that are sorted at a time: 4 MiB
 const RECENT: usize = 4096; // Processes whose names are cached
 
 /// The state of a device while events are read.
@@ -65,7 +67,7 @@ pub struct Intake {
     host: String, // Where the devices are; empty if there is only one host
     states: Vec<DeviceState>,
     #[serde(skip)]
-    index_by_device: HashMap<DeviceId, usize>,
+    index_by_device: HashMap<DeviceId, usize, Hashing>,
     #[serde(skip)]
     last_index: usize,
     #[serde(skip)]
@@ -125,7 +127,8 @@ impl Intake {
         self.total += events.len() as u64;
         self.first_time = self.first_time.or(events.first().map(|event| event.time));
         self.last_time = events.iter().fold(self.last_time, |last, event| last.max(event.time));
-        let mut remaining = events;
+        let sorted = if self.states.len() >= MANY_DEVICES { self.sorted(events) } else { None };
+        let mut remaining = sorted.as_deref().unwrap_or(events);
         while let Some(first) = remaining.first() {
             let same = |e: &&Event| e.device == first.device && e.input == first.input;
             let (run, behind) = remaining.split_at(remaining.iter().take_while(same).count());
@@ -142,6 +145,33 @@ impl Intake {
                 }
             }
         }
+    }
+
+    /// The number of events that a batch needs: of many devices, the more there are, the longer a device's state stays in
+    /// the processor's cache.
+    pub fn wanted_events(&self) -> usize {
+        if self.states.len() >= MANY_DEVICES { SORTED } else { 1 }
+    }
+
+    /// The events in the order of their devices; `None` if the order of different devices' events matters: there are
+    /// remaps, new devices or new processes among them.
+    fn sorted(&self, events: &[Event]) -> Option<Vec<Event>> {
+        let mut next = vec![0; self.states.len() + 1];
+        for event in events {
+            let has_process = matches!(event.action, Action::QUEUE | Action::DISPATCH);
+            if event.action == Action::REMAP || (has_process && !self.recent.contains_key(&event.pid)) {
+                return None;
+            }
+            next[self.index_by_device.get(&event.device)? + 1] += 1;
+        }
+        (1..next.len()).for_each(|at| next[at] += next[at - 1]);
+        let mut sorted = vec![Event::default(); events.len()];
+        for event in events {
+            let place = &mut next[self.index_by_device[&event.device]];
+            sorted[*place] = *event;
+            *place += 1;
+        }
+        Some(sorted)
     }
 
     fn add_device_events(&mut self, at: usize, events: &[Event]) {

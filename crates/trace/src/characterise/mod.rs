@@ -182,10 +182,13 @@ impl Characterisation {
         let mut intake = Intake::new(filter, &options.host);
         let mut read = |send_chunk: &mut dyn FnMut(Chunk)| -> Result<()> {
             let mut batch = EventBatch::default();
-            while source.fill(&mut batch)? {
-                intake.add_batch(&batch, source.info(), send_chunk);
-                batch.clear();
-                if !tick(source.info().bytes_read) {
+            loop {
+                let goes_on = source.fill(&mut batch)? && tick(source.info().bytes_read);
+                if batch.events.len() >= if goes_on { intake.wanted_events() } else { 1 } {
+                    intake.add_batch(&batch, source.info(), send_chunk);
+                    batch.clear();
+                }
+                if !goes_on {
                     break;
                 }
             }

@@ -164,7 +164,7 @@ impl TryFrom<StoredIntake> for Intake {
     fn try_from(stored: StoredIntake) -> Result<Self, Self::Error> {
         let (filter, info, states, names, total, beyond_devices, first_time, last_time) = stored;
         let name_index: HashMap<String, u32> = names.iter().cloned().zip(0..).collect();
-        let index_by_device: HashMap<DeviceId, usize> = states.iter().map(|state| state.device).zip(0..).collect();
+        let index_by_device: HashMap<DeviceId, usize, _> = states.iter().map(|state| state.device).zip(0..).collect();
         let is_valid = names.first().is_some_and(|name| name == UNKNOWN)
             && names.len() <= MAX_NAMES
             && name_index.len() == names.len()
