@@ -1,7 +1,7 @@
 """Computes many items at once: in threads of this process, or on the workers of a Dask cluster.
 
-Tasks go to Dask's scheduler a few at a time, and results return as they arrive. The scheduler computes the tasks of a
-dead worker again on another one. Nothing is written on workers.
+Tasks go to Dask's scheduler a few at a time, short items together in one, and results return as they arrive. The
+scheduler computes the tasks of a dead worker again on another one. Nothing is written on workers.
 """
 
 import logging
@@ -15,6 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from blklab import __version__, _core
@@ -35,6 +36,8 @@ Result_co = TypeVar("Result_co", covariant=True)
 CONNECT_S = 10.0  # Time for the scheduler to answer
 WAITING_EACH = 2  # Tasks at the scheduler for each thread of a worker: one runs, one is ready
 FEWEST_WAITING = 8  # Tasks at the scheduler in any case, so that clusters that grow on demand see a demand
+TASK_S = 0.5  # Time of a task: short items are sent together
+MOST_EACH = 64  # Items of a task
 COUNT_S = 5.0  # Time after which the threads of the workers are counted again
 RELEASE_S = 5.0  # Time for the scheduler to say goodbye
 
@@ -70,30 +73,39 @@ class DaskCluster:
         from distributed import as_completed
 
         waiting = enumerate(items)
-        numbers: dict[DaskFuture, int] = {}
+        tasks: dict[DaskFuture, list[tuple[int, Item]]] = {}
+        apart: list[list[tuple[int, Item]]] = []  # Items of tasks whose workers died too often, each a task now
         arriving = as_completed([], loop=self._client.loop)
+        each = 1  # Items of a task
         try:
             while True:
-                room = max(FEWEST_WAITING, WAITING_EACH * self._count()) - len(numbers)
-                for _, (number, item) in zip(range(room), waiting, strict=False):
-                    future = self._submitted(function, item)
-                    numbers[future] = number
-                    arriving.add(future)
-                if not numbers:
+                room = max(FEWEST_WAITING, WAITING_EACH * self._count()) - len(tasks)
+                for _ in range(room):
+                    if part := apart.pop() if apart else list(islice(waiting, each)):
+                        future = self._submitted(function, [item for _, item in part])
+                        tasks[future] = part
+                        arriving.add(future)
+                if not tasks:
                     return
                 arrived = arriving.next_batch()
                 results = self._gathered([future for future in arrived if future.status == "finished"])
                 for future in arrived:
-                    yield numbers.pop(future), self._result(future, results)
+                    part = tasks.pop(future)
+                    if len(part) > 1 and future.status == "error":
+                        apart.extend([one] for one in part)
+                        continue
+                    seconds, computed = self._results(future, results)
+                    each = max(1, min(MOST_EACH, int(TASK_S * len(part) / max(seconds, 1e-6))))
+                    yield from ((number, result) for (number, _), result in zip(part, computed, strict=True))
         finally:
-            if numbers:
+            if tasks:
                 with suppress(Exception):  # the scheduler may be gone
-                    self._client.cancel(list(numbers), force=True)
+                    self._client.cancel(list(tasks), force=True)
 
-    def _submitted(self, function: Callable[[Item], Result], item: Item) -> "DaskFuture":
+    def _submitted(self, function: Callable[[Item], Result], items: list[Item]) -> "DaskFuture":
         if self._client.status != "running":
             raise self._gone()
-        return self._client.submit(_computed, __version__, function, item, pure=False)
+        return self._client.submit(_computed, __version__, function, items, pure=False)
 
     def _gathered(self, futures: "list[DaskFuture]") -> "dict[DaskFuture, Any]":
         """Fetches results, all in one request."""
@@ -105,26 +117,21 @@ class DaskCluster:
                 raise
             raise self._gone() from None
 
-    def _result(self, future: "DaskFuture", results: "dict[DaskFuture, Any]") -> Any:
+    def _results(self, future: "DaskFuture", results: "dict[DaskFuture, Any]") -> tuple[float, list[Any]]:
+        """Returns the seconds that a task took, and the result or error of each of its items."""
         from distributed.scheduler import KilledWorker
 
         error = future.exception() if future.status == "error" else None
         if isinstance(error, KilledWorker):
-            return BlklabError(wording("workers-died", times=error.allowed_failures + 1, error=error))
+            return TASK_S, [BlklabError(wording("workers-died", times=error.allowed_failures + 1, error=error))]
         if isinstance(error, ImportError):
             raise _lacking(self._address, str(error))
         if error is not None:
             raise error
         if future not in results:
             raise self._gone()
-        result = results[future]
-        if isinstance(result, _Failure):
-            failure = BlklabError(result.message)
-            failure.exit_code = result.exit_code
-            if result.fatal:
-                raise failure
-            return failure
-        return result
+        seconds, computed = results[future]
+        return seconds, [_error_of(result) if isinstance(result, _Failure) else result for result in computed]
 
     def _gone(self) -> EnvironmentLacks:
         return EnvironmentLacks(f"{self._address}: the scheduler is gone", wording("cluster-restart"))
@@ -142,17 +149,32 @@ class DaskCluster:
         return self._threads
 
 
-def _computed(version: str, function: Callable[[Item], Result], item: Item) -> "Result | _Failure":
-    """Runs on a worker."""
+def _error_of(failure: _Failure) -> BlklabError:
+    """Returns the error of a worker; raises it if every other item would fail too."""
+    error = BlklabError(failure.message)
+    error.exit_code = failure.exit_code
+    if failure.fatal:
+        raise error
+    return error
+
+
+def _computed(
+    version: str, function: Callable[[Item], Result], items: list[Item]
+) -> "tuple[float, list[Result | _Failure]]":
+    """Runs on a worker. Returns the seconds that it took, and the result of each item."""
     from distributed import get_worker
 
     address = get_worker().address
     if version != __version__:
-        return _Failure(str(_other_version(address, __version__, version)), EnvironmentLacks.exit_code, fatal=True)
-    try:
-        return function(item)
-    except BlklabError as error:
-        return _Failure(f"worker {address}: {error}", error.exit_code)
+        other = str(_other_version(address, __version__, version))
+        return 0.0, [_Failure(other, EnvironmentLacks.exit_code, fatal=True)] * len(items)
+    begun, computed = time.perf_counter(), []
+    for item in items:
+        try:
+            computed.append(function(item))
+        except BlklabError as error:
+            computed.append(_Failure(f"worker {address}: {error}", error.exit_code))
+    return time.perf_counter() - begun, computed
 
 
 def _other_version(address: str, theirs: str, ours: str) -> EnvironmentLacks:
