@@ -226,7 +226,8 @@ impl ArrivalQueue {
     }
 }
 
-fn merge_side(request: &Request, number: u32, op: Op, sector: u64, end: u64) -> Option<(u32, bool)> {
+/// How a bio can be merged into a request: at its back (`true`) or front.
+pub fn merge_side(request: &Request, number: u32, op: Op, sector: u64, end: u64) -> Option<(u32, bool)> {
     if request.op != op {
         None
     } else if request.end() == sector {

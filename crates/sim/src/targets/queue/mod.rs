@@ -42,6 +42,8 @@ pub struct DiskQueue {
     multi_queue: bool,
     write_back: bool,
     requests: Requests,
+    plugged: u32, // Requests that tasks' plugs hold
+    edges: u64,   // Where bios could join them: a bit for the first sector, and the one behind the last
     elevator: Elevator,
     throttle: WritebackThrottle,
     disk: Disk,
@@ -82,7 +84,11 @@ impl Target for DiskQueue {
             QueueAdmission::Full => return Mapped::Wait,
             QueueAdmission::Merged => {}
             // It is held back until the task's plug ends.
-            QueueAdmission::Request(token) => sim.tasks[task as usize].plug.push(Plugged { target: self.id, token }),
+            QueueAdmission::Request(token) => {
+                self.plugged += 1;
+                self.edges |= edge(bio.sector) | edge(bio.end());
+                sim.tasks[task as usize].plug.push(Plugged { target: self.id, token });
+            }
         }
         Mapped::Taken
     }
@@ -100,6 +106,10 @@ impl Target for DiskQueue {
 
     /// Puts a new request into the elevator, or sends it directly to the disk if none waits.
     fn unplug(&mut self, sim: &mut Simulation, number: u32) {
+        self.plugged -= 1;
+        if self.plugged == 0 {
+            self.edges = 0;
+        }
         let request = &self.requests[number];
         if request.op == Op::Flush {
             self.flushes.push(number);
@@ -128,6 +138,8 @@ impl DiskQueue {
             multi_queue: matches!(queue.scheduler, Scheduler::None | Scheduler::MqDeadline),
             write_back: queue.write_back,
             requests: Requests::default(),
+            plugged: 0,
+            edges: 0,
             elevator: Elevator::new(queue.scheduler),
             throttle: WritebackThrottle::new(target, queue.queue_depth.max(1), queue.write_back),
             disk: Disk::new(&device.model),
@@ -260,16 +272,10 @@ impl DiskQueue {
 
     fn try_merge(&mut self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> bool {
         let (sector, end) = (bio.sector, bio.end());
-        let plugged = sim.tasks[task as usize].plug.iter().rev().find_map(|plugged| {
-            if plugged.target != self.id {
-                return None;
-            }
-            let r = &self.requests[plugged.token];
-            let back = r.end() == sector;
-            (r.op == bio.op && (back || r.sector == end)).then_some((plugged.token, back, false))
-        });
+        let plugged = self.find_plugged(sim, task, bio);
         // Neither a bio nor a request that must be durable is merged (`REQ_NOMERGE_FLAGS`).
         let candidate = plugged
+            .map(|(n, back)| (n, back, false))
             .or_else(|| self.elevator.find_merge(bio.op, sector, end, &self.requests).map(|(n, back)| (n, back, true)));
         let Some((request_number, back, waiting)) = candidate else { return false };
         let request = &mut self.requests[request_number];
@@ -277,6 +283,7 @@ impl DiskQueue {
             return false;
         }
         request.sectors += bio.sectors;
+        self.edges |= edge(sector) | edge(end);
         if back {
             sim.bios[request.last].next = number;
             request.last = number;
@@ -291,6 +298,16 @@ impl DiskQueue {
         }
         self.stats.merges[bio.op as usize] += 1;
         true
+    }
+
+    /// The newest request in the task's plug that a bio can be merged into, at its back (`true`) or front.
+    fn find_plugged(&self, sim: &Simulation, task: u32, bio: &Bio) -> Option<(u32, bool)> {
+        if self.edges & (edge(bio.sector) | edge(bio.end())) == 0 {
+            return None;
+        }
+        let own = sim.tasks[task as usize].plug.iter().rev().filter(|plugged| plugged.target == self.id);
+        own.map(|plugged| plugged.token)
+            .find_map(|n| elevator::merge_side(&self.requests[n], n, bio.op, bio.sector, bio.end()))
     }
 
     fn can_dispatch(&self) -> bool {
@@ -441,6 +458,11 @@ impl DiskQueue {
         let (work, busy_ns) = self.disk.counts();
         DiskStats { work, busy_ns, ..self.stats.clone() }
     }
+}
+
+/// The bit of a sector where requests begin or end.
+fn edge(sector: u64) -> u64 {
+    1 << (sector / 8 % 64)
 }
 
 // Requests: what a disk gets, made of one bio or of several neighbouring ones.
