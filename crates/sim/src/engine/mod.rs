@@ -247,17 +247,17 @@ impl Simulation {
 
     #[inline(never)]
     fn unplug_all(&mut self, task: u32) {
-        // A plug can hold both: reads of members, and rows of a stripe cache.
-        let lists: [fn(&mut Task) -> &mut Vec<Plugged>; 2] = [|task| &mut task.plug, |task| &mut task.callbacks];
-        for list in lists {
-            let mut all = std::mem::take(list(&mut self.tasks[task as usize]));
-            for Plugged { target, token } in all.drain(..) {
-                let mut callee = self.take_target(target);
-                callee.unplug(self, token);
-                self.put_target(target, callee);
-            }
-            *list(&mut self.tasks[task as usize]) = all;
+        // Nothing is added to the plug meanwhile.
+        let mut place = 0;
+        while let Some(Plugged { target, token }) = self.tasks[task as usize].plugged(place) {
+            let mut callee = self.take_target(target);
+            callee.unplug(self, token);
+            self.put_target(target, callee);
+            place += 1;
         }
+        let Task { plug, callbacks, .. } = &mut self.tasks[task as usize];
+        plug.clear();
+        callbacks.clear();
     }
 
     /// Makes an I/O of a task and queues its bio at the top of the stack.

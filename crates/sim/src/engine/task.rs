@@ -60,6 +60,11 @@ impl Task {
             finished: false,
         }
     }
+
+    /// An entry of its plug, which can hold both: reads of members, and rows of a stripe cache.
+    pub(super) fn plugged(&self, place: usize) -> Option<Plugged> {
+        self.plug.get(place).or_else(|| self.callbacks.get(place - self.plug.len())).copied()
+    }
 }
 
 // Lists of waiting tasks: the kernel's `wait_queue_head_t`.
