@@ -1,8 +1,8 @@
 //! The event queue. Events of the same time come in the order in which they were planned, so a run is the same on
 //! every machine.
 //!
-//! Nearly all events are planned less than a millisecond ahead. They are kept in a calendar: a list for every half
-//! microsecond, a few events long at most, and a bit for each list that is not empty. Later events are kept in a heap.
+//! Nearly all events are planned less than a millisecond ahead. They are kept in a calendar: a list for every quarter
+//! of a microsecond, a few events long at most, and a bit for each list that is not empty. Later events are kept in a heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -44,9 +44,9 @@ impl Event {
 }
 
 /// The width of a slot: 2 to this power, in ns.
-const WIDTH: u32 = 9;
+const WIDTH: u32 = 8;
 /// Slots of the calendar.
-const SLOTS: usize = 2048;
+const SLOTS: usize = 4096;
 /// Words of the bit mask with a bit for each slot.
 const WORDS: usize = SLOTS / 64;
 /// No event: the end of a list.
@@ -65,7 +65,7 @@ struct CalendarEntry {
 pub struct EventQueue {
     heads: [u32; SLOTS], // The first event of each slot. A time belongs to slot `(time >> WIDTH) % SLOTS`.
     filled: [u64; WORDS], // Which slots have events
-    summary: u32,        // Which words of `filled` are not zero
+    summary: u64,        // Which words of `filled` are not zero
     free: u32,
     entries: Vec<CalendarEntry>,
     now: u64, // The present time in widths: the calendar holds events less than `SLOTS` widths ahead
@@ -161,7 +161,7 @@ impl EventQueue {
             return Some(here + later.trailing_zeros() as usize);
         }
         // First the words after this one, then those before it, then this word's first bits.
-        let after = self.summary & (u32::MAX - 1) << word;
+        let after = self.summary & (u64::MAX - 1) << word;
         let words = if after != 0 { after } else { self.summary };
         if words == 0 {
             return None;
@@ -192,21 +192,16 @@ impl EventQueue {
                 self.summary &= !(1 << (slot / 64));
             }
         }
-        Some(self.advance_to(time, event))
+        self.now = time >> WIDTH;
+        Some((time, event))
     }
 
     #[cold]
     fn next_far(&mut self) -> Option<(Time, Event)> {
         let Reverse((time, _, event)) = self.far.pop()?;
         self.far_from = self.far.peek().map_or(Time::MAX, |far| far.0.0);
-        Some(self.advance_to(time, event))
-    }
-
-    /// Advances the present time to an event.
-    #[inline(always)]
-    fn advance_to(&mut self, time: Time, event: Event) -> (Time, Event) {
         self.now = time >> WIDTH;
-        (time, event)
+        Some((time, event))
     }
 }
 
