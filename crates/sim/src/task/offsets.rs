@@ -75,6 +75,7 @@ fn scattered(rank: u64, first: u64, blocks: u64) -> u64 {
 pub struct Passes {
     keys: [u64; 4],
     mask: u64,
+    shift: u32,
     next: u64, // The position in the pass
     reshuffles: bool,
 }
@@ -82,9 +83,11 @@ pub struct Passes {
 impl Passes {
     /// The passes over `blocks`; none without a map.
     pub fn new(map: RandomMap, blocks: u64, rng: &mut Rng) -> Option<Self> {
+        let bits = blocks.max(1).next_power_of_two().trailing_zeros();
         (map != RandomMap::Off).then(|| Self {
             keys: std::array::from_fn(|_| rng.next()),
-            mask: blocks.max(1).next_power_of_two() - 1,
+            mask: (1 << bits) - 1,
+            shift: bits.div_ceil(2),
             next: 0,
             reshuffles: map == RandomMap::Reshuffled,
         })
@@ -92,7 +95,6 @@ impl Passes {
 
     /// The next block, below `blocks`.
     pub fn next(&mut self, blocks: u64, rng: &mut Rng) -> u64 {
-        let shift = self.mask.count_ones().div_ceil(2);
         loop {
             if self.next > self.mask {
                 self.next = 0;
@@ -104,7 +106,7 @@ impl Passes {
             self.next += 1;
             for key in self.keys {
                 block = block.wrapping_add(key >> 32).wrapping_mul(key | 1) & self.mask;
-                block ^= block >> shift;
+                block ^= block >> self.shift;
             }
             if block < blocks {
                 return block;

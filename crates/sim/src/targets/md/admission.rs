@@ -46,9 +46,10 @@ pub enum Admission {
 }
 
 impl Array {
-    /// Whether bios can be held back, so that `admit` must be called.
-    pub fn can_hold_bios(&mut self) -> bool {
-        self.stripes().is_some() || self.barrier.is_some() || self.bitmap.is_some() || self.safemode.is_some()
+    /// Whether reads, and other bios, can be held back, so that `admit` must be called.
+    pub fn can_hold_bios(&mut self) -> [bool; 2] {
+        let all = self.stripes().is_some() || self.barrier.is_some() || self.bitmap.is_some();
+        [all, all || self.safemode.is_some()]
     }
 
     /// Decides what happens to a bio before it is mapped.

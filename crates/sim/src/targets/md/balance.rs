@@ -64,9 +64,11 @@ fn choose_raid1_slot(kernel: Kernel, slots: &[MemberSlot], sector: u64, choose_f
             }
             continue;
         }
-        if !move_on {
-            idlest = idlest.min((slot.pending, index));
-            nearest = nearest.min((distance, index));
+        if !move_on && slot.pending < idlest.0 {
+            idlest = (slot.pending, index);
+        }
+        if !move_on && distance < nearest.0 {
+            nearest = (distance, index);
         }
     }
     if stay != usize::MAX {

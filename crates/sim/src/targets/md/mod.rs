@@ -22,8 +22,7 @@ use crate::kernel::{ArrayFlush, Kernel};
 use crate::load::Host;
 use crate::targets::locks::{Locks, Moment};
 use crate::targets::{BuildContext, Built, Node, TargetSpec};
-use admission::Barrier;
-use admission::{Admission, Safemode};
+use admission::{Admission, Barrier, Safemode};
 use bitmap::Bitmap;
 use blklab_md::map::{ArrayMap, MemberSector};
 use level::{LevelConfig, Personality, Redundancy};
@@ -106,7 +105,7 @@ pub struct Array {
     members: Members,
     level: Box<dyn Personality>,
     fast: bool,            // Whether processors can be its limit
-    may_hold_bios: bool,   // Whether bios can be held back before they are mapped
+    may_hold: [bool; 2],   // Whether reads, and other bios, can be held back before they are mapped
     largest_bio: u64,      // Sectors from which on a bio is split
     threads: Vec<Handler>, // What handles rows of the stripe cache: `raid5d`, and the group's workers
     locks: Locks,
@@ -150,7 +149,7 @@ impl Target for Array {
             sync.other_bios += u32::from(*private & bio_state::SEEN_BY_SYNC == 0);
             *private |= bio_state::SEEN_BY_SYNC;
         }
-        if self.may_hold_bios {
+        if self.may_hold[usize::from(op != Op::Read)] {
             let admission = self.admit(sim, task, number);
             self.wake_sync_at_barrier(sim);
             match admission {
@@ -379,10 +378,11 @@ impl Array {
 /// interrupts, so the thread submits them only: two thirds of their price.
 fn row_time(host: &Host, disks: u32, data: u32, issue: Option<&stripes::MemberIo>) -> Time {
     let Some(issue) = issue else { return host.pass_ns };
-    let members = Time::from(issue.slots.count_ones()) * host.member_ns * 2 / 3;
+    let slots = issue.slots.count_ones();
+    let members = Time::from(slots) * host.member_ns * 2 / 3;
     let Some(method) = issue.method else { return host.pass_ns + members };
     let parities = disks - data;
-    let written = issue.slots.count_ones().saturating_sub(parities).max(1);
+    let written = slots.saturating_sub(parities).max(1);
     let pages = if method == ParityMethod::Modify { written } else { data };
     let copies = Time::from(written) * host.copy_ns;
     2 * host.pass_ns + members + copies + parity_time(host, parities, method, pages)
@@ -444,7 +444,7 @@ impl Array {
             members,
             level,
             fast: limits.fast,
-            may_hold_bios: false,
+            may_hold: [true; 2],
             largest_bio,
             threads: vec![Handler::default(); handlers],
             locks,
@@ -454,7 +454,7 @@ impl Array {
             sync,
             barrier,
         };
-        array.may_hold_bios = array.can_hold_bios();
+        array.may_hold = array.can_hold_bios();
         // With a filesystem, the heads are anywhere: it was created and mounted, and its file was written.
         // Otherwise they are as after the kernel's look for partitions when the array was first opened. Its first page
         // was read, so a RAID-1's first member has moved on, and a stream from sector 0 finds the next member's head

@@ -304,7 +304,7 @@ impl Array {
         if action == SyncAction::Recover {
             self.members.slots.iter_mut().filter(|slot| slot.present).for_each(|slot| slot.readable = true);
         }
-        self.may_hold_bios = self.can_hold_bios();
+        self.may_hold = self.can_hold_bios();
     }
 }
 
