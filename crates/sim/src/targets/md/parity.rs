@@ -54,7 +54,7 @@ impl Stripe {
     /// A lost page needs all other members, in RAID-6 both parities even if one would do. Healthy arrays do not come
     /// here: their reads bypass the cache.
     pub fn plan_read(&self, wanted: u64) -> Option<u64> {
-        if self.lost_slots().count_ones() > self.parity_slots().count_ones() {
+        if self.lost_too_many() {
             return None;
         }
         let all = if wanted & self.lost_slots() & !self.cached != 0 { self.all_slots() } else { wanted };
@@ -65,7 +65,7 @@ impl Stripe {
     /// none if too many members are lost.
     pub fn plan_write(&self, whole: u64, part: u64) -> Option<WritePlan> {
         let (lost, parities) = (self.lost_slots(), self.parity_slots());
-        if lost.count_ones() > parities.count_ones() {
+        if self.lost_too_many() {
             return None;
         }
         let mut write = StripeWrite { stripe: self, whole, part, have: self.cached, read: 0 };
@@ -97,6 +97,10 @@ impl Stripe {
 
     fn parity_slots(&self) -> u64 {
         1 << self.parity.p | self.parity.q.map_or(0, |q| 1 << q)
+    }
+
+    fn lost_too_many(&self) -> bool {
+        self.lost_slots() != 0 && self.lost_slots().count_ones() > self.parity_slots().count_ones()
     }
 
     /// The slots that cannot be read.
@@ -167,7 +171,8 @@ impl StripeWrite<'_> {
         let Stripe { disks, rmw_level, dirty, .. } = *self.stripe;
         let (all, lost, parities) = (self.stripe.all_slots(), self.stripe.lost_slots(), self.stripe.parity_slots());
         // A page that cannot be read costs more than all others.
-        let cost = |slots: u64| (slots & !lost).count_ones() + 2 * disks * (slots & lost).count_ones();
+        let penalty = |absent: u64| if absent == 0 { 0 } else { (2 * disks - 1) * absent.count_ones() };
+        let cost = |slots: u64| slots.count_ones() + penalty(slots & lost);
         let method_cost = |missing| MethodCost { missing, cost: cost(missing) };
         let mut modify = method_cost((self.whole | self.part | parities) & !self.have);
         if rmw_level == RmwLevel::Reconstruct || dirty && lost == 0 {

@@ -73,7 +73,7 @@ struct StripeHead {
 pub struct StripeCache {
     pub map: Raid456Map, // The array's map
     rmw_level: RmwLevel,
-    rows: u64, // Rows of a chunk
+    row_shift: u32, // Rows of a chunk: 2 to this power
     pub missing: u64,
     pub rebuilding: u64,
     pub recovered: u64,  // Rows below this one have been rebuilt
@@ -100,7 +100,7 @@ impl StripeCache {
     pub fn new(map: Raid456Map, entries: u32, rmw_level: RmwLevel, missing: u64, rebuilding: u64) -> Self {
         let mut stripes = Self {
             rmw_level,
-            rows: map.chunk() / ROW_SECTORS,
+            row_shift: (map.chunk() / ROW_SECTORS).ilog2(),
             missing,
             rebuilding,
             dirty_from: u64::MAX,
@@ -115,7 +115,7 @@ impl StripeCache {
     fn stripe_state(&self, entry: &StripeHead) -> Stripe {
         Stripe {
             disks: self.map.disks(),
-            parity: self.map.parity_slots(entry.row / self.rows),
+            parity: self.map.parity_slots(entry.row >> self.row_shift),
             missing: self.missing,
             rebuilding: if entry.row < self.recovered { 0 } else { self.rebuilding },
             cached: entry.cached,
@@ -132,19 +132,16 @@ impl StripeCache {
             None => {
                 // Counted as one part, so that the bio is not done before it is attached completely.
                 sim.bios[number].remaining = 1;
-                self.map.stripe_of(bio.sector) * self.rows
+                self.map.stripe_of(bio.sector) << self.row_shift
             }
         };
         let last = self.map.stripe_of(bio.end() - 1);
-        while row / self.rows <= last {
-            let (low, high) = self.row_extent(row / self.rows, &bio);
-            let within = row % self.rows;
-            if within < low {
-                row += low - within;
-                continue;
-            }
-            if within > high {
-                row += self.rows - within;
+        while row >> self.row_shift <= last {
+            let stripe = row >> self.row_shift;
+            let (low, high) = self.row_extent(stripe, &bio);
+            row = row.max((stripe << self.row_shift) + low);
+            if row > (stripe << self.row_shift) + high {
+                row = (stripe + 1) << self.row_shift;
                 continue;
             }
             let (whole, part) = self.page_masks(row, &bio);
@@ -175,7 +172,7 @@ impl StripeCache {
     fn row_extent(&self, stripe: u64, bio: &Bio) -> (u64, u64) {
         let (low, high) = self.chunk_extent(stripe, bio);
         if low < high {
-            return (0, self.rows - 1);
+            return (0, (1 << self.row_shift) - 1);
         }
         let start = low * self.map.chunk();
         let first = bio.sector.max(start) - start;
@@ -193,10 +190,10 @@ impl StripeCache {
 
     /// The array's pages in a row that a bio touches: (member, first sector).
     fn touched_pages(&self, row: u64, bio: &Bio) -> impl Iterator<Item = (u32, u64)> {
-        let stripe = row / self.rows;
+        let stripe = row >> self.row_shift;
         let (low, high) = self.chunk_extent(stripe, bio);
         let (sector, end) = (bio.sector, bio.end());
-        let (map, rows) = (&self.map, self.rows);
+        let (map, rows) = (&self.map, 1 << self.row_shift);
         (low..=high).filter_map(move |chunk| {
             let start = chunk * map.chunk() + row % rows * ROW_SECTORS;
             let index = (chunk - stripe * u64::from(map.data())) as u32;
@@ -404,7 +401,11 @@ impl StripeCache {
     fn next_bio_io(
         &mut self, index: u32, bios: &mut Bios, done: &mut Vec<u32>, woken: &mut WaitList,
     ) -> Option<MemberIo> {
-        let stripe = self.stripe_state(&self.entries[index as usize]);
+        let entry = &self.entries[index as usize];
+        if entry.reads.is_empty() && entry.writes.is_empty() {
+            return None;
+        }
+        let stripe = self.stripe_state(entry);
         let entry = &mut self.entries[index as usize];
         let sector = entry.row * ROW_SECTORS;
         // An array that has lost more members than its level tolerates is refused, so this is never `None`.
