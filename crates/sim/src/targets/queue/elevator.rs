@@ -228,15 +228,8 @@ impl ArrivalQueue {
 
 /// How a bio can be merged into a request: at its back (`true`) or front.
 pub fn merge_side(request: &Request, number: u32, op: Op, sector: u64, end: u64) -> Option<(u32, bool)> {
-    if request.op != op {
-        None
-    } else if request.end() == sector {
-        Some((number, true))
-    } else if request.sector == end {
-        Some((number, false))
-    } else {
-        None
-    }
+    let back = request.end() == sector;
+    (request.op == op && (back || request.sector == end)).then_some((number, back))
 }
 
 // Waiting requests sorted by sector: a list that suits a processor's branch prediction.

@@ -25,14 +25,6 @@ const DRAINED: u32 = 1 << 30;
 /// measured: two WD disks of 1 TB as RAID-0 did 598 random writes per second and 546 reads (gist dmsimard/2737832d).
 const DRAINS: u32 = 3;
 
-/// Whether a bio was accepted by a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum QueueAdmission {
-    Merged,       // It was merged into a waiting request
-    Request(u32), // It is a new request, which the task's plug holds
-    Full,         // No tag, or the throttle is full: the task sleeps in this queue
-}
-
 pub struct DiskQueue {
     id: u16,
     start: u64,       // Where the partition begins, in bytes of the disk
@@ -43,7 +35,7 @@ pub struct DiskQueue {
     write_back: bool,
     requests: Requests,
     plugged: u32, // Requests that tasks' plugs hold
-    edges: u64,   // Where bios could join them: a bit for the first sector, and the one behind the last
+    edges: u64,   // Where they begin and end, and others since there were none: a bit for each 64th page
     elevator: Elevator,
     throttle: WritebackThrottle,
     disk: Disk,
@@ -80,17 +72,7 @@ impl Target for DiskQueue {
         if bio.sectors > self.max_sectors || bio.op == Op::Discard {
             return self.map_special(sim, task, number, &bio);
         }
-        match self.admit(sim, task, number, &bio) {
-            QueueAdmission::Full => return Mapped::Wait,
-            QueueAdmission::Merged => {}
-            // It is held back until the task's plug ends.
-            QueueAdmission::Request(token) => {
-                self.plugged += 1;
-                self.edges |= edge(bio.sector) | edge(bio.end());
-                sim.tasks[task as usize].plug.push(Plugged { target: self.id, token });
-            }
-        }
-        Mapped::Taken
+        self.admit(sim, task, number, &bio)
     }
 
     /// The disk has finished a request, or its own timer is due.
@@ -230,33 +212,34 @@ impl DiskQueue {
         Mapped::Taken
     }
 
-    fn admit(&mut self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> QueueAdmission {
+    fn admit(&mut self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> Mapped {
         let now = sim.now;
         if bio.op == Op::Flush {
-            return QueueAdmission::Request(self.new_request(now, task, number, bio, false));
+            return self.add_request(sim, task, number, bio, false);
         }
         if self.try_merge(sim, task, number, bio) {
-            return QueueAdmission::Merged;
+            return Mapped::Taken;
         }
         let pool = self.tag_pool(bio.op);
         if self.tags[pool] == 0 {
             self.stats.tag_waits += 1;
             self.tag_waiters.add(task);
-            return QueueAdmission::Full;
+            return Mapped::Wait;
         }
         let throttled = bio.op == Op::Write && !bio.flags.has(Flags::DIRECT) && self.throttle.is_on();
         // A task that comes while others sleep sleeps behind them (`rq_qos_wait`: `has_sleeper`).
         if throttled && (!self.throttle_waiters.is_empty() || !self.throttle.admit(now)) {
             self.stats.throttle_waits += 1;
             self.throttle_waiters.add(task);
-            return QueueAdmission::Full;
+            return Mapped::Wait;
         }
         self.tags[pool] -= 1;
-        QueueAdmission::Request(self.new_request(now, task, number, bio, throttled))
+        self.add_request(sim, task, number, bio, throttled)
     }
 
-    fn new_request(&mut self, now: Time, task: u32, bio_number: u32, bio: &Bio, throttled: bool) -> u32 {
-        self.requests.add(Request {
+    /// Makes a request, which is held back until the task's plug ends.
+    fn add_request(&mut self, sim: &mut Simulation, task: u32, bio_number: u32, bio: &Bio, throttled: bool) -> Mapped {
+        let token = self.requests.add(Request {
             op: bio.op,
             fua: bio.op == Op::Write && bio.flags.has(Flags::FUA) && self.write_back,
             throttled,
@@ -265,9 +248,12 @@ impl DiskQueue {
             first: bio_number,
             last: bio_number,
             task,
-            start: now,
-            dispatched: now,
-        })
+            start: sim.now,
+            dispatched: sim.now,
+        });
+        self.plugged += 1;
+        sim.tasks[task as usize].plug.push(Plugged { target: self.id, token });
+        Mapped::Taken
     }
 
     fn try_merge(&mut self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> bool {
@@ -283,7 +269,6 @@ impl DiskQueue {
             return false;
         }
         request.sectors += bio.sectors;
-        self.edges |= edge(sector) | edge(end);
         if back {
             sim.bios[request.last].next = number;
             request.last = number;
@@ -301,8 +286,12 @@ impl DiskQueue {
     }
 
     /// The newest request in the task's plug that a bio can be merged into, at its back (`true`) or front.
-    fn find_plugged(&self, sim: &Simulation, task: u32, bio: &Bio) -> Option<(u32, bool)> {
-        if self.edges & (edge(bio.sector) | edge(bio.end())) == 0 {
+    fn find_plugged(&mut self, sim: &Simulation, task: u32, bio: &Bio) -> Option<(u32, bool)> {
+        let edge = |sector: u64| 1 << (sector / 8 % 64);
+        let new = edge(bio.sector) | edge(bio.end());
+        let known = self.edges & new != 0;
+        self.edges |= new;
+        if !known {
             return None;
         }
         let own = sim.tasks[task as usize].plug.iter().rev().filter(|plugged| plugged.target == self.id);
@@ -458,11 +447,6 @@ impl DiskQueue {
         let (work, busy_ns) = self.disk.counts();
         DiskStats { work, busy_ns, ..self.stats.clone() }
     }
-}
-
-/// The bit of a sector where requests begin or end.
-fn edge(sector: u64) -> u64 {
-    1 << (sector / 8 % 64)
 }
 
 // Requests: what a disk gets, made of one bio or of several neighbouring ones.
