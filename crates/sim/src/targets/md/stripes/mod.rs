@@ -498,28 +498,19 @@ impl StripeCache {
     fn unhash(&mut self, index: u32) {
         let StripeHead { row, chain, .. } = self.entries[index as usize];
         let bucket = self.bucket(row);
-        if self.buckets[bucket] == index {
-            self.buckets[bucket] = chain;
-            return;
+        let mut link = &mut self.buckets[bucket];
+        while *link != index {
+            let next = *link as usize;
+            link = &mut self.entries[next].chain;
         }
-        let mut before = self.buckets[bucket];
-        while self.entries[before as usize].chain != index {
-            before = self.entries[before as usize].chain;
-        }
-        self.entries[before as usize].chain = chain;
+        *link = chain;
     }
 
     /// Removes an entry from the list of inactive entries.
     fn take_inactive(&mut self, index: u32) {
         let StripeHead { older, newer, .. } = self.entries[index as usize];
-        match older {
-            NONE => self.oldest = newer,
-            _ => self.entries[older as usize].newer = newer,
-        }
-        match newer {
-            NONE => self.newest = older,
-            _ => self.entries[newer as usize].older = older,
-        }
+        *(if older == NONE { &mut self.oldest } else { &mut self.entries[older as usize].newer }) = newer;
+        *(if newer == NONE { &mut self.newest } else { &mut self.entries[newer as usize].older }) = older;
         self.entries[index as usize].active = true;
         self.active += 1;
     }
