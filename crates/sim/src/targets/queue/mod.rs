@@ -35,7 +35,7 @@ pub struct DiskQueue {
     write_back: bool,
     requests: Requests,
     plugged: u32, // Requests that tasks' plugs hold
-    edges: u64,   // Where they begin and end, and others since there were none: a bit for each 64th page
+    edges: u64,   // The pages, modulo 64, where bios begin and end that came since a plug holds some
     elevator: Elevator,
     throttle: WritebackThrottle,
     disk: Disk,
