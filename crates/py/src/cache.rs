@@ -6,7 +6,7 @@ use blklab_cache::check::{CacheCheck, CheckedCache};
 use blklab_cache::curve::{CurveSettings, FirstPass};
 use blklab_cache::{BcacheSettings, Counts, Geometry, Op, Request, SmqKernel, find_policy};
 use blklab_trace::error::TraceError;
-use blklab_trace::event::{self, Action, Event, Rwbs};
+use blklab_trace::event::{self, Action, Rwbs};
 use blklab_trace::filter::Filter;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -142,8 +142,13 @@ fn replay(
     let failure = |text: &str| Err(python_error(TraceError::Content(text.to_owned())));
     while let Some(event) = ios.next_selected().map_err(python_error)? {
         time_ns = event.time.max(time_ns);
-        let (op, sectors) = (operation(&event), event.sectors() as u32);
-        let request = Request { time_ns, op, sector: event.sector, sectors, task: event.pid };
+        let op = match event.op() {
+            event::Op::Flush => Op::Flush,
+            event::Op::Read => Op::Read,
+            event::Op::Write => Op::Write { sync: event.rwbs.has(Rwbs::SYNC) },
+            event::Op::Discard => Op::Discard,
+        };
+        let request = Request { time_ns, op, sector: event.sector, sectors: event.sectors() as u32, task: event.pid };
         each(&request, event.action == Action::COMPLETE);
         count += 1;
         if count.is_multiple_of(SIGNALS_EVERY) && handle_signals() {
@@ -154,13 +159,4 @@ fn replay(
         return failure("trace: no I/O in the selection; a cache is simulated with I/Os that were queued (Q)");
     }
     Ok(ios)
-}
-
-fn operation(event: &Event) -> Op {
-    match event.op() {
-        event::Op::Flush => Op::Flush,
-        event::Op::Read => Op::Read,
-        event::Op::Write => Op::Write { sync: event.rwbs.has(Rwbs::SYNC) },
-        event::Op::Discard => Op::Discard,
-    }
 }

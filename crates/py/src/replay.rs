@@ -73,21 +73,6 @@ pub struct DeviceReplay {
 }
 
 impl DeviceReplay {
-    /// The next event, in time order.
-    fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
-        while self.event == self.batch.events.len() {
-            self.learn_names(usize::MAX);
-            self.batch.clear();
-            (self.event, self.name) = (0, 0);
-            if !self.source.fill(&mut self.batch)? {
-                return Ok(None);
-            }
-        }
-        self.learn_names(self.event);
-        self.event += 1;
-        Ok(Some(self.batch.events[self.event - 1]))
-    }
-
     /// Learns the names of processes that are known before an event.
     fn learn_names(&mut self, event: usize) {
         while let Some(name) = self.batch.names.get(self.name).filter(|name| name.before <= event) {
@@ -97,8 +82,20 @@ impl DeviceReplay {
     }
 
     /// The next I/O that the filter wants, as the event that queued it: a read, write, discard or flush.
-    pub fn next_selected(&mut self) -> Result<Option<Event>, TraceError> {
-        while let Some(event) = self.next_event()? {
+    pub fn next_selected(&mut self) -> Result<Option<&Event>, TraceError> {
+        loop {
+            if self.event == self.batch.events.len() {
+                self.learn_names(usize::MAX);
+                self.batch.clear();
+                (self.event, self.name) = (0, 0);
+                if !self.source.fill(&mut self.batch)? {
+                    return Ok(None);
+                }
+                continue;
+            }
+            self.learn_names(self.event);
+            let event = &self.batch.events[self.event];
+            self.event += 1;
             let has_sectors = event.op() == event::Op::Flush || event.sectors() > 0;
             let wanted = event.action == Action::QUEUE || (self.completions && event.action == Action::COMPLETE);
             if !wanted || event.rwbs.has(Rwbs::PASSTHROUGH) || !has_sectors {
@@ -106,7 +103,7 @@ impl DeviceReplay {
             }
             if !self.wants_all {
                 let process = self.processes.name(event.pid).unwrap_or(UNNAMED);
-                if !self.filter.wants_event(&event, process, self.source.info()) {
+                if !self.filter.wants_event(event, process, self.source.info()) {
                     continue;
                 }
             }
@@ -117,9 +114,8 @@ impl DeviceReplay {
                     event.device
                 )));
             }
-            return Ok(Some(event));
+            return Ok(self.batch.events.get(self.event - 1));
         }
-        Ok(None)
     }
 
     /// The size of the device in bytes, if the recording has it. blktrace gives the sectors of a partition on its disk.
@@ -200,13 +196,11 @@ impl SharedReplay {
     fn read_next(&mut self) -> Option<ReplayIo> {
         let skipped = if self.at == self.known.ios.len() { self.at } else { 0 };
         let io = self.opened.as_mut()?.nth(skipped);
-        match io {
-            Some(io) if self.at < MOST_KNOWN => self.read.push(io),
-            Some(_) => {}
-            None => {
-                let all = self.known.ios.len() + self.read.len() == self.at;
-                self.complete = all && self.failure.borrow().is_none();
-            }
+        if io.is_none() {
+            let all = self.known.ios.len() + self.read.len() == self.at;
+            self.complete = all && self.failure.borrow().is_none();
+        } else if self.at < MOST_KNOWN {
+            self.read.extend(io);
         }
         io
     }
