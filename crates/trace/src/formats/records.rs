@@ -11,24 +11,21 @@ use std::io::Read;
 
 const BUFFER: usize = 256 << 10;
 
-/// Decodes one record; gets exactly the record's bytes and the device of the row. A command that is no read, write,
+/// A binary file's rows. `decode` gets exactly a record's bytes and the device of the row. A command that is no read, write,
 /// discard or flush is `ParsedEntry::Other`; `None` is not a record of this format.
-pub type DecodeRecord = fn(&[u8], DeviceId) -> Option<ParsedEntry>;
-
-/// A binary file's rows.
-pub struct RecordFeed {
+pub struct RecordFeed<D> {
     input: InputBuffer,
     size: usize,
-    decode: DecodeRecord,
+    decode: D,
     device: Option<DeviceId>,
     rows: u64,
     other: u64,
     nonsense: u64,
 }
 
-impl RecordFeed {
+impl<D> RecordFeed<D> {
     /// Records of `size` bytes.
-    pub fn new(path: String, source: Box<dyn Read + Send>, size: usize, decode: DecodeRecord) -> RecordFeed {
+    pub fn new(path: String, source: Box<dyn Read + Send>, size: usize, decode: D) -> RecordFeed<D> {
         let input = InputBuffer::new(path, source, BUFFER);
         RecordFeed { input, size, decode, device: None, rows: 0, other: 0, nonsense: 0 }
     }
@@ -57,20 +54,23 @@ impl RecordFeed {
     }
 }
 
-impl RowFeed for RecordFeed {
+impl<D: Fn(&[u8], DeviceId) -> Option<ParsedEntry> + Send + 'static> RowFeed for RecordFeed<D> {
     fn read(&mut self, rows: &mut Vec<RequestRow>, limit: usize, context: &mut ReadContext) -> Result<()> {
         let device = *self.device.get_or_insert_with(|| device_of_file(&self.input.path, context));
         while rows.len() < limit {
             if !self.input.require(self.size)? {
                 return self.finish(context);
             }
-            match (self.decode)(self.input.take(self.size), device) {
-                Some(ParsedEntry::Row(row)) => {
-                    self.rows += 1;
-                    rows.push(row);
+            let count = (self.input.bytes().len() / self.size).min(limit - rows.len());
+            for record in self.input.take(count * self.size).chunks_exact(self.size) {
+                match (self.decode)(record, device) {
+                    Some(ParsedEntry::Row(row)) => {
+                        self.rows += 1;
+                        rows.push(row);
+                    }
+                    Some(ParsedEntry::Other) => self.other += 1,
+                    None => self.nonsense += 1,
                 }
-                Some(ParsedEntry::Other) => self.other += 1,
-                None => self.nonsense += 1,
             }
         }
         Ok(())
@@ -126,28 +126,24 @@ struct VscsiVersion {
     size: usize,
     len: usize,
     cmd: usize,
-    lbn: usize,
-    ts: usize,
 }
 
-static VERSIONS: [VscsiVersion; 2] = [
-    VscsiVersion { number: 1, size: 32, len: 4, cmd: 12, lbn: 16, ts: 24 },
-    VscsiVersion { number: 2, size: 40, len: 8, cmd: 0, lbn: 16, ts: 24 },
-];
+static VERSIONS: [VscsiVersion; 2] =
+    [VscsiVersion { number: 1, size: 32, len: 4, cmd: 12 }, VscsiVersion { number: 2, size: 40, len: 8, cmd: 0 }];
 
 impl VscsiVersion {
     fn decode(&self, record: &[u8], device: DeviceId) -> Option<ParsedEntry> {
         if u16_at(record, self.cmd + 2) >> 8 != self.number {
             return None;
         }
-        let time = u64_at(record, self.ts).checked_mul(1000)?;
+        let time = u64_at(record, 24).checked_mul(1000)?;
         let Some(rwbs) = rwbs_of(u16_at(record, self.cmd)) else { return Some(ParsedEntry::Other) };
         // The response time of a request that never completed is not valid.
         let response = if self.number == 2 { u64_at(record, 32).checked_mul(1000) } else { None };
         let response = response.unwrap_or(NO_RESPONSE);
         let is_flush = rwbs.has(Rwbs::FLUSH);
         let bytes = if is_flush { 0 } else { u32_at(record, self.len) };
-        let sector = u64_at(record, self.lbn);
+        let sector = u64_at(record, 16);
         Some(ParsedEntry::Row(RequestRow { time, response, sector, bytes, device, rwbs, ..RequestRow::default() }))
     }
 
@@ -157,7 +153,7 @@ impl VscsiVersion {
         let mut known = 0;
         let mut count = 0;
         for record in head.chunks_exact(self.size).take(64) {
-            let (len, ts) = (u32_at(record, self.len), u64_at(record, self.ts));
+            let (len, ts) = (u32_at(record, self.len), u64_at(record, 24));
             let sane = u16_at(record, self.cmd + 2) >> 8 == self.number
                 && u16_at(record, self.cmd) < 256
                 && len <= 1 << 28
@@ -200,10 +196,7 @@ fn open_vscsi(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Sou
         })?;
         // Only version 2 has response times.
         info.capabilities.completions |= version.number == 2;
-        let decode: DecodeRecord = match version.number {
-            1 => |record, device| VERSIONS[0].decode(record, device),
-            _ => |record, device| VERSIONS[1].decode(record, device),
-        };
+        let decode = |record: &[u8], device| version.decode(record, device);
         Ok(RecordFeed::new(file.path, file.reader, version.size, decode))
     })
 }
@@ -229,6 +222,7 @@ pub const ORACLE: Format = Format {
 const ORACLE_SIZE: usize = 24;
 
 fn decode_oracle(record: &[u8], device: DeviceId) -> Option<ParsedEntry> {
+    let record: &[u8; ORACLE_SIZE] = record.try_into().ok()?;
     let time = u64::from(u32_at(record, 0)) * 1_000_000_000;
     let (sector, bytes) = (u64_at(record, 4), u32_at(record, 12));
     Some(ParsedEntry::Row(RequestRow { time, sector, bytes, device, ..RequestRow::default() }))

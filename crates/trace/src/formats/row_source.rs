@@ -71,21 +71,24 @@ impl<F: RowFeed> RowCursor<F> {
 
     /// Makes rows ready; false if there are no more.
     fn refill(&mut self, context: &mut ReadContext) -> Result<bool> {
-        let old = self.held.len();
+        self.next = 0;
+        self.ready.clear();
+        std::mem::swap(&mut self.ready, &mut self.held);
         if !self.ended {
-            let limit = 2 * WINDOW;
+            let limit = 2 * WINDOW - self.ready.len();
             let before = self.feed.bytes();
             self.feed.read(&mut self.held, limit, context)?;
             context.info.bytes_read += self.feed.bytes() - before;
             self.ended = self.held.len() < limit;
         }
-        let new = &self.held[old..];
-        context.info.out_of_order += new.iter().filter(|r| r.time < self.reached).count() as u64;
-        self.held.sort_by_key(|row| row.time);
-        let count = if self.ended { self.held.len() } else { WINDOW };
-        self.ready.clear();
-        self.ready.extend(self.held.drain(..count));
-        self.next = 0;
+        context.info.out_of_order += self.held.iter().filter(|r| r.time < self.reached).count() as u64;
+        let count = if self.ended { self.ready.len() + self.held.len() } else { WINDOW };
+        let in_order = self.ready.last().into_iter().chain(&self.held).is_sorted_by_key(|row| row.time);
+        if !in_order || count != self.ready.len() {
+            self.ready.append(&mut self.held);
+            self.ready.sort_by_key(|row| row.time);
+            self.held.extend(self.ready.drain(count..));
+        }
         self.reached = self.ready.last().map_or(self.reached, |last| last.time.max(self.reached));
         Ok(!self.ready.is_empty())
     }
