@@ -5,6 +5,7 @@
 
 mod buckets;
 
+use crate::entry::{Entry, List};
 use crate::replay::{Counts, Op, Replay, Request};
 use crate::sampler::Sampler;
 use blklab_stats::{Hashing, hash64};
@@ -352,45 +353,45 @@ pub enum Bypass {
     Congested,  // the cache device was slow
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Stream {
-    forget_ns: u64,
-    sectors: u64,
-    used: u64,
-}
-
 /// Sequential streams of all tasks.
 #[derive(Clone, Debug)]
 pub struct Streams {
-    /// The sector that continues each stream; apart from the rest because it is searched for each I/O.
-    next: [u64; STREAMS],
-    streams: [Stream; STREAMS],
-    tasks: HashMap<u32, (u64, u64)>, // sectors of each task's last stream, and its average
-    clock: u64,
+    next: [u64; STREAMS],           // the sector that continues each stream
+    tags: [u16; STREAMS],           // some bits of their hashes, which are searched for each I/O
+    streams: [(u64, u64); STREAMS], // when each is forgotten, in ns, and its sectors
+    order: [Entry; STREAMS],
+    by_use: List,
+    tasks: HashMap<u32, (u64, u64), Hashing>, // sectors of each task's last stream, and its average
 }
 
 impl Default for Streams {
     fn default() -> Self {
-        Self { next: [u64::MAX; STREAMS], streams: [Stream::default(); STREAMS], tasks: HashMap::new(), clock: 0 }
+        let (mut order, mut by_use) = ([Entry::FREE; STREAMS], List::EMPTY);
+        (0..STREAMS as u32).for_each(|index| by_use.push(&mut order, index));
+        let (next, tags, streams) = ([u64::MAX; STREAMS], [0; STREAMS], [(0, 0); STREAMS]);
+        Self { next, tags, streams, order, by_use, tasks: HashMap::default() }
     }
 }
 
 impl Streams {
     /// Counts an I/O; returns the sectors that count as sequential: those of its stream, or its task's average.
     pub fn add(&mut self, now_ns: u64, task: u32, sector: u64, sectors: u32) -> u64 {
-        self.clock += 1;
         let (last, average) = self.tasks.entry(task).or_default();
-        let continues = |&index: &usize| self.next[index] == sector && now_ns < self.streams[index].forget_ns;
-        let known = (0..STREAMS).filter(|&index| self.next[index] == sector).find(continues);
-        let index = known.unwrap_or_else(|| {
+        let tag_of = |sector| (hash64(sector) >> 48) as u16;
+        let tag = tag_of(sector);
+        let may_continue = self.tags.iter().fold(false, |any, &other| any | (other == tag));
+        let continues = |&index: &usize| self.next[index] == sector && now_ns < self.streams[index].0;
+        let known = if may_continue { (0..STREAMS).find(continues) } else { None };
+        if known.is_none() {
             *average = (*average * 7 + *last) / 8;
-            let oldest = (0..STREAMS).min_by_key(|&index| self.streams[index].used).unwrap_or(0);
-            self.streams[oldest].sectors = 0;
-            oldest
-        });
-        let sum = self.streams[index].sectors + u64::from(sectors);
-        self.streams[index] = Stream { forget_ns: now_ns.saturating_add(FORGET_NS), sectors: sum, used: self.clock };
+        }
+        let sum = known.map_or(0, |index| self.streams[index].1) + u64::from(sectors);
+        let index = known.unwrap_or(self.by_use.head as usize);
+        self.streams[index] = (now_ns.saturating_add(FORGET_NS), sum);
         self.next[index] = sector.saturating_add(u64::from(sectors));
+        self.tags[index] = tag_of(self.next[index]);
+        self.by_use.remove(&mut self.order, index as u32);
+        self.by_use.push(&mut self.order, index as u32);
         *last = sum;
         sum.max(*average)
     }
