@@ -46,7 +46,7 @@ proptest! {
 
     #[test]
     fn no_choice_of_victims_beats_opt(trace in prop::collection::vec(0..5u64, 1..9), size in 1..4usize) {
-        let hits = opt_hits(&trace, None, &next_accesses(&trace), size as u64, true);
+        let hits = opt_hits(None, &next_accesses(&trace), size as u64, true);
         prop_assert_eq!(hits.iter().filter(|hit| **hit).count(), best_hits(&trace, &[], size));
     }
 }

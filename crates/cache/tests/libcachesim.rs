@@ -42,7 +42,7 @@ fn misses_equal_those_of_libcachesim() {
     let belady = [79256, 70724, 65481, 61594, 59645, 57599, 50873, 48974];
     for (at, (lru, belady)) in lru.into_iter().zip(belady).enumerate() {
         let capacity = (at as u64 + 1) << 27;
-        let hits = opt_hits(&objects, Some(&sizes), &next, capacity, false);
+        let hits = opt_hits(Some(&sizes), &next, capacity, false);
         assert_eq!((lru_misses(&trace, capacity), hits.iter().filter(|hit| !**hit).count()), (lru, belady));
     }
 }

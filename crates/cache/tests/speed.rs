@@ -59,7 +59,7 @@ fn speed_of_each_cache() {
     measure("opt", count, || {
         let objects: Vec<u64> = trace.iter().map(|r| r.1).collect();
         let next = next_accesses(&objects);
-        let hits = opt_hits(&objects, None, &next, blocks.into(), true);
+        let hits = opt_hits(None, &next, blocks.into(), true);
         (hits.iter().filter(|hit| !**hit).count() as f64 / count as f64, 0)
     });
 }

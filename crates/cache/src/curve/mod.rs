@@ -529,7 +529,7 @@ impl SecondPass {
 
     fn opt_curve(&self, block: &BlockPass) -> PolicyCurve {
         let blocks: Vec<u64> = self.sizes.iter().map(|size| size / (block.sectors * 512)).collect();
-        let rate = block.opt[0].rate;
+        let rate = block.opt[0].sampler.rate();
         // A sample that is the whole trace needs no other.
         let samples = if rate >= 1.0 { &block.opt[..1] } else { &block.opt[..] };
         let estimates: Vec<Vec<Estimate>> = samples.iter().map(|opt| opt.estimate(&blocks)).collect();

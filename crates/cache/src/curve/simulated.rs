@@ -120,9 +120,8 @@ const MOST_ACCESSES: usize = 2_000_000;
 
 /// A sample of accesses to blocks. When it is full, half of its blocks leave.
 pub struct OptSample {
-    sampler: Sampler,
+    pub sampler: Sampler,
     salt: u64,
-    pub rate: f64, // the share of the blocks in the sample
     blocks: Vec<u64>,
     writes: Vec<bool>,
     all: [u64; 2],
@@ -131,7 +130,7 @@ pub struct OptSample {
 impl OptSample {
     /// A sample of all blocks, until it is full.
     pub fn new(salt: u64) -> Self {
-        Self { sampler: Sampler::ALL, salt, rate: 1.0, blocks: Vec::new(), writes: Vec::new(), all: [0; 2] }
+        Self { sampler: Sampler::ALL, salt, blocks: Vec::new(), writes: Vec::new(), all: [0; 2] }
     }
 
     /// Adds an access.
@@ -147,8 +146,7 @@ impl OptSample {
     }
 
     fn halve(&mut self) {
-        self.rate /= 2.0;
-        self.sampler = Sampler::new(self.salt, self.rate, 0);
+        self.sampler = Sampler::new(self.salt, self.sampler.rate() / 2.0, 0);
         let all = self.blocks.iter().copied().zip(self.writes.iter().copied());
         (self.blocks, self.writes) = all.filter(|&(block, _)| self.sampler.takes(block)).unzip();
     }
@@ -156,16 +154,20 @@ impl OptSample {
     /// The hit ratios of each size, in blocks.
     pub fn estimate(&self, sizes: &[u64]) -> Vec<Estimate> {
         let next = next_accesses(&self.blocks);
-        sizes.iter().map(|&size| self.estimate_size(&next, (size as f64 * self.rate).round() as u64)).collect()
+        sizes
+            .iter()
+            .map(|&size| self.estimate_size(&next, (size as f64 * self.sampler.rate()).round() as u64))
+            .collect()
     }
 
     fn estimate_size(&self, next: &[u64], capacity: u64) -> Estimate {
         let mut misses = [0u64; 2];
-        for (hit, &write) in opt_hits(&self.blocks, None, next, capacity, true).into_iter().zip(&self.writes) {
+        for (hit, &write) in opt_hits(None, next, capacity, true).into_iter().zip(&self.writes) {
             misses[usize::from(write)] += u64::from(!hit);
         }
-        let ratio =
-            |misses: u64, all: u64| (all > 0).then(|| (1.0 - misses as f64 / self.rate / all as f64).clamp(0.0, 1.0));
+        let ratio = |misses: u64, all: u64| {
+            (all > 0).then(|| (1.0 - misses as f64 / self.sampler.rate() / all as f64).clamp(0.0, 1.0))
+        };
         let both = ratio(misses[0] + misses[1], self.all[0] + self.all[1]);
         Estimate { ratios: [ratio(misses[0], self.all[0]), ratio(misses[1], self.all[1]), both], cache_writes: None }
     }
@@ -183,47 +185,43 @@ pub fn next_accesses(objects: &[u64]) -> Vec<u64> {
     let mut next = vec![u64::MAX; objects.len()];
     let mut seen: HashMap<u64, u64, Hashing> = HashMap::default();
     for (index, &object) in objects.iter().enumerate().rev() {
-        if let Some(later) = seen.insert(object, index as u64) {
-            next[index] = later;
-        }
+        next[index] = seen.insert(object, index as u64).unwrap_or(u64::MAX);
     }
     next
 }
 
-/// Belady's OPT for this capacity: which accesses hit. `sizes` are the objects' bytes at each access; `None`: all are 1.
+/// Belady's OPT for this capacity: which accesses hit, of which `next` has the next one to the same object. `sizes` are
+/// the objects' bytes at each access; `None`: all are 1.
 ///
-/// Objects that are not used again are not kept. `bypass`: a miss need not be cached at all, as in block caches. With sizes, OPT is NP-hard, and this is the usual heuristic: the object that is used
-/// last leaves first.
-pub fn opt_hits(objects: &[u64], sizes: Option<&[u64]>, next: &[u64], capacity: u64, bypass: bool) -> Vec<bool> {
-    let mut cached: HashMap<u64, (u64, u64), Hashing> = HashMap::default();
-    let mut order: BTreeSet<(u64, u64)> = BTreeSet::new();
+/// Objects that are not used again are not kept. `bypass`: a miss need not be cached at all, as in block caches. With
+/// sizes, OPT is NP-hard, and this is the usual heuristic: the object that is used last leaves first.
+pub fn opt_hits(sizes: Option<&[u64]>, next: &[u64], capacity: u64, bypass: bool) -> Vec<bool> {
+    let mut cached = BTreeSet::new(); // the next accesses of what is cached
+    let mut kept = sizes.map(<[u64]>::to_vec); // the bytes of what is cached, by its next access
     let mut used = 0;
-    let accesses = objects.iter().zip(next).enumerate();
-    let hits = accesses.map(|(index, (&object, &again))| {
-        let old = cached.remove(&object);
-        let bytes = old.map_or_else(|| sizes.map_or(1, |sizes| sizes[index]), |(_, bytes)| bytes);
-        if let Some((at, _)) = old {
-            order.remove(&(at, object));
-            used -= bytes;
-        }
+    let hits = next.iter().enumerate().map(|(index, &again)| {
+        let hit = cached.remove(&(index as u64));
+        let bytes_of = |kept: &Option<Vec<u64>>, access: usize| kept.as_ref().map_or(1, |bytes| bytes[access]);
+        let bytes = if hit { bytes_of(&kept, index) } else { sizes.map_or(1, |sizes| sizes[index]) };
+        used -= if hit { bytes } else { 0 };
         let mut keep = again != u64::MAX && bytes <= capacity;
         while used + bytes > capacity
             && bytes <= capacity
-            && let Some(&(latest, victim)) = order.last()
+            && let Some(&latest) = cached.last()
         {
             if bypass && (!keep || latest < again) {
                 keep = false;
                 break;
             }
-            order.pop_last();
-            used -= cached.remove(&victim).map_or(0, |(_, size)| size);
+            cached.pop_last();
+            used -= bytes_of(&kept, latest as usize);
         }
         if keep {
-            cached.insert(object, (again, bytes));
-            order.insert((again, object));
+            cached.insert(again);
+            kept.iter_mut().for_each(|kept| kept[again as usize] = bytes);
             used += bytes;
         }
-        old.is_some()
+        hit
     });
     hits.collect()
 }
