@@ -156,17 +156,12 @@ impl<P: Policy + ?Sized> DmCache<P> {
 
     fn complete(&mut self, work: Work) {
         self.policy.complete_background_work(work, true);
-        match work.operation {
-            Operation::Promote => self.counts.promotions += 1,
-            Operation::Replace { .. } => {
-                self.counts.promotions += 1;
-                self.counts.demotions += 1;
-            }
-            Operation::Demote => self.counts.demotions += 1,
-            Operation::Writeback => {
-                self.policy.clear_dirty(work.cache_block);
-                self.counts.writebacks += 1;
-            }
+        let is_replaced = matches!(work.operation, Operation::Replace { .. });
+        self.counts.promotions += u64::from(is_replaced || work.operation == Operation::Promote);
+        self.counts.demotions += u64::from(is_replaced || work.operation == Operation::Demote);
+        if work.operation == Operation::Writeback {
+            self.policy.clear_dirty(work.cache_block);
+            self.counts.writebacks += 1;
         }
     }
 

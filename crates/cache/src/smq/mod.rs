@@ -529,10 +529,9 @@ impl Tracker {
     /// Adds work; with `issue` it is running at once, and is returned.
     pub fn add(&mut self, work: Work, issue: bool) -> Option<Work> {
         self.pending += 1;
-        match work.operation {
-            Operation::Demote => self.demotions += 1,
-            Operation::Promote => drop(self.promoting.insert(work.origin_block)),
-            Operation::Writeback | Operation::Replace { .. } => (),
+        self.demotions += u32::from(work.operation == Operation::Demote);
+        if work.operation == Operation::Promote {
+            self.promoting.insert(work.origin_block);
         }
         if issue {
             return Some(work);
@@ -544,10 +543,9 @@ impl Tracker {
     /// The work is done.
     pub fn complete(&mut self, work: Work) {
         self.pending -= 1;
-        match work.operation {
-            Operation::Demote => self.demotions -= 1,
-            Operation::Promote => drop(self.promoting.remove(&work.origin_block)),
-            Operation::Writeback | Operation::Replace { .. } => (),
+        self.demotions -= u32::from(work.operation == Operation::Demote);
+        if work.operation == Operation::Promote {
+            self.promoting.remove(&work.origin_block);
         }
     }
 }

@@ -66,9 +66,7 @@ impl Multiqueue {
             let next = sentinels.map_or(NONE, |pair| pair.get(passed as usize).copied().unwrap_or(NONE));
             self.push_before(entries, next, other);
         }
-        self.remove(entries, index);
-        entries[index as usize].level = new;
-        self.push(entries, index);
+        self.move_entry(entries, index, usize::from(new));
     }
 
     /// Gives every level its share again, from the lowest (`q_redistribute`).
