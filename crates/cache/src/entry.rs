@@ -1,6 +1,7 @@
 //! What policies are made of: entries in doubly linked lists, and a hash table of them.
 
 use blklab_stats::hash64;
+use std::hint::black_box;
 
 /// No entry.
 pub const NONE: u32 = u32::MAX;
@@ -127,6 +128,8 @@ pub struct BlockTable {
 }
 
 const EMPTY_SLOT: u64 = u64::MAX;
+/// Accesses that are looked up together.
+pub const TOGETHER: usize = 64;
 
 impl BlockTable {
     /// A table for this many entries.
@@ -156,6 +159,14 @@ impl BlockTable {
             }
             slot = (slot + 1) & mask;
         }
+    }
+
+    /// Looks where blocks are searched for first, so that the processor waits once for all of them.
+    pub fn look_ahead(&self, entries: &[Entry], accesses: &[(u64, bool)]) {
+        let mut indices = [0; TOGETHER];
+        let slot = |block| self.slots[self.home(Self::tag(block))];
+        accesses.iter().zip(&mut indices).for_each(|(access, index)| *index = slot(access.0) as u32 as usize);
+        black_box(indices.iter().fold(0, |all, &index| all | entries.get(index).map_or(0, |entry| entry.period)));
     }
 
     /// The entry of a block.

@@ -30,11 +30,6 @@ impl Sampler {
         self.threshold == u64::MAX || self.hash(block) < self.threshold
     }
 
-    /// The same for a block with this hash.
-    pub fn takes_hash(&self, hash: u64) -> bool {
-        self.threshold == u64::MAX || hash < self.threshold
-    }
-
     /// The share of the regions that it takes.
     pub fn rate(&self) -> f64 {
         if self.threshold == u64::MAX { 1.0 } else { self.threshold as f64 / 2f64.powi(64) }

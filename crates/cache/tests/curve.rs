@@ -36,7 +36,7 @@ proptest! {
     #[test]
     fn distances_are_those_of_a_list(trace in prop::collection::vec((0..60u64, any::<bool>()), 1..400), size in 0..70u64) {
         let mut lru = StackDistances::new(Sampler::ALL);
-        trace.iter().for_each(|&(block, write)| lru.access(block, write));
+        lru.access(&trace);
         for write in [false, true] {
             let all = trace.iter().filter(|access| access.1 == write).count().max(1);
             let expected = lru_hits(&trace, size as usize, write) as f64 / all as f64;
@@ -66,7 +66,7 @@ fn skewed(index: u64, blocks: u64) -> u64 {
 fn compaction_keeps_the_order_and_samples_are_close_to_the_whole() {
     let [whole, sample] = [Sampler::ALL, Sampler::new(3, 0.05, 0)].map(|sampler| {
         let mut lru = StackDistances::new(sampler);
-        (0..600_000).for_each(|index| lru.access(skewed(index, 100_000), false));
+        lru.access(&(0..600_000).map(|index| (skewed(index, 100_000), false)).collect::<Vec<_>>());
         lru
     });
     assert!(whole.distinct() > 60_000, "{} blocks", whole.distinct());

@@ -1,17 +1,20 @@
 //! LRU stack distances (Mattson et al., 1970), exactly or of a sample: one pass gives the hits of every cache size.
 
-use crate::entry::{BlockTable, Entry};
+use crate::entry::{BlockTable, Entry, TOGETHER};
 use crate::sampler::Sampler;
+use std::hint::black_box;
 
-/// Positions that one count covers: eight words of 64 bits, a cache line.
-const GROUP: usize = 512;
+/// Positions of a word of bits, and of a group of words.
+const WORD: usize = 64;
+const GROUP: usize = 4096;
 
-/// The order of last accesses: a bit for each access that is its block's last one, and a Fenwick tree of their numbers
-/// in groups of 512 (Olken, 1981, with bits instead of a search tree). 1.2 bits an access since the last compaction.
-#[derive(Debug, Default)]
+/// The order of last accesses: a bit for each access that is its block's last one (Olken, 1981, with bits instead of a
+/// search tree), and how many are older. 1.3 bits an access since the last compaction.
+#[derive(Debug)]
 struct AccessOrder {
     bits: Vec<u64>,
-    groups: Vec<u32>,
+    words: Vec<u16>,  // those in the group before each word; known up to the word of `next`
+    groups: Vec<u32>, // those in each group, as a Fenwick tree; known of whole groups
     owners: Vec<u32>, // the entry whose last access is here
     next: usize,
     live: u32,
@@ -19,13 +22,10 @@ struct AccessOrder {
 
 impl AccessOrder {
     fn new(positions: usize) -> Self {
-        let groups = positions.div_ceil(GROUP);
-        let (bits, owners) = (vec![0; groups * GROUP / 64], vec![0; groups * GROUP]);
-        Self { bits, groups: vec![0; groups + 1], owners, next: 0, live: 0 }
-    }
-
-    fn is_full(&self) -> bool {
-        self.next == self.owners.len()
+        let positions = positions.next_multiple_of(GROUP);
+        let words = positions / WORD + 1; // that of `next` may be behind the last position
+        let (bits, words, groups) = (vec![0; words], vec![0; words], vec![0; positions / GROUP + 1]);
+        Self { bits, words, groups, owners: vec![0; positions], next: 0, live: 0 }
     }
 
     fn add_to_group(&mut self, position: usize, change: u32) {
@@ -41,35 +41,35 @@ impl AccessOrder {
         let position = self.next;
         self.next += 1;
         self.live += 1;
-        self.bits[position / 64] |= 1 << (position % 64);
+        self.bits[position / WORD] |= 1 << (position % WORD);
         self.owners[position] = entry;
-        self.add_to_group(position, 1);
+        if self.next.is_multiple_of(GROUP) {
+            self.add_to_group(position, GROUP as u32);
+            self.words[self.next / WORD] = 0;
+        } else if self.next.is_multiple_of(WORD) {
+            self.words[self.next / WORD] = self.words[position / WORD] + self.bits[position / WORD].count_ones() as u16;
+        }
         position as u32
     }
 
     fn remove(&mut self, position: u32) {
         let position = position as usize;
         self.live -= 1;
-        self.bits[position / 64] &= !(1 << (position % 64));
+        self.bits[position / WORD] &= !(1 << (position % WORD));
+        let later = position / WORD + 1..(position / GROUP + 1) * (GROUP / WORD);
+        self.words[later].iter_mut().for_each(|before| *before = before.wrapping_sub(1));
         self.add_to_group(position, 1u32.wrapping_neg());
     }
 
     /// How many blocks were accessed at this position or later.
     fn newer_from(&self, position: u32) -> u32 {
-        if position as usize == self.next {
-            return 0;
-        }
-        let Some(position) = (position as usize).checked_sub(1) else { return self.live };
-        let (mut group, mut older) = (position / GROUP, 0u32);
-        let first_word = group * GROUP / 64;
+        let (position, word) = (position as usize, position as usize / WORD);
+        let within = (self.bits[word] & ((1 << (position % WORD)) - 1)).count_ones();
+        let (mut group, mut older) = (position / GROUP, u32::from(self.words[word]) + within);
         while group > 0 {
             older = older.wrapping_add(self.groups[group]);
             group &= group - 1;
         }
-        let words = &self.bits[first_word..=position / 64];
-        let (last, whole) = words.split_last().expect("a range with its end");
-        older += whole.iter().map(|word| word.count_ones()).sum::<u32>();
-        older += (last << (63 - position % 64)).count_ones();
         self.live - older
     }
 }
@@ -77,23 +77,21 @@ impl AccessOrder {
 /// Accesses by distance.
 #[derive(Clone, Debug, Default)]
 struct Distances {
-    bins: Vec<f64>, // accesses by bin
-    first: f64,     // first accesses to a block
-    weight: f64,    // all of them
+    bins: Vec<u64>, // accesses by bin
+    first: u64,     // first accesses to a block
 }
 
 impl Distances {
     fn count(&mut self, bin: Option<usize>) {
-        self.weight += 1.0;
-        let Some(bin) = bin else { return self.first += 1.0 };
+        let Some(bin) = bin else { return self.first += 1 };
         if bin >= self.bins.len() {
-            self.bins.resize((bin + 1).next_power_of_two(), 0.0);
+            self.bins.resize((bin + 1).next_power_of_two(), 0);
         }
-        self.bins[bin] += 1.0;
+        self.bins[bin] += 1;
     }
 
     fn misses(&self, first_bin: usize) -> f64 {
-        self.first + self.bins.iter().skip(first_bin).sum::<f64>()
+        (self.first + self.bins.iter().skip(first_bin).sum::<u64>()) as f64
     }
 }
 
@@ -108,34 +106,58 @@ pub struct DistanceCounts {
 impl DistanceCounts {
     /// The sample stands for all accesses that are not to frequent blocks.
     fn misses(&self, first_bin: usize) -> f64 {
-        let others = self.accesses as f64 - self.frequent.weight;
-        let scale = if self.sampled.weight > 0.0 { others / self.sampled.weight } else { 0.0 };
+        let others = self.accesses as f64 - self.frequent.misses(0);
+        let sampled = self.sampled.misses(0);
+        let scale = if sampled > 0.0 { others / sampled } else { 0.0 };
         self.frequent.misses(first_bin) + self.sampled.misses(first_bin) * scale
     }
 }
 
-/// Frequent blocks that a sample watches at most.
-const FREQUENT_BLOCKS: usize = 1 << 14;
-/// Frequent blocks that share a set of the table.
+/// Sets of the frequent blocks that a sample watches.
+const SETS: usize = 1 << 12;
+/// Frequent blocks that share a set.
 const SLOTS: usize = 4;
 /// Accesses to blocks outside its set that a frequent block survives for each access to itself, and at most.
 const SURVIVED: [u32; 2] = [8, 1 << 16];
 
-/// A block that is accessed often. A sample has few such blocks, by chance too many or too few: they are counted apart,
-/// and all their accesses, so that the estimate depends on chance for the others only.
+/// Blocks that are accessed often. A sample has few such blocks, by chance too many or too few: they are counted apart,
+/// and all their accesses, so that the estimate depends on chance for the others only. A cache line.
 #[derive(Clone, Copy, Debug)]
-struct FrequentBlock {
-    block: u64,
-    position: u32, // where the next sampled access was to come when it was last accessed
-    score: u32,
+#[repr(align(64))]
+struct FrequentBlocks {
+    blocks: [u64; SLOTS],
+    positions: [u32; SLOTS], // where the next sampled access was to come when each was last accessed
+    ranks: [u32; SLOTS],     // scores times `SLOTS`, plus the number of the slot
+}
+
+impl FrequentBlocks {
+    const NONE: Self = Self { blocks: [u64::MAX; SLOTS], positions: [0; SLOTS], ranks: [0, 1, 2, 3] };
+
+    /// Counts an access for the block's place among the frequent ones (as Misra and Gries, 1982, in each set). Returns
+    /// whether it was one of them, and its position before. There are no branches: they could not be predicted.
+    fn watch(&mut self, block: u64, next: u32) -> (bool, u32) {
+        let rarest = self.ranks.iter().fold(u32::MAX, |least, &rank| least.min(rank));
+        let (mut slot, mut is_known) = (rarest as usize % SLOTS, false);
+        for (index, &other) in self.blocks.iter().enumerate() {
+            slot = if other == block { index } else { slot };
+            is_known |= other == block;
+        }
+        let (position, rank) = (self.positions[slot], self.ranks[slot]);
+        let taken = is_known | (rank < SLOTS as u32);
+        let grown = (rank + SURVIVED[0] * SLOTS as u32).min(SURVIVED[1] * SLOTS as u32 + slot as u32);
+        self.ranks[slot] = if taken { grown } else { rank.wrapping_sub(SLOTS as u32) };
+        self.blocks[slot] = if taken { block } else { self.blocks[slot] };
+        self.positions[slot] = if taken { next } else { position };
+        (is_known, position)
+    }
 }
 
 /// Stack distances of a trace: of all blocks, or of a sample (SHARDS, Waldspurger et
 /// al., FAST 2015).
 pub struct StackDistances {
-    sampler: Sampler,
-    frequent: Vec<FrequentBlock>, // by the hash; none without a sample
-    entries: Vec<Entry>,          // `period` is the position of the last access
+    pub sampler: Sampler,
+    frequent: Vec<FrequentBlocks>, // by the hash; none without a sample
+    entries: Vec<Entry>,           // `period` is the position of the last access
     table: BlockTable,
     order: AccessOrder,
     pub counts: [DistanceCounts; 2], // reads and writes
@@ -144,11 +166,10 @@ pub struct StackDistances {
 impl StackDistances {
     /// Distances of the sampler's blocks.
     pub fn new(sampler: Sampler) -> Self {
-        let slot = FrequentBlock { block: u64::MAX, position: 0, score: 0 };
-        let watched = if sampler.rate() < 1.0 { FREQUENT_BLOCKS } else { 0 };
+        let sets = if sampler.rate() < 1.0 { SETS } else { 0 };
         Self {
             sampler,
-            frequent: vec![slot; watched.next_multiple_of(SLOTS)],
+            frequent: vec![FrequentBlocks::NONE; sets],
             entries: Vec::new(),
             table: BlockTable::new(1 << 12),
             order: AccessOrder::new(1 << 16),
@@ -156,57 +177,66 @@ impl StackDistances {
         }
     }
 
-    /// Counts an access.
-    pub fn access(&mut self, block: u64, write: bool) {
-        self.counts[usize::from(write)].accesses += 1;
-        if self.frequent.is_empty() {
-            return self.access_sampled(block, write, true);
+    /// Counts accesses: their blocks, and whether they write.
+    pub fn access(&mut self, accesses: &[(u64, bool)]) {
+        let writes = accesses.iter().filter(|access| access.1).count();
+        self.counts[0].accesses += (accesses.len() - writes) as u64;
+        self.counts[1].accesses += writes as u64;
+        for together in accesses.chunks(TOGETHER) {
+            if self.frequent.is_empty() {
+                self.table.look_ahead(&self.entries, together);
+                together.iter().for_each(|&(block, write)| self.access_block(block, write, true));
+            } else {
+                self.access_sample(together);
+            }
         }
-        let hash = self.sampler.hash(block);
-        let first = hash as u32 as usize % (self.frequent.len() / SLOTS) * SLOTS;
-        let slots = &self.frequent[first..first + SLOTS];
-        let slot = slots.iter().position(|slot| slot.block == block);
-        if let Some(slot) = slot {
-            let bin = self.order.newer_from(slots[slot].position) as usize;
+    }
+
+    fn access_sample(&mut self, accesses: &[(u64, bool)]) {
+        let (mut hashes, mut known, mut count) = ([0; TOGETHER], [(0, false); TOGETHER], 0);
+        accesses.iter().zip(&mut hashes).for_each(|(access, hash)| *hash = self.sampler.hash(access.0));
+        // The processor waits once for all sets.
+        black_box(hashes.iter().fold(0, |all, &hash| all | self.frequent[hash as usize % SETS].ranks[0]));
+        let (sampler, mut next) = (self.sampler, self.order.next as u32);
+        for (&(block, write), hash) in accesses.iter().zip(hashes) {
+            let set = hash as usize % SETS;
+            let (is_known, position) = self.frequent[set].watch(block, next);
+            known[count] = (position, write);
+            count += usize::from(is_known);
+            if hash < sampler.threshold {
+                self.count_frequent(&known[..std::mem::take(&mut count)]);
+                self.access_block(block, write, !is_known);
+                next = self.order.next as u32;
+                let FrequentBlocks { blocks, positions, .. } = &mut self.frequent[set];
+                blocks.iter().zip(positions).filter(|(other, _)| **other == block).for_each(|(_, at)| *at = next);
+            }
+        }
+        self.count_frequent(&known[..count]);
+    }
+
+    fn count_frequent(&mut self, known: &[(u32, bool)]) {
+        for &(position, write) in known {
+            let bin = self.order.newer_from(position) as usize;
             self.counts[usize::from(write)].frequent.count(Some(bin));
         }
-        if self.sampler.takes_hash(hash) {
-            self.access_sampled(block, write, slot.is_none());
-        }
-        self.watch(first, slot, block);
     }
 
-    /// Counts an access for the block's place among the frequent ones (as Misra and Gries, 1982, in each set).
-    fn watch(&mut self, first: usize, slot: Option<usize>, block: u64) {
-        let position = self.order.next as u32;
-        let slots = &mut self.frequent[first..first + SLOTS];
-        match slot {
-            Some(slot) => {
-                let score = (slots[slot].score + SURVIVED[0]).min(SURVIVED[1]);
-                slots[slot] = FrequentBlock { block, position, score };
-            }
-            None => {
-                let rarest = slots.iter_mut().min_by_key(|slot| slot.score).expect("a set has slots");
-                match rarest.score {
-                    0 => *rarest = FrequentBlock { block, position, score: SURVIVED[0] },
-                    _ => rarest.score -= 1,
-                }
-            }
-        }
-    }
-
-    fn access_sampled(&mut self, block: u64, write: bool, counted: bool) {
-        if self.order.is_full() {
+    fn access_block(&mut self, block: u64, write: bool, counted: bool) {
+        if self.order.next == self.order.owners.len() {
             self.compact();
         }
         let (index, bin) = match self.table.get(&self.entries, block) {
             Some(index) => {
                 let position = self.entries[index as usize].period;
-                let newer = self.order.newer_from(position + 1);
                 self.order.remove(position);
-                (index, Some(newer as usize))
+                (index, Some(self.order.newer_from(position) as usize))
             }
-            None => (self.add(block), None),
+            None => {
+                let index = self.entries.len() as u32;
+                self.entries.push(Entry::new(block));
+                self.table.insert(&self.entries, index);
+                (index, None)
+            }
         };
         if counted {
             self.counts[usize::from(write)].sampled.count(bin);
@@ -214,23 +244,16 @@ impl StackDistances {
         self.entries[index as usize].period = self.order.push(index);
     }
 
-    fn add(&mut self, block: u64) -> u32 {
-        let index = self.entries.len() as u32;
-        self.entries.push(Entry::new(block));
-        self.table.insert(&self.entries, index);
-        index
-    }
-
     fn compact(&mut self) {
-        for frequent in &mut self.frequent {
-            frequent.position = self.order.live - self.order.newer_from(frequent.position);
+        for position in self.frequent.iter_mut().flat_map(|set| &mut set.positions) {
+            *position = self.order.live - self.order.newer_from(*position);
         }
-        let AccessOrder { bits, owners, next, .. } = &self.order;
-        let is_live = |position: &usize| bits[position / 64] >> (position % 64) & 1 == 1;
-        let live: Vec<u32> = (0..*next).filter(is_live).map(|position| owners[position]).collect();
-        self.order = AccessOrder::new((live.len() * 2).max(1 << 16));
-        for index in live {
-            self.entries[index as usize].period = self.order.push(index);
+        let order = AccessOrder::new((self.order.live as usize * 2).max(1 << 16));
+        let AccessOrder { bits, owners, .. } = std::mem::replace(&mut self.order, order);
+        for (entry, position) in owners.into_iter().zip(0..) {
+            if bits[position / WORD] >> (position % WORD) & 1 == 1 {
+                self.entries[entry as usize].period = self.order.push(entry);
+            }
         }
     }
 
@@ -239,7 +262,7 @@ impl StackDistances {
     pub fn hit_ratio(&self, directions: &[bool], blocks: Option<u64>) -> f64 {
         let first_bin = match blocks {
             None => usize::MAX,
-            Some(blocks) => (blocks as f64 * self.rate()).round() as usize,
+            Some(blocks) => (blocks as f64 * self.sampler.rate()).round() as usize,
         };
         let counts = || directions.iter().map(|&write| &self.counts[usize::from(write)]);
         let misses: f64 = counts().map(|counts| counts.misses(first_bin)).sum();
@@ -252,16 +275,16 @@ impl StackDistances {
         (self.entries.len() as f64 / self.sampler.rate()).round() as u64
     }
 
-    /// The share of the blocks that is sampled now.
-    pub fn rate(&self) -> f64 {
-        self.sampler.rate()
-    }
-
     /// Memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let bins = |counts: &DistanceCounts| counts.frequent.bins.len() + counts.sampled.bins.len();
-        let counts = self.counts.iter().map(bins).sum::<usize>() * 8 + self.frequent.len() * size_of::<FrequentBlock>();
-        let order = self.order.owners.len() * 4 + self.order.bits.len() * 8 + self.order.groups.len() * 4;
-        self.entries.len() * size_of::<Entry>() + self.table.memory_bytes() + order + counts
+        let counts = self.counts.iter().map(bins).sum::<usize>() * 8;
+        let AccessOrder { bits, words, groups, owners, .. } = &self.order;
+        let order = bits.len() * 8 + words.len() * 2 + (groups.len() + owners.len()) * 4;
+        size_of_val(&*self.frequent)
+            + self.entries.len() * size_of::<Entry>()
+            + self.table.memory_bytes()
+            + order
+            + counts
     }
 }

@@ -167,6 +167,8 @@ fn find_knee(points: &[CurvePoint]) -> Option<u64> {
 
 /// Rates that bound smq's figures if the trace has no times, in I/Os a second: a disk's, and an SSD's.
 const ASSUMED_RATES: [f64; 2] = [100.0, 10_000.0];
+/// Accesses that samples count at a time: enough for a thread.
+const SHARED: usize = 1 << 16;
 /// I/Os that a cache replays before the next cache does, so that it stays in the processor's cache.
 const TOGETHER: usize = 8192;
 /// Sectors of which dm-cache's chunks are multiples (`DATA_DEV_BLOCK_SIZE_MIN_SECTORS`).
@@ -229,16 +231,29 @@ struct BlockPass {
     sectors: u64,
     lru: Vec<StackDistances>,
     opt: Vec<OptSample>,
+    waiting: Vec<(u64, bool)>, // accesses to blocks, and whether they write
 }
 
 impl BlockPass {
-    fn access(&mut self, request: &Request) {
+    fn request(&mut self, request: &Request) {
         let write = request.op != Op::Read;
         let last = request.sector.saturating_add(u64::from(request.sectors) - 1) / self.sectors;
         for block in request.sector / self.sectors..=last {
-            self.lru.iter_mut().for_each(|lru| lru.access(block, write));
-            self.opt.iter_mut().for_each(|opt| opt.access(block, write));
+            self.waiting.push((block, write));
+            if self.waiting.len() == SHARED {
+                self.count_waiting();
+            }
         }
+    }
+
+    /// Counts the accesses; samples do not depend on each other, so each has its thread.
+    fn count_waiting(&mut self) {
+        let Self { lru, opt, waiting, .. } = self;
+        std::thread::scope(|scope| {
+            lru.iter_mut().for_each(|lru| drop(scope.spawn(|| lru.access(waiting))));
+            opt.iter_mut().for_each(|opt| waiting.iter().for_each(|&(block, write)| opt.access(block, write)));
+        });
+        waiting.clear();
     }
 
     fn footprint(&self) -> u64 {
@@ -276,9 +291,10 @@ impl Times {
     fn add(&mut self, time_ns: u64) {
         self.first_ns = if self.distinct == 0 { time_ns } else { self.first_ns };
         let mut distance = time_ns.saturating_sub(self.first_ns);
+        let is_new = self.distinct == 0 || distance != self.span_ns;
         self.distinct += u64::from(self.distinct == 0 || distance > self.span_ns);
         self.span_ns = distance;
-        while distance > 0 && (self.unit_ns == 0 || self.unit_ns >= COARSE_NS[0]) {
+        while is_new && distance > 0 && (self.unit_ns == 0 || self.unit_ns >= COARSE_NS[0]) {
             (self.unit_ns, distance) = (distance, self.unit_ns % distance);
         }
     }
@@ -318,7 +334,7 @@ impl FirstPass {
         let of_salt = |salt| StackDistances::new(Sampler::new(salt, rate, 0));
         let lru = || salts().take(count).map(of_salt).collect();
         let opt = || if settings.wants("opt") { salts().map(OptSample::new).collect() } else { vec![] };
-        let pass = |&bytes: &u64| BlockPass { sectors: bytes / 512, lru: lru(), opt: opt() };
+        let pass = |&bytes: &u64| BlockPass { sectors: bytes / 512, lru: lru(), opt: opt(), waiting: vec![] };
         let blocks = settings.blocks.iter().map(pass).collect();
         let times = Times::default();
         Ok(Self { settings, kernel, blocks, requests: 0, reads: 0, bytes: [0; 2], times, end_sector: 0 })
@@ -336,7 +352,7 @@ impl FirstPass {
         self.bytes[usize::from(write)] += u64::from(request.sectors) * 512;
         self.times.add(request.time_ns);
         self.end_sector = self.end_sector.max(request.sector.saturating_add(u64::from(request.sectors)));
-        self.blocks.iter_mut().for_each(|block| block.access(request));
+        self.blocks.iter_mut().for_each(|block| block.request(request));
     }
 
     /// Whether the trace must be read again.
@@ -347,6 +363,7 @@ impl FirstPass {
     /// Goes on to the second pass; `has_times`: the trace has times; `recorded`: the volume's size in bytes, if the trace
     /// says it. An error is one line about the settings.
     pub fn finish(mut self, has_times: bool, recorded: Option<u64>) -> Result<SecondPass, String> {
+        self.blocks.iter_mut().for_each(BlockPass::count_waiting);
         let touched = self.end_sector.saturating_mul(512);
         if let Some(volume) = self.settings.volume.filter(|&volume| volume < touched) {
             let [volume, touched] = [volume, touched].map(shown);
@@ -521,7 +538,12 @@ impl SecondPass {
     fn lru_curve(&self, block: &BlockPass) -> PolicyCurve {
         let point = |&size: &u64| {
             let estimate = |lru: &StackDistances| BlockPass::estimate(lru, Some(size / (block.sectors * 512)));
-            combine(size, block.lru[0].rate(), &block.lru.iter().map(estimate).collect::<Vec<_>>(), Interval::OfMean)
+            combine(
+                size,
+                block.lru[0].sampler.rate(),
+                &block.lru.iter().map(estimate).collect::<Vec<_>>(),
+                Interval::OfMean,
+            )
         };
         let memory = block.lru.iter().map(StackDistances::memory_bytes).sum();
         PolicyCurve::new("lru", self.sizes.iter().map(point).collect(), memory)
