@@ -168,7 +168,8 @@ def _computed(
     if version != __version__:
         other = str(_other_version(address, __version__, version))
         return 0.0, [_Failure(other, EnvironmentLacks.exit_code, fatal=True)] * len(items)
-    begun, computed = time.perf_counter(), []
+    begun = time.perf_counter()
+    computed: list[Result | _Failure] = []
     for item in items:
         try:
             computed.append(function(item))

@@ -302,7 +302,7 @@ def _wait_for_workers(address: str, count: int) -> None:
         client.wait_for_workers(count, timeout=PATIENCE_S)
 
 
-def _on_scheduler(address: str, function: object) -> Any:
+def _on_scheduler(address: str, function: object) -> object:
     from distributed import Client
 
     with Client(address, set_as_default=False) as client:
@@ -312,9 +312,10 @@ def _on_scheduler(address: str, function: object) -> Any:
 def _deaths(address: str) -> list[int]:
     """Returns how many workers of each running task have died."""
     deaths = "suspi" + "cious"  # Dask's word, which the glossary refuses
-    return _on_scheduler(
+    found: Any = _on_scheduler(
         address,
         lambda dask_scheduler: [
             getattr(task, deaths) for task in dask_scheduler.tasks.values() if task.state == "processing"
         ],
     )
+    return [int(number) for number in found]

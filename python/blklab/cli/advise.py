@@ -11,21 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blklab import output as out
-from blklab.cli.common import (
-    DURATION,
-    SIZE,
-    Quantity,
-    cluster_option,
-    computing,
-    emit,
-    flash_state_option,
-    jobs_option,
-    json_option,
-    notes,
-    parse_with_unit,
-    repeatable,
-    warn,
-)
+from blklab.cli import common
 from blklab.errors import BlklabError, UsageError
 from blklab.text import printable
 from blklab.units import NANOSECONDS, parse_number
@@ -60,42 +46,42 @@ def _parse_times(text: str) -> float:
 
 
 def _parse_check(text: str) -> int | None:
-    every = 0 if text == "never" else parse_with_unit(text)
+    every = 0 if text == "never" else common.parse_with_unit(text)
     if not every and text != "never":
         raise ValueError(f"{text!r}: expected a time above 0, or never")
     return every or None
 
 
 @click.command()
-@repeatable("--trace", "traces", metavar="TRACE[=WEIGHT]")
+@common.repeatable("--trace", "traces", metavar="TRACE[=WEIGHT]")
 @click.option("--device", metavar="NAME")
-@repeatable("--job", "job_files", metavar="FILE[=WEIGHT]")
-@repeatable("--experiment", "experiments", metavar="FILE[=WEIGHT]")
-@repeatable('--load', 'mixes', metavar='NAME[=WEIGHT]')  # fmt: skip
-@click.option("--working-set", type=SIZE, default="8g")
-@click.option("--growth", type=Quantity("factor", _parse_times), default="1x")
-@repeatable("--devices", metavar="NxMODEL,...")
+@common.repeatable("--job", "job_files", metavar="FILE[=WEIGHT]")
+@common.repeatable("--experiment", "experiments", metavar="FILE[=WEIGHT]")
+@common.repeatable('--load', 'mixes', metavar='NAME[=WEIGHT]')  # fmt: skip
+@click.option("--working-set", type=common.SIZE, default="8g")
+@click.option("--growth", type=common.Quantity("factor", _parse_times), default="1x")
+@common.repeatable("--devices", metavar="NxMODEL,...")
 @click.option("--this-host", is_flag=True)
-@repeatable('--price', 'prices', type=Quantity('price', _parse_price), metavar='MODEL=PRICE')  # fmt: skip
-@click.option("--capacity", type=SIZE)
+@common.repeatable('--price', 'prices', type=common.Quantity('price', _parse_price), metavar='MODEL=PRICE')  # fmt: skip
+@click.option("--capacity", type=common.SIZE)
 @click.option("--failures", type=click.IntRange(0, 8), default=1)
 @click.option("--drives", type=click.IntRange(1, 64))
-@click.option("--budget", type=Quantity("amount", _parse_amount))
-@click.option("--p99-below", type=DURATION, metavar="TIME")
+@click.option("--budget", type=common.Quantity("amount", _parse_amount))
+@click.option("--p99-below", type=common.DURATION, metavar="TIME")
 @click.option("--loss-below", "loss", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="P")
-@click.option("--replaced-after", type=DURATION, default="72h")
-@click.option("--checked-every", type=Quantity("duration", _parse_check), default="730h")
-@repeatable("--exclude", metavar="KIND,...")
-@repeatable("--compare", "compared", metavar="WORD,...")
+@click.option("--replaced-after", type=common.DURATION, default="72h")
+@click.option("--checked-every", type=common.Quantity("duration", _parse_check), default="730h")
+@common.repeatable("--exclude", metavar="KIND,...")
+@common.repeatable("--compare", "compared", metavar="WORD,...")
 @click.option("--kernel", default="6.1")
 @click.option("--filesystem", type=click.Choice(["ext4", "xfs", "none"]), default="ext4")
-@flash_state_option
+@common.flash_state_option
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1)
-@jobs_option
-@cluster_option
+@common.jobs_option
+@common.cluster_option
 @click.option("-o", "--output", metavar="FILE")
 @click.option("--html", metavar="FILE")
-@json_option
+@common.json_option
 def advise(
     *,
     as_json: bool,
@@ -127,15 +113,15 @@ def advise(
     for file in (output, html):
         out.check(file)
     question, paths, present = _question(SimpleNamespace(**asked))
-    with computing(cluster, jobs) as parallel:
+    with common.computing(cluster, jobs) as parallel:
         answer = _search(question, paths, present, filesystem, parallel, as_json)
     if output is not None:
         _write_experiment(answer, output)
     if html is not None:
         command = shlex.join(["blklab", *sys.argv[1:]]) if sys.argv[1:2] == ["advise"] else ""
         out.write(html, report.render(answer, title="Which array to build", command=command).encode())
-        notes().print(f"{printable(html)}: written")
-    emit(report.as_dict(answer), as_json, lambda console: report.print_answer(console, answer))
+        common.notes().print(f"{printable(html)}: written")
+    common.emit(report.as_dict(answer), as_json, lambda console: report.print_answer(console, answer))
 
 
 def _question(asked: SimpleNamespace) -> "tuple[Question, dict[str, str], list[Arrangement]]":
@@ -163,7 +149,7 @@ def _question(asked: SimpleNamespace) -> "tuple[Question, dict[str, str], list[A
         from blklab.advice.this_host import pools_of_this_host
         from blklab.system.roots import Roots
 
-        own, paths, present = pools_of_this_host(Roots(), prices, asked.flash_state, warn)
+        own, paths, present = pools_of_this_host(Roots(), prices, asked.flash_state, common.warn)
         pools = question.merged(own, pools)
     if not pools:
         raise UsageError("no disks: give --devices, such as 2xpm983,4xhdd-7200, or --this-host")
@@ -206,7 +192,7 @@ def _search(
     try:
         out.make_directory(directory)
     except BlklabError as error:
-        warn(f"{error}: an interrupted search cannot continue")
+        common.warn(f"{error}: an interrupted search cannot continue")
         file = None
     with progress("Simulating", total=1000, as_json=as_json) as tick:
         return find(
@@ -227,4 +213,4 @@ def _write_experiment(answer: "Answer", output: str) -> None:
             only = _core.Filter(devices=[str(load.table["device"])])
             plans[load.name] = make_plan(characterise([str(load.table["replay"])], only))
     out.write(output, as_toml(answer, plans).encode())
-    notes().print(f"{printable(output)}: written; `blklab run {printable(output)} --on lab` proves it")
+    common.notes().print(f"{printable(output)}: written; `blklab run {printable(output)} --on lab` proves it")

@@ -10,18 +10,7 @@ from click.exceptions import Exit
 
 from blklab import output as out
 from blklab import units
-from blklab.cli.common import (
-    SIZE,
-    Quantity,
-    cluster_option,
-    computing,
-    emit,
-    flash_state_option,
-    jobs_option,
-    json_option,
-    repeatable,
-    warn_each,
-)
+from blklab.cli import common
 from blklab.cli.lazy import LazyGroup, entries
 from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.errors import EnvironmentLacks, UsageError
@@ -42,8 +31,8 @@ def _parse_share(text: str) -> float:
     return share
 
 
-SIZES = Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) for word in text.split(",")}))
-VOLUME = Quantity("size", units.parse_size)
+SIZES = common.Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) for word in text.split(",")}))
+VOLUME = common.Quantity("size", units.parse_size)
 
 
 @click.command()
@@ -54,12 +43,12 @@ VOLUME = Quantity("size", units.parse_size)
 @click.option("--volume-size", "volume", type=VOLUME)
 @click.option("--kernel", default="6.1")
 @click.option("--mode", type=click.Choice(["writethrough", "writeback"]), default="writethrough")
-@click.option("--sample", type=Quantity("share", _parse_share), metavar="SHARE")
+@click.option("--sample", type=common.Quantity("share", _parse_share), metavar="SHARE")
 @click.option("--samples", type=click.IntRange(1, 8), default=4)
 @click.option("-o", "--output", metavar="FILE")
 @click.option("--title", metavar="TEXT")
-@cluster_option
-@json_option
+@common.cluster_option
+@common.json_option
 def curve(
     *,
     source: TraceSource,
@@ -109,11 +98,11 @@ def curve(
     if policies == ("smq",) and not any(block % (32 << 10) == 0 for block in blocks):
         raise UsageError(f"--block {units.format_size(blocks[0])}: smq expects a multiple of 32 KiB, as dm-cache does")
     out.check(output)
-    with computing(cluster) as parallel:
+    with common.computing(cluster) as parallel:
         settings |= {"sizes": cache_sizes or [], "writeback": mode == "writeback", "policies": policies or POLICIES}
         settings |= {"format": source.format_name, "selection": source.selection}
         document = read_curves(source.paths, parallel=parallel, **settings)
-    warn_each(cache_curves.doubts(document))
+    common.warn_each(cache_curves.doubts(document))
     if output is not None:
         from blklab.cli.trace.report import write_page
 
@@ -121,12 +110,12 @@ def curve(
         html = cache_curves.render(document, title=title or f"Cache for {source.paths[0]}", command=command)
         write_page(output, html, as_json=as_json)
         return
-    emit(document, as_json, lambda console: cache_curves.print_curves(console, document))
+    common.emit(document, as_json, lambda console: cache_curves.print_curves(console, document))
 
 
 @click.command()
 @click.argument("names", metavar="[CACHE]...", nargs=-1)
-@json_option
+@common.json_option
 def status(names: tuple[str, ...], as_json: bool) -> None:
     """Show the caches of this host: size, hit rates, dirty data, wear and problems.
 
@@ -156,7 +145,7 @@ def status(names: tuple[str, ...], as_json: bool) -> None:
                 raise UsageError(f"{name}: no such cache; caches of this host: {existing}")
         inventory = inventory.only(chosen)
     findings = find_problems(inventory.caches)
-    emit(report.as_dict(inventory, findings), as_json, lambda console: report.show(console, inventory, findings))
+    common.emit(report.as_dict(inventory, findings), as_json, lambda console: report.show(console, inventory, findings))
     if any(finding.severity == "critical" for finding in findings):
         raise Exit(1)
 
@@ -167,7 +156,7 @@ def status(names: tuple[str, ...], as_json: bool) -> None:
 @click.option("--after", required=True, metavar="FILE")
 @click.option("--cache", "title", metavar="NAME")
 @click.option("--kernel", metavar="VERSION")
-@json_option
+@common.json_option
 def check(
     *, source: TraceSource, before: str, after: str, title: str | None, kernel: str | None, as_json: bool
 ) -> None:
@@ -198,7 +187,7 @@ def check(
     result = expected.check(
         first, last, source.paths, kernel=kernel or release, format_name=source.format_name, selection=source.selection
     )
-    emit(report.check_as_dict(result), as_json, lambda console: report.show_check(console, result))
+    common.emit(report.check_as_dict(result), as_json, lambda console: report.show_check(console, result))
     if not result.holds:
         raise Exit(1)
 
@@ -208,14 +197,14 @@ def check(
 @click.option("--device", metavar="NAME")
 @click.option("--slow", required=True, metavar="[LEVEL:][N]xMODEL")
 @click.option("--fast", required=True, metavar="[N]xMODEL")
-@click.option("--budget", type=SIZE)
-@repeatable("--exclude", metavar="KIND,...")
+@click.option("--budget", type=common.SIZE)
+@common.repeatable("--exclude", metavar="KIND,...")
 @click.option("--kernel", default="6.1")
-@flash_state_option
+@common.flash_state_option
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1)
-@jobs_option
-@cluster_option
-@json_option
+@common.jobs_option
+@common.cluster_option
+@common.json_option
 def advise(
     *, trace: str, device: str | None, as_json: bool, jobs: int | None, cluster: str | None, **asked: Any
 ) -> None:
@@ -252,10 +241,10 @@ def advise(
         raise UsageError(f"--budget: expected at least {units.format_size(caching.SMALLEST)}")
     constraints = Constraints(excluded=excluded_kinds(asked["exclude"]))
     question = Question([slow, fast], [load], constraints, {"kernel": asked["kernel"]}, seed=asked["seed"])
-    with computing(cluster, jobs) as parallel, progress("Simulating", total=1000, as_json=as_json) as tick:
+    with common.computing(cluster, jobs) as parallel, progress("Simulating", total=1000, as_json=as_json) as tick:
         simulations = Simulations(question, None, parallel, lambda done, total: tick(1000 * done // max(1, total)))
         origin = sized(question, caching.origin_of(slow, level))
         answer = caching.cache_answer(question, origin, fast, simulations, most=asked["budget"])
         about, lines = report.cache_script(answer, simulations)
     document = {**report.cache_as_dict(answer), "script": lines, "check": report.cache_check(answer)}
-    emit(document, as_json, lambda console: report.print_cache_answer(console, answer, about, lines))
+    common.emit(document, as_json, lambda console: report.print_cache_answer(console, answer, about, lines))

@@ -5,17 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import (
-    confidence_option,
-    emit,
-    fail_with,
-    first,
-    json_option,
-    margin_option,
-    parse_share,
-    store_option,
-    warn,
-)
+from blklab.cli import common
 from blklab.errors import Undecided, UsageError
 
 if TYPE_CHECKING:
@@ -29,16 +19,16 @@ if TYPE_CHECKING:
 @click.option("--job", metavar="NAME")
 @click.option("--by", metavar="LABEL,...")
 @click.option("--between", metavar="LABEL")
-@confidence_option
-@margin_option
+@common.confidence_option
+@common.margin_option
 @click.option("--fail-if", "conditions", multiple=True, metavar="CONDITION")
 @click.option("--sure/--plain", default=True)
 @click.option("--final", is_flag=True)
 @click.option("--allow-missing", is_flag=True)
 @click.option("--plan", is_flag=True)
-@click.option("--change", callback=parse_share, default="5%", metavar="SHARE")
-@store_option
-@json_option
+@click.option("--change", callback=common.parse_share, default="5%", metavar="SHARE")
+@common.store_option
+@common.json_option
 def compare(
     *,
     campaigns: tuple[str, ...],
@@ -107,10 +97,12 @@ def compare(
     kept, selections, points = query.opened(store, campaigns, job)
     chosen = [(name, selection.runs) for name, selection in zip(_short(campaigns, selections), selections, strict=True)]
     for number in dict.fromkeys(each.campaign.number for each in selections if each.campaign.states["running"]):
-        warn(f"campaign {number} still runs: decide when it has ended, because looks at a part of it are not counted")
+        common.warn(
+            f"campaign {number} still runs: decide when it has ended, because looks at a part of it are not counted"
+        )
     names = [*map(metric_name, metrics.split(",")), *(condition.metric for condition in wanted)]
     if (looks := query.earlier_looks(kept, selections)) >= MOST_LOOKS:
-        warn(f"fewer repeats of these cells were compared {looks} times before: measure a new campaign")
+        common.warn(f"fewer repeats of these cells were compared {looks} times before: measure a new campaign")
     comparison = analysis.compare(
         analysis.comparison_sides(chosen, between),
         list(dict.fromkeys(names)),
@@ -130,12 +122,14 @@ def compare(
     undecided = [line for judgement in judged for line in judgement.undecided]
     noted = [diagnostics.as_dict(judgement) for judgement in comparison.notes]
     document = comparison.as_dict() | {"diagnostics": noted, "failed": failed, "unjudged": unjudged}
-    emit(document | {"undecided": undecided}, as_json, lambda console: report.print_comparison(console, comparison))
-    fail_with(failed)  # even if other conditions could not be judged
+    common.emit(
+        document | {"undecided": undecided}, as_json, lambda console: report.print_comparison(console, comparison)
+    )
+    common.fail_with(failed)  # even if other conditions could not be judged
     if unjudged:
-        raise UsageError(first(unjudged))
+        raise UsageError(common.first(unjudged))
     if undecided:
-        raise Undecided(first(undecided))
+        raise Undecided(common.first(undecided))
 
 
 def _plan(campaign: str, metrics: str, change: float, confidence: float, store: str | None, *, as_json: bool) -> None:
@@ -166,7 +160,7 @@ def _plan(campaign: str, metrics: str, change: float, confidence: float, store: 
         "runs": [{"metric": name, **asdict(plan)} for name, needed in plans.items() for plan in needed],
         "diagnostics": [diagnostics.as_dict(doubt) for doubt in doubts],
     }
-    emit(document, as_json, draw)
+    common.emit(document, as_json, draw)
 
 
 def _labels(campaigns: tuple[str, ...]) -> set[str]:

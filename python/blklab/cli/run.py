@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blklab.cli.common import (
-    each_minute,
-    emit,
-    fail_with,
-    json_option,
-    note,
-    notes,
-    parse_share,
-    progress,
-    store_option,
-    warn,
-    warn_each,
-)
+from blklab.cli import common
 from blklab.errors import UsageError
 from blklab.report.console import Console
 from blklab.runners.registry import RUNNERS, RunnerKind, RunnerOption
@@ -97,11 +85,13 @@ def _options() -> "Collection[RunnerOption]":
 @click.option("--per-job", is_flag=True)
 @click.option("--target", "targets", multiple=True, metavar="[STACK=]PATH")
 @click.option("--resume", is_flag=True)
-@click.option("--until-sure", "margin", callback=lambda *words: words[-1] and parse_share(*words), metavar="SHARE")
+@click.option(
+    "--until-sure", "margin", callback=lambda *words: words[-1] and common.parse_share(*words), metavar="SHARE"
+)
 @click.option("--no-store", is_flag=True)
-@store_option
+@common.store_option
 @click.option("--schema", is_flag=True)
-@json_option
+@common.json_option
 def run(
     *,
     experiments: tuple[Path, ...],
@@ -195,12 +185,12 @@ def run(
         raise _refused("--explain", "measurements have no explanation", able)
     chosen = _runner(kind, options)
     plan = chosen.planned(plan)
-    warn_each(plan.notes)
+    common.warn_each(plan.notes)
     if dry_run:
         from blklab.report.results import print_cells
 
         chosen.check(plan)
-        emit(plan.as_dict(), as_json, lambda console: print_cells(console, plan))
+        common.emit(plan.as_dict(), as_json, lambda console: print_cells(console, plan))
         return
     with chosen.session():
         chosen.check(plan)
@@ -208,9 +198,9 @@ def run(
         if margin and outcome.campaign is not None and not outcome.failed:
             from blklab.store.campaigns import Store
 
-            plan, outcome = until_sure(chosen, planned, Store(store, warn=warn), outcome, margin)
+            plan, outcome = until_sure(chosen, planned, Store(store, warn=common.warn), outcome, margin)
     _print(plan, outcome.results, explain=explain, per_job=per_job, as_json=as_json)
-    fail_with(outcome.failed)
+    common.fail_with(outcome.failed)
 
 
 def predict(experiment: Path, store: str | None, *, as_json: bool) -> None:
@@ -220,11 +210,11 @@ def predict(experiment: Path, store: str | None, *, as_json: bool) -> None:
     kind = RUNNERS["sim"]
     runner = _runner(kind, {option.name: None for option in _options()})
     plan = runner.planned(cells.plan(experiment, form=kind.form()))
-    warn_each(plan.notes)
+    common.warn_each(plan.notes)
     runner.check(plan)
     outcome = measured(runner, plan, store, keep=True, resume=False)
     _print(plan, outcome.results, explain=False, per_job=False, as_json=as_json)
-    fail_with(outcome.failed)
+    common.fail_with(outcome.failed)
 
 
 def _check_until_sure(kind: "RunnerKind", plan: "ExperimentPlan", *, stored: bool) -> None:
@@ -252,7 +242,9 @@ def _runner(kind: "RunnerKind", options: dict[str, Any]) -> "Runner":
         if option not in kind.options and options[option.name]:
             whose = [runner_kind.name for runner_kind in RUNNERS.values() if option in runner_kind.options]
             raise _refused(option.opts[0], option.elsewhere, whose)
-    return kind.make()(**{option.name: options[option.name] for option in kind.options}, note=note, warn=warn)
+    return kind.make()(
+        **{option.name: options[option.name] for option in kind.options}, note=common.note, warn=common.warn
+    )
 
 
 def _refused(flag: str, reason: str, whose: list[str]) -> Exception:
@@ -265,9 +257,9 @@ def measured(
     """Run the cells that are not done yet."""
     from blklab.store.campaigns import Store
 
-    outcome = _measure(runner, plan, Store(where, warn=warn) if keep else None, resume=resume)
+    outcome = _measure(runner, plan, Store(where, warn=common.warn) if keep else None, resume=resume)
     if outcome.campaign is not None:
-        note(f"stored as campaign {outcome.campaign}: blklab report {outcome.campaign}")
+        common.note(f"stored as campaign {outcome.campaign}: blklab report {outcome.campaign}")
     return outcome
 
 
@@ -283,7 +275,7 @@ def _measure(
 
     try:
         with _watched(runner, plan) as ended:
-            return carry_out(runner, plan, store, resume=resume, campaign=campaign, ended=ended, note=warn)
+            return carry_out(runner, plan, store, resume=resume, campaign=campaign, ended=ended, note=common.warn)
     except KeyboardInterrupt:
         if store is None:
             raise
@@ -321,10 +313,10 @@ def until_sure(
         if outcome.failed or not unsure or len(row.former_repeats) >= MOST_LOOKS:
             break
         repeats = next_look(row.repeats)
-        note(f"{unsure} comparisons are open after {row.repeats} repeats: measuring {repeats}")
+        common.note(f"{unsure} comparisons are open after {row.repeats} repeats: measuring {repeats}")
         store.extend(number, between(row.repeats, repeats).cells, repeats)
     if unsure and not outcome.failed:
-        warn(f"{unsure} comparisons are open after {row.repeats} repeats: begin a new campaign with more")
+        common.warn(f"{unsure} comparisons are open after {row.repeats} repeats: begin a new campaign with more")
     more = between([*row.former_repeats, row.repeats][0], row.repeats)
     plan = replace(first, cells=[*runner.planned(first).cells, *more.cells])
     return plan, replace(outcome, results=[of_run(store, run) for run in runs])
@@ -334,16 +326,16 @@ def until_sure(
 def _watched(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callable[[int], None]]":
     """Show the progress of a campaign; yield the function that takes the number of cells done."""
     if RUNNERS[plan.runner].predicts:
-        with progress(f"running on {plan.runner}", len(plan.cells), unit="cells") as advance:
+        with common.progress(f"running on {plan.runner}", len(plan.cells), unit="cells") as advance:
             yield advance
         return
     from blklab.report.live import shown
 
-    console = notes()
+    console = common.notes()
     with ExitStack() as stack:
         campaign = stack.enter_context(shown(console, plan))
         if not console.is_terminal:
-            stack.enter_context(each_minute(lambda: "; ".join(campaign.lines()[:2])))
+            stack.enter_context(common.each_minute(lambda: "; ".join(campaign.lines()[:2])))
         runner.progress = campaign.update
         yield campaign.ended
 
@@ -379,4 +371,4 @@ def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool,
         if explain:
             report.explanations(console, plan, results, explanations)
 
-    emit(documents, as_json, draw)
+    common.emit(documents, as_json, draw)

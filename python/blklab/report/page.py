@@ -60,9 +60,7 @@ def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageS
     origins = _some(load.operations(device), array_members.members_table(view, device))
     parts = [
         PageSection("workload", "Workload", "The workload", [*shown[:1], described]),
-        PageSection(
-            "stack", *(("Stack", "The stack") if view.feeds else ("Devices", "The devices")), stack_charts[1:]
-        ),
+        PageSection("stack", *(("Stack", "The stack") if view.feeds else ("Devices", "The devices")), stack_charts[1:]),
         PageSection("time", "Over time", "Over time", [each for each in charts_over_time if each not in shown[:1]]),
         PageSection("offset", "Offsets", "Offset over time", density.offset_charts(device)),
         PageSection("sizes", "Sizes", "Request sizes", bars.size_charts(device)),

@@ -3,17 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationInfo,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+import pydantic
 
 from blklab.spec import fields, fio_options, known_options
 from blklab.spec.stack import KeyedError
@@ -29,13 +19,13 @@ def _portion(value: Any) -> Any:
 
 Portion = Annotated[
     int | str,
-    BeforeValidator(_portion),
-    WithJsonSchema(
+    pydantic.BeforeValidator(_portion),
+    pydantic.WithJsonSchema(
         {"type": ["integer", "string"], "description": "Bytes, a size such as 8GiB, or a percentage of the stack: 50%."}
     ),
 ]
 
-Percent = Annotated[int, Field(ge=0, le=100), fields.NUMBER]
+Percent = Annotated[int, pydantic.Field(ge=0, le=100), fields.NUMBER]
 
 Engine = Literal["libaio", "io_uring", "posixaio", "sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"]
 
@@ -68,6 +58,9 @@ CHECKS: dict[str, Callable[[str], object]] = {  # Raise ValueError for an option
 }
 
 
+FurtherOptions = Annotated[dict[str, bool | int | float | str], pydantic.AfterValidator(_options)]
+
+
 class Job(fields.ExperimentTable):
     """A group of equal jobs, with fio's options and defaults (fio(1))."""
 
@@ -79,13 +72,13 @@ class Job(fields.ExperimentTable):
     iodepth_batch: fields.Number = 1
     iodepth_batch_complete: fields.Count = 1
     iodepth_low: fields.Number = 0
-    numjobs: Annotated[int, Field(ge=1, le=4096), fields.NUMBER] = 1
+    numjobs: Annotated[int, pydantic.Field(ge=1, le=4096), fields.NUMBER] = 1
     rwmixread: Percent | None = None
     rwmixwrite: Percent | None = None
     random_distribution: fields.Words = "random"
     size: Portion | None = None
     io_size: Portion | None = None
-    offset: Annotated[Portion, AfterValidator(fields.whole_sectors)] = 0
+    offset: Annotated[Portion, pydantic.AfterValidator(fields.whole_sectors)] = 0
     offset_increment: fields.Sectors = 0
     runtime: fields.Seconds | None = None
     time_based: bool = False
@@ -96,14 +89,14 @@ class Job(fields.ExperimentTable):
     thinktime_blocks: fields.Count = 1
     rate: fields.Words | None = None
     rate_iops: fields.Words | None = None
-    p99_below: Annotated[fields.Seconds, Field(gt=0)] | None = None
+    p99_below: Annotated[fields.Seconds, pydantic.Field(gt=0)] | None = None
     """With rate = "ramp": the limit of the 99th percentile; blklab searches the highest rate."""
     direct: bool = True
     ioengine: Engine = "libaio"
-    options: Annotated[dict[str, bool | int | float | str], AfterValidator(_options)] = Field(default_factory=dict)
+    options: FurtherOptions = pydantic.Field(default_factory=dict)
     """More options of fio, for runners that have fio."""
 
-    @field_validator("rw")
+    @pydantic.field_validator("rw")
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in fio_options.RW:
@@ -111,14 +104,14 @@ class Job(fields.ExperimentTable):
             raise ValueError(f"found {fields.shown(value)}, expected one of {allowed}")
         return value
 
-    @field_validator(*CHECKS)
+    @pydantic.field_validator(*CHECKS)
     @classmethod
-    def _is_for_fio(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _is_for_fio(cls, value: str | None, info: pydantic.ValidationInfo) -> str | None:
         if value is not None:
             CHECKS[str(info.field_name)](value)
         return value
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _together(self) -> "Job":
         if self.bs is not None and self.bssplit is not None:
             raise KeyedError("bssplit", "bs is given as well: use one of the two")
@@ -142,30 +135,30 @@ class Job(fields.ExperimentTable):
 class Jobs(fields.ExperimentTable):
     """Several groups of jobs that run at the same time."""
 
-    jobs: Annotated[dict[str, Job], Field(min_length=1)]
+    jobs: Annotated[dict[str, Job], pydantic.Field(min_length=1)]
 
 
 class JobFile(fields.ExperimentTable):
     """A fio job file: all its jobs, with the options of its global sections."""
 
-    job_file: Annotated[str, Field(min_length=1)]
+    job_file: Annotated[str, pydantic.Field(min_length=1)]
 
 
 class Replay(fields.ExperimentTable):
     """A trace, whose I/Os are replayed."""
 
-    replay: Annotated[str, Field(min_length=1)]
+    replay: Annotated[str, pydantic.Field(min_length=1)]
     """The trace: a name, a file or a directory, relative to the experiment file."""
 
     device: str | None = None  # The trace's device; by default the one through which the whole workload passes
     format: str | None = None  # The trace's format; by default detected from the content
     timing: Literal["closed", "recorded"] = "closed"
     iodepth: fields.Count = 32
-    speed: Annotated[float, Field(gt=0, le=10**6), fields.NUMBER] = 1.0
+    speed: Annotated[float, pydantic.Field(gt=0, le=10**6), fields.NUMBER] = 1.0
     runtime: fields.Seconds | None = None
     ramp_time: fields.Seconds | None = None
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _together(self) -> "Replay":
         given = self.model_fields_set
         if self.timing == "closed" and "speed" in given:
@@ -178,20 +171,20 @@ class Replay(fields.ExperimentTable):
 class Command(fields.ExperimentTable):
     """A program, whose time and I/O are measured."""
 
-    command: Annotated[list[str], Field(min_length=1, max_length=4096)]
+    command: Annotated[list[str], pydantic.Field(min_length=1, max_length=4096)]
     """The program and its arguments; no shell interprets them."""
 
     directory: str | None = None  # The working directory; by default the target's directory, otherwise one below it
-    times: Annotated[int, Field(ge=1, le=10_000), fields.NUMBER] = 5
+    times: Annotated[int, pydantic.Field(ge=1, le=10_000), fields.NUMBER] = 5
 
-    @field_validator("directory")
+    @pydantic.field_validator("directory")
     @classmethod
     def _below(cls, value: str | None) -> str | None:
         if value is not None and (value.startswith("/") or ".." in value.split("/") or "\0" in value):
             raise ValueError(f"found {fields.shown(value)}, expected a directory below the target")
         return value
 
-    @field_validator("command")
+    @pydantic.field_validator("command")
     @classmethod
     def _plain(cls, words: list[str]) -> list[str]:
         if not words[0] or any("\0" in word for word in words):
@@ -208,10 +201,10 @@ def _kind(value: Any) -> str:
 
 
 Workload = Annotated[  # A table below [workloads]
-    Annotated[Job, Tag("<job>")]
-    | Annotated[Jobs, Tag("<jobs>")]
-    | Annotated[JobFile, Tag("<job file>")]
-    | Annotated[Replay, Tag("<replay>")]
-    | Annotated[Command, Tag("<command>")],
-    Discriminator(_kind),
+    Annotated[Job, pydantic.Tag("<job>")]
+    | Annotated[Jobs, pydantic.Tag("<jobs>")]
+    | Annotated[JobFile, pydantic.Tag("<job file>")]
+    | Annotated[Replay, pydantic.Tag("<replay>")]
+    | Annotated[Command, pydantic.Tag("<command>")],
+    pydantic.Discriminator(_kind),
 ]

@@ -143,28 +143,14 @@ impl Panel for Life {
 
 merge_fields!(Life: 0);
 
-/// The name of a completion's error (asm-generic/errno-base.h, errno.h); the block layer uses only a few.
+/// The names of errors (asm-generic/errno-base.h, errno.h); the block layer uses only a few.
+const ERRORS: &str = "EINTR 4 EIO 5 ENXIO 6 EAGAIN 11 ENOMEM 12 EBUSY 16 ENODEV 19 EINVAL 22 ENOSPC 28 EBADE 52 ENODATA 61 \
+    ETIME 62 ENOLINK 67 EILSEQ 84 EOPNOTSUPP 95 ETIMEDOUT 110 EREMOTEIO 121";
+
+/// The name of a completion's error.
 fn errno_name(recorded: u16) -> String {
-    let number = i32::from(recorded as i16).unsigned_abs();
-    let name = match number {
-        4 => "EINTR",
-        5 => "EIO",
-        6 => "ENXIO",
-        11 => "EAGAIN",
-        12 => "ENOMEM",
-        16 => "EBUSY",
-        19 => "ENODEV",
-        22 => "EINVAL",
-        28 => "ENOSPC",
-        52 => "EBADE",
-        61 => "ENODATA",
-        62 => "ETIME",
-        67 => "ENOLINK",
-        84 => "EILSEQ",
-        95 => "EOPNOTSUPP",
-        110 => "ETIMEDOUT",
-        121 => "EREMOTEIO",
-        _ => return format!("errno {number}"),
-    };
-    format!("{name} ({number})")
+    let number = i32::from(recorded as i16).unsigned_abs().to_string();
+    let words: Vec<&str> = ERRORS.split_whitespace().collect();
+    let name = words.chunks(2).find(|word| word[1] == number);
+    name.map_or_else(|| format!("errno {number}"), |word| format!("{} ({number})", word[0]))
 }

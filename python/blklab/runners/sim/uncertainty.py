@@ -13,18 +13,9 @@ from dataclasses import replace
 from statistics import fmean, variance
 from typing import cast
 
+from blklab import outcome as outcomes
 from blklab.documents.outcome import LockUse, MdReport, TargetReport
 from blklab.md_levels import PARITIES
-from blklab.outcome import (
-    CROWDED,
-    NORMAL,
-    OTHER_KERNEL,
-    DeviceResult,
-    Outcome,
-    PredictionInterval,
-    looked_up,
-    next_value,
-)
 from blklab.runners.load_ramp import without_ramp
 from blklab.spec.cells import Cell
 from blklab.spec.device import Uncertainty
@@ -69,7 +60,7 @@ IN_USE = {"junk", "warm"}
 PARTS = 24  # Equally long parts of a run, of which the last third is compared with the others
 THIRD = PARTS // 3
 T_95 = 2.365  # Student's t for 95 % and THIRD - 1 degrees of freedom
-DRIFT = NORMAL * KERNEL
+DRIFT = outcomes.NORMAL * KERNEL
 """The logarithm of the change of IOPS from which on a run is not steady: no prediction claims a narrower interval."""
 
 APART = 10
@@ -99,7 +90,9 @@ def other_run(cell: Cell, number: int) -> Cell:
     return replace(cell, document={**without_ramp(cell.document), "seed": seed, "stack": stack})
 
 
-def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> PredictionInterval:
+def interval(
+    cell: Cell, outcome: outcomes.Outcome, others: Sequence[outcomes.Outcome] = ()
+) -> outcomes.PredictionInterval:
     """Returns the interval as factors of the predicted IOPS, of both directions, and of the predicted 99th percentile.
 
     `others` are outcomes of `other_run`: they widen the interval by what differs from run to run, and move its middle
@@ -121,14 +114,14 @@ def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> Pr
     of_host = UNMEASURED if is_unmeasured(cell, outcome) else 0
     runs = [outcome, *others]
     rate, settled = _rate(outcome), [_settled(cell, run) for run in runs]
-    mean, of_chance = next_value([math.log(each) for each in settled])
-    known = math.hypot(of_devices, KERNEL, ROWS if of_thread >= CROWDED else 0, of_host)
-    deviation = math.hypot(known, of_chance / NORMAL)
+    mean, of_chance = outcomes.next_value([math.log(each) for each in settled])
+    known = math.hypot(of_devices, KERNEL, ROWS if of_thread >= outcomes.CROWDED else 0, of_host)
+    deviation = math.hypot(known, of_chance / outcomes.NORMAL)
     states = _states(settled)
     middles = [*(states or [math.exp(mean)]), *([] if settled[0] == rate else [rate])]
     low, high = _factors(known if states else deviation)
     low, high = low * min(middles) / rate, high * max(middles) / rate
-    shared = math.hypot(of_devices, math.sqrt(KERNEL**2 - OTHER_KERNEL**2 / 2))
+    shared = math.hypot(of_devices, math.sqrt(KERNEL**2 - outcomes.OTHER_KERNEL**2 / 2))
     slower, faster = _of_locks(outcome)
     low, high = min(low, slower), max(high, faster)
     if (limit := _limit(cell, outcome)) <= COMPLETE:
@@ -136,21 +129,21 @@ def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> Pr
         busy = max(device.busy_ns or 0 for device in devices) / outcome.observed_ns
         low, high = min(1.0, low / max(busy, low)), 1.0
     p99 = _factors(math.hypot(deviation, TAIL))
-    return PredictionInterval((low, min(high, limit)), p99, shared, (others and _hits(runs)) or None, states)
+    return outcomes.PredictionInterval((low, min(high, limit)), p99, shared, (others and _hits(runs)) or None, states)
 
 
-def of_mean(interval: PredictionInterval) -> tuple[float, float]:
+def of_mean(interval: outcomes.PredictionInterval) -> tuple[float, float]:
     """Returns the interval of the mean latency: that of the 99th percentile, without what only percentiles have."""
-    return _factors(math.sqrt(max(0.0, (math.log(interval.p99[1]) / NORMAL) ** 2 - TAIL**2)))
+    return _factors(math.sqrt(max(0.0, (math.log(interval.p99[1]) / outcomes.NORMAL) ** 2 - TAIL**2)))
 
 
-def unsteady(cell: Cell, outcome: Outcome) -> str | None:
+def unsteady(cell: Cell, outcome: outcomes.Outcome) -> str | None:
     """Returns the setting that ended a run before its rate was steady: `max_ios` or `runtime`; None if it was."""
     share, beyond_chance = _last_third(cell, outcome)
     return _cut_by(cell, outcome) if beyond_chance and abs(math.log(share)) > DRIFT else None
 
 
-def _cut_by(cell: Cell, outcome: Outcome) -> str | None:
+def _cut_by(cell: Cell, outcome: outcomes.Outcome) -> str | None:
     """Returns the setting that ended a run; None if the jobs ended, or if it is a trace, whose rate need not settle."""
     most_ios, most_ns = (cell.document.get(key) or math.inf for key in ("max_ios", "runtime_ns"))
     ended = "max_ios" if outcome.read.clat_ns.count + outcome.write.clat_ns.count >= most_ios else None
@@ -158,11 +151,11 @@ def _cut_by(cell: Cell, outcome: Outcome) -> str | None:
     return ended if cell.document["replay"] is None else None
 
 
-def _rate(outcome: Outcome) -> float:
+def _rate(outcome: outcomes.Outcome) -> float:
     return max(1e-9, outcome.read.iops + outcome.write.iops)
 
 
-def _settled(cell: Cell, outcome: Outcome) -> float:
+def _settled(cell: Cell, outcome: outcomes.Outcome) -> float:
     """Returns the IOPS of a run; if `max_ios` ended it before it was steady, those of its last third.
 
     A measurement may have the same `runtime`, so that its end does not count more than its beginning.
@@ -170,7 +163,7 @@ def _settled(cell: Cell, outcome: Outcome) -> float:
     return _rate(outcome) * (_last_third(cell, outcome)[0] if unsteady(cell, outcome) == "max_ios" else 1)
 
 
-def _last_third(cell: Cell, outcome: Outcome) -> tuple[float, bool]:
+def _last_third(cell: Cell, outcome: outcomes.Outcome) -> tuple[float, bool]:
     """Returns the IOPS of the last third of a run as a share of those of the whole, and whether chance is excluded.
 
     Chance is how much the parts of the last third differ, or those before, whichever is less: one of them may have the
@@ -204,18 +197,18 @@ def _states(rates: Sequence[float]) -> tuple[float, float] | None:
     return math.exp(fmean(logs[:at])), math.exp(fmean(logs[at:]))
 
 
-def _hits(runs: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
+def _hits(runs: Sequence[outcomes.Outcome]) -> dict[str, tuple[float, float]]:
     """Returns the interval of the share of hits of each cache."""
     intervals = {}
     for reports in zip(*(run.targets for run in runs), strict=True):
-        counts = [looked_up(report) for report in reports]
+        counts = [outcomes.looked_up(report) for report in reports]
         if all(map(sum, counts)):
-            mean, half = next_value([hits / (hits + misses) for hits, misses in counts])
+            mean, half = outcomes.next_value([hits / (hits + misses) for hits, misses in counts])
             intervals[reports[0]["name"]] = max(0.0, mean - half), min(1.0, mean + half)
     return intervals
 
 
-def _deviation(device: DeviceResult, uncertainty: Uncertainty, watched_ns: int) -> float:
+def _deviation(device: outcomes.DeviceResult, uncertainty: Uncertainty, watched_ns: int) -> float:
     """Returns the deviation of a device's load: that of flushes for the share of time that they take, and that of
     latencies for the share in which it is idle.
     """
@@ -230,7 +223,7 @@ def _deviation(device: DeviceResult, uncertainty: Uncertainty, watched_ns: int) 
     return math.hypot((1 - flushes) * ios, flushes * uncertainty.sync)
 
 
-def is_unmeasured(cell: Cell, outcome: Outcome) -> bool:
+def is_unmeasured(cell: Cell, outcome: outcomes.Outcome) -> bool:
     """Returns whether no measurement of such an array of flash disks is known: with parity, more IOPS or more jobs."""
     document = cell.document
     if not _arrays(outcome) or any(device["queue"]["rotational"] for device in document["devices"]):
@@ -240,27 +233,27 @@ def is_unmeasured(cell: Cell, outcome: Outcome) -> bool:
     return parity or _rate(outcome) > MEASURED_IOPS or jobs > MEASURED_JOBS
 
 
-def _arrays(outcome: Outcome) -> list[MdReport]:
+def _arrays(outcome: outcomes.Outcome) -> list[MdReport]:
     return [target for target in cast(Sequence[TargetReport], outcome.targets) if target["kind"] == "md"]
 
 
-def _of_locks(outcome: Outcome) -> tuple[float, float]:
+def _of_locks(outcome: outcomes.Outcome) -> tuple[float, float]:
     """Returns the factors of IOPS with the slowest and the fastest hand-over of the locks of arrays and caches."""
     low, high = 1.0, 1.0
     targets = cast(Sequence[TargetReport], outcome.targets)
     for lock in (lock for target in targets for lock in cast(list[LockUse], target.get("locks", []))):
         fastest, slowest = (lock["taken"] / lock["ways"] * lock["contended_ns"] * factor for factor in HANDOVER)
         low = min(low, outcome.observed_ns / slowest)
-        if lock["held_ns"] >= CROWDED * outcome.observed_ns:
+        if lock["held_ns"] >= outcomes.CROWDED * outcome.observed_ns:
             high = max(high, lock["held_ns"] / fastest)
     return low, high
 
 
 def _factors(deviation: float) -> tuple[float, float]:
-    return math.exp(-NORMAL * deviation), math.exp(NORMAL * deviation)
+    return math.exp(-outcomes.NORMAL * deviation), math.exp(outcomes.NORMAL * deviation)
 
 
-def _limit(cell: Cell, outcome: Outcome) -> float:
+def _limit(cell: Cell, outcome: outcomes.Outcome) -> float:
     """Returns the factor of IOPS at which the load is complete; infinite if it has no rate."""
     if (replay := cell.document["replay"]) is not None:
         return 1.0 if replay["timed"] else math.inf

@@ -33,7 +33,7 @@ _URI = re.compile(r"'[^']*' (\S+) (\d+)(?: |$)")
 CONFIGURATION = Path(__file__).with_name("apt.conf")
 
 
-class DebianProgramFailed(BlklabError):
+class ProgramFailed(BlklabError):
     """A program of Debian failed; the message is the end of its output."""
 
 
@@ -50,7 +50,7 @@ class DebianPackage:
 def run(arguments: Sequence[str], *, stdout: IO[bytes] | int = subprocess.PIPE, directory: Path | None = None) -> str:
     """Runs one of Debian's programs and returns its output, unless `stdout` takes it.
 
-    Raises EnvironmentLacks on a machine without Debian, and DebianProgramFailed if it fails.
+    Raises EnvironmentLacks on a machine without Debian, and ProgramFailed if it fails.
     """
     program = arguments[0]
     # What is in sbin is found, though PATH may leave it out.
@@ -66,7 +66,7 @@ def run(arguments: Sequence[str], *, stdout: IO[bytes] | int = subprocess.PIPE, 
     whole = child_process.command([path_found, *arguments[1:]])
     done = child_process.run(whole, cwd=directory, stdout=stdout, env=environment)
     if done.returncode != 0:
-        raise DebianProgramFailed(f"{program}: {_reason(done.stderr, done.returncode)}")
+        raise ProgramFailed(f"{program}: {_reason(done.stderr, done.returncode)}")
     return done.stdout or ""
 
 
@@ -102,7 +102,7 @@ class DebianArchive:
         problem = None
         try:
             self._apt("apt-get", "update")
-        except DebianProgramFailed as error:
+        except ProgramFailed as error:
             problem = error
             self._note(f"some lists are missing: {error}")
         if self.kernels():
@@ -144,11 +144,11 @@ class DebianArchive:
             name, version, _ = file.removesuffix(".deb").split("_")
             debs.append(DebianPackage(name, unquote(version), file, int(size)))
         if not debs:
-            raise DebianProgramFailed(f"apt-get: {printable(' '.join(arguments))}: found no packages")
+            raise ProgramFailed(f"apt-get: {printable(' '.join(arguments))}: found no packages")
         return debs
 
     def download(self, debs: Sequence[DebianPackage], into: Path) -> list[Path]:
-        """Downloads packages, which apt compares with the signed lists. Raises DebianProgramFailed."""
+        """Downloads packages, which apt compares with the signed lists. Raises ProgramFailed."""
         total = format_size(sum(deb.bytes for deb in debs))
         self._note(f"downloading {len(debs)} package{'s' if len(debs) != 1 else ''}, {total}")
         wanted = [f"{deb.name}={deb.version}" for deb in debs]
@@ -157,7 +157,7 @@ class DebianArchive:
         paths = [into / deb.file for deb in debs]
         for path in paths:
             if not path.is_file():
-                raise DebianProgramFailed(f"apt-get: {printable(path.name)} was not downloaded")
+                raise ProgramFailed(f"apt-get: {printable(path.name)} was not downloaded")
         return paths
 
     def _apt(self, program: str, *arguments: str, directory: Path | None = None) -> str:
@@ -184,7 +184,7 @@ def fetch(
         try:
             debs = choose()
             return debs, debian.download(debs, into)
-        except DebianProgramFailed as error:
+        except ProgramFailed as error:
             message = f"cannot download packages: {error}"
     raise EnvironmentLacks(message, "check that `apt-get update` works on this machine")
 

@@ -14,15 +14,7 @@ from typing import Any
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors
 from blklab.runners.lab.image import cpio, programs
 from blklab.runners.lab.image.cache import ImageCache
-from blklab.runners.lab.image.debian import (
-    DebianArchive,
-    DebianPackage,
-    DebianProgramFailed,
-    Note,
-    PackageFiles,
-    fetch,
-    run,
-)
+from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, Note, PackageFiles, ProgramFailed, fetch, run
 from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption, choose, in_order, modules_of, version_of
 from blklab.text import printable, wording
 
@@ -147,7 +139,7 @@ def index(base: Path, version: str) -> Path:
     """
     try:
         run(["depmod", "-b", str(base), version])
-    except DebianProgramFailed as error:
+    except ProgramFailed as error:
         raise BlklabError(f"the modules of {printable(version)}: {error}") from None
     return base / "usr" / "lib" / "modules" / version
 
