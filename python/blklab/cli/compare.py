@@ -97,9 +97,7 @@ def compare(
     kept, selections, points = query.opened(store, campaigns, job)
     chosen = [(name, selection.runs) for name, selection in zip(_short(campaigns, selections), selections, strict=True)]
     for number in dict.fromkeys(each.campaign.number for each in selections if each.campaign.states["running"]):
-        common.warn(
-            f"campaign {number} still runs: decide when it has ended, because looks at a part of it are not counted"
-        )
+        common.warn(f"campaign {number} still runs: decide when it has ended; looks at a part of it are not counted")
     names = [*map(metric_name, metrics.split(",")), *(condition.metric for condition in wanted)]
     if (looks := query.earlier_looks(kept, selections)) >= MOST_LOOKS:
         common.warn(f"fewer repeats of these cells were compared {looks} times before: measure a new campaign")
@@ -121,10 +119,9 @@ def compare(
     )
     undecided = [line for judgement in judged for line in judgement.undecided]
     noted = [diagnostics.as_dict(judgement) for judgement in comparison.notes]
-    document = comparison.as_dict() | {"diagnostics": noted, "failed": failed, "unjudged": unjudged}
-    common.emit(
-        document | {"undecided": undecided}, as_json, lambda console: report.print_comparison(console, comparison)
-    )
+    document = comparison.as_dict() | {"diagnostics": noted, "failed": failed}
+    document |= {"unjudged": unjudged, "undecided": undecided}
+    common.emit(document, as_json, lambda console: report.print_comparison(console, comparison))
     common.fail_with(failed)  # even if other conditions could not be judged
     if unjudged:
         raise UsageError(common.first(unjudged))
