@@ -41,7 +41,7 @@ fn main() -> Result<()> {
     let blocks_of = |kib: &str| kib.parse::<u64>().expect("KIB is a number, or 4- and a number") / 4;
     let (fixed, most) = match options.get(1).map(|kib| (kib, kib.strip_prefix("4-"))) {
         Some((_, Some(most))) => (None, blocks_of(most)),
-        Some((kib, None)) => (Some(blocks_of(kib)), 0),
+        Some((kib, None)) => (Some(blocks_of(kib)), 16),
         None => (None, 16),
     };
     let devices: u64 = options.get(2).map_or(1, |s| s.parse().expect("DEVICES is a number"));
