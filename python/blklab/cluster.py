@@ -74,7 +74,8 @@ class DaskCluster:
 
         waiting = enumerate(items)
         tasks: dict[DaskFuture, list[tuple[int, Item]]] = {}
-        apart: list[list[tuple[int, Item]]] = []  # Items of tasks whose workers died too often, each a task now
+        # Items that become a task each, because the others of their task took too long, or killed workers
+        apart: list[list[tuple[int, Item]]] = []
         arriving = as_completed([], loop=self._client.loop)
         each = 1  # Items of a task
         try:
@@ -91,12 +92,11 @@ class DaskCluster:
                 results = self._gathered([future for future in arrived if future.status == "finished"])
                 for future in arrived:
                     part = tasks.pop(future)
-                    if len(part) > 1 and future.status == "error":
-                        apart.extend([one] for one in part)
-                        continue
-                    seconds, computed = self._results(future, results)
-                    each = max(1, min(MOST_EACH, int(TASK_S * len(part) / max(seconds, 1e-6))))
-                    yield from ((number, result) for (number, _), result in zip(part, computed, strict=True))
+                    died = len(part) > 1 and future.status == "error"
+                    seconds, computed = (TASK_S, []) if died else self._results(future, results)
+                    apart.extend([one] for one in part[len(computed) :])
+                    each = max(1, min(MOST_EACH, int(TASK_S * len(computed) / max(seconds, 1e-6))))
+                    yield from ((number, result) for (number, _), result in zip(part, computed, strict=False))
         finally:
             if tasks:
                 with suppress(Exception):  # the scheduler may be gone
@@ -118,7 +118,7 @@ class DaskCluster:
             raise self._gone() from None
 
     def _results(self, future: "DaskFuture", results: "dict[DaskFuture, Any]") -> tuple[float, list[Any]]:
-        """Returns the seconds that a task took, and the result or error of each of its items."""
+        """Returns the seconds that a task took, and the result or error of each item that it computed."""
         from distributed.scheduler import KilledWorker
 
         error = future.exception() if future.status == "error" else None
@@ -161,16 +161,18 @@ def _error_of(failure: _Failure) -> BlklabError:
 def _computed(
     version: str, function: Callable[[Item], Result], items: list[Item]
 ) -> "tuple[float, list[Result | _Failure]]":
-    """Runs on a worker. Returns the seconds that it took, and the result of each item."""
+    """Runs on a worker. Returns the seconds that it took, and the results of the items for which there was time."""
     from distributed import get_worker
 
     address = get_worker().address
     if version != __version__:
         other = str(_other_version(address, __version__, version))
-        return 0.0, [_Failure(other, EnvironmentLacks.exit_code, fatal=True)] * len(items)
+        return 0.0, [_Failure(other, EnvironmentLacks.exit_code, fatal=True)]
     begun = time.perf_counter()
     computed: list[Result | _Failure] = []
     for item in items:
+        if computed and time.perf_counter() - begun > TASK_S:
+            break  # the others are for any worker
         try:
             computed.append(function(item))
         except BlklabError as error:

@@ -1,4 +1,4 @@
-"""Threads that compute many items, and signals meanwhile."""
+"""Threads that compute many items, and signals meanwhile; and items that go to workers together."""
 
 import os
 import signal
@@ -10,7 +10,8 @@ from types import FrameType
 import pytest
 
 from blklab import _core
-from blklab.cluster import Parallel
+from blklab.cluster import Parallel, connected
+from tests.cluster.conftest import PATIENCE_S, DaskProcesses
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -56,3 +57,20 @@ def test_a_signal_that_comes_while_a_thread_starts_is_handled_after_it(
         Parallel(2).all(until_stopped, range(4))
     assert [thread.is_alive() for thread in started] == [False]
     assert signal.getsignal(number) is handler
+
+
+def test_long_items_behind_short_ones_are_shared_by_the_workers(dask_processes: DaskProcesses) -> None:
+    from distributed import Client
+
+    def slept(item: float, /, *, stop: object = None) -> int:  # noqa: ARG001
+        time.sleep(item)
+        return os.getpid()
+
+    for _ in range(2):
+        dask_processes.start_worker()
+    with Client(dask_processes.address, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=PATIENCE_S)
+    with connected(dask_processes.address) as cluster:
+        workers = Parallel(cluster=cluster).all(slept, [0.0] * 200 + [1.0] * 8)
+    assert len(workers) == 208
+    assert len(set(workers[-8:])) == 2
