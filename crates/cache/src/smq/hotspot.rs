@@ -109,7 +109,7 @@ impl Hotspot {
         let top = (count / LEVELS as u32).min(scaled(geometry.cache_blocks) >> shift);
         Self {
             entries: vec![Entry::FREE; count as usize],
-            table: BlockTable::new(count as usize),
+            table: BlockTable::new(0),
             queue: Multiqueue::new(8, top),
             used: 0,
             shift,

@@ -122,7 +122,7 @@ impl Smq {
             cleaner: false,
             cache_blocks: blocks,
             entries: vec![Entry::FREE; (blocks + 2 * SENTINELS) as usize],
-            table: BlockTable::new(blocks as usize),
+            table: BlockTable::new(0), // it grows: most caches are never full
             free: List::EMPTY,
             clean: Multiqueue::new(0, 0),
             dirty: Multiqueue::new(0, 0),
