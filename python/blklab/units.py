@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from functools import lru_cache
 
 _SIZE_PREFIXES = "KMGTPE"
 _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<prefix>[kmgtpe]?)(?P<unit>i?b)?", re.I | re.A)
@@ -31,6 +32,7 @@ LONGEST = 2**64 - 1  # ns of the longest duration: the native core counts 64 bit
 _DURATION_PART = re.compile(r" ?(\d+(?:\.\d+)?) ?([a-zµμ]*)", re.A)
 
 
+@lru_cache
 def parse_size(text: str) -> int:
     """Returns the bytes of a size: `512`, `4k`, `4KiB`, `1.5g`, `10 GiB`.
 
@@ -63,6 +65,7 @@ def parse_number(text: str) -> float:
         return math.nan
 
 
+@lru_cache
 def parse_duration(text: str) -> int:
     """Returns the nanoseconds of a duration: `1.5s`, `200ms`, `1h 30m`, `2` (seconds).
 

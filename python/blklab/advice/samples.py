@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from blklab import __version__, _core, output
@@ -284,6 +284,7 @@ def difference(first: Sequence[Sample], other: Sequence[Sample], weights: Sequen
         means = [max(1.0, sum(batches) / COMPARED) for batches in (mine, others)]
         total += weight / share * math.log(means[0] / means[1])
         pairs = [one_side - other_side for one_side, other_side in zip(mine, others, strict=True)]
-        half = T_95 * stdev(pairs) / math.sqrt(COMPARED) / (sum(means) / 2)
+        deviation = math.dist(pairs, [fmean(pairs)] * COMPARED) / math.sqrt(COMPARED - 1)  # stdev, much faster
+        half = T_95 * deviation / math.sqrt(COMPARED) / (sum(means) / 2)
         square += (weight / share * half) ** 2
     return total, math.sqrt(square)

@@ -191,9 +191,8 @@ def _named_bytes(code: str) -> int:
         gigabytes = float(digits.removesuffix("G"))
     else:
         terabytes = int(digits) / 10 if len(digits) == 3 and not rest else float(f"{digits}.{rest or 0}")
-        gigabytes = 1000 * {0.9: 0.96, 1.02: 1.024, 1.9: 1.92, 3.8: 3.84, 7.6: 7.68, 15: 15.36, 30: 30.72}.get(
-            terabytes, terabytes
-        )
+        exact = {0.9: 0.96, 1.02: 1.024, 1.9: 1.92, 3.8: 3.84, 7.6: 7.68, 15: 15.36, 30: 30.72}
+        gigabytes = 1000 * exact.get(terabytes, terabytes)
     return (97_696_368 + round(1_953_504 * (gigabytes - 50))) * SECTOR  # IDEMA LBA1-03
 
 
@@ -227,9 +226,8 @@ def scaled(device: DeviceTable, capacity: object) -> DeviceTable:
 
 @cache
 def _read(path: Path) -> DeviceTable:
-    return (
-        read_toml(path) if not path.is_relative_to(FAMILIES.parent) else tomllib.loads(path.read_text(encoding="utf-8"))
-    )
+    of_blklab = path.is_relative_to(FAMILIES.parent)
+    return tomllib.loads(path.read_text(encoding="utf-8")) if of_blklab else read_toml(path)
 
 
 def _path(name: str) -> Path:
@@ -237,9 +235,8 @@ def _path(name: str) -> Path:
     known = paths()
     if name not in known:
         hint = problems.near(name, known)
-        raise NoSuchModel(
-            f"there is no stock model {name!r}; {hint if 'mean' in hint else '`blklab devices list` has all of them'}"
-        )
+        listed = hint if "mean" in hint else "`blklab devices list` has all of them"
+        raise NoSuchModel(f"there is no stock model {name!r}; {listed}")
     return known[name]
 
 
