@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from threading import Lock
 from typing import Any
 
@@ -342,8 +342,7 @@ _DECODING = Lock()
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
-        values = ((each.name, getattr(value, each.name)) for each in fields(value))
-        return {name: _plain(inner) for name, inner in values if inner is not None and inner != ()}
+        return {name: _plain(inner) for name, inner in vars(value).items() if inner is not None and inner != ()}
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
