@@ -5,24 +5,31 @@
 //! algorithm 6), which needs no table of bias corrections and holds over the whole range. The standard error is
 //! 1.04/sqrt(2^10): 3.25 %. Up to 64 distinct blocks are kept themselves and counted exactly.
 //!
-//! A bit of the hashes of all blocks of a [range](crate::ranges) is one hashed word, so one operation finds
-//! the blocks of a large I/O whose rank exceeds the lowest register. Only these are looked at; another hash
-//! selects the register of each.
+//! The rank of a block is one more than the number of nested samples of its [range](crate::ranges) that have it, so the
+//! blocks of a large I/O whose rank exceeds the lowest register cost one computation. Only these are looked at; a hash
+//! of the block selects its register. Of a whole range, half of the blocks have rank 1, a quarter rank 2, and so on: what
+//! contiguous I/Os leave to chance is less than the standard error. Measured over 100 to 400 trials, with the error of
+//! independent ranks in brackets (root mean square): 1,000 to 300,000 single random blocks 2.5 to 3.3 % (2.5 to 3.1 %);
+//! I/Os of 32 KiB 2.3 to 3.3 % (2.5 to 3.3 %); of 512 KiB, and sequential ones, 2.3 to 3.2 % (2.3 to 3.3 %). Slices of
+//! the recorded traces in tests/data that have more than 64 blocks: 0.8 to 2.7 % (1.6 to 2.7 %).
 
-use crate::ranges::{RANGE_SHIFT, blocks_of, ranges_of};
+use crate::ranges::{RANGE_SHIFT, blocks_of, further_levels, half, ranges_of, sample};
 use crate::{Merge, hash64};
 use serde::{Deserialize, Serialize, Serializer};
 
 const PRECISION: u32 = 10; // Registers: 2 to this power
 const LONGEST: u8 = 54; // Bits of a hash that are counted for its rank
 const FEW: usize = 64; // Blocks that are counted exactly
+const RENEWED: u32 = 512; // Blocks after which the lowest register is computed again
+
+type Registers = [u8; 1 << PRECISION];
 
 #[derive(Debug, Clone)]
 enum DistinctStore {
     /// The blocks, ascending.
     Exact(Vec<u64>),
-    /// One register in each byte, the lowest of them, and how many have its value.
-    Registers { registers: Vec<u8>, lowest: u8, at_lowest: u32 },
+    /// One register in each byte; what the lowest of them has at least, and how many blocks came since it was computed.
+    Registers { registers: Box<Registers>, lowest: u8, since: u32 },
 }
 
 /// Estimates the number of distinct blocks inserted.
@@ -47,31 +54,26 @@ impl Distinct {
         }
     }
 
-    /// Raises registers to the ranks of some blocks of a range.
+    /// Raises the registers of some blocks of a range to their ranks.
     fn insert_range(&mut self, range: u64, bits: u64) {
-        let DistinctStore::Registers { lowest, .. } = self.0 else { return };
-        let word = |rank: u8| if rank > LONGEST { 0 } else { hash64(u64::from(rank) << 58 ^ range) };
-        let mut left = (1..=lowest).fold(bits, |left, rank| left & word(rank));
-        for rank in lowest + 1.. {
-            if left == 0 {
-                return;
+        let DistinctStore::Registers { registers, lowest, since } = &mut self.0 else { return };
+        let (hash, least) = (hash64(range), u32::from(*lowest));
+        let mut left = bits & sample(range, hash, least);
+        *since += left.count_ones();
+        let mut raise = |blocks: u64, rank: u32| {
+            for block in blocks_of(range, blocks) {
+                let register = &mut registers[(hash64(block) >> (64 - PRECISION)) as usize];
+                *register = (*register).max(rank as u8);
             }
-            let higher = left & word(rank);
-            blocks_of(range, left & !higher).for_each(|block| self.raise(block, rank));
+        };
+        for step in least..RANGE_SHIFT {
+            let higher = left & half(hash, step);
+            raise(left & !higher, step + 1);
             left = higher;
         }
-    }
-
-    /// Raises the register of a block to a rank.
-    fn raise(&mut self, block: u64, rank: u8) {
-        let DistinctStore::Registers { registers, lowest, at_lowest } = &mut self.0 else { return };
-        let register = &mut registers[(hash64(block) >> (64 - PRECISION)) as usize];
-        if rank > *register {
-            *at_lowest -= u32::from(*register == *lowest);
-            *register = rank;
-            if *at_lowest == 0 {
-                (*lowest, *at_lowest) = lowest_of(registers);
-            }
+        raise(left, (RANGE_SHIFT + 1 + further_levels(range)).min(LONGEST.into()));
+        if *since >= RENEWED {
+            (*lowest, *since) = (lowest_of(registers), 0);
         }
     }
 
@@ -83,8 +85,7 @@ impl Distinct {
         blocks.insert(place, block);
         if blocks.len() > FEW {
             let blocks = std::mem::take(blocks);
-            self.0 =
-                DistinctStore::Registers { registers: vec![0; 1 << PRECISION], lowest: 0, at_lowest: 1 << PRECISION };
+            self.0 = DistinctStore::Registers { registers: Box::new([0; 1 << PRECISION]), lowest: 0, since: 0 };
             blocks.into_iter().for_each(|block| self.insert_exact(block));
         }
     }
@@ -93,7 +94,7 @@ impl Distinct {
     pub fn count(&self) -> u64 {
         match &self.0 {
             DistinctStore::Exact(blocks) => blocks.len() as u64,
-            DistinctStore::Registers { registers, .. } => estimate(registers).round() as u64,
+            DistinctStore::Registers { registers, .. } => estimate(&registers[..]).round() as u64,
         }
     }
 }
@@ -107,13 +108,11 @@ impl Merge for Distinct {
                 self.merge(&mine);
             }
             (
-                DistinctStore::Registers { registers, lowest, at_lowest },
+                DistinctStore::Registers { registers, lowest, .. },
                 DistinctStore::Registers { registers: theirs, .. },
             ) => {
-                for (mine, theirs) in registers.iter_mut().zip(theirs) {
-                    *mine = (*mine).max(*theirs);
-                }
-                (*lowest, *at_lowest) = lowest_of(registers);
+                registers.iter_mut().zip(theirs.iter()).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+                *lowest = lowest_of(registers);
             }
         }
     }
@@ -124,7 +123,7 @@ impl Serialize for Distinct {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
             DistinctStore::Exact(blocks) => (blocks, [].as_slice() as &[u8]).serialize(to),
-            DistinctStore::Registers { registers, .. } => ([].as_slice() as &[u64], registers).serialize(to),
+            DistinctStore::Registers { registers, .. } => ([].as_slice() as &[u64], registers.as_slice()).serialize(to),
         }
     }
 }
@@ -138,17 +137,15 @@ impl TryFrom<(Vec<u64>, Vec<u8>)> for Distinct {
             blocks.into_iter().for_each(|block| few.insert_exact(block));
             return Ok(few);
         }
-        if registers.len() != 1 << PRECISION || registers.iter().any(|&rank| rank > LONGEST + 1) {
-            return Err("not the registers of a count");
-        }
-        let (lowest, at_lowest) = lowest_of(&registers);
-        Ok(Distinct(DistinctStore::Registers { registers, lowest, at_lowest }))
+        let registers: Option<Box<Registers>> = registers.into_boxed_slice().try_into().ok();
+        let registers = registers.filter(|registers| registers.iter().all(|&rank| rank <= LONGEST + 1));
+        let registers = registers.ok_or("not the registers of a count")?;
+        Ok(Distinct(DistinctStore::Registers { lowest: lowest_of(&registers), registers, since: 0 }))
     }
 }
 
-fn lowest_of(registers: &[u8]) -> (u8, u32) {
-    let lowest = registers.iter().copied().min().unwrap_or(0);
-    (lowest, registers.iter().filter(|&&register| register == lowest).count() as u32)
+fn lowest_of(registers: &Registers) -> u8 {
+    registers.iter().fold(u8::MAX, |lowest, &register| lowest.min(register))
 }
 
 /// Ertl's improved raw estimator.

@@ -44,13 +44,21 @@ pub fn blocks_of(range: u64, mut bits: u64) -> impl Iterator<Item = u64> {
 
 /// The sampled blocks of a range, as bits; `hash` is that of the range.
 pub fn sample(range: u64, hash: u64, level: u32) -> u64 {
-    if level > RANGE_SHIFT && hash64(!range) >> (64 - (level - RANGE_SHIFT).min(63)) != 0 {
+    if level > RANGE_SHIFT && further_levels(range) < (level - RANGE_SHIFT).min(63) {
         return 0;
     }
-    HALVES[..level.min(RANGE_SHIFT) as usize].iter().enumerate().fold(WHOLE, |sampled, (step, halves)| {
-        let upper = (hash >> ((1 << step) - 1) & halves.pairs).wrapping_mul(halves.pair);
-        sampled & (upper ^ halves.lower)
-    })
+    (0..level.min(RANGE_SHIFT)).fold(WHOLE, |sampled, step| sampled & half(hash, step))
+}
+
+/// The selected half of every group of 2^(step + 1) blocks in a range with this hash.
+pub fn half(hash: u64, step: u32) -> u64 {
+    let halves = HALVES[step as usize];
+    (hash >> ((1 << step) - 1) & halves.pairs).wrapping_mul(halves.pair) ^ halves.lower
+}
+
+/// The number of levels above that of one block for a range in which the range keeps this block.
+pub fn further_levels(range: u64) -> u32 {
+    hash64(!range).leading_zeros()
 }
 
 /// Pairs of neighbours of 2^step blocks.
