@@ -2,6 +2,9 @@
 //! migration holds it alone.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use blklab_stats::Hashing;
 
 /// Which bios a migration keeps out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +23,7 @@ pub struct Lock {
 
 /// The locks of all blocks that are in use.
 #[derive(Debug, Default)]
-pub struct BlockLocks(pub HashMap<u64, Lock>);
+pub struct BlockLocks(pub HashMap<u64, Lock, Hashing>);
 
 impl BlockLocks {
     /// Takes the block for a bio. False if the bio must wait; the lock then holds it.
@@ -36,16 +39,17 @@ impl BlockLocks {
 
     /// Gives the block back. Returns the migration that waited for this.
     pub fn put(&mut self, block: u64) -> Option<u32> {
-        let lock = self.0.get_mut(&block)?;
+        let Entry::Occupied(mut place) = self.0.entry(block) else { return None };
+        let lock = place.get_mut();
         lock.shared -= 1;
         if lock.shared > 0 {
             return None;
         }
-        let holder = lock.holder.filter(|_| std::mem::take(&mut lock.quiescing)).map(|(migration, _)| migration);
-        if lock.holder.is_none() {
-            self.0.remove(&block);
-        }
-        holder
+        let Some((migration, _)) = lock.holder else {
+            place.remove();
+            return None;
+        };
+        std::mem::take(&mut lock.quiescing).then_some(migration)
     }
 
     /// Locks the block for a migration, or raises its lock. `None` if another migration holds it, false if bios hold it
