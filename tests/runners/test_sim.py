@@ -56,6 +56,20 @@ def test_results_are_the_same_for_any_number_of_threads(cells: list[Cell]) -> No
     assert [item[number].points for number in item] == [three[number].points for number in item]
 
 
+def test_kernels_without_a_difference_are_simulated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "exp.toml"
+    kernels = ["6.1", "6.2", "6.5", "6.4.1"]  # 6.5 has other plugs; the others are equal for a simulation
+    path.write_text(EXPERIMENT.replace('bs = ["4k", "16k", "64k"]', f"kernel = {kernels}"))
+    cells = plan(path).cells
+    alone = [sim.outcome(cell.document) for cell in cells]
+    simulated, outcome = list[Any](), sim.outcome
+    monkeypatch.setattr(sim, "outcome", lambda document, *_more: simulated.append(document) or outcome(document))
+    ended = collected(sim.SimRunner(1), cells).ended
+    assert len(simulated) == 4 * sim.seed_count(cells[0])  # Of two stacks
+    for cell, expected in zip(cells, alone, strict=True):
+        assert ended[cell.number].outcome.read == expected.read
+
+
 def test_figures_fit_together(simulate: Simulate) -> None:
     for outcome in simulate(EXPERIMENT).values():
         seconds = outcome.runtime_ns / 1e9

@@ -265,6 +265,12 @@ pub fn check_cell(py: Python<'_>, cell: &str) -> PyResult<()> {
     py.detach(|| blklab_sim::check_cell(&cell)).map_err(|e| UsageError::new_err(e.to_string()))
 }
 
+/// Returns what a simulation depends on of a kernel.
+#[pyfunction]
+pub fn kernel_differences(release: &str) -> String {
+    blklab_sim::kernel_differences(release)
+}
+
 /// Simulates one cell, given as JSON text, and returns the outcome as JSON text.
 ///
 /// `trace` is the trace that a cell with `replay` replays: paths, format, and device or filter. Its reads, writes and

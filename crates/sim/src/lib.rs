@@ -41,6 +41,13 @@ pub fn check_cell(cell: &cell::Cell) -> Result<(), SimError> {
     build::build_simulation(cell, trace).map(drop)
 }
 
+/// What a simulation depends on of a kernel, as text: with the same text, the results are the same.
+pub fn kernel_differences(release: &str) -> String {
+    let smq = blklab_cache::SmqKernel::parse(release);
+    let differences = |kernel: kernel::Kernel| (kernel.answers(), targets::locks::present(kernel), smq);
+    format!("{:?}", kernel::Kernel::parse(release).map(differences))
+}
+
 /// Simulates one cell; returns `None` if `stop` returned true. `stop` is called every few milliseconds.
 ///
 /// `trace` has the I/Os of a cell with [`cell::Cell::replay`], and is read as simulated time advances. They count in

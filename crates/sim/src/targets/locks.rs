@@ -51,6 +51,11 @@ struct LockSpec {
 static REGISTRY: LazyLock<Vec<LockSpec>> =
     LazyLock::new(|| serde_json::from_str(include_str!("locks.json")).expect("the registry is valid"));
 
+/// Which entries of the registry a kernel has.
+pub fn present(kernel: Kernel) -> Vec<bool> {
+    REGISTRY.iter().map(|spec| spec.is_in(kernel)).collect()
+}
+
 impl LockSpec {
     fn is_in(&self, kernel: Kernel) -> bool {
         let version = |text: &Option<String>| text.as_ref().map(|text| Kernel::parse(text).expect("a version"));

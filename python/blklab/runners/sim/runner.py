@@ -107,28 +107,42 @@ class SimRunner(Runner):
         check(plan.cells)
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
-        """Simulates cells; reports those that fail to the ledger, and goes on with the others."""
-        taken: list[tuple[Cell, int]] = []
+        """Simulates cells; reports those that fail to the ledger, and goes on with the others.
+
+        Cells that only differ in kernels, and in nothing that a simulation depends on, are simulated once.
+        """
+        same: dict[str, list[Cell]] = {}
+        for cell in cells:
+            same.setdefault(_simulation(cell), []).append(cell)
+        taken: list[tuple[list[Cell], int]] = []
         results: dict[int, dict[int, FinishedRun | BlklabError]] = {}  # Of each seed, by cell
 
         def begun() -> Iterator[Cell]:
-            for cell in cells:
-                if ledger.begin(cell):
-                    for seed in range(self._seed_count(cell)):
-                        taken.append((cell, seed))
-                        yield other_run(cell, seed)
+            for group in same.values():
+                if begun := [cell for cell in group if ledger.begin(cell)]:
+                    for seed in range(self._seed_count(begun[0])):
+                        taken.append((begun, seed))
+                        yield other_run(begun[0], seed)
 
         for number, finished in self._parallel.each(simulated, begun()):
-            cell, seed = taken[number]
-            of_cell = results.setdefault(cell.number, {})
-            of_cell[seed] = finished
-            if len(of_cell) < self._seed_count(cell):
+            group, seed = taken[number]
+            of_group = results.setdefault(group[0].number, {})
+            of_group[seed] = finished
+            if len(of_group) < self._seed_count(group[0]):
                 continue
-            runs = [run for _, run in sorted(results.pop(cell.number).items())]
-            if errors := [run for run in runs if isinstance(run, BlklabError)]:
-                ledger.fail(cell, str(errors[0]))
-            else:
-                ledger.end(cell, predicted(cell, cast(Sequence[FinishedRun], runs)))
+            runs = [run for _, run in sorted(results.pop(group[0].number).items())]
+            errors = [run for run in runs if isinstance(run, BlklabError)]
+            for cell in group:
+                if errors:
+                    ledger.fail(cell, str(errors[0]))
+                else:
+                    ledger.end(cell, predicted(cell, cast(Sequence[FinishedRun], runs)))
+
+
+def _simulation(cell: Cell) -> str:
+    """Returns what a cell simulates: equal for cells whose results are equal."""
+    kernel = _core.kernel_differences(cell.document["kernel"])
+    return json.dumps([{**cell.document, "kernel": kernel}, repr(cell.replay)])
 
 
 def with_cores(plan: ExperimentPlan, cores: int) -> ExperimentPlan:
