@@ -62,7 +62,8 @@ impl Offsets {
 /// The block of a rank. fio since 2.12 multiplies by this number (hash.h, `GOLDEN_RATIO_64`): in a region of a power of
 /// two, each block has one rank, and the hottest ones are spread more evenly than by chance.
 fn scattered(rank: u64, first: u64, blocks: u64) -> u64 {
-    rank.wrapping_mul(0x61c8_8646_80b5_83eb).wrapping_add(first) % blocks.max(1)
+    let place = rank.wrapping_mul(0x61c8_8646_80b5_83eb).wrapping_add(first);
+    if blocks.is_power_of_two() { place & (blocks - 1) } else { place % blocks.max(1) }
 }
 
 /// Visits each block of a region once a pass, in random order.

@@ -138,7 +138,7 @@ impl Target for DmCache {
             return Mapped::Taken;
         }
         let (mut sector, end, block) = (bio.sector, bio.end(), self.geometry.block);
-        if sector / block == (end - 1) / block {
+        if sector % block + u64::from(bio.sectors) <= block {
             self.map_block(sim, task, number);
             return Mapped::Taken;
         }
@@ -290,8 +290,8 @@ impl DmCache {
     /// Maps a bio within one block: `map_bio`.
     fn map_block(&mut self, sim: &mut Simulation, task: u32, number: u32) {
         let bio = sim.bios[number];
-        let block = bio.sector / self.geometry.block;
-        if (block + 1) * self.geometry.block > self.geometry.origin {
+        let (block, offset) = (bio.sector / self.geometry.block, bio.sector % self.geometry.block);
+        if bio.sector - offset + self.geometry.block > self.geometry.origin {
             return self.submit(sim, task, number, tag::PASSED, &[self.on_origin(bio.sector)]);
         }
         let (write, on_origin) = (bio.op == Op::Write, self.on_origin(bio.sector));
@@ -331,7 +331,7 @@ impl DmCache {
         };
         *(if write { &mut self.report.write_hits } else { &mut self.report.read_hits }) += 1;
         sim.record_lookups(1, 0);
-        let on_cache = self.on_cache(cache_block, bio.sector % self.geometry.block);
+        let on_cache = self.on_cache(cache_block, offset);
         let both = write && self.mode == CacheMode::Writethrough && !self.dirty[cache_block as usize];
         match self.mode {
             CacheMode::Passthrough if write => {
