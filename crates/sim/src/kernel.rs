@@ -20,11 +20,8 @@ impl Kernel {
         let unknown = || SimError::Kernel(text.to_owned());
         let mut numbers = text.split(['.', '-', '+', '_', ' ']);
         let mut number = || numbers.next().and_then(|n| n.parse().ok());
-        let (major, minor): (u32, u32) = (number().ok_or_else(unknown)?, number().ok_or_else(unknown)?);
-        if Self(major, minor) < Self(2, 6) || major > 9 {
-            return Err(unknown());
-        }
-        Ok(Self(major, minor))
+        let kernel = Self(number().ok_or_else(unknown)?, number().ok_or_else(unknown)?);
+        (Self(2, 6)..Self(10, 0)).contains(&kernel).then_some(kernel).ok_or_else(unknown)
     }
 
     /// Sectors of the largest bio that an array with parity takes: of 256 rows since 6.0 (`RAID5_MAX_REQ_STRIPES`),

@@ -43,9 +43,8 @@ pub fn check_cell(cell: &cell::Cell) -> Result<(), SimError> {
 
 /// What a simulation depends on of a kernel, as text: with the same text, the results are the same.
 pub fn kernel_differences(release: &str) -> String {
-    let smq = blklab_cache::SmqKernel::parse(release);
-    let differences = |kernel: kernel::Kernel| (kernel.answers(), targets::locks::present(kernel), smq);
-    format!("{:?}", kernel::Kernel::parse(release).map(differences))
+    let differences = |kernel: kernel::Kernel| (kernel.answers(), targets::locks::present(kernel));
+    format!("{:?} {:?}", kernel::Kernel::parse(release).map(differences), blklab_cache::SmqKernel::parse(release))
 }
 
 /// Simulates one cell; returns `None` if `stop` returned true. `stop` is called every few milliseconds.

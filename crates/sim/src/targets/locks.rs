@@ -108,9 +108,8 @@ impl Locks {
         for spec in REGISTRY.iter().filter(has) {
             let known = made.locks.iter().position(|lock| lock.usage.name == spec.name);
             let index = known.unwrap_or_else(|| {
-                let contended = spec.contended_ns(context.host);
-                let ways = spec.ways.unwrap_or(1);
-                let usage = LockUse { name: &spec.name, ways, contended_ns: contended, taken: 0, held_ns: 0 };
+                let (ways, contended_ns) = (spec.ways.unwrap_or(1), spec.contended_ns(context.host));
+                let usage = LockUse { name: &spec.name, ways, contended_ns, taken: 0, held_ns: 0 };
                 made.locks.push(Lock { free_at: 0, holder: u32::MAX, crowded: false, usage });
                 made.locks.len() - 1
             });

@@ -141,8 +141,8 @@ class SimRunner(Runner):
 
 def _simulation(cell: Cell) -> str:
     """Returns what a cell simulates: equal for cells whose results are equal."""
-    kernel = _core.kernel_differences(cell.document["kernel"])
-    return json.dumps([{**cell.document, "kernel": kernel}, repr(cell.replay)])
+    differences = {"kernel": _core.kernel_differences(cell.document["kernel"])}
+    return json.dumps([cell.document | differences, repr(cell.replay)])
 
 
 def with_cores(plan: ExperimentPlan, cores: int) -> ExperimentPlan:

@@ -133,19 +133,17 @@ impl Target for DmCache {
             sim.set_timer(sim.now + PERIOD - self.age_ns % PERIOD, self.id, 0);
         }
         let bio = &sim.bios[number];
+        let (mut sector, end, block) = (bio.sector, bio.end(), self.geometry.block);
         if matches!(bio.op, Op::Flush | Op::Discard) {
             self.defer(sim, number);
-            return Mapped::Taken;
-        }
-        let (mut sector, end, block) = (bio.sector, bio.end(), self.geometry.block);
-        if sector % block + u64::from(bio.sectors) <= block {
+        } else if sector % block + u64::from(bio.sectors) <= block {
             self.map_block(sim, task, number);
-            return Mapped::Taken;
-        }
-        while sector < end {
-            let border = (sector / block + 1) * block;
-            sim.split(task, number, sector, (border.min(end) - sector) as u32);
-            sector = border;
+        } else {
+            while sector < end {
+                let border = (sector / block + 1) * block;
+                sim.split(task, number, sector, (border.min(end) - sector) as u32);
+                sector = border;
+            }
         }
         Mapped::Taken
     }
@@ -195,22 +193,15 @@ impl Target for DmCache {
                 self.map_deferred(sim, task, number);
             }
             self.start_background_work(sim, task);
-            match self.metadata.advance(sim, task) {
-                Some(batch) => {
-                    for migration in batch.migrations {
-                        self.end_commit(sim, task, migration);
-                    }
-                    for number in batch.flushes {
-                        self.submit(sim, task, number, tag::PASSED, &[(self.origin, 0), (self.cache, 0)]);
-                    }
+            if let Some(batch) = self.metadata.advance(sim, task) {
+                for migration in batch.migrations {
+                    self.end_commit(sim, task, migration);
                 }
-                None if self.deferred.is_empty()
-                    && self.migrations.ready.is_empty()
-                    && self.migrations.read.is_empty() =>
-                {
-                    return WorkerNext::Sleep;
+                for number in batch.flushes {
+                    self.submit(sim, task, number, tag::PASSED, &[(self.origin, 0), (self.cache, 0)]);
                 }
-                None => {}
+            } else if self.deferred.is_empty() && self.migrations.ready.is_empty() && self.migrations.read.is_empty() {
+                return WorkerNext::Sleep;
             }
         }
     }
