@@ -10,7 +10,9 @@ import pytest
 
 from blklab import _core
 from blklab.errors import BlklabError, UsageError
+from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
+from blklab.runners.sim.uncertainty import SEEDS
 from blklab.spec.cells import Cell, plan
 from blklab.store.series import FinishedRun
 from tests.runners.collecting import Collected, collected
@@ -62,10 +64,15 @@ def test_kernels_without_a_difference_are_simulated_once(tmp_path: Path, monkeyp
     path.write_text(EXPERIMENT.replace('bs = ["4k", "16k", "64k"]', f"kernel = {kernels}"))
     cells = plan(path).cells
     alone = [sim.outcome(cell.document) for cell in cells]
-    simulated, outcome = list[Any](), sim.outcome
-    monkeypatch.setattr(sim, "outcome", lambda document, *_more: simulated.append(document) or outcome(document))
+    simulated, outcome = [], sim.outcome
+
+    def counted(document: Mapping[str, Any], *_more: object) -> Outcome:
+        simulated.append(document)
+        return outcome(document)
+
+    monkeypatch.setattr(sim, "outcome", counted)
     ended = collected(sim.SimRunner(1), cells).ended
-    assert len(simulated) == 4 * sim.seed_count(cells[0])  # Of two stacks
+    assert len(simulated) == 4 * SEEDS  # Of two stacks
     for cell, expected in zip(cells, alone, strict=True):
         assert ended[cell.number].outcome.read == expected.read
 
