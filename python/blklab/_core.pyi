@@ -94,7 +94,7 @@ def examine_md(path: str | PathLike[str]) -> str:
 def default_host() -> str:
     """Returns what a cell without `host` has there, as JSON text."""
 
-def kernel_differences(release: str) -> str:
+def kernel_changes(release: str) -> str:
     """Returns what a simulation depends on of a kernel: with the same text, the results are the same."""
 
 def check_cell(cell: str) -> None:

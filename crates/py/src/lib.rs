@@ -40,7 +40,7 @@ mod _core {
     use super::trace::LiveTrace;
 
     #[pymodule_export]
-    use super::replay::{Stop, check_cell, default_host, kernel_differences, loss_probabilities, simulate};
+    use super::replay::{Stop, check_cell, default_host, kernel_changes, loss_probabilities, simulate};
 
     #[pymodule_export]
     use super::trace::{

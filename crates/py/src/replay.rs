@@ -267,8 +267,8 @@ pub fn check_cell(py: Python<'_>, cell: &str) -> PyResult<()> {
 
 /// Returns what a simulation depends on of a kernel.
 #[pyfunction]
-pub fn kernel_differences(release: &str) -> String {
-    blklab_sim::kernel_differences(release)
+pub fn kernel_changes(release: &str) -> String {
+    blklab_sim::kernel_changes(release)
 }
 
 /// Simulates one cell, given as JSON text, and returns the outcome as JSON text.

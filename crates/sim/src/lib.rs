@@ -42,7 +42,7 @@ pub fn check_cell(cell: &cell::Cell) -> Result<(), SimError> {
 }
 
 /// What a simulation depends on of a kernel, as text: with the same text, the results are the same.
-pub fn kernel_differences(release: &str) -> String {
+pub fn kernel_changes(release: &str) -> String {
     let differences = |kernel: kernel::Kernel| (kernel.answers(), targets::locks::present(kernel));
     format!("{:?} {:?}", kernel::Kernel::parse(release).map(differences), blklab_cache::SmqKernel::parse(release))
 }

@@ -157,7 +157,8 @@ impl Simulation {
     #[inline(always)]
     fn run_job(&mut self, number: u32) {
         let now = self.now;
-        let journal_holds = self.journal.is_some_and(|j| self.holds_writers(j));
+        let holds = |role: &Role| matches!(role, Role::Journal(journal) if journal.holds_writers());
+        let journal_holds = self.journal.is_some_and(|journal| holds(&self.tasks[journal as usize].role));
         let task = &mut self.tasks[number as usize];
         if task.flushing {
             return;
@@ -276,10 +277,6 @@ impl Simulation {
             // Bios of workers are owned by their targets.
             Role::Worker { .. } => unreachable!("workers own no I/O"),
         }
-    }
-
-    fn holds_writers(&self, journal: u32) -> bool {
-        matches!(&self.tasks[journal as usize].role, Role::Journal(journal) if journal.holds_writers())
     }
 
     /// A job has changed the file, so the journal has something to commit.

@@ -171,9 +171,7 @@ impl Simulation {
     /// A step of a task ends, which takes `time` after what it has spent: returns when the task can run again.
     pub(super) fn end_step(&mut self, task: u32, time: Time) -> Time {
         let end = self.processor_time(task) + time;
-        if let Some(cores) = &mut self.cores {
-            cores.occupy(self.now, end);
-        }
+        self.cores.iter_mut().for_each(|cores| cores.occupy(self.now, end));
         end
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! locks.json is the registry: the lock, the levels and kernels that have it, how often an operation takes it, and the
 //! commit or the function that says so. A lock serves in order of arrival, and a task that waits for it spins. That
-//! alone adds to an I/O: what a lock costs that is free is part of [`Host::md_ns`] and [`Host::pass_ns`].
+//! alone adds to an I/O: what a lock costs that is free is part of `md_ns` and `pass_ns` of the host.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::engine::Simulation;
 use crate::events::Time;
 use crate::kernel::Kernel;
-use crate::load::Host;
 use crate::targets::BuildContext;
 
 /// How long a lock is held that no other core wants, in ns.
@@ -61,10 +60,6 @@ impl LockSpec {
         let version = |text: &Option<String>| text.as_ref().map(|text| Kernel::parse(text).expect("a version"));
         version(&self.from).is_none_or(|from| kernel >= from) && version(&self.before).is_none_or(|end| kernel < end)
     }
-
-    fn contended_ns(&self, host: &Host) -> Time {
-        if self.atomic { host.atomic_ns } else { host.lock_ns }.max(1)
-    }
 }
 
 /// How a lock was used.
@@ -108,7 +103,8 @@ impl Locks {
         for spec in REGISTRY.iter().filter(has) {
             let known = made.locks.iter().position(|lock| lock.usage.name == spec.name);
             let index = known.unwrap_or_else(|| {
-                let (ways, contended_ns) = (spec.ways.unwrap_or(1), spec.contended_ns(context.host));
+                let contended_ns = if spec.atomic { context.host.atomic_ns } else { context.host.lock_ns }.max(1);
+                let ways = spec.ways.unwrap_or(1);
                 let usage = LockUse { name: &spec.name, ways, contended_ns, taken: 0, held_ns: 0 };
                 made.locks.push(Lock { free_at: 0, holder: u32::MAX, crowded: false, usage });
                 made.locks.len() - 1

@@ -110,15 +110,11 @@ impl JobState {
         if self.bytes_left == 0 {
             return if self.in_flight == 0 { NextAction::Finish } else { NextAction::Wait };
         }
-        if self.in_flight >= self.spec.iodepth || self.draining {
+        // fio's pause begins when no I/O is in flight (`handle_thinktime`: `io_u_quiesce`).
+        if self.in_flight >= self.spec.iodepth || self.draining || (self.think_due && self.in_flight > 0) {
             return NextAction::Wait;
         }
-        if self.think_due {
-            // fio's pause begins when no I/O is in flight (`handle_thinktime`: `io_u_quiesce`).
-            if self.in_flight > 0 {
-                return NextAction::Wait;
-            }
-            self.think_due = false;
+        if std::mem::take(&mut self.think_due) {
             self.resume = now + self.spec.thinktime_ns;
         }
         if self.resume > now {

@@ -126,9 +126,8 @@ class SimRunner(Runner):
 
         for number, finished in self._parallel.each(simulated, begun()):
             group, seed = taken[number]
-            of_group = results.setdefault(group[0].number, {})
-            of_group[seed] = finished
-            if len(of_group) < self._seed_count(group[0]):
+            results.setdefault(group[0].number, {})[seed] = finished
+            if len(results[group[0].number]) < self._seed_count(group[0]):
                 continue
             runs = [run for _, run in sorted(results.pop(group[0].number).items())]
             errors = [run for run in runs if isinstance(run, BlklabError)]
@@ -141,8 +140,7 @@ class SimRunner(Runner):
 
 def _simulation(cell: Cell) -> str:
     """Returns what a cell simulates: equal for cells whose results are equal."""
-    differences = {"kernel": _core.kernel_differences(cell.document["kernel"])}
-    return json.dumps([cell.document | differences, repr(cell.replay)])
+    return json.dumps([cell.document | {"kernel": _core.kernel_changes(cell.document["kernel"])}, repr(cell.replay)])
 
 
 def with_cores(plan: ExperimentPlan, cores: int) -> ExperimentPlan:
