@@ -427,6 +427,7 @@ ATTRIBUTES = (
     )
 )  # fmt: skip
 @example(output={"dev-sda__slot": "-1"})
+@example(output={"degraded": "1", "raid_disks": "9" * 18})
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 def test_any_content_of_sysfs(tmp_path_factory: pytest.TempPathFactory, output: dict[str, str]) -> None:
     machine = Arrays(tmp_path_factory.mktemp("machine"))

@@ -45,8 +45,8 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
 def _describe_risk(array: Array, software: Software | None, rebuilding: bool) -> str:
     """Returns a sentence on how likely data are lost until no member is missing; empty if unknown or too late."""
     working = {member.slot: member for member in array.active if "in_sync" in member.states}
-    missing = sorted(set(range(array.raid_disks)) - set(working))
-    needed = array.sector_map
+    needed = array.sector_map  # None if the number of disks is damaged, too
+    missing = sorted(set(range(array.raid_disks if needed else 0)) - set(working))
     if array.reshaping or array.state == "broken" or not (missing and needed and needed.runs_without(missing)):
         return ""
     kind = "ssd" if all(member.rotational is False for member in working.values()) else "hdd"
