@@ -43,6 +43,12 @@ class DaskProcesses:
         options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "600", *options)
         self.workers.append(self._start("worker", f"tcp://{self.address}", *options, environment=environment))
 
+    def wait_for_workers(self, count: int) -> None:
+        from distributed import Client
+
+        with Client(self.address, set_as_default=False) as client:
+            client.wait_for_workers(count, timeout=PATIENCE_S)
+
     def kill_scheduler(self) -> None:
         assert self.scheduler is not None
         self.scheduler.kill()

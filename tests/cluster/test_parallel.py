@@ -11,7 +11,7 @@ import pytest
 
 from blklab import _core
 from blklab.cluster import Parallel, connected
-from tests.cluster.conftest import PATIENCE_S, DaskProcesses
+from tests.cluster.conftest import DaskProcesses
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -60,16 +60,13 @@ def test_a_signal_that_comes_while_a_thread_starts_is_handled_after_it(
 
 
 def test_long_items_behind_short_ones_are_shared_by_the_workers(dask_processes: DaskProcesses) -> None:
-    from distributed import Client
-
     def slept(item: float, /, *, stop: object = None) -> int:  # noqa: ARG001
         time.sleep(item)
         return os.getpid()
 
     for _ in range(2):
         dask_processes.start_worker()
-    with Client(dask_processes.address, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=PATIENCE_S)
+    dask_processes.wait_for_workers(2)
     with connected(dask_processes.address) as cluster:
         workers = Parallel(cluster=cluster).all(slept, [0.0] * 200 + [1.0] * 8)
     assert len(workers) == 208

@@ -118,7 +118,7 @@ def test_worker_with_another_version_is_refused(run: Run, tmp_path: Path, dask_p
     information.mkdir(parents=True)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: blklab\nVersion: 9.9.9\n")
     dask_processes.start_worker(environment={**os.environ, "PYTHONPATH": str(site)})
-    _wait_for_workers(dask_processes.address, 1)
+    dask_processes.wait_for_workers(1)
     result = run("run", experiment(tmp_path), "--no-store", "--cluster", dask_processes.address)
     assert result.status == 3
     assert len(result.err.splitlines()) == 1
@@ -142,7 +142,7 @@ def test_worker_without_blklab_is_refused(run: Run, tmp_path: Path, dask_process
         """)
     )
     dask_processes.start_worker(environment={**os.environ, "PYTHONPATH": str(hook)})
-    _wait_for_workers(dask_processes.address, 1)
+    dask_processes.wait_for_workers(1)
     result = run("run", experiment(tmp_path), "--no-store", "--cluster", dask_processes.address)
     assert result.status == 3
     assert "install the same version of blklab on all workers" in result.err
@@ -293,13 +293,6 @@ def _wait_until(condition: object) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def _wait_for_workers(address: str, count: int) -> None:
-    from distributed import Client
-
-    with Client(address, set_as_default=False) as client:
-        client.wait_for_workers(count, timeout=PATIENCE_S)
 
 
 def _on_scheduler(address: str, function: object) -> object:

@@ -26,6 +26,7 @@ from blklab.spec.load import ExperimentSource
 from blklab.spec.stock_models import LibraryModel, RatedFigure
 from blklab.store import series
 from blklab.store.series import FinishedRun
+from blklab.text import by_key
 
 UNMEASURED_NOTE = "no measurement of such an array is known: its interval is wider"
 UNSTEADY_NOTE = "not steady: the run ended before its rate was constant: set a larger {setting}"
@@ -111,9 +112,7 @@ class SimRunner(Runner):
 
         Cells that only differ in kernels, and in nothing that a simulation depends on, are simulated once.
         """
-        same: dict[str, list[Cell]] = {}
-        for cell in cells:
-            same.setdefault(_simulation(cell), []).append(cell)
+        same = by_key((_simulation(cell), cell) for cell in cells)
         taken: list[tuple[list[Cell], int]] = []
         results: dict[int, dict[int, FinishedRun | BlklabError]] = {}  # Of each seed, by cell
 
@@ -139,8 +138,9 @@ class SimRunner(Runner):
 
 
 def _simulation(cell: Cell) -> str:
-    """Returns what a cell simulates: equal for cells whose results are equal."""
-    return json.dumps([cell.document | {"kernel": _core.kernel_changes(cell.document["kernel"])}, repr(cell.replay)])
+    """Returns a digest of what a cell simulates: equal for cells whose results are equal."""
+    document = cell.document | {"kernel": _core.kernel_changes(cell.document["kernel"])}
+    return replace(cell, document=document, labels={}).key
 
 
 def with_cores(plan: ExperimentPlan, cores: int) -> ExperimentPlan:
