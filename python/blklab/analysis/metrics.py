@@ -12,6 +12,7 @@ from statistics import fmean
 from blklab.errors import UsageError
 from blklab.outcome import DeviceResult, Outcome
 from blklab.spec.problems import near
+from blklab.text import toml_file, wording
 from blklab.units import format_duration, format_rate
 
 WAYS = ("read", "write")  # The directions of I/O, in the order of pairs
@@ -52,20 +53,16 @@ def _sync_rate(outcome: Outcome) -> float | None:
     return outcome.sync.iops if outcome.sync is not None and outcome.sync.total_ios else None
 
 
+def _best_rate(outcome: Outcome) -> float | None:
+    return None if outcome.load_ramp is None else outcome.load_ramp.best_iops
+
+
 def _command(key: str, outcome: Outcome) -> float | None:
     runs = () if outcome.command is None else outcome.command.runs
     return fmean(getattr(run, key) for run in runs) if runs else None
 
 
-LATENCIES = {
-    "mean": "mean latency",
-    "p50": "median latency",
-    "p95": "95th percentile of the latency",
-    "p99": "99th percentile of the latency",
-    "p99_9": "99.9th percentile of the latency",
-    "p99_99": "99.99th percentile of the latency",
-    "max": "longest latency",
-}
+LATENCIES: dict[str, str] = toml_file(__package__, "metrics.toml")["latencies"]
 """Latencies of one direction. Without a direction, a name means the direction that all sides of a
 comparison have, reads rather than writes: see `with_direction`."""
 
@@ -89,13 +86,7 @@ _ALL = [
         for key, what in LATENCIES.items()
     ),
     Metric("sync.iops", "fsyncs a second", "rate", True, _sync_rate),
-    Metric(
-        "load.iops",
-        "I/Os a second with the 99th percentile below p99_below",
-        "rate",
-        True,
-        lambda outcome: None if outcome.load_ramp is None else outcome.load_ramp.best_iops,
-    ),
+    Metric("load.iops", wording("load-iops"), "rate", True, _best_rate),
     Metric("wall", "wall-clock time of the command", "time", False, partial(_command, "wall_ns")),
     Metric("user", "user CPU time of the command", "time", False, partial(_command, "user_ns")),
     Metric("system", "system CPU time of the command", "time", False, partial(_command, "system_ns")),

@@ -14,11 +14,8 @@ RELATIVE_ERROR = 1 / 128
 bucket (stat.h of fio 3.33: about 1/2^(FIO_IO_U_PLAT_BITS+1), with FIO_IO_U_PLAT_BITS = 6).
 """
 
-QUANTILES = {  # The quantiles of a result, in percent
-    **{f"p{percent}": float(percent) for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99)},
-    "p99_9": 99.9,
-    "p99_99": 99.99,
-}
+PERCENT = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99)
+QUANTILES = {f"p{percent:g}".replace(".", "_"): percent for percent in PERCENT}  # The quantiles of a result, in percent
 
 
 @dataclass(frozen=True)

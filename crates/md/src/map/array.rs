@@ -35,14 +35,14 @@ impl ArrayMap {
                     0 => FarSets::Whole,
                     1 => FarSets::Divided,
                     2 => FarSets::Copies,
-                    _ => return Err(MapError::UnknownLayout { layout }),
+                    _ => return Err(MapError::UnknownLayout(layout)),
                 };
                 let (near, far, offset) = (layout & 0xff, layout >> 8 & 0xff, layout >> 16 & 1 == 1);
                 Self::Raid10(Raid10Map::new(disks, near, far, offset, sets, chunk_sectors, smallest)?)
             }
             Level::Raid4 | Level::Raid5 | Level::Raid6 => {
                 let layout = if level == Level::Raid4 { 5 } else { layout };
-                let algorithm = ParityAlgorithm::from_layout(layout).ok_or(MapError::UnknownLayout { layout })?;
+                let algorithm = ParityAlgorithm::from_layout(layout).ok_or(MapError::UnknownLayout(layout))?;
                 Self::Raid456(Raid456Map::new(level, disks, algorithm, chunk_sectors, smallest)?)
             }
         })

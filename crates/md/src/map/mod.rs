@@ -30,44 +30,28 @@ pub struct MemberSector {
 pub enum MapError {
     /// Too few members for the level.
     #[error("too few members: {disks}, expected at least {needed}")]
-    TooFewMembers {
-        needed: u32, // The number that the level needs
-        disks: u32,  // The number of members
-    },
+    TooFewMembers { needed: u32, disks: u32 },
     /// Fewer than two copies.
     #[error("RAID-10 needs at least two copies, and near and far copies of at least one each")]
     TooFewCopies,
-    /// More copies than members.
+    /// More copies (near copies times far copies) than members.
     #[error("{copies} copies on {disks} members: expected at most one copy for each member")]
-    TooManyCopies {
-        copies: u32, // Near copies times far copies
-        disks: u32,  // The number of members
-    },
-    /// The layout would put two copies on one member, or two chunks on one member sector.
-    #[error("copies would overlap in this layout on {disks} members")]
-    Overlap {
-        disks: u32, // The number of members
-    },
-    /// A chunk that is not a multiple of the page size.
-    #[error("a chunk of {sectors} sectors: expected a multiple of 4 KiB")]
-    ChunkNotPages {
-        sectors: u64, // The chunk in sectors
-    },
-    /// A chunk that is not a power of two; only RAID-0 allows that.
-    #[error("a chunk of {sectors} sectors: expected a power of two")]
-    ChunkNotPowerOfTwo {
-        sectors: u64, // The chunk in sectors
-    },
-    /// A member that is smaller than a chunk of each copy.
-    #[error("a member of {sectors} sectors: smaller than a chunk")]
-    MemberTooSmall {
-        sectors: u64, // The member
-    },
-    /// A layout word that is not known here.
-    #[error("unknown layout {layout:#x}")]
-    UnknownLayout {
-        layout: u32, // The word in the superblock
-    },
+    TooManyCopies { copies: u32, disks: u32 },
+    /// The layout would put two copies on one of this many members, or two chunks on one member sector.
+    #[error("copies would overlap in this layout on {0} members")]
+    Overlap(u32),
+    /// A chunk, in sectors, that is not a multiple of the page size.
+    #[error("a chunk of {0} sectors: expected a multiple of 4 KiB")]
+    ChunkNotPages(u64),
+    /// A chunk, in sectors, that is not a power of two; only RAID-0 allows that.
+    #[error("a chunk of {0} sectors: expected a power of two")]
+    ChunkNotPowerOfTwo(u64),
+    /// A member, in sectors, that is smaller than a chunk of each copy.
+    #[error("a member of {0} sectors: smaller than a chunk")]
+    MemberTooSmall(u64),
+    /// A layout word of the superblock that is not known here.
+    #[error("unknown layout {0:#x}")]
+    UnknownLayout(u32),
     /// The sizes do not fit into 64 bits.
     #[error("the array is larger than 2^64 sectors")]
     TooLarge,
@@ -76,7 +60,7 @@ pub enum MapError {
 /// Returns the chunk if it is a multiple of the page size.
 fn check_whole_pages(chunk_sectors: u64) -> Result<u64, MapError> {
     if chunk_sectors == 0 || !chunk_sectors.is_multiple_of(PAGE_SECTORS) {
-        return Err(MapError::ChunkNotPages { sectors: chunk_sectors });
+        return Err(MapError::ChunkNotPages(chunk_sectors));
     }
     Ok(chunk_sectors)
 }
@@ -84,7 +68,7 @@ fn check_whole_pages(chunk_sectors: u64) -> Result<u64, MapError> {
 /// The shift of a chunk that is a power of two.
 fn chunk_shift(chunk_sectors: u64) -> Result<u32, MapError> {
     if !check_whole_pages(chunk_sectors)?.is_power_of_two() {
-        return Err(MapError::ChunkNotPowerOfTwo { sectors: chunk_sectors });
+        return Err(MapError::ChunkNotPowerOfTwo(chunk_sectors));
     }
     Ok(chunk_sectors.trailing_zeros())
 }
@@ -111,7 +95,7 @@ impl LinearMap {
         for &sectors in members {
             let used = if rounding > 0 { sectors - sectors % rounding } else { sectors };
             if used == 0 {
-                return Err(MapError::MemberTooSmall { sectors });
+                return Err(MapError::MemberTooSmall(sectors));
             }
             end = end.checked_add(used).ok_or(MapError::TooLarge)?;
             ends.push(end);

@@ -45,7 +45,7 @@ impl Raid0Map {
             return Err(MapError::TooFewMembers { needed: 1, disks: 0 });
         }
         if let Some(&sectors) = members.iter().find(|&&sectors| sectors < chunk) {
-            return Err(MapError::MemberTooSmall { sectors });
+            return Err(MapError::MemberTooSmall(sectors));
         }
         let used: Vec<u64> = members.iter().map(|&sectors| sectors - sectors % chunk).collect();
         used.iter().try_fold(0u64, |sum, &sectors| sum.checked_add(sectors)).ok_or(MapError::TooLarge)?;

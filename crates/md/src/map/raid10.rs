@@ -57,10 +57,10 @@ impl Raid10Map {
             FarSets::Divided => disks / far,
             FarSets::Copies => copies,
         };
-        let (shifted, unshifted) = shift_tables(disks, near, far, set).ok_or(MapError::Overlap { disks })?;
+        let (shifted, unshifted) = shift_tables(disks, near, far, set).ok_or(MapError::Overlap(disks))?;
         // A chunk whose near copies wrap around continues in the next row, where the offset copies are.
         if offset && !disks.is_multiple_of(near) {
-            return Err(MapError::Overlap { disks });
+            return Err(MapError::Overlap(disks));
         }
         let wide = u64::from(disks);
         // raid10_size and calc_sectors: first the array's whole chunks, then what they need on a member.
@@ -68,7 +68,7 @@ impl Raid10Map {
         let chunks = rows.checked_mul(wide).ok_or(MapError::TooLarge)? / u64::from(near);
         let used = chunks.checked_mul(u64::from(copies)).ok_or(MapError::TooLarge)?.div_ceil(wide);
         if rows == 0 {
-            return Err(MapError::MemberTooSmall { sectors: member_sectors });
+            return Err(MapError::MemberTooSmall(member_sectors));
         }
         let stride = if offset { 1 } else { used / u64::from(far) } << shift;
         let capacity = chunks.checked_mul(chunk_sectors).ok_or(MapError::TooLarge)?;

@@ -66,7 +66,7 @@ impl Raid456Map {
         let (disks, data) = (u64::from(disks), u64::from(disks) - parities);
         let used = member_sectors >> shift << shift;
         if used == 0 {
-            return Err(MapError::MemberTooSmall { sectors: member_sectors });
+            return Err(MapError::MemberTooSmall(member_sectors));
         }
         let algorithm = if level == Level::Raid4 { ParityAlgorithm::ParityLast } else { algorithm };
         let capacity = used.checked_mul(data).ok_or(MapError::TooLarge)?;

@@ -332,10 +332,10 @@ proptest! {
     ) {
         match Raid10Map::new(disks, near, far, offset, sets, chunk, member) {
             Ok(map) => check(&map, &vec![map.used; disks as usize])?,
-            Err(MapError::Overlap { .. }) => {
+            Err(MapError::Overlap(_)) => {
                 prop_assert!(sets != FarSets::Whole || offset && disks % near > 0);
             }
-            Err(MapError::MemberTooSmall { .. }) => prop_assert!(member < chunk * u64::from(far)),
+            Err(MapError::MemberTooSmall(_)) => prop_assert!(member < chunk * u64::from(far)),
             Err(_) => prop_assert!(near * far < 2 || near * far > disks),
         }
     }
