@@ -6,8 +6,8 @@ use blklab_stats::hash64;
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
     salt: u64,
-    pub threshold: u64, // the first hash that is not in the sample; `u64::MAX`: all
-    shift: u32,         // blocks of a region, as a power of two
+    threshold: u64, // the first hash that is not in the sample; `u64::MAX`: all
+    shift: u32,     // blocks of a region, as a power of two
 }
 
 impl Sampler {
@@ -20,14 +20,9 @@ impl Sampler {
         Self { salt: hash64(salt), threshold, shift }
     }
 
-    /// The hash that decides about a block.
-    pub fn hash(&self, block: u64) -> u64 {
-        hash64((block >> self.shift) ^ self.salt)
-    }
-
     /// Whether the block is in the sample.
     pub fn takes(&self, block: u64) -> bool {
-        self.threshold == u64::MAX || self.hash(block) < self.threshold
+        self.threshold == u64::MAX || hash64((block >> self.shift) ^ self.salt) < self.threshold
     }
 
     /// The share of the regions that it takes.

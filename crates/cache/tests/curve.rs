@@ -1,8 +1,8 @@
 //! Stack distances against a list, OPT against every choice, samples against the whole trace.
 
-use blklab_cache::curve::{CacheCurves, CurveSettings, FirstPass, StackDistances};
+use blklab_cache::curve::{CacheCurves, CurveSettings, DistanceSample, FirstPass, StackDistances};
 use blklab_cache::curve::{next_accesses, opt_hits};
-use blklab_cache::{Op, Request, Sampler};
+use blklab_cache::{Op, Request};
 use blklab_stats::hash64;
 use proptest::prelude::*;
 
@@ -35,12 +35,12 @@ fn best_hits(trace: &[u64], cached: &[u64], size: usize) -> usize {
 proptest! {
     #[test]
     fn distances_are_those_of_a_list(trace in prop::collection::vec((0..60u64, any::<bool>()), 1..400), size in 0..70u64) {
-        let mut lru = StackDistances::new(Sampler::ALL);
+        let mut lru = StackDistances::new(1.0, 1);
         lru.access(&trace);
         for write in [false, true] {
             let all = trace.iter().filter(|access| access.1 == write).count().max(1);
             let expected = lru_hits(&trace, size as usize, write) as f64 / all as f64;
-            prop_assert!((lru.hit_ratio(&[write], Some(size)) - expected).abs() < 1e-9);
+            prop_assert!((lru.samples[0].hit_ratio(&[write], Some(size)) - expected).abs() < 1e-9);
         }
     }
 
@@ -64,19 +64,22 @@ fn skewed(index: u64, blocks: u64) -> u64 {
 
 #[test]
 fn compaction_keeps_the_order_and_samples_are_close_to_the_whole() {
-    let [whole, sample] = [Sampler::ALL, Sampler::new(3, 0.05, 0)].map(|sampler| {
-        let mut lru = StackDistances::new(sampler);
-        lru.access(&(0..600_000).map(|index| (skewed(index, 100_000), false)).collect::<Vec<_>>());
+    let [whole, sampled] = [1.0, 0.05].map(|rate| {
+        let mut lru = StackDistances::new(rate, 4);
+        let accesses: Vec<_> = (0..600_000).map(|index| (skewed(index, 100_000), false)).collect();
+        accesses.chunks(8192).for_each(|together| lru.access(together));
         lru
     });
+    assert!(sampled.memory_bytes() * 2 < whole.memory_bytes());
+    let whole = &whole.samples[0];
+    let mean = |of: &dyn Fn(&DistanceSample) -> f64| sampled.samples.iter().map(of).sum::<f64>() / 4.0;
     assert!(whole.distinct() > 60_000, "{} blocks", whole.distinct());
     for size in [3_125, 10_000, 25_000, 60_000] {
         let exact = whole.hit_ratio(&[false], Some(size));
-        let error = (sample.hit_ratio(&[false], Some(size)) - exact).abs();
+        let error = (mean(&|sample| sample.hit_ratio(&[false], Some(size))) - exact).abs();
         assert!(error < 0.01, "{size}: {error}");
     }
-    assert!(sample.memory_bytes() * 5 < whole.memory_bytes());
-    assert!((sample.distinct() as f64 / whole.distinct() as f64 - 1.0).abs() < 0.05);
+    assert!((mean(&|sample| sample.distinct() as f64) / whole.distinct() as f64 - 1.0).abs() < 0.05);
 }
 
 fn settings(policies: &[&str]) -> CurveSettings {

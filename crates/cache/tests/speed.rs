@@ -2,9 +2,7 @@
 
 use blklab_cache::curve::StackDistances;
 use blklab_cache::curve::{next_accesses, opt_hits};
-use blklab_cache::{
-    Bcache, BcacheSettings, CacheMode, DmCache, Geometry, Op, Replay, Request, Sampler, Smq, SmqKernel,
-};
+use blklab_cache::{Bcache, BcacheSettings, CacheMode, DmCache, Geometry, Op, Replay, Request, Smq, SmqKernel};
 
 /// Time (s), object and size of each request of a trace in libCacheSim's format oracleGeneral.
 fn read_trace(path: &str) -> Vec<(u32, u64, u32)> {
@@ -33,13 +31,13 @@ fn speed_of_each_cache() {
     let trace = read_trace(&std::env::var("BLKLAB_ORACLE").unwrap());
     let blocks: u32 = std::env::var("BLKLAB_BLOCKS").unwrap().parse().unwrap();
     let (count, origin) = (trace.len(), trace.iter().map(|r| r.1).max().unwrap() + 1);
-    for (name, sampler) in [("lru-curve", Sampler::ALL), ("shards-1%", Sampler::new(1, 0.01, 0))] {
+    for (name, rate) in [("lru-curve", 1.0), ("shards-1%", 0.01)] {
         measure(name, count, || {
-            let mut lru = StackDistances::new(sampler);
+            let mut lru = StackDistances::new(rate, 1);
             for together in trace.chunks(8192) {
                 lru.access(&together.iter().map(|&(_, block, _)| (block, false)).collect::<Vec<_>>());
             }
-            (1.0 - lru.hit_ratio(&[false], Some(blocks.into())), lru.memory_bytes())
+            (1.0 - lru.samples[0].hit_ratio(&[false], Some(blocks.into())), lru.memory_bytes())
         });
     }
     let times = |index: usize, time: u32| u64::from(time) * 1_000_000_000 + index as u64 % 1000 * 1_000_000;

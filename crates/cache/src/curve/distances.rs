@@ -1,7 +1,7 @@
 //! LRU stack distances (Mattson et al., 1970), exactly or of a sample: one pass gives the hits of every cache size.
 
 use crate::entry::{BlockTable, Entry, TOGETHER};
-use crate::sampler::Sampler;
+use blklab_stats::hash64;
 use std::hint::black_box;
 
 /// Positions of a word of bits, and of a group of words.
@@ -74,49 +74,39 @@ impl AccessOrder {
     }
 }
 
-/// Accesses by distance.
-#[derive(Clone, Debug, Default)]
-struct Distances {
-    bins: Vec<u64>, // accesses by bin
-    first: u64,     // first accesses to a block
-}
-
-impl Distances {
-    fn count(&mut self, bin: Option<usize>) {
-        let Some(bin) = bin else { return self.first += 1 };
-        if bin >= self.bins.len() {
-            self.bins.resize((bin + 1).next_power_of_two(), 0);
-        }
-        self.bins[bin] += 1;
-    }
-
-    fn misses(&self, first_bin: usize) -> f64 {
-        (self.first + self.bins.iter().skip(first_bin).sum::<u64>()) as f64
-    }
-}
-
-/// Accesses of one direction.
+/// Accesses of one direction, by distance.
 #[derive(Clone, Debug, Default)]
 pub struct DistanceCounts {
-    frequent: Distances, // accesses to the frequent blocks, all of them
-    sampled: Distances,  // accesses to other blocks, of the sample
-    pub accesses: u64,   // all accesses, those outside the sample included
+    frequent: Vec<u64>, // accesses to the frequent blocks, all of them
+    sampled: Vec<u64>,  // accesses to other blocks, of the sample
+    first: u64,         // those that are the first to their block
+    pub accesses: u64,  // all accesses, those outside the sample included
 }
 
 impl DistanceCounts {
+    fn count(bins: &mut Vec<u64>, bin: usize) {
+        if bin >= bins.len() {
+            bins.resize((bin + 1).next_power_of_two(), 0);
+        }
+        bins[bin] += 1;
+    }
+
     /// The sample stands for all accesses that are not to frequent blocks.
     fn misses(&self, first_bin: usize) -> f64 {
-        let others = self.accesses as f64 - self.frequent.misses(0);
-        let sampled = self.sampled.misses(0);
+        let sum = |bins: &[u64], from| bins.iter().skip(from).sum::<u64>() as f64;
+        let (others, first) = (self.accesses as f64 - sum(&self.frequent, 0), self.first as f64);
+        let sampled = sum(&self.sampled, 0) + first;
         let scale = if sampled > 0.0 { others / sampled } else { 0.0 };
-        self.frequent.misses(first_bin) + self.sampled.misses(first_bin) * scale
+        sum(&self.frequent, first_bin) + (sum(&self.sampled, first_bin) + first) * scale
     }
 }
 
-/// Sets of the frequent blocks that a sample watches.
-const SETS: usize = 1 << 12;
+/// Sets of the frequent blocks that samples watch.
+const SETS: usize = 1 << 11;
 /// Frequent blocks that share a set.
 const SLOTS: usize = 4;
+/// The slot of a block that is in none.
+const NO_SLOT: u16 = (SETS * SLOTS) as u16;
 /// Accesses to blocks outside its set that a frequent block survives for each access to itself, and at most.
 const SURVIVED: [u32; 2] = [8, 1 << 16];
 
@@ -125,51 +115,118 @@ const SURVIVED: [u32; 2] = [8, 1 << 16];
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct FrequentBlocks {
-    blocks: [u64; SLOTS],
-    positions: [u32; SLOTS], // where the next sampled access was to come when each was last accessed
-    ranks: [u32; SLOTS],     // scores times `SLOTS`, plus the number of the slot
+    hashes: [u64; SLOTS],
+    ranks: [u32; SLOTS], // scores times `SLOTS`, plus the number of the slot
 }
 
 impl FrequentBlocks {
-    const NONE: Self = Self { blocks: [u64::MAX; SLOTS], positions: [0; SLOTS], ranks: [0, 1, 2, 3] };
+    const NONE: Self = Self { hashes: [u64::MAX; SLOTS], ranks: [0, 1, 2, 3] };
 
     /// Counts an access for the block's place among the frequent ones (as Misra and Gries, 1982, in each set). Returns
-    /// whether it was one of them, and its position before. There are no branches: they could not be predicted.
-    fn watch(&mut self, block: u64, next: u32) -> (bool, u32) {
+    /// the block's slot, or `SLOTS`, and whether it was there before. There are no branches: they could not be predicted.
+    fn watch(&mut self, hash: u64) -> (usize, bool) {
         let rarest = self.ranks.iter().fold(u32::MAX, |least, &rank| least.min(rank));
         let (mut slot, mut is_known) = (rarest as usize % SLOTS, false);
-        for (index, &other) in self.blocks.iter().enumerate() {
-            slot = if other == block { index } else { slot };
-            is_known |= other == block;
+        for (index, &other) in self.hashes.iter().enumerate() {
+            slot = if other == hash { index } else { slot };
+            is_known |= other == hash;
         }
-        let (position, rank) = (self.positions[slot], self.ranks[slot]);
+        let rank = self.ranks[slot];
         let taken = is_known | (rank < SLOTS as u32);
         let grown = (rank + SURVIVED[0] * SLOTS as u32).min(SURVIVED[1] * SLOTS as u32 + slot as u32);
         self.ranks[slot] = if taken { grown } else { rank.wrapping_sub(SLOTS as u32) };
-        self.blocks[slot] = if taken { block } else { self.blocks[slot] };
-        self.positions[slot] = if taken { next } else { position };
-        (is_known, position)
+        self.hashes[slot] = if taken { hash } else { self.hashes[slot] };
+        (if taken { slot } else { SLOTS }, is_known)
     }
 }
 
-/// Stack distances of a trace: of all blocks, or of a sample (SHARDS, Waldspurger et
-/// al., FAST 2015).
+/// An access that samples count.
+#[derive(Clone, Copy, Default)]
+struct SelectedAccess {
+    hash: u64,      // of the block, for which it stands: no other has it
+    slot: u16,      // among the frequent blocks
+    is_known: bool, // whether the block was frequent before
+    write: bool,
+}
+
+/// Stack distances of a trace: of all blocks, or of samples (SHARDS, Waldspurger et al., FAST 2015).
+#[derive(Default)]
 pub struct StackDistances {
-    pub sampler: Sampler,
-    frequent: Vec<FrequentBlocks>, // by the hash; none without a sample
-    entries: Vec<Entry>,           // `period` is the position of the last access
+    pub samples: Vec<DistanceSample>, // each takes other blocks, unless together they are more than all
+    frequent: Vec<FrequentBlocks>,    // by the hash; none if all blocks are counted
+    selected: Vec<SelectedAccess>,
+}
+
+impl StackDistances {
+    /// Distances of all blocks, or of this share of them in each of so many samples.
+    pub fn new(rate: f64, samples: u64) -> Self {
+        let (sets, samples) = if rate < 1.0 { (SETS, samples) } else { (0, 1) };
+        let samples = (0..samples).map(|number| DistanceSample::new(rate, number)).collect();
+        Self { samples, frequent: vec![FrequentBlocks::NONE; sets], selected: Vec::new() }
+    }
+
+    /// Counts accesses: their blocks, and whether they write.
+    pub fn access(&mut self, accesses: &[(u64, bool)]) {
+        let writes = accesses.iter().filter(|access| access.1).count() as u64;
+        for DistanceSample { counts: [read, write], .. } in &mut self.samples {
+            read.accesses += accesses.len() as u64 - writes;
+            write.accesses += writes;
+        }
+        if self.frequent.is_empty() {
+            return accesses.chunks(TOGETHER).for_each(|together| self.samples[0].access_all(together));
+        }
+        let count = self.select(accesses);
+        self.samples.iter_mut().for_each(|sample| sample.access_selected(&self.selected[..count]));
+    }
+
+    /// Selects accesses to frequent blocks, and to those of a sample. Returns how many they are.
+    fn select(&mut self, accesses: &[(u64, bool)]) -> usize {
+        let sampled = self.samples[0].share.saturating_mul(self.samples.len() as u64);
+        self.selected.resize(accesses.len().max(self.selected.len()), SelectedAccess::default());
+        let mut count = 0;
+        for together in accesses.chunks(TOGETHER) {
+            let mut hashes = [0; TOGETHER];
+            together.iter().zip(&mut hashes).for_each(|(access, hash)| *hash = hash64(access.0));
+            // The processor waits once for all sets.
+            black_box(hashes.iter().fold(0, |all, &hash| all | self.frequent[hash as usize % SETS].ranks[0]));
+            for (&(_, write), hash) in together.iter().zip(hashes) {
+                let set = hash as usize % SETS;
+                let (slot, is_known) = self.frequent[set].watch(hash);
+                let slot = if slot < SLOTS { (set * SLOTS + slot) as u16 } else { NO_SLOT };
+                self.selected[count] = SelectedAccess { hash, slot, is_known, write };
+                count += usize::from((slot != NO_SLOT) | (hash < sampled));
+            }
+        }
+        count
+    }
+
+    /// Memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let samples: usize = self.samples.iter().map(DistanceSample::memory_bytes).sum();
+        samples + size_of_val(&*self.frequent) + size_of_val(&*self.selected)
+    }
+}
+
+/// Stack distances of all blocks, or of one sample.
+pub struct DistanceSample {
+    pub rate: f64,       // the share of the blocks that it takes
+    first: u64,          // the first hash that it takes
+    share: u64,          // how many hashes
+    positions: Vec<u32>, // by slot of a frequent block: where the next access of the sample was to come at its last one
+    entries: Vec<Entry>, // `period` is the position of the last access
     table: BlockTable,
     order: AccessOrder,
     pub counts: [DistanceCounts; 2], // reads and writes
 }
 
-impl StackDistances {
-    /// Distances of the sampler's blocks.
-    pub fn new(sampler: Sampler) -> Self {
-        let sets = if sampler.rate() < 1.0 { SETS } else { 0 };
+impl DistanceSample {
+    fn new(rate: f64, number: u64) -> Self {
+        let share = (rate * 2f64.powi(64)) as u64;
         Self {
-            sampler,
-            frequent: vec![FrequentBlocks::NONE; sets],
+            rate,
+            first: share.wrapping_mul(number),
+            share,
+            positions: vec![0; usize::from(NO_SLOT) + 1],
             entries: Vec::new(),
             table: BlockTable::new(1 << 12),
             order: AccessOrder::new(1 << 16),
@@ -177,47 +234,21 @@ impl StackDistances {
         }
     }
 
-    /// Counts accesses: their blocks, and whether they write.
-    pub fn access(&mut self, accesses: &[(u64, bool)]) {
-        let writes = accesses.iter().filter(|access| access.1).count();
-        self.counts[0].accesses += (accesses.len() - writes) as u64;
-        self.counts[1].accesses += writes as u64;
-        for together in accesses.chunks(TOGETHER) {
-            if self.frequent.is_empty() {
-                self.table.look_ahead(&self.entries, together);
-                together.iter().for_each(|&(block, write)| self.access_block(block, write, true));
-            } else {
-                self.access_sample(together);
-            }
-        }
+    fn access_all(&mut self, accesses: &[(u64, bool)]) {
+        self.table.look_ahead(&self.entries, accesses);
+        accesses.iter().for_each(|&(block, write)| self.access_block(block, write, true));
     }
 
-    fn access_sample(&mut self, accesses: &[(u64, bool)]) {
-        let (mut hashes, mut known, mut count) = ([0; TOGETHER], [(0, false); TOGETHER], 0);
-        accesses.iter().zip(&mut hashes).for_each(|(access, hash)| *hash = self.sampler.hash(access.0));
-        // The processor waits once for all sets.
-        black_box(hashes.iter().fold(0, |all, &hash| all | self.frequent[hash as usize % SETS].ranks[0]));
-        let (sampler, mut next) = (self.sampler, self.order.next as u32);
-        for (&(block, write), hash) in accesses.iter().zip(hashes) {
-            let set = hash as usize % SETS;
-            let (is_known, position) = self.frequent[set].watch(block, next);
-            known[count] = (position, write);
-            count += usize::from(is_known);
-            if hash < sampler.threshold {
-                self.count_frequent(&known[..std::mem::take(&mut count)]);
-                self.access_block(block, write, !is_known);
-                next = self.order.next as u32;
-                let FrequentBlocks { blocks, positions, .. } = &mut self.frequent[set];
-                blocks.iter().zip(positions).filter(|(other, _)| **other == block).for_each(|(_, at)| *at = next);
+    fn access_selected(&mut self, accesses: &[SelectedAccess]) {
+        for &SelectedAccess { hash, slot, is_known, write } in accesses {
+            if is_known {
+                let bin = self.order.newer_from(self.positions[usize::from(slot)]) as usize;
+                DistanceCounts::count(&mut self.counts[usize::from(write)].frequent, bin);
             }
-        }
-        self.count_frequent(&known[..count]);
-    }
-
-    fn count_frequent(&mut self, known: &[(u32, bool)]) {
-        for &(position, write) in known {
-            let bin = self.order.newer_from(position) as usize;
-            self.counts[usize::from(write)].frequent.count(Some(bin));
+            if hash.wrapping_sub(self.first) < self.share {
+                self.access_block(hash, write, !is_known);
+            }
+            self.positions[usize::from(slot)] = self.order.next as u32;
         }
     }
 
@@ -225,27 +256,25 @@ impl StackDistances {
         if self.order.next == self.order.owners.len() {
             self.compact();
         }
-        let (index, bin) = match self.table.get(&self.entries, block) {
-            Some(index) => {
-                let position = self.entries[index as usize].period;
-                self.order.remove(position);
-                (index, Some(self.order.newer_from(position) as usize))
+        let counts = &mut self.counts[usize::from(write)];
+        let known = self.table.get(&self.entries, block);
+        let index = known.unwrap_or(self.entries.len() as u32);
+        if known.is_some() {
+            let position = self.entries[index as usize].period;
+            self.order.remove(position);
+            if counted {
+                DistanceCounts::count(&mut counts.sampled, self.order.newer_from(position) as usize);
             }
-            None => {
-                let index = self.entries.len() as u32;
-                self.entries.push(Entry::new(block));
-                self.table.insert(&self.entries, index);
-                (index, None)
-            }
-        };
-        if counted {
-            self.counts[usize::from(write)].sampled.count(bin);
+        } else {
+            self.entries.push(Entry::new(block));
+            self.table.insert(&self.entries, index);
+            counts.first += u64::from(counted);
         }
         self.entries[index as usize].period = self.order.push(index);
     }
 
     fn compact(&mut self) {
-        for position in self.frequent.iter_mut().flat_map(|set| &mut set.positions) {
+        for position in &mut self.positions {
             *position = self.order.live - self.order.newer_from(*position);
         }
         let order = AccessOrder::new((self.order.live as usize * 2).max(1 << 16));
@@ -262,7 +291,7 @@ impl StackDistances {
     pub fn hit_ratio(&self, directions: &[bool], blocks: Option<u64>) -> f64 {
         let first_bin = match blocks {
             None => usize::MAX,
-            Some(blocks) => (blocks as f64 * self.sampler.rate()).round() as usize,
+            Some(blocks) => (blocks as f64 * self.rate).round() as usize,
         };
         let counts = || directions.iter().map(|&write| &self.counts[usize::from(write)]);
         let misses: f64 = counts().map(|counts| counts.misses(first_bin)).sum();
@@ -272,19 +301,14 @@ impl StackDistances {
 
     /// Different blocks, estimated from the sample.
     pub fn distinct(&self) -> u64 {
-        (self.entries.len() as f64 / self.sampler.rate()).round() as u64
+        (self.entries.len() as f64 / self.rate).round() as u64
     }
 
-    /// Memory, in bytes.
-    pub fn memory_bytes(&self) -> usize {
-        let bins = |counts: &DistanceCounts| counts.frequent.bins.len() + counts.sampled.bins.len();
+    fn memory_bytes(&self) -> usize {
+        let bins = |counts: &DistanceCounts| counts.frequent.len() + counts.sampled.len();
         let counts = self.counts.iter().map(bins).sum::<usize>() * 8;
         let AccessOrder { bits, words, groups, owners, .. } = &self.order;
         let order = bits.len() * 8 + words.len() * 2 + (groups.len() + owners.len()) * 4;
-        size_of_val(&*self.frequent)
-            + self.entries.len() * size_of::<Entry>()
-            + self.table.memory_bytes()
-            + order
-            + counts
+        self.positions.len() * 4 + self.entries.len() * size_of::<Entry>() + self.table.memory_bytes() + order + counts
     }
 }

@@ -7,12 +7,12 @@ use crate::bcache::{BcacheMode, Streams};
 use crate::dm_cache::CacheMode;
 use crate::policy::Geometry;
 use crate::replay::{Op, Request};
-use crate::sampler::Sampler;
 use crate::smq::{SmqKernel, large_origin};
-pub use distances::StackDistances;
+pub use distances::{DistanceSample, StackDistances};
 use serde::Serialize;
 use simulated::{LEAST_BCACHE, MINIATURE_BLOCKS};
 pub use simulated::{OptSample, SimulatedCache, SimulatedPolicy, next_accesses, opt_hits};
+use std::thread::JoinHandle;
 
 /// One size of a curve. Ratios are shares of block accesses, or of reads with `bcache`.
 #[derive(Clone, Debug, Serialize, crate::JsonSchema)]
@@ -226,19 +226,39 @@ fn shown(bytes: u64) -> String {
     format!("{} {}", bytes >> (10 * at), ["bytes", "KiB", "MiB", "GiB", "TiB"][at])
 }
 
+/// What is counted of the accesses to blocks.
+#[derive(Default)]
+struct BlockCounts {
+    lru: StackDistances,
+    opt: Vec<OptSample>,
+    spare: Vec<(u64, bool)>, // memory for accesses that wait
+}
+
+impl BlockCounts {
+    fn add(mut self, mut accesses: Vec<(u64, bool)>) -> Self {
+        self.lru.access(&accesses);
+        self.opt.iter_mut().for_each(|opt| accesses.iter().for_each(|&(block, write)| opt.access(block, write)));
+        accesses.clear();
+        self.spare = accesses;
+        self
+    }
+}
+
 /// Measures of one block size.
 struct BlockPass {
     sectors: u64,
-    lru: Vec<StackDistances>,
-    opt: Vec<OptSample>,
-    waiting: Vec<(u64, bool)>, // accesses to blocks, and whether they write
+    shift: Option<u32>, // the power of two that `sectors` is
+    counts: BlockCounts,
+    counting: Option<JoinHandle<BlockCounts>>, // has `counts`, while further I/Os are read
+    waiting: Vec<(u64, bool)>,                 // accesses to blocks, and whether they write
 }
 
 impl BlockPass {
     fn request(&mut self, request: &Request) {
         let write = request.op != Op::Read;
-        let last = request.sector.saturating_add(u64::from(request.sectors) - 1) / self.sectors;
-        for block in request.sector / self.sectors..=last {
+        let last = request.sector.saturating_add(u64::from(request.sectors) - 1);
+        let block_of = |sector| self.shift.map_or_else(|| sector / self.sectors, |shift| sector >> shift);
+        for block in block_of(request.sector)..=block_of(last) {
             self.waiting.push((block, write));
             if self.waiting.len() == SHARED {
                 self.count_waiting();
@@ -246,29 +266,37 @@ impl BlockPass {
         }
     }
 
-    /// Counts the accesses; samples do not depend on each other, so each has its thread.
+    /// Begins to count the accesses.
     fn count_waiting(&mut self) {
-        let Self { lru, opt, waiting, .. } = self;
-        std::thread::scope(|scope| {
-            lru.iter_mut().for_each(|lru| drop(scope.spawn(|| lru.access(waiting))));
-            opt.iter_mut().for_each(|opt| waiting.iter().for_each(|&(block, write)| opt.access(block, write)));
-        });
-        waiting.clear();
+        self.end_count();
+        let mut counts = std::mem::take(&mut self.counts);
+        let waiting = std::mem::replace(&mut self.waiting, std::mem::take(&mut counts.spare));
+        self.counting = Some(std::thread::spawn(move || counts.add(waiting)));
+    }
+
+    fn end_count(&mut self) {
+        if let Some(counting) = self.counting.take() {
+            self.counts = counting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
     }
 
     fn footprint(&self) -> u64 {
-        let distinct: u64 = self.lru.iter().map(StackDistances::distinct).sum();
-        distinct / self.lru.len() as u64 * self.sectors * 512
+        let samples = &self.counts.lru.samples;
+        samples.iter().map(DistanceSample::distinct).sum::<u64>() / samples.len() as u64 * self.sectors * 512
     }
 
     fn accesses(&self) -> [u64; 2] {
-        [self.lru[0].counts[0].accesses, self.lru[0].counts[1].accesses]
+        self.counts.lru.samples[0].counts.each_ref().map(|counts| counts.accesses)
     }
 
-    fn estimate(lru: &StackDistances, blocks: Option<u64>) -> Estimate {
-        let both = Some(lru.hit_ratio(&[false, true], blocks));
-        let ratio = |at: usize| (lru.counts[at].accesses > 0).then(|| lru.hit_ratio(&[at > 0], blocks));
-        Estimate { ratios: [ratio(0), ratio(1), both], cache_writes: None }
+    /// What each sample of LRU finds for this many blocks; without a number, for endless ones.
+    fn estimates(&self, blocks: Option<u64>) -> Vec<Estimate> {
+        let estimate = |lru: &DistanceSample| {
+            let both = Some(lru.hit_ratio(&[false, true], blocks));
+            let ratio = |at: usize| (lru.counts[at].accesses > 0).then(|| lru.hit_ratio(&[at > 0], blocks));
+            Estimate { ratios: [ratio(0), ratio(1), both], cache_writes: None }
+        };
+        self.counts.lru.samples.iter().map(estimate).collect()
     }
 }
 
@@ -328,13 +356,16 @@ impl FirstPass {
     /// Begins; an error is one line about the settings.
     pub fn new(settings: CurveSettings) -> Result<Self, String> {
         let kernel = settings.check()?;
-        let salts = || 0..settings.samples.max(1);
-        let rate = settings.sample.unwrap_or(1.0);
-        let count = if rate < 1.0 { usize::MAX } else { 1 };
-        let of_salt = |salt| StackDistances::new(Sampler::new(salt, rate, 0));
-        let lru = || salts().take(count).map(of_salt).collect();
-        let opt = || if settings.wants("opt") { salts().map(OptSample::new).collect() } else { vec![] };
-        let pass = |&bytes: &u64| BlockPass { sectors: bytes / 512, lru: lru(), opt: opt(), waiting: vec![] };
+        let samples = settings.samples.max(1);
+        let lru = || StackDistances::new(settings.sample.unwrap_or(1.0), samples);
+        let opt = || if settings.wants("opt") { (0..samples).map(OptSample::new).collect() } else { vec![] };
+        let pass = |&bytes: &u64| BlockPass {
+            sectors: bytes / 512,
+            shift: (bytes / 512).is_power_of_two().then(|| (bytes / 512).ilog2()),
+            counts: BlockCounts { lru: lru(), opt: opt(), spare: vec![] },
+            counting: None,
+            waiting: vec![],
+        };
         let blocks = settings.blocks.iter().map(pass).collect();
         let times = Times::default();
         Ok(Self { settings, kernel, blocks, requests: 0, reads: 0, bytes: [0; 2], times, end_sector: 0 })
@@ -363,7 +394,10 @@ impl FirstPass {
     /// Goes on to the second pass; `has_times`: the trace has times; `recorded`: the volume's size in bytes, if the trace
     /// says it. An error is one line about the settings.
     pub fn finish(mut self, has_times: bool, recorded: Option<u64>) -> Result<SecondPass, String> {
-        self.blocks.iter_mut().for_each(BlockPass::count_waiting);
+        self.blocks.iter_mut().for_each(|block| {
+            block.count_waiting();
+            block.end_count();
+        });
         let touched = self.end_sector.saturating_mul(512);
         if let Some(volume) = self.settings.volume.filter(|&volume| volume < touched) {
             let [volume, touched] = [volume, touched].map(shown);
@@ -517,8 +551,7 @@ impl SecondPass {
 
     fn block_curves(&self, index: usize) -> BlockCurves {
         let (block, settings) = (&self.first.blocks[index], &self.first.settings);
-        let estimates: Vec<_> = block.lru.iter().map(|lru| BlockPass::estimate(lru, None)).collect();
-        let whole = combine(0, 1.0, &estimates, Interval::OfMean);
+        let whole = combine(0, 1.0, &block.estimates(None), Interval::OfMean);
         let curves = settings.policies.iter().map(|policy| match policy.as_str() {
             "lru" => self.lru_curve(block),
             "opt" => self.opt_curve(block),
@@ -536,24 +569,19 @@ impl SecondPass {
     }
 
     fn lru_curve(&self, block: &BlockPass) -> PolicyCurve {
+        let lru = &block.counts.lru;
         let point = |&size: &u64| {
-            let estimate = |lru: &StackDistances| BlockPass::estimate(lru, Some(size / (block.sectors * 512)));
-            combine(
-                size,
-                block.lru[0].sampler.rate(),
-                &block.lru.iter().map(estimate).collect::<Vec<_>>(),
-                Interval::OfMean,
-            )
+            let estimates = block.estimates(Some(size / (block.sectors * 512)));
+            combine(size, lru.samples[0].rate, &estimates, Interval::OfMean)
         };
-        let memory = block.lru.iter().map(StackDistances::memory_bytes).sum();
-        PolicyCurve::new("lru", self.sizes.iter().map(point).collect(), memory)
+        PolicyCurve::new("lru", self.sizes.iter().map(point).collect(), lru.memory_bytes())
     }
 
     fn opt_curve(&self, block: &BlockPass) -> PolicyCurve {
         let blocks: Vec<u64> = self.sizes.iter().map(|size| size / (block.sectors * 512)).collect();
-        let rate = block.opt[0].sampler.rate();
+        let rate = block.counts.opt[0].sampler.rate();
         // A sample that is the whole trace needs no other.
-        let samples = if rate >= 1.0 { &block.opt[..1] } else { &block.opt[..] };
+        let samples = if rate >= 1.0 { &block.counts.opt[..1] } else { &block.counts.opt[..] };
         let estimates: Vec<Vec<Estimate>> = samples.iter().map(|opt| opt.estimate(&blocks)).collect();
         let of_size = |at: usize| estimates.iter().map(|sizes| sizes[at]).collect::<Vec<_>>();
         let points =
