@@ -23,15 +23,13 @@ LIMIT = 1 << 63
 STDIN = "-"
 
 
-FORMATS = {  # By name; a format is one module and one line here
-    each.name: each
-    for each in (
-        ImportFormat("fio", "fio", "fio's JSON, JSON+", fio_results.matches, fio_results.read),
-        ImportFormat("fio-log", "fio", "fio's interval logs", fio_log.matches, fio_log.read),
-        ImportFormat("fio-text", "fio", "fio's normal output", fio_results.matches_text, fio_results.read_text),
-        ImportFormat("iostat", "iostat", "iostat -x", iostat.matches, iostat.read),
-    )
-}
+_ALL = (  # A format is one module and one line here
+    ImportFormat("fio", "fio", "fio's JSON, JSON+", fio_results.matches, fio_results.read),
+    ImportFormat("fio-log", "fio", "fio's interval logs", fio_log.matches, fio_log.read),
+    ImportFormat("fio-text", "fio", "fio's normal output", fio_results.matches_text, fio_results.read_text),
+    ImportFormat("iostat", "iostat", "iostat -x", iostat.matches, iostat.read),
+)
+FORMATS = {each.name: each for each in _ALL}  # By name
 
 
 class SourceNames(ExperimentPlan):

@@ -24,15 +24,13 @@ SECOND = 10**9
 
 MOST = 10_000_000  # Maximum rows of a file
 
-COLUMNS = frozenset(
-    (
-        *("rrqm/s", "wrqm/s", "drqm/s", "%rrqm", "%wrqm", "%drqm"),
-        *("r/s", "w/s", "d/s", "f/s", "rsec/s", "wsec/s", "rkB/s", "wkB/s", "dkB/s"),
-        *("rMB/s", "wMB/s", "dMB/s", "avgrq-sz", "avgqu-sz", "aqu-sz", "areq-sz"),
-        *("await", "r_await", "w_await", "d_await", "f_await"),
-        *("rareq-sz", "wareq-sz", "dareq-sz", "svctm", "%util"),
-        *("dsec/s", "kB/s", "rB/s", "wB/s"),
-    )
+COLUMNS = frozenset[str]().union(
+    ("rrqm/s", "wrqm/s", "drqm/s", "%rrqm", "%wrqm", "%drqm"),
+    ("r/s", "w/s", "d/s", "f/s", "rsec/s", "wsec/s", "rkB/s", "wkB/s", "dkB/s"),
+    ("rMB/s", "wMB/s", "dMB/s", "avgrq-sz", "avgqu-sz", "aqu-sz", "areq-sz"),
+    ("await", "r_await", "w_await", "d_await", "f_await"),
+    ("rareq-sz", "wareq-sz", "dareq-sz", "svctm", "%util"),
+    ("dsec/s", "kB/s", "rB/s", "wB/s"),
 )
 CPU = frozenset({"%user", "%nice", "%system", "%iowait", "%steal", "%idle"})
 
