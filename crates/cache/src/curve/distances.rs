@@ -77,7 +77,7 @@ impl AccessOrder {
 /// Accesses of one direction, by distance.
 #[derive(Clone, Debug, Default)]
 pub struct DistanceCounts {
-    frequent: Vec<u64>, // accesses to the frequent blocks, all of them
+    frequent: Vec<u64>, // accesses to the frequent blocks, in turn with other samples
     sampled: Vec<u64>,  // accesses to other blocks, of the sample
     first: u64,         // those that are the first to their block
     pub accesses: u64,  // all accesses, those outside the sample included
@@ -92,12 +92,13 @@ impl DistanceCounts {
     }
 
     /// The sample stands for all accesses that are not to frequent blocks.
-    fn misses(&self, first_bin: usize) -> f64 {
+    fn misses(&self, first_bin: usize, turns: u64) -> f64 {
         let sum = |bins: &[u64], from| bins.iter().skip(from).sum::<u64>() as f64;
-        let (others, first) = (self.accesses as f64 - sum(&self.frequent, 0), self.first as f64);
+        let frequent = |from| sum(&self.frequent, from) * turns as f64;
+        let (others, first) = ((self.accesses as f64 - frequent(0)).max(0.0), self.first as f64);
         let sampled = sum(&self.sampled, 0) + first;
         let scale = if sampled > 0.0 { others / sampled } else { 0.0 };
-        sum(&self.frequent, first_bin) + (sum(&self.sampled, first_bin) + first) * scale
+        frequent(first_bin) + (sum(&self.sampled, first_bin) + first) * scale
     }
 }
 
@@ -161,7 +162,7 @@ impl StackDistances {
     /// Distances of all blocks, or of this share of them in each of so many samples.
     pub fn new(rate: f64, samples: u64) -> Self {
         let (sets, samples) = if rate < 1.0 { (SETS, samples) } else { (0, 1) };
-        let samples = (0..samples).map(|number| DistanceSample::new(rate, number)).collect();
+        let samples = (0..samples).map(|number| DistanceSample::new(rate, number, samples)).collect();
         Self { samples, frequent: vec![FrequentBlocks::NONE; sets], selected: Vec::new() }
     }
 
@@ -212,6 +213,8 @@ pub struct DistanceSample {
     pub rate: f64,       // the share of the blocks that it takes
     first: u64,          // the first hash that it takes
     share: u64,          // how many hashes
+    turns: u64,          // samples, which take turns to count the accesses to frequent blocks
+    turn: u64,           // such accesses since this one's turn
     positions: Vec<u32>, // by slot of a frequent block: where the next access of the sample was to come at its last one
     entries: Vec<Entry>, // `period` is the position of the last access
     table: BlockTable,
@@ -220,12 +223,14 @@ pub struct DistanceSample {
 }
 
 impl DistanceSample {
-    fn new(rate: f64, number: u64) -> Self {
+    fn new(rate: f64, number: u64, turns: u64) -> Self {
         let share = (rate * 2f64.powi(64)) as u64;
         Self {
             rate,
             first: share.wrapping_mul(number),
             share,
+            turns,
+            turn: number,
             positions: vec![0; usize::from(NO_SLOT) + 1],
             entries: Vec::new(),
             table: BlockTable::new(1 << 12),
@@ -241,7 +246,9 @@ impl DistanceSample {
 
     fn access_selected(&mut self, accesses: &[SelectedAccess]) {
         for &SelectedAccess { hash, slot, is_known, write } in accesses {
-            if is_known {
+            self.turn += u64::from(is_known);
+            if self.turn == self.turns {
+                self.turn = 0;
                 let bin = self.order.newer_from(self.positions[usize::from(slot)]) as usize;
                 DistanceCounts::count(&mut self.counts[usize::from(write)].frequent, bin);
             }
@@ -294,7 +301,7 @@ impl DistanceSample {
             Some(blocks) => (blocks as f64 * self.rate).round() as usize,
         };
         let counts = || directions.iter().map(|&write| &self.counts[usize::from(write)]);
-        let misses: f64 = counts().map(|counts| counts.misses(first_bin)).sum();
+        let misses: f64 = counts().map(|counts| counts.misses(first_bin, self.turns)).sum();
         let accesses = counts().map(|counts| counts.accesses).sum::<u64>();
         if accesses == 0 { 0.0 } else { (1.0 - misses / accesses as f64).clamp(0.0, 1.0) }
     }
