@@ -21,3 +21,16 @@ fn kernels_after_6_12_differ() {
     }
     assert!(kernel("7.3").mirrors_keep_flags() && kernel("7.3").resync_yields());
 }
+
+#[test]
+fn every_question_is_among_the_answers() {
+    // Cells whose kernels have the same answers are simulated once. What `differences!` declares is there by itself.
+    let source = include_str!("../kernel.rs");
+    let answers = source.split("pub fn answers").nth(1).and_then(|rest| rest.split('}').next()).unwrap();
+    let functions = source.split("pub fn ").skip(1).filter_map(|rest| rest.split_once("(self"));
+    let questions: Vec<&str> = functions.map(|(name, _)| name).filter(|name| !name.contains(['$', '('])).collect();
+    assert!(questions.contains(&"array_flush") && questions.contains(&"answers"), "{questions:?}");
+    for question in questions.into_iter().filter(|&question| question != "answers") {
+        assert!(answers.contains(&format!("self.{question}(")), "{question} is missing in `answers`");
+    }
+}
