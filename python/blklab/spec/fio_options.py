@@ -17,8 +17,7 @@ RW = {  # What each value of `rw` does: reads, writes, at random
     "write": (False, True, False),
     "randread": (True, False, True),
     "randwrite": (False, True, True),
-    "rw": (True, True, False),
-    "readwrite": (True, True, False),
+    **dict.fromkeys(("rw", "readwrite"), (True, True, False)),
     "randrw": (True, True, True),
 }
 

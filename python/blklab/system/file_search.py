@@ -46,9 +46,8 @@ FREE = 1
 UNKNOWN = 2
 
 XFS = {  # FMR_OWNER('X', …), by both filesystems
-    1: "the filesystem's own metadata",
+    **dict.fromkeys((1, 3), "the filesystem's own metadata"),
     2: "journal",
-    3: "the filesystem's own metadata",
     4: "index of inodes",
     5: "inodes",
     6: "reference counts",
