@@ -1,7 +1,8 @@
-//! Whether the intervals of smq hold what a whole cache finds in a further phase of its clock: synthetic traces of many
-//! kinds. `cargo test -p blklab-cache --test coverage -- --ignored --nocapture` takes minutes, and prints both halves.
+//! Whether the intervals of smq hold what a whole cache finds in a further phase of its clock, and those of sampled LRU
+//! the exact ratio: synthetic traces of many kinds.
+//! `cargo test -p blklab-cache --test coverage -- --ignored --nocapture` takes minutes, and prints both halves.
 
-use blklab_cache::curve::{Interval, SimulatedCache, SimulatedPolicy, combine};
+use blklab_cache::curve::{CurvePoint, CurveSettings, FirstPass, Interval, SimulatedCache, SimulatedPolicy, combine};
 use blklab_cache::{CacheMode, Geometry, Op, Request, SmqKernel};
 use blklab_stats::hash64;
 use std::collections::HashSet;
@@ -118,4 +119,36 @@ fn intervals_of_forty_traces_hold_a_further_phase() {
         println!("half {half}: miniatures {miniatures:.1} %, whole caches {whole:.1} %, mean error {error:+.2} points");
         assert!(miniatures >= 95.0 && whole >= 95.0);
     }
+}
+
+/// How many points of LRU's curve from a sample of 1 % have the exact ratio in their interval, and how many there are.
+fn sampled_points(seed: u64, scale: f64) -> [usize; 2] {
+    let trace = synthetic(seed, scale);
+    let curve = |sample: Option<f64>, sizes: Vec<u64>| {
+        let (policies, kernel) = (vec!["lru".to_owned()], "6.1".to_owned());
+        let settings = CurveSettings {
+            policies,
+            blocks: vec![BLOCK_SECTORS * 512],
+            sizes,
+            kernel,
+            writeback: false,
+            sample,
+            samples: 4,
+            volume: None,
+        };
+        let mut first = FirstPass::new(settings).unwrap();
+        trace.requests.iter().for_each(|request| first.request(request));
+        first.finish(true, None).unwrap().finish().blocks.remove(0).curves.remove(0).points
+    };
+    let exact = curve(None, vec![]);
+    let sampled = curve(Some(0.01), exact.iter().map(|point| point.cache_bytes).collect());
+    let holds = |(exact, point): (&CurvePoint, &CurvePoint)| (point.low..=point.high).contains(&exact.hit_ratio);
+    [exact.iter().zip(&sampled).filter(|&pair| holds(pair)).count(), exact.len()]
+}
+
+#[test]
+fn intervals_of_sampled_lru_hold_the_exact_ratio() {
+    let found = (40..60).map(|seed| sampled_points(seed, 0.25));
+    let [held, all] = found.fold([0; 2], |sum, [held, all]| [sum[0] + held, sum[1] + all]);
+    assert!(all >= 200 && held as f64 >= 0.95 * all as f64, "{held} of {all}");
 }

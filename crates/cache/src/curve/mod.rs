@@ -571,8 +571,12 @@ impl SecondPass {
     fn lru_curve(&self, block: &BlockPass) -> PolicyCurve {
         let lru = &block.counts.lru;
         let point = |&size: &u64| {
-            let estimates = block.estimates(Some(size / (block.sectors * 512)));
-            combine(size, lru.samples[0].rate, &estimates, Interval::OfMean)
+            let (blocks, rate) = (size / (block.sectors * 512), lru.samples[0].rate);
+            // A sample knows distances only to one of its blocks.
+            let apart = if rate < 1.0 { (1.0 / rate) as u64 } else { 0 };
+            let [least, mean, most] = [blocks.saturating_sub(apart), blocks, blocks + apart]
+                .map(|blocks| combine(size, rate, &block.estimates(Some(blocks)), Interval::OfMean));
+            CurvePoint { low: least.low, high: most.high, ..mean }
         };
         PolicyCurve::new("lru", self.sizes.iter().map(point).collect(), lru.memory_bytes())
     }
