@@ -121,18 +121,10 @@ impl Target for Array {
         for (number, thread) in (worker::THREAD..).zip(&mut self.threads) {
             thread.task = new_worker(number);
         }
-        if let Some(bitmap) = &mut self.bitmap {
-            bitmap.task = new_worker(worker::BITMAP);
-        }
-        if let Some(flushes) = &mut self.flushes {
-            flushes.task = new_worker(worker::FLUSH);
-        }
-        if let Some(safemode) = &mut self.safemode {
-            safemode.task = new_worker(worker::SUPERBLOCK);
-        }
-        if let Some(sync) = &mut self.sync {
-            sync.task = new_worker(worker::SYNC);
-        }
+        self.bitmap.iter_mut().for_each(|bitmap| bitmap.task = new_worker(worker::BITMAP));
+        self.flushes.iter_mut().for_each(|flushes| flushes.task = new_worker(worker::FLUSH));
+        self.safemode.iter_mut().for_each(|safemode| safemode.task = new_worker(worker::SUPERBLOCK));
+        self.sync.iter_mut().for_each(|sync| sync.task = new_worker(worker::SYNC));
     }
 
     fn map(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Mapped {
@@ -220,10 +212,7 @@ impl Target for Array {
 impl Array {
     /// The stripe cache, if there is one.
     fn stripes(&mut self) -> Option<&mut StripeCache> {
-        match self.level.redundancy() {
-            Redundancy::Parity(stripes) => Some(stripes),
-            _ => None,
-        }
+        if let Redundancy::Parity(stripes) = self.level.redundancy() { Some(stripes) } else { None }
     }
 
     /// Ends a bio for the array, or one that the array owns.
@@ -331,29 +320,31 @@ impl Array {
             return WorkerNext::Sleep;
         };
         *rows = rows.saturating_sub(1);
-        let mut handled = stripes.handle_stripe(entry, &mut sim.bios);
+        let issue = stripes.handle_stripe(entry, &mut sim.bios);
         let synced_rows = std::mem::take(&mut stripes.synced_rows);
-        let after = row_time(&sim.host, stripes.map.disks(), stripes.map.data(), handled.issue.as_ref());
+        let after = row_time(&sim.host, stripes.map.disks(), stripes.map.data(), issue.as_ref());
         self.threads[thread].busy += after;
-        if let Some(issue) = handled.issue {
-            self.submit_row_io(sim, task, entry, issue);
+        stripes.woken.wake_all(sim);
+        let mut done = std::mem::take(&mut stripes.done);
+        if let Some(issue) = issue {
+            let syncing = stripes.is_syncing(entry);
+            self.submit_row_io(sim, task, entry, issue, syncing);
         }
-        handled.woken.wake_all(sim);
         if synced_rows > 0 {
             self.end_synced_rows(synced_rows);
             self.wake_sync(sim);
         }
-        for bio in handled.done {
+        for bio in done.drain(..) {
             sim.bios[bio].task = task;
             self.end_bio(sim, bio);
         }
+        self.stripes().expect("rows have a cache").done = done;
         WorkerNext::Again { after, plug: crate::engine::PlugAfter::EndsIfFull, undisturbed: false }
     }
 
     /// Submits a row's I/O.
-    fn submit_row_io(&mut self, sim: &mut Simulation, task: u32, entry: u32, issue: stripes::MemberIo) {
+    fn submit_row_io(&mut self, sim: &mut Simulation, task: u32, entry: u32, issue: stripes::MemberIo, syncing: bool) {
         let parent = self.add_own_bio(sim, task, issue.op, stripes::ROW_SECTORS as u32, tag::ROW, entry);
-        let syncing = self.stripes().is_some_and(|stripes| stripes.is_syncing(entry));
         let mut slots = issue.slots;
         while slots != 0 {
             let slot = slots.trailing_zeros();

@@ -92,7 +92,9 @@ pub struct StripeCache {
     waiting: WaitList,
     overlapping: WaitList,
     partial: Vec<(u32, u64)>, // Bios that are attached only up to a row
-    pub synced_rows: u64,     // Rows that a resync has finished since it last looked
+    pub done: Vec<u32>,       // Bios that are done, and tasks that can continue, after a row was handled
+    pub woken: WaitList,
+    pub synced_rows: u64, // Rows that a resync has finished since it last looked
 }
 
 impl StripeCache {
@@ -323,20 +325,12 @@ pub struct MemberIo {
     pub method: Option<ParityMethod>, // How parity was calculated, if bios are written
 }
 
-/// The result of handling a row.
-pub struct HandledRow {
-    pub issue: Option<MemberIo>, // Its next I/O, if it needs any
-    pub done: Vec<u32>,          // Bios that are done
-    pub woken: WaitList,         // Tasks that can continue
-}
-
 impl StripeCache {
-    /// Handles an entry.
-    pub fn handle_stripe(&mut self, index: u32, bios: &mut Bios) -> HandledRow {
-        let (mut done, mut woken) = (Vec::new(), WaitList::default());
+    /// Handles an entry; returns its next I/O, if it needs any.
+    pub fn handle_stripe(&mut self, index: u32, bios: &mut Bios) -> Option<MemberIo> {
         self.entries[index as usize].queued = false;
-        self.end_io(index, bios, &mut done);
-        let issue = self.next_sync_io(index).or_else(|| self.next_bio_io(index, bios, &mut done, &mut woken));
+        self.end_io(index, bios);
+        let issue = self.next_sync_io(index).or_else(|| self.next_bio_io(index, bios));
         let entry = &mut self.entries[index as usize];
         match issue {
             Some(MemberIo { op: Op::Read, slots, .. }) => entry.io = RowIo::Reading(slots),
@@ -347,23 +341,23 @@ impl StripeCache {
                 // Enough entries are free again for the tasks that wait.
                 if self.starved && self.active < self.entries.len() as u32 * 3 / 4 {
                     self.starved = false;
-                    woken.append(&mut self.waiting);
+                    self.woken.append(&mut self.waiting);
                 }
             }
             None => {}
         }
-        HandledRow { issue, done, woken }
+        issue
     }
 
     /// Records the result of finished I/O.
-    fn end_io(&mut self, index: u32, bios: &mut Bios, done: &mut Vec<u32>) {
+    fn end_io(&mut self, index: u32, bios: &mut Bios) {
         let entry = &mut self.entries[index as usize];
         match std::mem::replace(&mut entry.io, RowIo::Idle) {
             RowIo::Idle => {}
             RowIo::Reading(slots) => entry.cached |= slots,
             RowIo::Writing(slots) => {
                 entry.cached |= slots;
-                finish_bios(&mut entry.writing, bios, done);
+                finish_bios(&mut entry.writing, bios, &mut self.done);
                 if entry.syncing == RowSync::Storing {
                     entry.syncing = RowSync::No;
                     self.synced_rows += 1;
@@ -398,9 +392,7 @@ impl StripeCache {
     }
 
     /// The next I/O for bios. If reads and writes wait, the pages that both lack are read first.
-    fn next_bio_io(
-        &mut self, index: u32, bios: &mut Bios, done: &mut Vec<u32>, woken: &mut WaitList,
-    ) -> Option<MemberIo> {
+    fn next_bio_io(&mut self, index: u32, bios: &mut Bios) -> Option<MemberIo> {
         let entry = &self.entries[index as usize];
         if entry.reads.is_empty() && entry.writes.is_empty() {
             return None;
@@ -413,7 +405,7 @@ impl StripeCache {
         if slots == 0 && !entry.reads.is_empty() {
             entry.cached |= entry.wanted;
             entry.wanted = 0;
-            finish_bios(&mut entry.reads, bios, done);
+            finish_bios(&mut entry.reads, bios, &mut self.done);
         }
         // While a plug holds the row, its writes wait for more bios of the plug.
         if !entry.writes.is_empty() && entry.held == 0 {
@@ -431,7 +423,7 @@ impl StripeCache {
                 std::mem::swap(&mut entry.writing, &mut entry.writes);
                 let pages = entry.whole | entry.part | plan.write;
                 (entry.whole, entry.part, entry.io) = (0, 0, RowIo::Writing(pages));
-                woken.append(&mut self.overlapping);
+                self.woken.append(&mut self.overlapping);
                 return Some(MemberIo { op: Op::Write, slots: plan.write, sector, method: Some(plan.method) });
             }
         }
