@@ -13,12 +13,18 @@ pub struct QueuedCommand {
     pub ready: Time, // When the controller passes it on
 }
 
-/// Where a command begins, for the search by angle.
-#[derive(Clone, Copy, Debug)]
-struct Angle {
-    angle: f64,
-    cylinder: f64,
-    index: u32,
+/// Commands of which a processor compares several at once.
+const LANES: usize = 8;
+/// The bound of a command that is not there, or must not be chosen.
+const NEVER: i32 = i32::MAX;
+
+/// Where commands begin, in short numbers, for the search by angle.
+#[derive(Clone, Copy, Debug, Default)]
+struct Beginnings {
+    angles: [f32; LANES],
+    tracks: [i32; LANES],
+    batches: [u32; LANES],
+    absent: [i32; LANES], // `NEVER` if there is no command, otherwise 0
 }
 
 /// Commands in no order.
@@ -27,9 +33,9 @@ pub struct CommandQueue {
     commands: Vec<QueuedCommand>,
     ends: Vec<u64>, // The byte behind each
     order: CommandOrder,
-    sorted: bool,         // Whether the next two are in use
-    tracks: Vec<f64>,     // Of the commands
-    by_angle: Vec<Angle>, // In ascending order
+    by_angle: bool, // Whether the next is in use
+    beginnings: Vec<Beginnings>,
+    bounds: Vec<[i32; LANES]>, // Revolutions before which the head is not there: the bits of numbers that are not negative
 }
 
 impl std::ops::Deref for CommandQueue {
@@ -57,38 +63,44 @@ impl Departure<'_> {
     }
 }
 
-/// An angle is known to less than this, in ns: a run of 10¹⁵ ns has 10⁸ revolutions of 10⁷ ns, in 53 bits.
-const ANGLE_ERROR: f64 = 1000.0;
-
 impl CommandQueue {
     /// An empty queue of a disk whose data can move or not.
     pub fn new(order: CommandOrder, moving: bool) -> Self {
-        Self { order, sorted: order == CommandOrder::Rotation && !moving, ..Self::default() }
+        Self { order, by_angle: order == CommandOrder::Rotation && !moving, ..Self::default() }
     }
 
     pub fn push(&mut self, queued: QueuedCommand) {
-        if self.sorted {
-            let DiskPosition { angle, cylinder, track, .. } = queued.position;
-            let at = self.by_angle.partition_point(|other| other.angle < angle);
-            self.by_angle.insert(at, Angle { angle, cylinder, index: self.commands.len() as u32 });
-            self.tracks.push(track);
-        }
         self.ends.push(queued.command.byte + u64::from(queued.command.bytes));
         self.commands.push(queued);
+        self.note_beginning(self.commands.len() - 1);
     }
 
     pub fn swap_remove(&mut self, index: usize) -> QueuedCommand {
-        if self.sorted {
-            self.by_angle.remove(self.index_by_angle(index));
-            let last = self.commands.len() - 1;
-            if index < last {
-                let moved = self.index_by_angle(last);
-                self.by_angle[moved].index = index as u32;
-            }
-            self.tracks.swap_remove(index);
-        }
         self.ends.swap_remove(index);
-        self.commands.swap_remove(index)
+        let removed = self.commands.swap_remove(index);
+        self.note_beginning(index);
+        self.note_beginning(self.commands.len());
+        removed
+    }
+
+    /// Notes where the command with an index begins, or that there is none.
+    #[inline(always)]
+    fn note_beginning(&mut self, index: usize) {
+        if !self.by_angle {
+            return;
+        }
+        if index / LANES == self.beginnings.len() {
+            self.beginnings.push(Beginnings { absent: [NEVER; LANES], ..Beginnings::default() });
+            self.bounds.push([NEVER; LANES]);
+        }
+        let (noted, lane) = (&mut self.beginnings[index / LANES], index % LANES);
+        noted.absent[lane] = NEVER;
+        if let Some(QueuedCommand { position, batch, .. }) = self.commands.get(index) {
+            noted.angles[lane] = position.angle as f32;
+            noted.tracks[lane] = position.track as i32;
+            noted.batches[lane] = *batch;
+            noted.absent[lane] = 0;
+        }
     }
 
     /// Adds bytes to the first command that ends where they begin and is shorter than `most`, if there is one.
@@ -115,9 +127,9 @@ impl CommandQueue {
     /// The command that is executed first, except those of a batch: (index, time until its first byte). `position_of`
     /// says where a command begins if the data of the disk move.
     pub fn first(
-        &self, from: &Departure, without: Option<u32>, position_of: impl Fn(&QueuedCommand) -> DiskPosition,
+        &mut self, from: &Departure, without: Option<u32>, position_of: impl Fn(&QueuedCommand) -> DiskPosition,
     ) -> Option<(usize, Time)> {
-        if self.sorted {
+        if self.by_angle {
             return self.first_reached(from, without);
         }
         let reach = |queued: &QueuedCommand| from.reach_time(queued, &position_of(queued));
@@ -142,49 +154,45 @@ impl CommandQueue {
         first
     }
 
-    /// The command that is reached first.
-    ///
-    /// The head passes the angle of a command once in a revolution. So the first command is the one with the next angle
-    /// among those that a seek can reach until then. A seek to another track takes the shortest seek or longer.
-    fn first_reached(&self, from: &Departure, without: Option<u32>) -> Option<(usize, Time)> {
-        let Departure { geometry, head, now, overhead } = *from;
-        let mut first: Option<(Time, usize)> = None;
-        let mut consider = |index: usize| {
-            let queued = &self.commands[index];
-            if without != Some(queued.batch) {
-                let candidate = (from.reach_time(queued, &queued.position), index);
-                first = Some(first.map_or(candidate, |best| best.min(candidate)));
+    /// The command that is reached first. Exact times are calculated only of those that can be the first according to
+    /// the bounds of their times.
+    fn first_reached(&mut self, from: &Departure, without: Option<u32>) -> Option<(usize, Time)> {
+        let Departure { geometry, overhead, .. } = *from;
+        let least = self.find_bounds(from, without)?;
+        let mut most = (f32::from_bits(least as u32) + 3.0 * geometry.error).to_bits() as i32;
+        loop {
+            let candidates = self.bounds.as_flattened().iter().enumerate().filter(|&(_, &bound)| bound <= most);
+            let time = |queued: &QueuedCommand| from.reach_time(queued, &queued.position);
+            let (time, index) = candidates.map(|(index, _)| (time(&self.commands[index]), index)).min()?;
+            let latest = (time.saturating_sub(overhead) as f64 / geometry.rotation) as f32;
+            if latest.to_bits() as i32 <= most {
+                return Some((index, time));
             }
-            first.map_or(f64::INFINITY, |(time, _)| time as f64)
-        };
-        let mut best = f64::INFINITY;
-        if self.tracks.iter().fold(false, |any, &track| any | (track == head.track)) {
-            let same = self.tracks.iter().enumerate().filter(|&(_, &track)| track == head.track);
-            same.for_each(|(index, _)| best = consider(index));
+            most = latest.to_bits() as i32; // It is missed by a little, and reached a revolution later
         }
-        let least = overhead as f64 + geometry.track_seek - ANGLE_ERROR;
-        let begin = fraction((now as f64 + least) / geometry.rotation); // The angle under the head then
-        let (before, behind) = self.by_angle.split_at(self.by_angle.partition_point(|other| other.angle < begin));
-        for revolution in 0..=geometry.seek_revolutions {
-            for (others, turn) in [(behind, f64::from(revolution)), (before, f64::from(revolution + 1))] {
-                for other in others {
-                    let time = (turn + other.angle - begin) * geometry.rotation;
-                    if best < least + time - ANGLE_ERROR {
-                        return first.map(|(time, index)| (index, time));
-                    }
-                    if geometry.may_reach((other.cylinder - head.cylinder).abs(), time + ANGLE_ERROR) {
-                        best = consider(other.index as usize);
-                    }
-                }
-            }
-        }
-        first.map(|(time, index)| (index, time))
     }
 
-    fn index_by_angle(&self, index: usize) -> usize {
-        let angle = self.commands[index].position.angle;
-        let first = self.by_angle.partition_point(|other| other.angle < angle);
-        first + self.by_angle[first..].iter().take_while(|other| other.index as usize != index).count()
+    /// Finds the bounds of all commands; returns the least, if there is one.
+    fn find_bounds(&mut self, from: &Departure, without: Option<u32>) -> Option<i32> {
+        let Departure { geometry, head, now, overhead } = *from;
+        let under_head = fraction((now + overhead) as f64 / geometry.rotation) as f32;
+        let (track, angle) = (head.track as i32, head.angle as f32);
+        let (bound_of, (excluded, batch)) = (geometry.bounds(), without.map_or((0, 0), |batch| (NEVER, batch)));
+        let mut least = [NEVER; LANES];
+        for (noted, bounds) in self.beginnings.iter().zip(&mut self.bounds) {
+            let mut found = [NEVER; LANES];
+            for lane in 0..LANES {
+                let (at, tracks) = (noted.angles[lane], (noted.tracks[lane] - track).abs() as f32);
+                let bound = bound_of(at - under_head, tracks).to_bits() as i32;
+                // Where the head is, nothing must be waited for.
+                let bound = if (tracks == 0.0) & (at == angle) { 0 } else { bound };
+                let excluded = if noted.batches[lane] == batch { excluded } else { 0 };
+                found[lane] = bound | noted.absent[lane] | excluded;
+                least[lane] = least[lane].min(found[lane]);
+            }
+            *bounds = found;
+        }
+        least.into_iter().filter(|&bound| bound != NEVER).min()
     }
 }
 

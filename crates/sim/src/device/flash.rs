@@ -226,15 +226,12 @@ impl DiskModel for Flash {
     }
 
     fn work(&self) -> DiskWork {
-        let media_ns = self.die_ns / self.dies.len() as u64;
-        let interface_ns = self.interface_ns as u64;
-        let flash_bytes = self.written + self.copied;
         DiskWork {
-            interface_ns,
-            media_ns,
+            interface_ns: self.interface_ns as u64,
+            media_ns: self.die_ns / self.dies.len() as u64,
             durable_ns: self.durable_ns,
             cache_hits: self.page_hits,
-            flash_bytes,
+            flash_bytes: self.written + self.copied,
             media_cache_full_ns: self.slc_full_ns,
             ..DiskWork::default()
         }
@@ -245,9 +242,7 @@ impl DiskModel for Flash {
     }
 
     fn discard(&mut self, byte: u64, bytes: u64) {
-        if let Some(translation) = self.translation() {
-            translation.discard(byte, bytes);
-        }
+        self.translation().into_iter().for_each(|translation| translation.discard(byte, bytes));
     }
 
     #[inline(always)]
@@ -286,10 +281,8 @@ impl Flash {
         let first = self.page.divide(command.byte);
         let last = self.page.divide(command.byte + u64::from(command.bytes).max(1) - 1);
         let mut done = arrived;
-        let mut page = first;
-        while page <= last {
+        for page in first..last + 1 {
             done = done.max(self.read_page(arrived, page, sequential));
-            page += 1;
         }
         done + self.model.read_latency_ns
     }

@@ -21,12 +21,17 @@ pub struct Geometry {
     heads: f64,
     pub rotation: f64,
     skew: f64, // Revolutions by which each track begins later than the one before
-    pub track_seek: f64,
-    pub seek_revolutions: u32, // Revolutions until the longest seek has certainly ended
+    track_seek: f64,
     root: f64,
     knee: f64,
     slope: f64,
+    pub error: f32, // Revolutions by which an exact time and its bound are wrong at most
 }
+
+/// An exact angle is known to less than this, in ns: a run of 10¹⁵ ns has 10⁸ revolutions of 10⁷ ns, in 53 bits.
+const ANGLE_ERROR: f64 = 1000.0;
+/// With this added and taken away again, a number becomes whole, if it is far below.
+const TO_WHOLE: f32 = 12_582_912.0;
 
 impl Geometry {
     /// The geometry of a model.
@@ -51,10 +56,10 @@ impl Geometry {
             rotation,
             skew: (track / rotation).fract(),
             track_seek: track,
-            seek_revolutions: (full.max(track).max(average) * 3.0 / rotation) as u32 + 2,
             root: at_knee / knee.sqrt(),
             knee,
             slope: (full - track - at_knee).max(0.0) / (cylinders - knee),
+            error: ((ANGLE_ERROR + (full + track + at_knee) * 1e-6) / rotation) as f32 + 1e-6,
         }
     }
 
@@ -89,10 +94,23 @@ impl Geometry {
         if ahead < 0.0 { (ahead + 1.0) * self.rotation } else { ahead * self.rotation }
     }
 
-    /// False if a seek over a distance certainly takes more than the shortest seek and `time`.
-    pub fn may_reach(&self, cylinders: f64, time: f64) -> bool {
-        let short = if cylinders < self.knee { cylinders } else { self.knee };
-        self.root * self.root * short <= time * time
+    /// Bounds in short numbers: revolutions before which the head is certainly not at a place, from how far its angle is
+    /// ahead, and the distance in tracks: nearly that in cylinders.
+    #[inline(always)]
+    pub fn bounds(&self) -> impl Fn(f32, f32) -> f32 + use<> {
+        let [track, root, slope] = [self.track_seek, self.root, self.slope].map(|time| (time / self.rotation) as f32);
+        let (knee, error, heads) = (self.knee as f32, self.error, (1.0 / self.heads) as f32);
+        move |ahead, tracks| {
+            let cylinders = if tracks * heads > 1.0 { tracks * heads - 1.0 } else { 0.0 };
+            let short = if cylinders < knee { cylinders } else { knee };
+            let other = track + root * short.sqrt() + slope * (cylinders - short);
+            let seek = if tracks == 0.0 { 0.0 } else { other };
+            let left = ahead - seek;
+            let nearest = left - ((left + TO_WHOLE) - TO_WHOLE);
+            let wait = if nearest < -error { nearest + 1.0 } else { nearest };
+            let bound = seek + wait - error;
+            if bound > 0.0 { bound } else { 0.0 }
+        }
     }
 
     fn seek_time(&self, cylinders: f64, other_track: bool) -> f64 {

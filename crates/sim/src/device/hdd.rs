@@ -117,10 +117,10 @@ struct ReadAheadStream {
 enum MechanismState {
     #[default]
     Nothing,
-    Read(QueuedCommand),  // Reading for a command
-    Write(QueuedCommand), // Writing acknowledged data, or (without a write cache) for a command
-    Flush(u32),           // The end of a flush
-    Clean,                // Cleaning a band
+    Read(DiskCommand),  // Reading for a command
+    Write(DiskCommand), // Writing acknowledged data, or (without a write cache) for a command
+    Flush(u32),         // The end of a flush
+    Clean,              // Cleaning a band
 }
 
 /// A rotating disk.
@@ -180,9 +180,7 @@ impl DiskModel for Hdd {
     }
 
     fn discard(&mut self, byte: u64, bytes: u64) {
-        if let Some(shingled) = &mut self.shingled {
-            shingled.forget(byte, byte + bytes);
-        }
+        self.shingled.iter_mut().for_each(|shingled| shingled.forget(byte, byte + bytes));
     }
 
     fn start(&mut self, now: Time, command: DiskCommand, events: &mut DiskEvents) {
@@ -216,14 +214,14 @@ impl DiskModel for Hdd {
 
     fn timer(&mut self, now: Time, events: &mut DiskEvents) {
         match std::mem::replace(&mut self.mechanism, MechanismState::Nothing) {
-            MechanismState::Read(waiting) => {
-                let done = self.transfer_bytes(now, waiting.command.bytes);
-                events.plan_completion(done, waiting.command.request);
-                let stream = self.record_stream(&waiting.command);
+            MechanismState::Read(command) => {
+                let done = self.transfer_bytes(now, command.bytes);
+                events.plan_completion(done, command.request);
+                let stream = self.record_stream(&command);
                 self.answer_from_cache(now, stream, events);
             }
             MechanismState::Write(_) if self.model.write_cache => self.fill_cache(now, events),
-            MechanismState::Write(waiting) => events.plan_completion(now, waiting.command.request),
+            MechanismState::Write(command) => events.plan_completion(now, command.request),
             MechanismState::Flush(request) => events.plan_completion(now, request),
             MechanismState::Clean | MechanismState::Nothing => {}
         }
@@ -288,7 +286,7 @@ impl Hdd {
             match (best_read, best_write) {
                 (Some((read_index, cost)), write) if write.is_none_or(|(_, other)| cost <= other) => {
                     let waiting = self.reads.swap_remove(read_index);
-                    (MechanismState::Read(waiting), self.move_head_over(now, &waiting, cost))
+                    (MechanismState::Read(waiting.command), self.move_head_over(now, &waiting, cost))
                 }
                 (_, Some((write_index, _))) if self.must_clean(now, write_index) => {
                     (MechanismState::Clean, self.clean_band().unwrap_or(0))
@@ -297,7 +295,7 @@ impl Hdd {
                     let waiting = self.dirty.swap_remove(write_index);
                     let in_place = self.shingled.as_ref().is_some_and(|s| s.is_streamed(waiting.command.byte));
                     let destage = if in_place { 0 } else { self.model.destage_ns };
-                    (MechanismState::Write(waiting), self.move_head_over(now, &waiting, cost) + destage)
+                    (MechanismState::Write(waiting.command), self.move_head_over(now, &waiting, cost) + destage)
                 }
                 _ => unreachable!("a read or a write waits"),
             }
@@ -315,9 +313,6 @@ impl Hdd {
     /// The command that is reached first, of the oldest batch of reads or of all writes: (index, time until its first
     /// byte).
     fn quickest(&mut self, now: Time, reads: bool) -> Option<(usize, Time)> {
-        if reads && !self.reads.iter().any(|w| w.batch != self.batch) {
-            self.batch = self.batch.wrapping_add(1);
-        }
         if !reads && self.is_logging() {
             // The time until a write goes to the media log, which has room at every angle: it takes the place at its own.
             let ready = now + self.model.command_ns;
@@ -327,11 +322,17 @@ impl Hdd {
             };
             return self.dirty.iter().map(wait).enumerate().min_by_key(|&(_, time)| time);
         }
-        let queue = if reads { &self.reads } else { &self.dirty };
         let from = Departure { geometry: &self.geometry, head: &self.head, now, overhead: self.model.command_ns };
-        queue.first(&from, reads.then_some(self.batch), |queued| match &self.shingled {
+        let position_of = |queued: &QueuedCommand| match &self.shingled {
             Some(shingled) => self.geometry.locate(shingled.first_byte(queued.position.byte, !reads)),
             None => queued.position,
+        };
+        if !reads {
+            return self.dirty.first(&from, None, position_of);
+        }
+        self.reads.first(&from, Some(self.batch), position_of).or_else(|| {
+            self.batch = self.batch.wrapping_add(1);
+            self.reads.first(&from, Some(self.batch), position_of)
         })
     }
 
