@@ -163,14 +163,18 @@ def characterise(
     format: str | None = None,
     exact_blocks: int | None = None,
     filesystem: tuple[str, Sequence[str], Sequence[tuple[str, bool]], Sequence[tuple[int, int, int]]] | None = None,
+    in_full: tuple[int, int] | None = None,
     threads: int = 1,
     tick: Callable[[int], object] | None = None,
+    trim: Callable[[int], object] | None = None,
 ) -> str:
     """Characterise a trace: the profile as JSON text (docs/reference/formats.md).
 
     `exact_blocks` is the number of distinct blocks to count exactly. `filesystem` is one whose files are counted: mount
     point, device names in the trace, owners (name, is a file), extents (first sector, sector behind it, owner).
-    `tick` is called now and then with the bytes read so far.
+    `in_full` is up to how many devices all are described in full, and how many of the busiest ones if there are more.
+    `tick` is called now and then with the bytes read so far, and `trim` with 0 when the memory of the statistics is
+    free, before the text is made.
     """
 
 class PartialProfile:

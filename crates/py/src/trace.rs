@@ -89,14 +89,16 @@ type FilesystemParts = (String, Vec<String>, Vec<(String, bool)>, Vec<(u64, u64,
 
 /// Reads a trace and characterises its workload; returns the profile as JSON text.
 ///
-/// `filesystem`: mount point, names of its device, owners and extents (see `Filesystem`). `tick` is called now and then
-/// with the bytes read so far.
+/// `filesystem`: mount point, names of its device, owners and extents (see `Filesystem`). `in_full`: see `Options`. `tick`
+/// is called now and then with the bytes read so far, and `trim` with 0 when the memory of the statistics is free.
 #[pyfunction]
-#[pyo3(signature = (paths, filter, *, format=None, exact_blocks=None, filesystem=None, threads=1, tick=None))]
+#[pyo3(signature = (paths, filter, *, format=None, exact_blocks=None, filesystem=None, in_full=None, threads=1, tick=None,
+    trim=None))]
 #[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
 pub fn characterise(
     py: Python<'_>, paths: Vec<String>, filter: &Filter, format: Option<String>, exact_blocks: Option<usize>,
-    filesystem: Option<FilesystemParts>, threads: usize, tick: Option<Py<PyAny>>,
+    filesystem: Option<FilesystemParts>, in_full: Option<(usize, usize)>, threads: usize, tick: Option<Py<PyAny>>,
+    trim: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let mut filter = filter.0.clone();
     let filesystem =
@@ -105,9 +107,10 @@ pub fn characterise(
         let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;
         let mut ticker = Ticker::new(tick);
         let tick = &mut |bytes| ticker.tick(bytes);
-        let options = Options { exact_blocks, filesystem, ..Options::default() };
+        let options = Options { exact_blocks, filesystem, in_full, ..Options::default() };
         let profile = characterising::characterise(&mut *source, filter, options, threads, tick);
         ticker.finish()?;
+        trim.map_or(Ok(()), |trim| Python::attach(|py| trim.call1(py, (0,)).map(drop)))?;
         serde_json::to_string(&profile.map_err(python_error)?).map_err(|e| UsageError::new_err(e.to_string()))
     })
 }
@@ -188,7 +191,7 @@ pub fn characterise_partial(
         let mut ticker = Ticker::new(tick);
         let whole = Characterisation::of(&mut *source, filter, options, 1, &mut |bytes| ticker.tick(bytes));
         ticker.finish()?;
-        let whole = whole.map_err(python_error)?;
+        let whole = whole.map_err(python_error)?.ended();
         let warnings = whole.warnings().iter().map(|w| (w.path.clone(), w.message.clone())).collect();
         Ok((PartialProfile::holding(whole), warnings))
     })

@@ -4,7 +4,7 @@ import ctypes
 import os
 import stat
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -93,23 +93,21 @@ def characterise(
     format_name: str | None = None,
     exact: bool = False,
     files: MountedFiles | None = None,
-    tick: Callable[[int], object] | None = None,
+    **settings: Any,
 ) -> Profile:
     """Reads the trace at `paths` (names, files, directories or `-`) and characterises it.
 
     With `exact`, all distinct blocks are counted that fit half of the free memory. `files` are those whose I/Os are
-    counted. `tick` is called regularly with the number of bytes read. Raises UsageError or BlklabError.
+    counted. The other settings are those of `_core.characterise`. Raises UsageError or BlklabError.
     """
-    threads = len(os.sched_getaffinity(0))
+    # Traces of many devices leave hundreds of MiB free in the C heap, which Python does not use.
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", int)
     blocks = None
     if exact:
         from blklab.system.environment import memory
 
         blocks = memory(Roots()).get("MemAvailable", 0) // 2 // BYTES_OF_BLOCK
-    text = _core.characterise(
-        paths, selection, format=format_name, exact_blocks=blocks, filesystem=files, threads=threads, tick=tick
-    )
-    # Traces of many devices leave hundreds of MiB free in the C heap, which Python does not use.
-    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-        libc.malloc_trim(0)
+    settings |= {"threads": len(os.sched_getaffinity(0)), "trim": trim}
+    text = _core.characterise(paths, selection, format=format_name, exact_blocks=blocks, filesystem=files, **settings)
+    trim(0)
     return PROFILES.decode(text)

@@ -123,6 +123,7 @@ pub struct LatencyBlocksProfile {
 
 impl Panel for LatencyBlocks {
     type Profile = LatencyBlocksProfile;
+    const DETAIL: bool = true;
 
     fn for_device(index: usize) -> LatencyBlocks {
         LatencyBlocks { left_out: index >= DETAILED, ..LatencyBlocks::default() }

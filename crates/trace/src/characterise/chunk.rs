@@ -1,5 +1,6 @@
 //! The input of the statistics: rows of one device, some thousands at a time.
 
+use super::intake::MANY_DEVICES;
 use crate::event::{DeviceId, Op, Rwbs, StartAction, op_of};
 use crate::io::Io;
 use blklab_stats::{Merge, checked};
@@ -73,7 +74,7 @@ impl Chunk {
 
     /// If a trace has many devices, their chunks are smaller.
     fn rows(device: usize) -> usize {
-        if device < 16 { Self::ROWS } else { Self::ROWS / 16 }
+        if device < MANY_DEVICES { Self::ROWS } else { Self::ROWS / 16 }
     }
 
     /// Whether it must be sent on.
@@ -92,6 +93,9 @@ impl Chunk {
 pub trait Panel: Default + Merge + Send + 'static {
     /// What the document has of it.
     type Profile;
+
+    /// Whether it is left out for a device that is described briefly.
+    const DETAIL: bool = false;
 
     /// An empty panel for the device with this index; it is smaller for the many devices of a large trace.
     fn for_device(_index: usize) -> Self {
@@ -181,9 +185,10 @@ impl<P: Panel> PerDevice<P> {
         self.panels.push(panel);
     }
 
-    /// The profile of a device's panel; of an empty one if it had no rows.
-    pub fn profile(&self, at: usize, device: &ProfiledDevice) -> P::Profile {
-        self.panels.get(at).map_or_else(|| P::default().profile(device), |panel| panel.profile(device))
+    /// The profile of a device's panel; of an empty one if it had no rows, or is left out.
+    pub fn profile(&self, at: usize, device: &ProfiledDevice, brief: bool) -> P::Profile {
+        let panel = self.panels.get(at).filter(|_| !(brief && P::DETAIL));
+        panel.map_or_else(|| P::default().profile(device), |panel| panel.profile(device))
     }
 
     /// Takes the panel of a device; an empty one if it had no rows.

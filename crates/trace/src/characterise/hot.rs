@@ -22,6 +22,7 @@ impl HotBlocks {
 
 impl Panel for HotBlocks {
     type Profile = HotnessSummary;
+    const DETAIL: bool = true;
 
     fn for_device(index: usize) -> HotBlocks {
         let hotness = match index {

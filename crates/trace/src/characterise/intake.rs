@@ -26,7 +26,7 @@ const UNKNOWN: &str = "(unknown)"; // The name of unnamed processes
 const MOST_LATE: usize = 1 << 16; // I/Os of a device that wait to be queued in order of time
 const FEWEST: u64 = 100; // Complete bios from which on their times say what is usual
 const RENEWED: u64 = 256; // Complete bios after which this is computed again
-const MANY_DEVICES: usize = 16; // Devices from which on their events are sorted by device, some at a time
+pub const MANY_DEVICES: usize = 16; // Devices from which on their events are sorted by device, some at a time
 const SORTED: usize = 1 << 16; // Events that are sorted at a time: 4 MiB
 const RECENT: usize = 4096; // Processes whose names are cached
 

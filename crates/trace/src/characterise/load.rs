@@ -200,6 +200,11 @@ pub struct LoadProfile {
 }
 
 impl Load {
+    /// I/Os queued.
+    pub fn ios(&self) -> u64 {
+        self.counts.iter().map(|counts| counts.ios).sum()
+    }
+
     fn widen(&mut self, first: u64, end: u64) {
         let (low, high) = self.span.get_or_insert((first, end));
         *low = first.min(*low);
@@ -251,7 +256,6 @@ impl Panel for Load {
     }
 
     fn profile(&self, device: &ProfiledDevice) -> LoadProfile {
-        let total_ios: u64 = self.counts.iter().map(|a| a.ios).sum();
         let total_bytes: u64 = self.counts.iter().map(|a| a.bytes).sum();
         let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         let none = SizeHistogram::default();
@@ -259,7 +263,7 @@ impl Panel for Load {
             let counts = self.counts[op as usize];
             let profile = OpLoadProfile {
                 counts,
-                share_of_ios: share(counts.ios, total_ios),
+                share_of_ios: share(counts.ios, self.ios()),
                 share_of_bytes: share(counts.bytes, total_bytes),
                 sizes: self.sizes.get(op as usize).unwrap_or(&none).summary(),
             };

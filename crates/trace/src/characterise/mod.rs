@@ -35,7 +35,7 @@ use blocks::LatencyBlocks;
 use chunk::{Chunk, Panel, PerDevice, ProfiledDevice, Renumbering};
 use files::{FileAccesses, Filesystem};
 use hot::HotBlocks;
-use intake::Intake;
+use intake::{Intake, MANY_DEVICES};
 use life::Life;
 use load::Load;
 use maps::LatencyMaps;
@@ -46,11 +46,14 @@ use process_series::ProcessSeries;
 use profile::{DeviceFlow, FORMAT_VERSION, Profile, SummaryProfile, focus};
 use serde::Serialize;
 use slow::SlowIos;
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use waits::Waits;
 
 const QUEUE: usize = 64; // Chunks that can wait between two threads
+const MOST_WAITING: usize = 16; // Chunks that wait for panels that do not exist yet; the panels would be larger
+const FEW_WAITING: usize = 4; // Chunks that wait for panels that exist
 
 type PanelJob<'a> = Box<dyn FnMut(&Chunk) + Send + 'a>; // One panel's work on a chunk
 
@@ -68,14 +71,18 @@ macro_rules! panels {
 
         #[derive(Default)]
         struct Panels {
-            $($name: PerDevice<$panel>),*
+            $($name: PerDevice<$panel>,)*
+            /// By device, the chunks that wait for its panels: these get many at a time, while the processor's cache has
+            /// their state, and a device with few I/Os has none before its profile is made.
+            waiting: Vec<Vec<Chunk>>,
         }
 
         type StoredPanels = ($(Vec<$panel>,)*);
 
         impl Panels {
-            fn observe(&mut self, chunk: &Chunk) {
-                $(self.$name.observe(chunk);)*
+            /// Counts a chunk; of a device that is described briefly, only what its profile has.
+            fn observe(&mut self, chunk: &Chunk, brief: bool) {
+                $(if !(brief && <$panel>::DETAIL) { self.$name.observe(chunk) })*
             }
 
             fn jobs(&mut self) -> Vec<PanelJob<'_>> {
@@ -83,7 +90,12 @@ macro_rules! panels {
             }
 
             fn end(&mut self) {
+                (0..self.waiting.len()).for_each(|at| self.observe_waiting(at, false));
                 $(self.$name.end();)*
+            }
+
+            fn remove(&mut self, at: usize) {
+                $(self.$name.take(at);)*
             }
 
             fn stored(&self) -> impl Serialize {
@@ -102,10 +114,11 @@ macro_rules! panels {
             }
 
             /// The profile of a device.
-            fn profile(&self, at: usize, flow: DeviceFlow, process: &dyn Fn(u32) -> String) -> DeviceProfile {
+            fn profile(&self, at: usize, flow: DeviceFlow, brief: bool, intake: &Intake) -> DeviceProfile {
                 let p50 = self.life.panels.get(at).and_then(Life::p50);
+                let process = &|index| intake.process_name(index);
                 let device = ProfiledDevice { number: &flow.device, name: flow.name.as_deref(), p50, process };
-                $(let $name = self.$name.profile(at, &device);)*
+                $(let $name = self.$name.profile(at, &device, brief);)*
                 DeviceProfile { $($name,)* flow }
             }
         }
@@ -143,7 +156,8 @@ panels! {
 pub fn characterise(
     source: &mut dyn Source, filter: Filter, options: Options, threads: usize, tick: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Profile> {
-    Ok(Characterisation::of(source, filter, options, threads, tick)?.profile())
+    let in_full = options.in_full;
+    Ok(Characterisation::of(source, filter, options, threads, tick)?.into_profile(in_full))
 }
 
 /// What to characterise besides everything.
@@ -152,6 +166,9 @@ pub struct Options {
     /// The number of distinct blocks that are counted exactly, of all inputs together; by default few enough to be
     /// fast.
     pub exact_blocks: Option<usize>,
+    /// Up to how many devices all are described in full, and how many of the busiest ones if there are more; by default
+    /// all. Brief profiles are empty where [`Panel::DETAIL`] says so.
+    pub in_full: Option<(usize, usize)>,
     pub filesystem: Option<Filesystem>,     // The filesystem whose files are counted
     pub shown_as: Option<(String, String)>, // A beginning of paths, and what messages show instead
     pub host: String,                       // The host of the trace's devices, if there are several hosts; else empty
@@ -164,7 +181,8 @@ pub struct Characterisation {
 }
 
 impl Characterisation {
-    /// Reads a source to its end and characterises it.
+    /// Reads a source to its end and characterises it; [`Characterisation::ended`] must follow before it is stored or
+    /// merged.
     ///
     /// `threads` is the largest number of threads, at least 1. `tick` is called after every batch with the bytes read so
     /// far, to show progress; if it returns false, the trace ends there.
@@ -198,19 +216,45 @@ impl Characterisation {
             Ok(())
         };
         if threads <= 1 {
-            read(&mut |chunk| panels.observe(&chunk))?;
+            read(&mut |chunk| panels.add(chunk))?;
         } else {
             panels.observe_in_threads(threads - 1, read)?;
         }
-        panels.end();
         Ok(Characterisation { intake, panels })
+    }
+
+    /// Ends the statistics.
+    pub fn ended(mut self) -> Characterisation {
+        self.panels.end();
+        self
     }
 
     /// The profile.
     pub fn profile(&self) -> Profile {
-        let Characterisation { intake, panels } = self;
-        let device = |(at, flow)| panels.profile(at, flow, &|index| intake.process_name(index));
-        let devices: Vec<DeviceProfile> = intake.flows().into_iter().map(device).collect();
+        let device = |(at, flow)| self.panels.profile(at, flow, false, &self.intake);
+        self.document(self.intake.flows().into_iter().map(device).collect())
+    }
+
+    /// The profile. Only one device at a time has both its panels and its profile.
+    fn into_profile(mut self, in_full: Option<(usize, usize)>) -> Profile {
+        let flows = self.intake.flows();
+        let most = in_full.filter(|(all, _)| flows.len() > *all).map_or(flows.len(), |(_, most)| most);
+        let mut busiest: Vec<usize> = flows.iter().map(|(at, _)| *at).collect();
+        busiest.sort_by_key(|&at| Reverse(self.panels.ios(at)));
+        busiest.truncate(most);
+        let device = |(at, flow)| {
+            let brief = !busiest.contains(&at);
+            self.panels.observe_waiting(at, brief);
+            let profile = self.panels.profile(at, flow, brief, &self.intake);
+            self.panels.remove(at);
+            profile
+        };
+        let devices = flows.into_iter().map(device).collect();
+        self.document(devices)
+    }
+
+    fn document(&self, devices: Vec<DeviceProfile>) -> Profile {
+        let intake = &self.intake;
         let (events, events_left_out) = intake.totals();
         let (first_ns, last_ns) = intake.span();
         Profile {
@@ -231,6 +275,34 @@ impl Characterisation {
 }
 
 impl Panels {
+    /// Counts a chunk, or lets it wait if there are many devices.
+    fn add(&mut self, mut chunk: Chunk) {
+        let at = chunk.device;
+        if at < MANY_DEVICES {
+            return self.observe(&chunk, false);
+        }
+        self.waiting.resize_with(self.waiting.len().max(at + 1), Vec::new);
+        chunk.queued.shrink_to_fit();
+        chunk.ended.shrink_to_fit();
+        self.waiting[at].push(chunk);
+        let has_panels = self.load.panels.get(at).is_some_and(|load| load.ios() > 0);
+        if self.waiting[at].len() >= if has_panels { FEW_WAITING } else { MOST_WAITING } {
+            self.observe_waiting(at, false);
+        }
+    }
+
+    fn observe_waiting(&mut self, at: usize, brief: bool) {
+        for chunk in self.waiting.get_mut(at).map(std::mem::take).unwrap_or_default() {
+            self.observe(&chunk, brief);
+        }
+    }
+
+    /// I/Os queued on a device.
+    fn ios(&self, at: usize) -> u64 {
+        let waiting = self.waiting.get(at).into_iter().flatten().map(|chunk| chunk.queued.len() as u64);
+        waiting.sum::<u64>() + self.load.panels.get(at).map_or(0, Load::ios)
+    }
+
     /// Runs `read` on this thread and the panels on up to `workers` others.
     fn observe_in_threads(
         &mut self, workers: usize, read: impl FnOnce(&mut dyn FnMut(Chunk)) -> Result<()>,

@@ -119,6 +119,7 @@ impl Offsets {
 
 impl Panel for Offsets {
     type Profile = OffsetsProfile;
+    const DETAIL: bool = true;
 
     fn for_device(index: usize) -> Offsets {
         Offsets::new(match index {

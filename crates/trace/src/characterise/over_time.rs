@@ -72,6 +72,7 @@ pub struct OverTimeProfile {
 
 impl Panel for OverTime {
     type Profile = OverTimeProfile;
+    const DETAIL: bool = true;
 
     fn for_device(index: usize) -> OverTime {
         OverTime(Timeline::new(match index {

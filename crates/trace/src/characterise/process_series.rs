@@ -59,6 +59,7 @@ pub struct ProcessesOverTime {
 
 impl Panel for ProcessSeries {
     type Profile = ProcessesOverTime;
+    const DETAIL: bool = true;
 
     fn for_device(index: usize) -> ProcessSeries {
         ProcessSeries(Timeline::new(if index < 16 { 512 } else { 64 }))

@@ -19,7 +19,8 @@ struct MadeUp {
 impl Source for MadeUp {
     fn fill(&mut self, batch: &mut EventBatch) -> Result<bool> {
         let end = self.events.len().min(self.next + self.batch);
-        for (before, event) in self.events[self.next..end].iter().enumerate() {
+        let added = end - self.next;
+        for (before, event) in (batch.events.len()..).zip(&self.events[self.next..end]) {
             if event.sequence % 7 == 0 {
                 let name = format!("task{}", event.pid).into_bytes();
                 batch.names.push(ProcessName { before, pid: event.pid, name });
@@ -27,7 +28,7 @@ impl Source for MadeUp {
         }
         batch.events.extend_from_slice(&self.events[self.next..end]);
         self.next = end;
-        Ok(!batch.events.is_empty())
+        Ok(added > 0)
     }
 
     fn info(&self) -> &TraceInfo {
@@ -139,7 +140,7 @@ fn filters() -> Vec<Filter> {
 
 fn read(source: &mut dyn Source, filter: &Filter, host: &str, threads: usize) -> Characterisation {
     let options = Options { host: host.into(), ..Options::default() };
-    Characterisation::of(source, filter.clone(), options, threads, &mut |_| true).unwrap()
+    Characterisation::of(source, filter.clone(), options, threads, &mut |_| true).unwrap().ended()
 }
 
 fn whole(events: &[Event], host: &str) -> Characterisation {
@@ -245,4 +246,35 @@ fn errors_name_the_version() {
     let error = |bytes: &[u8]| Characterisation::from_bytes(bytes).err().unwrap().to_string();
     assert_eq!(error(b"x"), "partial profile: not a partial profile of blklab");
     assert!(error(b"blklab partial profile 99 2.0.0\n").contains("written by blklab 2.0.0"));
+}
+
+#[test]
+fn many_devices_have_the_same_profile_with_threads_and_in_brief() {
+    let mut events = any_events(7, 12_000);
+    for (number, event) in (0u32..).zip(&mut events) {
+        // The last of 40 devices has most of the events: its chunks do not wait for the end.
+        let device = if number < 40 { number } else { (number * 7 % 100).min(39) };
+        (event.device, event.target_device) = (DeviceId::new(8, device), DeviceId::new(8, device));
+    }
+    let read = |threads, in_full| {
+        let options = Options { in_full, ..Options::default() };
+        characterise(&mut source(&events, 500), Filter::default(), options, threads, &mut |_| true).unwrap()
+    };
+    let (mut full, mut brief) = (read(1, None), read(1, Some((20, 5))));
+    assert_eq!(to_value(&full).unwrap(), to_value(read(2, None)).unwrap());
+    assert_eq!(full.focus, brief.focus);
+    let ios = |device: &DeviceProfile| device.load.ops.values().map(|op| op.counts.ios).sum::<u64>();
+    for profile in [&mut full, &mut brief] {
+        profile.devices.sort_by_key(|device| std::cmp::Reverse(ios(device)));
+    }
+    assert!(ios(&full.devices[0]) > 1200);
+    for (device, brief) in std::iter::zip(&mut full.devices, &brief.devices).skip(5) {
+        assert_eq!(brief.hotness.accesses, 0);
+        device.hotness = brief.hotness.clone();
+        device.over_time = brief.over_time.clone();
+        device.offsets = brief.offsets.clone();
+        device.processes_over_time = brief.processes_over_time.clone();
+        device.latency_blocks = brief.latency_blocks.clone();
+    }
+    assert!(full.devices == brief.devices);
 }
