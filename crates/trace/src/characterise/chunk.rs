@@ -65,10 +65,10 @@ checked!(Chunk, |chunk| chunk.first_block <= u64::MAX >> 2);
 impl Chunk {
     pub const ROWS: usize = 1024; // Rows after which a chunk is sent on: its two lists fit into the L2 cache
 
-    /// An empty chunk of a device.
+    /// An empty chunk of a device; the lists of many devices grow with use.
     pub fn new(device: usize, first_block: u64) -> Chunk {
-        let [queued, ended] = [Self::rows(device); 2];
-        let (queued, ended) = (Vec::with_capacity(queued), Vec::with_capacity(ended));
+        let room = if device < MANY_DEVICES { Self::ROWS } else { 0 };
+        let (queued, ended) = (Vec::with_capacity(room), Vec::with_capacity(room));
         Chunk { device, start: StartAction::Q, first_block, queued, ended }
     }
 
