@@ -17,13 +17,10 @@ SECTOR = 512  # Bytes; every size and offset of a block device is a multiple of 
 
 NANOSECONDS = {  # Every suffix a duration may have, and its length
     "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,  # U+00B5, the micro sign
-    "μs": 1_000,  # U+03BC, the Greek letter
+    **dict.fromkeys(("us", "µs", "μs"), 1_000),  # With U+00B5, the micro sign, or U+03BC, the Greek letter
     "ms": 1_000_000,
     "s": 1_000_000_000,
-    "m": 60 * 1_000_000_000,
-    "min": 60 * 1_000_000_000,
+    **dict.fromkeys(("m", "min"), 60 * 1_000_000_000),
     "h": 3_600 * 1_000_000_000,
     "d": 86_400 * 1_000_000_000,
 }

@@ -11,8 +11,8 @@ from blklab.fio.node import FioDocument
 from blklab.fio.output import FioJobResult
 from blklab.outcome import Outcome
 from blklab.runners.registry import predicts
-from blklab.spec.fio_options import ALIASES
 from blklab.spec.jobs import UNSYNCED
+from blklab.spec.known_options import ALIASES
 from blklab.spec.workload import SYNCHRONOUS
 from blklab.text import by_key, wording
 from blklab.units import parse_size

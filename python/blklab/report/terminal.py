@@ -22,8 +22,7 @@ NARROW = 100  # Terminal width below which bars are halved
 NOTHING = TextTable("", [], [])
 DETAILS: tuple[Callable[[DeviceView], TextTable], ...] = (  # The tables of a device, in order
     *(load.over_time, load.operations, life.stages, life.errors, life.depth),
-    lambda device: life.slowest(device, 3),
-    lambda device: life.stalls(device, 3),
+    *(lambda device: life.slowest(device, 3), lambda device: life.stalls(device, 3)),
     *(load.sizes, pattern.order, pattern.seeks, pattern.arrivals, pattern.footprint, pattern.hotness),
     lambda device: load.groups(device, "processes"),
     lambda device: load.groups(device, "sources") if device.is_fed else NOTHING,

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from blklab.errors import UsageError
-from blklab.spec import fio_options, known_options, problems, schema
+from blklab.spec import known_options, problems, schema
 from blklab.spec.fields import shown
 from blklab.spec.files import read_text
 from blklab.spec.workload import Job
@@ -89,7 +89,7 @@ def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
         option, equals, value = (part.strip() for part in line.partition("="))
         if "$" in value and option not in known_options.HARMLESS:
             raise UsageError(f"{path}: line {number}: found {value!r}: variables are not supported, write the value")
-        options[fio_options.ALIASES.get(option, option)] = value if equals else "1"
+        options[known_options.ALIASES.get(option, option)] = value if equals else "1"
     return sections
 
 

@@ -25,16 +25,6 @@ RW = {  # What each value of `rw` does: reads, writes, at random
 NAMES_FILES = {"mem": ":", "iomem": ":", "buffer_pattern": "'"}
 """Options that name a file if their value has this character."""
 
-ALIASES = {  # fio's aliases: job files may use them; for experiment files a message names the one to use
-    "readwrite": "rw",
-    "blocksize": "bs",
-    "ba": "blockalign",
-    "iodepth_batch_submit": "iodepth_batch",
-    "iodepth_batch_complete_min": "iodepth_batch_complete",
-    "io_limit": "io_size",
-    "timeout": "runtime",
-}
-
 LARGEST_BLOCK = 1 << 30  # Bytes; sizes of I/Os are 32-bit numbers in the simulator
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s?%", re.A)
 

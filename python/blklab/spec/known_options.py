@@ -9,6 +9,9 @@ OPTIONS = frozenset(_LISTS["passed"].split())
 None of them names a file or a program, changes what fio measures or how it reports.
 """
 
+ALIASES: dict[str, str] = _LISTS["aliases"]
+"""fio's aliases: job files may use them; for experiment files a message names the one to use."""
+
 FIXED = _LISTS["fixed"]  # Options of job files that are accepted with these values only, and why
 HARMLESS = frozenset(_LISTS["harmless"].split())
 """Options about how fio works, measures or reports, without effect on simulated I/O. blklab sets

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from blklab.errors import UsageError
 from blklab.spec.fields import shown
-from blklab.spec.fio_options import ALIASES
+from blklab.spec.known_options import ALIASES
 from blklab.spec.stack import KeyedError
 from blklab.text import by_key
 

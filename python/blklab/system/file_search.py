@@ -46,7 +46,6 @@ FREE = 1
 UNKNOWN = 2
 
 XFS = {  # FMR_OWNER('X', …), by both filesystems
-    **dict.fromkeys((1, 3), "the filesystem's own metadata"),
     2: "journal",
     4: "index of inodes",
     5: "inodes",

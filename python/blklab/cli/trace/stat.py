@@ -99,8 +99,9 @@ def stat(
 
         emit({"recordings": list(each) if as_json else []}, as_json, lambda to: terminal.recordings(to, views))
         return
-    is_brief = as_json and not all_devices and keep is None
-    view = read_view(source, reading, in_full=(MANY, DETAILED) if is_brief else None)
+    view = read_view(
+        source, reading, in_full=(MANY, DETAILED) if as_json and not all_devices and keep is None else None
+    )
     if keep is not None:
         from blklab.store import documents
         from blklab.store.campaigns import Store
