@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from blklab.report.view import DeviceView, ProfileView
 
-MANY = 64  # Devices from which on --json describes only the busiest in full
-DETAILED = 8  # Their number
+MANY, DETAILED = 64, 8  # Devices from which on --json describes only the busiest in full, and how many these are
 MOST_WORDS = 8  # Words of a command that is printed
 
 
@@ -99,9 +98,8 @@ def stat(
 
         emit({"recordings": list(each) if as_json else []}, as_json, lambda to: terminal.recordings(to, views))
         return
-    view = read_view(
-        source, reading, in_full=(MANY, DETAILED) if as_json and not all_devices and keep is None else None
-    )
+    is_brief = as_json and not all_devices and keep is None
+    view = read_view(source, reading, in_full=(MANY, DETAILED) if is_brief else None)
     if keep is not None:
         from blklab.store import documents
         from blklab.store.campaigns import Store
