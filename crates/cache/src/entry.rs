@@ -62,25 +62,20 @@ impl List {
     /// A list without entries.
     pub const EMPTY: Self = Self { head: NONE, tail: NONE, len: 0 };
 
-    /// Makes `next` the entry after `previous`; `NONE` is before the oldest, and after the newest.
-    fn join(&mut self, entries: &mut [Entry], previous: u32, next: u32) {
-        match previous {
-            NONE => self.head = next,
-            _ => entries[previous as usize].next = next,
-        }
-        match next {
-            NONE => self.tail = previous,
-            _ => entries[next as usize].previous = previous,
-        }
-    }
-
     /// Inserts `index` before `next`, or as the newest if that is `NONE`.
     pub fn insert_before(&mut self, entries: &mut [Entry], next: u32, index: u32) {
         let previous = if next == NONE { self.tail } else { entries[next as usize].previous };
         let entry = &mut entries[index as usize];
+        (entry.previous, entry.next) = (previous, next);
         self.len += u32::from(!entry.has(Entry::SENTINEL));
-        self.join(entries, previous, index);
-        self.join(entries, index, next);
+        match previous {
+            NONE => self.head = index,
+            _ => entries[previous as usize].next = index,
+        }
+        match next {
+            NONE => self.tail = index,
+            _ => entries[next as usize].previous = index,
+        }
     }
 
     /// Adds the newest entry.
@@ -92,7 +87,14 @@ impl List {
     pub fn remove(&mut self, entries: &mut [Entry], index: u32) {
         let Entry { previous, next, .. } = entries[index as usize];
         self.len -= u32::from(!entries[index as usize].has(Entry::SENTINEL));
-        self.join(entries, previous, next);
+        match previous {
+            NONE => self.head = next,
+            _ => entries[previous as usize].next = next,
+        }
+        match next {
+            NONE => self.tail = previous,
+            _ => entries[next as usize].previous = previous,
+        }
     }
 
     /// The oldest entry that is no sentinel, and how many sentinels are older.

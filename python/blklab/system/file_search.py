@@ -36,14 +36,11 @@ HEAD = struct.Struct("=QQIIII")
 RECORD = struct.Struct("=IIQQQQ24x")
 EXTENTS_PER_CALL = 256
 
-LAST_EXTENT = 0x1
+LAST_EXTENT, SHARED = 0x1, 0x2000  # FIEMAP_EXTENT_LAST, FIEMAP_EXTENT_SHARED
 NOT_ON_DISK = 0x2 | 0x4 | 0x8 | 0x200  # Unknown, not yet written, encoded, or inside the inode
-SHARED = 0x2000
 
-SPECIAL = 0x10
+SPECIAL, FREE, UNKNOWN = 0x10, 1, 2  # FMR_OF_SPECIAL_OWNER, FMR_OWN_FREE, FMR_OWN_UNKNOWN
 MAX_U64 = (1 << 64) - 1
-FREE = 1
-UNKNOWN = 2
 
 XFS = {  # FMR_OWNER('X', …), by both filesystems
     2: "journal",

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-WIDE = 7  # Number of columns from which a table takes the whole width
-LONG = 40  # Characters of a cell from which it does
+WIDE, LONG = 7, 40  # Columns of a table, and characters of a cell, from which a table takes the whole width
 
 
 class LinkedCell(str):
