@@ -33,7 +33,7 @@ pub struct CommandQueue {
     commands: Vec<QueuedCommand>,
     ends: Vec<u64>, // The byte behind each
     order: CommandOrder,
-    by_angle: bool, // Whether the next is in use
+    by_angle: bool, // Whether the next two are in use
     beginnings: Vec<Beginnings>,
     bounds: Vec<[i32; LANES]>, // Revolutions before which the head is not there: the bits of numbers that are not negative
 }

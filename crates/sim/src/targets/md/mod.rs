@@ -324,12 +324,12 @@ impl Array {
         let synced_rows = std::mem::take(&mut stripes.synced_rows);
         let after = row_time(&sim.host, stripes.map.disks(), stripes.map.data(), issue.as_ref());
         self.threads[thread].busy += after;
-        stripes.woken.wake_all(sim);
-        let mut done = std::mem::take(&mut stripes.done);
+        let (mut woken, mut done) = (std::mem::take(&mut stripes.woken), std::mem::take(&mut stripes.done));
         if let Some(issue) = issue {
             let syncing = stripes.is_syncing(entry);
             self.submit_row_io(sim, task, entry, issue, syncing);
         }
+        woken.wake_all(sim);
         if synced_rows > 0 {
             self.end_synced_rows(synced_rows);
             self.wake_sync(sim);
