@@ -1,6 +1,6 @@
 //! Stack distances against a list, OPT against every choice, samples against the whole trace.
 
-use blklab_cache::curve::{CacheCurves, CurveSettings, DistanceSample, FirstPass, StackDistances};
+use blklab_cache::curve::{CacheCurves, CurvePoint, CurveSettings, DistanceSample, FirstPass, StackDistances};
 use blklab_cache::curve::{next_accesses, opt_hits};
 use blklab_cache::{Op, Request};
 use blklab_stats::hash64;
@@ -240,5 +240,34 @@ fn impossible_settings_are_one_line() {
     ] {
         let error = FirstPass::new(change).err().unwrap();
         assert!(error.starts_with(message) && !error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn samples_in_turn_count_reads_and_writes_alike() {
+    // Each read is followed by a write of the same block: a sample must not count only reads, or only writes.
+    let block = |index: u64| hash64(index / 2) % 800;
+    let at = |index: u64| Request {
+        time_ns: index * 1_000_000,
+        op: if index.is_multiple_of(2) { Op::Read } else { Op::Write { sync: true } },
+        sector: block(index) * 128,
+        sectors: 8,
+        task: 1,
+    };
+    let trace: Vec<Request> = (0..20_000).map(at).collect();
+    let points = |sample, samples| {
+        let sizes = vec![100 << 20];
+        let mut first = FirstPass::new(CurveSettings { sample, samples, sizes, ..settings(&["lru"]) }).unwrap();
+        trace.iter().for_each(|request| first.request(request));
+        first.finish(true, None).unwrap().finish().blocks.remove(0).curves.remove(0).points
+    };
+    let exact = points(None, 1);
+    for samples in [1, 2, 4, 8] {
+        for (exact, sampled) in exact.iter().zip(points(Some(0.01), samples)) {
+            let ratios = |point: &CurvePoint| [Some(point.hit_ratio), point.read_hit_ratio, point.write_hit_ratio];
+            for (exact, sampled) in ratios(exact).into_iter().zip(ratios(&sampled)) {
+                assert!((exact.unwrap() - sampled.unwrap()).abs() < 0.02, "{samples}: {exact:?} {sampled:?}");
+            }
+        }
     }
 }

@@ -112,7 +112,7 @@ const NO_SLOT: u16 = (SETS * SLOTS) as u16;
 const SURVIVED: [u32; 2] = [8, 1 << 16];
 
 /// Blocks that are accessed often. A sample has few such blocks, by chance too many or too few: they are counted apart,
-/// and all their accesses, so that the estimate depends on chance for the others only. A cache line.
+/// and samples take turns at their accesses, so that the estimate depends on chance for the others only. A cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct FrequentBlocks {
@@ -214,7 +214,7 @@ pub struct DistanceSample {
     first: u64,          // the first hash that it takes
     share: u64,          // how many hashes
     turns: u64,          // samples, which take turns to count the accesses to frequent blocks
-    turn: u64,           // such accesses since this one's turn
+    turn: [u64; 2],      // such reads, and writes, since this one's turn
     positions: Vec<u32>, // by slot of a frequent block: where the next access of the sample was to come at its last one
     entries: Vec<Entry>, // `period` is the position of the last access
     table: BlockTable,
@@ -230,7 +230,7 @@ impl DistanceSample {
             first: share.wrapping_mul(number),
             share,
             turns,
-            turn: number,
+            turn: [number; 2],
             positions: vec![0; usize::from(NO_SLOT) + 1],
             entries: Vec::new(),
             table: BlockTable::new(1 << 12),
@@ -246,9 +246,9 @@ impl DistanceSample {
 
     fn access_selected(&mut self, accesses: &[SelectedAccess]) {
         for &SelectedAccess { hash, slot, is_known, write } in accesses {
-            self.turn += u64::from(is_known);
-            if self.turn == self.turns {
-                self.turn = 0;
+            self.turn[usize::from(write)] += u64::from(is_known);
+            if self.turn[usize::from(write)] == self.turns {
+                self.turn[usize::from(write)] = 0;
                 let bin = self.order.newer_from(self.positions[usize::from(slot)]) as usize;
                 DistanceCounts::count(&mut self.counts[usize::from(write)].frequent, bin);
             }

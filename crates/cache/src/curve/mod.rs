@@ -26,8 +26,9 @@ pub struct CurvePoint {
     /// Hit ratio of writes, 0 to 1; `null` without writes, or if the policy does not count them.
     pub write_hit_ratio: Option<f64>,
     /// Lower end of the interval of `hit_ratio`: of smq, what 95 % of runs have, which differ by the phase of its clock;
-    /// otherwise with 95 % confidence, over the samples. With assumed rates or volumes, the lowest of their intervals,
-    /// and `hit_ratio` is the mean. Equal to `hit_ratio` if that is exact.
+    /// otherwise with 95 % confidence, over the samples, and of sampled LRU with one block of a sample more or less. With
+    /// assumed rates or volumes, the lowest of their intervals, and `hit_ratio` is the mean. Equal to `hit_ratio` if that
+    /// is exact.
     pub low: f64,
     /// Upper end of the interval, as `low`.
     pub high: f64,
@@ -573,10 +574,10 @@ impl SecondPass {
         let point = |&size: &u64| {
             let (blocks, rate) = (size / (block.sectors * 512), lru.samples[0].rate);
             // A sample knows distances only to one of its blocks.
-            let apart = if rate < 1.0 { (1.0 / rate) as u64 } else { 0 };
-            let [least, mean, most] = [blocks.saturating_sub(apart), blocks, blocks + apart]
+            let apart = if rate < 1.0 { (1.0 / rate).ceil() as u64 } else { 0 };
+            let [less, mean, more] = [blocks.saturating_sub(apart), blocks, blocks.saturating_add(apart)]
                 .map(|blocks| combine(size, rate, &block.estimates(Some(blocks)), Interval::OfMean));
-            CurvePoint { low: least.low, high: most.high, ..mean }
+            CurvePoint { low: less.low.min(mean.low), high: more.high.max(mean.high), ..mean }
         };
         PolicyCurve::new("lru", self.sizes.iter().map(point).collect(), lru.memory_bytes())
     }
