@@ -132,3 +132,22 @@ def test_what_a_format_does_not_record_is_not_described(run: Run, tmp_path: Path
     assert outcome.status == 0
     assert "does not distinguish reads and writes" in " ".join(outcome.out.split())
     assert not [text for text in ("(unknown)", "CPU", "not seen to complete", " 10 ms ") if text in outcome.out]
+
+
+def test_the_busiest_of_many_devices_are_described_in_full(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Which devices these are is decided where I/Os are counted, and again where the document is made.
+    rows = [f"{device},R,{4096 * number},4096,{number}" for number in range(40) for device in range(70)]
+    trace = tmp_path / "many.csv"
+    trace.write_text("\n".join(rows) + "\n")
+    for processors in ({0}, {0, 1}):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, chosen=processors: chosen)
+        brief, full = (
+            json.loads(run("trace", "stat", trace, "--format", "alibaba", "--json", *more).out)
+            for more in ((), ("--all-devices",))
+        )
+        assert (len(brief["devices"]), len(brief["other_devices"]), len(full["devices"])) == (8, 62, 70)
+        assert all(device["hotness"]["accesses"] == 40 for device in brief["devices"])
+        everything = {device["device"]: device for device in full["devices"]}
+        assert all(device == everything[device["device"]] for device in brief["devices"])
