@@ -181,8 +181,8 @@ pub struct Characterisation {
 }
 
 impl Characterisation {
-    /// Reads a source to its end and characterises it; [`Characterisation::ended`] must follow before it is stored or
-    /// merged.
+    /// Reads a source to its end and characterises it; [`Characterisation::ended`] must follow before it is stored,
+    /// merged or described by [`Characterisation::profile`].
     ///
     /// `threads` is the largest number of threads, at least 1. `tick` is called after every batch with the bytes read so
     /// far, to show progress; if it returns false, the trace ends there.
