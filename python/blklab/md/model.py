@@ -253,6 +253,8 @@ class Array:
     parts: tuple[ArrayPart, ...] = ()
     users: tuple[str, ...] = ()  # What uses it, for messages
     contents: tuple[BlockContent, ...] | None = None  # The content of bad blocks, in order; None if it was not read
+    outside: tuple[ArrayMember, ...] = ()
+    """Members of this array, by the UUID in their superblocks, that lie beside it on the same host and are not in it."""
     unseen: tuple[str, ...] = ()
 
     @property
@@ -385,6 +387,21 @@ class Software:
 
 
 @dataclass(frozen=True)
+class ListedArray:
+    """An ARRAY line of mdadm.conf (mdadm.conf(5))."""
+
+    path: str  # `/dev/md0`, `/dev/md/home`; `<ignore>` for arrays that must not be assembled; empty if not given
+    uuid: str  # As mdadm prints it, four words; empty if the line has none
+    name: str = ""  # `name=` of the line
+    file: str = ""  # The configuration file
+
+    @property
+    def ignored(self) -> bool:
+        """Whether the administrator does not want it to be assembled."""
+        return self.path.lower() == "<ignore>"
+
+
+@dataclass(frozen=True)
 class Inventory:
     """All arrays of a host or of images, and what could not be read."""
 
@@ -395,6 +412,11 @@ class Inventory:
     unseen: tuple[str, ...] = ()
     disks: tuple[PhysicalDisk, ...] | None = None  # None if SMART values were not read
     volumes: tuple[str, ...] = ()  # RAIDs of LVM, `group/volume`, which are not md arrays
+    outside: tuple[ArrayMember, ...] = ()
+    """Devices of the host with an md superblock that no assembled array has as a member."""
+    unassembled: tuple[Array, ...] = ()
+    """Arrays of `outside` that are not assembled, made from the superblocks (`live` is False, as for images)."""
+    listed: tuple[ListedArray, ...] = ()  # ARRAY lines of mdadm.conf
 
     def only(self, names: Collection[str]) -> "Inventory":
         """Returns the inventory of the arrays with these names, paths or labels."""
