@@ -41,7 +41,7 @@ MOST_UNTYPED = 255
 """Of `dict[str, Any]` and `Mapping[str, Any]` in the package: fewer, as documents get types."""
 
 STARTS_PROCESSES = re.compile(
-    r"(ansible_inventory|child_process|dmsetup|cluster|bisection/git)\.py|(runners|md)/.*|trace/(record|fio)(/.*)?\.py|trace/(record|fio)/.*"
+    r"(ansible_inventory|child_process|dmsetup|cluster|signatures|bisection/git)\.py|(runners|md)/.*|trace/(record|fio)(/.*)?\.py|trace/(record|fio)/.*"
 )
 """Files below python/blklab that may import subprocess."""
 

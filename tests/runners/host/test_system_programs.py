@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab import child_process
+from blklab import child_process, signatures
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.host import target_locations
 from tests.runners.host.signatures import partition_table, signed
@@ -31,14 +31,14 @@ def fake(directory: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_signatures(image: Path) -> None:
-    assert target_locations.signatures(image) == []
+    assert signatures.signatures(image) == []
     signed("linux_raid_member", image)
-    assert target_locations.signatures(image) == ["linux_raid_member at 0x1000", "linux_raid_member"]
+    assert signatures.signatures(image) == ["linux_raid_member at 0x1000", "linux_raid_member"]
 
 
 def test_partition_tables_are_signatures(image: Path) -> None:
     image.write_bytes(partition_table().ljust(16 << 20, b"\0"))
-    assert "dos at 0x1fe" in target_locations.signatures(image)
+    assert "dos at 0x1fe" in signatures.signatures(image)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_no_answer_is_no_answer(
 ) -> None:
     fake(tmp_path, name, script, monkeypatch)
     with pytest.raises(BlklabError, match=message):
-        target_locations.signatures(image)
+        signatures.signatures(image)
 
 
 @pytest.mark.parametrize(
@@ -72,21 +72,21 @@ def test_what_blkid_alone_knows(
     image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, result: list[str]
 ) -> None:
     fake(tmp_path, "blkid", script, monkeypatch)
-    assert target_locations.signatures(image) == result
+    assert signatures.signatures(image) == result
 
 
 def test_a_wipefs_that_prints_nothing_found_nothing(
     image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(tmp_path, "wipefs", "exit 0", monkeypatch)
-    assert target_locations.signatures(image) == []
+    assert signatures.signatures(image) == []
 
 
 def test_a_program_that_hangs_is_given_up(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(tmp_path, "wipefs", "exec sleep 60", monkeypatch)
-    monkeypatch.setattr(target_locations, "TIMEOUT", 0.2)
+    monkeypatch.setattr(signatures, "TIMEOUT", 0.2)
     with pytest.raises(EnvironmentLacks, match=r"wipefs: .*timed out"):
-        target_locations.signatures(image)
+        signatures.signatures(image)
 
 
 def test_versions_and_lsblk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
