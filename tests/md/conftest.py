@@ -9,6 +9,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.md import inventory
 from blklab.md.audit import find_problems
 from blklab.md.model import Inventory
+from blklab.md.repair.unfinished import add_unfinished_repairs
 from tests.system.machine import Machine
 
 DATA = Path(__file__).parents[1] / "data" / "md" / "sb"
@@ -88,7 +89,7 @@ class Arrays(Machine):
     def findings_by_code(self) -> dict[str, Diagnostic]:
         """What is found, by the rule; of several the first."""
         rules: dict[str, Diagnostic] = {}
-        for item in find_problems(self.seen()):
+        for item in find_problems(add_unfinished_repairs(self.seen(), self.roots)):
             rules.setdefault(item.code, item)
         return rules
 

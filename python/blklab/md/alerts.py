@@ -18,6 +18,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.md.audit import find_problems
 from blklab.md.inventory import read_inventory
+from blklab.md.repair.unfinished import add_unfinished_repairs
 from blklab.system.roots import Roots
 from blklab.text import printable, wording
 
@@ -57,7 +58,7 @@ def watch(state: Path, senders: Sequence[Send]) -> list[Alert]:
     """
     if os.geteuid() != 0:
         raise EnvironmentLacks("permission denied", "run it as root")
-    inventory = read_inventory(Roots())
+    inventory = add_unfinished_repairs(read_inventory(Roots()), Roots())
     known = _known(state)
     findings = [finding for finding in find_problems(inventory) if finding.severity != "note"]
     findings += [Diagnostic("unseen", "warning", "", line, member=line.partition(":")[0]) for line in inventory.unseen]

@@ -75,6 +75,15 @@ def find_only_copies(array: Array, member: ArrayMember) -> tuple[SectorRange, ..
     return subtract_ranges(find_lost_ranges(array, slots), find_lost_ranges(array))
 
 
+def is_redundant_without(array: Array, member: ArrayMember) -> bool:
+    """Whether the array survives the loss of any other member while a member is out."""
+    if array.sector_map is None or member.slot is None:
+        return False
+    missing = _missing_slots(array) | {member.slot}
+    others = set(range(array.raid_disks)) - missing
+    return all(array.sector_map.runs_without(sorted(missing | {other})) for other in others)
+
+
 Pages = dict[int, list[tuple[ArrayMember, int]]]
 """Pages of an array, by number, and what a write of each writes again: members and sectors, from their data offsets."""
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from blklab.errors import BlklabError
-from blklab.md import probing
 from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, SyncPass, by_slot
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading
@@ -112,7 +111,6 @@ def _array(
         mismatches=parse_number(text(md / "mismatch_cnt")),
         bitmap=_bitmap(md),
         repairing=repairing,
-        repair_stopped=probing.read_stop(repaired, roots) if repairing else (),
         suspended=(parse_number(text(md / "suspend_hi")) or 0) > (parse_number(text(md / "suspend_lo")) or 0),
         reshaping=position not in {"none", "", None},
         parts=tuple(part for part, _ in parts),
@@ -145,11 +143,13 @@ def _parts(node: Path, mounted: list[Mount], roots: Roots, reader: Probe) -> Ite
     for at in [node, *partitions(node)]:
         device = of_node(at, roots)
         start = (parse_number(text(at / "start")) or 0) * SECTOR if at != node else 0
-        points = [mount.point for mount in mounted if mount.number == device.number]
+        own = [mount for mount in mounted if mount.number == device.number]
+        here = dict.fromkeys(mount.point for mount in own if not mount.process)
+        elsewhere = dict.fromkeys(mount.place for mount in own if mount.process)
         # Without chunks there is nothing to compare.
         geometry, failure = reader.read_geometry(roots.device(at.name)) if chunked else (None, "")
         reason = f"{device.path}: not seen: {failure}" if failure else ""
-        yield ArrayPart(at.name, device.path, start, tuple(dict.fromkeys(points)), geometry), reason
+        yield ArrayPart(at.name, device.path, start, tuple(here), tuple(elsewhere), geometry), reason
 
 
 PAGE = 4096  # Bytes of a bad-block list that sysfs shows at most

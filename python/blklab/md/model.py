@@ -47,7 +47,9 @@ class ArrayPart:
     name: str
     path: str
     start: int  # Bytes
-    mounts: tuple[str, ...] = ()  # Mount points
+    mounts: tuple[str, ...] = ()  # Mount points in the mount namespace of blklab
+    mounts_elsewhere: tuple[str, ...] = ()
+    """Mount points in other mount namespaces, with a process there, for messages."""
     geometry: Geometry | None = None
 
 
@@ -247,7 +249,7 @@ class Array:
     bitmap: bool | None = None
     reshaping: bool = False
     repairing: bool | None = False  # A repair by blklab is not finished
-    repair_stopped: tuple[str, ...] = ()  # Why its last run stopped, and commands for the user
+    unfinished_repair: tuple[str, ...] = ()  # Why it cannot simply go on, and commands, from the present state
     suspended: bool = False  # Writes are suspended (`suspend_lo`, `suspend_hi`)
     absent: tuple[int, ...] = ()  # Slots with a member whose image was not given
     parts: tuple[ArrayPart, ...] = ()

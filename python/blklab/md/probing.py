@@ -4,7 +4,6 @@ These are superblocks, the versions of the kernel and of mdadm, mdadm's settings
 repairs: one file for each array in the state directory.
 """
 
-import json
 import os
 import re
 import shutil
@@ -138,17 +137,6 @@ def journal_path(uuid: str, roots: Roots) -> Path:
 def find_journals(roots: Roots) -> list[Path]:
     """Returns the journals of all unfinished repairs, running or interrupted."""
     return [path for path in entries(roots.state) if path.name.startswith(PREFIX) and path.suffix == ".json"]
-
-
-def read_stop(uuid: str, roots: Roots) -> tuple[str, ...]:
-    """Returns why the last run of an array's unfinished repair stopped, and commands for the user; empty if unknown."""
-    for directory in (roots.state, roots.state_of_root):
-        try:
-            path = journal_path(uuid, replace(roots, state=directory))
-            return tuple(str(line) for line in json.loads(path.read_bytes()).get("stopped", ()))
-        except (OSError, ValueError, TypeError, AttributeError):
-            continue
-    return ()
 
 
 TIMEOUT_S = 20.0  # Time to wait for a disk

@@ -5,16 +5,16 @@ A proof makes arrays in a guest, runs what blklab printed for them, and compares
 """
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from blklab.md import good_copies
 from blklab.md.model import Array, ArrayMember
 from blklab.md_levels import PARITIES
-from blklab.text import toml_file, wording
+from blklab.text import printable, toml_file, wording
 
-NEW_DISK = "/dev/NEW-DISK"  # The user types the name of an empty disk
-OLD_DISK = "/dev/OLD-DISK"  # The user types the name of the member that is missing
+NEW_DISK = "NEW-DISK"  # The user types the name of an empty disk
+DISK = "DISK"  # The user types the name of the missing disk, or of an empty one
 
 COMMANDS: dict[str, str] = toml_file(__package__, "commands.toml")
 """Each command on one line, by name."""
@@ -24,24 +24,31 @@ RECIPES: dict[str, str] = COMMANDS.pop("recipes")  # type: ignore[assignment]
 
 
 def command(name: str, /, **words: str | int | Sequence[str]) -> str:
-    """Returns a command with its words quoted for a shell. The only source of commands that blklab prints for md."""
-    quoted = {
-        key: " ".join(map(shlex.quote, value)) if isinstance(value, list | tuple) else shlex.quote(str(value))
-        for key, value in words.items()
-    }
-    return COMMANDS[name].format(**quoted)
+    """Returns a command with its words quoted for a shell. The only source of commands that blklab prints for md.
+
+    A name that a terminal cannot show as it is cannot be copied from there: then this is a comment, not a command.
+    """
+    quoted = {}
+    for key, value in words.items():
+        if isinstance(value, list | tuple):
+            quoted[key] = " ".join(shlex.quote(word) for word in value)
+        else:
+            quoted[key] = shlex.quote(str(value))
+    line = COMMANDS[name].format(**quoted)
+    if printable(line) != line:
+        return f"# Not a command, because a name in it has characters that cannot be typed: {printable(line)}"
+    return line
 
 
 def recipe_lines(name: str, /, **words: str | Sequence[str]) -> tuple[str, ...]:
-    """Returns the lines of a recipe, with its words filled in; `add disk=new` adds what the word `new` says."""
-    return tuple(_recipe_line(line, words) for line in RECIPES[name].strip().splitlines())
-
-
-def _recipe_line(line: str, words: dict[str, str | Sequence[str]]) -> str:
-    if line.startswith("#"):
-        return line.format(**words)
-    name, *pairs = line.split()
-    return command(name, **words | {key: words[value] for key, _, value in (pair.partition("=") for pair in pairs)})
+    """Returns the lines of a recipe, with its words filled in."""
+    lines = []
+    for line in RECIPES[name].strip().splitlines():
+        if line.startswith("#"):
+            lines.append(printable(line.format(**words)))
+        else:
+            lines.append(command(line, **words))
+    return tuple(lines)
 
 
 @dataclass(frozen=True)
@@ -83,21 +90,22 @@ def offline_recipe(array: Array | None) -> Recipe:
 
 def entries_recipes(array: Array, *, adding_fails: bool) -> list[Recipe]:
     """Returns what to do about all lists with entries of an array: the recipe that cannot lose data comes first."""
-    recipes = [recipe] if (recipe := rewrite_recipe(array)) else []
-    bad = [member for member in array.distinct if member.ranges]
-    for member in bad:
-        others = [other.path for other in array.distinct if (other.ranges or other.unseen) and other is not member]
+    recipes = []
+    rewrite = rewrite_recipe(array)
+    if rewrite:
+        recipes.append(rewrite)
+    listed = [member for member in array.distinct if member.ranges]
+    for member in listed:
         if array.sync is not None or array.degraded or not array.redundant or member.slot is None:
-            only = _only_copies_text(array, member)
             state = "is degraded" if array.degraded else "is not ready"
-            lines = (f"# Do not remove {member.path}: {array.path} {state}{only}.",)
-            recipes.append(Recipe("keep", lines))
+            lost = describe_only_copies(array, member)
+            recipes.append(Recipe("keep", (f"# Do not remove {member.path}: {array.path} {state}{lost}.",)))
         elif adding_fails:
-            lines = (f"# {member.path} cannot be replaced now: with this kernel, --add needs mdadm 4.5 or newer.",)
-            recipes.append(Recipe("keep", lines))
+            reason = f"# {member.path} cannot be replaced now: with this kernel, --add needs mdadm 4.5 or newer."
+            recipes.append(Recipe("keep", (reason,)))
         else:
-            recipes += _replacement_recipes(array, member, others)
-    if bad:
+            recipes += _replacement_recipes(array, member)
+    if listed:
         recipes.append(Recipe("remove-lists", recipe_lines("remove-lists", array=array.path, name=array.name)))
     return recipes
 
@@ -112,62 +120,81 @@ def rewrite_recipe(array: Array) -> Recipe | None:
 
 
 def stop_users(array: Array) -> list[str]:
-    """Returns how to unmount what is on an array, and what else uses it."""
-    mounts = [mount for part in array.parts for mount in part.mounts]
-    others = [user for user in array.users if not any(mount in user for mount in mounts)]
-    lines = [f"# It is also used by {', '.join(others)}."] if others else []
+    """Returns how to unmount what is on an array, and what else uses it.
+
+    A mount in another mount namespace (a container) cannot be unmounted from here, and the directory of that name here
+    is another one: it is named, without a command.
+    """
+    here: list[str] = []
+    elsewhere: list[str] = []
+    mounted: set[str] = set()
+    for part in array.parts:
+        here += part.mounts
+        elsewhere += part.mounts_elsewhere
+        mounted.update(f"{part.name} is mounted at {place}" for place in (*part.mounts, *part.mounts_elsewhere))
+    others = [user for user in array.users if user not in mounted]
+    lines = []
+    if others:
+        lines.append(printable(f"# It is also used by {', '.join(others)}."))
+    for place in elsewhere:
+        lines.append(printable(f"# It is mounted at {place}: unmount it there, or stop what runs there."))
     # The last mount first: others may be below its directory.
-    return lines + [command("unmount", directory=mount) for mount in sorted(mounts, reverse=True)]
+    for mount in sorted(here, reverse=True):
+        lines.append(command("unmount", directory=mount))
+    return lines
 
 
-def _replacement_recipes(array: Array, member: ArrayMember, others: list[str]) -> Iterator[Recipe]:
+def restart_recipe(array: Array, unusable: Sequence[str] = ()) -> Recipe:
+    """Returns how to start an array again whose writes md refuses (`array_state` is `broken`).
+
+    `unusable` are members that the kernel would not accept again: then the array must not be stopped.
+    """
+    if unusable:
+        return Recipe("keep", tuple(wording("keep-running", members=", ".join(unusable)).splitlines()))
+    return Recipe("restart", (*stop_users(array), command("fix-restart", array=array.path)))
+
+
+def _replacement_recipes(array: Array, member: ArrayMember) -> Iterator[Recipe]:
     """Yields how to replace a member, and to rebuild it, which is possible only if the others have all data."""
-    words = {"array": array.path, "disk": member.path, "new": NEW_DISK}
-    yield Recipe("replace", recipe_lines("replace", **words))
-    if others or good_copies.find_only_copies(array, member):
-        only = _only_copies_text(array, member)
-        yield Recipe("keep", (wording("keep-member", member=member, others=", ".join(others), only=only),))
+    yield Recipe(
+        "replace",
+        (
+            f"# If {member.path} fails, replace it while it stays connected: md copies each sector from a good copy.",
+            "# NEW-DISK is an empty disk, by its name in /dev/disk/by-id.",
+            command("fix-replace", array=array.path, old=member.path, new=NEW_DISK),
+        ),
+    )
+    others = [other.path for other in array.distinct if (other.ranges or other.unseen) and other is not member]
+    lost = describe_only_copies(array, member)
+    if others or lost:
+        reason = f"{', '.join(others)} has bad blocks or is unread" if others else "it has the only good copies"
+        yield Recipe("keep", (f"# Do NOT fail, remove or disconnect {member.path} first: {reason}{lost}.",))
         return
-    yield Recipe("swap", recipe_lines("swap", **words))
-    yield Recipe("rebuild", recipe_lines("rebuild", **words))
+    yield Recipe(
+        "swap",
+        (
+            f"# Or, if the new disk needs the port of {member.path}. blklab reads the other members first, and takes it out"
+            " only if they have all data. Until the rebuild ends, there is one copy or parity fewer.",
+            command("fix-remove", array=array.path, disk=member.path),
+            f"# Disconnect {member.path}, keep it, and connect the new disk.",
+            command("fix-add", array=array.path, disk=NEW_DISK),
+        ),
+    )
+    if good_copies.is_redundant_without(array, member):
+        yield Recipe(
+            "rebuild",
+            (
+                "# Or, if the disk is healthy and entries remain, rebuild all of it. blklab reads the others first.",
+                command("fix-rebuild", array=array.path, slot=member.slot or 0),
+            ),
+        )
 
 
-def _only_copies_text(array: Array, member: ArrayMember) -> str:
+def describe_only_copies(array: Array, member: ArrayMember) -> str:
     """Returns which sectors are lost without a member, for the end of a sentence; empty if none are."""
     only = good_copies.find_only_copies(array, member)
     if not only:
         return ""
-    places = ", ".join(f"{at.sector} to {at.end - 1}" for at in only[:4]) + (" and more" if len(only) > 4 else "")
-    return f"; replacing {member.path} that way loses sectors {places} of {array.path}"
-
-
-def restart_recipe(
-    array: str,
-    mounts: Iterable[str],
-    disks: Sequence[str],
-    missing: Iterable[str],
-    *,
-    repairing: bool,
-    unusable: Sequence[str] = (),
-) -> Recipe:
-    """Returns how to start an array again whose writes md refuses (`array_state` is `broken`).
-
-    `disks` are the members to start it with, `missing` those that md has failed and that come back afterwards,
-    `unusable` those that the kernel would not accept again.
-    """
-    if unusable:
-        return Recipe("keep", tuple(wording("keep-running", members=", ".join(unusable)).splitlines()))
-    back = [] if repairing else [command("re-add", array=array, disk=disk) for disk in missing]
-    if back:
-        back.insert(0, "# Without a bitmap, md refuses this; the array then needs an empty disk (--add).")
-    return Recipe(
-        "restart",
-        (
-            "# Find out why the disk failed (dmesg; cable, controller) and correct it first.",
-            *(command("unmount", directory=mount) for mount in sorted(mounts, reverse=True)),
-            command("stop", array=array),
-            command("assemble-force", array=array, disks=list(disks)),
-            *back,
-            *([command("resume")] if repairing else []),
-        ),
-    )
+    places = ", ".join(f"{at.sector} to {at.end - 1}" for at in only[:4])
+    more = " and more" if len(only) > 4 else ""
+    return f"; taking {member.path} out loses sectors {places}{more} of {array.path}"

@@ -3,7 +3,7 @@
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from blklab.system.roots import Roots, entries
@@ -24,6 +24,14 @@ class Mount:
     options: str  # Options of the filesystem, not of the mount
     flags: str = ""  # Options of the mount: rw, noatime…
     root: str = "/"  # The mounted part of the filesystem; bind mounts have a part only
+    process: str = ""  # A process in the other mount namespace that has this mount; empty if it is in our own
+
+    @property
+    def place(self) -> str:
+        """The mount point, with the process in whose mount namespace it is, for messages."""
+        if self.process:
+            return f"{self.point} in another mount namespace (of process {self.process})"
+        return self.point
 
 
 def mounts(roots: Roots, process: str = "self") -> list[Mount]:
@@ -50,16 +58,27 @@ def mounts(roots: Roots, process: str = "self") -> list[Mount]:
 def everywhere(roots: Roots) -> list[Mount]:
     """Returns the mounts of every visible mount namespace: containers have their own.
 
+    Those of other namespaces have a `process`: their directories are not those of the same name here.
+
     Root sees those of all processes in its PID namespace; other users see fewer.
     """
-    mounts_read = dict.fromkeys(mounts(roots))
+    own = mounts(roots)
     seen = {_namespace(roots.proc / "self")}
+    found = dict.fromkeys(own)
+    known = set(own)
     for process in entries(roots.proc):
-        if process.name.isdigit() and (namespace := _namespace(process)) not in seen:
-            if namespace is not None:
-                seen.add(namespace)
-            mounts_read.update(dict.fromkeys(mounts(roots, process.name)))
-    return list(mounts_read)
+        if not process.name.isdigit():
+            continue
+        namespace = _namespace(process)
+        if namespace in seen:
+            continue
+        if namespace is not None:
+            seen.add(namespace)
+        for mount in mounts(roots, process.name):
+            if mount not in known:
+                known.add(mount)
+                found[replace(mount, process=process.name)] = None
+    return list(found)
 
 
 def _namespace(process: Path) -> str | None:

@@ -48,6 +48,11 @@ class Roots:
         return place if place.is_dir() else None
 
     @property
+    def repair_locks(self) -> Path:
+        """The directory of the locks of repairs, which only root can open; it is gone after a reboot."""
+        return self.dev.parent / "run/blklab"
+
+    @property
     def state_of_root(self) -> Path:
         """Root's state directory, for every user: /var/lib/blklab."""
         return self.dev.parent / ROOTS_STATE

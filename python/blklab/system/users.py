@@ -75,7 +75,7 @@ def _mounted(device: BlockDevice, related: dict[str, Path], roots: Roots) -> Ite
         for number in sorted(layers.mounted_devices(mount, roots)):
             if name := _reached(number, related, device, roots):
                 own = "" if name == layers.name_of(number, roots) else f" through {mount.source}"
-                yield f"{name} is mounted at {mount.point}{own}"
+                yield f"{name} is mounted at {mount.place}{own}"
 
 
 def _root_devices(roots: Roots) -> set[str]:

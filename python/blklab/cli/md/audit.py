@@ -121,6 +121,10 @@ def audit(
 
         with progress("Looking for files on bad blocks") as advance:
             inventory = add_contents(inventory, Roots(), advance=advance)
+    if not paths:
+        from blklab.md.repair.unfinished import add_unfinished_repairs
+
+        inventory = add_unfinished_repairs(inventory, Roots())
     findings = find_problems(inventory)
     if keep:
         _keep({platform.node(): report.as_dict(inventory, findings)}, store)

@@ -4,11 +4,10 @@ import math
 from collections.abc import Iterator
 from functools import lru_cache
 
-from blklab.diagnostic import Diagnostic
+from blklab.diagnostic import Diagnostic, Severity
 from blklab.md.audit.rule import array_finding, audit_message, list_names, told
-from blklab.md.good_copies import is_current
 from blklab.md.model import Array, ArrayMember, Software
-from blklab.md.recipes import NEW_DISK, OLD_DISK, Recipe, command, recipe_lines, restart_recipe
+from blklab.md.recipes import DISK, Recipe, command, recipe_lines, restart_recipe
 from blklab.md_levels import PARITIES
 from blklab.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
 from blklab.text import by_key
@@ -69,9 +68,10 @@ _loss = lru_cache(maxsize=256)(probability)  # The exporter asks again every few
 
 def fill_slot(array: Array) -> tuple[str, ...]:
     """Returns the commands that make a degraded array complete."""
-    if any("faulty" in member.states for member in array.members):
-        return (command("add", array=array.path, disk=NEW_DISK),)
-    return recipe_lines("fill-slot", array=array.path, old=OLD_DISK, new=NEW_DISK)
+    return (
+        "# DISK is the missing disk, if it works again, or an empty one: its name in /dev/disk/by-id.",
+        command("fix-add", array=array.path, disk=DISK),
+    )
 
 
 def check_broken(array: Array, software: Software | None) -> Iterator[Diagnostic]:
@@ -83,25 +83,19 @@ def check_broken(array: Array, software: Software | None) -> Iterator[Diagnostic
 
 def explain_broken(array: Array, software: Software | None) -> tuple[str, Recipe]:
     """Returns what `broken` means for an array, and how to start it again (drivers/md/md.c, MD_BROKEN)."""
-    failed = [member.path for member in array.members if "faulty" in member.states]
-    present = [member.path for member in array.active if is_current(array, member)]
-    mounts = [mount for part in array.parts for mount in part.mounts]
-    repairing = bool(array.repairing)
     kernel = software.kernel if software else None
     unusable = [member.path for member in array.active if member.is_refused_by(kernel)]
-    if array.level in {"raid1", "raid10"}:  # md keeps the last copy in the array
-        message = audit_message("broken-mirror")
-        return message, restart_recipe(array.path, mounts, present, failed, repairing=repairing, unusable=unusable)
-    message = audit_message("broken-parity")
-    return message, restart_recipe(array.path, mounts, [*present, *failed], (), repairing=repairing, unusable=unusable)
+    kind = "mirror" if array.level in {"raid1", "raid10"} else "parity"  # of a mirror, md keeps the last copy
+    return audit_message(f"broken-{kind}"), restart_recipe(array, unusable)
 
 
 def check_unfinished_repair(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A repair by blklab was interrupted, and a member may be out of the array."""
     if array.repairing:
-        message, *remedy = array.repair_stopped or ["if it is not running now, continue it"]
-        commands = remedy or [command("resume")]
-        yield told(array, "critical" if array.degraded else "warning", "repair-unfinished", *commands, why=message)
+        why, *commands = array.unfinished_repair or ("if it is not running now, continue it", command("resume"))
+        message = f"a repair by blklab is not finished: {why}"
+        severity: Severity = "critical" if array.degraded else "warning"
+        yield array_finding(array, severity, "repair-unfinished", message, *commands)
 
 
 def check_suspended_writes(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

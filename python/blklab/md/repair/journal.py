@@ -6,6 +6,7 @@ A step is in the journal before it is executed. The file is always replaced as a
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,51 +14,80 @@ from pathlib import Path
 from blklab.errors import BlklabError, SystemErrors
 from blklab.md.probing import journal_path
 from blklab.md.recipes import command
-from blklab.md.repair.task import RepairTask, from_dict
+from blklab.md.repair import slot_task, task
+from blklab.md.repair.slot_task import SlotTask
+from blklab.md.repair.task import RepairTask
 from blklab.output import replace
 from blklab.system import state_directory
-from blklab.system.roots import Roots, opened
+from blklab.system.roots import Roots
 
 
 @contextmanager
-def lock_array(md: Path) -> Iterator[None]:
-    """Locks an array against other repairs, whichever state directory they use.
+def lock_array(name: str, roots: Roots) -> Iterator[None]:
+    """Locks an array (`md0`) against other repairs, whichever state directory they use.
 
-    `md` is its directory in sysfs, `/sys/block/md0/md`. Raises BlklabError if it is locked.
+    The lock is a file that only root can open: another user could lock a directory of sysfs for ever. Raises
+    BlklabError if it is locked, or if the directory of locks belongs to another user.
     """
-    with opened(md, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+    directory = roots.repair_locks
+    with SystemErrors(BlklabError, f"{directory}: cannot make the lock of a repair"):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = directory.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise BlklabError(
+                f"{directory}: expected a directory of this user that no one else can write to: remove it"
+            )
+        path = directory / f"md-fix-{name.replace('/', '!')}.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BlklabError(f"{md.parent.name}: another blklab process is repairing it: wait until it ends") from None
+            raise BlklabError(f"{name}: another blklab process is repairing it: wait until it ends") from None
         yield
+    finally:
+        os.close(descriptor)
 
 
-def write_journal(task: RepairTask, roots: Roots) -> None:
+Task = RepairTask | SlotTask
+"""What a journal holds."""
+
+
+def write_journal(written: Task, roots: Roots) -> None:
     """Writes a task to its journal and to the disk. Raises BlklabError if that fails."""
-    path = journal_path(task.uuid, roots)
+    path = journal_path(written.uuid, roots)
     with SystemErrors(BlklabError, f"{path}: cannot write the journal", "; without it, blklab changes nothing"):
         directory = state_directory.prepare(roots)
-        replace(path, json.dumps(task.as_dict()).encode("ascii"), mode=0o600)
+        replace(path, json.dumps(written.as_dict()).encode("ascii"), mode=0o600)
         state_directory.sync(directory)
 
 
 def read_journal(path: Path) -> RepairTask:
-    """Returns the task in a journal. Raises BlklabError if it is damaged or of another user."""
+    """Returns the task of a repair of lists. Raises BlklabError as `read_any_journal` does, and for another task."""
+    found = read_any_journal(path)
+    if not isinstance(found, RepairTask):
+        raise BlklabError(f"{path}: it is of another repair ({found.operation}): continue it with {command('resume')}")
+    return found
+
+
+def read_any_journal(path: Path) -> Task:
+    """Returns the task in a journal. Raises BlklabError if it is damaged, a link, or of another user."""
     content = state_directory.read(path)
     try:
-        task = from_dict(json.loads(content))
-        if journal_path(task.uuid, Roots()).name != path.name:
+        document = json.loads(content)
+        found: Task
+        found = slot_task.from_dict(document) if "slot_task" in document else task.from_dict(document)
+        if journal_path(found.uuid, Roots()).name != path.name:
             raise ValueError("the name is that of another array")
-        return task
+        return found
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         remedy = "check the array with blklab md audit, then delete this file"
         raise BlklabError(f"{path}: damaged: expected the journal of a repair by blklab; {remedy}") from None
 
 
-def remove_journal(task: RepairTask, roots: Roots) -> None:
+def remove_journal(finished: Task, roots: Roots) -> None:
     """Removes the journal of a finished task. Raises BlklabError if that fails."""
-    path = journal_path(task.uuid, roots)
+    path = journal_path(finished.uuid, roots)
     remedy = f": correct this, then run {command('resume')}"
     with SystemErrors(BlklabError, f"{path}: cannot remove the journal", remedy):
         path.unlink(missing_ok=True)

@@ -101,19 +101,19 @@ class Repair:
         has no effect; the error describes the array, and the journal is kept if blklab must still undo something.
         """
         md = self._ops.find_node(self.task) / "md"
-        with journal.lock_array(md), self._signals:
+        with journal.lock_array(md.parent.name, self._ops.roots), self._signals:
             if self.task.level in PARITIES and (text(md / "array_state") or "") not in STOPPED_STATES:
                 write_suspension.resume_leftover(md)
             if resume:
-                self.task = replace(self._ops.read_journal(self.task), stopped=())
+                self.task = self._ops.read_journal(self.task)
             else:
                 self._ops.write_journal(self.task)
             try:
                 return self._run_steps()
-            except BlklabError as error:
+            except BlklabError:
                 with suppress(BlklabError):
                     self._resume_writes()
-                    self._undo(str(error))
+                    self._undo()
                 raise
             finally:
                 self._resume_writes()
@@ -227,6 +227,8 @@ class Repair:
         return lambda state: state.slot(device).state not in states
 
     def _run_mdadm(self, line: str) -> operations.CommandOutput:
+        if line.startswith("#"):
+            raise StepFailed(line.removeprefix("# "))
         return self._ops.run_mdadm(*shlex.split(line)[1:])
 
     def _run_until(
@@ -372,30 +374,32 @@ class Repair:
                 (md / "sync_force_parallel").write_text(str(int(force)))
             self._forced = force
 
-    def _undo(self, reason: str) -> None:
+    def _undo(self) -> None:
         """Adds the spares again, which help first, and removes blklab's bitmap."""
         state = self._read_state()
         for path in state.removed_spares.values():
             self._run_mdadm(command("add", array=self.task.array, disk=path))
         if state.bitmap and self.task.bitmap_added and not state.degraded and state.sync == "idle":
             self._run_mdadm(command("remove-bitmap", array=self.task.array))
-        self._end_journal(reason)
+        self._end_journal()
 
-    def _end_journal(self, *stopped: str) -> None:
-        """Removes the journal, unless blklab or the user must still undo something: then it says what."""
+    def _end_journal(self) -> None:
+        """Removes the journal, unless blklab or the user must still undo something.
+
+        Without the member that blklab took out, a complete array has another disk in the slot: nothing is left to undo.
+        """
         state = self._read_state()
         away = state.slot(self.task.taken).state if self.task.taken else MemberState.IN_SYNC
-        # Without its member, a complete array has another disk in the slot; the member may be left over.
-        out = away in {MemberState.OUT, MemberState.FAULTY} or (state.degraded and away is not MemberState.IN_SYNC)
+        out = state.degraded and away is not MemberState.IN_SYNC
         added = self.task.bitmap_added and state.bitmap
         if out or added or state.removed_spares:
-            self._update_task(stopped=stopped)
+            self._update_task()
         else:
             self._ops.remove_journal(self.task)
 
     def _finish(self, step: steps.Done | steps.Stop) -> steps.Done | steps.Stop:
         """Removes the journal and checks the result: Done only if no member has a list."""
-        self._end_journal(*((step.reason, *step.remedy) if isinstance(step, steps.Stop) else ()))
+        self._end_journal()
         paths = self._ops.find_members_with_lists(self.task)
         if paths and isinstance(step, steps.Done):
             return steps.Stop(f"{', '.join(paths)}: has a bad-block list, or cannot be read")

@@ -104,7 +104,7 @@ def rewrite_entries(
     """
     node = find_array_node(task.uuid, roots)
     path = roots.dev / node.name
-    with journal.lock_array(node / "md"), ExitStack() as stack:
+    with journal.lock_array(node.name, roots), ExitStack() as stack:
         rewrite = None
         if find_rewritable_pages(inventory.read_array(node, roots)):  # else an interrupted run has written all
             # Nothing can mount it, or put a volume or swap on it, meanwhile.

@@ -3,10 +3,11 @@
 from dataclasses import dataclass, replace
 
 from blklab.md.audit.rule import audit_message
-from blklab.md.recipes import command, recipe_lines, restart_recipe
+from blklab.md.recipes import command
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
 from blklab.md.repair.task import RemovedSpare, RepairTask
 from blklab.md_levels import PARITIES
+from blklab.text import wording
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,10 @@ STOPPED_STATES = {"inactive", "clear", ""}
 def decide_next_step(state: ArrayState, task: RepairTask) -> Step:
     """Returns the next step. A member that blklab took out comes back first."""
     if state.array_state in STOPPED_STATES:
-        start = (command("run", array=task.array), command("resume"))
-        return Stop(
-            f"the array is {state.array_state or 'not there'}: start it first",
-            (*start, *(_commands_to_force(task) if task.level in PARITIES and task.taken else ())),
-        )
+        stopped = f"the array is {state.array_state or 'not there'}: start it first"
+        return Stop(stopped, (command("fix-restart", array=task.array), command("resume")))
     if state.array_state == "broken":
-        return Stop(*_explain_broken(state, task))
+        return _explain_broken(state, task)
     if task.taken:
         away = state.slot(task.taken)
         # A complete array needs no disk that is gone: the user has replaced it.
@@ -136,27 +134,18 @@ def decide_next_step(state: ArrayState, task: RepairTask) -> Step:
     return Done() if reason is None else Stop(reason.text)
 
 
-def _commands_to_force(task: RepairTask) -> tuple[str, ...]:
-    """Returns how to start an array with parity to which someone wrote without redundancy when power failed.
-
-    md refuses to run it, also with `mdadm --run` (drivers/md/raid5.c, `raid5_run`: "dirty degraded").
-    """
-    present = [slot.path for slot in task.slots if slot.device != task.taken]
-    return recipe_lines("force", array=task.array, disks=present)
-
-
-def _explain_broken(state: ArrayState, task: RepairTask) -> tuple[str, tuple[str, ...]]:
+def _explain_broken(state: ArrayState, task: RepairTask) -> Stop:
     """Returns why md refuses all writes, and how to start the array without the member that blklab took out."""
-    failed = [slot.path for slot in state.slots if slot.state is MemberState.FAULTY and slot.device != task.taken]
-    present = [slot.path for slot in state.slots if slot.state is MemberState.IN_SYNC]
-    disks = [*present, *failed] if task.level in PARITIES else present
-    back = () if task.level in PARITIES else failed
-    recipe = restart_recipe(task.array, (), disks, back, repairing=bool(task.taken), unusable=state.unusable)
-    unmount = f"# Unmount the filesystems of {task.array} before the array is stopped."
-    return "the array is broken: a member failed that it cannot do without, and md refuses every write", (
-        unmount,
-        *recipe.lines,
-    )
+    reason = "the array is broken: a member failed that it cannot do without, and md refuses every write"
+    if state.unusable:
+        return Stop(reason, tuple(wording("keep-running", members=", ".join(state.unusable)).splitlines()))
+    lines = [
+        f"# Find out why the disk failed (dmesg; cable, controller). Unmount the filesystems of {task.array}.",
+        command("fix-restart", array=task.array),
+    ]
+    if task.taken:
+        lines.append(command("resume"))
+    return Stop(reason, tuple(lines))
 
 
 @dataclass(frozen=True)
@@ -195,14 +184,20 @@ def _give_up_slot(away: SlotState, state: ArrayState, task: RepairTask) -> Step:
     if not away.occupant:
         return _give_up_member(state, task, reason)
     if state.degraded:
-        lines = recipe_lines("bring-back", array=task.array, disk=away.path, other=other)
-        return Stop(f"{reason}; md rebuilds it, although {away.path} has the data", lines)
+        waiting = (
+            f"# Keep {away.path} as it is until md has rebuilt {other}: it has the data.",
+            command("wait", array=task.array),
+            command("resume"),
+        )
+        return Stop(f"{reason}; md rebuilds it", waiting)
     if state.with_bad_blocks:
         bad = ", ".join(state.with_bad_blocks)
         warning = f"# Keep {away.path} as it is: {bad} has bad blocks, and it may have the only good copy there."
         return _give_up_member(state, task, reason, (warning, command("plan", array=task.array)))
-    recipe = "give-slot-back" if away.state is MemberState.OUT else "free-slot"
-    lines = recipe_lines(recipe, array=task.array, disk=away.path, new=away.path, other=other)
+    lines = (
+        f"# The array is complete. To give {away.path} its slot again and free {other}, without loss of redundancy:",
+        command("fix-replace", array=task.array, old=other, new=away.path),
+    )
     return _give_up_member(state, task, reason, lines)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
-FORMAT = 2  # Format 1 has another key for `slots`
+FORMAT = 3  # Format 1 has another key for `slots`; 1 and 2 have commands of the last run, which are ignored
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,6 @@ class RepairTask:
     tried: frozenset[str] = field(default_factory=frozenset)
     """`device` of all members that were taken out; none is taken out twice."""
     entries: bool = False  # It writes bad ranges again (`md fix entries`), and takes no member out
-    stopped: tuple[str, ...] = ()  # Why the last run stopped, and commands for the user; empty if it was interrupted
 
     @property
     def disks(self) -> list[MemberSlot | RemovedSpare]:
@@ -66,17 +65,18 @@ class RepairTask:
 def from_dict(document: Mapping[str, Any]) -> RepairTask:
     """Returns the task of a journal. Raises ValueError, KeyError or TypeError if it is damaged."""
     fields = dict(document)
-    if (version := fields.pop("task")) == 1:
+    version = fields.pop("task")
+    if version == 1:
         fields["slots"] = fields.pop("seats")
-    elif version != FORMAT:
-        raise ValueError(f"format {version}, expected {FORMAT} or 1")
+    elif version not in {2, FORMAT}:
+        raise ValueError(f"format {version}, expected {FORMAT}, 2 or 1")
+    fields.pop("stopped", None)
     slots = tuple(MemberSlot(**slot) for slot in fields.pop("slots"))
     spares = tuple(RemovedSpare(**spare) for spare in fields.pop("spares"))
     tried = frozenset(fields.pop("tried"))
-    stopped = tuple(fields.pop("stopped", ()))
-    task = RepairTask(**fields, slots=slots, spares=spares, tried=tried, stopped=stopped)
+    task = RepairTask(**fields, slots=slots, spares=spares, tried=tried)
     typed: list[tuple[object, type]] = [
-        *((word, str) for word in (task.uuid, task.array, task.level, task.taken, *task.tried, *stopped)),
+        *((word, str) for word in (task.uuid, task.array, task.level, task.taken, *task.tried)),
         *((word, str) for disk in task.disks for word in (disk.device, disk.path, disk.id)),
         *((disk.offset, int) for disk in task.disks),
         *((number, int) for number in (task.raid_disks, task.layout)),
