@@ -2,8 +2,11 @@
 
 import struct
 from pathlib import Path
+from typing import Any
 
-from blklab.md.superblocks import read_superblocks
+import msgspec
+
+from blklab.md.superblocks import Superblock, read_superblocks
 from tests.md.conftest import image
 
 
@@ -46,3 +49,17 @@ def with_wrong_checksum(disk: str, directory: Path) -> Path:
 
 
 CRAFTED = {"block-size": with_block_size, "lockless": with_lockless_bitmap, "checksum": with_wrong_checksum}
+
+
+def make_superblock(**changes: Any) -> Superblock:
+    """Returns the superblock 1.2 of a member in slot 0 of a clean RAID-5 of three disks, with changed values."""
+    slots = changes.get("raid_disks", 3)
+    values = {
+        "offset": 4096, "checksum": {"stored": 1, "computed": 1}, "version": "1.2", "uuid": "a:b:c:d",
+        "name": "host:0", "level": 5, "layout": 2, "chunk": 65536, "raid_disks": slots, "size": 192,
+        "data_offset": 2048, "data_size": 192, "device_uuid": None, "role": "active", "slot": 0,
+        "present": [True] * slots, "write_mostly": False, "replacement": False, "bitmap": True, "events": 100,
+        "updated": 1_767_225_600, "resync_offset": None, "recovery_offset": None, "reshape_position": None,
+        "bad_blocks": None, "bitmap_superblock": None, "refusal_reasons": [], "problems": [],
+    }  # fmt: skip
+    return msgspec.convert(values | changes, Superblock)

@@ -9,11 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.md.audit import find_problems
-from blklab.md.good_copies import find_lost_ranges, find_only_copies, find_rewritable_pages, subtract_ranges
+from blklab.md.good_copies import (
+    find_lost_ranges,
+    find_only_copies,
+    find_ranges_only_outside,
+    find_rewritable_pages,
+    has_garbage_list,
+    subtract_ranges,
+)
 from blklab.md.model import Array, ArrayMember, Inventory, merge_ranges
 from blklab.md.recipes import NEW_DISK, entries_recipes
 from blklab.md.superblocks import SectorRange
 from blklab.md_levels import PARITIES
+from tests.md.crafted import make_superblock
 
 SECTORS, OFFSET = 192, 2048  # Sectors of a member for data, and the first of them
 CHUNK = 16  # Sectors
@@ -187,3 +195,47 @@ def test_no_good_copy_is_promised_that_does_not_exist() -> None:
     assert texts["bbl-entries sd0"].endswith("but of some sectors there is none: see bbl-lost")
     texts = messages(array_of("raid1", 0, 2, {0: [(64, 8)]}, missing=[1]))
     assert "the missing member may have a good copy: connect it again, do not wipe it" in texts["bbl-lost"]
+
+
+def member_outside(slot: int, *listed: SectorRange, **values: object) -> ArrayMember:
+    superblock = make_superblock(slot=slot, events=90, **values)
+    return ArrayMember("sdx", "/dev/sdx", superblock=superblock, listed=listed or None)
+
+
+@pytest.mark.parametrize(("level", "layout", "disks"), SHAPES)
+def test_lost_sectors_that_a_member_outside_may_hold(level: str, layout: int, disks: int) -> None:
+    entry = SectorRange(OFFSET + 64, 8)
+    array = array_of(level, layout, disks, {0: [(64, 8)]}, missing=[1])
+    if level == "raid6":
+        array = array_of(level, layout, disks, {0: [(64, 8)]}, missing=[1, 3])
+    lost = find_lost_ranges(array)
+    beside = replace(array, outside=(member_outside(1),))
+    assert find_ranges_only_outside(array) == ()
+    assert find_ranges_only_outside(beside) == lost
+    # Its slot is that of its superblock, also while md has it as faulty.
+    faulty = replace(member_outside(1), states=("faulty",))
+    assert find_ranges_only_outside(replace(array, members=(*array.members, faulty))) == lost
+    # Without a list: the range was measured.
+    measured = array_of(level, layout, disks, {}, missing=[1, 3] if level == "raid6" else [1])
+    unreadable = {"/dev/sd0": (entry,)}
+    assert find_ranges_only_outside(replace(measured, outside=(member_outside(1),)), unreadable) == lost
+    # It helps nothing if it was never complete, is of another slot, or cannot be read there either.
+    for useless in (member_outside(1, recovery_offset=8), member_outside(0), member_outside(0, refusal_reasons=[])):
+        assert find_ranges_only_outside(replace(array, outside=(useless,))) == ()
+    if level == "raid1" and disks == 2:
+        assert find_ranges_only_outside(replace(array, outside=(member_outside(1, entry),))) == ()
+
+
+def test_garbage_is_no_list() -> None:
+    end = OFFSET + SECTORS
+    superblock = make_superblock()
+    listed = (SectorRange(OFFSET, 8),)
+    real = ArrayMember("sd0", "/dev/sd0", 0, ("in_sync",), superblock=superblock, data_offset=OFFSET, listed=listed)
+    assert not has_garbage_list(real)
+    assert not has_garbage_list(replace(real, superblock=None, listed=(SectorRange(end, 8),)))
+    garbage = replace(real, listed=(SectorRange(OFFSET, 8), SectorRange(end, 8)))
+    assert has_garbage_list(garbage)
+    assert not has_garbage_list(replace(garbage, size=(end + 8) * 512))
+    array = array_of("raid1", 0, 2, {1: [(0, 8)]})
+    assert find_lost_ranges(replace(array, members=(garbage, array.members[1]))) == ()
+    assert find_lost_ranges(replace(array, members=(real, array.members[1])))

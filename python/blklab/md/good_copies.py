@@ -2,11 +2,16 @@
 
 A copy is good if its member is in the array, is in sync, and does not list the sectors as bad blocks. With parity, a
 stripe is good if no more members are bad or missing there than the level has parity chunks.
+
+Measured errors count like listed bad blocks: `unreadable` has them by the path of their member, in sectors of the
+member with its data offset. A list whose entries are beyond the end of its member is garbage, and is ignored.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from blklab.md.model import MAX_DISKS, Array, ArrayMember, merge_ranges
 from blklab.md.superblocks import SectorRange
@@ -14,6 +19,8 @@ from blklab.md_levels import PARITIES
 from blklab.units import SECTOR
 
 PAGE = 4096 // SECTOR  # Sectors of a page
+Unreadable = Mapping[str, tuple[SectorRange, ...]]
+NOTHING: Unreadable = {}
 
 
 @dataclass(frozen=True)
@@ -26,7 +33,9 @@ class BadPiece:
     lost: bool  # Reads fail
 
 
-def find_bad_pieces(array: Array, without: frozenset[int] = frozenset()) -> list[BadPiece] | None:
+def find_bad_pieces(
+    array: Array, without: frozenset[int] = frozenset(), unreadable: Unreadable = NOTHING
+) -> list[BadPiece] | None:
     """Returns all parts of an array with bad blocks, as if the members of the slots `without` were missing.
 
     None if unknown: during a reshape, or for levels and layouts without a map here.
@@ -35,13 +44,15 @@ def find_bad_pieces(array: Array, without: frozenset[int] = frozenset()) -> list
         return None
     edges: dict[int, Counter[int]] = {}
     for member in array.distinct:
-        for bad_range in member.ranges if member.slot is not None else ():
+        if member.slot is None:
+            continue
+        for bad_range in find_bad_ranges(member, unreadable):
             pieces = _comparable_pieces(array, member, bad_range)
             if pieces is None:
                 return None
             for piece in pieces:
-                edges.setdefault(piece.sector, Counter())[member.slot or 0] += 1
-                edges.setdefault(piece.end, Counter())[member.slot or 0] -= 1
+                edges.setdefault(piece.sector, Counter())[member.slot] += 1
+                edges.setdefault(piece.end, Counter())[member.slot] -= 1
     missing = _missing_slots(array) | without
     bad_pieces, depth, begin = [], Counter[int](), 0
     for at in sorted(edges):
@@ -55,10 +66,14 @@ def find_bad_pieces(array: Array, without: frozenset[int] = frozenset()) -> list
     return bad_pieces
 
 
-def find_lost_ranges(array: Array, without: frozenset[int] = frozenset()) -> tuple[SectorRange, ...]:
+def find_lost_ranges(
+    array: Array, without: frozenset[int] = frozenset(), unreadable: Unreadable = NOTHING
+) -> tuple[SectorRange, ...]:
     """Returns the array's sectors of which no good copy is left, as if the slots `without` were missing."""
+    if not array.redundant:
+        return ()
     ranges: list[SectorRange] = []
-    for piece in find_bad_pieces(array, without) or () if array.redundant else ():
+    for piece in find_bad_pieces(array, without, unreadable) or ():
         if not piece.lost:
             continue
         if array.level in PARITIES:
@@ -69,10 +84,74 @@ def find_lost_ranges(array: Array, without: frozenset[int] = frozenset()) -> tup
     return merge_ranges(tuple(ranges))
 
 
-def find_only_copies(array: Array, member: ArrayMember) -> tuple[SectorRange, ...]:
+def find_only_copies(array: Array, member: ArrayMember, unreadable: Unreadable = NOTHING) -> tuple[SectorRange, ...]:
     """Returns the array's sectors that can be read now, and are lost if a member is taken out or replaced by hand."""
     slots = frozenset() if member.slot is None else frozenset({member.slot})
-    return subtract_ranges(find_lost_ranges(array, slots), find_lost_ranges(array))
+    without = find_lost_ranges(array, slots, unreadable)
+    return subtract_ranges(without, find_lost_ranges(array, unreadable=unreadable))
+
+
+def find_sources_outside(array: Array) -> tuple[ArrayMember, ...]:
+    """Returns the members that are out and may hold what their missing slots held: one for each slot, the freshest.
+
+    They are faulty in the array, or lie beside it; of images, they are behind the others. Their slots are those of
+    their superblocks. They are stale where the array was written to since.
+    """
+    missing = _missing_slots(array)
+    candidates = [member for member in array.members if not is_current(array, member)] + list(array.outside)
+    sources: dict[int, ArrayMember] = {}
+    for member in candidates:
+        superblock = member.superblock
+        if superblock is None or superblock.slot not in missing or not superblock.accepted:
+            continue
+        if superblock.recovery_offset is not None or superblock.replacement:  # was never complete
+            continue
+        known = sources.get(superblock.slot)
+        if known is None or known.superblock is None or superblock.events > known.superblock.events:
+            offset = superblock.data_offset if member.data_offset is None else member.data_offset
+            sources[superblock.slot] = replace(member, slot=superblock.slot, data_offset=offset)
+    return tuple(sources[slot] for slot in sorted(sources))
+
+
+def find_ranges_only_outside(array: Array, unreadable: Unreadable = NOTHING) -> tuple[SectorRange, ...]:
+    """Returns the array's sectors that the present members have lost, and that members which are out may hold."""
+    sources = find_sources_outside(array)
+    lost = find_lost_ranges(array, unreadable=unreadable)
+    if not sources or not lost:
+        return ()
+    newest = max((member.superblock.events for member in array.members if member.superblock), default=0)
+    paths = {source.path for source in sources}
+    members = [member for member in array.members if member.path not in paths]
+    for source in sources:
+        superblock = source.superblock and msgspec.structs.replace(source.superblock, events=newest)
+        members.append(replace(source, states=("in_sync",) if array.live else (), superblock=superblock))
+    complete = replace(array, members=tuple(members))
+    return subtract_ranges(lost, find_lost_ranges(complete, unreadable=unreadable))
+
+
+def find_bad_ranges(member: ArrayMember, unreadable: Unreadable = NOTHING) -> tuple[SectorRange, ...]:
+    """Returns the listed and the measured bad ranges of a member; nothing of a list that is garbage."""
+    measured = unreadable.get(member.path, ())
+    listed = () if has_garbage_list(member) else member.ranges
+    return merge_ranges((*listed, *measured)) if measured else listed
+
+
+def find_end(member: ArrayMember) -> int | None:
+    """Returns the first sector after the data of a member, or after its device if this is larger; None if unknown."""
+    superblock = member.superblock
+    data_end = superblock.data_offset + superblock.data_size if superblock else 0
+    device_end = (member.size or 0) // SECTOR
+    return max(data_end, device_end) or None
+
+
+def has_garbage_list(member: ArrayMember) -> bool:
+    """Whether at least half of the entries of a list are beyond the end of the member: they were never bad blocks."""
+    end = find_end(member)
+    entries = member.ranges
+    if end is None or not entries:
+        return False
+    beyond = [entry for entry in entries if entry.end > end]
+    return 2 * len(beyond) >= len(entries)
 
 
 def is_redundant_without(array: Array, member: ArrayMember) -> bool:
@@ -99,7 +178,8 @@ def find_rewritable_pages(array: Array) -> Pages:
     pages: Pages = {}
     for member in array.distinct if pieces else ():
         offset, size = member.data_offset or 0, array.member_sectors
-        inside = [at for at in member.ranges if member.slot is not None and at.sector - offset < size]
+        ranges = find_bad_ranges(member) if member.slot is not None else ()
+        inside = [at for at in ranges if at.sector - offset < size]
         own = (SectorRange(at.sector - offset, at.sectors) for at in inside)
         for row in sorted({row for at in own for row in _pages(at) if 0 <= row * PAGE < size}):
             if array.level in PARITIES and row in lost_rows:
