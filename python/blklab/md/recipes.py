@@ -173,8 +173,8 @@ def _replacement_recipes(array: Array, member: ArrayMember) -> Iterator[Recipe]:
     yield Recipe(
         "swap",
         (
-            f"# Or, if the new disk needs the port of {member.path}. blklab reads the other members first, and takes it out"
-            " only if they have all data. Until the rebuild ends, there is one copy or parity fewer.",
+            f"# Or, if the new disk needs the port of {member.path}: blklab reads the other members, and takes it out"
+            " if they have all data. Until the rebuild ends, there is one copy or parity fewer.",
             command("fix-remove", array=array.path, disk=member.path),
             f"# Disconnect {member.path}, keep it, and connect the new disk.",
             command("fix-add", array=array.path, disk=NEW_DISK),

@@ -7,7 +7,9 @@ from blklab.md.recipes import Recipe, command
 from blklab.md.repair import steps
 from blklab.md.repair.array_state import ArrayState, MemberState
 from blklab.md.repair.plan import RepairPlan
+from blklab.md.repair.restart import RestartPlan
 from blklab.md.repair.rewrite import RewritePlan
+from blklab.md.repair.slot_plan import SlotPlan
 from blklab.md.repair.steps import failures_tolerated
 from blklab.md.repair.task import RepairTask
 from blklab.md_levels import PARITIES
@@ -80,10 +82,12 @@ def describe_situation(
     return ", ".join(words), f"data at risk: {risk}", f"next command: {next_line}"
 
 
-def show(console: Console, plan: RepairPlan | RewritePlan) -> None:
+def show(console: Console, plan: RepairPlan | RewritePlan | SlotPlan | RestartPlan) -> None:
     """Prints a plan: its steps, or why there are none."""
     name = printable(plan.array.path)
-    if plan.nothing_to_do and isinstance(plan, RewritePlan):
+    if isinstance(plan, SlotPlan | RestartPlan):
+        _show_slot_plan(console, plan)
+    elif plan.nothing_to_do and isinstance(plan, RewritePlan):
         show_left(console, plan)
     elif plan.nothing_to_do:
         console.print(styled(f"{name}: no member has a bad-block list: nothing to do"))
@@ -95,6 +99,35 @@ def show(console: Console, plan: RepairPlan | RewritePlan) -> None:
     for recipe in plan.recipes if isinstance(plan, RepairPlan) else ():
         console.print()
         show_recipe(console, recipe)
+
+
+def _show_slot_plan(console: Console, plan: SlotPlan | RestartPlan) -> None:
+    """Prints the steps of a plan, and what each of them runs."""
+    if plan.nothing_to_do:
+        console.print(styled(f"{printable(plan.array.path)} runs: nothing to do"))
+        return
+    for number, step in enumerate(() if plan.refused else plan.steps, 1):
+        console.print(styled(printable(f"{number:4}  {step.what}")))
+        if step.command:
+            console.print(styled(printable(f"          {step.command}"), "green"))
+    for line in plan.warnings if isinstance(plan, RestartPlan) else ():
+        console.print(styled(printable(f"• {line}")))
+
+
+def show_lines(console: Console, lines: str) -> None:
+    """Prints the result of a repair."""
+    for line in lines.splitlines():
+        console.print(styled(printable(line)))
+
+
+def slot_as_dict(plan: SlotPlan | RestartPlan, outcome: str | None = None) -> dict[str, Any]:
+    """Returns the JSON document of a change of a slot: docs/reference/formats.md, `md fix`."""
+    return {
+        "format_version": FORMAT_VERSION,
+        **plan.as_dict(),
+        "diagnostics": [diagnostics.as_dict(reason) for reason in plan.refused],
+        "outcome": outcome,
+    }
 
 
 def _show_rewrite(console: Console, plan: RewritePlan) -> None:
@@ -163,8 +196,12 @@ def _risk_lines(plan: RepairPlan) -> list[str]:
     return lines
 
 
-def as_dict(plan: RepairPlan | RewritePlan, outcome: steps.Step | RewritePlan | None = None) -> dict[str, Any]:
+def as_dict(
+    plan: RepairPlan | RewritePlan | SlotPlan | RestartPlan, outcome: steps.Step | RewritePlan | None = None
+) -> dict[str, Any]:
     """Returns the JSON document: docs/reference/formats.md, `md fix`."""
+    if isinstance(plan, SlotPlan | RestartPlan):
+        return slot_as_dict(plan)
     warnings = plan.warnings if isinstance(plan, RepairPlan) else ()
     done = outcome and (outcome.as_dict() if isinstance(outcome, RewritePlan) else describe_step(outcome))
     return {

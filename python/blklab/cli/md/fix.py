@@ -18,14 +18,18 @@ from blklab.md.repair.array_state import read_array_state
 from blklab.md.repair.operations import MachineOps
 from blklab.md.repair.perform import RebuildProgress, Repair
 from blklab.md.repair.plan import RepairPlan, find_array, make_plan
+from blklab.md.repair.restart import RestartPlan, plan_restart, restart_array
 from blklab.md.repair.rewrite import RewritePlan, StoppedRepair, make_rewrite_plan, rewrite_entries
+from blklab.md.repair.slot_plan import SlotPlan, plan_add, plan_rebuild, plan_remove, plan_replace
+from blklab.md.repair.slot_task import SlotTask
+from blklab.md.repair.slots import SlotRepair
 from blklab.md.repair.steps import Done, Step, Stop
 from blklab.md.repair.task import RepairTask
 from blklab.report import repair as report
 from blklab.system.roots import Roots
 from blklab.text import printable, wording
 
-P = TypeVar("P", RepairPlan, RewritePlan)
+P = TypeVar("P", RepairPlan, RewritePlan, SlotPlan, RestartPlan)
 Q = TypeVar("Q")
 
 
@@ -121,6 +125,165 @@ def entries(*, array: str, only_plan: bool, yes: bool, as_json: bool) -> None:
         raise Exit(1)
 
 
+@click.command()
+@click.argument("array")
+@click.argument("disk")
+@click.option("--plan", "only_plan", is_flag=True)
+@click.option("--yes", is_flag=True)
+@json_option
+def add(*, array: str, disk: str, only_plan: bool, yes: bool, as_json: bool) -> None:
+    """Put DISK into an empty slot of ARRAY (/dev/md0): the disk that was missing, or an empty one.
+
+    blklab first reads all members completely, past md, which takes as long as a check. It changes nothing if a sector
+    can be read only from a disk that is out. A disk that was missing comes back with its data, so that md copies only
+    what was written since. A disk with other data is refused. DISK is a name in /dev/disk/by-id, or a path.
+
+    \b
+    Examples:
+      blklab md fix add /dev/md0 /dev/disk/by-id/ata-WDC_WD80EFZZ-1234 --plan
+      blklab md fix add /dev/md0 /dev/disk/by-id/ata-WDC_WD80EFZZ-1234
+
+    \b
+    Exit status: 0 the disk is in sync (with --plan: the plan is possible), 1 it is not.
+    """
+    _change_slot(lambda: plan_add(array, disk, Roots()), only_plan=only_plan, yes=yes, as_json=as_json)
+
+
+@click.command("replace")
+@click.argument("array")
+@click.argument("old")
+@click.argument("new")
+@click.option("--plan", "only_plan", is_flag=True)
+@click.option("--yes", is_flag=True)
+@json_option
+def replace_member(*, array: str, old: str, new: str, only_plan: bool, yes: bool, as_json: bool) -> None:
+    """Replace the disk OLD of ARRAY (/dev/md0) by the disk NEW, while OLD stays in use.
+
+    md copies each sector from OLD, or from the other members where OLD has bad blocks. The array never has less
+    redundancy than before. OLD is a disk or a slot. NEW must be empty, or a former member whose data is not needed.
+
+    \b
+    Examples:
+      blklab md fix replace /dev/md0 sdb /dev/disk/by-id/ata-WDC_WD80EFZZ-1234 --plan
+      blklab md fix replace /dev/md0 1 /dev/disk/by-id/ata-WDC_WD80EFZZ-1234
+
+    \b
+    Exit status: 0 NEW is in sync (with --plan: the plan is possible), 1 it is not.
+    """
+    _change_slot(lambda: plan_replace(array, old, new, Roots()), only_plan=only_plan, yes=yes, as_json=as_json)
+
+
+@click.command()
+@click.argument("array")
+@click.argument("old")
+@click.option("--plan", "only_plan", is_flag=True)
+@click.option("--yes", is_flag=True)
+@json_option
+def remove(*, array: str, old: str, only_plan: bool, yes: bool, as_json: bool) -> None:
+    """Take the disk OLD out of ARRAY (/dev/md0), so that a new disk can get its port.
+
+    blklab first reads all other members completely. It changes nothing if OLD has the only copy of a sector. Until the
+    new disk is rebuilt, the array has one copy or parity fewer: use `blklab md fix replace` if both disks can be
+    connected. OLD is a disk or a slot.
+
+    \b
+    Examples:
+      blklab md fix remove /dev/md0 sdb --plan
+      blklab md fix remove /dev/md0 sdb
+      blklab md fix add /dev/md0 /dev/disk/by-id/ata-WDC_WD80EFZZ-1234
+
+    \b
+    Exit status: 0 OLD is out (with --plan: the plan is possible), 1 it is not.
+    """
+    _change_slot(lambda: plan_remove(array, old, Roots()), only_plan=only_plan, yes=yes, as_json=as_json)
+
+
+@click.command()
+@click.argument("array")
+@click.argument("slot")
+@click.option("--plan", "only_plan", is_flag=True)
+@click.option("--yes", is_flag=True)
+@json_option
+def rebuild(*, array: str, slot: str, only_plan: bool, yes: bool, as_json: bool) -> None:
+    """Have md write the disk in SLOT of ARRAY (/dev/md0) completely again, from the other members.
+
+    For a healthy disk whose bad-block list keeps entries. blklab first reads all other members completely. It changes
+    nothing unless the array stays redundant without this disk (RAID-6, mirrors of three). SLOT is a slot or a disk.
+
+    \b
+    Examples:
+      blklab md fix rebuild /dev/md0 2 --plan
+      blklab md fix rebuild /dev/md0 2
+
+    \b
+    Exit status: 0 the disk is in sync (with --plan: the plan is possible), 1 it is not.
+    """
+    _change_slot(lambda: plan_rebuild(array, slot, Roots()), only_plan=only_plan, yes=yes, as_json=as_json)
+
+
+@click.command()
+@click.argument("array")
+@click.option("--plan", "only_plan", is_flag=True)
+@click.option("--yes", is_flag=True)
+@json_option
+def restart(*, array: str, only_plan: bool, yes: bool, as_json: bool) -> None:
+    """Start ARRAY (/dev/md0) again: md refuses every write to it (`broken`), or has not started it (`inactive`).
+
+    blklab copies all superblocks to a file, stops the array, and assembles it from the members that have all data. Of
+    a broken array it takes the members that failed last, if it cannot run without them. Nothing may use the array.
+
+    \b
+    Examples:
+      blklab md fix restart /dev/md0 --plan
+      blklab md fix restart /dev/md0
+
+    \b
+    Exit status: 0 the array runs (with --plan: the plan is possible), 1 it does not.
+    """
+
+    def start_again(plan: RestartPlan) -> str:
+        reporter = _StepReporter(as_json, ExitStack())
+        try:
+            return restart_array(plan, Roots(), reporter.report_line)
+        except StoppedRepair as error:
+            reporter.print_remedy(error.remedy)
+            raise
+
+    plan, result = _carry_out(
+        lambda: plan_restart(array, Roots()), start_again, only_plan=only_plan, yes=yes, as_json=as_json
+    )
+    emit(report.slot_as_dict(plan, result), as_json, lambda console: report.show_lines(console, result))
+
+
+def _change_slot(make: Callable[[], SlotPlan], *, only_plan: bool, yes: bool, as_json: bool) -> None:
+    """Shows a plan for a slot, asks, carries it out, and prints the result."""
+
+    def change(plan: SlotPlan) -> str:
+        return run_slot_task(plan.task, quiet=as_json)
+
+    plan, result = _carry_out(make, change, only_plan=only_plan, yes=yes, as_json=as_json)
+    emit(report.slot_as_dict(plan, result), as_json, lambda console: report.show_lines(console, result))
+
+
+def run_slot_task(task: SlotTask, *, quiet: bool = False) -> str:
+    """Changes a slot of an array, or continues it; prints each step to stdout, or to stderr if `quiet`.
+
+    Returns what the user must know at the end. Raises BlklabError if it is not done.
+    """
+    with ExitStack() as bars:
+        reporter = _StepReporter(quiet, bars)
+        repair = SlotRepair(task, MachineOps(Roots()), reporter.report_line, reporter.report_bytes)
+        try:
+            return repair.run()
+        except (KeyboardInterrupt, SystemExit):
+            if probing.journal_path(task.uuid, Roots()).exists():
+                warn(wording("repair-interrupted", task=task, command=recipes.command("resume")))
+            raise
+        except StoppedRepair as error:
+            reporter.print_remedy(error.remedy)
+            raise
+
+
 def _carry_out(
     make: Callable[[], P], carry_out: Callable[[P], Q], *, only_plan: bool, yes: bool, as_json: bool
 ) -> tuple[P, Q]:
@@ -198,9 +361,11 @@ def resume_repairs() -> None:
     journals = probing.find_journals(Roots())
     for path in journals:
         try:
-            task = journal.read_journal(path)
+            task = journal.read_any_journal(path)
             click.echo(f"{printable(task.array)}:")
-            if task.entries:
+            if isinstance(task, SlotTask):
+                report.show_lines(results(), run_slot_task(task))
+            elif task.entries:
                 report.show_left(results(), run_rewrite(task))
             else:
                 run_repair(task, resume=True)
@@ -240,6 +405,10 @@ class _StepReporter:
 
     def report_pages(self, done: int, total: int) -> None:
         self._report_part("pages", done, total)
+
+    def report_bytes(self, done: int, total: int) -> None:
+        if total:
+            self._report_part("bytes", done, total)
 
     def _report_part(self, action: str, done: int, total: int) -> None:
         if self._advance is None:

@@ -86,8 +86,10 @@ def read_any_journal(path: Path) -> Task:
 
 
 def remove_journal(finished: Task, roots: Roots) -> None:
-    """Removes the journal of a finished task. Raises BlklabError if that fails."""
+    """Removes the journal of a finished task, if there is one. Raises BlklabError if that fails."""
     path = journal_path(finished.uuid, roots)
+    if not os.path.lexists(path):
+        return
     remedy = f": correct this, then run {command('resume')}"
     with SystemErrors(BlklabError, f"{path}: cannot remove the journal", remedy):
         path.unlink(missing_ok=True)

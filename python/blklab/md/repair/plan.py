@@ -78,10 +78,7 @@ def start_task(name: str, roots: Roots, *, entries: bool = False) -> tuple[Array
     Raises UsageError if it is not an md array, BlklabError if a repair of it is unfinished.
     """
     array = find_array(name, roots)
-    if array.repairing:
-        path = probing.journal_path(array.uuid, roots)
-        message = f"{array.path}: an earlier repair is not finished ({path}): continue it with {command('resume')}"
-        raise BlklabError(message)
+    refuse_unfinished_repair(array, roots)
     slots = tuple(
         MemberSlot(
             member.slot, member.superblock.device, member.path, member.superblock.offset, disk_id(member.path, roots)
@@ -92,6 +89,14 @@ def start_task(name: str, roots: Roots, *, entries: bool = False) -> tuple[Array
     return array, RepairTask(
         array.uuid, array.path, array.level, array.raid_disks, array.layout, slots, entries=entries
     )
+
+
+def refuse_unfinished_repair(array: Array, roots: Roots) -> None:
+    """Raises BlklabError if a repair of an array is unfinished."""
+    if array.repairing:
+        path = probing.journal_path(array.uuid, roots)
+        message = f"{array.path}: an earlier repair is not finished ({path}): continue it with {command('resume')}"
+        raise BlklabError(message)
 
 
 def make_plan(name: str, roots: Roots) -> RepairPlan:

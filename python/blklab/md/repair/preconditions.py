@@ -55,7 +55,7 @@ def _check_all(array: Array, software: Software, roots: Roots, *, entries: bool)
     if array.metadata.startswith("0"):
         yield "no-lists", "metadata 0.90 have no bad-block lists: nothing to do"
         return
-    yield from _check_activity(array, software, md, may_be_degraded=entries and array.level not in PARITIES)
+    yield from check_activity(array, software, md, may_be_degraded=entries and array.level not in PARITIES)
     yield from _check_rewrite(array, md, roots) if entries else _check_removal(array, software, md, roots)
 
 
@@ -87,7 +87,8 @@ def _check_rewrite(array: Array, md: Path, roots: Roots) -> Iterator[Reason]:
         yield "no-map", audit_message("rewrite-no-map")
 
 
-def _check_activity(array: Array, software: Software, md: Path, *, may_be_degraded: bool) -> Iterator[Reason]:
+def check_activity(array: Array, software: Software, md: Path, *, may_be_degraded: bool) -> Iterator[Reason]:
+    """Yields why md or another program must not be disturbed now. `md` is `/sys/block/md0/md`."""
     if array.state == "broken":
         message, recipe = explain_broken(array, software)
         yield "broken", message, *recipe.lines

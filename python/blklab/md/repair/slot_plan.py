@@ -1,0 +1,344 @@
+"""Plans what happens to one slot of an array: a disk is added, replaced or taken out, or a member is rebuilt."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from blklab.diagnostic import Diagnostic
+from blklab.errors import UsageError
+from blklab.md.audit import host
+from blklab.md.audit.redundancy import is_spare
+from blklab.md.good_copies import is_redundant_without
+from blklab.md.inventory import read_array
+from blklab.md.model import Array, ArrayMember, Software
+from blklab.md.probing import read_software
+from blklab.md.recipes import command
+from blklab.md.repair.array_state import disk_id
+from blklab.md.repair.environment_checks import find_busy_neighbour, find_spare_monitor
+from blklab.md.repair.plan import find_array, refuse_unfinished_repair
+from blklab.md.repair.preconditions import Reason, check_activity, unmet_precondition
+from blklab.md.repair.slot_task import DiskFacts, Operation, SlotTask
+from blklab.md.superblocks import Superblock, read_superblocks
+from blklab.signatures import signatures
+from blklab.system.identity import BlockDevice, array_uuid, resolve
+from blklab.system.layers import partitions
+from blklab.system.roots import Roots, entries, text
+from blklab.system.users import openers, uses
+from blklab.units import SECTOR, format_size
+
+
+@dataclass(frozen=True)
+class SlotStep:
+    """A step of a plan, for people."""
+
+    what: str
+    command: str = ""  # What blklab runs then; empty if it runs nothing
+
+
+@dataclass(frozen=True)
+class SlotPlan:
+    array: Array
+    task: SlotTask
+    refused: tuple[Diagnostic, ...]  # Why blklab cannot do it now
+    steps: tuple[SlotStep, ...]
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the document for JSON."""
+        return {
+            "array": self.array.name,
+            "uuid": self.array.uuid,
+            "operation": self.task.operation,
+            "slot": self.task.slot,
+            "refused": [reason.sentence for reason in self.refused],
+            "members_with_entries": [member.name for member in self.array.members if member.ranges],
+            "steps": [{"step": step.what, "command": step.command or None} for step in self.steps],
+        }
+
+
+def plan_add(name: str, disk: str, roots: Roots) -> SlotPlan:
+    """Returns the plan that puts a disk into an empty slot. Raises UsageError if an argument is no array or no disk."""
+    array = find_array(name, roots)
+    refuse_unfinished_repair(array, roots)
+    device = find_device(disk, roots)
+    own = find_own_superblock(array, device, roots)
+    slot = choose_empty_slot(array, own)
+    task = SlotTask("add", array.uuid, array.path, slot, describe_disk(device, own, roots))
+    reasons = [*_check_array(array, "add", roots), *check_new_disk(array, device, own, roots)]
+    steps = [SlotStep("read all members completely; stop if a sector can be read only from a disk that is out")]
+    if own:
+        steps.append(
+            SlotStep(f"bring {device.name} back: md copies what was written since it left", _re_add(array, device))
+        )
+        steps.append(SlotStep("or, if md refuses this, erase its superblock and add it as an empty disk"))
+    else:
+        steps.append(SlotStep(f"add {device.name}", command("add", array=array.path, disk=_path(device, roots))))
+    steps.append(SlotStep(f"wait until {device.name} is in sync"))
+    return SlotPlan(array, task, _refusals(array, reasons), tuple(steps))
+
+
+def plan_replace(name: str, old: str, new: str, roots: Roots) -> SlotPlan:
+    """Returns the plan that replaces a member while it stays in use. Raises UsageError as `plan_add`."""
+    array = find_array(name, roots)
+    refuse_unfinished_repair(array, roots)
+    member = find_member(array, old, roots)
+    device = find_device(new, roots)
+    own = find_own_superblock(array, device, roots)
+    task = SlotTask(
+        "replace",
+        array.uuid,
+        array.path,
+        member.slot or 0,
+        describe_disk(device, own, roots),
+        describe_member(member, roots),
+    )
+    reasons = list(_check_array(array, "replace", roots))
+    if device.name == member.name:
+        reasons.append(("same-disk", f"{device.name} is the old disk and the new one: expected two disks"))
+    elif not _is_spare_of(array, device):
+        reasons += check_new_disk(array, device, own, roots)
+    path = _path(device, roots)
+    steps = (
+        SlotStep(f"add {device.name} as a spare", command("add", array=array.path, disk=path)),
+        SlotStep(
+            f"have md copy {member.name} onto it; where {member.name} has bad blocks, md reads the other members",
+            command("replace", array=array.path, disk=member.path, new=path),
+        ),
+        SlotStep(f"wait until {device.name} is in sync: {member.name} stays in use until then"),
+        SlotStep(f"remove {member.name}", command("remove", array=array.path, disk=member.path)),
+    )
+    return SlotPlan(array, task, _refusals(array, reasons), steps)
+
+
+def plan_remove(name: str, old: str, roots: Roots) -> SlotPlan:
+    """Returns the plan that takes a member out, so that another disk can get its port. Raises as `plan_add`."""
+    array = find_array(name, roots)
+    refuse_unfinished_repair(array, roots)
+    member = find_member(array, old, roots)
+    task = SlotTask("remove", array.uuid, array.path, member.slot or 0, describe_member(member, roots))
+    reasons = [*_check_array(array, "remove", roots), *_check_taking_out(array, member, roots)]
+    steps = (
+        SlotStep(f"read the other members completely; stop if {member.name} has the only copy of a sector"),
+        SlotStep(f"fail {member.name}", command("fail", array=array.path, disk=member.path)),
+        SlotStep(f"remove {member.name}", command("remove", array=array.path, disk=member.path)),
+    )
+    return SlotPlan(array, task, _refusals(array, reasons), steps)
+
+
+def plan_rebuild(name: str, slot: str, roots: Roots) -> SlotPlan:
+    """Returns the plan that has md write a member completely again. Raises as `plan_add`."""
+    array = find_array(name, roots)
+    refuse_unfinished_repair(array, roots)
+    member = find_member(array, slot, roots)
+    task = SlotTask("rebuild", array.uuid, array.path, member.slot or 0, describe_member(member, roots))
+    reasons = [*_check_array(array, "rebuild", roots), *_check_taking_out(array, member, roots)]
+    if not is_redundant_without(array, member):
+        reasons.append(
+            (
+                "no-redundancy-left",
+                f"while {member.name} is rebuilt, the array has no redundancy, and one sector that cannot be read is"
+                f" lost: replace {member.name} by another disk instead",
+                command("fix-replace", array=array.path, old=member.path, new="NEW-DISK"),
+            )
+        )
+    path = member.path
+    steps = (
+        SlotStep("read the other members completely; stop if the array is not redundant everywhere without this one"),
+        SlotStep(f"fail {member.name}", command("fail", array=array.path, disk=path)),
+        SlotStep(f"remove {member.name}", command("remove", array=array.path, disk=path)),
+        SlotStep("erase its superblock, so that md writes all of it", command("zero-superblock", disk=path)),
+        SlotStep("add it again", command("add", array=array.path, disk=path)),
+        SlotStep(f"wait until {member.name} is in sync"),
+    )
+    return SlotPlan(array, task, _refusals(array, reasons), steps)
+
+
+def find_device(word: str, roots: Roots) -> BlockDevice:
+    """Returns a disk by its path, its stable id or its name in sysfs. Raises UsageError if there is none."""
+    if "/" not in word and (roots.sys / "class/block" / word).exists():
+        return resolve(str(roots.device(word)), roots)
+    return resolve(word, roots)
+
+
+def find_member(array: Array, word: str, roots: Roots) -> ArrayMember:
+    """Returns the member of an array in a slot, or with a path, a stable id or a name. Raises UsageError."""
+    if word.isascii() and word.isdigit():
+        found = [member for member in array.active if str(member.slot) == str(int(word)) and not member.replacement]
+    else:
+        name = find_device(word, roots).name
+        found = [member for member in array.members if member.name == name]
+    if not found or found[0].slot is None:
+        slots = ", ".join(f"{member.slot} ({member.name})" for member in array.active)
+        raise UsageError(f"{word}: no active member of {array.path}; expected the disk or the slot of one: {slots}")
+    return found[0]
+
+
+def find_own_superblock(array: Array, device: BlockDevice, roots: Roots) -> Superblock | None:
+    """Returns the superblock of this array on a disk; None if the disk has none."""
+    for superblock in read_superblocks(roots.device(device.name)).members:
+        if superblock.uuid == array.uuid:
+            return superblock
+    return None
+
+
+def describe_disk(device: BlockDevice, own: Superblock | None, roots: Roots) -> DiskFacts:
+    """Returns what finds a disk again."""
+    path = _path(device, roots)
+    if own is None:
+        return DiskFacts(path, disk_id(path, roots), device.size)
+    return DiskFacts(path, disk_id(path, roots), device.size, own.device, own.offset)
+
+
+def describe_member(member: ArrayMember, roots: Roots) -> DiskFacts:
+    """Returns what finds the disk of a member again."""
+    superblock = member.superblock
+    if superblock is None:
+        return DiskFacts(member.path, disk_id(member.path, roots), member.size or 0)
+    return DiskFacts(member.path, disk_id(member.path, roots), member.size or 0, superblock.device, superblock.offset)
+
+
+def choose_empty_slot(array: Array, own: Superblock | None) -> int:
+    """Returns the slot that an added disk gets: that of its superblock, or the first empty one; -1 if there is none."""
+    filled = {member.slot for member in array.active if "faulty" not in member.states}
+    empty = [slot for slot in range(array.raid_disks) if slot not in filled]
+    if own is not None and own.slot in empty:
+        return own.slot or 0
+    return empty[0] if empty else -1
+
+
+def check_new_disk(array: Array, device: BlockDevice, own: Superblock | None, roots: Roots) -> Iterator[Reason]:
+    """Yields why a disk cannot become a member: it is too small, it is in use, or it has data."""
+    needed = _needed_bytes(array)
+    if device.size < needed:
+        found = f"{format_size(device.size)}, expected at least {format_size(needed)}"
+        yield "too-small", f"{device.name} is too small: it has {found}"
+    if partitions(device.node):
+        yield "partitions", f"{device.name} has partitions: name one of them, or another disk"
+    inside = {member.name for member in array.members}
+    if device.name in inside and not _is_faulty_in(array, device):
+        yield "member", f"{device.name} is a member of {array.path} already"
+        return
+    if device.name not in inside:
+        for user in uses(device, roots):
+            yield "in-use", f"{device.name} is in use: {user}"
+        for program in openers(device, roots):
+            if program.writes:
+                yield "in-use", f"{device.name}: {program.program} (process {program.pid}) has it open for writing"
+    if own is not None:
+        newest = max((member.superblock.events for member in array.members if member.superblock), default=0)
+        if own.events > newest and device.name not in inside:
+            yield (
+                "newer",
+                f"{device.name} has {own.events:,} events, the array only {newest:,}: it was written to apart from the"
+                " array. Decide which of the two has the right data first",
+            )
+        return
+    content = signatures(roots.device(device.name))
+    if content:
+        yield (
+            "not-empty",
+            f"{device.name} is not empty: it has {', '.join(content)}. blklab overwrites no data; if it is not needed,"
+            " erase it yourself (wipefs)",
+        )
+
+
+def check_duplicates(array: Array, roots: Roots) -> Iterator[Reason]:
+    """Yields other assembled arrays with the same UUID: halves of one mirror, or copies."""
+    for entry in entries(roots.sys / "block"):
+        if entry.name != array.name and array_uuid(text(entry / "md/uuid") or "") == array.uuid:
+            yield (
+                "split",
+                f"{entry.name} has the same UUID: both are halves or copies of one array. Decide which has the right"
+                " data, and stop the other one first",
+            )
+
+
+def _check_array(array: Array, operation: Operation, roots: Roots) -> Iterator[Reason]:
+    """Yields why an array cannot be changed now."""
+    software = read_software(roots)
+    if os.geteuid() != 0:
+        yield "no-root", "permission denied: run blklab as root"
+    if array.external:
+        yield "external", f"it has metadata {array.metadata}: use the tools of its firmware"
+        return
+    if not array.redundant:
+        yield "no-redundancy", f"{array.level} has no redundancy: no member of it can be missing or replaced"
+        return
+    node = (roots.sys / "block" / array.name).resolve()
+    yield from check_activity(array, software, node / "md", may_be_degraded=operation == "add")
+    yield from check_duplicates(array, roots)
+    if operation == "add" and not array.degraded:
+        yield "complete", "no member is missing: there is no empty slot"
+    if operation != "remove":
+        yield from _check_adding(array, software)
+    neighbour = find_busy_neighbour(node, roots)
+    if neighbour:
+        yield "neighbour", f"md is working on another array on the same disks ({neighbour}): wait until that ends"
+    for member in array.members:
+        if member.unseen and "faulty" not in member.states:
+            yield "no-superblock", f"{member.name}: {member.unseen}"
+
+
+def _check_adding(array: Array, software: Software) -> Iterator[Reason]:
+    if host.adding_fails(array, software):
+        yield "add-fails", "with this kernel, --add fails and damages superblocks: install mdadm 4.5 or newer first"
+
+
+def _check_taking_out(array: Array, member: ArrayMember, roots: Roots) -> Iterator[Reason]:
+    """Yields why a member cannot be taken out: the array would not run, or md would use another disk at once."""
+    sector_map = array.sector_map
+    if sector_map is None or member.slot is None:
+        yield "no-map", "blklab does not know where the members' sectors are on the array (a rare layout)"
+    elif not sector_map.runs_without([member.slot]):
+        yield "needed", f"the array does not run without {member.name}"
+    if "in_sync" not in member.states:
+        yield "not-in-sync", f"{member.name} is {', '.join(member.states) or 'not in sync'}"
+    spares = [other.path for other in array.members if is_spare(other)]
+    if spares:
+        yield (
+            "spare",
+            f"md would rebuild onto the spare {spares[0]} at once: replace {member.name} by it instead",
+            command("fix-replace", array=array.path, old=member.path, new=spares[0]),
+        )
+    moving, stop = find_spare_monitor((roots.sys / "block" / array.name).resolve(), roots)
+    if moving and stop:
+        yield "spare-moves", f"{moving}; stop it during the repair", stop
+    elif moving:
+        yield "spare-moves", moving
+
+
+def read_array_by_name(name: str, roots: Roots) -> Array:
+    """Returns the present state of an assembled array (`md0`)."""
+    return read_array((roots.sys / "block" / name).resolve(), roots)
+
+
+def _needed_bytes(array: Array) -> int:
+    """Returns the bytes of a device that can become a member; mdadm checks it again with the metadata."""
+    offsets = [member.data_offset for member in array.members if member.data_offset]
+    return (array.member_sectors + (min(offsets) if offsets else 0)) * SECTOR
+
+
+def _is_faulty_in(array: Array, device: BlockDevice) -> bool:
+    return any(member.name == device.name and "faulty" in member.states for member in array.members)
+
+
+def _is_spare_of(array: Array, device: BlockDevice) -> bool:
+    return any(member.name == device.name and is_spare(member) for member in array.members)
+
+
+def _re_add(array: Array, device: BlockDevice) -> str:
+    return command("re-add", array=array.path, disk=device.path)
+
+
+def _path(device: BlockDevice, roots: Roots) -> str:
+    """Returns the kernel's path of a disk: links such as those in /dev/disk may change."""
+    return str(Path(roots.device(device.name)))
+
+
+def _refusals(array: Array, reasons: list[Reason]) -> tuple[Diagnostic, ...]:
+    return tuple(unmet_precondition(array, code, message, *remedy) for code, message, *remedy in reasons)
