@@ -51,7 +51,7 @@ def test_what_is_written_is_read(roots: Roots) -> None:
 
 
 DAMAGES: list[dict[str, Any]] = [
-    {"task": 3},
+    {"task": 4},
     {"raid_disks": "3"},
     {"raid_disks": True},
     {"taken": "a device of no slot"},
@@ -100,13 +100,39 @@ def test_a_link_is_not_followed(roots: Roots, tmp_path: Path) -> None:
 
 
 def test_only_one_repairs_an_array(tmp_path: Path) -> None:
-    item, other = tmp_path / "md0/md", tmp_path / "md1/md"
-    for md in (item, other):
-        md.mkdir(parents=True)
-    with journal.lock_array(item), pytest.raises(BlklabError, match="md0: another blklab"), journal.lock_array(item):
+    roots = Roots(dev=tmp_path / "dev")
+    with journal.lock_array("md0", roots):
+        with pytest.raises(BlklabError, match="md0: another blklab"), journal.lock_array("md0", roots):
+            pass
+        with journal.lock_array("md1", roots):
+            pass
+    with journal.lock_array("md0", roots):
         pass
-    with journal.lock_array(item), journal.lock_array(other):
+
+
+def test_no_other_user_can_lock_an_array(tmp_path: Path) -> None:
+    """A flock on a directory that everyone can open blocked repairs for ever."""
+    roots = Roots(dev=tmp_path / "dev")
+    with journal.lock_array("md0", roots):
+        assert roots.repair_locks.stat().st_mode & 0o777 == 0o700
+        (lock,) = roots.repair_locks.iterdir()
+        assert lock.stat().st_mode & 0o777 == 0o600
+    roots.repair_locks.chmod(0o777)
+    with pytest.raises(BlklabError, match="without write permission for others"), journal.lock_array("md0", roots):
         pass
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_journals_of_earlier_versions_are_read_without_their_commands(roots: Roots, version: int) -> None:
+    """They had commands with the names of disks then, which may be other disks now."""
+    journal.write_journal(TASK, roots)
+    (path,) = probing.find_journals(roots)
+    document = json.loads(path.read_bytes())
+    document |= {"task": version, "stopped": ["sdx has the slot", "mdadm --zero-superblock /dev/sda"]}
+    if version == 1:
+        document["seats"] = document.pop("slots")
+    path.write_text(json.dumps(document))
+    assert journal.read_journal(path) == TASK
 
 
 def test_a_copy_under_another_name_is_not_acted_on(roots: Roots) -> None:

@@ -112,11 +112,7 @@ def test_an_array_with_parity_that_md_does_not_start() -> None:
     task = replace(task_of("raid5", 3, 2), taken="device1")
     step = decide_next_step(state_of(task, array_state="inactive"), task)
     assert isinstance(step, Stop)
-    # The member that was out has old data.
-    assert "mdadm --assemble --force --run /dev/md0 /dev/sd0 /dev/sd2" in step.remedy
-    step = decide_next_step(state_of(task, array_state="inactive"), replace(task, level="raid1"))
-    assert isinstance(step, Stop)
-    assert step.remedy == ("mdadm --run /dev/md0", "blklab md fix --resume")
+    assert step.remedy == ("blklab md fix restart /dev/md0", "blklab md fix --resume")
 
 
 def test_what_md_is_at_is_waited_for() -> None:
@@ -199,12 +195,10 @@ def test_a_disk_that_md_rebuilds_in_the_slot_is_named_at_once() -> None:
     step = decide_next_step(replace(state, sync="recover"), task)
     assert isinstance(step, Stop)
     assert step.reason.startswith("/dev/sdx is now in the slot of /dev/sd0")
-    assert [line for line in step.remedy if line[0] != "#"] == [
-        "mdadm /dev/md0 --fail /dev/sdx",
-        "mdadm /dev/md0 --remove /dev/sdx",
-        "blklab md fix --resume",
-    ]
-    # As soon as the user has done so, the member comes back.
+    # Nothing is taken out: the member that is out has the data until the rebuild ends.
+    commands = ["mdadm --wait /dev/md0", "blklab md fix --resume"]
+    assert [line for line in step.remedy if line[0] != "#"] == commands
+    # As soon as the other disk is out, the member comes back.
     assert isinstance(decide_next_step(changed(state, 0, occupant=""), task), ReAddMember)
     # A failed member leaves first.
     assert isinstance(decide_next_step(changed(state, 0, state=MemberState.FAULTY), task), RemoveMember)
@@ -215,15 +209,7 @@ def test_a_spare_that_took_the_slot_for_good(state: MemberState) -> None:
     array, task = taken(state=state, occupant="/dev/sdx")
     step = decide_next_step(replace(array, degraded=0, has_unplanned_member=True, bitmap=False), task)
     assert isinstance(step, Stop)
-    commands = [line for line in step.remedy if line[0] != "#"]
-    # Added again without this, it would be a spare of old content; a spare of the array needs only the swap.
-    added = ["mdadm --zero-superblock /dev/sd0", "mdadm /dev/md0 --add /dev/sd0"]
-    assert commands[:-1] == [
-        *(added if state is MemberState.OUT else []),
-        "mdadm /dev/md0 --replace /dev/sdx --with /dev/sd0",
-        "mdadm --wait /dev/md0",
-        "mdadm /dev/md0 --remove /dev/sdx",
-    ]
+    assert [line for line in step.remedy if line[0] != "#"] == ["blklab md fix replace /dev/md0 /dev/sdx /dev/sd0"]
 
 
 def test_a_member_with_the_only_good_copy_is_not_wiped() -> None:
@@ -255,8 +241,7 @@ def test_a_broken_array_is_said_to_be_broken() -> None:
     step = decide_next_step(changed(state_of(task, array_state="broken"), 1, state=MemberState.FAULTY), task)
     assert isinstance(step, Stop)
     assert "the array is broken" in step.reason
-    # With parity, the failed member is needed.
-    assert "mdadm --assemble --force --run /dev/md0 /dev/sd0 /dev/sd2 /dev/sd1" in step.remedy
+    assert "blklab md fix restart /dev/md0" in step.remedy
 
 
 @pytest.mark.parametrize(

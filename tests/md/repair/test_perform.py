@@ -202,11 +202,7 @@ def test_an_array_that_breaks_is_left_as_it_is_and_resumed_when_it_runs_again(mo
     assert isinstance(outcome, steps.Stop)
     assert model.ran[-1] == "/dev/md0 --remove /dev/sd0"
     commands = [line for line in outcome.remedy if line[0] != "#"]
-    assert commands == [
-        "mdadm --stop /dev/md0",
-        "mdadm --assemble --force --run /dev/md0 /dev/sd1",
-        "blklab md fix --resume",
-    ]
+    assert commands == ["blklab md fix restart /dev/md0", "blklab md fix --resume"]
     (path,) = probing.find_journals(model.roots)
     # As long as it is broken, nothing changes, and the same commands are printed.
     count = len(model.ran)
@@ -419,7 +415,7 @@ def test_no_suspension_is_lifted_during_a_reshape(model: Model, tmp_path: Path, 
     assert model.ran == []
 
 
-def test_another_disk_in_the_slot_is_named_and_the_journal_says_how_to_go_back(model: Model) -> None:
+def test_another_disk_in_the_slot_is_named_and_ends_the_repair_when_it_is_rebuilt(model: Model) -> None:
     def monitor(line: str) -> None:
         if "--remove /dev/sd0" in line:
             model.before = lambda _: None
@@ -430,21 +426,16 @@ def test_another_disk_in_the_slot_is_named_and_the_journal_says_how_to_go_back(m
     outcome = model.repair()
     assert isinstance(outcome, steps.Stop)
     assert "/dev/sdx is now in the slot of /dev/sd0" in outcome.reason
-    assert "mdadm /dev/md0 --remove /dev/sdx" in outcome.remedy
+    assert "mdadm --wait /dev/md0" in outcome.remedy
     assert [line.split()[1] for line in model.ran] == ["--fail", "--remove"]
     (path,) = probing.find_journals(model.roots)
-    assert journal.read_journal(path).stopped == (outcome.reason, *outcome.remedy)
-    assert probing.read_stop("uuid", model.roots) == (outcome.reason, *outcome.remedy)
+    assert "/dev/sdx" not in path.read_text()  # no advice is stored: it follows from the present state
     assert model.goes_on(path) == outcome
     # Rebuilt onto the other disk, the array is complete: the member is left over.
     model.state = replace(model.state, degraded=0, has_unplanned_member=True)
     left = model.goes_on(path)
     assert isinstance(left, steps.Stop)
-    assert "mdadm --zero-superblock /dev/sd0" in left.remedy
-    # The user takes the other disk out.
-    model.state = changed(replace(model.state, has_unplanned_member=False), 0, occupant="")
-    model.lies = set()
-    assert model.goes_on(path) == steps.Done()
+    assert "blklab md fix replace /dev/md0 /dev/sdx /dev/sd0" in left.remedy
     assert probing.find_journals(model.roots) == []
 
 

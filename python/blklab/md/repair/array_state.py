@@ -212,6 +212,8 @@ def _find_disk(slot: MemberSlot | RemovedSpare, uuid: str, roots: Roots) -> tupl
 
 def _read_unused_superblock(path: Path, slot: MemberSlot | RemovedSpare, uuid: str, roots: Roots) -> Superblock | None:
     """Returns the superblock of a member if it is at this path and no device uses the disk."""
+    if not path.is_relative_to(roots.dev):  # in a damaged journal
+        return None
     node = roots.sys / "class/block" / str(path.relative_to(roots.dev)).replace("/", "!")
     if entries(node / "holders") or text(node / "size") in {"0", None}:
         return None
