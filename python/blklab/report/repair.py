@@ -140,14 +140,28 @@ def _show_rewrite(console: Console, plan: RewritePlan) -> None:
     )
     for number, name in enumerate(steps, 1):
         console.print(styled(f"{number:4}  {wording(name, count=len(plan.pages))}"))
-    if plan.lost:
+    if plan.drops_lists and not plan.refused:
+        sectors = sum(at.sectors for at in plan.lost)
+        lines = (
+            f"all members can read the {sectors:,} sectors without a good copy by the lists, and their copies agree:"
+            " the lists are copies of one list, not defects",
+            f"stop {plan.array.path}, compare again, and assemble it without bad-block lists",
+        )
+        for number, line in enumerate(lines, len(steps) + 1):
+            console.print(styled(printable(f"{number:4}  {line}")))
+    elif plan.lost:
         show_left(console, plan)
 
 
 def show_left(console: Console, left: RewritePlan) -> None:
     """Prints what is left in the lists after bad ranges were written again, or cannot be written again."""
     if left.lost:
-        line = wording("entries-lost", left=left, places=list_names([str(at) for at in left.lost], 4))
+        places = list_names([str(at) for at in left.lost], 4)
+        line = (
+            f"{left.array.path}: sectors {places} have no good copy and stay in the lists, because"
+            f" {left.disagreement or 'their copies were not compared'}: write them again from a backup, or delete the"
+            " files there"
+        )
     elif left.listed:
         line = wording("entries-outside", left=left, command=command("plan", array=left.array.path))
     else:

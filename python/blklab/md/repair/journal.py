@@ -34,9 +34,7 @@ def lock_array(name: str, roots: Roots) -> Iterator[None]:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = directory.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            raise BlklabError(
-                f"{directory}: expected a directory of this user, without write permission for others"
-            )
+            raise BlklabError(f"{directory}: expected a directory of this user, without write permission for others")
         path = directory / f"md-fix-{name.replace('/', '!')}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

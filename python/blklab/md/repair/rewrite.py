@@ -7,7 +7,6 @@ interrupted run can simply be done again.
 """
 
 import hashlib
-import mmap
 import os
 import time
 from collections.abc import Callable
@@ -23,20 +22,22 @@ from blklab.errors import BlklabError, SystemErrors
 from blklab.md import inventory
 from blklab.md.good_copies import PAGE, Pages, find_lost_ranges, find_rewritable_pages
 from blklab.md.model import Array, ArrayMember
-from blklab.md.probing import read_software
+from blklab.md.probing import journal_path, read_software
 from blklab.md.recipes import command
 from blklab.md.repair import journal
 from blklab.md.repair.array_state import find_array_node
+from blklab.md.repair.copied_lists import drop_lists, find_disagreement
+from blklab.md.repair.pages import PAGE_BYTES, read_page, write_page
 from blklab.md.repair.plan import start_task
 from blklab.md.repair.preconditions import check_preconditions
 from blklab.md.repair.task import RepairTask
 from blklab.md.superblocks import SectorRange
 from blklab.md_levels import PARITIES
+from blklab.system.identity import device_number
 from blklab.system.roots import Roots, opened, text
 from blklab.text import wording
 from blklab.units import SECTOR
 
-PAGE_BYTES = PAGE * SECTOR
 LISTS_TIMEOUT_S = 60.0  # Time for md to write its lists to the disks
 
 
@@ -56,7 +57,8 @@ class RewritePlan:
     task: RepairTask
     refused: tuple[Diagnostic, ...]  # Why blklab cannot do it now
     pages: Pages
-    lost: tuple[SectorRange, ...]  # Sectors of the array of which there is no good copy: they stay in the lists
+    lost: tuple[SectorRange, ...]  # Sectors of the array of which there is no good copy by the lists
+    disagreement: str = ""  # Why the lists of these sectors cannot be dropped; empty if all copies agree
 
     @property
     def listed(self) -> list[ArrayMember]:
@@ -64,8 +66,13 @@ class RewritePlan:
         return [member for member in self.array.distinct if member.ranges]
 
     @property
+    def drops_lists(self) -> bool:
+        """Whether the lists are dropped, because members can read all that they list, and their copies agree."""
+        return bool(self.lost) and not self.pages and not self.disagreement
+
+    @property
     def nothing_to_do(self) -> bool:
-        return not self.refused and not self.pages
+        return not self.refused and not self.pages and not self.drops_lists
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the document for JSON."""
@@ -76,6 +83,7 @@ class RewritePlan:
             "members_with_entries": [member.name for member in self.listed],
             "bytes": len(self.pages) * PAGE_BYTES,
             "lost": [{"sector": at.sector, "sectors": at.sectors} for at in self.lost],
+            "drops_lists": self.drops_lists,
         }
 
 
@@ -89,13 +97,21 @@ def make_rewrite_plan(name: str, roots: Roots) -> RewritePlan:
 
 def _plan(array: Array, task: RepairTask, roots: Roots) -> RewritePlan:
     refused = tuple(check_preconditions(array, read_software(roots), roots, entries=True))
-    return RewritePlan(array, task, refused, find_rewritable_pages(array), find_lost_ranges(array))
+    return _describe_entries(array, task, refused)
+
+
+def _describe_entries(array: Array, task: RepairTask, refused: tuple[Diagnostic, ...] = ()) -> RewritePlan:
+    """Returns what is in the lists, and whether the members can read and agree on what has no good copy by them."""
+    pages = find_rewritable_pages(array)
+    lost = find_lost_ranges(array)
+    disagreement = find_disagreement(array) if lost and not pages and not refused else ""
+    return RewritePlan(array, task, refused, pages, lost, disagreement)
 
 
 def rewrite_entries(
     task: RepairTask, roots: Roots, report: Callable[[str, str], object], advance: Callable[[int, int], object]
 ) -> RewritePlan:
-    """Writes all bad ranges that have a good copy again, and verifies them on the members.
+    """Writes all bad ranges that have a good copy again, verifies them on the members, and drops copied lists.
 
     `report` is called with each step and its command, `advance` with the pages done and all pages. Returns what is left
     in the lists. Raises StoppedRepair if the array must not be changed now, if a good copy cannot be read (nothing was
@@ -103,31 +119,61 @@ def rewrite_entries(
     the journal is removed.
     """
     node = find_array_node(task.uuid, roots)
-    path = roots.dev / node.name
-    with journal.lock_array(node.name, roots), ExitStack() as stack:
-        rewrite = None
-        if find_rewritable_pages(inventory.read_array(node, roots)):  # else an interrupted run has written all
-            # Nothing can mount it, or put a volume or swap on it, meanwhile.
-            with SystemErrors(StoppedRepair, f"{path}: cannot open it alone", ": stop what uses it"):
-                descriptor = stack.enter_context(opened(path, os.O_RDWR | os.O_DIRECT | os.O_EXCL))
-            plan = _plan(inventory.read_array(node, roots), task, roots)
-            if plan.refused:
-                raise StoppedRepair(str(plan.refused[0]), plan.refused[0].remedy)
-            journal.write_journal(task, roots)
-            rewrite = _Rewrite(plan, node / "md", descriptor, report, advance)
+    with journal.lock_array(node.name, roots):
         try:
-            if rewrite is None:
-                report(wording("rewrite-not-compared"), command("check", array=str(path)))
-            else:
-                rewrite.run()
-            report(wording("rewrite-lists"), "")
-            left = _wait_for_lists(node, task, roots)
+            left = _rewrite_pages(node, task, roots, report, advance)
+            if left.drops_lists:
+                _check_unused(left, roots)
+                journal.write_journal(task, roots)
+                drop_lists(left.array, roots, report)
+                left = _describe_entries(inventory.read_array(node, roots), task)
         except BlklabError:
             with suppress(BlklabError):
                 journal.remove_journal(task, roots)
             raise
         journal.remove_journal(task, roots)
     return left
+
+
+def _rewrite_pages(
+    node: Path,
+    task: RepairTask,
+    roots: Roots,
+    report: Callable[[str, str], object],
+    advance: Callable[[int, int], object],
+) -> RewritePlan:
+    """Writes all pages with a good copy again, and returns what is left in the lists."""
+    path = roots.dev / node.name
+    array = inventory.read_array(node, roots)
+    if not find_rewritable_pages(array):
+        if os.path.lexists(journal_path(task.uuid, roots)):  # an interrupted run has written all
+            report(wording("rewrite-not-compared"), command("check", array=str(path)))
+        return _describe_entries(array, task)
+    # Nothing can mount it, or put a volume or swap on it, meanwhile.
+    with ExitStack() as stack:
+        with SystemErrors(StoppedRepair, f"{path}: cannot open it alone", ": stop what uses it"):
+            descriptor = stack.enter_context(opened(path, os.O_RDWR | os.O_DIRECT | os.O_EXCL))
+        plan = _plan(inventory.read_array(node, roots), task, roots)
+        if os.fstat(descriptor).st_rdev != device_number(text(node / "dev") or "") or plan.array.uuid != task.uuid:
+            raise StoppedRepair(f"{path}: it is another array now: nothing was written")
+        if plan.refused:
+            raise StoppedRepair(str(plan.refused[0]), plan.refused[0].remedy)
+        journal.write_journal(task, roots)
+        _Rewrite(plan, node / "md", descriptor, report, advance).run()
+        report(wording("rewrite-lists"), "")
+        return _wait_for_lists(node, task, roots)
+
+
+def _check_unused(plan: RewritePlan, roots: Roots) -> None:
+    """Raises StoppedRepair if an array cannot be stopped now."""
+    now = _plan(plan.array, plan.task, roots)
+    if now.refused:
+        raise StoppedRepair(str(now.refused[0]), now.refused[0].remedy)
+    with (
+        SystemErrors(StoppedRepair, f"{plan.array.path}: cannot open it alone", ": stop what uses it"),
+        opened(plan.array.path, os.O_RDONLY | os.O_EXCL),
+    ):
+        return
 
 
 @dataclass(frozen=True)
@@ -249,7 +295,7 @@ def _wait_for_lists(node: Path, task: RepairTask, roots: Roots) -> RewritePlan:
     deadline = time.monotonic() + LISTS_TIMEOUT_S
     while True:
         array = inventory.read_array(node, roots)
-        left = RewritePlan(array, task, (), find_rewritable_pages(array), find_lost_ranges(array))
+        left = _describe_entries(array, task)
         if not left.pages:
             return left
         if time.monotonic() > deadline:
@@ -268,18 +314,3 @@ def clear_write_error(node: Path) -> None:
     """Makes md write to the bad blocks of a member again (md.rst, `state`)."""
     with SystemErrors(BlklabError, f"{node / 'state'}: cannot clear write_error"):
         (node / "state").write_text("-write_error")
-
-
-def read_page(descriptor: int, begin: int, length: int) -> bytes:
-    """Reads from the disk; O_DIRECT needs aligned memory. Raises OSError."""
-    with mmap.mmap(-1, PAGE_BYTES) as buffer, memoryview(buffer)[:length] as content:
-        if os.preadv(descriptor, [content], begin) != length:
-            raise OSError("only a part of it was read")
-        return bytes(content)
-
-
-def write_page(descriptor: int, begin: int, data: bytes) -> None:
-    """Writes to the disk. Raises OSError."""
-    with mmap.mmap(-1, PAGE_BYTES) as buffer, memoryview(buffer)[: len(data)] as content:
-        content[:] = data
-        os.pwritev(descriptor, [content], begin, os.RWF_DSYNC)
