@@ -2,8 +2,8 @@
 
 A recovery copies entries from one member to another. If enough members list the same sectors, md refuses to read and
 to write them, although the disks can (Linux 6.1: drivers/md/raid5.c, `handle_failed_stripe`; raid1.c, `read_balance`).
-Only `mdadm --assemble --update=force-no-bbl` drops such lists. It also presents stale data as good, so blklab first compares
-what the members have in each listed page, and again when the array is stopped.
+Only `mdadm --assemble --update=force-no-bbl` drops such lists. It also presents stale data as good, so blklab first
+compares what the members have in each listed page, and again when the array is stopped.
 """
 
 import os
