@@ -3,15 +3,17 @@
 Read from sysfs: `slaves/` (md, dm and bcache), `multipath/` and hidden disks (NVMe), `loop/`.
 """
 
+import fcntl
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from blklab.system.mounts import NO_DEVICE, Mount, holding, unescaped
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, opened, text
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,25 @@ def _resolved(path: Path) -> Path | None:
 def loop_file(node: Path) -> str | None:
     """Returns the path of a loop device's file; None for other devices and without a file."""
     return text(node / "loop/backing_file") or None
+
+
+LOOP_GET_STATUS64 = 0x4C05  # include/uapi/linux/loop.h
+LOOP_INFO_BYTES = 232  # Of struct loop_info64: lo_device, lo_inode, lo_rdevice, each 64 bits, and more
+
+
+def loop_device_behind(name: str, roots: Roots) -> str | None:
+    """Returns the block device (`major:minor`) that a loop device was made of, by its number.
+
+    The name of its node may be that of another one by now, or deleted. None for files, and if the kernel does not say.
+    """
+    information = bytearray(LOOP_INFO_BYTES)
+    try:
+        with opened(roots.device(name), os.O_RDONLY | os.O_NONBLOCK) as descriptor:
+            fcntl.ioctl(descriptor, LOOP_GET_STATUS64, information)
+    except OSError:
+        return None
+    number = int.from_bytes(information[16:24], sys.byteorder)
+    return number_of(number) if number else None
 
 
 def loop_file_devices(node: Path, roots: Roots) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from blklab.system import layers
 from blklab.system.identity import BlockDevice
-from blklab.system.mounts import everywhere
+from blklab.system.mounts import NETWORK, everywhere
 from blklab.system.roots import Roots, entries, text
 
 
@@ -110,7 +110,7 @@ def _looped(related: dict[str, Path], roots: Roots) -> Iterator[str]:
         backing = layers.loop_file(loop)
         if backing is None or loop.resolve() in related.values():
             continue
-        number = layers.block_device(Path(backing), roots)
+        number = layers.loop_device_behind(loop.name, roots) or layers.block_device(Path(backing), roots)
         if number in related:
             yield f"{layers.name_of(number, roots)} is the file of {loop.name}"
         elif mine and _inode(backing, roots) in mine:
@@ -126,10 +126,10 @@ def _inode(path: str, roots: Roots) -> tuple[int, int] | None:
 
 
 def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
-    """Returns the other programs that have opened a device or a partition of it.
+    """Returns the other programs that have opened a device or a partition of it, or have mapped it into memory.
 
-    Found in /proc/PID/fd among names in /dev. Not found: devices without a name there (a node
-    made elsewhere), other users' programs unless we are root, and the kernel's own use.
+    Found in /proc/PID/fd and in the shared mappings of /proc/PID/maps, by the device's number, whatever the node is
+    called. Not found: files on network filesystems, other users' programs unless we are root, and the kernel's own use.
     """
     numbers = {device.number: device.name}
     for partition in layers.partitions(device.node):
@@ -139,22 +139,59 @@ def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
     for process in entries(roots.proc):
         if not process.name.isdigit() or int(process.name) == os.getpid():
             continue
+        pid, program = int(process.name), text(process / "comm") or "?"
+        kinds: dict[str, str] | None = None  # Of filesystems, by the id of the mount
         for descriptor in entries(process / "fd"):
-            name = _opened(descriptor, numbers, roots)
-            if name:
-                flags = re.search(r"^flags:\s*([0-7]+)", text(process / "fdinfo" / descriptor.name) or "", re.M)
-                # Not to know is to fear.
+            info = text(process / "fdinfo" / descriptor.name) or ""
+            if not _is_in_dev(descriptor):
+                kinds = _mount_kinds(process) if kinds is None else kinds
+                if not _is_local(info, kinds):
+                    continue
+            number = layers.block_device(descriptor, roots)
+            if number in numbers:
+                flags = re.search(r"^flags:\s*([0-7]+)", info, re.M)
+                # What is not known counts as writing.
                 writes = flags is None or int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY
-                programs.append(Opener(int(process.name), text(process / "comm") or "?", name, writes))
+                programs.append(Opener(pid, program, numbers[number], writes))
+        for number in _mapped_devices(process, roots):
+            if number in numbers:
+                programs.append(Opener(pid, program, numbers[number], writes=True))
     return programs
 
 
-def _opened(descriptor: Path, numbers: dict[str, str], roots: Roots) -> str | None:
+def _is_in_dev(descriptor: Path) -> bool:
     try:
-        # Asking for the state of any file could hang, on a dead NFS server for one.
-        if "/dev/" not in os.readlink(descriptor):  # noqa: PTH115
-            return None
+        return "/dev/" in os.readlink(descriptor)  # noqa: PTH115
     except OSError:
-        return None
-    number = layers.block_device(descriptor, roots)
-    return numbers.get(number) if number else None
+        return False
+
+
+def _mount_kinds(process: Path) -> dict[str, str]:
+    """Returns the kind of filesystem of each mount of a process, by the mount's id (proc(5), mountinfo)."""
+    kinds = {}
+    for line in (text(process / "mountinfo") or "").splitlines():
+        fields = line.split(" ")
+        if "-" in fields[6:-1]:
+            kinds[fields[0]] = fields[fields.index("-", 6) + 1]
+    return kinds
+
+
+def _is_local(info: str, kinds: dict[str, str]) -> bool:
+    """Whether an open file is on a local filesystem: to ask for the state of another could hang."""
+    mount = re.search(r"^mnt_id:\s*(\d+)", info, re.M)
+    kind = kinds.get(mount[1], "") if mount else ""
+    return bool(kind) and kind not in NETWORK and not kind.startswith("fuse")
+
+
+def _mapped_devices(process: Path, roots: Roots) -> Iterator[str]:
+    """Yields the block devices (`major:minor`) of shared mappings: a program may close the file and go on writing."""
+    for line in (text(process / "maps") or "").splitlines():
+        # 7f12a000-7f12b000 rw-s 00080000 00:05 512    /dev/md0
+        fields = line.split(maxsplit=5)
+        if len(fields) < 6 or not fields[1].endswith("s") or not fields[5].startswith("/"):
+            continue
+        number = layers.block_device(process / "map_files" / fields[0], roots)
+        if number is None and "/dev/" in fields[5]:
+            number = layers.block_device(Path(fields[5].removesuffix(" (deleted)")), roots)
+        if number:
+            yield number
