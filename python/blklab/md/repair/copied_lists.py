@@ -19,7 +19,7 @@ from blklab.md.good_copies import PAGE, find_lost_ranges, find_rewritable_pages,
 from blklab.md.inventory import read_array
 from blklab.md.model import Array, ArrayMember
 from blklab.md.recipes import command
-from blklab.md.repair.operations import run_mdadm
+from blklab.md.repair import operations
 from blklab.md.repair.pages import read_page
 from blklab.md.repair.perform import SignalDeferral
 from blklab.md.superblocks import SectorRange
@@ -111,7 +111,7 @@ def drop_lists(array: Array, roots: Roots, report: Callable[[str, str], object])
         line = command("stop", array=array.path)
         report(f"stop {array.name}", line)
         signals.defer()
-        output = run_mdadm(*shlex.split(line)[1:])
+        output = operations.run_mdadm(*shlex.split(line)[1:])
         if (roots.sys / "block" / array.name / "md").exists():
             raise BlklabError(f"{array.path}: cannot be stopped (mdadm printed: {output.last}): stop what uses it")
         disagreement = find_disagreement(array)
@@ -121,7 +121,7 @@ def drop_lists(array: Array, roots: Roots, report: Callable[[str, str], object])
         else:
             line = command("assemble-dropping-lists", array=array.path, disks=members)
             report("assemble it without lists", line)
-        output = run_mdadm(*shlex.split(line)[1:])
+        output = operations.run_mdadm(*shlex.split(line)[1:])
     after = read_array(Path(roots.sys / "block" / array.name), roots)
     if after.uuid != array.uuid or after.degraded or find_lost_ranges(after):
         raise BlklabError(

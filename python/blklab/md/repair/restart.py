@@ -19,8 +19,7 @@ from blklab.md.good_copies import is_current
 from blklab.md.model import Array, ArrayMember
 from blklab.md.probing import read_software
 from blklab.md.recipes import command, stop_users
-from blklab.md.repair import journal
-from blklab.md.repair.operations import run_mdadm
+from blklab.md.repair import journal, operations
 from blklab.md.repair.perform import SignalDeferral
 from blklab.md.repair.plan import find_array
 from blklab.md.repair.preconditions import Reason, unmet_precondition
@@ -110,7 +109,7 @@ def restart_array(plan: RestartPlan, roots: Roots, report: Report) -> str:
         signals.defer()
         for step in plan.steps[1:]:
             report(step.what, step.command)
-            output = run_mdadm(*shlex.split(step.command)[1:])
+            output = operations.run_mdadm(*shlex.split(step.command)[1:])
         after = read_array_by_name(name, roots)
         if after.uuid != plan.array.uuid or after.state not in RUNNING_STATES | {"read-auto", "readonly"}:
             raise StoppedRepair(
