@@ -202,6 +202,8 @@ def is_current(array: Array, member: ArrayMember) -> bool:
     if array.live and array.state != "inactive":
         return "in_sync" in member.states
     superblock = member.superblock
+    if {"spare", "faulty"}.intersection(member.states):  # of an array that does not run: was never complete
+        return False
     accepted = [other.superblock for other in array.distinct if other.superblock and other.superblock.accepted]
     newest = max((other.events for other in accepted), default=0)
     return superblock in accepted and superblock.recovery_offset is None and superblock.events >= newest - 1

@@ -255,6 +255,7 @@ class Array:
     contents: tuple[BlockContent, ...] | None = None  # The content of bad blocks, in order; None if it was not read
     outside: tuple[ArrayMember, ...] = ()
     """Members of this array, by the UUID in their superblocks, that lie beside it on the same host and are not in it."""
+    kernel_errors: tuple[str, ...] = ()  # Of a broken array: the last messages of the kernel about errors of members
     unseen: tuple[str, ...] = ()
 
     @property
