@@ -211,6 +211,8 @@ def is_current(array: Array, member: ArrayMember) -> bool:
 
 def _missing_slots(array: Array) -> frozenset[int]:
     """Returns the slots without a member that holds all data. Members whose image was not given count as present."""
+    if not 0 < array.raid_disks <= MAX_DISKS:
+        return frozenset()
     current = {member.slot for member in array.active if is_current(array, member)}
     return frozenset(range(array.raid_disks)) - current - frozenset(array.absent)
 

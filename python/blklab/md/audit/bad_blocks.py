@@ -98,8 +98,13 @@ def check_repair(array: Array, _software: Software | None) -> Iterator[Diagnosti
         return
     running = array.sync is not None and array.sync.action == "repair"
     do = "A REPAIR IS RUNNING: stop it" if running else "DO NOT run `repair` on this array"
+    have = "have" if bad[1:] else "has"
+    message = (
+        f"{do}. Where {list_names(bad)} {have} bad blocks, `repair` of a RAID-1 writes garbage from RAM and removes the "
+        "entry; the garbage may then replace the good copy. `check` is safe"
+    )
     stop = [command("idle", array=array.path)] if running else []
-    yield told(array, "critical", "repair-corrupts", *stop, do=do, members=list_names(bad))
+    yield array_finding(array, "critical", "repair-corrupts", message, *stop)
 
 
 def check_lost_ranges(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
