@@ -96,7 +96,7 @@ def is_past_redundancy(array: Array) -> bool:
     """Whether md refuses writes to an array that runs, or would if its kernel knew `broken` (Linux 5.19)."""
     if array.state == "broken":
         return True
-    runs = array.live and array.state not in {"", "inactive", "clear"}
+    runs = array.live and array.state not in {"", "inactive", "clear"} and not array.reshaping
     return runs and array.redundant and bool(array.degraded) and find_availability(array).can_run is False
 
 

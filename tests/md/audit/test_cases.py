@@ -297,3 +297,20 @@ def test_garbage_with_entries_within_the_data_says_to_read_them() -> None:
     findings = audit(Inventory((replace(array, members=(first, array.members[1])),)))
     assert "read these sectors of the members first, which may be real entries: 2112-2119" in findings[0].message
     assert SectorRange(2112, 8) in first.ranges
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_older_member_in_an_array_of_its_own_is_not_called_diverged(read: bool) -> None:
+    newer, older = (
+        make_superblock(level=1, raid_disks=2, slot=slot, events=events, present=[True, slot == 1])
+        for slot, events in ((0, 100), (1, 90))
+    )
+    array = replace(array_of("raid1", 0, 2, {}, missing=[1]), uuid="a:b:c:d")
+    first = replace(array.members[0], superblock=newer if read else None)
+    second = ArrayMember("sdx", "/dev/sdx", 1, superblock=older if read else None, unseen="" if read else "denied")
+    other = replace(array, name="md127", path="/dev/md127", state="inactive", members=(second,))
+    findings = audit(Inventory((replace(array, members=(first,)), other)))
+    (finding,) = [each for each in findings if each.code == "split"]
+    assert "md0 and md127 are parts of the same array (UUID a:b:c:d): do not add" in finding.message
+    assert "written to without the other" not in finding.message
+    assert ("Newer by events: md0 (100 events" if read else "run blklab as root") in finding.message
