@@ -100,8 +100,8 @@ def check_repair(array: Array, _software: Software | None) -> Iterator[Diagnosti
     do = "A REPAIR IS RUNNING: stop it" if running else "DO NOT run `repair` on this array"
     have = "have" if bad[1:] else "has"
     message = (
-        f"{do}. Where {list_names(bad)} {have} bad blocks, `repair` of a RAID-1 writes garbage from RAM and removes the "
-        "entry; the garbage may then replace the good copy. `check` is safe"
+        f"{do}. Where {list_names(bad)} {have} bad blocks, `repair` of a RAID-1 writes garbage from RAM and removes "
+        "the entry; the garbage may then replace the good copy. `check` is safe"
     )
     stop = [command("idle", array=array.path)] if running else []
     yield array_finding(array, "critical", "repair-corrupts", message, *stop)
