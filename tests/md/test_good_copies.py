@@ -195,7 +195,7 @@ def test_no_good_copy_is_promised_that_does_not_exist() -> None:
     assert texts["bbl-entries sd0"].endswith("the only good copy is on sd1")
     assert texts["bbl-entries sd1"].endswith("the only good copy is on sd0")
     texts = messages(array_of("raid1", 0, 3, {0: [(64, 8), (96, 8)], 1: [(64, 8)], 2: [(64, 8), (128, 8)]}))
-    assert texts["bbl-entries sd0"].endswith("but of some sectors there is none: see bbl-lost")
+    assert texts["bbl-entries sd0"].endswith("but of some sectors there is none: see bbl-copied")
     texts = messages(array_of("raid1", 0, 2, {0: [(64, 8)]}, missing=[1]))
     assert "a missing member may have a good copy: connect it again, and do not wipe it" in texts["bbl-lost"]
 

@@ -156,7 +156,7 @@ def check_copied_entries(array: Array, _software: Software | None) -> Iterator[D
 def _copied_remedy(array: Array) -> Iterator[str]:
     if not array.live:
         yield "# Read every listed range of every member with dd (iflag=direct). If all can be read, assemble"
-        yield "# the array: `blklab md fix entries` compares all copies and drops the entries."
+        yield "# the array: `md fix entries` compares all copies and drops the entries."
         yield "# Or assemble it with --update=force-no-bbl, and run a check."
         yield "# Where a write failed, a member has old data: write it again from a good copy first."
     elif array.sync is None and not array.degraded and array.state != "inactive":
