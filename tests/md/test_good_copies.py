@@ -212,9 +212,9 @@ def test_lost_sectors_that_a_member_outside_may_hold(level: str, layout: int, di
     if level == "raid6":
         array = array_of(level, layout, disks, {0: [(64, 8)]}, missing=[1, 3])
     lost = find_lost_ranges(array)
-    beside = replace(array, outside=(member_outside(1),))
+    others = replace(array, outside=(member_outside(1),))
     assert find_ranges_only_outside(array) == ()
-    assert find_ranges_only_outside(beside) == lost
+    assert find_ranges_only_outside(others) == lost
     # Its slot is that of its superblock, also while md has it as faulty.
     faulty = replace(member_outside(1), states=("faulty",))
     assert find_ranges_only_outside(replace(array, members=(*array.members, faulty))) == lost

@@ -38,7 +38,7 @@ class Availability:
 def find_availability(array: Array) -> Availability:
     """Returns which members of an array are usable, and whether it can run with them.
 
-    A member whose image was not given counts as current. Members beside the array do not count.
+    A member whose image was not given counts as current. Members outside of the array do not count.
     """
     current: dict[int, ArrayMember] = {}
     for member in array.distinct:
@@ -101,7 +101,7 @@ def is_past_redundancy(array: Array) -> bool:
 
 
 def choose_members_to_force(array: Array) -> tuple[ArrayMember, ...]:
-    """Returns the freshest members with which an array could run, those beside it included; empty if none suffice.
+    """Returns the freshest members with which an array could run, those outside of it included; empty if none suffice.
 
     `mdadm --assemble --force` takes members that are behind, until it has enough. A member that is refused, or was
     rebuilt only in part, is none of them.

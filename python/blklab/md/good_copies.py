@@ -94,7 +94,7 @@ def find_only_copies(array: Array, member: ArrayMember, unreadable: Unreadable =
 def find_sources_outside(array: Array) -> tuple[ArrayMember, ...]:
     """Returns the members that are out and may hold what their missing slots held: one for each slot, the freshest.
 
-    They are faulty in the array, or lie beside it; of images, they are behind the others. Their slots are those of
+    They are faulty in the array, or are outside of it; of images, they are behind the others. Their slots are those of
     their superblocks. They are stale where the array was written to since.
     """
     missing = _missing_slots(array)

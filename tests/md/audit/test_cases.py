@@ -245,7 +245,7 @@ def test_inactive_array_says_what_it_waits_for() -> None:
     assert commands(findings)[-2:] == ["mdadm --stop /dev/md0", "mdadm --assemble --scan"]
 
 
-def test_newer_member_beside_an_array_is_not_added() -> None:
+def test_newer_member_next_to_an_array_is_not_added() -> None:
     array = replace(array_of("raid1", 0, 2, {}, missing=[1]), uuid="a:b:c:d")
     own = make_superblock(level=1, raid_disks=2, events=100, present=[True, False])
     array = replace(array, members=(replace(array.members[0], superblock=own),))
@@ -255,11 +255,11 @@ def test_newer_member_beside_an_array_is_not_added() -> None:
         ({"events": 90, "present": [False, True]}, True),
     ):
         other = make_superblock(**{"level": 1, "raid_disks": 2, "slot": 1, **values})
-        beside = ArrayMember("sdx", "/dev/sdx", superblock=other)
-        findings = audit(Inventory((replace(array, outside=(beside,)),)))
+        others = ArrayMember("sdx", "/dev/sdx", superblock=other)
+        findings = audit(Inventory((replace(array, outside=(others,)),)))
         assert ("split" in codes(findings)) == found
         assert commands(findings) == ([] if found else ["blklab md fix add /dev/md0 DISK"])
-    unassembled = replace(array, live=False, path="", members=(beside,), name="host:0")
+    unassembled = replace(array, live=False, path="", members=(others,), name="host:0")
     assert "split" in codes(audit(Inventory((array,), unassembled=(unassembled,))))
 
 

@@ -59,7 +59,7 @@ def _survives_text(array: Array) -> str:
 
 
 def _describe_members(array: Array, availability: Availability) -> Iterator[str]:
-    """Yields sentences: who is behind, which slots have no member, and what lies beside the array."""
+    """Yields sentences: who is behind, which slots have no member, and what is outside of the array."""
     newest = availability.newest
     if availability.current:
         latest = max(member.superblock.updated for member in availability.current if member.superblock)
@@ -70,11 +70,11 @@ def _describe_members(array: Array, availability: Availability) -> Iterator[str]
         plural = "s" if availability.vacant[1:] else ""
         verb = "have" if availability.vacant[1:] else "has"
         yield f"Slot{plural} {list_names([str(slot) for slot in availability.vacant])} {verb} no member"
-    beside = [member for member in array.outside if member.superblock and member.superblock.slot is not None]
-    if beside:
-        names = list_names([_describe_member(member, newest) for member in beside])
+    others = [member for member in array.outside if member.superblock and member.superblock.slot is not None]
+    if others:
+        names = list_names([_describe_member(member, newest) for member in others])
         yield (
-            f"Removed members lie beside it: {names}. Use them with --assemble --force, not --add: "
+            f"Removed members are outside of it: {names}. Use them with --assemble --force, not --add: "
             "--add overwrites their role"
         )
 
@@ -96,7 +96,7 @@ def _describe_member(member: ArrayMember, newest: int) -> str:
 
 
 def _last_known_text(array: Array, availability: Availability) -> str:
-    """Returns where the members of the missing slots are, if they lie beside the array, or are in it and behind."""
+    """Returns where the members of the missing slots are, if they are outside of the array, or are in it and behind."""
     found = [
         f"slot {member.superblock.slot} was last on {member.path}"
         for member in (*availability.stale, *array.outside)

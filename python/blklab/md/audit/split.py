@@ -76,14 +76,14 @@ def _split_lines(split: Split) -> tuple[str, ...]:
 
 
 def find_splits(inventory: Inventory) -> Iterator[Split]:
-    """Yields the pairs of halves in an inventory: of two arrays, of an array and what lies beside it, or of images."""
+    """Yields the pairs of halves in an inventory: of two arrays, of an array and its members outside, of images."""
     assembled = [(array, array.uuid) for array in inventory.arrays if array.uuid and not array.external]
     for uuid, arrays in by_key((uuid, array) for array, uuid in assembled).items():
         for one, other in combinations(arrays, 2):
             names = (one.name, other.name)
             yield Split(names, uuid, Half(one.name, one.members), Half(other.name, other.members))
     for array, uuid in assembled:
-        halves = list(_halves_beside(array, inventory.unassembled))
+        halves = list(_halves_outside(array, inventory.unassembled))
         halves += _halves_within(array)
         for half in halves:
             own = tuple(member for member in array.members if member not in half.members)
@@ -91,16 +91,16 @@ def find_splits(inventory: Inventory) -> Iterator[Split]:
             yield Split((array.name,), uuid, Half(name, own), half)
 
 
-def _halves_beside(array: Array, unassembled: Sequence[Array]) -> Iterator[Half]:
-    """Yields members beside an array that are newer than it, or that were written to without it."""
-    beside = list(array.outside)
+def _halves_outside(array: Array, unassembled: Sequence[Array]) -> Iterator[Half]:
+    """Yields members outside of an array that are newer than it, or that were written to without it."""
+    others = list(array.outside)
     for other in unassembled:
         if other.uuid == array.uuid:
-            beside += [member for member in other.members if member not in beside]
+            others += [member for member in other.members if member not in others]
     own = Half(array.name, array.members)
     newer = [
         member
-        for member in beside
+        for member in others
         if member.superblock
         and member.superblock.accepted
         and member.superblock.slot is not None
