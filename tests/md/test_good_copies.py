@@ -185,16 +185,19 @@ def messages(array: Array) -> dict[str, str]:
 def test_no_good_copy_is_promised_that_does_not_exist() -> None:
     texts = messages(array_of("raid1", 0, 2, {0: [(64, 8)], 1: [(64, 8)]}))
     for name in ("sd0", "sd1"):
-        assert texts[f"bbl-entries {name}"].endswith("no member has a good copy there: see bbl-lost")
+        assert texts[f"bbl-entries {name}"].endswith("md can read the data there from no member: see bbl-copied")
+    assert texts["bbl-lost"].startswith("md refuses to read array sectors 64-71: whether the disks can read them is")
+    texts = messages(array_of("raid1", 0, 2, {0: [(64, 8)], 1: [(64, 9)]}))
+    assert texts["bbl-entries sd0"].endswith("no member has a good copy there: see bbl-lost")
     assert texts["bbl-lost"].startswith("no member has a good copy of array sectors 64-71: reads there fail")
     texts = messages(array_of("raid1", 0, 2, {0: [(64, 8)], 1: [(128, 8)]}))
     assert "bbl-lost" not in texts
     assert texts["bbl-entries sd0"].endswith("the only good copy is on sd1")
     assert texts["bbl-entries sd1"].endswith("the only good copy is on sd0")
     texts = messages(array_of("raid1", 0, 3, {0: [(64, 8), (96, 8)], 1: [(64, 8)], 2: [(64, 8), (128, 8)]}))
-    assert texts["bbl-entries sd0"].endswith("but of some sectors there is none: see bbl-lost")
+    assert texts["bbl-entries sd0"].endswith("but of some sectors there is none: see bbl-copied")
     texts = messages(array_of("raid1", 0, 2, {0: [(64, 8)]}, missing=[1]))
-    assert "the missing member may have a good copy: connect it again, do not wipe it" in texts["bbl-lost"]
+    assert "a missing member may have a good copy: connect it again, and do not wipe it" in texts["bbl-lost"]
 
 
 def member_outside(slot: int, *listed: SectorRange, **values: object) -> ArrayMember:
@@ -209,9 +212,9 @@ def test_lost_sectors_that_a_member_outside_may_hold(level: str, layout: int, di
     if level == "raid6":
         array = array_of(level, layout, disks, {0: [(64, 8)]}, missing=[1, 3])
     lost = find_lost_ranges(array)
-    beside = replace(array, outside=(member_outside(1),))
+    others = replace(array, outside=(member_outside(1),))
     assert find_ranges_only_outside(array) == ()
-    assert find_ranges_only_outside(beside) == lost
+    assert find_ranges_only_outside(others) == lost
     # Its slot is that of its superblock, also while md has it as faulty.
     faulty = replace(member_outside(1), states=("faulty",))
     assert find_ranges_only_outside(replace(array, members=(*array.members, faulty))) == lost

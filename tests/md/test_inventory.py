@@ -59,8 +59,7 @@ def test_entries_of_the_disk_and_of_memory(machine: Arrays) -> None:
     # The other member has all of it: the ranges can be written again without taking a member out.
     remedy = result["bbl-entries"].remedy
     dev = machine.roots.dev
-    commands = [f"blklab md fix entries {dev}/md0", f"blklab md fix bbl {dev}/md0 --plan"]
-    assert [line for line in remedy if line[0] != "#"] == commands
+    assert [line for line in remedy if line[0] != "#"] == [f"blklab md fix entries {dev}/md0"]
     assert "the only good copy is on sdb" in result["bbl-entries"].message
     path = machine.roots.sys / "block/md0/md/dev-sdb/unacknowledged_bad_blocks"
     path.write_text("77777 3\n")
@@ -80,11 +79,28 @@ def test_an_array_that_refuses_writes_is_critical_and_has_the_way_out(machine: A
     result = machine.findings_by_code()["broken"]
     assert result.severity == "critical"
     assert "every write to it fails" in result.message
-    assert "what was written before can still be read" in result.message
-    dev = machine.roots.dev
-    assert [line for line in result.remedy if line[0] != "#"] == [
-        f"mdadm --stop {dev}/md0", f"mdadm --assemble --force --run {dev}/md0 {dev}/sda {dev}/sdb",
-    ]  # fmt: skip
+    assert "What was written before can still be read" in result.message
+    restart = f"blklab md fix restart {machine.roots.dev}/md0"
+    assert [line for line in result.remedy if line[0] != "#"] == [restart]
+    assert "Copy the disk with the error (see dmesg) first (ddrescue)" in result.remedy[0]
+
+
+def test_the_read_error_that_broke_an_array_is_named(machine: Arrays) -> None:
+    machine.mirror(array_state="broken")
+    (machine.roots.dev / "kmsg").write_text(
+        "6,1,1,-;md/raid1:md0: active with 2 out of 2 mirrors\n SUBSYSTEM=block\n"
+        "4,2,2,-;md/raid1:md0: Disk failure on sdb, disabling device.\n"
+        "1,3,3,-;md/raid1:md0: sda: unrecoverable I/O read error for block 4096\n"
+        "1,4,4,-;md/raid1:md0: sdz: unrecoverable I/O read error for block 1\n"
+        "1,5,5,-;md/raid1:md1: sda: unrecoverable I/O read error for block 2\n"
+        "12,6,6,-;md/raid1:md0: sda: unrecoverable I/O read error for block 3\n"
+        "1,7,7,-;md/raid1:md0: sda: unrecoverable I/O read error for block 4; rm\x1b[2J\n"
+        "1,8,8,-;md/raid1:md0: sda: unrecoverable I/O read error for block 4096\n"
+    )
+    result = machine.findings_by_code()["broken"]
+    errors = "Disk failure on sdb, disabling device; sda: unrecoverable I/O read error for block 4096. What"
+    assert f"The kernel says: {errors}" in result.message
+    assert f"Copy {machine.roots.dev}/sda first (ddrescue)" in result.remedy[0]
 
 
 @pytest.mark.parametrize(
@@ -141,6 +157,7 @@ def test_a_degraded_array_that_is_rebuilt(machine: Arrays) -> None:
     result = machine.findings_by_code()
     assert result["degraded"].severity == "critical"
     assert "there is no spare; the next failure loses data" in result["degraded"].message
+    assert result["degraded"].remedy[-1] == f"blklab md fix add {machine.roots.dev}/md0 DISK"
     node = machine.roots.sys / "block/md0"
     machine.write(
         node,
@@ -158,7 +175,10 @@ def test_a_faulty_member(machine: Arrays) -> None:
     machine.write(node, {"state": "faulty", "slot": "none"})
     result = machine.findings_by_code()["faulty"]
     assert result.member == "sdb"
-    assert result.remedy == (f"mdadm {machine.roots.dev}/md0 --remove {machine.roots.dev}/sdb",)
+    assert not result.remedy, "it may be the only source"
+    machine.write(node.parent, {"degraded": "0"})
+    remove = f"blklab md fix remove {machine.roots.dev}/md0 {machine.roots.dev}/sdb"
+    assert machine.findings_by_code()["faulty"].remedy == (remove,)
 
 
 def test_mismatches_and_checks(machine: Arrays) -> None:

@@ -94,7 +94,7 @@ def find_only_copies(array: Array, member: ArrayMember, unreadable: Unreadable =
 def find_sources_outside(array: Array) -> tuple[ArrayMember, ...]:
     """Returns the members that are out and may hold what their missing slots held: one for each slot, the freshest.
 
-    They are faulty in the array, or lie beside it; of images, they are behind the others. Their slots are those of
+    They are faulty in the array, or are outside of it; of images, they are behind the others. Their slots are those of
     their superblocks. They are stale where the array was written to since.
     """
     missing = _missing_slots(array)
@@ -211,6 +211,8 @@ def is_current(array: Array, member: ArrayMember) -> bool:
     if array.live and array.state != "inactive":
         return "in_sync" in member.states
     superblock = member.superblock
+    if {"spare", "faulty"}.intersection(member.states):  # of an array that does not run: was never complete
+        return False
     accepted = [other.superblock for other in array.distinct if other.superblock and other.superblock.accepted]
     newest = max((other.events for other in accepted), default=0)
     return superblock in accepted and superblock.recovery_offset is None and superblock.events >= newest - 1
@@ -218,6 +220,8 @@ def is_current(array: Array, member: ArrayMember) -> bool:
 
 def _missing_slots(array: Array) -> frozenset[int]:
     """Returns the slots without a member that holds all data. Members whose image was not given count as present."""
+    if not 0 < array.raid_disks <= MAX_DISKS:
+        return frozenset()
     current = {member.slot for member in array.active if is_current(array, member)}
     return frozenset(range(array.raid_disks)) - current - frozenset(array.absent)
 

@@ -14,7 +14,7 @@ from blklab.units import SECTOR
 
 def read_images(paths: Sequence[Path]) -> Inventory:
     """Returns the arrays to which images belong; what images do not contain is None."""
-    groups: dict[tuple[str, str], list[ArrayMember]] = {}
+    groups: dict[tuple[str, str], list[ArrayMember]] = {}  # By UUID and version
     strays = []
     for path, name in _short_names(list(dict.fromkeys(paths))).items():
         reading = read_superblocks(path)
@@ -39,7 +39,7 @@ def read_images(paths: Sequence[Path]) -> Inventory:
             strays.append(member)
         else:
             groups.setdefault(superblock.key, []).append(member)
-    arrays = _with_unique_names([_make_array(members) for members in groups.values()])
+    arrays = _with_unique_names([make_array(members) for members in groups.values()])
     return Inventory(
         tuple(sorted(arrays, key=lambda array: natural_order(array.name))),
         tuple(strays),
@@ -67,7 +67,8 @@ def _with_unique_names(arrays: list[Array]) -> list[Array]:
     return [replace(array, name=name) for array, name in zip(arrays, names, strict=True)]
 
 
-def _make_array(members: list[ArrayMember]) -> Array:
+def make_array(members: list[ArrayMember]) -> Array:
+    """Returns the array of members that have superblocks, as the newest accepted one describes it."""
     superblocks = [member.superblock for member in members if member.superblock]
     newest = max(superblocks, key=lambda superblock: (superblock.accepted, superblock.events, superblock.updated))
     slots = {member.slot for member in members}

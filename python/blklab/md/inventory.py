@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from blklab.errors import BlklabError
+from blklab.md.images import make_array
+from blklab.md.kernel_log import find_array_errors
 from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, SyncPass, by_slot
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading
@@ -89,7 +91,7 @@ def _array(
     unseen += [reason for _, reason in parts if reason]
     repaired = superblock.uuid if superblock else uuid
     repairing = reader.is_repairing(repaired, roots)
-    return Array(
+    array = Array(
         name=node.name,
         path=device.path,
         uuid=superblock.uuid if superblock else uuid,
@@ -116,6 +118,43 @@ def _array(
         parts=tuple(part for part, _ in parts),
         users=tuple(reader.find_users(device, roots)),
         unseen=tuple(unseen),
+    )
+    if array.state == "broken":
+        array = replace(array, kernel_errors=find_array_errors(array, reader.read_kernel_log(roots)))
+    return _with_geometry_of_superblocks(array)
+
+
+def _with_geometry_of_superblocks(array: Array) -> Array:
+    """Returns an array that does not run with the geometry of its superblocks: sysfs has zeros until md starts it.
+
+    Until then, md calls every member a spare without a slot.
+    """
+    if array.state != "inactive" or array.external or (array.raid_disks and array.level):
+        return array
+    known, others = [], []
+    for member in array.members:
+        superblock = member.superblock
+        if superblock is None:
+            others.append(member)
+            continue
+        states = tuple(state for state in member.states if state != "spare")
+        offset = superblock.data_offset if member.data_offset is None else member.data_offset
+        known.append(replace(member, slot=superblock.slot, states=states, data_offset=offset))
+    if not any(member.superblock and member.superblock.accepted for member in known):
+        return array
+    described = make_array(known)
+    return replace(
+        array,
+        level=described.level,
+        layout=described.layout,
+        chunk=described.chunk,
+        raid_disks=described.raid_disks,
+        member_sectors=described.member_sectors,
+        size=described.size,
+        bitmap=described.bitmap,
+        reshaping=described.reshaping,
+        degraded=described.raid_disks - described.usable,
+        members=(*described.members, *others),
     )
 
 

@@ -257,6 +257,7 @@ class Array:
     contents: tuple[BlockContent, ...] | None = None  # The content of bad blocks, in order; None if it was not read
     outside: tuple[ArrayMember, ...] = ()
     """Members of this array, by the UUID in their superblocks, that are on the same host and not in it."""
+    kernel_errors: tuple[str, ...] = ()  # Of a broken array: the last messages of the kernel about errors of members
     unseen: tuple[str, ...] = ()
 
     @property

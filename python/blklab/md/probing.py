@@ -18,6 +18,7 @@ from blklab import child_process, dmsetup
 from blklab.dmsetup import PATH
 from blklab.errors import EnvironmentLacks
 from blklab.md import superblocks
+from blklab.md.kernel_log import read_kernel_log
 from blklab.md.model import Geometry, Software
 from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice
@@ -238,6 +239,10 @@ class Probe:
     def read_software(self, roots: Roots) -> Software | None:
         """Returns the host's software and settings; None if unknown."""
         return read_software(roots)
+
+    def read_kernel_log(self, roots: Roots) -> str:
+        """Returns the kernel's own messages, one a line, the oldest first; empty if unknown (root may read them)."""
+        return read_kernel_log(roots.dev / "kmsg")
 
 
 def _exists(path: Path) -> bool | None:

@@ -97,7 +97,7 @@ def arrays_table(inventory: Inventory) -> TextTable:
             printable(array.metadata),
             {True: "yes", False: "none", None: NO_VALUE}[array.bitmap],
             array_state_text(array),
-            f"{array.usable}/{array.raid_disks}",
+            f"{array.usable}/{array.raid_disks}" if array.raid_disks else NO_VALUE,
         ]
         for array in inventory.arrays
     ]
@@ -133,7 +133,9 @@ def members_table(array: Array) -> TextTable:
 
 
 def layout_text(array: Array) -> str:
-    """Returns an array's layout in mdadm's words."""
+    """Returns an array's layout in mdadm's words; sysfs has zeros for an array that does not run."""
+    if not array.raid_disks:
+        return NO_VALUE
     if array.level == "raid10":
         near, far, offset = array.layout & 0xFF, array.layout >> 8 & 0xFF, array.layout >> 16 & 1
         if far > 1:

@@ -1,17 +1,22 @@
 """The rules of `md audit`: each is one function; this is their registry."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit import alignment, bad_blocks, devices, host, metadata, redundancy, smart
+from blklab.md.audit import alignment, bad_blocks, devices, host, metadata, redundancy, running, smart, split
 from blklab.md.audit.rule import Rule
 from blklab.md.model import Inventory
+from blklab.text import printable
 
 RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity are printed
-    redundancy.check_broken,
-    *(bad_blocks.check_repair, bad_blocks.check_lost_ranges, bad_blocks.check_entries),
-    *(bad_blocks.check_copied_entries, bad_blocks.check_full_lists, bad_blocks.check_write_errors),
+    *(running.check_cannot_run, redundancy.check_broken, bad_blocks.check_only_outside),
+    *(bad_blocks.check_garbage, bad_blocks.check_copied_entries, bad_blocks.check_repair),
+    *(bad_blocks.check_lost_ranges, bad_blocks.check_entries),
+    *(bad_blocks.check_full_lists, bad_blocks.check_write_errors),
     *(bad_blocks.check_kernel_lists, bad_blocks.check_empty_entries, bad_blocks.check_empty_lists),
     *(bad_blocks.check_no_lists, host.check_add),
-    *(redundancy.check_inactive, redundancy.check_suspended_writes, redundancy.check_unfinished_repair),
+    *(running.check_inactive, redundancy.check_suspended_writes, redundancy.check_unfinished_repair),
     *(redundancy.check_degraded, redundancy.check_faulty, redundancy.check_event_counts),
     *(redundancy.check_duplicate_slots, redundancy.check_unfinished_sync, redundancy.check_sync_action),
     *(redundancy.check_bitmap, redundancy.check_missing_images),
@@ -24,10 +29,68 @@ RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity ar
 )
 
 
+VERDICTS = ("absent", "cannot-run", "split", "broken", "only-out")
+"""Codes that decide what to do with an array, in the order in which they are printed, before all others."""
+
+_REDUNDANCY = frozenset({"degraded", "faulty", "events", "bbl-lost", "add-fails", "half-rebuilt"})
+_ADVICE = frozenset({"never-checked", "no-bitmap", "mismatches", "bbl-empty", "bbl-none", "read-errors"})
+
+SILENCES: dict[str, frozenset[str]] = {
+    "cannot-run": _REDUNDANCY - {"half-rebuilt"} | _ADVICE | {"inactive", "only-out", "same-slot"},
+    "inactive": _ADVICE | {"degraded", "add-fails"},
+    "split": _ADVICE | {"events", "only-out"},
+    "broken": _REDUNDANCY | _ADVICE | {"cannot-run", "inactive", "only-out", "write-error"},
+    "only-out": _ADVICE | {"faulty"},
+}
+"""What each code silences for the same array: findings that contradict it, or advise an action on the array."""
+
+HARMLESS = frozenset({"checksum", "refused", "damage", "two-superblocks", "write-error", "read-errors", "unequal"})
+"""Codes whose commands only read. Those of all others are not printed for an array with a code of SILENCES."""
+
+
 def find_problems(inventory: Inventory) -> list[Diagnostic]:
     """Returns what all rules find, the worst first. Reads and changes nothing."""
     software = inventory.software
     diagnostics = [finding for rule in RULES for array in inventory.arrays for finding in rule(array, software)]
+    diagnostics += split.check_split(inventory)
+    diagnostics = _without_contradictions(diagnostics, inventory)
     diagnostics += host.check_host(inventory)
     diagnostics += smart.check_disks(inventory)
-    return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)
+    single = [_with_single_lines(diagnostic) for diagnostic in diagnostics]
+    return sorted(single, key=lambda diagnostic: (diagnostic.rank, _place(diagnostic)))
+
+
+def _place(diagnostic: Diagnostic) -> int:
+    return VERDICTS.index(diagnostic.code) if diagnostic.code in VERDICTS else len(VERDICTS)
+
+
+def _without_contradictions(diagnostics: Iterable[Diagnostic], inventory: Inventory) -> list[Diagnostic]:
+    """Returns findings without those that another finding of the same array silences, and without their commands."""
+    diagnostics = list(diagnostics)
+    verdicts: dict[str, set[str]] = {}
+    for diagnostic in diagnostics:
+        if diagnostic.code in SILENCES:
+            verdicts.setdefault(diagnostic.subject, set()).add(diagnostic.code)
+    for parted in split.find_splits(inventory):
+        for name in parted.arrays:
+            verdicts.setdefault(name, set()).add("split")
+    kept = []
+    for diagnostic in diagnostics:
+        codes = verdicts.get(diagnostic.subject, set())
+        if any(diagnostic.code in SILENCES[code] for code in codes):
+            continue
+        if codes and diagnostic.code not in SILENCES.keys() | HARMLESS:
+            diagnostic = replace(diagnostic, remedy=())  # noqa: PLW2901
+        kept.append(diagnostic)
+    return kept
+
+
+def _with_single_lines(diagnostic: Diagnostic) -> Diagnostic:
+    """Returns a finding whose remedy has one line for each command: names of devices and mounts are hostile."""
+    lines = []
+    for line in diagnostic.remedy:
+        plain = printable(line)
+        if plain != line and not line.startswith("#"):
+            plain = f"# Not printed as a command, because a name in it has control characters: {plain}"
+        lines.append(plain)
+    return replace(diagnostic, remedy=tuple(lines))

@@ -9,11 +9,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, audit_message, list_names, told
-from blklab.md.good_copies import find_bad_pieces, find_lost_ranges, is_current
+from blklab.md.audit.rule import array_finding, audit_message, list_names, moment_text, told
+from blklab.md.good_copies import (
+    find_bad_pieces,
+    find_bad_ranges,
+    find_end,
+    find_lost_ranges,
+    find_ranges_only_outside,
+    find_sources_outside,
+    has_garbage_list,
+    is_current,
+    subtract_ranges,
+)
 from blklab.md.model import Array, ArrayMember, Software, merge_ranges
-from blklab.md.recipes import command, rewrite_recipe
+from blklab.md.recipes import command, rewrite_recipe, stop_users
 from blklab.md.superblocks import SectorRange
 from blklab.md_levels import PARITIES
 from blklab.units import SECTOR
@@ -21,63 +33,172 @@ from blklab.units import SECTOR
 MAX_RANGES_SHOWN = 8  # Ranges that a message names; the JSON has all
 
 
+def check_only_outside(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
+    """Sectors that the present members have lost can be read only from a member that is out of the array."""
+    ranges = find_ranges_only_outside(array)
+    if not ranges:
+        return
+    sources = find_sources_outside(array)
+    names = list_names([source.name for source in sources])
+    dates = [moment_text(source.superblock.updated) for source in sources if source.superblock]
+    verb = "are" if sources[1:] else "is"
+    places = list_names([str(at) for at in ranges], MAX_RANGES_SHOWN)
+    message = (
+        f"{_count(sum(at.sectors for at in ranges), 'sector')} of {array.name} can be read only from {names}, which "
+        f"{verb} out: do not add, remove or replace a disk yet. Array sectors {places}, as they were when {names} went "
+        f"out ({list_names(dates)})"
+    )
+    keep = f"# Keep {names} connected and as it is. Copy the files that you need from {array.path} to another place."
+    details = tuple(_lost_details(array, at) for at in ranges)
+    yield replace(array_finding(array, "critical", "only-out", message, keep), ranges=details)
+
+
+def check_garbage(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
+    """Entries of bad-block lists are beyond the end of their disks: the lists are damaged, not the disks."""
+    damaged = [member for member in array.members if has_garbage_list(member)]
+    if not damaged:
+        return
+    ends = {member.name: find_end(member) or 0 for member in damaged}
+    beyond = [at for member in damaged for at in member.ranges if at.end > ends[member.name]]
+    within = [at for member in damaged for at in member.ranges if at.end <= ends[member.name]]
+    names = list_names(list(ends))
+    lists = "lists" if damaged[1:] else "list"
+    message = (
+        f"the bad-block {lists} of {names} {'are' if damaged[1:] else 'is'} damaged, not the disks: "
+        f"{len(beyond):,} of {_count(len(beyond) + len(within), 'bad range')} {'is' if len(beyond) == 1 else 'are'} "
+        f"beyond the end of the disk (the first is sector {min(beyond).sector:,} of {ends[damaged[0].name]:,}). "
+        "md refuses or ignores such entries, and may refuse the member. To drop the lists, stop the array, and "
+        "assemble it once with mdadm --assemble --update=force-no-bbl"
+    )
+    if within:
+        ranges = list_names([str(at) for at in within], 3)
+        message += f"; read these sectors of the members first, which may be real entries: {ranges}"
+    yield array_finding(array, "critical", "bbl-garbage", message)
+
+
 def check_entries(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A bad-block list has entries: this member's data in these ranges are lost or stale."""
-    bad = [member for member in array.members if member.ranges]
+    bad = [member for member in array.members if find_bad_ranges(member)]
+    copied = find_copied_ranges(array)
     for member in bad:
         details = tuple(_range_details(array, member, bad_range) for bad_range in member.ranges)
         sectors = sum(bad_range.sectors for bad_range in member.ranges)
         places = list_names([_range_text(detail) for detail in details], MAX_RANGES_SHOWN)
         counts = f"{_count(member.entries, 'entry')}, {_count(sectors, 'sector')}"
-        words = {"counts": counts, "places": places, "effect": _effect(array, member)}
-        remedy = _remedy(array) if member is bad[0] else ()
-        diagnostic = told(array, "critical", "bbl-entries", *remedy, member=member.name, **words)
+        message = f"bad-block list has {counts}: {places}; {_effect(array, member)}"
+        remedy = _remedy(array) if member is bad[0] and not copied else ()
+        diagnostic = array_finding(array, "critical", "bbl-entries", message, *remedy, member=member.name)
         yield replace(diagnostic, ranges=details)
 
 
 def check_repair(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A RAID-1 has bad blocks: do not run `repair` on it, because that corrupts data."""
-    bad = [member.name for member in array.members if member.ranges]
+    bad = [member.name for member in array.members if find_bad_ranges(member)]
     if array.level != "raid1" or not bad:
         return
     running = array.sync is not None and array.sync.action == "repair"
     do = "A REPAIR IS RUNNING: stop it" if running else "DO NOT run `repair` on this array"
+    have = "have" if bad[1:] else "has"
+    message = (
+        f"{do}. Where {list_names(bad)} {have} bad blocks, `repair` of a RAID-1 writes garbage from RAM and removes "
+        "the entry; the garbage may then replace the good copy. `check` is safe"
+    )
     stop = [command("idle", array=array.path)] if running else []
-    yield told(array, "critical", "repair-corrupts", *stop, do=do, members=list_names(bad))
+    yield array_finding(array, "critical", "repair-corrupts", message, *stop)
 
 
 def check_lost_ranges(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
-    """Too many members have bad blocks in the same place, or are missing: the data there are lost."""
-    lost_ranges = find_lost_ranges(array)
-    if lost_ranges:
-        details = tuple(
-            {"member_sector": None, "sectors": at.sectors, **_file_locations(array, (at,))} for at in lost_ranges
+    """Too many members have bad blocks in the same place, or are missing: reads there fail.
+
+    Ranges that only a copied list has may be readable on the disks: then this is no statement about data.
+    """
+    lost = subtract_ranges(find_lost_ranges(array), find_ranges_only_outside(array))
+    certain = subtract_ranges(find_lost_ranges(_without_copies(array)), find_ranges_only_outside(array))
+    if certain:
+        if array.degraded and not find_sources_outside(array):
+            backup = "a missing member may have a good copy: connect it again, and do not wipe it. Otherwise restore "
+        else:
+            backup = "restore "
+        places = list_names([str(at) for at in certain], MAX_RANGES_SHOWN)
+        message = f"no member has a good copy of array sectors {places}: reads there fail; {backup}"
+        message += "the data there from a backup"
+        details = tuple(_lost_details(array, at) for at in certain)
+        yield replace(array_finding(array, "critical", "bbl-lost", message), ranges=details)
+    refused = subtract_ranges(lost, certain)
+    if refused:
+        places = list_names([str(at) for at in refused], MAX_RANGES_SHOWN)
+        message = (
+            f"md refuses to read array sectors {places}: whether the disks can read them is not known, because the "
+            "lists were copied (see bbl-copied)"
         )
-        places = list_names([str(at) for at in lost_ranges], MAX_RANGES_SHOWN)
-        backup = "restore the data there from a backup"
-        if array.degraded:
-            backup = "the missing member may have a good copy: connect it again, do not wipe it; otherwise " + backup
-        yield replace(told(array, "critical", "bbl-lost", places=places, backup=backup), ranges=details)
+        details = tuple(_lost_details(array, at) for at in refused)
+        yield replace(array_finding(array, "critical", "bbl-lost", message), ranges=details)
 
 
 def check_copied_entries(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
-    """Several members list the same bad blocks: most likely, a recovery copied the list."""
-    holders: dict[SectorRange, list[str]] = defaultdict(list)
+    """Several members list the same bad blocks: a recovery copied the list, so it says little about the disks."""
+    copied = find_copied_ranges(array)
+    if not copied:
+        return
+    members = [member for member in array.distinct if member.name in copied]
+    ranges = merge_ranges(tuple(at for member in members for at in copied[member.name]))
+    number = max(len(copied[member.name]) for member in members)
+    same = "bad range" if number == 1 else f"{number:,} bad ranges"
+    message = (
+        f"{list_names([member.name for member in members])} list the same {same} "
+        f"({list_names([str(at) for at in ranges], 3)} of each): these are copies of one list, not defects of the "
+        "disks, because different disks do not fail in the same sectors (a recovery copies entries for which it has "
+        "no source). If the disks can read these sectors, probably nothing is lost"
+    )
+    yield Diagnostic("bbl-copied", "critical", array.name, message, tuple(_copied_remedy(array)))
+
+
+def _copied_remedy(array: Array) -> Iterator[str]:
+    if not array.live:
+        yield "# Read every listed range of every member with dd (iflag=direct). If all can be read, assemble"
+        yield "# the array: `md fix entries` compares all copies and drops the entries."
+        yield "# Or assemble it with --update=force-no-bbl, and run a check."
+        yield "# Where a write failed, a member has old data: write it again from a good copy first."
+    elif array.sync is None and not array.degraded and array.state != "inactive":
+        yield "# This reads the ranges from the disks, and drops the entries only if all copies agree:"
+        yield from stop_users(array)
+        yield command("fix-entries", array=array.path)
+
+
+def find_copied_ranges(array: Array) -> dict[str, tuple[SectorRange, ...]]:
+    """Returns the bad ranges that several members have in the same place, by the names of the members."""
+    holders: dict[SectorRange, list[tuple[str, SectorRange]]] = defaultdict(list)
     for member in array.distinct:
-        for bad_range in member.ranges:
+        for bad_range in find_bad_ranges(member):
             begin = bad_range.sector - (member.data_offset or 0)
-            holders[SectorRange(begin, bad_range.sectors)].append(member.name)
-    shared = {bad_range: names for bad_range, names in holders.items() if len(names) > 1}
-    if shared:
-        names = sorted({name for holding in shared.values() for name in holding})
-        ranges = _count(len(shared), "bad range")
-        yield told(array, "critical", "bbl-copied", members=list_names(names), ranges=ranges)
+            holders[SectorRange(begin, bad_range.sectors)].append((member.name, bad_range))
+    copied: dict[str, tuple[SectorRange, ...]] = {}
+    for holding in holders.values():
+        for name, bad_range in holding if len(holding) > 1 else ():
+            copied[name] = (*copied.get(name, ()), bad_range)
+    return copied
+
+
+def _without_copies(array: Array) -> Array:
+    """Returns an array as if the lists of its members had no copied entries."""
+    copied = find_copied_ranges(array)
+    members = []
+    for member in array.members:
+        if member.name in copied:
+            own = tuple(at for at in find_bad_ranges(member) if at not in copied[member.name])
+            superblock = member.superblock and msgspec.structs.replace(member.superblock, bad_blocks=None)
+            members.append(replace(member, listed=own, superblock=superblock))
+        else:
+            members.append(member)
+    return replace(array, members=tuple(members))
 
 
 def check_full_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A bad-block list is full: md fails the member at the next write error."""
     for member in array.members:
         bad = member.bad_blocks
+        if has_garbage_list(member):
+            continue
         if bad and len(bad.ranges) >= bad.room > 0 and not bad.empty_entries:
             yield told(array, "critical", "bbl-full", room=bad.room, member=member.name)
         elif member.listed_cut and bad is None:
@@ -88,7 +209,7 @@ def check_empty_entries(array: Array, _software: Software | None) -> Iterator[Di
     """A bad-block list has entries of 0 sectors: its area was never written."""
     for member in array.members:
         bad = member.bad_blocks
-        if bad and bad.empty_entries:
+        if bad and bad.empty_entries and not has_garbage_list(member):
             yield told(array, "warning", "bbl-zeros", count=bad.empty_entries, member=member.name)
 
 
@@ -126,14 +247,21 @@ def check_empty_lists(array: Array, _software: Software | None) -> Iterator[Diag
     ]
     if names:
         have = "have empty bad-block lists" if names[1:] else "has an empty bad-block list"
-        fix = command("fix", array=array.path)
-        yield told(array, "note", "bbl-empty", fix, members=list_names(names), have=have)
+        message = (
+            f"{list_names(names)} {have}: the next write error is hidden there, and the array still looks healthy; "
+            "without a list, md fails the member"
+        )
+        yield array_finding(array, "note", "bbl-empty", message, command("fix", array=array.path))
 
 
 def check_no_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """No member has a bad-block list: write errors cannot be hidden."""
     if array.members and all(member.superblock and member.bad_blocks is None for member in array.members):
         yield told(array, "note", "bbl-none")
+
+
+def _lost_details(array: Array, at: SectorRange) -> dict[str, Any]:
+    return {"member_sector": None, "sectors": at.sectors, **_file_locations(array, (at,))}
 
 
 def _range_details(array: Array, member: ArrayMember, bad_range: SectorRange) -> dict[str, Any]:
@@ -163,8 +291,15 @@ def _effect(array: Array, member: ArrayMember) -> str:
         return "whether other members have good copies is not known"
     own = [piece for piece in pieces if member.slot in piece.bad]
     lost = any(piece.lost for piece in own)
+    reason = "bbl-lost"
+    if find_ranges_only_outside(array):
+        reason = "only-out"
+    elif not find_lost_ranges(_without_copies(array)):
+        reason = "bbl-copied"
     if lost and all(piece.lost for piece in own):
-        return "no member has a good copy there: see bbl-lost"
+        if reason == "bbl-copied":
+            return f"md can read the data there from no member: see {reason}"
+        return f"no member has a good copy there: see {reason}"
     if array.level in PARITIES:
         effect = "md computes the data there from the other members, which then tolerate one failure fewer"
     elif array.level == "raid1" and not lost:
@@ -174,14 +309,13 @@ def _effect(array: Array, member: ArrayMember) -> str:
         effect = f"one copy fewer there: {copies if good else 'each sector has a good copy on another member'}"
     else:
         effect = "one copy fewer there: other members have good copies"
-    return effect + (", but of some sectors there is none: see bbl-lost" if lost else "")
+    return effect + (f", but of some sectors there is none: see {reason}" if lost else "")
 
 
 def _remedy(array: Array) -> tuple[str, ...]:
-    """Returns how to write the bad ranges of all members again, and where the other ways are explained."""
-    if recipe := rewrite_recipe(array):
-        return (*recipe.lines, "# How to replace a disk of this array without loss:", command("plan", array=array.path))
-    return tuple(command("examine-badblocks", disk=member.path) for member in array.members if member.ranges)
+    """Returns how to write the bad ranges of all members again."""
+    recipe = rewrite_recipe(array)
+    return recipe.lines if recipe else ()
 
 
 def _count(count: int, noun: str) -> str:

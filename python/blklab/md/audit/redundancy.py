@@ -1,16 +1,17 @@
 """Rules about redundancy and scrubbing: members missing, faulty, out of date or being rebuilt; checks of the copies."""
 
 import math
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 
 from blklab.diagnostic import Diagnostic, Severity
-from blklab.md.audit.rule import array_finding, audit_message, list_names, told
+from blklab.md.audit.rule import array_finding, audit_message, level_text, list_names, told
+from blklab.md.availability import count_tolerated, is_past_redundancy
 from blklab.md.model import Array, ArrayMember, Software
-from blklab.md.recipes import DISK, Recipe, command, recipe_lines, restart_recipe
-from blklab.md_levels import PARITIES
+from blklab.md.recipes import Recipe, command, stop_users
 from blklab.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
-from blklab.text import by_key
+from blklab.text import by_key, wording
 from blklab.units import SECTOR, format_duration
 
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning
@@ -21,24 +22,24 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
     """Members are missing; critical if no rebuild runs, or if the next failure loses data."""
     if not array.degraded:
         return
-    spares = [member for member in array.members if is_spare(member)]
-    tolerated = _failures_tolerated(array)
+    spares = [member.name for member in array.members if is_spare(member)]
+    tolerated = count_tolerated(array)
     last = tolerated is not None and array.degraded >= tolerated
     rebuilding = array.sync is not None and array.sync.action == "recover"
     if rebuilding:
         replacement = "a rebuild is running"
     elif spares:
-        replacement = f"md does not use the spare {list_names([spare.name for spare in spares])}"
+        replacement = f"md does not use the spare {list_names(spares)}"
     else:
         replacement = "there is no spare"
-    loses = "may lose" if array.level == "raid10" else "loses"
     verb = "is" if array.degraded == 1 else "are"
-    next_failure = f"; the next failure {loses} data" if last else ""
-    words = {"count": array.degraded, "disks": array.raid_disks, "verb": verb, "replacement": replacement}
-    risk = next_failure + _describe_risk(array, software, rebuilding)
-    urgent = last or not rebuilding
-    commands = [] if rebuilding or spares or array.state == "broken" else fill_slot(array)
-    yield told(array, "critical" if urgent else "warning", "degraded", *commands, member="", risk=risk, **words)
+    message = f"{array.degraded} of {array.raid_disks} members {verb} missing, and {replacement}"
+    if last:
+        message += f"; the next failure {'may lose' if array.level == 'raid10' else 'loses'} data"
+    message += _describe_risk(array, software, rebuilding)
+    runs = array.live and array.state != "inactive" and not is_past_redundancy(array)
+    commands = fill_slot(array) if runs and not (rebuilding or spares or array.external) else ()
+    yield array_finding(array, "critical" if last or not rebuilding else "warning", "degraded", message, *commands)
 
 
 def _describe_risk(array: Array, software: Software | None, rebuilding: bool) -> str:
@@ -67,26 +68,54 @@ _loss = lru_cache(maxsize=256)(probability)  # The exporter asks again every few
 
 
 def fill_slot(array: Array) -> tuple[str, ...]:
-    """Returns the commands that make a degraded array complete."""
+    """Returns the command that makes a degraded array complete, which measures before it changes anything."""
     return (
-        "# DISK is the missing disk, if it works again, or an empty one: its name in /dev/disk/by-id.",
-        command("fix-add", array=array.path, disk=DISK),
+        "# DISK is the missing disk if it works again, or an empty one. Give its path in /dev/disk/by-id.",
+        command("fix-add", array=array.path, disk="DISK"),
     )
 
 
 def check_broken(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """Md refuses all writes to the array, because a member had an error that it cannot do without."""
-    if array.state == "broken":
+    if is_past_redundancy(array):
         message, recipe = explain_broken(array, software)
         yield array_finding(array, "critical", "broken", message, *recipe.lines)
 
 
 def explain_broken(array: Array, software: Software | None) -> tuple[str, Recipe]:
     """Returns what `broken` means for an array, and how to start it again (drivers/md/md.c, MD_BROKEN)."""
+    says = f" The kernel says: {'; '.join(array.kernel_errors)}." if array.kernel_errors else ""
+    if array.level in {"raid1", "raid10"}:  # md keeps the last copy in the array
+        message = (
+            f"is broken: every write to it fails, because the last good copy of some data had an error.{says} "
+            "What was written before can still be read. Do not add, remove or wipe a disk"
+        )
+    else:
+        message = (
+            f"is broken: every write to it fails, and reads too, because more members have failed than "
+            f"{level_text(array.level)} survives.{says} The data are still on the disks. "
+            "Do not add, remove or wipe a disk"
+        )
     kernel = software.kernel if software else None
     unusable = [member.path for member in array.active if member.is_refused_by(kernel)]
-    kind = "mirror" if array.level in {"raid1", "raid10"} else "parity"  # of a mirror, md keeps the last copy
-    return audit_message(f"broken-{kind}"), restart_recipe(array, unusable)
+    if unusable:
+        return message, Recipe("keep", tuple(wording("keep-running", members=", ".join(unusable)).splitlines()))
+    erring = [member.path for member in array.members if _has_error(array, member)]
+    disks = list_names(erring) if erring else "the disk with the error (see dmesg)"
+    lines = (
+        f"# Copy {disks} first (ddrescue), before anything is rebuilt from it. Correct a bad cable or controller.",
+        *stop_users(array),
+        command("fix-restart", array=array.path),
+        *([command("resume")] if array.repairing else []),
+        "# Then check the filesystem: data that were being written may be damaged.",
+    )
+    return message, Recipe("restart", lines)
+
+
+def _has_error(array: Array, member: ArrayMember) -> bool:
+    """Whether the kernel's log has an error of the device itself, apart from its removal."""
+    name = re.compile(rf"(?<![\w-]){re.escape(member.name)}(?![\w-])")
+    return any(name.search(line) and not line.startswith("Disk failure") for line in array.kernel_errors)
 
 
 def check_unfinished_repair(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -115,8 +144,9 @@ def check_faulty(array: Array, _software: Software | None) -> Iterator[Diagnosti
     for member in array.members:
         role = member.superblock.role if member.superblock else ""
         if "faulty" in member.states or (not member.states and role == "faulty"):
-            message = "is faulty: md does not use it any more; remove it, keep it until the array is complete again"
-            remove = [] if array.state == "broken" else [command("remove", array=array.path, disk=member.path)]
+            message = "is faulty: md does not use it any more; keep it as it is until the array is complete again"
+            complete = array.degraded == 0 and array.sync is None
+            remove = [command("fix-remove", array=array.path, disk=member.path)] if complete else []
             yield array_finding(array, "critical", "faulty", message, *remove, member=member.name)
 
 
@@ -192,12 +222,6 @@ def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[
             yield told(array, "warning", "half-rebuilt", member=member.name, sector=sector)
 
 
-def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
-    """The array is assembled and does not run."""
-    if array.live and array.state == "inactive" and not array.external:
-        yield told(array, "critical", "inactive", *recipe_lines("assemble-again", array=array.path))
-
-
 def check_bitmap(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A redundant array larger than 100 GiB has no write-intent bitmap."""
     log = any(member.superblock and member.superblock.role == "journal" for member in array.members)
@@ -206,15 +230,6 @@ def check_bitmap(array: Array, _software: Software | None) -> Iterator[Diagnosti
         can_add = array.state not in {"readonly", "read-auto", "inactive", "broken"} and array.sync is None
         commands = [command("add-bitmap", array=array.path)] if can_add else []
         yield told(array, "warning", "no-bitmap", *commands)
-
-
-def _failures_tolerated(array: Array) -> int | None:
-    """Returns how many members can fail, whichever they are; RAID-10 keeps one copy."""
-    if array.level == "raid1":
-        return array.raid_disks - 1
-    if array.level == "raid10":
-        return max(1, (array.layout & 0xFF) * (array.layout >> 8 & 0xFF) - 1)
-    return PARITIES.get(array.level)
 
 
 def check_mismatches(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

@@ -1,0 +1,142 @@
+"""Rules about arrays that do not run: whether their members are enough, and what helps."""
+
+from collections.abc import Iterator
+
+from blklab.diagnostic import Diagnostic
+from blklab.md.audit.rule import array_finding, level_text, list_names, moment_text
+from blklab.md.availability import Availability, choose_members_to_force, count_tolerated, find_availability
+from blklab.md.availability import is_past_redundancy as is_broken
+from blklab.md.model import Array, ArrayMember, Software
+from blklab.md.recipes import recipe_lines
+
+FEW_EVENTS = 100  # So far behind, a member lacks some seconds of writes
+FEW_SECONDS = 600
+
+
+def check_cannot_run(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
+    """Too few members of an array are there and current: md does not start it."""
+    availability = find_availability(array)
+    if array.external or availability.can_run is not False or is_broken(array):
+        return
+    there = len(availability.current) + len(array.absent)
+    verb = "is" if there == 1 else "are"
+    facts = [
+        f"cannot run: {there} of {array.raid_disks} members {verb} there and current, "
+        f"{level_text(array.level)} {_survives_text(array)}",
+        *_describe_members(array, availability),
+    ]
+    yield Diagnostic("cannot-run", "critical", array.name, ". ".join(facts), tuple(_force_lines(array, availability)))
+
+
+def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
+    """The array is assembled and does not run, although its members may be enough."""
+    if not array.live or array.state != "inactive" or array.external:
+        return
+    availability = find_availability(array)
+    if availability.can_run is False:
+        return  # check_cannot_run reports it
+    message = "is assembled and does not run"
+    if availability.can_run is None:
+        message += ": whether its members are enough is not known, because blklab could not read all superblocks"
+    elif availability.missing:
+        slots = list_names([str(slot) for slot in availability.missing])
+        plural = "s" if availability.missing[1:] else ""
+        message += f": it waits for slot{plural} {slots}{_last_known_text(array, availability)}"
+        message += (
+            ". The other members are enough, but mdadm --incremental waits for all members that were there before"
+        )
+    else:
+        message += ", although all members are there: dmesg says why md did not start it"
+    yield array_finding(array, "critical", "inactive", message, *recipe_lines("assemble-again", array=array.path))
+
+
+def _survives_text(array: Array) -> str:
+    tolerated = count_tolerated(array)
+    if not tolerated:
+        return "survives no loss"
+    least = "at least " if array.level == "raid10" else ""
+    return f"survives the loss of {least}{tolerated}"
+
+
+def _describe_members(array: Array, availability: Availability) -> Iterator[str]:
+    """Yields sentences: who is behind, which slots have no member, and what is outside of the array."""
+    newest = availability.newest
+    if availability.current:
+        latest = max(member.superblock.updated for member in availability.current if member.superblock)
+        yield f"The current members have {newest:,} events, last written {moment_text(latest)}"
+    if availability.stale:
+        yield "Not current: " + list_names([_describe_member(member, newest) for member in availability.stale])
+    if availability.vacant:
+        plural = "s" if availability.vacant[1:] else ""
+        verb = "have" if availability.vacant[1:] else "has"
+        yield f"Slot{plural} {list_names([str(slot) for slot in availability.vacant])} {verb} no member"
+    others = [member for member in array.outside if member.superblock and member.superblock.slot is not None]
+    if others:
+        names = list_names([_describe_member(member, newest) for member in others])
+        yield (
+            f"Removed members are outside of it: {names}. Use them with --assemble --force, not --add: "
+            "--add overwrites their role"
+        )
+
+
+def _describe_member(member: ArrayMember, newest: int) -> str:
+    superblock = member.superblock
+    if superblock is None:
+        return f"{member.name} (its superblock could not be read)"
+    name = f"{member.name} (slot {superblock.slot}"
+    if not superblock.accepted:
+        return f"{name}, its superblock is refused)"
+    if superblock.recovery_offset is not None:
+        return f"{name}, rebuilt only up to sector {superblock.recovery_offset:,})"
+    if "spare" in member.states:
+        return f"{name}, a spare that was never complete)"
+    behind = newest - superblock.events
+    gap = f", {behind:,} behind" if behind > 0 else ""
+    return f"{name}, {superblock.events:,} events{gap}, last written {moment_text(superblock.updated)})"
+
+
+def _last_known_text(array: Array, availability: Availability) -> str:
+    """Returns where the members of the missing slots are, if they are outside of the array, or are in it and behind."""
+    found = [
+        f"slot {member.superblock.slot} was last on {member.path}"
+        for member in (*availability.stale, *array.outside)
+        if member.superblock and member.superblock.slot in availability.missing
+    ]
+    return f" ({list_names(found)})" if found else ""
+
+
+def _force_lines(array: Array, availability: Availability) -> Iterator[str]:
+    """Yields what helps an array that cannot run, in words: nothing of it is safe enough for a command."""
+    yield "# Do not use --add, --re-add or --create: they overwrite the superblocks that are needed."
+    chosen = choose_members_to_force(array)
+    if not chosen:
+        slots = list_names([str(slot) for slot in availability.missing])
+        yield f"# All known members together are not enough: find the disks of slots {slots} first (cable, controller)."
+        return
+    if array.live:
+        yield "# `mdadm --assemble --scan` will fail again, because too few members are current."
+    names = list_names([member.name for member in chosen], 12)
+    yield "# First copy the superblocks of all members (the first and last 128 KiB), or work on overlays of the disks."
+    yield f"# Then `mdadm --assemble --force` can start it with the freshest members that it needs: {names}."
+    yield f"# {_danger_text(array, availability, chosen)}"
+    yield "# If someone used --create, do not force it. Then check the filesystem without writing to it (fsck -n)."
+
+
+def _danger_text(array: Array, availability: Availability, chosen: tuple[ArrayMember, ...]) -> str:
+    """Returns what is lost by forcing members that are behind."""
+    superblocks = [member.superblock for member in chosen if member.superblock]
+    events = max(availability.newest, *(superblock.events for superblock in superblocks))
+    latest = max(
+        superblock.updated
+        for superblock in (*superblocks, *(member.superblock for member in availability.current if member.superblock))
+    )
+    behind = events - min(superblock.events for superblock in superblocks)
+    seconds = latest - min(superblock.updated for superblock in superblocks)
+    if array.reshaping:
+        return "Danger: a reshape is not finished. Ask on the linux-raid list before you force it."
+    if behind <= FEW_EVENTS and seconds <= FEW_SECONDS:
+        return f"{behind:,} events are little: the data are probably not lost yet, only what was being written then."
+    return (
+        f"Danger: the oldest of them is {behind:,} events and {seconds:,} s behind: "
+        "what was written since is lost, or mixed with older data."
+    )

@@ -1,0 +1,66 @@
+"""Reads the kernel's messages, and finds those about the errors that broke an array.
+
+Records: Documentation/ABI/testing/dev-kmsg. Each read returns one record, `priority,number,time,flags;message`.
+Programs may write records too: their priority has another facility than the kernel's. Names in messages are hostile.
+"""
+
+import os
+import re
+from collections import deque
+from pathlib import Path
+
+from blklab.md.model import Array
+from blklab.system.roots import opened
+
+MAX_RECORDS = 200_000  # A log that grows while it is read must end
+MAX_BYTES = 1 << 20  # Of the newest messages, which are kept
+RECORD_BYTES = 8192  # The kernel's limit is smaller
+MAX_ERRORS = 3
+
+ERRORS = (  # drivers/md/raid5.c, raid1.c and raid10.c; the group is the member
+    re.compile(r"read error not correctable \(sector \d{1,20} on (\S{1,64})\)\.?", re.A),
+    re.compile(r"(\S{1,64}): unrecoverable I/O (?:read )?error for block \d{1,20}", re.A),
+    re.compile(r"Disk failure on (\S{1,64}), disabling device\.?", re.A),
+)
+
+
+def read_kernel_log(path: Path) -> str:
+    """Returns the kernel's messages in `/dev/kmsg`, one a line, the oldest first; empty if they cannot be read."""
+    kept: deque[str] = deque()
+    size = 0
+    try:
+        with opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
+            for _ in range(MAX_RECORDS):
+                try:
+                    record = os.read(descriptor, RECORD_BYTES)
+                except BrokenPipeError:  # the oldest record was overwritten meanwhile: the next read continues
+                    continue
+                if not record:
+                    break
+                for line in parse_records(record):
+                    kept.append(line)
+                    size += len(line)
+                while size > MAX_BYTES:
+                    size -= len(kept.popleft())
+    except OSError:  # also at the end of the log (EAGAIN)
+        pass
+    return "\n".join(kept)
+
+
+def parse_records(content: bytes) -> list[str]:
+    """Returns the messages of records that the kernel itself wrote."""
+    records = re.findall(r"^(\d{1,6}),[^;\n]{1,200};(.*)$", content.decode(errors="replace"), re.M | re.A)
+    return [message for priority, message in records if int(priority) < 8]
+
+
+def find_array_errors(array: Array, log: str) -> tuple[str, ...]:
+    """Returns the last different messages about errors of an array's members."""
+    names = {member.name for member in array.members}
+    found: dict[str, None] = {}
+    for message in re.findall(rf"^md/raid\w*:{re.escape(array.name)}: (.{{1,200}})$", log, re.M | re.A):
+        matches = [pattern.fullmatch(message) for pattern in ERRORS]
+        if any(match and match[1] in names for match in matches):
+            plain = message.removesuffix(".")
+            found.pop(plain, None)
+            found[plain] = None
+    return tuple(found)[-MAX_ERRORS:]
