@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from blklab._core import MdMap
-from blklab.md.superblocks import BadBlockList, SectorRange, Superblock
+from blklab.md.superblocks import BadBlockList, SectorRange, Superblock, is_of_array
 from blklab.md_levels import PARITIES, REDUNDANT
 from blklab.system.diskstats import DeviceCounters
 from blklab.text import natural_order
@@ -133,6 +133,7 @@ class ArrayMember:
     physical_block: int | None = None  # Bytes
     activity: DeviceCounters | None = None  # The kernel's I/O counters since boot
     unseen: str = ""  # Why its superblock could not be read
+    users: tuple[str, ...] = ()  # Of a device outside of arrays: what uses it, `mounted at /`
 
     @property
     def bad_blocks(self) -> BadBlockList | None:
@@ -254,7 +255,7 @@ class Array:
     users: tuple[str, ...] = ()  # What uses it, for messages
     contents: tuple[BlockContent, ...] | None = None  # The content of bad blocks, in order; None if it was not read
     outside: tuple[ArrayMember, ...] = ()
-    """Members of this array, by the UUID in their superblocks, that lie beside it on the same host and are not in it."""
+    """Members of this array, by the UUID in their superblocks, that lie beside it on its host and are not in it."""
     unseen: tuple[str, ...] = ()
 
     @property
@@ -400,6 +401,23 @@ class ListedArray:
         """Whether the administrator does not want it to be assembled."""
         return self.path.lower() == "<ignore>"
 
+    @property
+    def short_name(self) -> str:
+        """The name for messages: that of its device, or without one `name=`; empty if the line has neither."""
+        if self.path and not self.ignored:
+            return self.path.rpartition("/")[2]
+        return self.name
+
+    def describes(self, array: Array) -> bool:
+        """Whether the line is about an array: the same UUID or, if the line has none, the same name."""
+        if self.uuid:
+            superblocks = [member.superblock for member in array.members if member.superblock]
+            return self.uuid == array.uuid or any(is_of_array(superblock, self.uuid) for superblock in superblocks)
+        names = {array.label, array.label.rpartition(":")[2]} - {""}
+        if self.name:
+            return self.name in names
+        return array.live and bool(self.path) and array.name == self.short_name
+
 
 @dataclass(frozen=True)
 class Inventory:
@@ -417,6 +435,7 @@ class Inventory:
     unassembled: tuple[Array, ...] = ()
     """Arrays of `outside` that are not assembled, made from the superblocks (`live` is False, as for images)."""
     listed: tuple[ListedArray, ...] = ()  # ARRAY lines of mdadm.conf
+    unread: tuple[str, ...] = ()  # Why devices outside of arrays could not be read: one line for each reason
 
     def only(self, names: Collection[str]) -> "Inventory":
         """Returns the inventory of the arrays with these names, paths or labels."""

@@ -94,6 +94,26 @@ class SuperblockReading(msgspec.Struct):
     failure: str = ""  # Why it could not be read; empty if it could
 
 
+def swapped_uuid(superblock: Superblock) -> str:
+    """Returns the UUID as sysfs prints it: for 0.90, mdadm prints its words in another byte order."""
+    if superblock.version != "0.90":
+        return superblock.uuid
+    words = [bytes.fromhex(word)[::-1].hex() for word in superblock.uuid.split(":")]
+    return ":".join(words)
+
+
+def is_of_array(superblock: Superblock, uuid: str) -> bool:
+    """Whether a superblock has the UUID of an array, as mdadm or as sysfs prints it."""
+    return uuid in {superblock.uuid, swapped_uuid(superblock)}
+
+
+def newest_superblock(reading: SuperblockReading) -> Superblock | None:
+    """Returns the superblock that was written last: a device with several belongs to the array of that one."""
+    return max(
+        reading.members, key=lambda candidate: (candidate.accepted, candidate.updated, candidate.events), default=None
+    )
+
+
 READINGS = msgspec.json.Decoder(SuperblockReading)
 """Made once, with the module: msgspec 0.22 crashes if two threads look at the same class for the first time."""
 

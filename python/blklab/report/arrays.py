@@ -83,7 +83,7 @@ def _worst_arrays(inventory: Inventory, findings: Sequence[Diagnostic]) -> tuple
 
 
 def _unseen(inventory: Inventory) -> list[str]:
-    return [*inventory.unseen, *(reason for array in inventory.arrays for reason in array.unseen)]
+    return [*inventory.unseen, *inventory.unread, *(reason for array in inventory.arrays for reason in array.unseen)]
 
 
 def arrays_table(inventory: Inventory) -> TextTable:

@@ -88,5 +88,6 @@ def stats(machine: Arrays, lines: Iterable[str]) -> None:
 def mirrored(machine: Arrays) -> Arrays:
     """A machine with md0 of sda and sdb, and statistics of them."""
     machine.mirror()
+    machine.mount("9:0", Path("/srv"), "ext4", "/dev/md0")
     stats(machine, ["8 0 sda 100 0 800 50 200 0 1600 70 0 100 120", "8 16 sdb 10 0 80 5 200 0 1600 90 0 60 95"])
     return machine

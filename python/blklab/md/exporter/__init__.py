@@ -445,7 +445,8 @@ class Collector:
 
 def list_unseen(inventory: Inventory) -> list[str]:
     """Returns what could not be read, without disks that the user excluded."""
-    reasons = [*inventory.unseen, *(reason for array in inventory.arrays for reason in array.unseen)]
+    reasons = [*inventory.unseen, *inventory.unread]
+    reasons += [reason for array in inventory.arrays for reason in array.unseen]
     return [reason for reason in reasons if not reason.endswith(NOT_READ)]
 
 
