@@ -26,6 +26,9 @@ from blklab.system.roots import Roots, entries, text
 from blklab.text import natural_order
 from blklab.units import SECTOR
 
+NOT_ASSEMBLED = "not assembled"
+"""The state of an array that lies on the disks only. The others are those of sysfs."""
+
 PASSES = {"resync", "recover", "check", "repair", "reshape"}
 
 
@@ -86,7 +89,7 @@ def _unassembled(
         name = line.short_name if line and line.short_name else array.name
         if name in assembled:
             name = f"{name} {array.uuid[:8]}"
-        unassembled.append(replace(array, name=name))
+        unassembled.append(replace(array, name=name, state=NOT_ASSEMBLED))
     return tuple(unassembled)
 
 

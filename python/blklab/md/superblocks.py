@@ -94,17 +94,17 @@ class SuperblockReading(msgspec.Struct):
     failure: str = ""  # Why it could not be read; empty if it could
 
 
-def swapped_uuid(superblock: Superblock) -> str:
-    """Returns the UUID as sysfs prints it: for 0.90, mdadm prints its words in another byte order."""
-    if superblock.version != "0.90":
-        return superblock.uuid
-    words = [bytes.fromhex(word)[::-1].hex() for word in superblock.uuid.split(":")]
-    return ":".join(words)
+def swap_words(uuid: str) -> str:
+    """Returns a UUID with the bytes of each word in the other order: for 0.90, sysfs and mdadm differ in this."""
+    return ":".join(word if len(word) % 2 else bytes.fromhex(word)[::-1].hex() for word in uuid.split(":"))
 
 
 def is_of_array(superblock: Superblock, uuid: str) -> bool:
     """Whether a superblock has the UUID of an array, as mdadm or as sysfs prints it."""
-    return uuid in {superblock.uuid, swapped_uuid(superblock)}
+    known = {superblock.uuid}
+    if superblock.version == "0.90":
+        known.add(swap_words(superblock.uuid))
+    return uuid in known
 
 
 def newest_superblock(reading: SuperblockReading) -> Superblock | None:

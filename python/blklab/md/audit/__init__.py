@@ -1,7 +1,7 @@
 """The rules of `md audit`: each is one function; this is their registry."""
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit import alignment, bad_blocks, devices, host, metadata, redundancy, smart
+from blklab.md.audit import absent, alignment, bad_blocks, devices, host, metadata, redundancy, smart
 from blklab.md.audit.rule import Rule
 from blklab.md.model import Inventory
 
@@ -27,7 +27,8 @@ RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity ar
 def find_problems(inventory: Inventory) -> list[Diagnostic]:
     """Returns what all rules find, the worst first. Reads and changes nothing."""
     software = inventory.software
-    diagnostics = [finding for rule in RULES for array in inventory.arrays for finding in rule(array, software)]
+    diagnostics = list(absent.check_absent(inventory))  # An array that is not there is the worst
+    diagnostics += [finding for rule in RULES for array in inventory.arrays for finding in rule(array, software)]
     diagnostics += host.check_host(inventory)
     diagnostics += smart.check_disks(inventory)
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)
