@@ -5,19 +5,23 @@ import os
 import platform
 import subprocess
 import syslog
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from blklab import output
 from blklab.child_process import find
 from blklab.diagnostic import Diagnostic
-from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.md.audit import find_problems
 from blklab.md.inventory import read_inventory
+from blklab.md.mdadm_conf import parse_uuid
+from blklab.md.model import Array, Inventory
 from blklab.system.roots import Roots
 from blklab.text import printable, wording
 
@@ -49,28 +53,145 @@ class Alert:
         return [self.title, *(f"    {printable(line)}" for line in remedy)]
 
 
-def watch(state: Path, senders: Sequence[Send]) -> list[Alert]:
-    """Audits the arrays, sends one message about all changes, and keeps the findings in a file for the next call.
+@dataclass(frozen=True)
+class SeenArray:
+    """An array that was assembled at an earlier call. Facts only: names and commands may be others by now."""
 
-    Raises EnvironmentLacks if it may not read disks, and BlklabError if a message was not sent: then the file is not
-    changed, and the next call sends it again.
+    uuid: str
+    name: str
+    seen: int  # When it was assembled last, seconds since 1970
+    state: str  # Its state then, `clean, degraded`
+
+
+@dataclass(frozen=True)
+class WatchState:
+    """What is kept in the file for the next call."""
+
+    findings: tuple[Diagnostic, ...] = ()  # Without remedies
+    arrays: tuple[SeenArray, ...] = ()
+
+
+def watch(state: Path, senders: Sequence[Send], clock: Callable[[], float] = time.time) -> list[Alert]:
+    """Audits the arrays, sends one message about all changes, and keeps the facts in a file for the next call.
+
+    Raises EnvironmentLacks if it may not read disks, and BlklabError if a message was not sent: then the findings in
+    the file are not changed, and the next call sends it again.
     """
     if os.geteuid() != 0:
         raise EnvironmentLacks("permission denied", "run it as root")
     inventory = read_inventory(Roots())
-    known = _known(state)
-    findings = [finding for finding in find_problems(inventory) if finding.severity != "note"]
-    findings += [Diagnostic("unseen", "warning", "", line, member=line.partition(":")[0]) for line in inventory.unseen]
-    if inventory.unseen:  # What cannot be read is not gone
-        found = {_key(finding) for finding in findings}
-        findings += [finding for finding in known if _key(finding) not in found]
-    alerts = changes(known, findings)
-    for send in senders if alerts else ():
-        send(alerts)
-    if alerts or known:  # Also what is less bad: it may become worse again
-        output.make_directory(state.parent)
-        output.replace(state, json.dumps([asdict(finding) for finding in findings]).encode(), mode=0o600)
+    known = read_state(state)
+    found = add_vanished(find_problems(inventory), known.arrays, inventory)
+    findings = [finding for finding in found if finding.severity != "note"]
+    unseen = (*inventory.unseen, *inventory.unread)
+    findings += [Diagnostic("unseen", "warning", "", line, member=line.partition(":")[0]) for line in unseen]
+    findings += _find_undecided(known, findings, inventory)
+    alerts = changes(known.findings, findings)
+    arrays = _update_seen(known.arrays, inventory, int(clock()))
+    try:
+        for send in senders if alerts else ():
+            send(alerts)
+    except BlklabError:
+        if arrays:
+            _write_state(state, WatchState(known.findings, arrays))
+        raise
+    if alerts or known.findings or arrays:  # Also what is less bad: it may become worse again
+        _write_state(state, WatchState(tuple(findings), arrays))
     return alerts
+
+
+def add_vanished(found: Sequence[Diagnostic], seen: Sequence[SeenArray], inventory: Inventory) -> list[Diagnostic]:
+    """Returns findings with those about arrays that were seen at an earlier call and are not assembled now."""
+    if inventory.unseen and not inventory.arrays:
+        return list(found)  # Nothing could be read: this is a finding of its own
+    findings = list(found)
+    for array in seen:
+        is_retired = any(line.ignored and line.uuid == array.uuid for line in inventory.listed)
+        if is_retired or _is_assembled(array.uuid, array.name, inventory):
+            continue
+        when = datetime.fromtimestamp(array.seen, tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
+        about = f"was seen on {when} ({array.state})"
+        names = _names_of_uuid(array.uuid, inventory)
+        same = [finding for finding in findings if finding.code in ABSENT_CODES and finding.subject in names]
+        if not same:
+            message = f"{about} and is not assembled now; no disk that could be read has a member of it"
+            advice = f"# If it was retired, make `md watch` forget it: option --forget with its UUID, {array.uuid}"
+            findings.append(Diagnostic("absent", "critical", array.name, message, (advice,)))
+        for finding in same:
+            message = f"{about}, and now {finding.message}"
+            # Its name on the disks may be another one.
+            worse = replace(finding, code="absent", severity="critical", subject=array.name, message=message)
+            findings[findings.index(finding)] = worse
+    return sorted(findings, key=lambda finding: (finding.rank, finding.code != "absent"))
+
+
+ABSENT_CODES = ("absent", "not-assembled", "old-superblock")
+
+
+def _is_assembled(uuid: str, name: str, inventory: Inventory) -> bool:
+    """Whether an array is assembled. An array whose UUID could not be read is recognised by its name."""
+    return any(array.uuid == uuid or (not array.uuid and array.name == name) for array in inventory.arrays)
+
+
+def _names_of_uuid(uuid: str, inventory: Inventory) -> set[str]:
+    """Returns the subjects of findings about an array that is not assembled."""
+    names = {array.name for array in inventory.unassembled if array.uuid == uuid}
+    names |= {line.short_name or line.uuid[:8] for line in inventory.listed if line.uuid == uuid}
+    return names
+
+
+def _find_undecided(known: WatchState, findings: Sequence[Diagnostic], inventory: Inventory) -> list[Diagnostic]:
+    """Returns findings of the last call that are not found now, and about which this call can say nothing.
+
+    A finding is gone only if its array is assembled and could be read.
+    """
+    found = {_key(finding) for finding in findings}
+    missing = [finding for finding in known.findings if _key(finding) not in found]
+    if inventory.unseen:  # What cannot be read is not gone
+        return missing
+    readable = {
+        name
+        for array in inventory.arrays
+        if not array.unseen
+        for name in _names_of_array(array, known.arrays, inventory)
+    }
+    return [finding for finding in missing if finding.subject and finding.subject not in readable]
+
+
+def _names_of_array(array: Array, seen: Sequence[SeenArray], inventory: Inventory) -> set[str]:
+    """Returns the names that findings about an array may have, also while it was not assembled."""
+    names = {array.name, array.label, f"{array.label} {array.uuid[:8]}", array.uuid[:8]}
+    names |= {line.short_name for line in inventory.listed if line.describes(array)}
+    names |= {other.name for other in seen if other.uuid == array.uuid}
+    return names - {""}
+
+
+def _update_seen(seen: Sequence[SeenArray], inventory: Inventory, now: int) -> tuple[SeenArray, ...]:
+    """Returns the arrays that were ever seen, with the present state of those that are assembled and run."""
+    arrays = {array.uuid: array for array in seen}
+    for array in inventory.arrays:
+        if array.uuid and array.state not in {"inactive", "clear"}:
+            state = f"{array.state}, degraded" if array.degraded else array.state
+            arrays[array.uuid] = SeenArray(array.uuid, array.name, now, state)
+    return tuple(arrays.values())
+
+
+def forget(state: Path, wanted: str) -> str:
+    """Removes an array, which the administrator has retired, from the file, by its UUID or name; returns its name.
+
+    Raises UsageError if it is not there.
+    """
+    known = read_state(state)
+    uuid = parse_uuid(wanted)
+    retired = [array for array in known.arrays if array.uuid == uuid or array.name == wanted]
+    names = {wanted, *(array.name for array in retired)}
+    findings = tuple(finding for finding in known.findings if finding.subject not in names)
+    if not retired and len(findings) == len(known.findings):
+        arrays = ", ".join(f"{array.uuid} ({printable(array.name)})" for array in known.arrays)
+        expected = f"expected {arrays}" if arrays else "no array was seen yet"
+        raise UsageError(f"--forget {printable(wanted)}: not a known array: {expected}")
+    _write_state(state, WatchState(findings, tuple(array for array in known.arrays if array not in retired)))
+    return retired[0].name if retired else wanted
 
 
 def changes(before: Sequence[Diagnostic], now: Sequence[Diagnostic]) -> list[Alert]:
@@ -90,11 +211,36 @@ def _is_worse(finding: Diagnostic, before: Diagnostic) -> bool:
     return finding.rank < before.rank or sectors[0] > sectors[1]
 
 
-def _known(state: Path) -> list[Diagnostic]:
-    """Returns the findings of the last call; none if the file is absent or damaged, so that all are sent again."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        return [Diagnostic(**finding) for finding in json.loads(state.read_bytes())]
-    return []
+def read_state(path: Path) -> WatchState:
+    """Returns what the last call kept; nothing if the file is absent or damaged, so that all is sent again.
+
+    Files of blklab 0.2 are a list of findings, with remedies.
+    """
+    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+        document = json.loads(path.read_bytes())
+        is_old = isinstance(document, list)
+        findings = document if is_old else document["findings"]
+        arrays = [] if is_old else document["arrays"]
+        return WatchState(
+            tuple(Diagnostic(**{**finding, "remedy": ()}) for finding in findings),
+            tuple(SeenArray(**array) for array in arrays),
+        )
+    return WatchState()
+
+
+def _write_state(path: Path, state: WatchState) -> None:
+    document = {
+        "version": 2,
+        "findings": [_as_facts(finding) for finding in state.findings],
+        "arrays": [asdict(array) for array in state.arrays],
+    }
+    output.make_directory(path.parent)
+    output.replace(path, json.dumps(document).encode(), mode=0o600)
+
+
+def _as_facts(finding: Diagnostic) -> dict[str, Any]:
+    """Returns a finding without its remedy: commands of today may be wrong tomorrow."""
+    return {key: value for key, value in asdict(finding).items() if key != "remedy"}
 
 
 def mail(address: str) -> Send:
@@ -103,7 +249,7 @@ def mail(address: str) -> Send:
     def send(alerts: Sequence[Alert]) -> None:
         message = EmailMessage()
         more = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
-        message["Subject"] = f"{platform.node()}: {alerts[0].title[:100]}{more}"
+        message["Subject"] = f"{printable(platform.node())}: {alerts[0].title[:100]}{more}"
         message["To"] = printable(address)
         message.set_content("\n".join(_text(alerts)))
         _run([find("sendmail", "msmtp-mta"), "-oi", "-t"], message.as_bytes())
@@ -127,7 +273,7 @@ def program(arguments: Sequence[str]) -> Send:
 
 def _text(alerts: Sequence[Alert]) -> list[str]:
     lines = [line for alert in alerts for line in (*alert.lines, "")]
-    return [*lines, f"From blklab md watch on {platform.node()}. All findings: blklab md audit"]
+    return [*lines, f"From blklab md watch on {printable(platform.node())}. All findings: blklab md audit"]
 
 
 def _run(arguments: Sequence[str], message: bytes) -> None:
