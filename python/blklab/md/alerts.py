@@ -8,8 +8,7 @@ import syslog
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +20,8 @@ from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.md.audit import find_problems
 from blklab.md.inventory import read_inventory
 from blklab.md.mdadm_conf import parse_uuid
-from blklab.md.model import Array, Inventory
+from blklab.md.model import Inventory
+from blklab.md.seen_arrays import SeenArray, add_vanished, names_of_array, update_seen
 from blklab.system.roots import Roots
 from blklab.text import printable, wording
 
@@ -54,16 +54,6 @@ class Alert:
 
 
 @dataclass(frozen=True)
-class SeenArray:
-    """An array that was assembled at an earlier call. Facts only: names and commands may be others by now."""
-
-    uuid: str
-    name: str
-    seen: int  # When it was assembled last, seconds since 1970
-    state: str  # Its state then, `clean, degraded`
-
-
-@dataclass(frozen=True)
 class WatchState:
     """What is kept in the file for the next call."""
 
@@ -87,7 +77,7 @@ def watch(state: Path, senders: Sequence[Send], clock: Callable[[], float] = tim
     findings += [Diagnostic("unseen", "warning", "", line, member=line.partition(":")[0]) for line in unseen]
     findings += _find_undecided(known, findings, inventory)
     alerts = changes(known.findings, findings)
-    arrays = _update_seen(known.arrays, inventory, int(clock()))
+    arrays = update_seen(known.arrays, inventory, int(clock()))
     try:
         for send in senders if alerts else ():
             send(alerts)
@@ -98,46 +88,6 @@ def watch(state: Path, senders: Sequence[Send], clock: Callable[[], float] = tim
     if alerts or known.findings or arrays:  # Also what is less bad: it may become worse again
         _write_state(state, WatchState(tuple(findings), arrays))
     return alerts
-
-
-def add_vanished(found: Sequence[Diagnostic], seen: Sequence[SeenArray], inventory: Inventory) -> list[Diagnostic]:
-    """Returns findings with those about arrays that were seen at an earlier call and are not assembled now."""
-    if inventory.unseen and not inventory.arrays:
-        return list(found)  # Nothing could be read: this is a finding of its own
-    findings = list(found)
-    for array in seen:
-        is_retired = any(line.ignored and line.uuid == array.uuid for line in inventory.listed)
-        if is_retired or _is_assembled(array.uuid, array.name, inventory):
-            continue
-        when = datetime.fromtimestamp(array.seen, tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
-        about = f"was seen on {when} ({array.state})"
-        names = _names_of_uuid(array.uuid, inventory)
-        same = [finding for finding in findings if finding.code in ABSENT_CODES and finding.subject in names]
-        if not same:
-            message = f"{about} and is not assembled now; no disk that could be read has a member of it"
-            advice = f"# If it was retired, make `md watch` forget it: option --forget with its UUID, {array.uuid}"
-            findings.append(Diagnostic("absent", "critical", array.name, message, (advice,)))
-        for finding in same:
-            message = f"{about}, and now {finding.message}"
-            # Its name on the disks may be another one.
-            worse = replace(finding, code="absent", severity="critical", subject=array.name, message=message)
-            findings[findings.index(finding)] = worse
-    return sorted(findings, key=lambda finding: (finding.rank, finding.code != "absent"))
-
-
-ABSENT_CODES = ("absent", "not-assembled", "old-superblock")
-
-
-def _is_assembled(uuid: str, name: str, inventory: Inventory) -> bool:
-    """Whether an array is assembled. An array whose UUID could not be read is recognised by its name."""
-    return any(array.uuid == uuid or (not array.uuid and array.name == name) for array in inventory.arrays)
-
-
-def _names_of_uuid(uuid: str, inventory: Inventory) -> set[str]:
-    """Returns the subjects of findings about an array that is not assembled."""
-    names = {array.name for array in inventory.unassembled if array.uuid == uuid}
-    names |= {line.short_name or line.uuid[:8] for line in inventory.listed if line.uuid == uuid}
-    return names
 
 
 def _find_undecided(known: WatchState, findings: Sequence[Diagnostic], inventory: Inventory) -> list[Diagnostic]:
@@ -153,27 +103,9 @@ def _find_undecided(known: WatchState, findings: Sequence[Diagnostic], inventory
         name
         for array in inventory.arrays
         if not array.unseen
-        for name in _names_of_array(array, known.arrays, inventory)
+        for name in names_of_array(array, known.arrays, inventory)
     }
     return [finding for finding in missing if finding.subject and finding.subject not in readable]
-
-
-def _names_of_array(array: Array, seen: Sequence[SeenArray], inventory: Inventory) -> set[str]:
-    """Returns the names that findings about an array may have, also while it was not assembled."""
-    names = {array.name, array.label, f"{array.label} {array.uuid[:8]}", array.uuid[:8]}
-    names |= {line.short_name for line in inventory.listed if line.describes(array)}
-    names |= {other.name for other in seen if other.uuid == array.uuid}
-    return names - {""}
-
-
-def _update_seen(seen: Sequence[SeenArray], inventory: Inventory, now: int) -> tuple[SeenArray, ...]:
-    """Returns the arrays that were ever seen, with the present state of those that are assembled and run."""
-    arrays = {array.uuid: array for array in seen}
-    for array in inventory.arrays:
-        if array.uuid and array.state not in {"inactive", "clear"}:
-            state = f"{array.state}, degraded" if array.degraded else array.state
-            arrays[array.uuid] = SeenArray(array.uuid, array.name, now, state)
-    return tuple(arrays.values())
 
 
 def forget(state: Path, wanted: str) -> str:

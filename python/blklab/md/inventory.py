@@ -13,7 +13,7 @@ from blklab.errors import BlklabError
 from blklab.md import probing
 from blklab.md.images import make_arrays
 from blklab.md.mdadm_conf import read_listed_arrays
-from blklab.md.member_devices import device_facts, read_outside
+from blklab.md.member_devices import OutsideDevices, device_facts, read_outside
 from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, ListedArray, SyncPass, by_slot
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading, is_of_array
@@ -32,10 +32,11 @@ NOT_ASSEMBLED = "not assembled"
 PASSES = {"resync", "recover", "check", "repair", "reshape"}
 
 
-def read_inventory(roots: Roots, reader: Probe | None = None) -> Inventory:
+def read_inventory(roots: Roots, reader: Probe | None = None, *, with_outside: bool = True) -> Inventory:
     """Returns every md array of a host; `unseen` lists what could not be read.
 
-    `reader` reads what sysfs does not have; by default from the disks.
+    `reader` reads what sysfs does not have; by default from the disks. Without `with_outside`, devices outside of
+    assembled arrays are not looked at.
     """
     reader = reader or Probe()
     unseen = []
@@ -58,7 +59,7 @@ def read_inventory(roots: Roots, reader: Probe | None = None) -> Inventory:
         directory = roots.shown(roots.state_of_root)
         unseen.append(f"{directory}: not seen: unfinished repairs: run blklab as root")
     listed_arrays = read_listed_arrays(roots)
-    outside = read_outside(arrays, mounted, roots, reader)
+    outside = read_outside(arrays, mounted, roots, reader) if with_outside else OutsideDevices()
     arrays = [replace(array, outside=_members_of(array, outside.members)) for array in arrays]
     return Inventory(
         tuple(arrays),

@@ -30,8 +30,8 @@ MAX_NAMES = 6  # Names in one line about devices that could not be read
 class OutsideDevices:
     """The devices that no assembled array has as a member."""
 
-    members: tuple[ArrayMember, ...]  # Those with an md superblock
-    unread: tuple[str, ...]  # Why others could not be read: one line for each reason
+    members: tuple[ArrayMember, ...] = ()  # Those with an md superblock
+    unread: tuple[str, ...] = ()  # Why others could not be read: one line for each reason
 
 
 def device_facts(node: Path | None) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class Exported:
         timeout: float | None = None,
         reader: Callable[[], Probe] | None = None,
         activity: Callable[[Arrays, Clock], ActivitySource] | None = None,
+        deadline: float | None = None,
     ) -> None:
         self.clock = Clock()
         self.reader = Counting()
@@ -56,7 +57,8 @@ class Exported:
             machine.roots, every, timeout=timeout, clock=self.clock, reader=reader or (lambda: self.reader)
         )
         source = activity(machine, self.clock) if activity else ActivityCounter(machine.roots, self.clock)
-        self.registry = make_registry(Collector(disks, source, self.log.append, machine.roots))
+        collector = Collector(disks, source, self.log.append, machine.roots, deadline=deadline, clock=self.clock)
+        self.registry = make_registry(collector)
 
     def scrape(self) -> Series:
         """Every series and its value, by name without prefix, as a parser understands them."""

@@ -101,7 +101,8 @@ def watch(
     timeout = exporter.DISK_TIMEOUT_S if textfile is None else None
     inventories = exporter.InventoryCache(Roots(), max_age, timeout=timeout)
     activity = exporter.ActivityCounter(Roots()) if textfile is None else exporter.ActivitySinceBoot(Roots())
-    registry = exporter.make_registry(exporter.Collector(inventories, activity, warn, Roots()))
+    deadline = exporter.COLLECTION_DEADLINE_S if textfile is None else None
+    registry = exporter.make_registry(exporter.Collector(inventories, activity, warn, Roots(), deadline=deadline))
     if textfile is not None:
         # node_exporter runs as another user.
         output.write(textfile, generate_latest(registry), mode=0o644)

@@ -3,26 +3,18 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from blklab.diagnostic import Diagnostic, Severity
+from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import list_names
 from blklab.md.model import Array, ArrayMember, Inventory, ListedArray
 from blklab.md.recipes import command
 from blklab.md_levels import PARITIES
 
-MEMBERS_TO_RUN_BEHIND = 1  # Events that md accepts a member to be behind (drivers/md/md.c, `super_1_validate`)
+EVENTS_ACCEPTED = 1  # Events that md accepts a member to be behind (drivers/md/md.c, `super_1_validate`)
 CREATE_NOTHING = "# Do not create the array anew, and add no disk to it: both overwrite what is needed to assemble it."
 
 
 def check_absent(inventory: Inventory) -> Iterator[Diagnostic]:
-    """Reports arrays that are not assembled.
-
-    `absent`: An array of mdadm.conf, or one whose members are on the disks, is not assembled.
-
-    `not-assembled`: Members of an array lie on this host, which is not in mdadm.conf, and whose others are missing.
-
-    `old-superblock`: An array is not assembled on purpose (`ARRAY <ignore>`), only a spare of it is there, or its
-    members are in use as something else.
-    """
+    """Reports arrays that are not assembled: those of members on the disks, and those of mdadm.conf."""
     for array in inventory.unassembled:
         yield _judge_members(array, inventory)
     if inventory.software is None:
@@ -34,7 +26,15 @@ def check_absent(inventory: Inventory) -> Iterator[Diagnostic]:
 
 
 def _judge_members(array: Array, inventory: Inventory) -> Diagnostic:
-    """Returns the finding about an array whose members are on the disks."""
+    """Returns the finding about an array whose members are on the disks.
+
+    `absent`: An array of mdadm.conf, or one whose members are on the disks, is not assembled.
+
+    `not-assembled`: A member of an array lies on this host; the array is not in mdadm.conf, and the others are missing.
+
+    `old-superblock`: An array is not assembled, and need not be: mdadm.conf ignores it, only a spare of it is there, or
+    its disks are in use as something else.
+    """
     lines = [line for line in inventory.listed if line.describes(array)]
     expected = [line for line in lines if not line.ignored]
     slots = {member.slot for member in array.members if member.slot is not None}
@@ -52,20 +52,21 @@ def _judge_members(array: Array, inventory: Inventory) -> Diagnostic:
     if not slots and not expected:
         message = f"{about}; this host has only a spare of it: {list_names([member.path for member in array.members])}"
         return Diagnostic("old-superblock", "note", array.name, message)
-    severity: Severity = "critical"
-    code = "absent"
-    where = f"{expected[0].file} lists it" if expected else "mdadm.conf does not list it"
-    advice = tuple(_advise(array, inventory, bool(expected)))
+    facts = f"{_describe_members(array)}. {_describe_chance(array)}"
     if not expected and len(slots) == 1 and array.raid_disks > 1:
-        severity, code = "warning", "not-assembled"
-        where += ", and its other members are not here: the disk may be left from an earlier use"
-        advice = ("# If it is not, look for the disks of its other members before you use this one.",)
-    message = f"{about}: {where}. {_describe_members(array)}. {_describe_chance(array)}"
-    return Diagnostic(code, severity, array.name, message, advice)
+        why = "mdadm.conf does not list it, and its other members are not here: the disk may be left from earlier use"
+        advice = "# If it is not, look for the disks of its other members before you use this one."
+        return Diagnostic("not-assembled", "warning", array.name, f"{about}: {why}. {facts}", (advice,))
+    why = f"{expected[0].file} lists it" if expected else "mdadm.conf does not list it"
+    remedy = tuple(_advise(array, inventory, bool(expected)))
+    return Diagnostic("absent", "critical", array.name, f"{about}: {why}. {facts}", remedy)
 
 
 def _judge_line(line: ListedArray, inventory: Inventory) -> Diagnostic:
-    """Returns the finding about an array of mdadm.conf of which no member was found."""
+    """Returns the finding about an array of mdadm.conf of which no member was found.
+
+    `absent`: An array of mdadm.conf, or one whose members are on the disks, is not assembled.
+    """
     name = line.short_name or line.uuid[:8]
     uuid = f" (UUID {line.uuid})" if line.uuid else ""
     message = f"is not assembled{uuid}: {line.file} lists it, and no unused disk of this host has a member of it"
@@ -175,7 +176,7 @@ def _refuses_to_start(array: Array, slots: set[int]) -> bool:
 
 def _describe_chance(array: Array) -> str:
     """Returns whether the members suffice to run."""
-    current = _free_slots(array, MEMBERS_TO_RUN_BEHIND)
+    current = _free_slots(array, EVENTS_ACCEPTED)
     count = f"{len(current)} of {array.raid_disks}"
     if not can_run(array, current):
         text = f"The current members do not suffice to run it ({count})"
@@ -193,7 +194,7 @@ def _describe_chance(array: Array) -> str:
 
 def _advise(array: Array, inventory: Inventory, is_expected: bool) -> Iterator[str]:
     """Yields what to do. The only command is that which md itself checks; the rest are words."""
-    current = _free_slots(array, MEMBERS_TO_RUN_BEHIND)
+    current = _free_slots(array, EVENTS_ACCEPTED)
     if array.reshaping:
         yield "# A reshape was not finished: it may need the backup file of that. Keep all its disks as they are."
     elif can_run(array, current) and not _refuses_to_start(array, current):
