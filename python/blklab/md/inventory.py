@@ -12,7 +12,7 @@ from pathlib import Path
 from blklab.errors import BlklabError
 from blklab.md import probing
 from blklab.md.images import make_arrays
-from blklab.md.mdadm_conf import read_listed_arrays
+from blklab.md.mdadm_conf import list_unreadable_files, read_listed_arrays
 from blklab.md.member_devices import OutsideDevices, device_facts, read_outside
 from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, ListedArray, SyncPass, by_slot
 from blklab.md.probing import Probe
@@ -70,7 +70,7 @@ def read_inventory(roots: Roots, reader: Probe | None = None, *, with_outside: b
         outside=outside.members,
         unassembled=_unassembled(arrays, outside.members, listed_arrays),
         listed=listed_arrays,
-        unread=outside.unread,
+        unread=(*list_unreadable_files(roots), *outside.unread),
     )
 
 

@@ -19,6 +19,12 @@ def read_listed_arrays(roots: Roots) -> tuple[ListedArray, ...]:
     return tuple(listed)
 
 
+def list_unreadable_files(roots: Roots) -> tuple[str, ...]:
+    """Returns a line for each configuration file that exists and cannot be read: its ARRAY lines are not known."""
+    paths = [roots.shown(path) for path, content in read_mdadm_conf(roots) if content is None]
+    return tuple(f"{path}: not seen: which arrays it lists: run blklab as root" for path in paths)
+
+
 def parse_listed_arrays(content: str, file: str = "") -> Iterator[ListedArray]:
     """Yields the ARRAY lines of a configuration file that name an array.
 

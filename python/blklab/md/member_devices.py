@@ -20,7 +20,7 @@ from blklab.text import by_key, natural_order
 from blklab.units import SECTOR
 
 NEVER_MEMBERS = re.compile(r"(ram|zram|sr|fd|mtdblock)\d")
-"""Names of memory, of drives with removable media, and of raw flash, which nobody makes arrays of."""
+"""Names of memory, of drives with removable media, and of raw flash, of which arrays are not made."""
 
 MAX_DEVICES = 4096  # Devices outside of arrays that are read
 MAX_NAMES = 6  # Names in one line about devices that could not be read

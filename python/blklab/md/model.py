@@ -256,7 +256,7 @@ class Array:
     users: tuple[str, ...] = ()  # What uses it, for messages
     contents: tuple[BlockContent, ...] | None = None  # The content of bad blocks, in order; None if it was not read
     outside: tuple[ArrayMember, ...] = ()
-    """Members of this array, by the UUID in their superblocks, that lie beside it on its host and are not in it."""
+    """Members of this array, by the UUID in their superblocks, that are on disks of its host and not in it."""
     unseen: tuple[str, ...] = ()
 
     @property

@@ -23,7 +23,7 @@ class SeenArray:
 def add_vanished(found: Sequence[Diagnostic], seen: Sequence[SeenArray], inventory: Inventory) -> list[Diagnostic]:
     """Returns findings with those about arrays that were seen at an earlier call and are not assembled now."""
     if inventory.unseen and not inventory.arrays:
-        return list(found)  # Nothing could be read: this is a finding of its own
+        return list(found)  # Nothing could be read, which is another finding
     findings = list(found)
     for array in seen:
         is_retired = any(line.ignored and line.uuid == array.uuid for line in inventory.listed)

@@ -92,7 +92,7 @@ def test_while_a_collection_is_slow_scrapes_get_the_last_one_with_its_age(mirror
     gate = Gate()
     gate.open.set()
     exported = Exported(mirrored, activity=lambda machine, _: Gated(machine, gate), deadline=0)
-    # The first collection is waited for, whatever the deadline.
+    # The first collection is waited for, with any deadline.
     assert exported.series("collection_age_seconds") == 0
     gate.open.clear()
     mirrored.write(mirrored.roots.sys / "block/md0/md", {"mismatch_cnt": "8"})

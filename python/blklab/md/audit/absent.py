@@ -10,7 +10,7 @@ from blklab.md.recipes import command
 from blklab.md_levels import PARITIES
 
 EVENTS_ACCEPTED = 1  # Events that md accepts a member to be behind (drivers/md/md.c, `super_1_validate`)
-CREATE_NOTHING = "# Do not create the array anew, and add no disk to it: both overwrite what is needed to assemble it."
+CREATE_NOTHING = "# Do not create the array again, and add no disk to it: both overwrite what is needed to assemble it."
 
 
 def check_absent(inventory: Inventory) -> Iterator[Diagnostic]:
