@@ -409,7 +409,7 @@ def test_the_audit_of_chosen_arrays(machine: Arrays, run: Run, monkeypatch: pyte
         assert outcome.status == ("md10" in expected)
     outcome = run("md", "audit", "--array", "md0", "--array", "md7")
     assert (outcome.status, outcome.out) == (2, "")
-    assert outcome.err == "blklab: error: --array md7: not found: expected md0, md1, md10\n"
+    assert outcome.err == "blklab: error: --array md7: this host has no array md7: expected md0, md1, md10\n"
     assert run("md", "audit", "--array", "md0", "--keep").status == 2
 
 

@@ -5,20 +5,24 @@ import os
 import platform
 import subprocess
 import syslog
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from blklab import output
 from blklab.child_process import find
 from blklab.diagnostic import Diagnostic
-from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.md.audit import find_problems
 from blklab.md.inventory import read_inventory
+from blklab.md.mdadm_conf import parse_uuid
+from blklab.md.model import Inventory
 from blklab.md.repair.unfinished import add_unfinished_repairs
+from blklab.md.seen_arrays import SeenArray, add_vanished, names_of_array, update_seen
 from blklab.system.roots import Roots
 from blklab.text import printable, wording
 
@@ -50,28 +54,77 @@ class Alert:
         return [self.title, *(f"    {printable(line)}" for line in remedy)]
 
 
-def watch(state: Path, senders: Sequence[Send]) -> list[Alert]:
-    """Audits the arrays, sends one message about all changes, and keeps the findings in a file for the next call.
+@dataclass(frozen=True)
+class WatchState:
+    """What is kept in the file for the next call."""
 
-    Raises EnvironmentLacks if it may not read disks, and BlklabError if a message was not sent: then the file is not
-    changed, and the next call sends it again.
+    findings: tuple[Diagnostic, ...] = ()  # Without remedies
+    arrays: tuple[SeenArray, ...] = ()
+
+
+def watch(state: Path, senders: Sequence[Send], clock: Callable[[], float] = time.time) -> list[Alert]:
+    """Audits the arrays, sends one message about all changes, and keeps the facts in a file for the next call.
+
+    Raises EnvironmentLacks if it may not read disks, and BlklabError if a message was not sent: then the findings in
+    the file are not changed, and the next call sends it again.
     """
     if os.geteuid() != 0:
         raise EnvironmentLacks("permission denied", "run it as root")
     inventory = add_unfinished_repairs(read_inventory(Roots()), Roots())
-    known = _known(state)
-    findings = [finding for finding in find_problems(inventory) if finding.severity != "note"]
-    findings += [Diagnostic("unseen", "warning", "", line, member=line.partition(":")[0]) for line in inventory.unseen]
-    if inventory.unseen:  # What cannot be read is not gone
-        found = {_key(finding) for finding in findings}
-        findings += [finding for finding in known if _key(finding) not in found]
-    alerts = changes(known, findings)
-    for send in senders if alerts else ():
-        send(alerts)
-    if alerts or known:  # Also what is less bad: it may become worse again
-        output.make_directory(state.parent)
-        output.replace(state, json.dumps([asdict(finding) for finding in findings]).encode(), mode=0o600)
+    known = read_state(state)
+    found = add_vanished(find_problems(inventory), known.arrays, inventory)
+    findings = [finding for finding in found if finding.severity != "note"]
+    unseen = (*inventory.unseen, *inventory.unread)
+    findings += [Diagnostic("unseen", "warning", "", line, member=line.partition(":")[0]) for line in unseen]
+    findings += _find_undecided(known, findings, inventory)
+    alerts = changes(known.findings, findings)
+    arrays = update_seen(known.arrays, inventory, int(clock()))
+    try:
+        for send in senders if alerts else ():
+            send(alerts)
+    except BlklabError:
+        if arrays:
+            _write_state(state, WatchState(known.findings, arrays))
+        raise
+    if alerts or known.findings or arrays:  # Also what is less bad: it may become worse again
+        _write_state(state, WatchState(tuple(findings), arrays))
     return alerts
+
+
+def _find_undecided(known: WatchState, findings: Sequence[Diagnostic], inventory: Inventory) -> list[Diagnostic]:
+    """Returns findings of the last call that are not found now, and about which this call can say nothing.
+
+    A finding is gone only if its array is assembled and could be read.
+    """
+    found = {_key(finding) for finding in findings}
+    missing = [finding for finding in known.findings if _key(finding) not in found]
+    if inventory.unseen:  # What cannot be read is not gone
+        return missing
+    readable = {
+        name
+        for array in inventory.arrays
+        if not array.unseen
+        for name in names_of_array(array, known.arrays, inventory)
+    }
+    return [finding for finding in missing if finding.subject and finding.subject not in readable]
+
+
+def forget(state: Path, wanted: str) -> str:
+    """Removes an array, which the administrator has retired, from the file, by its UUID or name; returns its name.
+
+    Raises UsageError if it is not there.
+    """
+    known = read_state(state)
+    uuid = parse_uuid(wanted)
+    retired = [array for array in known.arrays if array.uuid == uuid or array.name == wanted]
+    names = {wanted, *(array.name for array in retired)}
+    findings = tuple(finding for finding in known.findings if finding.subject not in names)
+    if not retired and len(findings) == len(known.findings):
+        arrays = ", ".join(f"{array.uuid} ({printable(array.name)})" for array in known.arrays)
+        expected = f"expected {arrays}" if arrays else "no array was seen yet"
+        raise UsageError(f"--forget {printable(wanted)}: not a known array: {expected}")
+    _write_state(state, WatchState(findings, tuple(array for array in known.arrays if array not in retired)))
+    return retired[0].name if retired else wanted
 
 
 def changes(before: Sequence[Diagnostic], now: Sequence[Diagnostic]) -> list[Alert]:
@@ -91,11 +144,36 @@ def _is_worse(finding: Diagnostic, before: Diagnostic) -> bool:
     return finding.rank < before.rank or sectors[0] > sectors[1]
 
 
-def _known(state: Path) -> list[Diagnostic]:
-    """Returns the findings of the last call; none if the file is absent or damaged, so that all are sent again."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        return [Diagnostic(**finding) for finding in json.loads(state.read_bytes())]
-    return []
+def read_state(path: Path) -> WatchState:
+    """Returns what the last call kept; nothing if the file is absent or damaged, so that all is sent again.
+
+    Files of blklab 0.2 are a list of findings, with remedies.
+    """
+    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+        document = json.loads(path.read_bytes())
+        is_old = isinstance(document, list)
+        findings = document if is_old else document["findings"]
+        arrays = [] if is_old else document["arrays"]
+        return WatchState(
+            tuple(Diagnostic(**{**finding, "remedy": ()}) for finding in findings),
+            tuple(SeenArray(**array) for array in arrays),
+        )
+    return WatchState()
+
+
+def _write_state(path: Path, state: WatchState) -> None:
+    document = {
+        "version": 2,
+        "findings": [_as_facts(finding) for finding in state.findings],
+        "arrays": [asdict(array) for array in state.arrays],
+    }
+    output.make_directory(path.parent)
+    output.replace(path, json.dumps(document).encode(), mode=0o600)
+
+
+def _as_facts(finding: Diagnostic) -> dict[str, Any]:
+    """Returns a finding without its remedy: commands of today may be wrong tomorrow."""
+    return {key: value for key, value in asdict(finding).items() if key != "remedy"}
 
 
 def mail(address: str) -> Send:
@@ -104,7 +182,7 @@ def mail(address: str) -> Send:
     def send(alerts: Sequence[Alert]) -> None:
         message = EmailMessage()
         more = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
-        message["Subject"] = f"{platform.node()}: {alerts[0].title[:100]}{more}"
+        message["Subject"] = f"{printable(platform.node())}: {alerts[0].title[:100]}{more}"
         message["To"] = printable(address)
         message.set_content("\n".join(_text(alerts)))
         _run([find("sendmail", "msmtp-mta"), "-oi", "-t"], message.as_bytes())
@@ -128,7 +206,7 @@ def program(arguments: Sequence[str]) -> Send:
 
 def _text(alerts: Sequence[Alert]) -> list[str]:
     lines = [line for alert in alerts for line in (*alert.lines, "")]
-    return [*lines, f"From blklab md watch on {platform.node()}. All findings: blklab md audit"]
+    return [*lines, f"From blklab md watch on {printable(platform.node())}. All findings: blklab md audit"]
 
 
 def _run(arguments: Sequence[str], message: bytes) -> None:

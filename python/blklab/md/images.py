@@ -1,29 +1,24 @@
 """Assembles arrays from images of members, or from devices of another host, for the audit."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from blklab.md.model import Array, ArrayMember, Inventory, by_slot
-from blklab.md.superblocks import Superblock, read_superblocks
+from blklab.md.superblocks import Superblock, newest_superblock, read_superblocks
 from blklab.md_levels import PARITIES, REDUNDANT
-from blklab.text import natural_order
+from blklab.text import by_key, natural_order
 from blklab.units import SECTOR
 
 
 def read_images(paths: Sequence[Path]) -> Inventory:
     """Returns the arrays to which images belong; what images do not contain is None."""
-    groups: dict[tuple[str, str], list[ArrayMember]] = {}  # By UUID and version
+    members = []
     strays = []
     for path, name in _short_names(list(dict.fromkeys(paths))).items():
         reading = read_superblocks(path)
-        # A device with several superblocks belongs to the array that wrote to it last.
-        superblock = max(
-            reading.members,
-            key=lambda candidate: (candidate.accepted, candidate.updated, candidate.events),
-            default=None,
-        )
+        superblock = newest_superblock(reading)
         leftovers = tuple(other for other in reading.members if other is not superblock)
         member = ArrayMember(
             name=name,
@@ -38,13 +33,19 @@ def read_images(paths: Sequence[Path]) -> Inventory:
         if superblock is None:
             strays.append(member)
         else:
-            groups.setdefault(superblock.key, []).append(member)
-    arrays = _with_unique_names([make_array(members) for members in groups.values()])
+            members.append(member)
     return Inventory(
-        tuple(sorted(arrays, key=lambda array: natural_order(array.name))),
+        make_arrays(members),
         tuple(strays),
         unseen=tuple(f"{candidate.path}: not seen: {candidate.unseen}" for candidate in strays if candidate.unseen),
     )
+
+
+def make_arrays(members: Iterable[ArrayMember]) -> tuple[Array, ...]:
+    """Returns the arrays of members with superblocks, in order of their names."""
+    groups = by_key((member.superblock.key, member) for member in members if member.superblock)
+    arrays = _with_unique_names([make_array(members_of_array) for members_of_array in groups.values()])
+    return tuple(sorted(arrays, key=lambda array: natural_order(array.name)))
 
 
 def _short_names(paths: Sequence[Path]) -> dict[Path, str]:

@@ -4,17 +4,19 @@ Attributes: Documentation/admin-guide/md.rst, Linux 6.1.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from blklab.errors import BlklabError
-from blklab.md.images import make_array
+from blklab.md.images import make_array, make_arrays
 from blklab.md.kernel_log import find_array_errors
-from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, SyncPass, by_slot
+from blklab.md.mdadm_conf import list_unreadable_files, read_listed_arrays
+from blklab.md.member_devices import OutsideDevices, device_facts, read_outside
+from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, ListedArray, SyncPass, by_slot
 from blklab.md.probing import Probe
-from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading
+from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading, is_of_array
 from blklab.system import diskstats
 from blklab.system.diskstats import DeviceCounters
 from blklab.system.identity import array_uuid, of_node
@@ -24,13 +26,17 @@ from blklab.system.roots import Roots, entries, text
 from blklab.text import natural_order
 from blklab.units import SECTOR
 
+NOT_ASSEMBLED = "not assembled"
+"""The state of an array that lies on the disks only. The others are those of sysfs."""
+
 PASSES = {"resync", "recover", "check", "repair", "reshape"}
 
 
-def read_inventory(roots: Roots, reader: Probe | None = None) -> Inventory:
+def read_inventory(roots: Roots, reader: Probe | None = None, *, with_outside: bool = True) -> Inventory:
     """Returns every md array of a host; `unseen` lists what could not be read.
 
-    `reader` reads what sysfs does not have; by default from the disks.
+    `reader` reads what sysfs does not have; by default from the disks. Without `with_outside`, devices outside of
+    assembled arrays are not looked at.
     """
     reader = reader or Probe()
     unseen = []
@@ -52,7 +58,40 @@ def read_inventory(roots: Roots, reader: Probe | None = None) -> Inventory:
     if any(array.repairing is None for array in arrays):
         directory = roots.shown(roots.state_of_root)
         unseen.append(f"{directory}: not seen: unfinished repairs: run blklab as root")
-    return Inventory(tuple(arrays), (), reader.read_software(roots), tuple(unseen), volumes=_volumes(roots))
+    listed_arrays = read_listed_arrays(roots)
+    outside = read_outside(arrays, mounted, roots, reader) if with_outside else OutsideDevices()
+    arrays = [replace(array, outside=_members_of(array, outside.members)) for array in arrays]
+    return Inventory(
+        tuple(arrays),
+        (),
+        reader.read_software(roots),
+        tuple(unseen),
+        volumes=_volumes(roots),
+        outside=outside.members,
+        unassembled=_unassembled(arrays, outside.members, listed_arrays),
+        listed=listed_arrays,
+        unread=(*list_unreadable_files(roots), *outside.unread),
+    )
+
+
+def _members_of(array: Array, outside: Sequence[ArrayMember]) -> tuple[ArrayMember, ...]:
+    return tuple(member for member in outside if member.superblock and is_of_array(member.superblock, array.uuid))
+
+
+def _unassembled(
+    arrays: Sequence[Array], outside: Sequence[ArrayMember], listed: Sequence[ListedArray]
+) -> tuple[Array, ...]:
+    """Returns the arrays of members outside of all arrays, named as mdadm.conf or their superblocks name them."""
+    taken = {member.name for array in arrays for member in array.outside}
+    assembled = {array.name for array in arrays}
+    unassembled = []
+    for array in make_arrays([member for member in outside if member.name not in taken]):
+        line = next((line for line in listed if line.describes(array)), None)
+        name = line.short_name if line and line.short_name else array.name
+        if name in assembled:
+            name = f"{name} {array.uuid[:8]}"
+        unassembled.append(replace(array, name=name, state=NOT_ASSEMBLED))
+    return tuple(unassembled)
 
 
 def read_array(node: Path, roots: Roots) -> Array:
@@ -219,17 +258,9 @@ def parse_bad_blocks(content: str) -> tuple[SectorRange, ...]:
 
 def choose_superblock(reading: SuperblockReading, uuid: str) -> tuple[Superblock | None, tuple[Superblock, ...]]:
     """Returns the superblock with this UUID and the others; with an empty UUID, the first."""
-    of_array = [superblock for superblock in reading.members if uuid in {superblock.uuid, _swapped(superblock)}]
+    of_array = [superblock for superblock in reading.members if is_of_array(superblock, uuid)]
     superblock = next(iter(of_array or ([] if uuid else reading.members)), None)
     return superblock, tuple(other for other in reading.members if other is not superblock)
-
-
-def _swapped(superblock: Superblock) -> str:
-    """Returns the UUID as sysfs prints it: for 0.90, mdadm prints its words in another byte order."""
-    if superblock.version != "0.90":
-        return superblock.uuid
-    words = [bytes.fromhex(word)[::-1].hex() for word in superblock.uuid.split(":")]
-    return ":".join(words)
 
 
 def _read_member(directory: Path, uuid: str, roots: Roots, reader: Probe) -> ArrayMember:
@@ -241,10 +272,6 @@ def _read_member(directory: Path, uuid: str, roots: Roots, reader: Probe) -> Arr
     superblock, leftovers = choose_superblock(reading, uuid)
     acknowledged = text(directory / "bad_blocks")
     unacknowledged = parse_bad_blocks(text(directory / "unacknowledged_bad_blocks") or "")
-    disk = node.parent if node and (node / "partition").exists() else node
-    rotational = text(disk / "queue/rotational") if disk else None
-    begin = parse_number(text(node / "start")) if node and disk != node else 0
-    sectors = parse_number(text(node / "size")) if node else None
     unseen = reading.failure
     if not unseen and superblock is None and not reading.foreign:
         unseen = "it has no superblock of this array"
@@ -261,10 +288,6 @@ def _read_member(directory: Path, uuid: str, roots: Roots, reader: Probe) -> Arr
         listed_cut=acknowledged is not None and len(acknowledged) > PAGE - LONGEST_LINE,
         unacknowledged=len(unacknowledged),
         data_offset=parse_number(text(directory / "offset")),
-        size=None if sectors is None else sectors * SECTOR,
-        start=None if begin is None else begin * SECTOR,
-        rotational={"0": False, "1": True}.get(rotational or ""),
-        transport="NVMe" if disk and disk.name.startswith("nvme") else "",
-        physical_block=parse_number(text(disk / "queue/physical_block_size")) if disk else None,
         unseen=unseen,
+        **device_facts(node),
     )

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from blklab._core import MdMap
-from blklab.md.superblocks import BadBlockList, SectorRange, Superblock
+from blklab.md.superblocks import BadBlockList, SectorRange, Superblock, is_of_array, swap_words
 from blklab.md_levels import PARITIES, REDUNDANT
 from blklab.system.diskstats import DeviceCounters
 from blklab.text import natural_order
@@ -135,6 +135,7 @@ class ArrayMember:
     physical_block: int | None = None  # Bytes
     activity: DeviceCounters | None = None  # The kernel's I/O counters since boot
     unseen: str = ""  # Why its superblock could not be read
+    users: tuple[str, ...] = ()  # Of a device outside of arrays: what uses it, `mounted at /`
 
     @property
     def bad_blocks(self) -> BadBlockList | None:
@@ -203,6 +204,7 @@ class ArrayMember:
                 "problems": list(superblock.problems),
             },
             "leftovers": [{"version": old.version, "uuid": old.uuid} for old in self.leftovers],
+            "users": list(self.users),
             "foreign": list(self.foreign),
         }
 
@@ -373,6 +375,7 @@ class Array:
             "filesystems": [asdict(part.geometry) for part in self.parts if part.geometry],
             "users": list(self.users),
             "members": [member.as_dict() for member in self.members],
+            "outside": [member.path for member in self.outside],
             "unseen": list(self.unseen),
         }
 
@@ -403,6 +406,39 @@ class ListedArray:
         """Whether the administrator does not want it to be assembled."""
         return self.path.lower() == "<ignore>"
 
+    @property
+    def short_name(self) -> str:
+        """The name for messages: that of its device, or without one `name=`; empty if the line has neither."""
+        if self.path and not self.ignored:
+            return self.path.rpartition("/")[2]
+        return self.name
+
+    def describes(self, array: Array) -> bool:
+        """Whether the line is about an array: the same UUID or, if the line has none, the same name."""
+        if self.uuid:
+            superblocks = [member.superblock for member in array.members if member.superblock]
+            known = {array.uuid}
+            if array.metadata == "0.90":  # Without superblocks, the UUID is that of sysfs
+                known.add(swap_words(array.uuid))
+            return self.uuid in known or any(is_of_array(superblock, self.uuid) for superblock in superblocks)
+        names = {array.label, array.label.rpartition(":")[2]} - {""}
+        if self.name:
+            return self.name in names
+        return self.short_name in {*names, array.name}
+
+    def is_called(self, names: Collection[str]) -> bool:
+        """Whether its path, name or UUID is among names."""
+        return not {self.path, self.short_name, self.name, self.uuid}.isdisjoint(set(names) - {""})
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "path": self.path or None,
+            "uuid": self.uuid or None,
+            "name": self.name or None,
+            "ignored": self.ignored,
+            "file": self.file,
+        }
+
 
 @dataclass(frozen=True)
 class Inventory:
@@ -420,11 +456,21 @@ class Inventory:
     unassembled: tuple[Array, ...] = ()
     """Arrays of `outside` that are not assembled, made from the superblocks (`live` is False, as for images)."""
     listed: tuple[ListedArray, ...] = ()  # ARRAY lines of mdadm.conf
+    unread: tuple[str, ...] = ()  # Why devices outside of arrays could not be read: one line for each reason
 
     def only(self, names: Collection[str]) -> "Inventory":
-        """Returns the inventory of the arrays with these names, paths or labels."""
+        """Returns the inventory of the arrays with these names, paths or labels, assembled or not."""
+        arrays = tuple(array for array in self.arrays if array.is_called(names))
+        unassembled = tuple(array for array in self.unassembled if array.is_called(names))
+        chosen = (*arrays, *unassembled)
+        others = [array for array in (*self.arrays, *self.unassembled) if array not in chosen]
+        listed = []
+        for line in self.listed:
+            is_of_other = any(line.describes(array) for array in others)
+            if any(line.describes(array) for array in chosen) or (line.is_called(names) and not is_of_other):
+                listed.append(line)
         return replace(
-            self, arrays=tuple(array for array in self.arrays if array.is_called(names)), strays=(), volumes=()
+            self, arrays=arrays, strays=(), volumes=(), unassembled=unassembled, listed=tuple(listed), outside=()
         )
 
 

@@ -30,6 +30,9 @@ CHECKERS = (  # Files of cron, the word to look for in them, and the name of the
     ("etc/cron.d/raid-check", "raid-check", "raid-check of /etc/cron.d"),
 )
 
+NOT_RECORDED = "this probe did not read it: record it again with the script of `blklab md probe`"
+"""Why a device is not in the recorded output of a probe."""
+
 TIMERS = ("mdcheck_start.timer", "raid-check.timer")  # Timers of systemd (mdadm's own, and Fedora's)
 
 
@@ -82,15 +85,21 @@ def read_mdadm_conf(roots: Roots) -> Iterator[tuple[Path, str | None]]:
                 yield path, text(path)
 
 
+CONF_WORD = re.compile(r"#.*|(?:\"[^\"]*\"?|'[^']*'?|[^\s\"'])+")
+"""A word of mdadm.conf, parts of which may be quoted, or a comment (mdadm 4.2, config.c, `conf_word`)."""
+
+
 def split_lines(content: str) -> Iterator[list[str]]:
     """Yields lines of mdadm.conf as words; a line that begins with a blank continues the last."""
     words: list[str] = []
     for line in content.splitlines():
-        plain = line.partition("#")[0]
         if not line[:1].isspace() and words:
             yield words
             words = []
-        words.extend(plain.split())
+        for found in CONF_WORD.finditer(line):
+            word = found[0].replace('"', "").replace("'", "")
+            if word and not found[0].startswith("#"):
+                words.append(word)
     if words:
         yield words
 

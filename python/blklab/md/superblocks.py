@@ -94,6 +94,26 @@ class SuperblockReading(msgspec.Struct):
     failure: str = ""  # Why it could not be read; empty if it could
 
 
+def swap_words(uuid: str) -> str:
+    """Returns a UUID with the bytes of each word in the other order: for 0.90, sysfs and mdadm differ in this."""
+    return ":".join(word if len(word) % 2 else bytes.fromhex(word)[::-1].hex() for word in uuid.split(":"))
+
+
+def is_of_array(superblock: Superblock, uuid: str) -> bool:
+    """Whether a superblock has the UUID of an array, as mdadm or as sysfs prints it."""
+    known = {superblock.uuid}
+    if superblock.version == "0.90":
+        known.add(swap_words(superblock.uuid))
+    return uuid in known
+
+
+def newest_superblock(reading: SuperblockReading) -> Superblock | None:
+    """Returns the superblock that was written last: a device with several belongs to the array of that one."""
+    return max(
+        reading.members, key=lambda candidate: (candidate.accepted, candidate.updated, candidate.events), default=None
+    )
+
+
 READINGS = msgspec.json.Decoder(SuperblockReading)
 """Made once, with the module: msgspec 0.22 crashes if two threads look at the same class for the first time."""
 

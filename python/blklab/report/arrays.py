@@ -32,16 +32,20 @@ def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic])
     Of more than MOST_ARRAYS arrays, only those with a critical or warning finding are shown.
     """
     shown, rest = _worst_arrays(inventory, findings) if len(inventory.arrays) > MOST_ARRAYS else (inventory.arrays, [])
+    absent = [array for array in inventory.unassembled if not all(member.users for member in array.members)]
     if not inventory.arrays:
-        console.print(styled("No md array found.", "bold"))
-    draw_table(console, arrays_table(replace(inventory, arrays=tuple(shown[:MOST_ARRAYS]))))
+        is_expected = absent or any(not line.ignored for line in inventory.listed)
+        console.print(styled("No md array is assembled." if is_expected else "No md array found.", "bold"))
+    draw_table(console, arrays_table(replace(inventory, arrays=(*absent[:MOST_ARRAYS], *shown[:MOST_ARRAYS]))))
     for line in rest:
         console.print(styled(line))
+    for array in absent[:MOST_ARRAYS]:
+        draw_table(console, members_table(array))
     for array in shown if len(shown) <= MOST_ARRAYS else ():
         draw_table(console, members_table(array))
     names = {
         array.name: [array.path, array.name, *(word for member in array.members for word in (member.path, member.name))]
-        for array in inventory.arrays
+        for array in (*inventory.arrays, *inventory.unassembled)
     }
     diagnostics.print_diagnostics(console, findings, "Findings", names=names)
     if unseen := _unseen(inventory):
@@ -83,7 +87,7 @@ def _worst_arrays(inventory: Inventory, findings: Sequence[Diagnostic]) -> tuple
 
 
 def _unseen(inventory: Inventory) -> list[str]:
-    return [*inventory.unseen, *(reason for array in inventory.arrays for reason in array.unseen)]
+    return [*inventory.unseen, *inventory.unread, *(reason for array in inventory.arrays for reason in array.unseen)]
 
 
 def arrays_table(inventory: Inventory) -> TextTable:
@@ -178,6 +182,9 @@ def as_dict(inventory: Inventory, findings: Sequence[Diagnostic]) -> dict[str, A
         "software": inventory.software and _software_as_dict(inventory.software),
         "arrays": [array.as_dict() for array in inventory.arrays],
         "strays": [stray.as_dict() for stray in inventory.strays],
+        "unassembled": [array.as_dict() for array in inventory.unassembled],
+        "outside": [member.as_dict() for member in inventory.outside],
+        "listed": [line.as_dict() for line in inventory.listed],
         "disks": None if inventory.disks is None else [disk.as_dict() for disk in inventory.disks],
         "lvm_raids": list(inventory.volumes),
         "findings": [_finding_as_dict(finding) for finding in findings],

@@ -56,7 +56,10 @@ def test_arrays_of_other_machines_can_be_chosen(run: Run) -> None:
     assert [array["name"] for array in up["arrays"]] == ["md0"]
     assert (up["counts"]["critical"], empty["arrays"], denied["arrays"]) == (2, [], [])
     outcome = run("md", "audit", "--array", "md1", "--host", "up", "up-empty")
-    assert (outcome.status, outcome.err) == (2, "blklab: error: --array md1: not found: expected md0\n")
+    assert (outcome.status, outcome.err) == (
+        2,
+        "blklab: error: --array md1: these hosts have no array md1: expected md0\n",
+    )
     assert run("md", "audit", "--array", "md1", "--host", "denied").status == 3
 
 

@@ -48,6 +48,7 @@ class Exported:
         timeout: float | None = None,
         reader: Callable[[], Probe] | None = None,
         activity: Callable[[Arrays, Clock], ActivitySource] | None = None,
+        deadline: float | None = None,
     ) -> None:
         self.clock = Clock()
         self.reader = Counting()
@@ -56,7 +57,8 @@ class Exported:
             machine.roots, every, timeout=timeout, clock=self.clock, reader=reader or (lambda: self.reader)
         )
         source = activity(machine, self.clock) if activity else ActivityCounter(machine.roots, self.clock)
-        self.registry = make_registry(Collector(disks, source, self.log.append, machine.roots))
+        collector = Collector(disks, source, self.log.append, machine.roots, deadline=deadline, clock=self.clock)
+        self.registry = make_registry(collector)
 
     def scrape(self) -> Series:
         """Every series and its value, by name without prefix, as a parser understands them."""
@@ -88,5 +90,6 @@ def stats(machine: Arrays, lines: Iterable[str]) -> None:
 def mirrored(machine: Arrays) -> Arrays:
     """A machine with md0 of sda and sdb, and statistics of them."""
     machine.mirror()
+    machine.mount("9:0", Path("/srv"), "ext4", "/dev/md0")
     stats(machine, ["8 0 sda 100 0 800 50 200 0 1600 70 0 100 120", "8 16 sdb 10 0 80 5 200 0 1600 90 0 60 95"])
     return machine

@@ -129,3 +129,62 @@ def test_programs_are_not_asked_at_each_scrape(mirrored: Arrays) -> None:
     exported.scrape()
     exported.scrape()
     assert (mirrored.root / "asked").read_text() == "asked\n"
+
+
+def test_devices_outside_of_arrays_are_read_with_the_members_only(mirrored: Arrays) -> None:
+    mirrored.disk("sdc", "8:32", "raid10-n2.vda")
+    exported = Exported(mirrored)
+    labels = {"array": "(none):0", "severity": "warning", "rule": "not-assembled"}
+    assert exported.series("findings", **labels) == 1
+    exported.scrape()
+    assert exported.reader.read == ["sda", "sdb", "sdc"]
+    # A new disk is read with the others, an hour later.
+    mirrored.disk("sdd", "8:48", "raid10-n2.vdb")
+    assert exported.series("unseen") == 0
+    assert exported.reader.read == ["sda", "sdb", "sdc"]
+    exported.clock.now += 3600
+    assert exported.series("array_absent", array="(none):0", uuid="2209c185:47065937:54d2ed00:596b778a") == 1
+    assert exported.reader.read == ["sda", "sdb", "sdc"] * 2 + ["sdd"]
+
+
+def test_a_disk_outside_of_arrays_that_hangs_hides_no_member(mirrored: Arrays) -> None:
+    answers = threading.Event()
+
+    class Hanging(Probe):
+        def read_superblocks(self, path: Path) -> SuperblockReading:
+            if path.name == "sdc":
+                answers.wait()
+            return super().read_superblocks(path)
+
+    mirrored.disk("sdc", "8:32", "raid10-n2.vda")
+    read = threading.Event()
+    exported = Exported(mirrored, timeout=0, reader=Hanging)
+    exported.scrape()
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "superblocks"]
+    while exported.series("member_events", **SDA) is None:
+        read.wait(0.01)
+    assert exported.series("unseen") == 1
+    assert any("sdc: not seen: the disks have not answered yet" in line for line in exported.log)
+    answers.set()
+    thread.join()
+    assert exported.series("unseen") == 0
+
+
+def test_an_array_that_disappears_is_absent(mirrored: Arrays) -> None:
+    exported = Exported(mirrored)
+    labels = {"array": "md0", "uuid": "3156a3e6:4a433ea3:f425167f:2e6739fd"}
+    assert exported.series("array_absent", **labels) is None
+    node = mirrored.roots.sys / "block/md0/md"
+    mirrored.write(node, {"array_state": "clear"})
+    for disk in ("sda", "sdb"):
+        (mirrored.roots.sys / "class/block" / disk / "holders/md0").unlink()
+    assert exported.series("array_absent", **labels) == 1
+    assert exported.series("findings", array="md0", severity="critical", rule="absent") == 1
+    mirrored.write(node, {"array_state": "clean"})
+    assert exported.series("array_absent", **labels) is None
+
+
+def test_an_array_of_mdadm_conf_is_absent_from_the_start(mirrored: Arrays) -> None:
+    uuid = "99999999:4a433ea3:f425167f:2e6739fd"
+    mirrored.write(mirrored.root, {"etc__mdadm.conf": f"ARRAY /dev/md9 UUID={uuid}"})
+    assert Exported(mirrored).series("array_absent", array="md9", uuid=uuid) == 1

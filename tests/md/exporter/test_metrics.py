@@ -136,7 +136,8 @@ def test_what_goes_leaves_no_series(mirrored: Arrays) -> None:
     exported = Exported(mirrored)
     assert exported.series("member_writes_completed_total", **SDB) == 0
     (mirrored.roots.sys / "block/md0").unlink()
-    assert not {key for key in exported.scrape() if dict(key[1]).get("array") == "md0"}
+    left = {name for name, labels in exported.scrape() if dict(labels).get("array") == "md0"}
+    assert left == {"array_absent", "findings"}
     # Another array takes its name, of another disk.
     mirrored.disk("sdc", "8:32", "raid1-12-populated.vda")
     node = mirrored.roots.sys / "devices/block/md0"
@@ -205,6 +206,7 @@ def test_every_metric_is_exported(machine: Arrays) -> None:
     machine.mirror("raid1-12-populated", sync_action="check", sync_completed="1 / 2",
                    sync_speed="1")  # fmt: skip
     stats(machine, [f"8 {at} {name} " + "1 " * 11 for at, name in ((0, "sda"), (16, "sdb"))])
+    machine.write(machine.root, {"etc__mdadm.conf": "ARRAY /dev/md9 name=host:9"})
     result = {name for name, _ in Exported(machine).scrape()}
     # tests/caches has a machine with caches.
     assert result == {name for name in METRICS if not name.startswith("cache_")}

@@ -2,23 +2,22 @@
 
 import gzip
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client import make_wsgi_app
 
 from blklab.md import exporter
-from blklab.md.exporter import ActivitySinceBoot, SharedCalls
+from blklab.md.exporter import ActivitySinceBoot
 from tests.md.conftest import Arrays
-from tests.md.exporter.conftest import Exported, parsed
+from tests.md.exporter.conftest import Clock, Exported, parsed
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
 Waiting = threading.Semaphore
+MD0 = frozenset({("array", "md0")})
 
 
 @pytest.fixture
@@ -74,7 +73,7 @@ def test_scrapes_that_wait_share_one_collection(mirrored: Arrays, waiting: Waiti
         zipped = clients.submit(get, app, HTTP_ACCEPT_ENCODING="gzip")
         other = clients.submit(get, app, HTTP_ACCEPT="application/openmetrics-text;version=1.0.0")
         filtered = clients.submit(get, app, QUERY_STRING="name[]=blklab_md_up")
-        waits = [waiting.acquire(timeout=60) for _ in range(7)]
+        waits = [waiting.acquire(timeout=60) for _ in range(8)]
         gate.open.set()
         assert all(waits)
         assert all(item.result() == first.result() for item in same)
@@ -86,28 +85,68 @@ def test_scrapes_that_wait_share_one_collection(mirrored: Arrays, waiting: Waiti
     mirrored.write(mirrored.roots.sys / "block/md0/md", {"mismatch_cnt": "8"})
     result = parsed(get(app).decode())
     assert gate.passed == 2
-    assert result["array_mismatch_sectors", frozenset({("array", "md0")})] == 8
+    assert result["array_mismatch_sectors", MD0] == 8
 
 
-def test_a_failure_is_that_of_all_who_share_the_call_and_of_no_other(waiting: Waiting) -> None:
-    calls, gate = SharedCalls(), Gate()
+def test_while_a_collection_is_slow_scrapes_get_the_last_one_with_its_age(mirrored: Arrays) -> None:
+    gate = Gate()
+    gate.open.set()
+    exported = Exported(mirrored, activity=lambda machine, _: Gated(machine, gate), deadline=0)
+    # The first collection is waited for, with any deadline.
+    assert exported.series("collection_age_seconds") == 0
+    gate.open.clear()
+    mirrored.write(mirrored.roots.sys / "block/md0/md", {"mismatch_cnt": "8"})
+    exported.clock.now += 7
+    for _ in range(3):
+        result = exported.scrape()
+        assert result["collection_age_seconds", frozenset()] == 7
+        assert result["array_mismatch_sectors", MD0] == 0
+    running = [thread for thread in threading.enumerate() if thread.name == "collection"]
+    assert len(running) == 1
+    gate.open.set()
+    running[0].join(60)
+    exported.clock.now += 1
+    gate.open.clear()
+    result = exported.scrape()
+    assert result["collection_age_seconds", frozenset()] == 1
+    assert result["array_mismatch_sectors", MD0] == 8
+    gate.open.set()
 
-    def failing() -> None:
+
+def test_a_collection_that_failed_is_not_kept(waiting: Waiting) -> None:
+    answers = [("complete", True), ("failed", False), ("never", True)]
+    gate, clock = Gate(), Clock()
+
+    def collect() -> tuple[Any, bool]:
         gate()
-        raise OSError("boo")
+        return answers.pop(0)
 
-    def outcome(function: Callable[[], object]) -> object:
-        with suppress(OSError):
-            return calls.run("key", function)
-        return "failed"
+    collections: Any = exporter.SharedCollections(collect, None, clock)
+    with ThreadPoolExecutor(2) as clients:
+        for expected in ("complete", "failed"):
+            gate.open.clear()
+            calls = [clients.submit(collections.get) for _ in range(2)]
+            for _ in calls:
+                assert waiting.acquire(timeout=60)
+            gate.open.set()
+            assert [call.result() for call in calls] == [(expected, 0.0)] * 2
+    gate.open.clear()
+    collections.deadline = 0
+    clock.now += 5
+    assert collections.get() == ("complete", 5.0)
+    gate.open.set()
 
-    with ThreadPoolExecutor(3) as clients:
-        first = clients.submit(outcome, failing)
-        gate.reached.acquire()
-        second = clients.submit(outcome, failing)
-        assert waiting.acquire(timeout=60)
-        assert clients.submit(calls.run, "another key", lambda: "own").result() == "own"
-        gate.open.set()
-        assert [first.result(), second.result()] == ["failed", "failed"]
-    assert gate.passed == 1
-    assert outcome(lambda: "next") == "next"
+
+def test_a_collection_that_breaks_lets_the_next_one_run() -> None:
+    answers: list[tuple[Any, bool] | None] = [None, (["complete"], True)]
+
+    def collect() -> tuple[Any, bool]:
+        answer = answers.pop(0)
+        if answer is None:
+            raise SystemExit
+        return answer
+
+    collections: Any = exporter.SharedCollections(collect, 0, Clock())
+    with pytest.raises(SystemExit):
+        collections.get()
+    assert collections.get() == (["complete"], 0.0)

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
+from blklab.md.probing import NOT_RECORDED
 from blklab.md.remote import audit_output, read_recorded_inventory
 from blklab.md.remote import probe_output as streams
 from blklab.md.remote.probe_output import is_complete, parse_output
@@ -133,7 +134,7 @@ def test_no_name_leads_to_a_file_of_this_machine(machine: Arrays, tmp_path: Path
         (array,) = read_recorded_inventory(parse_output(stream(*lines))).arrays
     assert len(array.members) == 2
     assert all(member.superblock is None for member in array.members)
-    assert all(member.unseen == "no such file or directory" for member in array.members)
+    assert all(member.unseen == NOT_RECORDED for member in array.members)
     assert touched
     assert str(own) not in touched
     assert str(own.parent) not in touched

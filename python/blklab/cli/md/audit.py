@@ -135,16 +135,30 @@ def audit(
 
 def _limited(inventories: "list[Inventory | None]", names: tuple[str, ...]) -> "list[Inventory | None]":
     """Returns inventories of the named arrays only; raises UsageError if none has an array of a name."""
-    from blklab.md.audit.rule import list_names
-
-    known = [array for inventory in inventories if inventory for array in inventory.arrays]
     spellings = {name: {name, str(Path(name).resolve())} for name in names}
+    present = [inventory for inventory in inventories if inventory]
     for name, same in spellings.items():
-        if not any(array.is_called(same) for array in known) and any(inventories):
-            expected = list_names(list(dict.fromkeys(array.name for array in known)), 20) or "no --array"
-            raise UsageError(f"--array {name}: not found: expected {expected}")
+        arrays = [array for inventory in present for array in (*inventory.arrays, *inventory.unassembled)]
+        lines = [line for inventory in present for line in inventory.listed]
+        is_known = any(array.is_called(same) for array in arrays) or any(line.is_called(same) for line in lines)
+        if present and not is_known:
+            raise UsageError(f"--array {name}: {_explain_unknown(name, present)}")
     wanted = {*chain(*spellings.values())}
     return [inventory.only(wanted) if inventory and names else inventory for inventory in inventories]
+
+
+def _explain_unknown(name: str, inventories: "list[Inventory]") -> str:
+    """Returns that there is no array of a name, and the names that there are."""
+    from blklab.md.audit.rule import list_names
+
+    known: list[str] = []
+    for inventory in inventories:
+        known += [array.name for array in (*inventory.arrays, *inventory.unassembled)]
+        known += [line.short_name for line in inventory.listed if line.short_name and not line.ignored]
+    where = "this host has" if len(inventories) == 1 else "these hosts have"
+    if not known:
+        return f"{where} no array {name}, and no other array"
+    return f"{where} no array {name}: expected {list_names(list(dict.fromkeys(known)), 20)}"
 
 
 def _check_options(

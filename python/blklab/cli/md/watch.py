@@ -1,5 +1,6 @@
 """`blklab md watch`: exports md arrays to Prometheus, or sends messages about what goes wrong."""
 
+import os
 import time
 from pathlib import Path
 
@@ -8,12 +9,13 @@ import click
 from blklab import output
 from blklab.cli.common import Quantity, note, warn
 from blklab.cli.web_server import listening, web_config_option
-from blklab.errors import UsageError
+from blklab.errors import EnvironmentLacks, UsageError
 from blklab.system.roots import Roots
 from blklab.text import printable
 from blklab.units import NANOSECONDS, parse_duration
 
 NEVER = 0
+STATE_FILE = "md-alerts.json"  # Of --mail, --journal and --command, in root's state directory
 
 
 INTERVAL = Quantity("duration", lambda text: NEVER if text == "never" else parse_duration(text))
@@ -27,6 +29,7 @@ INTERVAL = Quantity("duration", lambda text: NEVER if text == "never" else parse
 @click.option("--mail", metavar="ADDRESS")
 @click.option("--journal", is_flag=True)
 @click.option("--command", metavar="PROGRAM")
+@click.option("--forget", metavar="UUID")
 @click.argument("arguments", metavar="[ARG]...", nargs=-1)
 def watch(
     *,
@@ -37,6 +40,7 @@ def watch(
     mail: str | None,
     journal: bool,
     command: str | None,
+    forget: str | None,
     arguments: tuple[str, ...],
 ) -> None:
     """Export the md arrays of this host to Prometheus, above all their bad-block lists.
@@ -46,7 +50,8 @@ def watch(
     docs/howto/watch.md is about units for systemd, alert rules and a dashboard.
 
     Without Prometheus: --mail, --journal and --command send one message if a finding of `blklab md audit` appears, is
-    worse or is gone, with the command to type, and exit. A timer calls them; as root. Notes are not sent.
+    worse or is gone, with the command to type, and exit. A timer calls them; as root. Notes are not sent. An array that
+    was there at an earlier call and is not assembled now is a finding; --forget is for arrays that you have retired.
 
     \b
     Examples:
@@ -56,7 +61,18 @@ def watch(
       blklab md watch --textfile /var/lib/prometheus/node-exporter/blklab_md.prom
       blklab md watch --mail root --journal
       blklab md watch --command /usr/local/bin/notify -- --priority high
+      blklab md watch --forget 3156a3e6:4a433ea3:f425167f:2e6739fd
     """
+    if forget is not None:
+        if mail or journal or command or listen or web_config or textfile or superblocks is not None:
+            raise UsageError("--forget: remove the other options")
+        from blklab.md import alerts
+
+        if os.geteuid() != 0:
+            raise EnvironmentLacks("permission denied", "run it as root")
+        name = alerts.forget(Roots().state_of_root / STATE_FILE, forget)
+        click.echo(f"{printable(name)}: forgotten")
+        return
     if mail or journal or command:
         if listen or web_config or textfile or superblocks is not None:
             raise UsageError("--mail, --journal, --command: remove --listen, --web-config, --superblocks, --textfile")
@@ -65,7 +81,7 @@ def watch(
         senders = [alerts.mail(mail)] if mail else []
         senders += [alerts.journal] if journal else []
         senders += [alerts.program([command, *arguments])] if command else []
-        for alert in alerts.watch(Roots().state_of_root / "md-alerts.json", senders):
+        for alert in alerts.watch(Roots().state_of_root / STATE_FILE, senders):
             note(alert.title)
         return
     if arguments:
@@ -85,7 +101,8 @@ def watch(
     timeout = exporter.DISK_TIMEOUT_S if textfile is None else None
     inventories = exporter.InventoryCache(Roots(), max_age, timeout=timeout)
     activity = exporter.ActivityCounter(Roots()) if textfile is None else exporter.ActivitySinceBoot(Roots())
-    registry = exporter.make_registry(exporter.Collector(inventories, activity, warn, Roots()))
+    deadline = exporter.COLLECTION_DEADLINE_S if textfile is None else None
+    registry = exporter.make_registry(exporter.Collector(inventories, activity, warn, Roots(), deadline=deadline))
     if textfile is not None:
         # node_exporter runs as another user.
         output.write(textfile, generate_latest(registry), mode=0o644)

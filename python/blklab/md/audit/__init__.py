@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit import alignment, bad_blocks, devices, host, metadata, redundancy, running, smart, split
+from blklab.md.audit import absent, alignment, bad_blocks, devices, host, metadata, redundancy, running, smart, split
 from blklab.md.audit.rule import Rule
 from blklab.md.model import Inventory
 from blklab.text import printable
@@ -51,7 +51,8 @@ HARMLESS = frozenset({"checksum", "refused", "damage", "two-superblocks", "write
 def find_problems(inventory: Inventory) -> list[Diagnostic]:
     """Returns what all rules find, the worst first. Reads and changes nothing."""
     software = inventory.software
-    diagnostics = [finding for rule in RULES for array in inventory.arrays for finding in rule(array, software)]
+    diagnostics = list(absent.check_absent(inventory))  # An array that is not there is the worst
+    diagnostics += [finding for rule in RULES for array in inventory.arrays for finding in rule(array, software)]
     diagnostics += split.check_split(inventory)
     diagnostics = _without_contradictions(diagnostics, inventory)
     diagnostics += host.check_host(inventory)

@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,12 +23,15 @@ from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
 from blklab.md.audit import find_problems
 from blklab.md.inventory import PASSES, read_inventory
+from blklab.md.member_devices import find_candidates
 from blklab.md.model import Array, ArrayMember, Geometry, Inventory, Software
 from blklab.md.probing import Probe
+from blklab.md.seen_arrays import SeenArray, add_vanished, find_absent, update_seen
 from blklab.md.superblocks import SuperblockReading
 from blklab.system import diskstats
 from blklab.system.diskstats import DeviceActivity, DeviceCounters
 from blklab.system.identity import BlockDevice
+from blklab.system.mounts import everywhere
 from blklab.system.roots import Roots, text
 from blklab.text import printable, toml_file
 from blklab.units import SECTOR
@@ -102,6 +105,7 @@ ActivitySource = ActivityCounter | ActivitySinceBoot
 
 
 DISK_TIMEOUT_S = 2.0  # Time that a scrape waits for disks. A disk that hangs must not hide its values in sysfs.
+COLLECTION_DEADLINE_S = 1.0  # Time that a scrape waits for a new collection, if there is an older one
 NOT_READ = "disks are not read"
 NO_ANSWER = "the disks have not answered yet"
 Value = TypeVar("Value")
@@ -157,15 +161,23 @@ class InventoryCache:
         return inventory_read if known.mark == _mark(inventory_read, self.roots) else None
 
     def _read(self) -> None:
-        memory, read_at = _Memory(NO_ANSWER, self.reader()), time.time()
+        """Reads the members first: a disk that hangs and is in no array must not hide them."""
+        reader, read_at = self.reader(), time.time()
+        memory = _Memory(NO_ANSWER, reader)
         memory.since = self.clock()
         try:
-            memory.mark = _mark(read_inventory(self.roots, memory), self.roots)
+            inventory = read_inventory(self.roots, memory, with_outside=False)
+            memory.mark = _mark(inventory, self.roots)
+            memory.reader = None
+            memory.take_superblocks(self._known)
+            self._known, self.read_at = memory, read_at
+            for node in find_candidates(self.roots, inventory.arrays, everywhere(self.roots)):
+                path = self.roots.device(node.name)
+                memory.remember_superblocks(path, reader.read_superblocks(path))
+            # A disk that appears later and is in no array is read with the others.
+            memory.failure = NOT_READ
         except Exception as error:  # raised by the thread that waits for it
             self._failure = error
-            return
-        memory.reader = None
-        self._known, self.read_at = memory, read_at
 
 
 class _Memory(Probe):
@@ -179,7 +191,7 @@ class _Memory(Probe):
 
     def __init__(self, failure: str, reader: Probe | None = None, software: Software | None = None) -> None:
         self.reader = reader
-        self._failure = failure
+        self.failure = failure
         self._values: dict[object, Any] = {"software": software}
 
     def _value(self, key: object, read: Callable[[Probe], Value], default: Value) -> Value:
@@ -188,12 +200,23 @@ class _Memory(Probe):
         value: Value = self._values.get(key, default)
         return value
 
+    def remember_superblocks(self, path: Path, reading: SuperblockReading) -> None:
+        self._values["superblocks", path] = reading
+
+    def take_superblocks(self, before: "_Memory | None") -> None:
+        """Takes what an older memory has of devices that this one has not read yet."""
+        for key, value in before.copy_values().items() if before else ():
+            self._values.setdefault(key, value)
+
+    def copy_values(self) -> dict[object, Any]:
+        return {key: value for key, value in self._values.items() if isinstance(key, tuple) and key[0] == "superblocks"}
+
     def read_superblocks(self, path: Path) -> SuperblockReading:
-        failure = SuperblockReading(failure=self._failure)
+        failure = SuperblockReading(failure=self.failure)
         return self._value(("superblocks", path), lambda reader: reader.read_superblocks(path), failure)
 
     def read_geometry(self, path: Path) -> tuple[Geometry | None, str]:
-        failure: tuple[Geometry | None, str] = (None, self._failure)
+        failure: tuple[Geometry | None, str] = (None, self.failure)
         return self._value(("geometry", path), lambda reader: reader.read_geometry(path), failure)
 
     def read_software(self, roots: Roots) -> Software | None:
@@ -226,7 +249,6 @@ def _identity(name: str, roots: Roots) -> tuple[str | None, ...]:
 
 
 Log = Callable[[str], None]
-Result = TypeVar("Result")
 MAX_NEW_LINES = 20  # Lines that one scrape may add to the log
 
 
@@ -357,23 +379,55 @@ def finding_samples(findings: Iterable[Diagnostic]) -> Iterator[Sample]:
         yield "findings", labels, count
 
 
-class SharedCalls:
-    """Runs a function once for all threads that need its result at the same time: the calls that run now, by key."""
+class SharedCollections:
+    """Runs a collection once for all scrapes that need it at the same time.
 
-    def __init__(self) -> None:
-        self._running: dict[Hashable, Future[Any]] = {}
+    A collection that takes longer than the deadline goes on in the background. Meanwhile scrapes get the last one.
+    """
 
-    def run(self, key: Hashable, function: Callable[[], Result]) -> Result:
-        """Returns the result of the call that runs with this key, otherwise of `function`. Raises what that raises."""
-        own: Future[Result] = Future()
-        call: Future[Result] = self._running.setdefault(key, own)  # atomic
-        if call is own:
-            try:
-                own.set_result(function())
-            except BaseException as error:
-                own.set_exception(error)
-            del self._running[key]
-        return call.result()
+    def __init__(
+        self, collect: Callable[[], tuple[list[Family], bool]], deadline: float | None, clock: Callable[[], float]
+    ) -> None:
+        """`collect` returns families, and whether they are complete; it raises nothing."""
+        self._collect = collect
+        self.deadline = deadline
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._running: Future[list[Family]] | None = None
+        self._last: tuple[list[Family], float] | None = None  # The last complete collection, and when it was ready
+
+    def get(self) -> tuple[list[Family], float]:
+        """Returns families and their age in seconds: 0 for those of a collection that ran during the call.
+
+        It waits for the first collection, however long that takes.
+        """
+        with self._lock:
+            last = self._last
+            running = self._running
+            if running is None:
+                running = self._running = Future()
+                threading.Thread(target=self._run, args=(running,), name="collection", daemon=True).start()
+        try:
+            return running.result(None if last is None else self.deadline), 0.0
+        except TimeoutError:
+            if last is None:
+                raise
+            families, ready = last
+            return families, max(0.0, self._clock() - ready)
+
+    def _run(self, running: "Future[list[Family]]") -> None:
+        try:
+            families, is_complete = self._collect()
+        except BaseException as error:
+            with self._lock:
+                self._running = None
+            running.set_exception(error)  # raised by the threads that wait for it
+            return
+        with self._lock:
+            self._running = None
+            if is_complete:
+                self._last = families, self._clock()
+        running.set_result(families)
 
 
 class Collector:
@@ -383,23 +437,36 @@ class Collector:
     collection at most, far less than the interval of scrapes. To wait for the next collection would take twice as long.
     """
 
-    def __init__(self, inventories: InventoryCache, activity: ActivitySource, log: Log, roots: Roots) -> None:
-        """`log` gets one line for each new problem."""
+    def __init__(
+        self,
+        inventories: InventoryCache,
+        activity: ActivitySource,
+        log: Log,
+        roots: Roots,
+        *,
+        deadline: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`log` gets one line for each new problem. `deadline`: seconds to wait for a collection; None: no limit."""
         self._roots = roots
         self._inventories = inventories
         self._activity = activity
         self._log = log
-        self._collections = SharedCalls()
+        self._collections = SharedCollections(self._collect, deadline, clock)
         self._logged: set[str] = set()
+        self._seen: tuple[SeenArray, ...] = ()  # Arrays since the start of this process
 
     def describe(self) -> list[Family]:
         return make_families(())
 
     def collect(self) -> list[Family]:
         """Returns every metric. Failures are in `up` and in the log; raises nothing."""
-        return self._collections.run((), self._collect)
+        families, age = self._collections.get()
+        ages = [family for family in make_families([("collection_age_seconds", (), age)]) if family.samples]
+        return [*families, *ages]
 
-    def _collect(self) -> list[Family]:
+    def _collect(self) -> tuple[list[Family], bool]:
+        """Returns every metric except the age, and whether nothing failed."""
         began = time.perf_counter()
         samples: list[Sample] = []
         problems: list[str] = []
@@ -417,7 +484,7 @@ class Collector:
             ("up", (), up),
             ("exporter_info", (__version__,), 1),
         ]
-        return [family for family in make_families(samples) if family.samples]
+        return [family for family in make_families(samples) if family.samples], up
 
     def _samples(self, problems: list[str]) -> Iterator[Sample]:
         inventory = self._inventories.read()
@@ -432,7 +499,11 @@ class Collector:
         # Only root sees dm-cache, so caches that cannot be read are no problem of this service.
         for cache in read_caches(self._roots).caches:
             yield from cache_samples(cache)
-        yield from finding_samples(find_problems(inventory))
+        findings = add_vanished(find_problems(inventory), self._seen, inventory)
+        yield from finding_samples(findings)
+        for name, uuid in find_absent(findings, self._seen, inventory):
+            yield "array_absent", (name, uuid), 1
+        self._seen = update_seen(self._seen, inventory, int(time.time()))
 
     def _log_new(self, problems: list[str]) -> None:
         new = [problem for problem in dict.fromkeys(problems) if problem not in self._logged]
@@ -445,7 +516,8 @@ class Collector:
 
 def list_unseen(inventory: Inventory) -> list[str]:
     """Returns what could not be read, without disks that the user excluded."""
-    reasons = [*inventory.unseen, *(reason for array in inventory.arrays for reason in array.unseen)]
+    reasons = [*inventory.unseen, *inventory.unread]
+    reasons += [reason for array in inventory.arrays for reason in array.unseen]
     return [reason for reason in reasons if not reason.endswith(NOT_READ)]
 
 

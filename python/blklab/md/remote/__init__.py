@@ -22,7 +22,7 @@ from blklab.errors import BlklabError
 from blklab.md.audit import find_problems
 from blklab.md.inventory import read_inventory
 from blklab.md.model import Geometry, Inventory, Software
-from blklab.md.probing import Probe, read_software
+from blklab.md.probing import NOT_RECORDED, Probe, read_software
 from blklab.md.remote.probe_output import HEADER, MAX_OUTPUT_BYTES, ProbedDevice, ProbeOutput, is_complete, parse_output
 from blklab.md.superblocks import SuperblockReading, failure_reason
 from blklab.ssh import command, last_line
@@ -75,7 +75,7 @@ class RecordedProbe(Probe):
         return read_software(roots, self._mdadm)
 
     def _failure(self, path: Path) -> str:
-        return self._failures.get(path, "no such file or directory")
+        return self._failures.get(path, NOT_RECORDED)
 
 
 def read_recorded_inventory(output: ProbeOutput) -> Inventory:
@@ -142,7 +142,7 @@ class RemoteHost:
     def unseen(self) -> bool:
         """Whether something could not be read."""
         inventory = self.inventory
-        if inventory is None or inventory.unseen:
+        if inventory is None or inventory.unseen or inventory.unread:
             return True
         return any(array.unseen for array in inventory.arrays)
 

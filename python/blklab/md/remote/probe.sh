@@ -7,8 +7,8 @@
 #
 # ROOT is the directory of /proc, /sys, /dev and /etc, by default /. The probe reads: sysfs of block
 # devices; /proc/mdstat, swaps, diskstats, self/mountinfo and the kernel release; mdadm.conf and the
-# files that start checks of arrays; the names of installed kernels; 128 KiB at each end of members;
-# and the first 4 KiB of arrays and their partitions.
+# files that start checks of arrays; the names of installed kernels; 128 KiB at each end of members,
+# and of unused devices with a superblock; and the first 4 KiB of arrays and their partitions.
 #
 # probe_output.py reads the output: records, each a line with a kind and a path, and below it the
 # content, each line after a blank; the last line is `end`. Names are never commands: they are quoted
@@ -38,6 +38,7 @@ main() {
         mdadm --version 2>&1 | lines
     fi
     link "$root/sys/block"
+    unused_left=256 # More unused devices are not read
     for entry in "$root"/sys/class/block/*; do
         link "$entry" && block "$to" "${entry##*/}"
     done
@@ -112,17 +113,44 @@ block() {
         for file in "$node"/md/* "$node"/md/bitmap/* "$node"/md/llbitmap/bits "$node"/md/dev-*/*; do
             attribute "$file"
         done
-        bytes "$node"
-        for file in "$node"/*/partition; do
-            bytes "${file%/partition}"
-        done
         for member in "$node"/md/dev-*; do
             link "$member/block" && bytes "$to" ends
         done
+        bytes "$node"
+        for file in "$node"/*/partition; do
+            part=${file%/partition}
+            if [ "$part" != "$node/*" ]; then bytes "$part"; fi
+        done
+    fi
+    if [ "$unused_left" -gt 0 ] && unused "$node" "$2"; then
+        unused_left=$((unused_left - 1))
+        bytes "$node" superblocks
     fi
 }
 
-# bytes NODE [ends]: prints the first page of a device, or 128 KiB at each end.
+# unused NODE NAME: whether a device could be a member of an array: it has a size, and nothing holds it.
+unused() {
+    case $2 in ram[0-9]* | zram[0-9]* | sr[0-9]* | fd[0-9]* | mtdblock[0-9]*) return 1 ;; esac
+    size=
+    { IFS= read -r size <"$1/size"; } 2>/dev/null
+    [ -e "$1/dev" ] && [ "${size:-0}" != 0 ] && free "$1" || return 1
+    [ ! -e "$1/partition" ] || free "${1%/*}"
+}
+
+# free NODE: fails if something holds a device, or if it is an array that is not running.
+free() {
+    for holder in "$1"/holders/*; do
+        if [ -e "$holder" ] || [ -L "$holder" ]; then return 1; fi
+    done
+    [ ! -e "$1/bcache" ] || return 1
+    [ -d "$1/md" ] || return 0
+    array_state=clear
+    { IFS= read -r array_state <"$1/md/array_state"; } 2>/dev/null
+    [ "$array_state" != clear ]
+}
+
+# bytes NODE [ends|superblocks]: prints the first page of a device, or 128 KiB at each end; with
+# `superblocks`, only if there is a superblock in them.
 bytes() {
     name=${1##*/}
     while :; do
@@ -130,11 +158,15 @@ bytes() {
         case $name in *!*) name=${name%%!*}/${name#*!} ;; *) break ;; esac
     done
     disk=$root/dev/$name
-    { [ -b "$disk" ] || [ -f "$disk" ]; } && begin_record disk "$disk" || return 0
+    begin_record disk "$disk" || return 0
     sectors=
     { IFS= read -r sectors <"$1/size"; } 2>/dev/null
     case $sectors in '' | *[!0-9]*) sectors=0 ;; esac
     printf ' sectors %s\n' "$sectors"
+    if [ ! -b "$disk" ] && [ ! -f "$disk" ]; then
+        printf ' refused No such file or directory\n'
+        return 0
+    fi
     # Bypass the page cache, which may be older than what md itself wrote.
     option=iflag=direct
     if ! dd if="$disk" of=/dev/null bs=4096 count=1 "$option" 2>/dev/null; then
@@ -148,10 +180,23 @@ bytes() {
         pages 0 1
         return 0
     fi
+    [ "$2" = ends ] || has_superblock || return 0
     pages 0 32
     last=$(((sectors - 256) / 8))
     [ "$last" -ge 32 ] || last=32
     [ "$sectors" -le 256 ] || pages "$last" 33
+}
+
+# has_superblock: whether $disk has the magic number of md in the places of 1.1, 1.2, 1.0 or 0.90, in
+# either byte order.
+has_superblock() {
+    [ "$sectors" -gt 256 ] || return 0
+    for page in 0 1 $(((sectors - 16) / 8)) $(((sectors / 128 - 1) * 16)); do
+        case $(dd if="$disk" bs=4096 skip="$page" count=1 "$option" 2>/dev/null | od -A n -t x1 -N 4) in
+            *'fc 4e 2b a9'* | *'a9 2b 4e fc'*) return 0 ;;
+        esac
+    done
+    return 1
 }
 
 # pages FIRST COUNT: prints pages of $disk; od leaves out repeated lines.
