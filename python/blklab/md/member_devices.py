@@ -117,6 +117,7 @@ def _make_member(node: Path, reading: SuperblockReading, users: Sequence[str], r
         foreign=tuple(reading.foreign),
         data_offset=superblock.data_offset if superblock else None,
         users=tuple(users),
+        logical_volume=(text(node / "dm/uuid") or "").startswith("LVM-"),
         **device_facts(node),
     )
 

@@ -135,6 +135,7 @@ class ArrayMember:
     physical_block: int | None = None  # Bytes
     activity: DeviceCounters | None = None  # The kernel's I/O counters since boot
     unseen: str = ""  # Why its superblock could not be read
+    logical_volume: bool = False  # A volume of LVM, which may be the disk of a virtual machine
     users: tuple[str, ...] = ()  # Of a device outside of arrays: what uses it, `mounted at /`
 
     @property

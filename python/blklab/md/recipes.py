@@ -94,7 +94,7 @@ def entries_recipes(array: Array, *, adding_fails: bool) -> list[Recipe]:
     rewrite = rewrite_recipe(array)
     if rewrite:
         recipes.append(rewrite)
-    listed = [member for member in array.distinct if member.ranges]
+    listed = [member for member in array.distinct if good_copies.find_bad_ranges(member)]
     for member in listed:
         if array.sync is not None or array.degraded or not array.redundant or member.slot is None:
             state = "is degraded" if array.degraded else "is not ready"
@@ -164,7 +164,10 @@ def _replacement_recipes(array: Array, member: ArrayMember) -> Iterator[Recipe]:
             command("fix-replace", array=array.path, old=member.path, new=NEW_DISK),
         ),
     )
-    others = [other.path for other in array.distinct if (other.ranges or other.unseen) and other is not member]
+    others = []
+    for other in array.distinct:
+        if other is not member and (good_copies.find_bad_ranges(other) or other.unseen):
+            others.append(other.path)
     lost = describe_only_copies(array, member)
     if others or lost:
         reason = f"{', '.join(others)} has bad blocks or is unread" if others else "it has the only good copies"

@@ -165,9 +165,14 @@ def show_left(console: Console, left: RewritePlan) -> None:
         )
     elif left.listed:
         line = wording("entries-outside", left=left, command=command("plan", array=left.array.path))
+    elif all(member.bad_blocks is None for member in left.array.members):
+        line = (
+            f"{left.array.path}: no member has a bad-block list any more; check the array now:"
+            f" {command('check', array=left.array.path)}"
+        )
     else:
         line = wording("no-entries", left=left, command=command("fix", array=left.array.path))
-    console.print(styled(line))
+    console.print(styled(printable(line)))
 
 
 def show_recipe(console: Console, recipe: Recipe) -> None:

@@ -236,3 +236,14 @@ def test_no_text_breaks_the_parser(text: str) -> None:
     for line in parse_listed_arrays(text):
         assert line.path or line.uuid or line.name
         assert line.uuid == parse_uuid(line.uuid)
+
+
+def test_an_array_of_logical_volumes_may_be_that_of_a_virtual_machine(machine: Arrays) -> None:
+    for at, name in enumerate(("dm-0", "dm-1")):
+        machine.disk(name, f"253:{at}", f"raid1-12-bitmap.vd{'ab'[at]}", dm__uuid=f"LVM-abc{at}")
+    (finding,) = absent(machine)
+    assert (finding.code, finding.severity, finding.remedy) == ("old-superblock", "note", ())
+    assert "virtual machine" in finding.message
+    configure(machine, f"ARRAY /dev/md0 UUID={UUID}")
+    (finding,) = absent(machine)
+    assert (finding.code, finding.severity) == ("absent", "critical")

@@ -25,7 +25,6 @@ TIMEOUT_S: Final = 3600
 
 NOT_ARRAYS: Final = {
     "clear-want-replacement": "after a real write error: test_repair.py executes it",
-    "kill": "stops a process",
     "limit-retries": "a setting of a disk, which virtual disks lack",
     "list-lvm": "lists LVM's RAIDs",
     "set-timeout": "a setting of a disk, which virtual disks lack",

@@ -130,7 +130,7 @@ def test_only_a_monitor_that_shares_spares_moves_them(machine: Arrays, shared: P
     monitor(machine, words.replace(" ", "\0") + "\0", "0::/user.slice/session-3.scope")
     reason, stop = find_spare_monitor(shared, machine.roots)
     assert bool(reason) is moves
-    assert stop == ("kill 77" if moves else "")
+    assert stop == ""  # the number of the process is in the reason: typed late, it may be that of another one
 
 
 @pytest.mark.parametrize("option", ["--config=/etc/other.conf", "-c\0/etc/other.conf", "--conf\0x"])

@@ -32,8 +32,8 @@ def _judge_members(array: Array, inventory: Inventory) -> Diagnostic:
 
     `not-assembled`: A member of an array lies on this host; the array is not in mdadm.conf, and the others are missing.
 
-    `old-superblock`: An array is not assembled, and need not be: mdadm.conf ignores it, only a spare of it is there, or
-    its disks are in use as something else.
+    `old-superblock`: An array is not assembled, and need not be: mdadm.conf ignores it, only a spare of it is there,
+    its disks are in use as something else, or they are logical volumes, perhaps of a virtual machine.
     """
     lines = [line for line in inventory.listed if line.describes(array)]
     expected = [line for line in lines if not line.ignored]
@@ -48,6 +48,10 @@ def _judge_members(array: Array, inventory: Inventory) -> Diagnostic:
         message = (
             f"a superblock of {_describe_array(array)} is on {_describe_uses(in_use)}: it may be left from earlier"
         )
+        return Diagnostic("old-superblock", "note", array.name, message)
+    if not expected and all(member.logical_volume for member in array.members):
+        names = list_names([member.path for member in array.members])
+        message = f"{about}; its members are logical volumes ({names}): it may be an array of a virtual machine"
         return Diagnostic("old-superblock", "note", array.name, message)
     if not slots and not expected:
         message = f"{about}; this host has only a spare of it: {list_names([member.path for member in array.members])}"
