@@ -235,8 +235,8 @@ class SlotRepair:
             raise StoppedRepair(f"{self._path}: {message}", (command("audit"),))
         if unreadable and find_bad_pieces(array, unreadable=unreadable) is None:
             raise StoppedRepair(
-                f"{self._path}: {', '.join(unreadable)} cannot read some sectors, and blklab does not know which sectors"
-                " of the array these are (a rare layout): nothing was changed",
+                f"{self._path}: {', '.join(unreadable)} cannot read some sectors, and blklab does not know where they"
+                " are on the array (a rare layout): nothing was changed",
                 (command("audit"),),
             )
         only_outside = find_ranges_only_outside(array, unreadable)
@@ -274,7 +274,10 @@ class SlotRepair:
         unreadable = self._measure(self._read().active)
         self._stop_if_unique_data_is_outside(unreadable)
         out = ArrayMember("", "", self.task.slot)
-        if not is_redundant_without(self._read(), out):
+        is_there = self._find_in_array(self.task.disk) is not None
+        device = None if is_there else self._find_disk(self.task.disk)
+        is_erased = device is not None and find_own_superblock(self._read(), device, self._roots) is None
+        if not is_erased and not is_redundant_without(self._read(), out):
             again = command("fix-add", array=self._path, disk=self.task.disk.id or self.task.disk.path)
             raise StoppedRepair(
                 f"{self._path}: more members are missing than when the rebuild began, and {self.task.disk.path} still"
