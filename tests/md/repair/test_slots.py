@@ -82,7 +82,7 @@ def test_a_former_member_of_another_slot_is_not_erased(model: SlotModel) -> None
         model.machine.write(model.md / f"dev-sd{name}", {"bad_blocks": f"{OFFSET + 64} 8"})
     (old,) = [each for each in model.machine.seen().outside if each.name == "sdb"]
     assert old.superblock
-    facts = slot_plan.DiskFacts(old.path, "SERIAL-B", old.size or 0, old.superblock.device, old.superblock.offset)
+    facts = DiskFacts(old.path, "SERIAL-B", old.size or 0, old.superblock.device, old.superblock.offset)
     task = SlotTask("add", array_of("md0", model.roots).uuid, "/dev/md0", 2, facts)
     with pytest.raises(StoppedRepair, match="sdb was a member: it may have their only copy"):
         run(model, task)
@@ -288,7 +288,12 @@ def test_a_disk_that_became_a_spare(model: SlotModel) -> None:
     fail_out(model, "sdb")
     task = task_of(slot_plan.plan_add("md0", "sdc", model.roots))
     model.rebuilds = False
-    model.after = lambda _: model.put_in("sdb", "1") or model.count()  # type: ignore[func-returns-value]
+
+    def rebuild_other(_line: str) -> None:
+        model.put_in("sdb", "1")
+        model.count()
+
+    model.after = rebuild_other
     with pytest.raises(StoppedRepair, match=r"is complete: md has rebuilt another disk"):
         run(model, task)
     assert journals(model) == 0

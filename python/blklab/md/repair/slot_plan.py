@@ -309,7 +309,7 @@ def _check_array(array: Array, operation: Operation, roots: Roots) -> Iterator[R
         find_mdadm()
     except EnvironmentLacks as error:
         yield "no-mdadm", str(error)
-    if operation == "add" and not array.degraded:
+    if operation == "add" and (not array.degraded or choose_empty_slot(array, None) < 0):
         yield "complete", "no member is missing: there is no empty slot"
     if operation != "remove":
         yield from _check_adding(array, software)
