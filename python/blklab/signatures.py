@@ -28,7 +28,8 @@ def signatures(node: Path) -> list[str]:
     return list(dict.fromkeys([*_of_wipefs(node), *_of_blkid(node)]))
 
 
-def _of_wipefs(node: Path) -> list[str]:
+def locate_signatures(node: Path) -> list[tuple[str, int]]:
+    """Returns the kinds of all signatures on a device, and where they are, in bytes. Raises as `signatures`."""
     output = ask(child_process.find("wipefs", "util-linux"), "-n", "-J", str(node))
     if output.returncode != 0:
         raise _unanswered("wipefs", node, output)
@@ -36,9 +37,13 @@ def _of_wipefs(node: Path) -> list[str]:
         return []
     try:
         listed = json.loads(output.stdout)["signatures"]
-        return [f"{signature['type']} at {signature['offset']}" for signature in listed]
+        return [(str(signature["type"]), int(signature["offset"], 0)) for signature in listed]
     except (ValueError, KeyError, TypeError) as error:
         raise BlklabError(f"wipefs {node}: cannot read its output: {error}") from None
+
+
+def _of_wipefs(node: Path) -> list[str]:
+    return [f"{kind} at {offset:#x}" for kind, offset in locate_signatures(node)]
 
 
 def _of_blkid(node: Path) -> list[str]:

@@ -108,7 +108,7 @@ def choose_members_to_force(array: Array) -> tuple[ArrayMember, ...]:
     """
     availability = find_availability(array)
     chosen = {member.slot: member for member in availability.current if member.slot is not None}
-    candidates = [member for member in (*availability.stale, *array.outside) if _is_whole(member)]
+    candidates = [member for member in (*availability.stale, *array.outside) if is_whole(member)]
     candidates.sort(key=lambda member: -member.superblock.events if member.superblock else 0)
     for member in candidates:
         if runs_with(array, {*chosen, *array.absent}):
@@ -126,7 +126,8 @@ def _has_role(member: ArrayMember) -> bool:
     return member.superblock is None or member.superblock.slot is not None
 
 
-def _is_whole(member: ArrayMember) -> bool:
+def is_whole(member: ArrayMember) -> bool:
+    """Whether a member had all data once: it was not rebuilt only in part."""
     superblock = member.superblock
     if superblock is None or superblock.slot is None or not superblock.accepted or superblock.replacement:
         return False

@@ -121,7 +121,8 @@ def find_ranges_only_outside(array: Array, unreadable: Unreadable = NOTHING) -> 
         return ()
     newest = max((member.superblock.events for member in array.members if member.superblock), default=0)
     paths = {source.path for source in sources}
-    members = [member for member in array.members if member.path not in paths]
+    slots = {source.slot for source in sources}  # What is being rebuilt there has not all data
+    members = [member for member in array.members if member.path not in paths and member.slot not in slots]
     for source in sources:
         superblock = source.superblock and msgspec.structs.replace(source.superblock, events=newest)
         members.append(replace(source, states=("in_sync",) if array.live else (), superblock=superblock))

@@ -142,8 +142,11 @@ def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
         pid, program = int(process.name), text(process / "comm") or "?"
         kinds: dict[str, str] | None = None  # Of filesystems, by the id of the mount
         for descriptor in entries(process / "fd"):
+            place = _link(descriptor)
+            if place and not place.startswith("/"):  # a socket, a pipe…
+                continue
             info = text(process / "fdinfo" / descriptor.name) or ""
-            if not _is_in_dev(descriptor):
+            if not place.startswith("/dev/"):
                 kinds = _mount_kinds(process) if kinds is None else kinds
                 if not _is_local(info, kinds):
                     continue
@@ -159,11 +162,11 @@ def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
     return programs
 
 
-def _is_in_dev(descriptor: Path) -> bool:
+def _link(descriptor: Path) -> str:
     try:
-        return "/dev/" in os.readlink(descriptor)  # noqa: PTH115
+        return os.readlink(descriptor)  # noqa: PTH115
     except OSError:
-        return False
+        return ""
 
 
 def _mount_kinds(process: Path) -> dict[str, str]:
@@ -176,6 +179,19 @@ def _mount_kinds(process: Path) -> dict[str, str]:
     return kinds
 
 
+def _network_numbers(process: Path) -> set[str]:
+    """Returns the numbers of a process's network filesystems, as /proc/PID/maps prints them."""
+    numbers = set()
+    for line in (text(process / "mountinfo") or "").splitlines():
+        fields = line.split(" ")
+        if "-" in fields[6:-1]:
+            kind = fields[fields.index("-", 6) + 1]
+            major, _, minor = fields[2].partition(":")
+            if (kind in NETWORK or kind.startswith("fuse")) and (major + minor).isdecimal():
+                numbers.add(f"{int(major):02x}:{int(minor):02x}")
+    return numbers
+
+
 def _is_local(info: str, kinds: dict[str, str]) -> bool:
     """Whether an open file is on a local filesystem: to ask for the state of another could hang."""
     mount = re.search(r"^mnt_id:\s*(\d+)", info, re.M)
@@ -185,10 +201,14 @@ def _is_local(info: str, kinds: dict[str, str]) -> bool:
 
 def _mapped_devices(process: Path, roots: Roots) -> Iterator[str]:
     """Yields the block devices (`major:minor`) of shared mappings: a program may close the file and go on writing."""
+    remote: set[str] | None = None  # `major:minor` of network filesystems, whose files could hang
     for line in (text(process / "maps") or "").splitlines():
         # 7f12a000-7f12b000 rw-s 00080000 00:05 512    /dev/md0
         fields = line.split(maxsplit=5)
         if len(fields) < 6 or not fields[1].endswith("s") or not fields[5].startswith("/"):
+            continue
+        remote = _network_numbers(process) if remote is None else remote
+        if fields[3].lower() in remote:
             continue
         number = layers.block_device(process / "map_files" / fields[0], roots)
         if number is None and "/dev/" in fields[5]:

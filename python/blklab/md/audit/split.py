@@ -38,7 +38,7 @@ class Split:
     @property
     def is_diverged(self) -> bool:
         """Whether both were written to without the other, as far as their superblocks tell."""
-        return any(_exclude_each_other(one, other) for one in self.first.members for other in self.second.members)
+        return any(exclude_each_other(one, other) for one in self.first.members for other in self.second.members)
 
 
 def check_split(inventory: Inventory) -> Iterator[Diagnostic]:
@@ -107,7 +107,7 @@ def _halves_outside(array: Array, unassembled: Sequence[Array]) -> Iterator[Half
         and (
             member.superblock.events > own.events + 1
             or member.superblock.updated > own.updated > 0
-            or any(_exclude_each_other(member, each) for each in array.members)
+            or any(exclude_each_other(member, each) for each in array.members)
         )
     ]
     if newer:
@@ -120,12 +120,12 @@ def _halves_within(array: Array) -> Iterator[Half]:
         return
     accepted = [member for member in array.distinct if member.superblock and member.superblock.accepted]
     newest = max(accepted, key=lambda member: member.superblock.events if member.superblock else 0, default=None)
-    apart = [member for member in accepted if newest is not None and _exclude_each_other(member, newest)]
+    apart = [member for member in accepted if newest is not None and exclude_each_other(member, newest)]
     if apart:
         yield Half(list_names([member.name for member in apart]), tuple(apart))
 
 
-def _exclude_each_other(one: ArrayMember, other: ArrayMember) -> bool:
+def exclude_each_other(one: ArrayMember, other: ArrayMember) -> bool:
     """Whether each of two members says that the other is missing: both were written to without the other.
 
     A member that failed does not say so: md does not write to it any more.

@@ -12,7 +12,7 @@ from blklab.md.probing import Probe, parse_version
 from blklab.md.recipes import command
 from blklab.md.repair.environment_checks import find_busy_neighbour
 from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask
-from blklab.md.superblocks import Superblock, read_superblocks
+from blklab.md.superblocks import Superblock, read_superblocks, swap_words
 from blklab.system.identity import array_uuid, resolve
 from blklab.system.roots import Roots, entries, text
 
@@ -70,16 +70,22 @@ def find_array_node(uuid: str, roots: Roots) -> Path:
     for entry in entries(roots.sys / "block"):
         if not (entry / "md").is_dir():
             continue
-        uuid_read = array_uuid(text(entry / "md/uuid") or "")
-        if uuid_read == uuid:
+        if has_uuid(entry, uuid):
             return entry.resolve()
-        if not uuid_read:  # kernels before 4.19
+        if not array_uuid(text(entry / "md/uuid") or ""):  # kernels before 4.19
             members = read_members(entry.resolve(), "", roots, Probe())
             if any(member.superblock and member.superblock.uuid == uuid for member in members):
                 return entry.resolve()
     raise BlklabError(
         f"the array {uuid} is not assembled: assemble it ({command('assemble-scan')}), then run {command('resume')}"
     )
+
+
+def has_uuid(node: Path, uuid: str) -> bool:
+    """Whether an array in sysfs has a UUID, as mdadm prints it: for metadata 0.90, sysfs has other words."""
+    found = array_uuid(text(node / "md/uuid") or "")
+    is_swapped = (text(node / "md/metadata_version") or "").startswith("0") and bool(found)
+    return bool(uuid) and uuid in {found, swap_words(found) if is_swapped else found}
 
 
 def read_array_state(task: RepairTask, roots: Roots) -> ArrayState:

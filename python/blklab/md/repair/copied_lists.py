@@ -7,7 +7,6 @@ compares what the members have in each listed page, and again when the array is 
 """
 
 import os
-import shlex
 from collections import defaultdict
 from collections.abc import Callable
 from functools import reduce
@@ -15,14 +14,14 @@ from operator import xor
 from pathlib import Path
 
 from blklab.errors import BlklabError
-from blklab.md.good_copies import PAGE, find_lost_ranges, find_rewritable_pages, has_garbage_list
+from blklab.md.good_copies import PAGE, find_lost_ranges, find_rewritable_pages, has_garbage_list, subtract_ranges
 from blklab.md.inventory import read_array
-from blklab.md.model import Array, ArrayMember
+from blklab.md.model import Array, ArrayMember, merge_ranges
 from blklab.md.recipes import command
 from blklab.md.repair import operations
 from blklab.md.repair.pages import read_page
 from blklab.md.repair.perform import SignalDeferral
-from blklab.md.superblocks import SectorRange
+from blklab.md.superblocks import SectorRange, read_superblocks
 from blklab.md_levels import PARITIES
 from blklab.system.roots import Roots, opened
 from blklab.units import SECTOR
@@ -100,28 +99,43 @@ def _read(member: ArrayMember, at: SectorRange) -> bytes:
         return read_page(descriptor, (at.sector + (member.data_offset or 0)) * SECTOR, at.sectors * SECTOR)
 
 
+def _find_change(array: Array) -> str:
+    """Returns why the lists on the disks of a stopped array are not those that were compared; empty if they are."""
+    for member in array.members:
+        if member.slot is None:
+            continue
+        found = [each for each in read_superblocks(Path(member.path)).members if each.uuid == array.uuid]
+        on_disk = [each.bad_blocks.ranges if each.bad_blocks else () for each in found]
+        if len(found) != 1 or (member.superblock and found[0].device != member.superblock.device):
+            return f"{member.path} is another disk"
+        if subtract_ranges(merge_ranges(on_disk[0]), member.ranges):
+            return f"the list of {member.path} has new entries"
+    return ""
+
+
 def drop_lists(array: Array, roots: Roots, report: Callable[[str, str], object]) -> None:
     """Stops an array whose copies agree, and assembles it without bad-block lists.
 
     Raises BlklabError if it cannot be stopped, or does not run afterwards. If the copies do not agree any more, the
     array is assembled with its lists.
     """
-    members = [member.path for member in array.active]
+    # Spares too: after the assembly, the array must not have fewer than before.
+    members = [member.path for member in array.members if "faulty" not in member.states]
     with SignalDeferral() as signals:
         line = command("stop", array=array.path)
         report(f"stop {array.name}", line)
         signals.defer()
-        output = operations.run_mdadm(*shlex.split(line)[1:])
+        output = operations.run_line(line)
         if (roots.sys / "block" / array.name / "md").exists():
             raise BlklabError(f"{array.path}: cannot be stopped (mdadm printed: {output.last}): stop what uses it")
-        disagreement = find_disagreement(array)
+        disagreement = _find_change(array) or find_disagreement(array)
         if disagreement:
             line = command("assemble", array=array.path, disks=members)
             report(f"assemble it with its lists, because {disagreement} now", line)
         else:
             line = command("assemble-dropping-lists", array=array.path, disks=members)
             report("assemble it without lists", line)
-        output = operations.run_mdadm(*shlex.split(line)[1:])
+        output = operations.run_line(line)
     after = read_array(Path(roots.sys / "block" / array.name), roots)
     if after.uuid != array.uuid or after.degraded or find_lost_ranges(after):
         raise BlklabError(

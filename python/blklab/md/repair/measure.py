@@ -8,7 +8,7 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
 from blklab.errors import BlklabError
 from blklab.md.model import Array, ArrayMember, merge_ranges
@@ -47,10 +47,12 @@ class Measurement:
                 futures = [pool.submit(self._read_member, member) for member in self._members]
                 pending = set(futures)
                 while pending:
-                    _, pending = wait(pending, PROGRESS_INTERVAL_S)
+                    done, pending = wait(pending, PROGRESS_INTERVAL_S, FIRST_EXCEPTION)
+                    for future in done:
+                        future.result()  # the error of one member ends the others
                     advance(self._done, total)
             finally:
-                self._cancelled.set()  # after Ctrl-C, the threads end with their present piece
+                self._cancelled.set()  # after Ctrl-C, the threads end with their present read
         found = [future.result() for future in futures]
         return {member.path: ranges for member, ranges in zip(self._members, found, strict=True) if ranges}
 
@@ -78,7 +80,7 @@ class Measurement:
                         break
                     length = min(PIECE_BYTES, end - begin)
                     if not _is_readable(descriptor, buffer[:length], begin):
-                        unreadable += _find_unreadable_pages(descriptor, buffer, begin, length)
+                        unreadable += self._find_unreadable_pages(descriptor, buffer, begin, length)
                     if len(unreadable) > MAX_UNREADABLE_PAGES:
                         raise BlklabError(f"{member.path}: more than {MAX_UNREADABLE_PAGES:,} pages cannot be read")
                     with self._lock:
@@ -87,14 +89,15 @@ class Measurement:
             raise BlklabError(f"{member.path}: cannot be read: {error.strerror or error}") from None
         return merge_ranges(tuple(unreadable))
 
-
-def _find_unreadable_pages(descriptor: int, buffer: memoryview, begin: int, length: int) -> list[SectorRange]:
-    unreadable = []
-    for at in range(begin, begin + length, PAGE_BYTES):
-        size = min(PAGE_BYTES, begin + length - at)
-        if not _is_readable(descriptor, buffer[:size], at):
-            unreadable.append(SectorRange(at // SECTOR, size // SECTOR))
-    return unreadable
+    def _find_unreadable_pages(self, descriptor: int, buffer: memoryview, begin: int, length: int) -> list[SectorRange]:
+        unreadable = []
+        for at in range(begin, begin + length, PAGE_BYTES):
+            if self._cancelled.is_set():  # a bad sector can take minutes
+                break
+            size = min(PAGE_BYTES, begin + length - at)
+            if not _is_readable(descriptor, buffer[:size], at):
+                unreadable.append(SectorRange(at // SECTOR, size // SECTOR))
+        return unreadable
 
 
 def _is_readable(descriptor: int, buffer: memoryview, begin: int) -> bool:

@@ -4,6 +4,7 @@ mdadm's exit status is not reliable: only the state of the array shows the effec
 """
 
 import os
+import shlex
 import shutil
 import subprocess
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from blklab.diagnostic import Diagnostic
 from blklab.dmsetup import PATH
-from blklab.errors import EnvironmentLacks
+from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.md import inventory, probing
 from blklab.md.inventory import parse_number
 from blklab.md.model import Software
@@ -53,6 +54,13 @@ def find_mdadm() -> str:
 def run_mdadm(*words: str) -> CommandOutput:
     """Runs mdadm as `run_program` does."""
     return run_program(find_mdadm(), *words)
+
+
+def run_line(line: str) -> CommandOutput:
+    """Runs a command line of mdadm. Raises BlklabError for a comment: a name cannot be part of a command."""
+    if line.startswith("#"):
+        raise BlklabError(line.removeprefix("# "))
+    return run_mdadm(*shlex.split(line)[1:])
 
 
 def run_program(path: str, *words: str) -> CommandOutput:

@@ -7,7 +7,6 @@ members that it has just examined, and keeps a copy of all superblocks, which md
 
 import datetime
 import os
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, SystemErrors
+from blklab.md.audit.redundancy import is_spare
+from blklab.md.availability import is_past_redundancy, is_whole
 from blklab.md.good_copies import is_current
 from blklab.md.model import Array, ArrayMember
 from blklab.md.probing import read_software
@@ -27,12 +28,13 @@ from blklab.md.repair.rewrite import StoppedRepair
 from blklab.md.repair.slot_plan import SlotStep, check_duplicates, read_array_by_name
 from blklab.md.repair.steps import RUNNING_STATES, STOPPED_STATES
 from blklab.md.superblocks import read_superblocks
+from blklab.md_levels import PARITIES
 from blklab.output import replace as replace_file
 from blklab.system import state_directory
 from blklab.system.identity import device_number
 from blklab.system.roots import Roots, opened, text
 
-SUPERBLOCK_BYTES = 256 << 10  # From the start of a superblock: with its bitmap and bad-block list
+SUPERBLOCK_BYTES = 256 << 10  # Before and after a superblock: its bitmap and bad-block list, before it with version 1.0
 
 Report = Callable[[str, str], object]
 
@@ -47,7 +49,7 @@ class RestartPlan:
 
     @property
     def nothing_to_do(self) -> bool:
-        return not self.refused and self.array.state in RUNNING_STATES
+        return not self.refused and self.array.state in RUNNING_STATES and not is_past_redundancy(self.array)
 
     @property
     def steps(self) -> tuple[SlotStep, ...]:
@@ -71,6 +73,17 @@ class RestartPlan:
         for member in self.left_out:
             lines.append(
                 f"{member.path} is behind and stays out: `{_add(self.array, member)}` brings it back afterwards"
+            )
+        lines += [
+            f"{member.path} is a spare and stays out: `{_add(self.array, member)}` adds it afterwards"
+            for member in self.array.members
+            if is_spare(member) and member not in (*self.members, *self.left_out) and self.array.state != "inactive"
+        ]
+        dirty = any(member.superblock and member.superblock.resync_offset is not None for member in self.members)
+        if self.array.level in PARITIES and dirty and len(self.members) < self.array.raid_disks:
+            lines.append(
+                "the array was not stopped cleanly, and a member is missing: what was being written then may be damaged"
+                ", and other data in the same stripes, so check the filesystem"
             )
         return lines
 
@@ -104,14 +117,15 @@ def restart_array(plan: RestartPlan, roots: Roots, report: Report) -> str:
             raise StoppedRepair(str(now.refused[0]), now.refused[0].remedy)
         if [member.path for member in now.members] != [member.path for member in plan.members]:
             raise StoppedRepair(f"{plan.array.path}: its members have changed since the plan: run the command again")
-        copy = _copy_superblocks(now.array, roots)
+        copy = _copy_superblocks(now, roots)
         report(f"copied the superblocks to {copy}", "")
         signals.defer()
         for step in plan.steps[1:]:
             report(step.what, step.command)
-            output = operations.run_mdadm(*shlex.split(step.command)[1:])
+            output = operations.run_line(step.command)
         after = read_array_by_name(name, roots)
-        if after.uuid != plan.array.uuid or after.state not in RUNNING_STATES | {"read-auto", "readonly"}:
+        is_running = after.state in RUNNING_STATES | {"read-auto", "readonly"} and not is_past_redundancy(after)
+        if after.uuid != plan.array.uuid or not is_running:
             raise StoppedRepair(
                 f"{plan.array.path}: it does not run (mdadm printed: {output.last}); the superblocks as they were are"
                 f" in {copy}",
@@ -133,16 +147,21 @@ def _plan(array: Array, roots: Roots) -> RestartPlan:
 def choose_members(array: Array) -> tuple[list[ArrayMember], list[ArrayMember], list[ArrayMember]]:
     """Returns the members that have all data, those that must be forced, and those that stay out.
 
-    Only of a broken array members are forced: the freshest failed ones, until it can run.
+    Only of a broken array members are forced: the freshest failed ones, until it can run. A member that was rebuilt
+    only in part is none of them, although it is the freshest.
     """
     members = [member for member in array.members if member.superblock and member.superblock.slot is not None]
     current = [member for member in members if "faulty" not in member.states and is_current(array, member)]
     others = [member for member in members if member not in current]
     others.sort(key=lambda member: member.superblock.events if member.superblock else 0, reverse=True)
     forced: list[ArrayMember] = []
-    while others and array.state == "broken" and not _can_run(array, [*current, *forced]):
-        forced.append(others.pop(0))
-    return current, forced, others
+    for member in others if is_past_redundancy(array) else ():
+        slots = {chosen.superblock.slot for chosen in (*current, *forced) if chosen.superblock}
+        if is_whole(member) and member.superblock and member.superblock.slot not in slots:
+            if _can_run(array, [*current, *forced]):
+                break
+            forced.append(member)
+    return current, forced, [member for member in others if member not in forced]
 
 
 def _can_run(array: Array, members: list[ArrayMember]) -> bool:
@@ -159,12 +178,15 @@ def _check(array: Array, members: list[ArrayMember], roots: Roots) -> list[Reaso
     if array.external or array.level not in {"raid1", "raid10", "raid4", "raid5", "raid6"}:
         reasons.append(("level", f"it has level {array.level or 'none'}: expected RAID-1, 4, 5, 6 or 10 of Linux md"))
         return reasons
-    if array.state in RUNNING_STATES:
+    past_redundancy = is_past_redundancy(array)
+    if array.state in RUNNING_STATES and not past_redundancy:
         return reasons
-    if array.state != "broken" and array.state not in STOPPED_STATES:
+    if not past_redundancy and array.state not in STOPPED_STATES:
         reasons.append(("state", f"it is {array.state}: expected broken or inactive"))
     if array.reshaping:
         reasons.append(("reshape", "it is being reshaped, and may need its backup file: assemble it with mdadm"))
+    if any(member.superblock and member.superblock.role == "journal" for member in array.members):
+        reasons.append(("journal", "it has a journal, without which data would be lost: assemble it with mdadm"))
     if array.users:
         reasons.append(("in-use", f"it is in use: {'; '.join(array.users)}: stop this first", *stop_users(array)))
     for _, message in check_duplicates(array, roots):
@@ -184,8 +206,12 @@ def _check(array: Array, members: list[ArrayMember], roots: Roots) -> list[Reaso
     return reasons
 
 
-def _copy_superblocks(array: Array, roots: Roots) -> Path:
-    """Writes the superblocks of all members into a new directory of the state directory, and returns it."""
+def _copy_superblocks(plan: RestartPlan, roots: Roots) -> Path:
+    """Writes the superblocks of all members into a new directory of the state directory, and returns it.
+
+    Those that mdadm changes must be readable, the others need not.
+    """
+    array = plan.array
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
     directory = state_directory.prepare(roots) / f"superblocks-{array.uuid.replace('/', '!')}-{stamp}"
     with SystemErrors(BlklabError, f"{directory}: cannot copy the superblocks", "; without a copy, nothing is changed"):
@@ -193,14 +219,23 @@ def _copy_superblocks(array: Array, roots: Roots) -> Path:
         for member in array.members:
             if member.superblock is None:
                 continue
-            with opened(member.path, os.O_RDONLY) as descriptor:
-                number = text(roots.sys / "class/block" / member.name / "dev") or ""
-                if os.fstat(descriptor).st_rdev != device_number(number):
-                    raise BlklabError(f"{member.path}: it is another device than the member of {array.path}")
-                content = os.pread(descriptor, SUPERBLOCK_BYTES, member.superblock.offset)
-            file = directory / f"{member.name.replace('/', '!')}-at-byte-{member.superblock.offset}"
-            replace_file(file, content, mode=0o600)
+            begin = max(0, member.superblock.offset - SUPERBLOCK_BYTES)
+            try:
+                content = _read_area(member, begin, member.superblock.offset + SUPERBLOCK_BYTES, array, roots)
+            except (OSError, BlklabError):
+                if member in plan.members:
+                    raise
+                continue
+            replace_file(directory / f"{member.name.replace('/', '!')}-at-byte-{begin}", content, mode=0o600)
     return directory
+
+
+def _read_area(member: ArrayMember, begin: int, end: int, array: Array, roots: Roots) -> bytes:
+    with opened(member.path, os.O_RDONLY) as descriptor:
+        number = text(roots.sys / "class/block" / member.name / "dev") or ""
+        if os.fstat(descriptor).st_rdev != device_number(number):
+            raise BlklabError(f"{member.path}: it is another device than the member of {array.path}")
+        return os.pread(descriptor, end - begin, begin)
 
 
 def _add(array: Array, member: ArrayMember) -> str:

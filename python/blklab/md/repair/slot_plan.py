@@ -7,23 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from blklab.diagnostic import Diagnostic
-from blklab.errors import UsageError
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.md.audit import host
 from blklab.md.audit.redundancy import is_spare
+from blklab.md.audit.split import exclude_each_other
 from blklab.md.good_copies import is_redundant_without
-from blklab.md.inventory import read_array
+from blklab.md.inventory import read_array, read_inventory
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.probing import read_software
 from blklab.md.recipes import command
-from blklab.md.repair.array_state import disk_id
+from blklab.md.repair.array_state import disk_id, has_uuid
 from blklab.md.repair.environment_checks import find_busy_neighbour, find_spare_monitor
+from blklab.md.repair.operations import find_mdadm
 from blklab.md.repair.plan import find_array, refuse_unfinished_repair
 from blklab.md.repair.preconditions import Reason, check_activity, unmet_precondition
 from blklab.md.repair.slot_task import DiskFacts, Operation, SlotTask
 from blklab.md.superblocks import Superblock, read_superblocks
-from blklab.signatures import signatures
-from blklab.system.identity import BlockDevice, array_uuid, resolve
-from blklab.system.layers import partitions
+from blklab.signatures import locate_signatures, signatures
+from blklab.system.identity import BlockDevice, resolve
+from blklab.system.layers import beneath, partitions
 from blklab.system.roots import Roots, entries, text
 from blklab.system.users import openers, uses
 from blklab.units import SECTOR, format_size
@@ -105,8 +107,9 @@ def plan_replace(name: str, old: str, new: str, roots: Roots) -> SlotPlan:
     elif not _is_spare_of(array, device):
         reasons += check_new_disk(array, device, own, roots)
     path = _path(device, roots)
+    add = SlotStep(f"add {device.name} as a spare", command("add", array=array.path, disk=path))
     steps = (
-        SlotStep(f"add {device.name} as a spare", command("add", array=array.path, disk=path)),
+        *(() if _is_spare_of(array, device) else (add,)),
         SlotStep(
             f"have md copy {member.name} onto it; where {member.name} has bad blocks, md reads the other members",
             command("replace", array=array.path, disk=member.path, new=path),
@@ -121,9 +124,13 @@ def plan_remove(name: str, old: str, roots: Roots) -> SlotPlan:
     """Returns the plan that takes a member out, so that another disk can get its port. Raises as `plan_add`."""
     array = find_array(name, roots)
     refuse_unfinished_repair(array, roots)
-    member = find_member(array, old, roots)
+    member = find_member(array, old, roots, or_faulty=True)
     task = SlotTask("remove", array.uuid, array.path, member.slot or 0, describe_member(member, roots))
-    reasons = [*_check_array(array, "remove", roots), *_check_taking_out(array, member, roots)]
+    reasons = list(_check_array(array, "remove", roots))
+    if "faulty" in member.states:  # md does not use it any more
+        line = command("remove", array=array.path, disk=member.path)
+        return SlotPlan(array, task, _refusals(array, reasons), (SlotStep(f"remove {member.name}", line),))
+    reasons += _check_taking_out(array, member, roots)
     steps = (
         SlotStep(f"read the other members completely; stop if {member.name} has the only copy of a sector"),
         SlotStep(f"fail {member.name}", command("fail", array=array.path, disk=member.path)),
@@ -167,14 +174,17 @@ def find_device(word: str, roots: Roots) -> BlockDevice:
     return resolve(word, roots)
 
 
-def find_member(array: Array, word: str, roots: Roots) -> ArrayMember:
-    """Returns the member of an array in a slot, or with a path, a stable id or a name. Raises UsageError."""
+def find_member(array: Array, word: str, roots: Roots, *, or_faulty: bool = False) -> ArrayMember:
+    """Returns the member of an array in a slot, or with a path, a stable id or a name. Raises UsageError.
+
+    A faulty member has no slot any more: it is returned only with `or_faulty`.
+    """
     if word.isascii() and word.isdigit():
         found = [member for member in array.active if str(member.slot) == str(int(word)) and not member.replacement]
     else:
         name = find_device(word, roots).name
         found = [member for member in array.members if member.name == name]
-    if not found or found[0].slot is None:
+    if not found or (found[0].slot is None and not (or_faulty and "faulty" in found[0].states)):
         slots = ", ".join(f"{member.slot} ({member.name})" for member in array.active)
         raise UsageError(f"{word}: no active member of {array.path}; expected the disk or the slot of one: {slots}")
     return found[0]
@@ -219,6 +229,8 @@ def check_new_disk(array: Array, device: BlockDevice, own: Superblock | None, ro
     if device.size < needed:
         found = f"{format_size(device.size)}, expected at least {format_size(needed)}"
         yield "too-small", f"{device.name} is too small: it has {found}"
+    if (text(roots.sys / "block" / array.name / "dev") or "") in beneath(device.number, roots):
+        yield "itself", f"{device.name} is on {array.path} itself: name another disk"
     if partitions(device.node):
         yield "partitions", f"{device.name} has partitions: name one of them, or another disk"
     inside = {member.name for member in array.members}
@@ -232,13 +244,8 @@ def check_new_disk(array: Array, device: BlockDevice, own: Superblock | None, ro
             if program.writes:
                 yield "in-use", f"{device.name}: {program.program} (process {program.pid}) has it open for writing"
     if own is not None:
-        newest = max((member.superblock.events for member in array.members if member.superblock), default=0)
-        if own.events > newest and device.name not in inside:
-            yield (
-                "newer",
-                f"{device.name} has {own.events:,} events, the array only {newest:,}: it was written to apart from the"
-                " array. Decide which of the two has the right data first",
-            )
+        if device.name not in inside:
+            yield from _check_former_member(array, device, own, roots)
         return
     content = signatures(roots.device(device.name))
     if content:
@@ -249,10 +256,36 @@ def check_new_disk(array: Array, device: BlockDevice, own: Superblock | None, ro
         )
 
 
+def _check_former_member(array: Array, device: BlockDevice, own: Superblock, roots: Roots) -> Iterator[Reason]:
+    """Yields why a disk that was a member must not be overwritten: only it has some data."""
+    newest = max((member.superblock.events for member in array.members if member.superblock), default=0)
+    former = ArrayMember(device.name, device.path, superblock=own)
+    if own.events > newest:
+        yield (
+            "newer",
+            f"{device.name} has {own.events:,} events, the array only {newest:,}: it was written to apart from the"
+            " array. Decide which of the two has the right data first",
+        )
+    elif any(exclude_each_other(former, member) for member in array.members):
+        yield (
+            "split",
+            f"{device.name} and {array.path} were written to apart from each other: each has data that the other has"
+            " not. Decide which of the two has the right data first, and copy what only the other has",
+        )
+    begin, end = own.data_offset * SECTOR, (own.data_offset + own.data_size) * SECTOR
+    for kind, at in locate_signatures(roots.device(device.name)):
+        if at != own.offset and not begin <= at < end:  # In between are signatures of what is on the array
+            yield (
+                "other-data",
+                f"{device.name} has a superblock of {array.path}, and also {kind} at byte {at}: it may have been used"
+                " for something else since. blklab overwrites no data; if it is not needed, erase it yourself (wipefs)",
+            )
+
+
 def check_duplicates(array: Array, roots: Roots) -> Iterator[Reason]:
     """Yields other assembled arrays with the same UUID: halves of one mirror, or copies."""
     for entry in entries(roots.sys / "block"):
-        if entry.name != array.name and array_uuid(text(entry / "md/uuid") or "") == array.uuid:
+        if entry.name != array.name and has_uuid(entry, array.uuid):
             yield (
                 "split",
                 f"{entry.name} has the same UUID: both are halves or copies of one array. Decide which has the right"
@@ -274,7 +307,11 @@ def _check_array(array: Array, operation: Operation, roots: Roots) -> Iterator[R
     node = (roots.sys / "block" / array.name).resolve()
     yield from check_activity(array, software, node / "md", may_be_degraded=operation == "add")
     yield from check_duplicates(array, roots)
-    if operation == "add" and not array.degraded:
+    try:
+        find_mdadm()
+    except EnvironmentLacks as error:
+        yield "no-mdadm", str(error)
+    if operation == "add" and (not array.degraded or choose_empty_slot(array, None) < 0):
         yield "complete", "no member is missing: there is no empty slot"
     if operation in {"replace", "rebuild"}:
         yield from check_adding(array, software)
@@ -318,6 +355,17 @@ def _check_taking_out(array: Array, member: ArrayMember, roots: Roots) -> Iterat
 def read_array_by_name(name: str, roots: Roots) -> Array:
     """Returns the present state of an assembled array (`md0`)."""
     return read_array((roots.sys / "block" / name).resolve(), roots)
+
+
+def read_array_with_outside(name: str, uuid: str, roots: Roots) -> Array:
+    """Returns the present state of an array, with its members outside of it. Reads the superblocks of all disks.
+
+    Raises BlklabError if it is not there any more.
+    """
+    for array in read_inventory(roots).arrays:
+        if (array.name, array.uuid) == (name, uuid):
+            return array
+    raise BlklabError(f"{roots.device(name)}: it is another array now: nothing was changed")
 
 
 def _needed_bytes(array: Array) -> int:

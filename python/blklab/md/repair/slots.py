@@ -8,16 +8,25 @@ its journal what must be continued after a crash. It decides only by what sysfs 
 import os
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from blklab.errors import BlklabError, SystemErrors
-from blklab.md.good_copies import find_lost_ranges, find_ranges_only_outside, find_sources_outside, subtract_ranges
+from blklab.md.good_copies import (
+    find_bad_pieces,
+    find_lost_ranges,
+    find_ranges_only_outside,
+    find_sources_outside,
+    is_redundant_without,
+    subtract_ranges,
+)
 from blklab.md.inventory import parse_number
 from blklab.md.model import Array, ArrayMember
+from blklab.md.probing import journal_path
 from blklab.md.recipes import command
 from blklab.md.repair import journal
-from blklab.md.repair.array_state import disk_id, find_array_node
+from blklab.md.repair.array_state import find_array_node
 from blklab.md.repair.measure import Advance, Measurement
 from blklab.md.repair.operations import CommandOutput, MachineOps
 from blklab.md.repair.perform import POLL_INTERVAL_S, STALL_TIMEOUT_S, STEP_TIMEOUT_S, SignalDeferral
@@ -29,8 +38,10 @@ from blklab.md.repair.slot_plan import (
     find_device,
     find_own_superblock,
     read_array_by_name,
+    read_array_with_outside,
 )
 from blklab.md.repair.slot_task import DiskFacts, SlotTask
+from blklab.md.repair.steps import RUNNING_STATES
 from blklab.md.superblocks import SectorRange, Superblock, read_superblocks
 from blklab.signatures import signatures
 from blklab.system.identity import BlockDevice, called, device_number, of_node
@@ -51,6 +62,7 @@ class SlotRepair:
         self._advance = advance
         self._signals = SignalDeferral()
         self._name = ""  # Of the array in sysfs, `md0`
+        self._is_resumed = False  # The journal is of an earlier run: names of disks may be others by now
 
     def run(self) -> str:
         """Carries out the task, or continues it after a crash. Returns what the user must know at the end.
@@ -59,6 +71,8 @@ class SlotRepair:
         """
         self._name = find_array_node(self.task.uuid, self._roots).name
         with journal.lock_array(self._name, self._roots), self._signals:
+            self._is_resumed = self._has_journal()
+            self._check_running()
             try:
                 match self.task.operation:
                     case "add":
@@ -70,7 +84,8 @@ class SlotRepair:
                     case "remove":
                         result = self._remove()
             except StoppedRepair:
-                journal.remove_journal(self.task, self._roots)
+                with suppress(BlklabError):
+                    journal.remove_journal(self.task, self._roots)
                 raise
             journal.remove_journal(self.task, self._roots)
         return result
@@ -105,7 +120,7 @@ class SlotRepair:
             line = command("replace", array=self._path, disk=old.path, new=new.path)
             self._report(f"copy {old.name} onto {new.name}", line)
             output = self._run_mdadm(line)
-            if not self._happens(lambda: "replacement" in self._states(self.task.disk)):
+            if not self._happens(lambda: bool({"replacement", "in_sync"} & {*self._states(self.task.disk)})):
                 message = f"{self._path}: md does not replace {old.path} (mdadm printed: {output.last})"
                 raise StoppedRepair(f"{message}: {old.path} is still in the array", (command("audit"),))
         self._wait_until_in_sync(self.task.disk)
@@ -132,9 +147,12 @@ class SlotRepair:
             unreadable = self._measure(others)
             array = self._read()
             self._stop_unless_complete(array)
+            member = self._find_again()
             self._stop_if_lost_without(array, member, unreadable)
             self._fail(member)
         self._remove_failed(member)
+        if not self._read().degraded:
+            return f"{member.path} is out of {self._path}, which is complete"
         return (
             f"{member.path} is out of {self._path}: keep it as it is until the rebuild has ended. When the new disk is"
             f" connected: {command('fix-add', array=self._path, disk='NEW-DISK')}"
@@ -142,20 +160,24 @@ class SlotRepair:
 
     def _rebuild(self) -> str:
         member = self._find_in_array(self.task.disk)
-        if not self.task.out:
+        # A rebuilt disk has another superblock: this one was not taken out before the crash.
+        is_untouched = member is not None and "in_sync" in member.states and bool(self.task.disk.device)
+        if not self.task.out or is_untouched:
             array = self._read()
             self._stop_unless_complete(array)
-            if member is None:
-                raise StoppedRepair(f"{self.task.disk.path} is not in {self._path} any more: see blklab md audit")
+            member = self._find_again()
             others = [other for other in array.active if other.name != member.name]
             unreadable = self._measure(others)
             array = self._read()
             self._stop_unless_complete(array)
+            member = self._find_again()
             self._stop_unless_redundant_without(array, member, unreadable)
             self.task = replace(self.task, out=True)
             journal.write_journal(self.task, self._roots)
             self._signals.defer()
             self._fail(member)
+        elif self._is_resumed and (member is None or "faulty" in member.states):
+            self._stop_if_old_copy_is_needed()
         member = self._find_in_array(self.task.disk)
         if member is not None and "faulty" in member.states:
             self._remove_failed(member)
@@ -167,14 +189,36 @@ class SlotRepair:
 
     # --- what must be true ---
 
+    def _has_journal(self) -> bool:
+        """Whether the task is continued. Raises BlklabError if the journal of this array is of another task."""
+        path = journal_path(self.task.uuid, self._roots)
+        if not os.path.lexists(path):
+            return False
+        if journal.read_any_journal(path) != self.task:
+            message = f"{self._path}: an earlier repair is not finished ({path}): continue it with {command('resume')}"
+            raise BlklabError(message)
+        return True
+
+    def _check_running(self) -> None:
+        """Raises BlklabError if md does not write to the array: --add would only damage superblocks."""
+        state = self._read().state
+        if state not in RUNNING_STATES:
+            start = command("readwrite" if state == "read-auto" else "fix-restart", array=self._path)
+            after = command("resume") if self._is_resumed else "the same command again"
+            raise BlklabError(f"{self._path}: it is {state or 'not running'}: run {start}, then {after}")
+
+    @property
+    def _was_member(self) -> bool:
+        return bool(self.task.disk.device or self.task.disk.offset)
+
     def _stop_unless_complete(self, array: Array) -> None:
         problem = ""
         if array.degraded:
             problem = f"{array.degraded} of {array.raid_disks} members are missing now"
         elif array.sync is not None:
             problem = f"md does a {array.sync.action} now"
-        elif array.state == "broken":
-            problem = "it is broken now"
+        elif array.state not in RUNNING_STATES:
+            problem = f"it is {array.state or 'not running'} now"
         for _, message in check_duplicates(array, self._roots):
             problem = message
         if problem:
@@ -182,13 +226,20 @@ class SlotRepair:
 
     def _stop_if_unique_data_is_outside(self, unreadable: Unreadable) -> None:
         """Stops if the members that are in sync cannot give all data for the new disk."""
-        array = self._read()
+        self._check_running()
+        array = read_array_with_outside(self._name, self.task.uuid, self._roots)
         if not array.degraded:
             raise StoppedRepair(
                 f"{self._path}: no member is missing any more: nothing was changed", (command("audit"),)
             )
         for _, message in check_duplicates(array, self._roots):
             raise StoppedRepair(f"{self._path}: {message}", (command("audit"),))
+        if unreadable and find_bad_pieces(array, unreadable=unreadable) is None:
+            raise StoppedRepair(
+                f"{self._path}: {', '.join(unreadable)} cannot read some sectors, and blklab does not know where they"
+                " are on the array (a rare layout): nothing was changed",
+                (command("audit"),),
+            )
         only_outside = find_ranges_only_outside(array, unreadable)
         if only_outside:
             sectors = sum(at.sectors for at in only_outside)
@@ -199,9 +250,12 @@ class SlotRepair:
                 " it",
                 (command("audit"),),
             )
+        lost = find_lost_ranges(array, unreadable=unreadable)
+        if lost and self._was_member:  # perhaps of a slot that another disk has now
+            raise StoppedRepair(self._explain_only_copy(lost, self.task.disk.path), (command("audit"),))
         for member in array.active:
             ranges = unreadable.get(member.path, ())
-            if ranges and member.bad_blocks is None and find_lost_ranges(array, unreadable=unreadable):
+            if ranges and member.bad_blocks is None and lost:
                 raise StoppedRepair(
                     f"{self._path}: {member.path} cannot read {sum(at.sectors for at in ranges):,} sectors"
                     f" ({_places(ranges)} of the member), and a rebuild would fail it. Nothing was changed. Copy it to"
@@ -214,11 +268,29 @@ class SlotRepair:
         unreadable = self._measure(self._read().active)
         lost = find_lost_ranges(self._read(), unreadable=unreadable)
         if lost:
+            raise StoppedRepair(self._explain_only_copy(lost, device.path), (command("audit"),))
+
+    def _stop_if_old_copy_is_needed(self) -> None:
+        """Stops a rebuild that was interrupted if the others have not all data any more, or no redundancy."""
+        unreadable = self._measure(self._read().active)
+        self._stop_if_unique_data_is_outside(unreadable)
+        out = ArrayMember("", "", self.task.slot)
+        is_there = self._find_in_array(self.task.disk) is not None
+        device = None if is_there else self._find_disk(self.task.disk)
+        is_erased = device is not None and find_own_superblock(self._read(), device, self._roots) is None
+        if not is_erased and not is_redundant_without(self._read(), out):
+            again = command("fix-add", array=self._path, disk=self.task.disk.id or self.task.disk.path)
             raise StoppedRepair(
-                f"{self._path}: no member can read {sum(at.sectors for at in lost):,} sectors ({_places(lost)} of the"
-                f" array), and {device.path} was a member: it may have their only copy. Nothing was changed",
-                (command("audit"),),
+                f"{self._path}: more members are missing than when the rebuild began, and {self.task.disk.path} still"
+                " has its data: it was not erased. Bring it back",
+                (again,),
             )
+
+    def _explain_only_copy(self, lost: tuple[SectorRange, ...], path: str) -> str:
+        return (
+            f"{self._path}: no member can read {sum(at.sectors for at in lost):,} sectors ({_places(lost)} of the"
+            f" array), and {path} was a member: it may have their only copy. Nothing was changed. Keep {path} as it is"
+        )
 
     def _stop_if_lost_without(self, array: Array, member: ArrayMember, unreadable: Unreadable) -> None:
         slots = frozenset({member.slot or 0})
@@ -252,7 +324,8 @@ class SlotRepair:
     def _check_again(self, array: Array, device: BlockDevice) -> Superblock | None:
         """Returns the array's superblock on a disk. Raises StoppedRepair if the disk cannot become a member now."""
         own = find_own_superblock(array, device, self._roots)
-        if (own.device if own else "") != self.task.disk.device:
+        is_erased = own is None and self._is_resumed  # by blklab, before it was interrupted
+        if (own.device if own else "") != self.task.disk.device and not is_erased:
             raise StoppedRepair(f"{device.path}: its superblock has changed since the plan: nothing was changed")
         for _, message, *_ in check_new_disk(array, device, own, self._roots):
             raise StoppedRepair(f"{message}: nothing was changed")
@@ -284,7 +357,7 @@ class SlotRepair:
         device = self._find_disk(disk)
         array = self._read()
         own = find_own_superblock(array, device, self._roots)
-        if not whole:
+        if not whole or self._is_resumed:
             own = self._check_again(array, device)
         if own is not None and not whole:
             line = command("re-add", array=self._path, disk=device.path)
@@ -309,11 +382,12 @@ class SlotRepair:
             line = command("zero-superblock", disk=path)
             self._report(f"erase the superblock of {device.name}, whose data the other members have", line)
             self._run_mdadm(line)
+        elif signatures(self._roots.device(device.name)):
+            raise StoppedRepair(f"{path}: it is not empty any more: nothing was changed")
+        if disk.device:
             # A new superblock has a new UUID: from now on, the disk is found by its id.
             self.task = replace(self.task, disk=replace(disk, device="", offset=0))
             journal.write_journal(self.task, self._roots)
-        elif signatures(self._roots.device(device.name)):
-            raise StoppedRepair(f"{path}: it is not empty any more: nothing was changed")
         line = command("add", array=self._path, disk=path)
         self._report(f"add {device.name}", line)
         output = self._run_mdadm(line)
@@ -363,6 +437,11 @@ class SlotRepair:
                 )
             if action != "idle":
                 worked = self._ops.clock()
+            elif self._ops.clock() - worked > STALL_TIMEOUT_S and not self._read().degraded and "spare" in states:
+                raise StoppedRepair(
+                    f"{self._path} is complete: md has rebuilt another disk, and {member.path} is a spare now",
+                    (command("audit"),),
+                )
             elif self._ops.clock() - worked > STALL_TIMEOUT_S:
                 raise BlklabError(
                     f"{self._path}: md does not rebuild {member.path}: see dmesg and /proc/mdstat, then run"
@@ -411,16 +490,32 @@ class SlotRepair:
         return next((member for member in self._read().members if member.name == name), None)
 
     def _find_in_array(self, disk: DiskFacts) -> ArrayMember | None:
-        """Returns the member of the array that is this disk; None if the disk is out."""
-        for member in self._read().members:
-            superblock = member.superblock
-            if disk.device and superblock is not None and superblock.device == disk.device:
-                return member
-            if disk.id and disk_id(member.path, self._roots) == disk.id:
-                return member
-            if not disk.id and not disk.device and member.path == disk.path:
-                return member
-        return None
+        """Returns the member of the array that is this disk; None if the disk is out.
+
+        Raises BlklabError if several members have its id: cheap disks share serial numbers.
+        """
+        members = self._read().members
+        if disk.device:
+            for member in members:
+                if member.superblock is not None and member.superblock.device == disk.device:
+                    return member
+            members = tuple(member for member in members if member.superblock is None)
+        if disk.id:
+            names = {device.name for device in called(disk.id, self._roots)}
+            found = [member for member in members if member.name in names]
+        else:
+            found = [] if self._is_resumed else [member for member in members if member.path == disk.path]
+        if len(found) > 1:
+            paths = ", ".join(member.path for member in found)
+            raise BlklabError(f"{self._path}: {paths} have the same id {disk.id}: blklab cannot tell which is meant")
+        return found[0] if found else None
+
+    def _find_again(self) -> ArrayMember:
+        """Returns the disk of the task in the array. Raises StoppedRepair if it is out."""
+        member = self._find_in_array(self.task.disk)
+        if member is None:
+            raise StoppedRepair(f"{self.task.disk.path} is not in {self._path} any more: see {command('audit')}")
+        return member
 
     def _states(self, disk: DiskFacts) -> tuple[str, ...]:
         member = self._find_in_array(disk)
@@ -439,14 +534,22 @@ class SlotRepair:
             for superblock in read_superblocks(self._roots.device(entry.name)).members:
                 identity = (superblock.uuid, superblock.device, superblock.offset)
                 if identity == (self.task.uuid, disk.device, disk.offset) and not entries(entry / "holders"):
-                    matches.append(of_node(entry.resolve(), self._roots))
+                    match = of_node(entry.resolve(), self._roots)
+                    if not (disk.id and match.ids and not match.is_called(disk.id)):  # else it is a copy
+                        matches.append(match)
         if len(matches) == 1:
             return matches[0]
-        if not disk.id and not disk.device:
+        if not disk.id and not disk.device and not self._is_resumed:
             device = find_device(disk.path, self._roots)
             if device.size == disk.size:
                 return device
         again = command("fix-add", array=self._path, disk=disk.id or "DISK")
+        if not disk.id and not disk.device:
+            raise StoppedRepair(
+                f"{disk.path} has no stable id: after an interruption, blklab cannot tell whether it is the same disk."
+                " Look at the disk, then add it",
+                (again,),
+            )
         raise StoppedRepair(f"{disk.id or disk.path} is not there, or several disks have its superblock", (again,))
 
     def _run_mdadm(self, line: str) -> CommandOutput:
