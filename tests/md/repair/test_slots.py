@@ -1,6 +1,7 @@
 """Changes of slots on a model of md: what only one disk has is kept, and a killed run is continued."""
 
 import json
+import signal
 
 import pytest
 
@@ -297,3 +298,30 @@ def test_a_disk_that_became_a_spare(model: SlotModel) -> None:
     with pytest.raises(StoppedRepair, match=r"is complete: md has rebuilt another disk"):
         run(model, task)
     assert journals(model) == 0
+
+
+def test_an_interrupt_does_not_kill_mdadm(model: SlotModel) -> None:
+    """It comes while a superblock is erased: the disk is added first."""
+    fail_out(model, "sdb")
+    model.re_adds = False
+    task = task_of(slot_plan.plan_add("md0", "sdb", model.roots))
+    model.before = lambda line: signal.raise_signal(signal.SIGINT) if "--zero" in line else None
+    with pytest.raises(KeyboardInterrupt):
+        run(model, task)
+    assert model.ran[-1] == "/dev/md0 --add /dev/sdb"
+    assert journals(model) == 1
+    assert resume(model).startswith("sdb is in sync")
+    assert journals(model) == 0
+
+
+def test_an_interrupt_during_the_measurement_leaves_nothing(model: SlotModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_out(model, "sdb")
+    task = task_of(slot_plan.plan_add("md0", "sdc", model.roots))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SlotRepair, "_measure", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(model, task)
+    assert (model.ran, journals(model)) == ([], 0)

@@ -98,7 +98,9 @@ class SlotRepair:
             unreadable = self._measure(self._read().active)
             self._stop_if_unique_data_is_outside(unreadable)
             journal.write_journal(self.task, self._roots)
+            self._signals.defer()  # An mdadm that is killed leaves a disk half added
             self._put_in(self.task.disk, whole=False)
+            self._signals.deliver()
         name = self._wait_until_in_sync(self.task.disk)
         return self._describe_result(name)
 
@@ -114,7 +116,9 @@ class SlotRepair:
             if self._check_again(array, device) is not None:
                 self._stop_if_former_member_is_needed(device)
             journal.write_journal(self.task, self._roots)
+            self._signals.defer()
             self._add_empty(device, self.task.disk)
+            self._signals.deliver()
             new = self._find_in_array(self.task.disk)
         if new is not None and "in_sync" not in new.states and "replacement" not in new.states:
             line = command("replace", array=self._path, disk=old.path, new=new.path)
