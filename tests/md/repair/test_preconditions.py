@@ -166,5 +166,5 @@ def test_other_programs_that_would_add_disks(machine: Arrays) -> None:
     machine.proc("77/cmdline", "mdadm\0--monitor\0--scan\0--config=/etc/other.conf\0")
     machine.write(machine.root, {"etc__mdadm__mdadm.conf": "POLICY domain=d1 action=re-add"})
     moving, policy = reasons(machine)
-    assert moving.endswith("it has another configuration file; stop it during the repair; kill 77")
+    assert moving.endswith("it has another configuration file; stop it during the repair")
     assert "mdadm.conf has POLICY … action=re-add: udev would re-add" in policy

@@ -65,9 +65,11 @@ def find_spare_monitor(node: Path, roots: Roots) -> tuple[str, str]:
     for process in entries(roots.proc):
         if reason := _sharing_reason(process, roots):
             service = re.search(r"([^/]+\.service)$", text(process / "cgroup") or "")
+            moving = f"mdadm --monitor (process {process.name}) may move the spare of {donor} into it: {reason}"
+            if service:
+                return moving, command("stop-unit", unit=service[1])
             # No `kill`: the number may be that of another process when it is typed.
-            stop = command("stop-unit", unit=service[1]) if service else ""
-            return (f"mdadm --monitor (process {process.name}) may move the spare of {donor} into it: {reason}", stop)
+            return f"{moving}; stop it during the repair", ""
     # include/linux/proc_ns.h, PROC_PID_INIT_INO: the first namespace of pids, which sees all processes.
     with suppress(OSError):
         if (roots.proc / "self/ns/pid").readlink().name != "pid:[4026531836]":

@@ -26,11 +26,7 @@ Advance = Callable[[int, int], object]  # Called with the bytes done and all byt
 
 
 class Measurement:
-<<<<<<< HEAD
     """Reads members at the same time, each in its own thread."""
-=======
-    """Reads members at the same time, each in another thread."""
->>>>>>> wt2
 
     def __init__(self, array: Array, members: Sequence[ArrayMember], roots: Roots) -> None:
         self._array = array
