@@ -1,4 +1,4 @@
-"""`md fix add`, `replace`, `remove`, `rebuild`, `restart` and `entries` on a real kernel, with errors that were not known.
+"""`md fix add`, `replace`, `remove`, `rebuild`, `restart` and `entries` on a real kernel, with unknown errors.
 
 Each test compares all pages of the array with what was written: no byte that a disk held may be lost.
 """
