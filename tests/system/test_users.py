@@ -1,4 +1,4 @@
-"""What uses a device, by its number: whatever its node is called, and wherever it is."""
+"""What uses a device, by its number: the name and the place of its node do not matter."""
 
 import os
 from pathlib import Path

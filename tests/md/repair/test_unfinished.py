@@ -19,8 +19,8 @@ def test_a_repair_that_is_not_finished(machine: Arrays) -> None:
     assert result.message == "a repair by blklab is not finished: if it is not running now, continue it"
     machine.write(machine.roots.state, {f"md-fix-{array.uuid}.json": "[]"})
     result = machine.findings_by_code()["repair-unfinished"]
-    assert "damaged" in result.message
-    assert result.remedy == ("blklab md fix --resume",)
+    assert "damaged" in result.message  # and it says to delete the file
+    assert result.remedy == ("blklab md audit",)
 
 
 def test_advice_is_of_the_present_state(machine: Arrays) -> None:
@@ -40,4 +40,4 @@ def test_advice_is_of_the_present_state(machine: Arrays) -> None:
     path = next(machine.roots.state.iterdir())
     path.rename(machine.root / "elsewhere")
     path.symlink_to(machine.root / "elsewhere")
-    assert describe_unfinished_repair(array.uuid, machine.roots)[1:] == ("blklab md fix --resume",)
+    assert describe_unfinished_repair(array.uuid, machine.roots)[1:] == ("blklab md audit",)

@@ -35,8 +35,10 @@ def describe_unfinished_repair(uuid: str, roots: Roots) -> tuple[str, ...]:
                 task = read_any_journal(path)
             except BlklabError as error:
                 problem = str(error)
+    if task is None and problem:  # it says which file to delete
+        return (problem, command("audit"))
     if task is None:
-        return (problem or "if it is not running now, continue it", resume)
+        return ("if it is not running now, continue it", resume)
     if not isinstance(task, RepairTask) or task.entries:
         return ("if it is not running now, continue it", resume)
     try:
