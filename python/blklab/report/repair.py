@@ -111,7 +111,7 @@ def _show_slot_plan(console: Console, plan: SlotPlan | RestartPlan) -> None:
         console.print(styled(printable(f"{number:4}  {step.what}")))
         if step.command:
             console.print(styled(printable(f"          {step.command}"), "green"))
-    for line in plan.warnings if isinstance(plan, RestartPlan) else ():
+    for line in () if plan.refused else plan.warnings:
         console.print(styled(printable(f"• {line}")))
 
 

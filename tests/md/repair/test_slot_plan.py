@@ -239,3 +239,16 @@ def test_a_damaged_journal_is_refused(document: dict[str, Any]) -> None:
         return
     assert isinstance(task, SlotTask)
     assert slot_task.from_dict(task.as_dict()) == task
+
+
+def test_a_disk_without_signature_that_is_not_empty_gets_a_warning(model: SlotModel) -> None:
+    """Plain dm-crypt has no signature."""
+    fail_out(model, "sdb")
+    disk = model.roots.dev / "sdc"
+    disk.write_bytes(bytes(1 << 20))
+    assert slot_plan.plan_add("md0", "sdc", model.roots).warnings == ()
+    disk.write_bytes(b"\xa5" * (1 << 20))
+    plan = slot_plan.plan_add("md0", "sdc", model.roots)
+    (warning,) = plan.warnings
+    assert warning.startswith("sdc has no filesystem and no other signature, but it is not empty")
+    assert plan.as_dict()["warnings"] == [warning]

@@ -26,9 +26,12 @@ from blklab.md.superblocks import Superblock, read_superblocks
 from blklab.signatures import locate_signatures, signatures
 from blklab.system.identity import BlockDevice, resolve
 from blklab.system.layers import beneath, partitions
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, opened, text
 from blklab.system.users import openers, uses
 from blklab.units import SECTOR, format_size
+
+SAMPLES = 16  # Places of a disk without signatures that are looked at
+SAMPLE_BYTES = 64 << 10  # Of each of them
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class SlotPlan:
     task: SlotTask
     refused: tuple[Diagnostic, ...]  # Why blklab cannot do it now
     steps: tuple[SlotStep, ...]
+    warnings: tuple[str, ...] = ()  # What the user must know before
 
     @property
     def nothing_to_do(self) -> bool:
@@ -60,6 +64,7 @@ class SlotPlan:
             "refused": [reason.sentence for reason in self.refused],
             "members_with_entries": [member.name for member in self.array.members if member.ranges],
             "steps": [{"step": step.what, "command": step.command or None} for step in self.steps],
+            "warnings": list(self.warnings),
         }
 
 
@@ -83,7 +88,8 @@ def plan_add(name: str, disk: str, roots: Roots) -> SlotPlan:
     else:
         steps.append(SlotStep(f"add {device.name}", command("add", array=array.path, disk=_path(device, roots))))
     steps.append(SlotStep(f"wait until {device.name} is in sync"))
-    return SlotPlan(array, task, _refusals(array, reasons), tuple(steps))
+    warnings = () if own else tuple(_warn_of_raw_data(device, roots))
+    return SlotPlan(array, task, _refusals(array, reasons), tuple(steps), warnings)
 
 
 def plan_replace(name: str, old: str, new: str, roots: Roots) -> SlotPlan:
@@ -117,7 +123,8 @@ def plan_replace(name: str, old: str, new: str, roots: Roots) -> SlotPlan:
         SlotStep(f"wait until {device.name} is in sync: {member.name} stays in use until then"),
         SlotStep(f"remove {member.name}", command("remove", array=array.path, disk=member.path)),
     )
-    return SlotPlan(array, task, _refusals(array, reasons), steps)
+    warnings = () if own or _is_spare_of(array, device) else tuple(_warn_of_raw_data(device, roots))
+    return SlotPlan(array, task, _refusals(array, reasons), steps, warnings)
 
 
 def plan_remove(name: str, old: str, roots: Roots) -> SlotPlan:
@@ -280,6 +287,22 @@ def _check_former_member(array: Array, device: BlockDevice, own: Superblock, roo
                 f"{device.name} has a superblock of {array.path}, and also {kind} at byte {at}: it may have been used"
                 " for something else since. blklab overwrites no data; if it is not needed, erase it yourself (wipefs)",
             )
+
+
+def _warn_of_raw_data(device: BlockDevice, roots: Roots) -> Iterator[str]:
+    """Yields a warning if a disk without a signature is not empty: plain dm-crypt and some databases have none."""
+    try:
+        with opened(roots.device(device.name), os.O_RDONLY) as descriptor:
+            samples = [
+                os.pread(descriptor, SAMPLE_BYTES, at) for at in range(0, device.size, max(1, device.size // 16))
+            ]
+    except OSError:
+        return
+    if any(any(sample) for sample in samples):
+        yield (
+            f"{device.name} has no filesystem and no other signature, but it is not empty: all of it is overwritten."
+            " Data of plain dm-crypt and of some databases have no signature: make sure that this disk is not needed"
+        )
 
 
 def check_duplicates(array: Array, roots: Roots) -> Iterator[Reason]:
