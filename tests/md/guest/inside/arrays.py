@@ -55,6 +55,7 @@ class Case:
     foreign: list[str] = field(default_factory=list)  # Disks of another array, which is stopped
     size: int = 0  # Bytes of the array
     entries: int = 0
+    uuid: str = ""
     all_disks: list[str] = field(default_factory=list)  # Members, empty disks, and those of the other array
     image: list[list[bytes]] = field(default_factory=list)  # Pages that each slot must hold
     offsets: set[int] = field(default_factory=set)  # At which members have their data; bytes
@@ -192,6 +193,7 @@ def create(case: Case) -> None:
         first = begin // PAGE
         put(ARRAY, begin, b"".join(pattern(case.seed, first + at) for at in range(min(PIECE, length - begin) // PAGE)))
     case.all_disks = [*case.members, *case.spare_disks, *case.foreign]
+    case.uuid = run("mdadm", "--detail", ARRAY).partition("UUID : ")[2].split()[0]
     case.image = [[page or b"" for page in pages_of_slot(path)] for path in case.members]
 
 
@@ -216,16 +218,27 @@ def create_foreign(case: Case) -> None:
 
 
 def find_held(case: Case) -> list[bool]:
-    """Returns which pages of the array can still be had from all disks together, also from those that are out."""
+    """Returns which pages of the array can still be had from all disks together, also from those that are out.
+
+    A disk has nothing where its list has entries, or if it has no superblock of the array any more.
+    """
     with contextlib.suppress(OSError):
         case.offsets.update(int((node / "offset").read_text()) * 512 for node in NODE.glob("dev-*"))
     held = [[False] * len(pages_of) for pages_of in case.image]
     for path in case.all_disks:
+        listed, states = value(f"dev-{path[5:]}/bad_blocks"), value(f"dev-{path[5:]}/state")
+        if "spare" in states or case.uuid not in run("mdadm", "--examine", path, check=False):
+            continue
         for offset in case.offsets:
             try:
                 found = pages(path, SECTORS * 512, offset)
             except OSError:
                 continue  # the disk is gone, or too small for this offset
+            for line in listed.splitlines():
+                sector, count = (int(word) for word in line.split())
+                first = max(0, (sector - offset // 512) // 8)
+                for row in range(first, min(len(found), -(-(sector - offset // 512 + count) // 8))):
+                    found[row] = None
             for slot, image in enumerate(case.image):
                 for row, page in enumerate(found):
                     if page == image[row]:
