@@ -100,6 +100,10 @@ FIRST: dict[str, tuple[str, ...]] = {
 }
 """Recipes that are followed in a condition: other commands would wait for ever, or show nothing of it."""
 
+READING = {"", "audit", "detail", "disable-lists", "examine", "examine-badblocks", "examine-version", "make-directory",
+           "plan", "show-mismatches", "show-signatures", "show-smart", "set-timeout", "limit-retries"}  # fmt: skip
+"""Commands that change nothing on an array; and comments."""
+
 CASE_TIMEOUT_S = 180  # A case that waits for ever is a problem
 
 
@@ -125,11 +129,10 @@ def sequences(case: Case) -> list[tuple[str, list[str]]]:
         case.problems.append(f"md audit: {text}")
         return []
     for finding in json.loads(text)["findings"]:
-        if finding["remedy"]:
+        if finding["remedy"] and (finding["array"] in {"md0", "", None} or not NODE.exists()):
             choices.append((finding["code"], finding["remedy"]))
-    choices = [(name, lines) for name, lines in choices if any(line[:1] != "#" for line in lines)]
     if not NODE.exists():
-        return choices
+        return with_commands(choices)
     status, text = blklab("md", "fix", "bbl", ARRAY, "--plan", "--json")
     if text.startswith("{"):
         plan = json.loads(text[: text.rindex("}") + 1])
@@ -143,6 +146,11 @@ def sequences(case: Case) -> list[tuple[str, list[str]]]:
         for recipe in ("offline", "installer"):
             _, text = blklab("md", "fix", "bbl", ARRAY, "--recipe", recipe)
             choices.append((recipe, text.splitlines()))
+    return with_commands(choices)
+
+
+def with_commands(choices: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
+    """Returns those of all choices that have commands."""
     return [(name, lines) for name, lines in choices if any(line[:1] != "#" for line in lines)]
 
 
@@ -354,6 +362,14 @@ def rarity(choice: tuple[str, list[str]]) -> tuple[int, int, int]:
     return min(rarest, followed[name], 1), rarest, followed[name]
 
 
+def choose_recipe(case: Case, choices: list[tuple[str, list[str]]]) -> tuple[str, list[str]]:
+    """Returns what is typed. An accident matters only to commands that change something."""
+    first = [choice for choice in choices if choice[0] in FIRST.get(case.condition, ())]
+    if case.accident != "none" and not first:
+        first = [(name, lines) for name, lines in choices if not {name_of(line) for line in lines} <= READING]
+    return min(first or choices, key=rarity)
+
+
 def judge(seed: int, choice: Choice, disks: list[str]) -> dict[str, Any]:
     result: dict[str, Any] = {
         "seed": seed, "shape": choice.shape, "metadata": choice.metadata, "condition": choice.condition,
@@ -380,8 +396,7 @@ def judge(seed: int, choice: Choice, disks: list[str]) -> dict[str, Any]:
     }  # fmt: skip
     keep = [line for _, lines in choices for line in lines if line.startswith("# Do NOT stop the array")]
     if choices and not keep:
-        first = [choice for choice in choices if choice[0] in FIRST.get(case.condition, ())]
-        name, lines = min(first or choices, key=rarity)
+        name, lines = choose_recipe(case, choices)
         followed[name] += 1
         result |= {"followed": name, "ran": follow_with_accident(case, lines)}
         wait_idle()
