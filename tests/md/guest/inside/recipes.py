@@ -87,13 +87,19 @@ def counted(*words: str) -> operations.CommandOutput:
 operations.run_mdadm = counted
 FIRST: dict[str, tuple[str, ...]] = {
     "broken": ("broken",),
+    "broken-read": ("broken",),
     "check": ("under-way",),
     "empty": ("bbl-empty",),
     "inactive": ("inactive",),
+    "latent-entries": ("replace", "swap", "rebuild", "rewrite", "bbl-entries"),
     "mounted": ("filesystem-stripe", "offline", "rewrite"),
+    "not-assembled": ("absent",),
     "old-superblocks": ("checksum", "two-superblocks"),
+    "out-latent": ("degraded",),
+    "out-latent-no-lists": ("degraded",),
     "read-only": ("state", "installer"),
     "repair": ("repair-corrupts",),
+    "slot-entries": ("repair-unfinished", "unfinished"),
     "suspended": ("writes-suspended",),
     "unfinished": ("unfinished", "degraded"),
     "unfinished-inactive": ("unfinished",),
@@ -142,7 +148,8 @@ def sequences(case: Case) -> list[tuple[str, list[str]]]:
         choices.append(("unfinished", ["blklab md fix --resume"]))
     else:
         case.problems.append(f"md fix bbl --plan: {text}")
-    if value("array_state") not in {"inactive", "broken", ""} and not case.removed:
+    usable = value("array_state") not in {"inactive", "broken", ""} and not case.removed
+    if usable and executed["assemble-without-lists"] < 4:
         for recipe in ("offline", "installer"):
             _, text = blklab("md", "fix", "bbl", ARRAY, "--recipe", recipe)
             choices.append((recipe, text.splitlines()))
@@ -362,8 +369,29 @@ def rarity(choice: tuple[str, list[str]]) -> tuple[int, int, int]:
     return min(rarest, followed[name], 1), rarest, followed[name]
 
 
+TYPED = ("add", "remove", "replace", "rebuild", "restart", "entries")
+
+
+def own_commands(case: Case) -> tuple[str, list[str]]:
+    """Returns commands of blklab that nobody printed for the array: they must not lose data either."""
+    name = case.random.choice(TYPED)
+    old = case.random.choice(case.members)
+    add = recorded("fix-add", array=ARRAY, disk=recipes.DISK)
+    lines = {
+        "add": [add],
+        "remove": [recorded("fix-remove", array=ARRAY, disk=old), add],
+        "replace": [recorded("fix-replace", array=ARRAY, old=old, new=recipes.NEW_DISK)],
+        "rebuild": [recorded("fix-rebuild", array=ARRAY, slot=case.random.randrange(len(case.members)))],
+        "restart": [recorded("fix-restart", array=ARRAY), add],
+        "entries": [recorded("fix-entries", array=ARRAY), recorded("fix", array=ARRAY)],
+    }
+    return f"typed-{name}", lines[name]
+
+
 def choose_recipe(case: Case, choices: list[tuple[str, list[str]]]) -> tuple[str, list[str]]:
     """Returns what is typed. An accident matters only to commands that change something."""
+    if NODE.exists() and (case.condition == "latent" or (case.accident != "none" and case.random.random() < 0.35)):
+        return own_commands(case)
     first = [choice for choice in choices if choice[0] in FIRST.get(case.condition, ())]
     if case.accident != "none" and not first:
         first = [(name, lines) for name, lines in choices if not {name_of(line) for line in lines} <= READING]
@@ -402,7 +430,8 @@ def judge(seed: int, choice: Choice, disks: list[str]) -> dict[str, Any]:
         wait_idle()
         if case.accident in {"none", "twice"} and not any("more ranges" in line for line in lines):
             check_effect(case, name, lines)
-        if state == "broken" and value("array_state") != "broken" and case.condition not in HIDDEN:
+        restarted = state == "broken" and value("array_state") != "broken" and case.condition not in HIDDEN
+        if restarted and case.accident not in {"latent", "fails"}:
             case.before = [pattern(seed, at) for at in range(case.size // PAGE)]
     result |= {"bytes": compare(case), "problems": case.problems, "refused": case.refused}
     clean(case, disks)
