@@ -640,8 +640,8 @@ def choose(count: int) -> list[Choice]:
     result: list[Choice] = []
     for seed in range(count):
         chance = random.Random(seed)
-        candidates = []
-        while len(candidates) < 30:
+        candidates: list[Choice] = []
+        while len(candidates) < 16:
             shape, metadata = chance.randrange(len(SHAPES)), chance.choice(METADATA)
             level, members, options = SHAPES[shape]
             names = list(CONDITIONS)
