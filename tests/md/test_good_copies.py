@@ -142,19 +142,19 @@ def test_two_lists_forbid_to_take_a_member_out() -> None:
     assert not [line for line in commands if "--fail" in line or "--zero-superblock" in line]
     assert commands[0] == "blklab md fix entries /dev/md0"
     assert [*find_rewritable_pages(array)] == [8, 16]
-    assert any("replacing /dev/sd0 that way loses sectors 128 to 135 of /dev/md0" in line for line in lines)
-    assert any("replacing /dev/sd1 that way loses sectors 64 to 71 of /dev/md0" in line for line in lines)
+    assert any("taking /dev/sd0 out loses sectors 128 to 135 of /dev/md0" in line for line in lines)
+    assert any("taking /dev/sd1 out loses sectors 64 to 71 of /dev/md0" in line for line in lines)
     # A replacement while the old disk is connected reads each sector from a good copy.
-    assert commands.index(f"mdadm /dev/md0 --add {NEW_DISK}") > 0
-    assert f"mdadm /dev/md0 --replace /dev/sd0 --with {NEW_DISK}" in commands
+    assert f"blklab md fix replace /dev/md0 /dev/sd0 {NEW_DISK}" in commands
+    assert not [line for line in commands if "fix remove" in line or "fix rebuild" in line]
 
 
-def test_one_list_permits_a_rebuild_after_the_rewrite() -> None:
+def test_one_list_permits_to_take_the_member_out_after_the_rewrite() -> None:
     commands = [line for line in lines_of(array_of("raid1", 0, 2, {0: [(64, 8)]})) if line[0] != "#"]
-    rewrite = next(at for at, line in enumerate(commands) if line == "blklab md fix entries /dev/md0")
-    fail = commands.index("mdadm /dev/md0 --fail /dev/sd0")
-    assert rewrite < fail
-    assert commands[fail - 2 : fail] == ["mdadm --action=check /dev/md0", "mdadm --wait /dev/md0"]
+    assert commands.index("blklab md fix entries /dev/md0") < commands.index("blklab md fix remove /dev/md0 /dev/sd0")
+    assert not [line for line in commands if "rebuild" in line]  # no redundancy would be left
+    commands = [line for line in lines_of(array_of("raid1", 0, 3, {0: [(64, 8)]})) if line[0] != "#"]
+    assert "blklab md fix rebuild /dev/md0 0" in commands
 
 
 def test_a_member_that_cannot_be_read_forbids_a_rebuild() -> None:

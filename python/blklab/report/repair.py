@@ -10,7 +10,7 @@ from blklab.md.repair.plan import RepairPlan
 from blklab.md.repair.restart import RestartPlan
 from blklab.md.repair.rewrite import RewritePlan
 from blklab.md.repair.slot_plan import SlotPlan
-from blklab.md.repair.steps import failures_tolerated
+from blklab.md.repair.steps import count_in_sync, failures_tolerated
 from blklab.md.repair.task import RepairTask
 from blklab.md_levels import PARITIES
 from blklab.report import diagnostics, formatting
@@ -65,10 +65,11 @@ def describe_situation(
     if state is None:
         lines = (f"state: {task.array} is not assembled", "data at risk: not known")
         return *lines, f"next command: {next_line if commands else command('assemble-scan')}"
-    in_sync = [slot for slot in state.slots if slot.state is MemberState.IN_SYNC]
     words = [f"state: {task.array} is {state.array_state or 'not running'}"]
-    words.append(f"{len(in_sync)} of {task.raid_disks} members are in sync")
-    words += [f"{slot.path} is {slot.state.value}" for slot in state.slots if slot not in in_sync]
+    words.append(f"{count_in_sync(task, state)} of {task.raid_disks} members are in sync")
+    for slot in state.slots:
+        if slot.state is not MemberState.IN_SYNC:
+            words.append(f"{slot.path} is {slot.state.value}")
     tolerated = failures_tolerated(task, state)
     if state.array_state == "broken":
         risk = "yes: every write fails; do not add, remove or wipe a member"

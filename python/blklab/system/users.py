@@ -128,8 +128,8 @@ def _inode(path: str, roots: Roots) -> tuple[int, int] | None:
 def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
     """Returns the other programs that have opened a device or a partition of it, or have mapped it into memory.
 
-    Found in /proc/PID/fd and in the shared mappings of /proc/PID/maps, by the device's number, whatever the node is
-    called. Not found: files on network filesystems, other users' programs unless we are root, and the kernel's own use.
+    Found in /proc/PID/fd and in the shared mappings of /proc/PID/maps, by the device's number: the node may have
+    any name. Not found: files on network filesystems, other users' programs unless we are root, and the kernel's own use.
     """
     numbers = {device.number: device.name}
     for partition in layers.partitions(device.node):

@@ -288,7 +288,7 @@ def test_names_with_line_breaks_are_no_commands() -> None:
     (finding,) = [each for each in find_problems(Inventory((replace(array, path="/dev/md\nreboot"),))) if each.remedy]
     assert not commands([finding])
     assert all("\n" not in line for line in finding.remedy)
-    assert "a name in it has control characters" in finding.remedy[-1]
+    assert "Not a command, because a name" in finding.remedy[-1]
 
 
 def test_garbage_with_entries_within_the_data_says_to_read_them() -> None:

@@ -77,8 +77,6 @@ def audit(
     a host could not be read.
     """
     from blklab.md.audit import find_problems
-    from blklab.md.images import read_images as inventory_of_images
-    from blklab.md.inventory import read_inventory as inventory_of_host
     from blklab.report import arrays as report
 
     sources = [source for source, given in (("--image", images), ("--host", hosts), ("--probed", probed)) if given]
@@ -102,9 +100,23 @@ def audit(
         _show_hosts(audited, threshold, as_json=as_json)
         return
     paths = [Path(name) for name in (*images, *more)]
+    inventory = _read_inventory(paths, arrays, smart=smart, map_files=map_files)
+    findings = find_problems(inventory)
+    if keep:
+        _keep({platform.node(): report.as_dict(inventory, findings)}, store)
+    emit(report.as_dict(inventory, findings), as_json, lambda console: report.show(console, inventory, findings))
+    if any(finding.rank <= threshold for finding in findings):
+        raise Exit(1)
+
+
+def _read_inventory(paths: list[Path], arrays: tuple[str, ...], *, smart: bool, map_files: bool) -> "Inventory":
+    """Returns the inventory of images or, without any, of this host. Raises EnvironmentLacks if nothing can be read."""
+    from blklab.md.images import read_images
+    from blklab.md.inventory import read_inventory
+
     if directories := [path for path in paths if path.is_dir()]:
         raise UsageError(f"{directories[0]}: is a directory: name the images in it")
-    inventory = inventory_of_images(paths) if paths else inventory_of_host(Roots())
+    inventory = read_images(paths) if paths else read_inventory(Roots())
     if inventory.unseen and not inventory.arrays and all(stray.unseen for stray in inventory.strays):
         if paths:
             raise EnvironmentLacks(first(inventory.unseen).replace(": not seen: ", ": "), "name readable images")
@@ -125,12 +137,7 @@ def audit(
         from blklab.md.repair.unfinished import add_unfinished_repairs
 
         inventory = add_unfinished_repairs(inventory, Roots())
-    findings = find_problems(inventory)
-    if keep:
-        _keep({platform.node(): report.as_dict(inventory, findings)}, store)
-    emit(report.as_dict(inventory, findings), as_json, lambda console: report.show(console, inventory, findings))
-    if any(finding.rank <= threshold for finding in findings):
-        raise Exit(1)
+    return inventory
 
 
 def _limited(inventories: "list[Inventory | None]", names: tuple[str, ...]) -> "list[Inventory | None]":

@@ -55,6 +55,7 @@ def find_problems(inventory: Inventory) -> list[Diagnostic]:
     diagnostics += [finding for rule in RULES for array in inventory.arrays for finding in rule(array, software)]
     diagnostics += split.check_split(inventory)
     diagnostics = _without_contradictions(diagnostics, inventory)
+    diagnostics = [_with_unread_disks(diagnostic, inventory) for diagnostic in diagnostics]
     diagnostics += host.check_host(inventory)
     diagnostics += smart.check_disks(inventory)
     single = [_with_single_lines(diagnostic) for diagnostic in diagnostics]
@@ -84,6 +85,15 @@ def _without_contradictions(diagnostics: Iterable[Diagnostic], inventory: Invent
             diagnostic = replace(diagnostic, remedy=())  # noqa: PLW2901
         kept.append(diagnostic)
     return kept
+
+
+def _with_unread_disks(diagnostic: Diagnostic, inventory: Inventory) -> Diagnostic:
+    """Returns a finding about too few members with the disks that may be the missing ones, and were not read."""
+    if diagnostic.code != "cannot-run" or not inventory.unread:
+        return diagnostic
+    unread = "; ".join(inventory.unread)
+    line = f"# Disks that were not read may be the missing members: do not add them. {unread}"
+    return replace(diagnostic, remedy=(*diagnostic.remedy, line))
 
 
 def _with_single_lines(diagnostic: Diagnostic) -> Diagnostic:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from blklab.diagnostic import Diagnostic, Severity
+from blklab.md.audit.host import adding_fails
 from blklab.md.audit.rule import array_finding, audit_message, level_text, list_names, told
 from blklab.md.availability import count_tolerated, is_past_redundancy
 from blklab.md.model import Array, ArrayMember, Software
@@ -15,6 +16,7 @@ from blklab.text import by_key, wording
 from blklab.units import SECTOR, format_duration
 
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning
+MOST_DISKS_SIMULATED = 64  # A damaged number of disks must not make an audit last for minutes
 REBUILD_SPEED = 100 << 20  # Bytes per second, if no rebuild runs; half of what md allows
 
 
@@ -38,12 +40,15 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
         message += f"; the next failure {'may lose' if array.level == 'raid10' else 'loses'} data"
     message += _describe_risk(array, software, rebuilding)
     runs = array.live and array.state != "inactive" and not is_past_redundancy(array)
-    commands = fill_slot(array) if runs and not (rebuilding or spares or array.external) else ()
+    can_add = not (rebuilding or spares or array.external or adding_fails(array, software))
+    commands = fill_slot(array) if runs and can_add else ()
     yield array_finding(array, "critical" if last or not rebuilding else "warning", "degraded", message, *commands)
 
 
 def _describe_risk(array: Array, software: Software | None, rebuilding: bool) -> str:
     """Returns a sentence on how likely data are lost until no member is missing; empty if unknown or too late."""
+    if array.state == "inactive" or array.raid_disks > MOST_DISKS_SIMULATED:
+        return ""
     working = {member.slot: member for member in array.active if "in_sync" in member.states}
     needed = array.sector_map  # None if the number of disks is damaged, too
     missing = sorted(set(range(array.raid_disks if needed else 0)) - set(working))

@@ -26,7 +26,7 @@ Advance = Callable[[int, int], object]  # Called with the bytes done and all byt
 
 
 class Measurement:
-    """Reads members at the same time, each in a thread of its own."""
+    """Reads members at the same time, each in its own thread."""
 
     def __init__(self, array: Array, members: Sequence[ArrayMember], roots: Roots) -> None:
         self._array = array

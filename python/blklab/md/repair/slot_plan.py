@@ -70,6 +70,8 @@ def plan_add(name: str, disk: str, roots: Roots) -> SlotPlan:
     slot = choose_empty_slot(array, own)
     task = SlotTask("add", array.uuid, array.path, slot, describe_disk(device, own, roots))
     reasons = [*_check_array(array, "add", roots), *check_new_disk(array, device, own, roots)]
+    if own is None:  # a former member is re-added, which works
+        reasons += check_adding(array, read_software(roots))
     steps = [SlotStep("read all members completely; stop if a sector can be read only from a disk that is out")]
     if own:
         steps.append(
@@ -274,8 +276,8 @@ def _check_array(array: Array, operation: Operation, roots: Roots) -> Iterator[R
     yield from check_duplicates(array, roots)
     if operation == "add" and not array.degraded:
         yield "complete", "no member is missing: there is no empty slot"
-    if operation != "remove":
-        yield from _check_adding(array, software)
+    if operation in {"replace", "rebuild"}:
+        yield from check_adding(array, software)
     neighbour = find_busy_neighbour(node, roots)
     if neighbour:
         yield "neighbour", f"md is working on another array on the same disks ({neighbour}): wait until that ends"
@@ -284,7 +286,8 @@ def _check_array(array: Array, operation: Operation, roots: Roots) -> Iterator[R
             yield "no-superblock", f"{member.name}: {member.unseen}"
 
 
-def _check_adding(array: Array, software: Software) -> Iterator[Reason]:
+def check_adding(array: Array, software: Software) -> Iterator[Reason]:
+    """Yields why no empty disk can be added with this kernel and mdadm."""
     if host.adding_fails(array, software):
         yield "add-fails", "with this kernel, --add fails and damages superblocks: install mdadm 4.5 or newer first"
 

@@ -23,6 +23,7 @@ from blklab.md.repair.operations import CommandOutput, MachineOps
 from blklab.md.repair.perform import POLL_INTERVAL_S, STALL_TIMEOUT_S, STEP_TIMEOUT_S, SignalDeferral
 from blklab.md.repair.rewrite import StoppedRepair
 from blklab.md.repair.slot_plan import (
+    check_adding,
     check_duplicates,
     check_new_disk,
     find_device,
@@ -297,7 +298,10 @@ class SlotRepair:
     def _add_empty(self, device: BlockDevice, disk: DiskFacts) -> None:
         """Adds a disk as an empty one. A superblock of this array is erased before, any other content stops it."""
         path = str(self._roots.device(device.name))
-        own = find_own_superblock(self._read(), device, self._roots)
+        array = self._read()
+        for _, message in check_adding(array, self._ops.read_software()):
+            raise StoppedRepair(f"{path} was not added: {message}")
+        own = find_own_superblock(array, device, self._roots)
         self._hold_alone(device)
         if own is not None:
             if disk.device and own.device != disk.device:

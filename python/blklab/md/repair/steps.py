@@ -269,9 +269,16 @@ def _take_out(slot: SlotState, state: ArrayState, task: RepairTask) -> Step:
     return FailMember(slot.device, slot.path)
 
 
+def count_in_sync(task: RepairTask, state: ArrayState) -> int:
+    """Returns the slots with a member in sync, also one that is not in the task."""
+    if not state.degraded and state.has_unplanned_member:
+        return task.raid_disks
+    return sum(slot.state is MemberState.IN_SYNC for slot in state.slots)
+
+
 def failures_tolerated(task: RepairTask, state: ArrayState) -> int:
     """Returns how many more members can fail, whichever they are, without data loss."""
-    missing = task.raid_disks - sum(slot.state is MemberState.IN_SYNC for slot in state.slots)
+    missing = task.raid_disks - count_in_sync(task, state)
     if task.level == "raid10":
         copies = (task.layout & 0xFF) * (task.layout >> 8 & 0xFF)
         return max(0, copies - 1 - missing)
