@@ -17,6 +17,7 @@ from pathlib import Path
 
 from blklab.md.repair import journal
 from blklab.md.repair.plan import make_plan
+from blklab.md.superblocks import read_superblocks
 from blklab.system.roots import Roots
 
 ARRAY, NODE = "/dev/md0", Path("/sys/block/md0/md")
@@ -193,7 +194,7 @@ def create(case: Case) -> None:
         first = begin // PAGE
         put(ARRAY, begin, b"".join(pattern(case.seed, first + at) for at in range(min(PIECE, length - begin) // PAGE)))
     case.all_disks = [*case.members, *case.spare_disks, *case.foreign]
-    case.uuid = run("mdadm", "--detail", ARRAY).partition("UUID : ")[2].split()[0]
+    case.uuid = read_superblocks(Path(case.members[0])).members[0].uuid
     case.image = [[page or b"" for page in pages_of_slot(path)] for path in case.members]
 
 
@@ -227,7 +228,11 @@ def find_held(case: Case) -> list[bool]:
     held = [[False] * len(pages_of) for pages_of in case.image]
     for path in case.all_disks:
         listed, states = value(f"dev-{path[5:]}/bad_blocks"), value(f"dev-{path[5:]}/state")
-        if "spare" in states or case.uuid not in run("mdadm", "--examine", path, check=False):
+        try:
+            own = [found.uuid for found in read_superblocks(Path(path)).members]
+        except OSError:
+            own = []
+        if "spare" in states or case.uuid not in own:
             continue
         for offset in case.offsets:
             try:
@@ -240,9 +245,10 @@ def find_held(case: Case) -> list[bool]:
                 for row in range(first, min(len(found), -(-(sector - offset // 512 + count) // 8))):
                     found[row] = None
             for slot, image in enumerate(case.image):
-                for row, page in enumerate(found):
-                    if page == image[row]:
-                        held[slot][row] = True
+                if found == image:
+                    held[slot] = [True] * len(image)
+                else:
+                    held[slot] = [has or one == other for has, one, other in zip(held[slot], found, image, strict=True)]
     count = case.size // PAGE
     if case.level in PARITY:
         chunk, data = 16, len(case.members) - PARITY[case.level]
