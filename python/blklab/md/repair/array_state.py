@@ -12,7 +12,7 @@ from blklab.md.probing import Probe, parse_version
 from blklab.md.recipes import command
 from blklab.md.repair.environment_checks import find_busy_neighbour
 from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask
-from blklab.md.superblocks import Superblock, read_superblocks
+from blklab.md.superblocks import Superblock, read_superblocks, swap_words
 from blklab.system.identity import array_uuid, resolve
 from blklab.system.roots import Roots, entries, text
 
@@ -65,12 +65,18 @@ class ArrayState:
         return next(slot for slot in self.slots if slot.device == device)
 
 
+def read_array_uuid(node: Path) -> str:
+    """Returns the UUID of an array in sysfs as its superblocks and mdadm have it; empty if the kernel does not tell."""
+    uuid = array_uuid(text(node / "md/uuid") or "")
+    return swap_words(uuid) if text(node / "md/metadata_version") == "0.90" else uuid
+
+
 def find_array_node(uuid: str, roots: Roots) -> Path:
     """Returns the array's directory in sysfs. Raises BlklabError if it is not assembled."""
     for entry in entries(roots.sys / "block"):
         if not (entry / "md").is_dir():
             continue
-        uuid_read = array_uuid(text(entry / "md/uuid") or "")
+        uuid_read = read_array_uuid(entry)
         if uuid_read == uuid:
             return entry.resolve()
         if not uuid_read:  # kernels before 4.19

@@ -15,16 +15,16 @@ from blklab.md.inventory import read_array
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.probing import read_software
 from blklab.md.recipes import command
-from blklab.md.repair.array_state import disk_id
+from blklab.md.repair.array_state import disk_id, read_array_uuid
 from blklab.md.repair.environment_checks import find_busy_neighbour, find_spare_monitor
 from blklab.md.repair.plan import find_array, refuse_unfinished_repair
 from blklab.md.repair.preconditions import Reason, check_activity, unmet_precondition
 from blklab.md.repair.slot_task import DiskFacts, Operation, SlotTask
 from blklab.md.superblocks import Superblock, read_superblocks
 from blklab.signatures import signatures
-from blklab.system.identity import BlockDevice, array_uuid, resolve
+from blklab.system.identity import BlockDevice, resolve
 from blklab.system.layers import partitions
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries
 from blklab.system.users import openers, uses
 from blklab.units import SECTOR, format_size
 
@@ -252,7 +252,7 @@ def check_new_disk(array: Array, device: BlockDevice, own: Superblock | None, ro
 def check_duplicates(array: Array, roots: Roots) -> Iterator[Reason]:
     """Yields other assembled arrays with the same UUID: halves of one mirror, or copies."""
     for entry in entries(roots.sys / "block"):
-        if entry.name != array.name and array_uuid(text(entry / "md/uuid") or "") == array.uuid:
+        if entry.name != array.name and read_array_uuid(entry) == array.uuid:
             yield (
                 "split",
                 f"{entry.name} has the same UUID: both are halves or copies of one array. Decide which has the right"

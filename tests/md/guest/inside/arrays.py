@@ -11,7 +11,7 @@ import random
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -218,6 +218,24 @@ def create_foreign(case: Case) -> None:
         case.kept.append((path, offset, b"".join(page or b"" for page in pages(path, MIB, offset))))
 
 
+def read_copies(case: Case, path: str) -> Iterator[list[bytes | None]]:
+    """Yields the pages that a disk has of a slot, for each place where its data may begin."""
+    listed, states = value(f"dev-{path[5:]}/bad_blocks"), value(f"dev-{path[5:]}/state")
+    if "spare" in states or case.uuid not in [found.uuid for found in read_superblocks(Path(path)).members]:
+        return
+    for offset in case.offsets:
+        try:
+            found = pages(path, SECTORS * 512, offset)
+        except OSError:
+            continue  # the disk is gone, or too small for this offset
+        for line in listed.splitlines():
+            sector, count = (int(word) for word in line.split())
+            first = max(0, (sector - offset // 512) // 8)
+            for row in range(first, min(len(found), -(-(sector - offset // 512 + count) // 8))):
+                found[row] = None
+        yield found
+
+
 def find_held(case: Case) -> list[bool]:
     """Returns which pages of the array can still be had from all disks together, also from those that are out.
 
@@ -227,23 +245,7 @@ def find_held(case: Case) -> list[bool]:
         case.offsets.update(int((node / "offset").read_text()) * 512 for node in NODE.glob("dev-*"))
     held = [[False] * len(pages_of) for pages_of in case.image]
     for path in case.all_disks:
-        listed, states = value(f"dev-{path[5:]}/bad_blocks"), value(f"dev-{path[5:]}/state")
-        try:
-            own = [found.uuid for found in read_superblocks(Path(path)).members]
-        except OSError:
-            own = []
-        if "spare" in states or case.uuid not in own:
-            continue
-        for offset in case.offsets:
-            try:
-                found = pages(path, SECTORS * 512, offset)
-            except OSError:
-                continue  # the disk is gone, or too small for this offset
-            for line in listed.splitlines():
-                sector, count = (int(word) for word in line.split())
-                first = max(0, (sector - offset // 512) // 8)
-                for row in range(first, min(len(found), -(-(sector - offset // 512 + count) // 8))):
-                    found[row] = None
+        for found in read_copies(case, path):
             for slot, image in enumerate(case.image):
                 if found == image:
                     held[slot] = [True] * len(image)
