@@ -390,7 +390,8 @@ def own_commands(case: Case) -> tuple[str, list[str]]:
 
 def choose_recipe(case: Case, choices: list[tuple[str, list[str]]]) -> tuple[str, list[str]]:
     """Returns what is typed. An accident matters only to commands that change something."""
-    if NODE.exists() and (case.condition == "latent" or (case.accident != "none" and case.random.random() < 0.35)):
+    own = case.condition == "latent" or (case.accident != "none" and case.random.random() < 0.35)
+    if NODE.exists() and (own or not choices):
         return own_commands(case)
     first = [choice for choice in choices if choice[0] in FIRST.get(case.condition, ())]
     if case.accident != "none" and not first:
@@ -423,7 +424,7 @@ def judge(seed: int, choice: Choice, disks: list[str]) -> dict[str, Any]:
         "entries": listed(),
     }  # fmt: skip
     keep = [line for _, lines in choices for line in lines if line.startswith("# Do NOT stop the array")]
-    if choices and not keep:
+    if (choices or NODE.exists()) and not keep:
         name, lines = choose_recipe(case, choices)
         followed[name] += 1
         result |= {"followed": name, "ran": follow_with_accident(case, lines)}
