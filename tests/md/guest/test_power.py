@@ -193,11 +193,11 @@ def test_an_array_that_was_written_to_while_a_member_was_out(rig: Callable[[Sequ
     machine.run("mdadm", "--incremental", "--run", "--scan", check=False)
     output = machine.blklab("md", "fix", "--resume")
     assert (output.status, "is inactive: start it" in output.stderr) == (1, True), output
-    stop, force, resume = [
+    restart, resume = [
         shlex.split(line) for line in output.stdout.splitlines() if line.startswith("    ") and "#" not in line
     ]
-    machine.run(*stop)
-    machine.run(*force)
+    started = machine.blklab(*restart[1:], "--yes")
+    assert started.status == 0, started.stderr
     output = machine.blklab(*resume[1:])
     assert output.status == 0, output.stderr
     assert machine.lists(machine.names(item.shapes)) == ["none"] * 3

@@ -283,7 +283,7 @@ def test_the_last_good_member_has_an_error_while_the_other_one_is_out(machine: R
     now, risk, following = output.stderr.splitlines()[-3:]
     assert now.startswith("blklab: state: /dev/md0 is broken, 1 of 2 members are in sync, ")
     assert risk == "blklab: data at risk: yes: every write fails; do not add, remove or wipe a member"
-    assert following == "blklab: next command: mdadm --stop /dev/md0 (then the other commands above)"
+    assert following == "blklab: next command: blklab md fix restart /dev/md0 (then the other commands above)"
     sectors = (32 << 20) // 512
     machine.run("dmsetup", "load", "m1", "--table", f"0 {sectors} linear {disks[1]} 0")
     machine.run("dmsetup", "suspend", "--noflush", "--nolockfs", "m1")
@@ -293,10 +293,11 @@ def test_the_last_good_member_has_an_error_while_the_other_one_is_out(machine: R
     # It changes nothing as long as the array is broken, and prints the same commands again.
     again = machine.blklab("md", "fix", "--resume")
     assert (again.status, again.stderr) == (1, output.stderr)
-    commands = [line.strip() for line in again.stdout.splitlines() if line.startswith("    mdadm")]
-    assert commands == ["mdadm --stop /dev/md0", f"mdadm --assemble --force --run /dev/md0 {members[1]}"]
-    for line in commands:
-        machine.run(*line.split())
+    commands = [line.strip() for line in again.stdout.splitlines() if line.startswith("    blklab")]
+    assert commands == ["blklab md fix restart /dev/md0", "blklab md fix --resume"]
+    started = machine.blklab("md", "fix", "restart", "/dev/md0", "--yes")
+    assert started.status == 0, started.stderr
+    assert f"mdadm --assemble --force --run /dev/md0 {members[1]}\n" in started.stdout
     output = machine.blklab("md", "fix", "--resume")
     assert output.status == 0, output.stderr
     assert (states(machine), degraded(machine)) == (["in_sync"] * 2, "0")

@@ -105,3 +105,15 @@ def test_a_foreign_disk_in_the_slot_is_seen(machine: Arrays, task: RepairTask) -
     first, second = read_array_state(task, machine.roots).slots
     assert (first.occupant, second.occupant) == ("", str(machine.roots.dev / "sdx"))
     assert second.state is MemberState.OUT
+
+
+@pytest.mark.parametrize(
+    ("metadata", "uuid"),
+    [("0.90", "2b231f6d:d0c448ae:3d186b3c:53958f34"), ("1.2", "6d1f232b:ae48c4d0:3c6b183d:348f9553")],
+)
+def test_an_array_is_found_by_the_uuid_of_its_superblocks(tmp_path: Path, metadata: str, uuid: str) -> None:
+    md = tmp_path / "sys/block/md0/md"
+    md.mkdir(parents=True)
+    (md / "uuid").write_text("6d1f232b-ae48-c4d0-3c6b-183d348f9553\n")
+    (md / "metadata_version").write_text(f"{metadata}\n")
+    assert states.find_array_node(uuid, Roots(sys=tmp_path / "sys")).name == "md0"

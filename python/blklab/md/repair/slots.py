@@ -124,7 +124,8 @@ class SlotRepair:
             line = command("replace", array=self._path, disk=old.path, new=new.path)
             self._report(f"copy {old.name} onto {new.name}", line)
             output = self._run_mdadm(line)
-            if not self._happens(lambda: bool({"replacement", "in_sync"} & {*self._states(self.task.disk)})):
+            # A small array is copied before blklab looks: then the new disk is in sync, and no replacement any more.
+            if not self._happens(lambda: bool({"replacement", "in_sync", "faulty"} & {*self._states(self.task.disk)})):
                 message = f"{self._path}: md does not replace {old.path} (mdadm printed: {output.last})"
                 raise StoppedRepair(f"{message}: {old.path} is still in the array", (command("audit"),))
         self._wait_until_in_sync(self.task.disk)
