@@ -207,7 +207,7 @@ def pages_of_slot(path: str) -> list[bytes | None]:
 
 
 def create_foreign(case: Case) -> None:
-    """Makes another array on disks of its own, fills it, and stops it: nothing may change its data."""
+    """Makes another array on other disks, fills it, and stops it: nothing may change its data."""
     run("mdadm", "--create", "/dev/md1", "--run", "--assume-clean", "--level=1", "--size=1M", "--bitmap=none",
         "--raid-devices=2", *case.foreign)  # fmt: skip
     for begin in range(0, MIB, PIECE):
@@ -469,7 +469,7 @@ def unfinished_stopped(case: Case) -> None:
 
 
 def hide_error(case: Case, at: int, sector: int) -> None:
-    """Makes sectors of a member unreadable, which nobody knows yet."""
+    """Makes sectors of a member unreadable, which md does not know yet."""
     disk = case.mapped[at]
     size = int(Path(f"/sys/block/{disk[5:]}/size").read_text())
     sector += begin_of_data(case.members[at]) // 512 if NODE.exists() else max(case.offsets) // 512
@@ -484,7 +484,7 @@ def some_sector(case: Case) -> int:
 
 
 def latent(case: Case) -> None:
-    """A member has sectors that it cannot read, and nobody knows it."""
+    """A member has sectors that it cannot read, and md does not know it."""
     hide_error(case, case.random.randrange(len(case.members)), some_sector(case))
 
 
@@ -520,7 +520,7 @@ def broken_by_read(case: Case) -> None:
 
 
 def halves(case: Case) -> None:
-    """Both halves of a mirror were written to apart; the one that is out has more events, and a page of its own."""
+    """Both halves of a mirror were written to apart; the one that is out has more events, and a page that only it has."""
     one, other = case.members
     last = case.size // PAGE - 1
     for path, writes in (one, 2), (other, 6):
@@ -538,7 +538,7 @@ def halves(case: Case) -> None:
 
 
 def not_assembled(case: Case) -> None:
-    """It is in mdadm.conf, and nobody assembled it; a member may have been taken out before."""
+    """It is in mdadm.conf, and is not assembled; a member may have been taken out before."""
     listed_in_config()
     if case.random.random() < 0.5:
         take_out(case)

@@ -373,7 +373,7 @@ TYPED = ("add", "remove", "replace", "rebuild", "restart", "entries")
 
 
 def own_commands(case: Case) -> tuple[str, list[str]]:
-    """Returns commands of blklab that nobody printed for the array: they must not lose data either."""
+    """Returns commands of blklab that were not printed for the array: they must not lose data either."""
     name = case.random.choice(TYPED)
     old = case.random.choice(case.members)
     add = recorded("fix-add", array=ARRAY, disk=recipes.DISK)
