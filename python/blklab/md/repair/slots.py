@@ -448,9 +448,11 @@ class SlotRepair:
                     (command("audit"),),
                 )
             elif self._ops.clock() - worked > STALL_TIMEOUT_S:
-                raise BlklabError(
-                    f"{self._path}: md does not rebuild {member.path}: see dmesg and /proc/mdstat, then run"
-                    f" {command('resume')}"
+                # It is in the array, so nothing is left to undo or to continue, and no journal may block other repairs.
+                raise StoppedRepair(
+                    f"{self._path}: md does not rebuild {member.path}, which is in the array: see dmesg and"
+                    " /proc/mdstat",
+                    (command("audit"),),
                 )
             done, _, total = (text(md / "sync_completed") or "").partition(" / ")
             self._advance(parse_number(done) or 0, parse_number(total) or 0)

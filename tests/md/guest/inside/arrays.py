@@ -520,7 +520,7 @@ def broken_by_read(case: Case) -> None:
 
 
 def halves(case: Case) -> None:
-    """Both halves of a mirror were written to apart; the one that is out has more events, and a page that only it has."""
+    """Both halves of a mirror were written to apart; the one that is out has more events and a newer page."""
     one, other = case.members
     last = case.size // PAGE - 1
     for path, writes in (one, 2), (other, 6):
