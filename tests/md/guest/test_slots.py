@@ -195,7 +195,7 @@ EVERY = os.environ.get("BLKLAB_PROOF") == "every"
 
 
 @pytest.mark.guest
-@pytest.mark.parametrize(("operation", "step"), [("add", 0), ("add-empty", 0), ("replace", 5), ("rebuild", 4)])
+@pytest.mark.parametrize(("operation", "step"), [("add", 0), ("add-empty", 0), ("replace", 9), ("rebuild", 7)])
 def test_killed_and_continued(machine: Rig, operation: str, step: int) -> None:
     if not EVERY and not step:
         pytest.skip("BLKLAB_PROOF=every has it")
