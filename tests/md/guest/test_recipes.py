@@ -21,7 +21,10 @@ from tests.md.guest.inside.arrays import ACCIDENTS
 from tests.md.guest.rig import Rig
 
 SHAPES = [VirtualDiskShape(f"disk{at}", 32 << 20) for at in range(8)]
-ARRAYS: Final = int(os.environ.get("BLKLAB_ARRAYS", "52"))
+COMPLETE: Final = 52
+"""Arrays that together print or run every command."""
+
+ARRAYS: Final = int(os.environ.get("BLKLAB_ARRAYS", COMPLETE))
 TIMEOUT_S: Final = 3600
 
 NOT_ARRAYS: Final = {
@@ -69,14 +72,14 @@ def test_commands_that_are_printed_lose_no_data(machine: Rig) -> None:
     problems = {json.dumps({name: case.get(name) for name in told}):
                 case["problems"] for case in cases if case["problems"]}  # fmt: skip
     assert not problems
-    assert set(COMMANDS) - set(result["executed"]) <= set(NOT_ARRAYS)
     printed = {name for case in cases for name in case["printed"]}
     followed = Counter(case.get("followed") for case in cases)
-    # Others have the same commands, and some appear only by chance, such as those for read errors.
-    assert {"absent", "broken", "degraded", "state", "unfinished", "writes-suspended", "repair-unfinished"} <= set(
-        followed
-    )
-    assert {case["accident"] for case in cases} == {*ACCIDENTS}
+    if ARRAYS >= COMPLETE:
+        assert set(COMMANDS) - set(result["executed"]) <= set(NOT_ARRAYS)
+        # Others have the same commands, and some appear only by chance, such as those for read errors.
+        names = {"absent", "broken", "degraded", "state", "unfinished", "writes-suspended", "repair-unfinished"}
+        assert names <= set(followed)
+        assert {case["accident"] for case in cases} == {*ACCIDENTS}
     print(  # noqa: T201  # figures for the record
         f"{len(cases)} arrays, {len(printed)} kinds of recipes, {sum(followed.values())} followed,"
         f" {sum(len(case.get('ran', ())) for case in cases)} commands, {sum(case['bytes'] for case in cases):,} bytes"
