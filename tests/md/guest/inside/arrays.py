@@ -472,7 +472,8 @@ def hide_error(case: Case, at: int, sector: int) -> None:
     """Makes sectors of a member unreadable, which md does not know yet."""
     disk = case.mapped[at]
     size = int(Path(f"/sys/block/{disk[5:]}/size").read_text())
-    sector += begin_of_data(case.members[at]) // 512 if NODE.exists() else max(case.offsets) // 512
+    inside = (NODE / f"dev-{case.members[at][5:]}").exists()  # not if it is out, or the array is stopped
+    sector += (begin_of_data(case.members[at]) if inside else max(case.offsets)) // 512
     after = sector + 16
     table = [f"0 {sector} linear {disk} 0", f"{sector} 16 error", f"{after} {size - after} linear {disk} {after}"]
     dm(f"m{at}", "\n".join(table))
