@@ -197,7 +197,7 @@ def failure(link: HostLink, message: Message) -> BlklabError:
 
 
 PAYLOAD = (  # Of blklab; importing them imports no others
-    *("child_process", "diagnostic", "errors", "outcome", "remote_program", "text", "units"),
+    *("child_process", "diagnostic", "errors", "outcome", "remote_program", "signatures", "text", "units"),
     *("documents.cell", "documents.outcome"),
     *("fio.latency", "fio.logs", "fio.node", "fio.output"),
     *("runners.base", "runners.counter_deltas", "runners.load_ramp", "runners.fleet.host_agent"),
