@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import list_names
+from blklab.md.availability import runs_with
 from blklab.md.model import Array, ArrayMember, Inventory, ListedArray
 from blklab.md.recipes import command
 from blklab.md_levels import PARITIES
@@ -157,18 +158,6 @@ def _free_slots(array: Array, most_behind: int | None) -> set[int]:
     return slots
 
 
-def can_run(array: Array, slots: set[int]) -> bool:
-    """Whether an array has all its data with the members of these slots."""
-    missing = sorted(set(range(array.raid_disks)) - slots)
-    if not missing:
-        return True
-    if array.sector_map is not None:
-        return array.sector_map.runs_without(missing)
-    if array.level == "raid1":
-        return bool(slots)
-    return len(missing) <= PARITIES.get(array.level, 0)
-
-
 def _is_dirty(array: Array) -> bool:
     return any(member.superblock and member.superblock.resync_offset is not None for member in array.members)
 
@@ -182,9 +171,9 @@ def _describe_chance(array: Array) -> str:
     """Returns whether the members suffice to run."""
     current = _free_slots(array, EVENTS_ACCEPTED)
     count = f"{len(current)} of {array.raid_disks}"
-    if not can_run(array, current):
+    if not runs_with(array, current):
         text = f"The current members do not suffice to run it ({count})"
-        if can_run(array, _free_slots(array, None)):
+        if runs_with(array, _free_slots(array, None)):
             text += "; with those that are behind, they would"
         return text
     if _refuses_to_start(array, current):
@@ -201,7 +190,7 @@ def _advise(array: Array, inventory: Inventory, is_expected: bool) -> Iterator[s
     current = _free_slots(array, EVENTS_ACCEPTED)
     if array.reshaping:
         yield "# A reshape was not finished: it may need the backup file of that. Keep all its disks as they are."
-    elif can_run(array, current) and not _refuses_to_start(array, current):
+    elif runs_with(array, current) and not _refuses_to_start(array, current):
         if len(current) < array.raid_disks:
             yield "# If a disk is missing, connect it first; otherwise the array starts degraded."
         # With ARRAY lines, --scan assembles these only (mdadm(8), Auto-Assembly).

@@ -10,7 +10,7 @@ from blklab.md.audit.host import adding_fails
 from blklab.md.audit.rule import array_finding, audit_message, level_text, list_names, told
 from blklab.md.availability import count_tolerated, is_past_redundancy
 from blklab.md.model import Array, ArrayMember, Software
-from blklab.md.recipes import Recipe, command, stop_users
+from blklab.md.recipes import DISK, Recipe, command, stop_users
 from blklab.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
 from blklab.text import by_key, wording
 from blklab.units import SECTOR, format_duration
@@ -76,7 +76,7 @@ def fill_slot(array: Array) -> tuple[str, ...]:
     """Returns the command that makes a degraded array complete, which measures before it changes anything."""
     return (
         "# DISK is the missing disk if it works again, or an empty one. Give its path in /dev/disk/by-id.",
-        command("fix-add", array=array.path, disk="DISK"),
+        command("fix-add", array=array.path, disk=DISK),
     )
 
 

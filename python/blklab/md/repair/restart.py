@@ -15,7 +15,7 @@ from typing import Any
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, SystemErrors
 from blklab.md.audit.redundancy import is_spare
-from blklab.md.availability import is_past_redundancy, is_whole
+from blklab.md.availability import is_past_redundancy, is_whole, runs_with
 from blklab.md.good_copies import is_current
 from blklab.md.model import Array, ArrayMember
 from blklab.md.probing import read_software
@@ -165,9 +165,8 @@ def choose_members(array: Array) -> tuple[list[ArrayMember], list[ArrayMember], 
 
 
 def _can_run(array: Array, members: list[ArrayMember]) -> bool:
-    slots = {member.superblock.slot for member in members if member.superblock}
-    missing = sorted(set(range(array.raid_disks)) - {slot for slot in slots if slot is not None})
-    return array.sector_map is not None and array.sector_map.runs_without(missing)
+    slots = {member.superblock.slot for member in members if member.superblock and member.superblock.slot is not None}
+    return runs_with(array, slots) is True
 
 
 def _check(array: Array, members: list[ArrayMember], roots: Roots) -> list[Reason]:

@@ -15,7 +15,7 @@ from blklab.md.good_copies import is_redundant_without
 from blklab.md.inventory import read_array, read_inventory
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.probing import read_software
-from blklab.md.recipes import command
+from blklab.md.recipes import NEW_DISK, command
 from blklab.md.repair.array_state import disk_id, has_uuid
 from blklab.md.repair.environment_checks import find_busy_neighbour, find_spare_monitor
 from blklab.md.repair.operations import find_mdadm
@@ -159,7 +159,7 @@ def plan_rebuild(name: str, slot: str, roots: Roots) -> SlotPlan:
                 "no-redundancy-left",
                 f"while {member.name} is rebuilt, the array has no redundancy, and one sector that cannot be read is"
                 f" lost: replace {member.name} by another disk instead",
-                command("fix-replace", array=array.path, old=member.path, new="NEW-DISK"),
+                command("fix-replace", array=array.path, old=member.path, new=NEW_DISK),
             )
         )
     path = member.path

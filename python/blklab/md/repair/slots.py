@@ -24,7 +24,7 @@ from blklab.md.good_copies import (
 from blklab.md.inventory import parse_number
 from blklab.md.model import Array, ArrayMember
 from blklab.md.probing import journal_path
-from blklab.md.recipes import command
+from blklab.md.recipes import DISK, NEW_DISK, command
 from blklab.md.repair import journal
 from blklab.md.repair.array_state import find_array_node
 from blklab.md.repair.measure import Advance, Measurement
@@ -160,7 +160,7 @@ class SlotRepair:
             return f"{member.path} is out of {self._path}, which is complete"
         return (
             f"{member.path} is out of {self._path}: keep it as it is until the rebuild has ended. When the new disk is"
-            f" connected: {command('fix-add', array=self._path, disk='NEW-DISK')}"
+            f" connected: {command('fix-add', array=self._path, disk=NEW_DISK)}"
         )
 
     def _rebuild(self) -> str:
@@ -306,7 +306,7 @@ class SlotRepair:
                 f"{self._path}: only {member.path} has {sum(at.sectors for at in lost):,} sectors ({_places(lost)} of"
                 " the array), because other members cannot read them: nothing was changed. Replace it while it stays"
                 " connected",
-                (command("fix-replace", array=self._path, old=member.path, new="NEW-DISK"),),
+                (command("fix-replace", array=self._path, old=member.path, new=NEW_DISK),),
             )
 
     def _stop_unless_redundant_without(self, array: Array, member: ArrayMember, unreadable: Unreadable) -> None:
@@ -323,7 +323,7 @@ class SlotRepair:
                     f"{self._path}: without {member.path}, only {other.path} has {sum(at.sectors for at in lost):,}"
                     f" sectors ({_places(lost)} of the array): nothing was changed. Replace {member.path} while it"
                     " stays connected",
-                    (command("fix-replace", array=self._path, old=member.path, new="NEW-DISK"),),
+                    (command("fix-replace", array=self._path, old=member.path, new=NEW_DISK),),
                 )
 
     def _check_again(self, array: Array, device: BlockDevice) -> Superblock | None:
@@ -550,7 +550,7 @@ class SlotRepair:
             device = find_device(disk.path, self._roots)
             if device.size == disk.size:
                 return device
-        again = command("fix-add", array=self._path, disk=disk.id or "DISK")
+        again = command("fix-add", array=self._path, disk=disk.id or DISK)
         if not disk.id and not disk.device:
             raise StoppedRepair(
                 f"{disk.path} has no stable id: after an interruption, blklab cannot tell whether it is the same disk."
