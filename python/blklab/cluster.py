@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from blklab import __version__, _core
 from blklab.child_process import signals_held_back
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.text import wording
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -123,7 +122,12 @@ class DaskCluster:
 
         error = future.exception() if future.status == "error" else None
         if isinstance(error, KilledWorker):
-            return TASK_S, [BlklabError(wording("workers-died", times=error.allowed_failures + 1, error=error))]
+            return TASK_S, [
+                BlklabError(
+                    f"workers died {error.allowed_failures + 1} times while they computed this, "
+                    f"the last one was {error.last_worker.address}: see its log; it may need more memory"
+                )
+            ]
         if isinstance(error, ImportError):
             raise _lacking(self._address, str(error))
         if error is not None:
@@ -134,7 +138,10 @@ class DaskCluster:
         return seconds, [_error_of(result) if isinstance(result, _Failure) else result for result in computed]
 
     def _gone(self) -> EnvironmentLacks:
-        return EnvironmentLacks(f"{self._address}: the scheduler is gone", wording("cluster-restart"))
+        return EnvironmentLacks(
+            f"{self._address}: the scheduler is gone",
+            "start it again; what is stored stays, and --resume continues where the command has it",
+        )
 
     def _count(self) -> int:
         """Returns the threads of all workers; asks the scheduler only now and then."""
@@ -253,7 +260,9 @@ def _with_client(distributed: Any, where: Any, address: str, tell: Callable[[str
         try:
             client = distributed.Client(where, timeout=CONNECT_S, set_as_default=False)
         except TypeError:  # of `tls://` without certificates
-            raise EnvironmentLacks(f"{address}: needs certificates", wording("tls-of-dask")) from None
+            raise EnvironmentLacks(
+                f"{address}: needs certificates", "set distributed.comm.tls in Dask's configuration"
+            ) from None
         except (OSError, TimeoutError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else "no answer"
             raise EnvironmentLacks(

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.text import wording
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -177,7 +176,10 @@ def make_tls_context(path: Path, tls: Tls) -> ssl.SSLContext:
     context.maximum_version = TLS_VERSIONS[tls.max_version]
     context.verify_mode = VERIFY_MODES[tls.client_auth_type]
     if (tls.client_ca_file is None) != (context.verify_mode == ssl.CERT_NONE):
-        raise UsageError(wording("client-certificates", path=path))
+        raise UsageError(
+            f"{path}: tls_server_config: client_ca_file and client_auth_type: expected both or neither; "
+            "use client_auth_type: RequireAndVerifyClientCert to require a certificate"
+        )
     directory = path.parent
     files = f"{directory / tls.cert_file} and {directory / tls.key_file}"
     try:

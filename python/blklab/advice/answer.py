@@ -23,7 +23,7 @@ from blklab.errors import BlklabError, UsageError
 from blklab.runners.lab.stacks.filesystem import geometry
 from blklab.runners.sim.runner import outcome
 from blklab.spec import stock_models
-from blklab.text import printable, toml_tables, wording
+from blklab.text import printable, toml_tables
 from blklab.trace.fio.plan import SEQUENTIAL, FioPlan, JobPlan
 from blklab.units import format_duration, format_size, parse_size
 
@@ -91,7 +91,10 @@ def _stack(of: Arrangement, where: dict[str, str]) -> Iterator[str]:
         yield f"grep -qs '^CREATE.*bbl=no' {CONFIGURATION} || echo 'CREATE bbl=no' >> {CONFIGURATION}"
     arrays = [name for name in of.arrays() if name in where]
     if arrays:
-        yield wording("newer-superblock")
+        yield (
+            "# An array that is made on Linux 6.19 or newer cannot be assembled by 6.18 and older, "
+            "nor by rescue media that have these."
+        )
     for name, table in of.stacks.items():
         if "device" in table:
             where[name] = where[str(table["device"])]
@@ -330,7 +333,12 @@ def _safe_enough(question: Question, rows: Sequence[ArrangementFigures]) -> list
     best = min(fast, key=lambda row: row.loss.any.mean)
     scale = 10 ** math.floor(math.log10(best.loss.any.mean))
     relaxed = math.ceil(best.loss.any.mean / scale) * scale
-    raise BlklabError(wording("too-much-loss", bound=bound, years=situations.YEARS, best=best, relaxed=relaxed))
+    raise BlklabError(
+        f"every arrangement loses data with a probability above {bound:g} in {situations.YEARS} years: "
+        f"the best, {best.arrangement.words}, with {best.loss.any.mean:.2g}: "
+        f"relax --loss-below to {relaxed:g}, add disks, "
+        "or have disks replaced and arrays checked more often (--replaced-after, --checked-every)"
+    )
 
 
 def _as_good(other: ArrangementFigures, row: ArrangementFigures) -> bool:
@@ -376,8 +384,11 @@ def _late(question: Question, slow: Sequence[Candidate], simulations: Simulation
     if kept := [candidate for candidate in full if candidate.p99_ns <= bound]:
         return kept
     best = full[0]
-    times = {"bound": format_duration(bound), "p99": format_duration(best.p99_ns), "relaxed": _rounded_up(best.p99_ns)}
-    raise BlklabError(wording("too-slow", words=best.arrangement.words, **times))
+    raise BlklabError(
+        f"no arrangement has a 99th percentile below {format_duration(bound)}: "
+        f"the best, {best.arrangement.words}, has {format_duration(best.p99_ns)}: "
+        f"relax --p99-below to {_rounded_up(best.p99_ns)}"
+    )
 
 
 def _rounded_up(nanoseconds: float) -> str:
@@ -420,20 +431,29 @@ def doubts(question: Question, arrangements: Sequence[Arrangement]) -> list[str]
             doubts.append(f"{pool.name}: its probability of data loss is that of an SSD; its provider may keep copies.")
         if pool.kind in FLASH and pool.table.get("state") not in {None, "fresh"}:
             doubts.append(f"{pool.name} is simulated as a used disk (state {pool.table['state']}).")
-    doubts += [
-        wording("short-trace", source=printable(load.source), ios=load.ios, s="s" * (load.ios != 1))
-        for load in question.loads
-        if load.ios is not None and load.ios < FEW
-    ]
+    for load in question.loads:
+        if load.ios is not None and load.ios < FEW:
+            ios = "1 I/O" if load.ios == 1 else f"{load.ios:,} I/Os"
+            doubts.append(f"{printable(load.source)}, is short: {ios}, whose figures vary much.")
     timed = [load for load in question.loads if load.timed]
-    doubts += [wording("trace-place", span=format_size(load.span)) for load in timed[:1]]
+    if timed:
+        doubts.append(
+            f"The trace uses the first {format_size(timed[0].span)} of the array, and caches begin empty. "
+            "Rotating disks are slower when the data is spread."
+        )
     if any(load.span and not load.timed for load in question.loads):
-        doubts.append(wording("mix-place"))
+        doubts.append(
+            "Published mixes run as fast as the disks allow, so disks are always busy; "
+            "their data is at the beginning of the array."
+        )
     if any(of.kinds & {"lvmcache", "bcache"} for of in arrangements) and len(timed) < len(question.loads):
-        doubts.append(wording("warm-caches"))
+        doubts.append("With jobs, dm-cache and bcache hold at first what the jobs use, as far as it fits.")
     if any(str(table.get("layout", "")).startswith("f") for of in arrangements for table in of.stacks.values()):
-        doubts.append(wording("far"))
-    doubts.append(wording("metadata-space"))
+        doubts.append(
+            "RAID-10 far cannot be reshaped: no disk can be added later, and its chunk and layout remain. "
+            "Near and offset can."
+        )
+    doubts.append("The space of md's and LVM's metadata is not subtracted, at most 128 MiB of each disk.")
     return doubts
 
 

@@ -10,7 +10,6 @@ from blklab.analysis.compare import Comparison, ComparisonRow
 from blklab.analysis.decision import AGREEMENTS, next_look
 from blklab.analysis.metrics import LATENCIES, METRICS, metric_name
 from blklab.errors import UsageError
-from blklab.text import wording
 from blklab.units import parse_duration, parse_size
 
 OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
@@ -119,7 +118,11 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
                 failed.append(f"{where}: {condition.text}{used}")
             elif holds != {False}:
                 undecided.append(f"{where}: {condition.text}{used}: cannot tell, {_why(row, at, condition)}")
-    nothing = wording("nothing-to-fail", condition=condition, labels=", ".join(comparison.by) or "nothing")
+    labels = ", ".join(comparison.by) or "nothing"
+    nothing = (
+        f"--fail-if {condition.text!r}: no cell has {condition.metric} on both sides; "
+        f"the cells differ in {labels}: see blklab runs show"
+    )
     return Judgement(failed, missing, undecided, "" if count else nothing)
 
 

@@ -19,7 +19,7 @@ from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
 from blklab.outcome import NOMINAL, next_value
 from blklab.spec.workload import SYNCHRONOUS
-from blklab.text import printable, wording
+from blklab.text import printable
 from blklab.units import format_size
 
 DEFAULTS: Mapping[str, int] = json.loads(_core.default_host())
@@ -121,8 +121,17 @@ class HostProfile:
         """Returns a file with the [host] table that `calibrated = "FILE"` in [settings.host] reads."""
         limits = self.interval
         known = f"{100 * NOMINAL:.0f} % of runs: {limits[0]:,.0f} to {limits[1]:,.0f}" if limits else "interval unknown"
-        unmeasured, runs = ", ".join(NOT_FITTED), printable(", ".join(run.run for run in self.runs))
-        return wording("host-profile", profile=self, runs=runs, known=known, switch=SWITCH_NS, unmeasured=unmeasured)
+        runs = printable(", ".join(run.run for run in self.runs))
+        return f"""\
+# Written by blklab. An experiment takes it in [settings.host] as calibrated = "this file".
+# From fio's usr_cpu, sys_cpu and ctx of {runs}.
+# Processor time of an I/O with libaio: {self.io_ns:,.0f} ns, a lower bound ({known}).
+# A switch between tasks counts {SWITCH_NS:,} ns. Not measured: {", ".join(NOT_FITTED)}.
+
+[host]
+submit_ns = {self.host["submit_ns"]:_}
+reap_ns = {self.host["reap_ns"]:_}
+"""
 
 
 def host_profile(runs: Sequence[Observation]) -> HostProfile:

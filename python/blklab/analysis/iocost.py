@@ -19,7 +19,7 @@ from typing import Any
 from blklab.errors import UsageError
 from blklab.runners.sim import runner as sim
 from blklab.spec.stock_models import DeviceTable
-from blklab.text import toml_value, wording
+from blklab.text import toml_value
 
 LOADS: Mapping[str, tuple[str, str, int]] = {
     "rbps": ("read", "1m", 8),
@@ -75,7 +75,10 @@ def read(path: Path) -> list[MeasuredDisk]:
     except (ValueError, RecursionError):
         figures = list(_in_lines(text))
     if not figures:
-        raise UsageError(wording("no-iocost-model", path=path))
+        raise UsageError(
+            f"{path}: no figures of a disk; expected a result of resctl-bench, or rbps=, rseqiops=, "
+            "rrandiops=, wbps=, wseqiops= and wrandiops= as in io.cost.model"
+        )
     name = re.search(r'"(?:scr|iocost)_dev_model"\s*:\s*"([^"\\]+)"', text)
     size = re.search(r'"(?:scr|iocost)_dev_size"\s*:\s*(\d{1,18})\b', text)
     return [MeasuredDisk(name[1] if name else "", of, int(size[1]) if size else None) for of in figures]

@@ -12,7 +12,7 @@ from statistics import fmean
 from blklab.errors import UsageError
 from blklab.outcome import DeviceResult, Outcome
 from blklab.spec.problems import near
-from blklab.text import toml_file, wording
+from blklab.text import toml_file
 from blklab.units import format_duration, format_rate
 
 WAYS = ("read", "write")  # The directions of I/O, in the order of pairs
@@ -86,7 +86,7 @@ _ALL = [
         for key, what in LATENCIES.items()
     ),
     Metric("sync.iops", "fsyncs a second", "rate", True, _sync_rate),
-    Metric("load.iops", wording("load-iops"), "rate", True, _best_rate),
+    Metric("load.iops", "I/Os a second with the 99th percentile below p99_below", "rate", True, _best_rate),
     Metric("wall", "wall-clock time of the command", "time", False, partial(_command, "wall_ns")),
     Metric("user", "user CPU time of the command", "time", False, partial(_command, "user_ns")),
     Metric("system", "system CPU time of the command", "time", False, partial(_command, "system_ns")),

@@ -14,7 +14,7 @@ from blklab.runners.registry import predicts
 from blklab.spec.jobs import UNSYNCED
 from blklab.spec.known_options import ALIASES
 from blklab.spec.workload import SYNCHRONOUS
-from blklab.text import by_key, wording
+from blklab.text import by_key
 from blklab.units import parse_size
 
 if TYPE_CHECKING:
@@ -221,7 +221,9 @@ def _check(where: str, name: str, options: Mapping[str, str]) -> None:
     if {"rwmixread", "rwmixwrite"} <= options.keys():
         shares = [_whole(where, name, f"rwmix{direction}", options) for direction in ("read", "write")]
         if sum(shares) != 100:
-            raise UsageError(wording("rwmix-sum", where=where, name=name, shares=shares))
+            raise UsageError(
+                f"{where}: job {name!r}: rwmixread={shares[0]} and rwmixwrite={shares[1]}: expected 100 together"
+            )
 
 
 def _whole(where: str, name: str, key: str, options: Mapping[str, str]) -> int:

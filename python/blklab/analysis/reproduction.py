@@ -28,7 +28,7 @@ from blklab.spec.experiment import MeasuredFigures
 from blklab.spec.known_options import HARMLESS
 from blklab.spec.stock_models import library_model
 from blklab.spec.workload import Job
-from blklab.text import by_key, toml_key, toml_tables, toml_value, wording
+from blklab.text import by_key, toml_key, toml_tables, toml_value
 from blklab.units import format_duration
 
 Table = dict[str, Any]
@@ -175,7 +175,10 @@ def _load(run: MeasuredRun) -> tuple[Table, list[str]]:
     ways = [fio_options.RW[str(job["rw"])] for job in seen.jobs]
     for at, direction in enumerate(("read", "write")):
         if figures.direction(direction).total_ios and not any(way[at] for way in ways):
-            raise UsageError(wording("figures-of-several-jobs", run=run, direction=direction))
+            raise UsageError(
+                f"{run.where}: fio's figures have {direction}s and its options have none: "
+                "several jobs were reported as one"
+            )
     return dict(seen.workload), list(dropped)
 
 
@@ -404,7 +407,10 @@ def _beyond(row: JudgedFigure) -> Iterator[str]:
     if row.metric.name != "iops" or ratio < BEYOND or any(target["kind"] != "md" for target in row.outcome.targets):
         return
     if busy := _saturated(row):
-        yield wording("served-by-a-cache", ratio=ratio, busy=busy)
+        yield (
+            f"{ratio:.1f} times what {busy[0]} serves when it is saturated: a cache served I/Os (memory, "
+            "a controller), or the disk is another one"
+        )
 
 
 def _model(row: JudgedFigure, plan: ExperimentPlan) -> Iterator[str]:
@@ -414,7 +420,11 @@ def _model(row: JudgedFigure, plan: ExperimentPlan) -> Iterator[str]:
     table = tables.get(name) or tables.get(name.rstrip("0123456789"), {})
     if "model" in table:
         model = library_model(table["model"])
-        yield wording("model-does-not-fit", model=model, certainty=model.certainty or "yours", table=table)
+        certainty = model.certainty or "yours"
+        yield (
+            f"the model {model.name} ({certainty}) does not fit this disk: "
+            f"`blklab calibrate FILES --model {table['model']}` fits it to your runs"
+        )
     else:
         yield "the model does not fit this disk: `blklab calibrate` fits one to runs of the disk alone"
 

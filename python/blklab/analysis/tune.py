@@ -19,7 +19,7 @@ from blklab.errors import UsageError
 from blklab.outcome import Outcome
 from blklab.spec.sweep import AS_IS, MD, MODE, VM, is_setting, no_effect
 from blklab.store.query import CampaignRow, StoredRun
-from blklab.text import by_key, document_path, wording
+from blklab.text import by_key, document_path
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,10 @@ def tune(
     }
     runs = merged_unchanged(runs)
     if not settings:
-        raise UsageError(wording("not-a-sweep", campaign=campaign, page=document_path("reference/experiments.md")))
+        page = document_path("reference/experiments.md")
+        raise UsageError(
+            f"campaign {campaign.number} ({campaign.name}): not a sweep; add [sweep] to the experiment ({page})"
+        )
     if not done:
         raise UsageError(f"campaign {campaign.number}: no run is done")
     same = {*settings, REPEAT}
@@ -193,7 +196,8 @@ def _left_out(measured: Sequence[Measured], tried: Sequence[StoredRun], settings
     missing = every - len(_by_settings(measured, settings))
     if not missing:
         return ""
-    return wording("missing-combinations", missing=missing, every=every, were="was" if missing == 1 else "were")
+    were = "was" if missing == 1 else "were"
+    return f"{missing} of {every} combinations {were} not measured: values are compared only where both were measured"
 
 
 def _tunings(contexts: Sequence[_Context], rule: Rule) -> Iterator[Tuning]:
@@ -270,7 +274,10 @@ def persist_settings(settings: Mapping[str, str], outcomes: Iterable[Outcome]) -
         for name in (name for of, name in changed if of == key):
             path = attribute(key)
             commands.append(f"echo {shlex.quote(value)} > {shlex.quote(f'/sys/block/{name}/{path}')}")
-            rules.append(wording("udev-rule", match=_match(name, ids.get(name)), path=path, value=_quoted(value)))
+            rules.append(
+                'ACTION=="add|change", SUBSYSTEM=="block", '
+                f'ENV{{DEVTYPE}}=="disk", {_match(name, ids.get(name))}, ATTR{{{path}}}="{_quoted(value)}"'
+            )
     return PersistedSettings(commands, rules, lines)
 
 

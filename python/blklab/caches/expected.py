@@ -12,7 +12,6 @@ from blklab import _core
 from blklab.caches.status import hit_share
 from blklab.errors import BlklabError, UsageError
 from blklab.spec.files import read_text
-from blklab.text import wording
 
 HIT_TOLERANCE = 0.02
 """Difference of a share of hits that is not reported: without completions in the trace, the replay assumes latencies,
@@ -137,7 +136,10 @@ def _check_amount(title: str, kind: str, counted: Mapping[str, int], case: Mappi
     keys = ("read_hits", "read_misses", *(("write_hits", "write_misses") if kind == "dm-cache" else ()))
     seen, traced = (sum(counts.get(key, 0) for key in keys) for counts in (counted, case))
     if abs(seen - traced) > COUNT_TOLERANCE * max(seen, traced):
-        raise BlklabError(wording("not-the-volume", title=title, seen=seen, traced=traced))
+        raise BlklabError(
+            f"{title}: it counted {seen:,} accesses, but the trace has {traced:,}: "
+            "record the cached volume itself, with `cache status --json` directly before and after"
+        )
 
 
 def _figures(kind: str, counted: Mapping[str, int], cases: Sequence[Mapping[str, int]]) -> list[CheckedFigure]:

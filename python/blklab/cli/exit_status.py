@@ -11,7 +11,7 @@ import click
 from blklab.cli import streams
 from blklab.cli.status import CRASHED, INTERRUPTED, PIPE_CLOSED
 from blklab.errors import BlklabError
-from blklab.text import printable, wording
+from blklab.text import printable
 
 
 def guarded(run: Callable[[], int]) -> int:
@@ -73,7 +73,10 @@ def report(error: BaseException) -> int:
         case MemoryError():
             _say("error: out of memory")
             return 1
-    _say(wording("bug", kind=type(error).__name__, error=error))
+    _say(
+        f"error: a bug in blklab: {type(error).__name__}: {error}; "
+        "please report it with the traceback that BLKLAB_DEBUG=1 prints"
+    )
     return CRASHED
 
 

@@ -13,7 +13,7 @@ from blklab.cli import common
 from blklab.errors import UsageError
 from blklab.report.console import Console
 from blklab.runners.registry import RUNNERS, RunnerKind, RunnerOption
-from blklab.text import by_key, label_patterns, wording
+from blklab.text import by_key, label_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -279,7 +279,9 @@ def _measure(
     except KeyboardInterrupt:
         if store is None:
             raise
-        raise KeyboardInterrupt(wording("resume-campaign")) from None
+        raise KeyboardInterrupt(
+            "finished cells are stored; repeat the command with --resume to measure the others"
+        ) from None
 
 
 def until_sure(

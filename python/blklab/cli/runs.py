@@ -11,7 +11,6 @@ from blklab.cli.lazy import LazyGroup, entries
 from blklab.errors import BlklabError, UsageError
 from blklab.report.console import Console
 from blklab.report.formatting import plural
-from blklab.text import wording
 
 if TYPE_CHECKING:
     from blklab.store.annotations import AnnotationKind
@@ -81,7 +80,10 @@ def show(*, campaign: str, as_run: bool, per_job: bool, raw: bool, store: str | 
         tell(f"blklab: this is campaign {campaign}; for run {campaign}: blklab runs show --run {campaign}")
     if raw:
         if len(selection.runs) != 1:
-            raise UsageError(wording("several-runs-raw", campaign=campaign, count=len(selection.runs)))
+            raise UsageError(
+                f"--raw: {campaign!r} has {len(selection.runs)} runs, expected one: add labels, "
+                "such as :stack=raid1,repeat=1"
+            )
         click.echo(query.raw(kept, selection.runs[0].id), nl=False)
         return
 

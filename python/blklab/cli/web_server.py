@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab.cli.common import warn
-from blklab.text import wording
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -55,4 +54,7 @@ def _warn_about_access(address: "ListenAddress", settings: "WebConfig", what: st
     if not settings.basic_auth_users and not (tls and tls.client_ca_file):
         warn(f"{address}: everyone on the network can read the {what}; to restrict this, use --web-config")
     elif not tls:
-        warn(wording("unencrypted-passwords", address=address))
+        warn(
+            f"{address}: passwords cross the network unencrypted; to encrypt them, "
+            "set tls_server_config in the file of --web-config"
+        )

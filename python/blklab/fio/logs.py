@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from blklab.errors import BlklabError
 from blklab.fio.output import FioDirection, FioJobResult
-from blklab.text import wording
 
 _LINE = re.compile(r"\s*(\d{1,18})\s*,\s*(\d{1,19})\s*,\s*(\d)\s*(?:,.*)?", re.A)
 LATE = 1.5  # Intervals since the previous line from which it is a gap without I/O, and not a late line
@@ -63,7 +62,9 @@ def parse_log(text: str, where: str) -> list[LogSample]:
             continue
         match = _LINE.fullmatch(line)
         if match is None:
-            raise BlklabError(wording("bad-log-line", where=where, number=number, found=line[:60]))
+            raise BlklabError(
+                f"{where}: line {number}: found {line[:60]!r}, expected time, value, direction, … of a fio interval log"
+            )
         if match[3] in "01":
             samples.append(LogSample(int(match[1]), int(match[2]), int(match[3])))
     return samples

@@ -19,7 +19,7 @@ from blklab.fio import latency
 from blklab.fio.latency import LatencySummary
 from blklab.fio.node import FioDocument, JsonNode
 from blklab.outcome import DeviceResult, DirectionResult, FioFacts, GroupResult, Outcome, SyncResult, device_kind
-from blklab.text import by_key, printable, wording
+from blklab.text import by_key, printable
 
 WAYS = ("read", "write")
 MOST_TRIES = 100  # Positions in a text at which a document can begin
@@ -285,7 +285,10 @@ def divide(
     if rw in {"write", "randwrite"}:
         return (FioDirection(), mixed), []
     if rw not in {"rw", "readwrite", "randrw"}:
-        raise BlklabError(wording("unified", name=name))
+        raise BlklabError(
+            f"job {name!r}: reads and writes are merged (unified_rw_reporting), "
+            "and their shares are unknown: expected separate figures, or fio's JSON"
+        )
     text, other = options.get("rwmixread", ""), options.get("rwmixwrite", "")
     share = int(text) if text.isdigit() else 100 - int(other) if other.isdigit() else 50
     parts = []

@@ -19,7 +19,6 @@ from blklab.fio import latency, logs
 from blklab.fio.output import FioJobResult
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, of_points, outcome
 from blklab.store.series import JOBS, SeriesPoint
-from blklab.text import wording
 
 NAME = re.compile(r"(?P<prefix>.{0,200})_(?P<kind>clat_hist|iops|bw|clat|slat|lat)(?:\.(?P<job>\d{1,9}))?\.log", re.S)
 _FIRST = re.compile(r"\s{0,9}\d{1,18}\s{0,9},\s{0,9}\d{1,19}\s{0,9},\s{0,9}\d\s{0,9}(?:,\s{0,9}\d|\s*$)")
@@ -49,7 +48,9 @@ class _Log(NamedTuple):
 def _named(file: ImportFile) -> _Log:
     match = NAME.fullmatch(file.path.name)
     if match is None:
-        raise BlklabError(wording("unknown-log", file=file))
+        raise BlklabError(
+            f"{file.where}: unknown kind of log; expected a name such as NAME_iops.1.log, …_bw…, …_clat… or …_lat…"
+        )
     return _Log(file, match["prefix"], match["kind"], int(match["job"] or 1))
 
 
@@ -237,6 +238,8 @@ def _ios(file: ImportFile) -> Iterator[tuple[int, ...]]:
             continue
         fields = [part.strip() for part in line.split(",", 5)[:4]]
         if len(fields) < 4 or not all(f.isascii() and f.isdigit() and len(f) < 19 for f in fields):
-            raise BlklabError(wording("invalid-log-line", file=file, number=number, line=line[:60]))
+            raise BlklabError(
+                f"{file.where}:{number}: found {line[:60]!r}, expected time, value, direction, size of an I/O"
+            )
         if (io := tuple(map(int, fields)))[2] < 2:
             yield io

@@ -16,7 +16,7 @@ from blklab.errors import BlklabError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, number, of_points, outcome
 from blklab.outcome import DeviceResult, device_kind
 from blklab.store.series import JOBS, SeriesPoint, packed
-from blklab.text import printable, toml_file, wording
+from blklab.text import printable, toml_file
 from blklab.units import SECTOR
 
 SECOND = 10**9
@@ -99,7 +99,9 @@ class IostatText:
             self._command(command[1].split())
         elif self._kind == "devices" and len(words) > len(self._columns) // 2 and _odd(words):
             shown = printable(line.strip()[:60])
-            raise BlklabError(wording("not-a-row", file=self._file, at=at, shown=shown, count=len(self._columns) - 1))
+            raise BlklabError(
+                f"{self._file.where}:{at}: found {shown!r}, expected a device and {len(self._columns) - 1} figures"
+            )
 
     def _begin(self, at: int, new: bool) -> IostatReport:
         if new or self._report is None:
@@ -201,7 +203,10 @@ def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[Impor
     reports, notes = list(text.reports), []
     if not (text.skips_boot or given.keep_first):
         if len(reports) == 1:
-            raise BlklabError(wording("only-since-boot", file=file))
+            raise BlklabError(
+                f"{file.where}: only one report, which covers the time since boot: "
+                "expected two or more (or --keep-first, for iostat -y)"
+            )
         line = reports.pop(0).line
         notes.append(f"{file.where}:{line}: the first report covers the time since boot: skipped")
     widths, problems = _widths(reports, text, given)

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from blklab.errors import UsageError
 from blklab.imports.base import ImportedRun
 from blklab.outcome import target_devices
-from blklab.text import by_key, differing, printable, wording
+from blklab.text import by_key, differing, printable
 from blklab.units import fio_size, parse_size
 
 TOLD = ("rw", "bs", "iodepth", "numjobs", "rwmixread")  # Options that become labels
@@ -79,7 +79,10 @@ def split_names(runs: Sequence[ImportedRun], pattern: str | None) -> tuple[list[
         of_file = expression.fullmatch(path.stem) or expression.fullmatch(path.name)
         match = of_job if of_job and (_FIELD.sub("", pattern) or not of_file) else of_file
         if match is None:
-            unmatched.append(wording("name-without-labels", run=run, path=path, pattern=pattern))
+            unmatched.append(
+                f"{run.where}: neither the file name {path.stem!r} nor the job name {run.workload!r} matches "
+                f"--pattern {pattern!r}"
+            )
             continue
         if of_job and of_file:
             won.setdefault("job" if match is of_job else "file", []).append(run.where)
@@ -87,7 +90,9 @@ def split_names(runs: Sequence[ImportedRun], pattern: str | None) -> tuple[list[
         workload = split.pop("workload", run.workload)
         matching.append(replace(run, workload=workload, labels={**run.labels, **split}))
     notes = [
-        wording("both-names-match", pattern=pattern, which=which, where=and_more(where)) for which, where in won.items()
+        f"--pattern {pattern!r} matches the names of file and job: labels are from the name of the {which} "
+        f"({and_more(where)}); for those of files, add the ending to the pattern"
+        for which, where in won.items()
     ]
     return matching, unmatched, notes
 
@@ -184,8 +189,19 @@ def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], p
             apart += len(positions)
             for at in positions:
                 labels_of_runs[at]["source"] = name
-    notes = [wording("numbered-files", series=and_more(series))] if series else []
-    return [*notes, wording("kept-apart", apart=apart)] if apart else notes
+    notes = []
+    if series:
+        notes.append(
+            f"{and_more(series)}: numbered files with equal options are repeats of one cell; "
+            "if they are not, use --pattern '{source}'"
+        )
+    if apart:
+        notes.append(
+            f"{apart} runs of equal workloads are kept apart by the label source, "
+            "because the results do not show that they measured the same device: "
+            "if they are repeats, use --pattern with {repeat}, such as --pattern 'NAME-{repeat}'"
+        )
+    return notes
 
 
 _COUNTED = re.compile(r"(?P<name>.*[a-z0-9])[-_. ](?P<number>\d{1,4})(?P<ending>\.[a-z]\w*)*", re.I | re.S)

@@ -42,7 +42,7 @@ from blklab.store.annotations import Annotation
 from blklab.store.campaigns import Store
 from blklab.store.documents import KeptDocument
 from blklab.store.query import CampaignRow, Selection, StoredRun
-from blklab.text import by_key, printable, wording
+from blklab.text import by_key, printable
 from blklab.trace.profile import kept_profile
 
 if TYPE_CHECKING:
@@ -144,6 +144,11 @@ def campaigns(store: Store, arguments: Mapping[str, str], page: int) -> SitePage
     shown = rows[(page - 1) * ROWS : page * ROWS]
     table = _with_links(runs.campaigns(shown, tags), shown)
     filters = urlencode({key: value for key, value in (("name", name), ("tag", tag)) if value})
+    sentences = []
+    if not rows and filters:
+        sentences.append(Sentence("Empty", "No campaign matches."))
+    elif not rows:
+        sentences.append(Sentence("Empty", "Nothing is stored yet: create a campaign with `blklab run EXPERIMENT`."))
     under_way = [_with_links(runs.campaigns(running, tags), running)] if running else []
     sections = [
         PageSection("running", "Running", "Running now", under_way),
@@ -154,7 +159,7 @@ def campaigns(store: Store, arguments: Mapping[str, str], page: int) -> SitePage
         sections,
         here="/",
         facts=[formatting.plural(len(rows), "campaign"), printable(store.database.name)],
-        sentences=[] if rows else [Sentence("Empty", "No campaign matches." if filters else wording("empty-store"))],
+        sentences=sentences,
         pages=parts(f"/?{filters}" if filters else "/", page, len(rows)),
         form=Form("/compare", "Compare the chosen campaigns") if len(rows) > 1 else None,
         live=bool(running),
@@ -472,7 +477,9 @@ def _chart(
         "tooltip": [tip("campaign", "campaign"), tip("begun", "begun"), tip("cell", "cell"), tip("v", metric, ",.4~r")],
     }
     spec = chart_spec(data, layer=[layer("line", encoding, point=True)])
-    note = wording("most-lines", MOST_LINES=MOST_LINES, count=len(cells)) if len(cells) > MOST_LINES else ""
+    note = ""
+    if len(cells) > MOST_LINES:
+        note = f"{MOST_LINES} of {len(cells)} cells, which most campaigns have; the table has all."
     return Chart("trend", f"{metric} of each campaign", spec, table, note, wide=True)
 
 
@@ -523,8 +530,11 @@ def hosts(store: Store) -> SitePage:
     columns = [text("host"), text("audited"), *figures("arrays", *SEVERITIES), text("failure")]
     table = TextTable("The last audit of every host", columns, rows)
     critical = sum(_counts(kept.document)["critical"] > 0 for kept in audits)
-    sentence = f"{plural(critical, 'host')} of {len(audits)} {'has' if critical == 1 else 'have'} critical findings."
-    return listing("Hosts", table, sentences=[Sentence("Audits", sentence if audits else wording("no-audit-kept"))])
+    sentence = "No audit is kept: `blklab md audit --keep` keeps one."
+    if audits:
+        have = "has" if critical == 1 else "have"
+        sentence = f"{plural(critical, 'host')} of {len(audits)} {have} critical findings."
+    return listing("Hosts", table, sentences=[Sentence("Audits", sentence)])
 
 
 def _counts(audit: KeptAudit) -> dict[str, int]:
@@ -649,7 +659,9 @@ class Site:
             return
         if self._host_names is not None and host not in self._host_names:
             known = ", ".join(sorted(self._host_names))
-            raise BadRequest(wording("unknown-host", host=printable(host), known=known))
+            raise BadRequest(
+                f"found the host {printable(host)!r}, expected an address or {known}; --host-name adds a name"
+            )
 
     def _answered(self, request: Request, page: SitePage | str, status: int = 200) -> Response:
         html = page if isinstance(page, str) else page.html()

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from blklab._core import MdMap
 from blklab.md_levels import LEVELS, PARITIES
-from blklab.text import wording
 from blklab.units import SECTOR
 
 EXTENT = 4 << 20  # Bytes of a physical extent, LVM's default
@@ -58,7 +57,10 @@ def too_few_buckets(size: int, bucket: int) -> str | None:
     drivers/md/bcache/super.c, `cache_alloc`: 1024 after rounding up to a power of two.
     """
     if size // bucket <= FEWEST_BUCKETS:
-        return wording("few-buckets", buckets=size // bucket, FEWEST_BUCKETS=FEWEST_BUCKETS)
+        return (
+            f"the cache device has {size // bucket} buckets, bcache needs more than {FEWEST_BUCKETS}: "
+            "set a smaller bucket or a larger cache"
+        )
     return None
 
 

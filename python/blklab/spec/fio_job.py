@@ -16,7 +16,6 @@ from blklab.spec import known_options, problems, schema
 from blklab.spec.fields import shown
 from blklab.spec.files import read_text
 from blklab.spec.workload import Job
-from blklab.text import wording
 
 Tables = dict[str, dict[str, Any]]  # Valid tables of jobs, by name, as in an experiment file
 STONEWALL = frozenset({"stonewall", "wait_for_previous"})
@@ -85,7 +84,9 @@ def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
         if line.split()[0] == "include":
             raise UsageError(f"{path}: line {number}: include is not supported: copy the content of that file here")
         if options is None or line.startswith("["):
-            raise UsageError(wording("no-job-section", path=path, number=number, line=shown(line)))
+            raise UsageError(
+                f"{path}: line {number}: found {shown(line)}, expected [JOB]: a fio job file begins with a section"
+            )
         option, equals, value = (part.strip() for part in line.partition("="))
         if "$" in value and option not in known_options.HARMLESS:
             raise UsageError(f"{path}: line {number}: found {value!r}: variables are not supported, write the value")
@@ -100,7 +101,10 @@ def _job(path: Path, name: str, options: dict[str, str]) -> dict[str, Any]:
     if "buffered" in options:
         options["direct"] = "0" if options.pop("buffered").lower() in {"1", "true"} else "1"
     if ":" in options.get("filename", "").replace("\\:", ""):
-        raise UsageError(wording("several-files", where=where, options=options))
+        raise UsageError(
+            f"{where}: filename: found {options['filename']!r}, expected one file or device: "
+            "write a job for each, or build a stack of several devices"
+        )
     for option, value in {**DEFAULTS, **options}.items():
         if fixed := known_options.FIXED.get(option):
             if value.lower() not in fixed["values"]:

@@ -7,7 +7,6 @@ import re
 
 from blklab import units
 from blklab.documents.cell import Distribution
-from blklab.text import wording
 from blklab.units import SECTOR
 
 Sizes = list[tuple[int, float]]  # Block sizes and their weights, which add up to 1
@@ -52,7 +51,10 @@ def check_direct(bs: str | None, bssplit: str | None) -> None:
     """Raises ValueError for block sizes that the kernel refuses with direct I/O (open(2))."""
     for size in {size for sizes in block_sizes(bs, bssplit) for size, _ in sizes}:
         if size % SECTOR:
-            raise ValueError(wording("unaligned-block-size", size=size))
+            raise ValueError(
+                f"block size {size}: expected a multiple of 512, "
+                "because of direct I/O (direct = false allows other sizes)"
+            )
 
 
 def block_sizes(bs: str | None, bssplit: str | None) -> tuple[Sizes, Sizes]:
@@ -116,7 +118,9 @@ def distribution(text: str) -> Distribution:
             return {"kind": "normal", "deviation": _parameter(rest, name, 0.0, 100.0)}
         case "zoned":
             return {"kind": "zoned", "zones": _zones(rest)}
-    raise ValueError(wording("bad-distribution", text=text))
+    raise ValueError(
+        f"random_distribution {text!r}: expected random, zipf:THETA, pareto:H, normal:DEVIATION or zoned:ACCESS/SIZE:…"
+    )
 
 
 def _parameter(text: str, name: str, least: float, most: float, *, closed: bool = True) -> float:

@@ -16,7 +16,6 @@ from blklab.spec.documents import FioCellDocument, FioJobDocument
 from blklab.spec.experiment import PLACES, Experiment, Settings, Target
 from blklab.spec.fields import shown
 from blklab.spec.workload import RAMP, Command, Job, Replay, Workload
-from blklab.text import wording
 
 MOST_IN_FLIGHT = 1024  # I/Os of a replay at the recorded times
 INTERVAL = 10**9  # ns between two points of a series, the default of `series`
@@ -102,7 +101,9 @@ def fio_load(
         {"name": name, "options": options(job, place, where)} for name, (where, job) in tables.items()
     ]
     notes = [
-        wording("fsync-share", where=where, writes=_fsync(job)) for where, job in tables.values() if job.fsync_share
+        f"{where}.fsync_share: fio flushes at regular distances: each job after every {_fsync(job)} of its writes"
+        for where, job in tables.values()
+        if job.fsync_share
     ]
     if isinstance(table, Replay):
         how, trace = sim_cell.replayed(source, table, path, stack, place.size)
@@ -209,7 +210,9 @@ def _region(job: Job, place: Target, path: str) -> dict[str, str]:
         elif place.device is not None:
             words[key] = str(value)
         elif whole is None:
-            raise problems.fail(f"{path}.{key}", wording("target-without-size", value=value))
+            raise problems.fail(
+                f"{path}.{key}", f"found {value}, but the target has no size: give it one, or write bytes"
+            )
         else:
             words[key] = str(int(whole * share) // align * align)
     if "size" not in words and place.device is None:
@@ -247,7 +250,9 @@ def fleet_document(
     place = experiment.targets[target]
     ((kind, where),) = ((key, path) for key in PLACES if (path := getattr(place, key)) is not None)
     if not Path(where).is_absolute():
-        raise problems.fail(f"targets.{target}.{kind}", wording("not-absolute", where=shown(where)))
+        raise problems.fail(
+            f"targets.{target}.{kind}", f"found {shown(where)}, expected an absolute path: it is on other hosts"
+        )
     whole = document(source, experiment, target, workload, swept)
     made = whole.document
     if "replay" in made:

@@ -10,7 +10,6 @@ from blklab import _core, md_levels, units
 from blklab.spec import capacity
 from blklab.spec.capacity import short
 from blklab.spec.fields import NUMBER, Count, ExperimentTable, Milliseconds, Seconds, Size, shown
-from blklab.text import wording
 
 CHUNK = 512 << 10  # Bytes; mdadm's default since 3.1 (mdadm(8), --chunk)
 PAGE = 4096  # Bytes; a chunk must be a multiple of it (drivers/md/md.c, `update_size`, and each level)
@@ -344,7 +343,8 @@ def _kind(value: Any) -> str:
 def _known(value: Any) -> Any:
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind is not None and kind not in (*VOLUMES,):  # which may be a list, and have no hash
-        raise KeyedError("kind", wording("unknown-kind", kind=shown(kind), known=", ".join(VOLUMES)))
+        known = ", ".join(VOLUMES)
+        raise KeyedError("kind", f"found {shown(kind)}, expected one of {known}; for an md array, set level")
     return value
 
 

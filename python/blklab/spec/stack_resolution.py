@@ -13,7 +13,6 @@ from blklab.spec.device import DiskTable, model_document
 from blklab.spec.documents import FailureDocument
 from blklab.spec.experiment import Experiment, Settings
 from blklab.spec.stack import MISSING, Bare, KeyedError, Md, Volume, parts
-from blklab.text import wording
 
 
 @dataclass
@@ -122,8 +121,11 @@ class _StackResolver:
         array = capacity.array(md.level, md.layout_word, md.chunk, sizes)
         lost = [slot for slot, there in enumerate(present) if not there]
         if not any(present) or (array and not array.runs_without(lost)):
-            words = {"level": short(md.level), "away": len(present) - sum(present), "slots": len(present)}
-            raise problems.fail(f"{path}.members", wording("array-cannot-run", **words))
+            away = len(present) - sum(present)
+            raise problems.fail(
+                f"{path}.members",
+                f"level {short(md.level)} cannot run with {away} of {len(present)} members missing or rebuilding",
+            )
         self._failures(name, md, members)
         if array is None or not array.capacity:
             raise problems.fail(f"{path}.members", "are too small: no space is left for the array")
@@ -180,7 +182,11 @@ class _StackResolver:
         rebuilds = any(slot["rebuilding"] for slot in slots)
         sync = md.sync or ("recover" if rebuilds else "idle")
         if (sync == "recover") != rebuilds:
-            message = wording("sync-without-rebuilding", sync=sync, article="a" if rebuilds else "no")
+            article = "a" if rebuilds else "no"
+            message = (
+                f"found {sync!r} and {article} rebuilding member: "
+                "'recover' and rebuilding = [\"…\"] must be used together"
+            )
             raise problems.fail(f"stacks.{name}.sync", message)
         near, far, offset = md.copies
         document: cell.Md = {
@@ -216,7 +222,9 @@ def check_names(experiment: Experiment) -> None:
         seen.add(name)
     for name, stack in experiment.stacks.items():
         if (name in seen or name in experiment.devices) and not isinstance(stack, Bare):
-            raise problems.fail(f"stacks.{name}", wording("name-of-device"))
+            raise problems.fail(
+                f"stacks.{name}", "is also the name of a device: only a stack with `device` may be called like one"
+            )
     throttled = any(disk.kind == "throttled" for disk in experiment.devices.values())
     if experiment.settings.latency_ns is not None and experiment.devices and not throttled:
         raise problems.fail("settings.latency_ns", "has an effect only on throttled devices, and there is none")
@@ -241,7 +249,7 @@ def device_document(name: str, table: str, disk: DiskTable, settings: Settings) 
         raise problems.fail(f"{path}.size", "no space is left on the device")
     if disk.capacity is not None and disk.start + size > disk.capacity:
         size_, start, end = map(units.format_size, (size, disk.start, disk.capacity))
-        raise problems.fail(f"{path}.size", wording("beyond-the-end", size=size_, start=start, end=end))
+        raise problems.fail(f"{path}.size", f"{size_} at {start} reaches beyond the device's end at {end}")
     model = model_document(disk)
     if model["kind"] == "throttled" and settings.latency_ns is not None and "latency_ns" not in disk.model_fields_set:
         model["latency_ns"] = settings.latency_ns
@@ -261,8 +269,10 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
     allowed = kernels.schedulers(kind, version)
     if scheduler not in allowed:
         where = f"{path}.scheduler" if disk.scheduler else "settings.scheduler"
-        words = {"settings": settings, "scheduler": scheduler, "kind": kind, "allowed": ", ".join(allowed)}
-        raise problems.fail(where, wording("no-such-scheduler", **words))
+        raise problems.fail(
+            where,
+            f"kernel {settings.kernel} has no {scheduler!r} for {kind!r} devices, expected one of {', '.join(allowed)}",
+        )
     depth = disk.queue_depth or settings.queue_depth or kernels.queue_depth(kind, version)
     requests = disk.nr_requests or settings.nr_requests or kernels.requests(scheduler, depth)
     given = (disk.rotational, settings.rotational, kernels.rotational(kind))
@@ -271,7 +281,10 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
     if wbt is None:
         wbt = kernels.wbt_lat_usec(kind, version, scheduler, rotational)
     elif wbt and version < kernels.WBT:
-        raise problems.fail(f"{path}.wbt_lat_usec", wording("no-throttling", settings=settings))
+        raise problems.fail(
+            f"{path}.wbt_lat_usec",
+            f"kernel {settings.kernel} has no writeback throttling: expected 0, or kernel 4.10 or later",
+        )
     back = disk.reports_cache if disk.write_cache is None else disk.write_cache == "write back"
     return {
         "scheduler": scheduler,

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from blklab.spec.documents import READING, FioCellDocument, FioJobDocument
 from blklab.spec.fields import shown
-from blklab.text import wording
 
 MODES = ("one", "all")  # One setting at a time away from the baseline, or every combination
 MODE = "mode"
@@ -62,7 +61,9 @@ def without_effect(table: Iterable[str], cells: Sequence[tuple[Mapping[str, str]
     every = [document for _, document in cells]  # the simulator has no cells for settings without effect
     changed = {key: [document for labels, document in cells if labels.get(key, AS_IS) != AS_IS] for key in table}
     return [
-        wording("no-effect-on-any", key=key, why=why) for key in table if (why := no_effect(key, changed[key] or every))
+        f"sweep.{key} cannot act on any workload ({why}): remove it, or add one on which it acts (direct = false)"
+        for key in table
+        if (why := no_effect(key, changed[key] or every))
     ]
 
 

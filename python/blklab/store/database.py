@@ -25,7 +25,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from blklab.errors import StoreError, UsageError
 from blklab.store.tables import KNOWN, REVISION, meta, runs, series
-from blklab.text import printable, wording
+from blklab.text import printable
 
 T = TypeVar("T")
 
@@ -335,7 +335,10 @@ def _migrated(database: Database) -> None:
         if _revision(database, connection) == REVISION:
             return
     if database.only_read:
-        raise StoreError(wording("older-store", database=database))
+        raise StoreError(
+            f"store {database.name}: was made by an older blklab and needs an upgrade: "
+            "run `blklab runs list` as a user who can write to it"
+        )
     with database.writing() as connection:
         if database.engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
@@ -359,9 +362,15 @@ def _revision(database: Database, connection: sa.Connection) -> str | None:
     if revision is None or (ours and revision in KNOWN):
         return revision
     if ours and str(revision).isdecimal() and str(revision) > REVISION:
-        raise StoreError(wording("newer-store", database=database, revision=revision, REVISION=REVISION))
+        raise StoreError(
+            f"store {database.name}: was made by a newer blklab (revision {revision}, "
+            f"this one knows {REVISION}): use the newer blklab, or another --store"
+        )
     shown, known = printable(str(revision)), ", ".join(KNOWN)
-    raise StoreError(wording("unknown-store", database=database, shown=shown, known=known))
+    raise StoreError(
+        f"{database.name}: is not a store that this version of blklab knows (revision {shown}; known: "
+        f"{known}): use another --store"
+    )
 
 
 def _upgrade(connection: sa.Connection) -> None:

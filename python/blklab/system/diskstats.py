@@ -13,7 +13,6 @@ from typing import Any
 
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors
 from blklab.system.roots import Roots
-from blklab.text import wording
 
 WRAP = 1 << 32
 MS = 1_000_000
@@ -123,7 +122,10 @@ def of(counters: Mapping[str, DeviceCounters | None], name: str) -> DeviceCounte
         raise BlklabError(f"{name}: not in /proc/diskstats: the device is gone or was renamed")
     counters_found = counters[name]
     if counters_found is None:
-        raise BlklabError(wording("four-fields", name=name))
+        raise BlklabError(
+            f"{name}: this kernel (before 2.6.25) counts only 4 fields for a partition, "
+            "expected 11 or more; measure the whole disk, or use a newer kernel"
+        )
     return counters_found
 
 
@@ -148,7 +150,10 @@ def difference(
     `most_in_flight`), if a counter that cannot wrap decreased, or if it is another device: a disk was replaced.
     """
     if (before.number, before.name) != (after.number, after.name):
-        raise BlklabError(wording("number-changed", after=after, before=before))
+        raise BlklabError(
+            f"{after.name}: found {after.number}, expected {before.name} {before.number}: "
+            "another device took its place during the run"
+        )
     # Sampling is never exact: a second more.
     span = seconds + 1
 
@@ -194,10 +199,15 @@ def _grown(device: str, field: str, old: int, new: int, seconds: float, most: fl
             raise BlklabError(f"{device}: {field} went back from {old} to {new}: the device was reset or replaced")
         return new - old
     if most >= WRAP:
-        raise BlklabError(wording("counter-may-have-wrapped", device=device, field=field, seconds=seconds))
+        raise BlklabError(
+            f"{device}: {field} has 32 bits, and may have wrapped more than once in {seconds:.0f} s: read it more often"
+        )
     grown = (new - old) % WRAP
     if grown > most:
-        raise BlklabError(wording("counter-impossible", device=device, field=field, old=old, new=new, seconds=seconds))
+        raise BlklabError(
+            f"{device}: {field} went from {old} to {new} in {seconds:.1f} s, which is impossible: "
+            "the device was reset or replaced"
+        )
     return grown
 
 

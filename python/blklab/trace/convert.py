@@ -10,7 +10,6 @@ from typing import Any
 from blklab import _core
 from blklab.errors import UsageError
 from blklab.output import STDOUT, is_stream
-from blklab.text import wording
 
 SUFFIXES = (".parquet", ".iolog", ".bin")  # Suffixes that select a format (crates/trace/src/export/mod.rs)
 
@@ -45,4 +44,7 @@ def _check_suffix(output: str) -> None:
     if is_stream(output) or output.endswith(SUFFIXES) or not re.match(r"\.[A-Za-z]", suffix):
         return
     forms = ", ".join(name for name, _ in _core.trace_targets())
-    raise UsageError(wording("unknown-suffix", output=output, suffix=suffix, known=", ".join(SUFFIXES), forms=forms))
+    known = ", ".join(SUFFIXES)
+    raise UsageError(
+        f"{output}: no format has the suffix {suffix}: expected {known}; or select the format with --to: {forms}"
+    )

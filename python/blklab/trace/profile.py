@@ -12,7 +12,7 @@ from blklab import _core
 from blklab.documents.profile import Profile
 from blklab.errors import BlklabError, UsageError
 from blklab.system.roots import Roots, text
-from blklab.text import printable, wording
+from blklab.text import printable
 from blklab.units import SECTOR
 
 
@@ -42,7 +42,8 @@ def read_mounted_files(
     try:
         status = os.stat(path)  # noqa: PTH116
     except (OSError, ValueError) as error:
-        raise UsageError(wording("invalid-mount-point", path=path, why=getattr(error, "strerror", error))) from None
+        why = getattr(error, "strerror", error)
+        raise UsageError(f"--files {path}: {why}; expected a mount point or a device") from None
     number = number_of(status.st_rdev if stat.S_ISBLK(status.st_mode) else status.st_dev)
     mount = find_whole_mount(number, roots)
     if mount is None or mount.kind not in file_search.KINDS:

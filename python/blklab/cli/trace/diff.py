@@ -10,7 +10,6 @@ from blklab.cli.common import emit, json_option
 from blklab.cli.trace.report import selection_words, write_page
 from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.errors import UsageError
-from blklab.text import wording
 
 
 @click.command()
@@ -47,7 +46,10 @@ def diff(*, source: TraceSource, between: str | None, output: str | None, title:
         if len(devices) != 2 or not all(devices):
             raise UsageError(f"--between {between!r}: expected two devices, such as sda,sdb")
     if len(source.paths) not in ({2} if between is None else {1, 2}):
-        raise UsageError(wording("two-recordings", found=formatting.plural(len(source.paths), "recording")))
+        found = formatting.plural(len(source.paths), "recording")
+        raise UsageError(
+            f"{found}: expected two, or one with --between DEV,DEV (name a recording of several files by its directory)"
+        )
     out.check(output)
     views = [read_view(replace(source, paths=(path,))) for path in source.paths]
     views = views * 2 if len(views) == 1 else views

@@ -38,7 +38,7 @@ from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.host_cell import host_of, ids_of
 from blklab.store.series import JOBS, FinishedRun, SeriesPoint, packed
 from blklab.system.identity import normal
-from blklab.text import by_key, printable, wording
+from blklab.text import by_key, printable
 
 OPTIONS = (*ssh.LASTING, "StreamLocalBindUnlink=yes")
 ROUND_TRIPS = 5  # For the clock's offset; the shortest counts
@@ -411,7 +411,8 @@ class FleetRunner(Runner):
                 here = message["environment"]["programs"]["fio"]
                 if f"fio-{here}" != version:
                     failures[link] = EnvironmentLacks(
-                        f"{link.name}: found fio {here}, expected {version} as here", wording("same-fio-version")
+                        f"{link.name}: found fio {here}, expected {version} as here",
+                        "install the same version: fio's client and servers must have the same protocol",
                     )
         self._refuse(failures)
         if SHARED not in self._force:

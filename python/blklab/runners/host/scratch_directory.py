@@ -13,7 +13,6 @@ from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageErro
 from blklab.runners.host.journal import DirectoryEntry, HostJournal
 from blklab.system.mounts import MEMORY, NETWORK, Mount, holding, mounts
 from blklab.system.roots import Roots, opened, text
-from blklab.text import wording
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PREFIX = ".blklab-"
@@ -111,7 +110,10 @@ def check_mounted(directory: Path, roots: Roots) -> None:
         return
     mount = holding(real, roots)
     place = f"a directory on {mount.source} ({mount.point})" if mount else "a directory"
-    raise UsageError(wording("not-mounted", directory=directory, place=place))
+    raise UsageError(
+        f"{directory}: found {place}, expected a mounted filesystem: mount it there first, "
+        "or use `directory` instead of `filesystem`"
+    )
 
 
 def _check_room(real: Path, parent: int, needed: int) -> None:

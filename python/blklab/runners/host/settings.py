@@ -18,7 +18,7 @@ from blklab.runners.host.journal import HostJournal
 from blklab.system.identity import BlockDevice, of_node
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots, entries, opened, text
-from blklab.text import toml_file, wording
+from blklab.text import toml_file
 
 FILES = {  # Keys of devices, and their files in the device's directory in sysfs
     # In the order in which they are written: the scheduler resets nr_requests and wbt, the
@@ -136,9 +136,9 @@ def check(settings: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roo
             continue
         names = (text(path_of(device.node, "scheduler", roots)) or "").replace("[", "").replace("]", "").split()
         if names and settings["scheduler"] not in names:
-            raise UsageError(
-                wording("bad-scheduler", device=device, scheduler=settings["scheduler"], listed=", ".join(names))
-            )
+            scheduler = settings["scheduler"]
+            listed = ", ".join(names)
+            raise UsageError(f"settings: {device.name}: scheduler: found {scheduler!r}, expected one of {listed}")
 
 
 def _checked(key: str, value: str) -> str:
@@ -282,5 +282,8 @@ def _set(device: BlockDevice | None, key: str, value: str, roots: Roots) -> Chan
         raise UsageError(message) from None
     after = current(path, key)
     if not _same(key, value, after):
-        raise BlklabError(wording("setting-not-kept", where=where, key=key, value=value, after=after, path=path))
+        raise BlklabError(
+            f"settings: {where}: {key}: wrote {value}, but the kernel set {after}; "
+            f"choose a value that it accepts ({path})"
+        )
     return ChangedSetting(where, key, before or "", after or "")

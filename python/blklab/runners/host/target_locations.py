@@ -27,7 +27,6 @@ from blklab.system.identity import BlockDevice, called, described, device_number
 from blklab.system.layers import partitions
 from blklab.system.roots import Roots, text
 from blklab.system.users import openers, uses
-from blklab.text import wording
 
 
 def lsblk() -> Any:
@@ -134,14 +133,24 @@ def _check_named(device: BlockDevice, destroy: Collection[str], roots: Roots) ->
     known = described(device.ids)
     for name in destroy:
         if is_bare(name, roots):
-            raise UsageError(wording("name-can-change", name=name, device=device, known=known))
+            raise UsageError(
+                f"destroy: {name!r} is a name that can change at the next boot; "
+                f"use the stable id (for {device.path}: {known}), see ls /dev/disk/by-id"
+            )
     named = [name for name in destroy if device.is_called(name)]
     if not named:
-        raise UsageError(wording("not-named-in-destroy", device=device, known=known))
+        raise UsageError(
+            f"{device.path}: the run would overwrite it, but `destroy` does not name it; to allow that, "
+            f"add its stable id to `destroy`: {known}"
+        )
     for name in named:
         others = [other.name for other in called(name, roots) if other.number != device.number]
         if others:
-            raise BlklabError(wording("id-of-several", name=name, device=device, listed=", ".join(others), known=known))
+            listed = ", ".join(others)
+            raise BlklabError(
+                f"destroy: {name!r} is the id of {device.name} and of {listed}, "
+                f"expected an id of one disk only: {known}"
+            )
 
 
 def _check_unused(device: BlockDevice, roots: Roots) -> None:
@@ -166,7 +175,10 @@ def _open(path: Path, device: BlockDevice, writes: bool) -> int:
         raise EnvironmentLacks(f"{device.path}: {error.strerror}", "run it as root") from None
     except OSError as error:
         if error.errno == errno.EBUSY:
-            raise BlklabError(wording("disk-in-use", device=device)) from None
+            raise BlklabError(
+                f"{device.path}: in use, so blklab does not write to it: it is mounted, swap, "
+                "or part of an array or volume; see lsblk, fuser"
+            ) from None
         raise BlklabError(f"{device.path}: {error.strerror}") from None
 
 
@@ -182,7 +194,10 @@ def _check_blank(device: BlockDevice, journal: HostJournal, yes_destroy: Collect
             node = _node(each, journal, stack) if os.geteuid() == 0 else Path(each.path)
             found += [f"{sign} on {each.name}" for sign in signatures(node)]
     if found and not any(device.is_called(name) for name in yes_destroy):
-        raise BlklabError(wording("not-blank", device=device, listed=", ".join(_shown(found))))
+        listed = ", ".join(_shown(found))
+        raise BlklabError(
+            f"{device.path}: found {listed}, expected a blank device; to overwrite it, add --yes-destroy {device.id}"
+        )
 
 
 def _shown(names: Sequence[str]) -> list[str]:

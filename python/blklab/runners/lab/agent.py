@@ -21,7 +21,7 @@ import msgspec
 
 from blklab.errors import BlklabError
 from blklab.runners.fio.process import ending
-from blklab.text import printable, wording
+from blklab.text import printable
 
 __all__ = ["Agent", "AgentHello", "ExportedFile", "FileSample", "GuestFailed", "GuestGone", "ProgramExit"]
 
@@ -297,7 +297,10 @@ def _await(queue: SimpleQueue[T], timeout: float) -> T | None:
 
 def _greeting(hello: Message) -> AgentHello:
     if (protocol := hello.get("protocol")) != PROTOCOL:  # which may well greet with something else
-        raise BlklabError(wording("agent-protocol", protocol=protocol, PROTOCOL=PROTOCOL))
+        raise BlklabError(
+            f"the guest's agent speaks protocol {protocol}, expected {PROTOCOL}: "
+            "rebuild the image with `blklab lab build`"
+        )
     greeting = converted(hello, AgentHello)
     agent, kernel, machine = map(printable, (greeting.agent, greeting.kernel, greeting.machine))
     return AgentHello(PROTOCOL, agent, kernel, machine, tuple(map(printable, greeting.notes)))

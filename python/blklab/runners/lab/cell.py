@@ -37,7 +37,7 @@ from blklab.spec.documents import LabCellDocument, latency_ns
 from blklab.store.series import FinishedRun, SeriesPoint, packed
 from blklab.system import diskstats
 from blklab.system.roots import Roots, opened, text
-from blklab.text import printable, wording
+from blklab.text import printable
 from blklab.units import format_duration, format_size
 
 MOST_FETCHED = 256 << 20  # Bytes of files that are held in memory
@@ -105,7 +105,10 @@ def _exported(machine: GuestMachine, paths: Sequence[str]) -> Sequence[ExportedF
     exported = machine.agent.export(paths, results_device(machine))
     for file in exported:
         if file.offset < end or file.bytes < 0 or file.offset + file.bytes > disk.shape.bytes:
-            raise BlklabError(wording("result-outside-disk", path=printable(file.path[:200]), file=file, end=end))
+            raise BlklabError(
+                f"the guest reports {printable(file.path[:200])} at offset {file.offset} of the disk for "
+                f"results, with {file.bytes} B: expected it after {end} and within the disk"
+            )
         end = file.offset + file.bytes
     return exported
 
@@ -377,7 +380,8 @@ def _replay_log(replay: documents.ReplayDocument) -> str:
         jobfile.write_replay(replay, path)
         if (size := path.stat().st_size) > MOST_LOG:
             raise BlklabError(
-                wording("log-too-large", replay=replay, size=format_size(size), most=format_size(MOST_LOG))
+                f"{replay['path']}: its {replay['ios']:,} I/Os are {format_size(size)} of fio's log, "
+                f"expected at most {format_size(MOST_LOG)}: replay a shorter trace (blklab trace convert --until)"
             )
         return path.read_text()
 
@@ -423,7 +427,10 @@ def _junk(
     """
     many = _room(document, table)
     if not many:
-        raise BlklabError(wording("no-space-for-cache", table=table))
+        raise BlklabError(
+            f"{table['name']}: no space is left after the jobs' data to fill its cache with: "
+            "give the jobs a smaller size"
+        )
     begin = documents.extent(document)
     if document["filesystem"] is not None:
         target, begin = JUNK, 0

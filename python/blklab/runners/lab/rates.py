@@ -22,7 +22,6 @@ from blklab.runners.lab.machine.boot import NAMES
 from blklab.runners.sim.runner import outcomes
 from blklab.spec import documents
 from blklab.spec.documents import LabCellDocument
-from blklab.text import wording
 
 REACH_IOPS = {"tcg": 3_000, "kvm": 60_000}
 """I/Os a second of all devices together that a guest reaches, with two emulated and busy CPUs."""
@@ -67,7 +66,10 @@ def rates(document: LabCellDocument, scale: float) -> DiskRates:
         scaled = {key: round(rate / scale) for key, rate in wanted.items() if rate}
         for key, rate in scaled.items():
             if rate < 1:
-                raise BlklabError(wording("scale-too-large", device=device, key=key, value=wanted[key], scale=scale))
+                raise BlklabError(
+                    f"device {device['name']}: {key} of {wanted[key]:g}, divided by {scale:g}, "
+                    "is less than 1 a second: set a smaller lab.scale"
+                )
         if seconds := device["model"].get("burst_seconds"):
             scaled["burst_seconds"] = cast(int, seconds)
         limits.append(scaled)

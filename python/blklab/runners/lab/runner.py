@@ -32,7 +32,6 @@ from blklab.spec.documents import LabCellDocument
 from blklab.store.series import FinishedRun
 from blklab.system.environment import environment
 from blklab.system.roots import Roots
-from blklab.text import wording
 
 SUSPENDED = 2.0  # Seconds that a host's clocks may differ by if it was not suspended
 
@@ -66,7 +65,9 @@ class LabRunner(Runner):
         if not isinstance(self.kernel, UserKernelOption):
             return plan
         if "kernel" in plan.varied:
-            raise UsageError(wording("kernel-varies"))
+            raise UsageError(
+                "--kernel: it replaces the kernel of all cells, but [matrix] varies kernel: remove one of the two"
+            )
         key = UserKernel(self.kernel, lambda _note: None).key
         cells = [replace(cell, document={**cell.document, "own_kernel": key}) for cell in plan.cells]
         return replace(plan, cells=cells)
@@ -83,7 +84,9 @@ class LabRunner(Runner):
             return plan
         kept = [cell for cell in plan.cells if cell.document["kernel"] not in missing]
         if not kept:
-            raise UsageError(wording("no-cell-runs", count=len(plan.cells), missing=next(iter(missing.values()))))
+            raise UsageError(
+                f"none of {len(plan.cells)} cells runs here: {next(iter(missing.values()))}; --set kernel changes it"
+            )
         are = "is" if len(missing) == 1 else "are"
         note = f"{len(kept)} of {len(plan.cells)} cells run here: kernel {', '.join(missing)} {are} not in the lab"
         return replace(plan, cells=kept, notes=[*plan.notes, note])

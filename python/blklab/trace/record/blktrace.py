@@ -15,7 +15,6 @@ from typing import IO
 
 from blklab.child_process import signals_held_back
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.text import wording
 from blklab.trace.record.checks import RecordedDevice
 
 BLKTRACESTOP = 0x1275
@@ -203,7 +202,10 @@ def failure(output: str, status: int, left: list[Path]) -> BlklabError:
     if match:
         return EnvironmentLacks(f"the kernel refuses to trace: {words}", "record on a kernel that allows blktrace")
     if match := re.search(r"(?i)(?:failed (?:open|to start thread)|invalid path).*: (?:1|13)/", words):
-        return EnvironmentLacks(f"the kernel refuses to trace: {words}", wording("locked-down"))
+        return EnvironmentLacks(
+            f"the kernel refuses to trace: {words}",
+            "record on a kernel that is not locked down (cat /sys/kernel/security/lockdown) and outside containers",
+        )
     ending = f"signal {-status}" if status < 0 else f"status {status}"
     kept = f"; its files are kept ({left[0]}, ...)" if left else ""
     if status == 0:

@@ -13,7 +13,6 @@ from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageErro
 from blklab.system.layers import beneath, filesystem_devices, name_of, node_of, number_of
 from blklab.system.mounts import mounts
 from blklab.system.roots import Roots
-from blklab.text import wording
 
 CAP_SYS_ADMIN = 21  # Bit of the capability (include/uapi/linux/capability.h)
 DEBUGFS = "/sys/kernel/debug"
@@ -55,7 +54,10 @@ def check_apart(devices: Sequence[RecordedDevice], directory: Path, roots: Roots
         if device.number in reached:
             holder = name_of(reached[device.number], roots)
             through = "" if holder == device.name else f" (through {holder})"
-            raise UsageError(wording("on-recorded-device", directory=directory, device=device, through=through))
+            raise UsageError(
+                f"{directory} is on {device.path}{through}, which is recorded: "
+                "the trace would record itself; write it elsewhere (-o), e.g. to /dev/shm"
+            )
     notes = []
     if untold:
         notes.append(f"cannot find out which devices {directory} is on: {untold}")
@@ -120,7 +122,10 @@ def check_untraced(devices: Sequence[RecordedDevice], debugfs: str) -> None:
     """
     for device in devices:
         if (Path(debugfs) / "block" / device.name / "dropped").exists():
-            raise BlklabError(wording("already-traced", device=device))
+            raise BlklabError(
+                f"{device.path} is already traced: wait, or if no blktrace runs (ps -C blktrace): "
+                f"echo 0 > /sys/dev/block/{device.number}/trace/enable"
+            )
 
 
 def check_writable(directory: Path) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.text import printable, wording
+from blklab.text import printable
 from blklab.units import format_size
 
 Note = Callable[[str], object]
@@ -57,11 +57,10 @@ def run(arguments: Sequence[str], *, stdout: IO[bytes] | int = subprocess.PIPE, 
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
     path_found = shutil.which(program, path=path)
     if path_found is None:
-        package = {"depmod": "kmod"}.get(program)
-        raise EnvironmentLacks(
-            f"{program} is not installed",
-            f"install it: apt-get install {package}" if package else wording("needs-debian"),
-        )
+        remedy = "use a Debian machine: the guest is made of Debian's packages"
+        if program == "depmod":
+            remedy = "install it: apt-get install kmod"
+        raise EnvironmentLacks(f"{program} is not installed", remedy)
     environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     whole = child_process.command([path_found, *arguments[1:]])
     done = child_process.run(whole, cwd=directory, stdout=stdout, env=environment)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.runners.lab.image.debian import SUFFIX
-from blklab.text import printable, wording
+from blklab.text import printable
 
 _SHOWN = 6  # Most kernels that an error lists
 _HEAD = 0x8000  # Bytes of a bzImage that contain its header and its version: its set-up code is not longer
@@ -74,7 +74,9 @@ def choose(wanted: str, offers: Collection[OfferedKernel]) -> OfferedKernel:
     near = sorted(offers, key=lambda offer: _distance(name, offer.name))[:_SHOWN]
     listed = ", ".join(offer.name.removesuffix(SUFFIX) for offer in near)
     more = ", …" if len(offers) > len(near) else ""
-    raise UsageError(wording("no-such-kernel", wanted=printable(wanted), listed=listed, more=more))
+    raise UsageError(
+        f"no kernel {printable(wanted)!r} in Debian's packages; choose one of {listed}{more}, or your own (--kernel)"
+    )
 
 
 def _numbers(name: str) -> tuple[int, ...]:
@@ -127,5 +129,7 @@ def modules_of(modules: Path) -> Path:
             raise BlklabError(f"{where}: not a directory of modules")
     if len(directories) != 1:
         names = ", ".join(sorted(printable(path.name) for path in directories)) or "none"
-        raise BlklabError(wording("not-one-kernel", where=where, names=names))
+        raise BlklabError(
+            f"{where}: found {names}, expected one kernel's modules with the modules.dep that depmod writes"
+        )
     return directories.pop()

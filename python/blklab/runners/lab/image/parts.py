@@ -16,7 +16,7 @@ from blklab.runners.lab.image import cpio, programs
 from blklab.runners.lab.image.cache import ImageCache
 from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, Note, PackageFiles, ProgramFailed, fetch, run
 from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption, choose, in_order, modules_of, version_of
-from blklab.text import printable, wording
+from blklab.text import printable
 
 DIGITS = 16  # Digits of a digest in the name of a directory
 PROGRAMS = f"programs-{programs.RECIPE[:DIGITS]}"  # The name under which the programs' part is kept
@@ -77,7 +77,10 @@ def _dependencies(directory: Path) -> Iterator[tuple[str, list[str]]]:
         for each in (path, *words[1:]):
             if colon != ":" or each.startswith("/") or ".." in each.split("/") or not each:
                 where = printable(str(directory / "modules.dep"))
-                raise BlklabError(wording("invalid-modules-dep", where=where, words=printable(" ".join(words))))
+                line = printable(" ".join(words))
+                raise BlklabError(
+                    f"{where}: found {line!r}, expected `MODULE: DEPENDENCIES`, as paths in that directory"
+                )
         yield path, words[1:]
 
 
@@ -222,7 +225,10 @@ def make_kernel(cache: ImageCache, debian: DebianArchive, note: Note, kernel: st
     debian.refresh()
     offers = in_order(debian.kernels())
     if not offers:
-        raise EnvironmentLacks("found no kernel in Debian's packages", wording("apt-sources"))
+        raise EnvironmentLacks(
+            "found no kernel in Debian's packages",
+            "check that `apt-get update` works, and that its sources include a Debian release",
+        )
     version = choose(kernel, offers).name
     with cache.scratch() as scratch:
         debs, paths = fetch(debian, lambda: debian.kernel(version), scratch)

@@ -26,7 +26,7 @@ from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.lab.image.build import GuestImage
 from blklab.runners.lab.image.cache import directory
 from blklab.system.roots import Roots, text
-from blklab.text import printable, wording
+from blklab.text import printable
 from blklab.units import format_size
 
 MOST = 160  # Most disks of a guest: 8 functions in each of 20 PCI slots
@@ -165,7 +165,9 @@ FIRST_SLOT = 5  # First free PCI slot; those before belong to the board
 def find() -> tuple[str, str]:
     """Returns QEMU's path and version. Raises EnvironmentLacks without one that is new enough."""
     if platform.machine() not in {"x86_64", "AMD64"}:
-        raise EnvironmentLacks(wording("not-x86-64", machine=platform.machine()), "use --on sim, or --on host")
+        raise EnvironmentLacks(
+            f"the lab needs an x86-64 machine, found {platform.machine()}", "use --on sim, or --on host"
+        )
     path = child_process.find(PROGRAM, "qemu-system-x86")
     match = re.search(r"version (\d{1,3})\.(\d{1,3})[\w.+~-]*", child_process.version(path, INSTALL)[0], re.A)
     if match is None:
