@@ -1,8 +1,5 @@
 """What a check reports: one type, whether it looked at runs, arrays, machines or traces."""
 
-import pkgutil
-import tomllib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -38,18 +35,3 @@ class Diagnostic:
         """Returns the sentence behind its subject."""
         about = " ".join(filter(None, (self.subject, self.member)))
         return f"{about}: {self.sentence}" if about else self.sentence
-
-
-def texts(package: str, file: str) -> Callable[..., Diagnostic]:
-    """Returns what makes the diagnostics of a TOML file in a package: from their name, their subject and their words.
-
-    A table has `severity`, `message`, perhaps a `remedy`, and a `code` if that is not its name.
-    """
-    tables = tomllib.loads((pkgutil.get_data(package, file) or b"").decode())
-
-    def diagnostic(name: str, subject: str, /, **words: object) -> Diagnostic:
-        table = tables[name]
-        remedy = (table["remedy"].format(**words),) if "remedy" in table else ()
-        return Diagnostic(table.get("code", name), table["severity"], subject, table["message"].format(**words), remedy)
-
-    return diagnostic

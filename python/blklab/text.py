@@ -1,18 +1,16 @@
 """Makes text from traces, disks and kernels, which may be hostile, safe to print."""
 
-import json
 import pkgutil
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
-_BARE = re.compile(r"[\w-]+", re.A)  # A key of TOML without quotes
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
@@ -103,29 +101,3 @@ def label_patterns(text: str) -> dict[str, str]:
             raise ValueError(f"{term!r}: expected LABEL=PATTERN, such as stack=raid1")
         wanted[label] = pattern
     return wanted
-
-
-def toml_tables(tables: Iterable[tuple[str, Mapping[str, object]]]) -> str:
-    """Returns tables as TOML, each with its heading, such as `[devices.ssd]` or `[[cells]]`."""
-    return "".join(
-        f"\n{heading}\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in table.items())
-        for heading, table in tables
-    )
-
-
-def toml_key(key: str) -> str:
-    """Returns a part of a heading or a key, in quotes if TOML needs them."""
-    return key if _BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False)
-
-
-def toml_value(value: object) -> str:
-    """Returns a value as TOML; texts are written as in JSON."""
-    match value:
-        case Mapping():
-            inner = (f"{toml_key(key)} = {toml_value(of)}" for key, of in value.items())
-            return f"{{ {', '.join(inner)} }}"
-        case list():
-            return f"[{', '.join(map(toml_value, value))}]"
-        case bool() | str():
-            return json.dumps(value, ensure_ascii=False)
-    return f"{value:_}"

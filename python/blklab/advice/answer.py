@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+import tomli_w
+
 from blklab.advice import figures as situations
 from blklab.advice.arrangement import Arrangement, members_of, names_in
 from blklab.advice.cache import CacheAnswer, cache_answer
@@ -23,7 +25,7 @@ from blklab.errors import BlklabError, UsageError
 from blklab.runners.lab.stacks.filesystem import geometry
 from blklab.runners.sim.runner import outcome
 from blklab.spec import stock_models
-from blklab.text import printable, toml_tables
+from blklab.text import printable
 from blklab.trace.fio.plan import SEQUENTIAL, FioPlan, JobPlan
 from blklab.units import format_duration, format_size, parse_size
 
@@ -474,18 +476,22 @@ def as_toml(answer: Answer, plans: Mapping[str, FioPlan], most: int = MOST) -> s
             for name, table in of.warm().items()
         }
     settings = {"runtime": "30s", **answer.question.settings, **answer.rows[0].arrangement.settings}
-    sections: list[tuple[str, Table]] = [("[settings]", settings)]
-    sections += [(f"[devices.{name}]", table) for name, table in disks.items()]
-    sections += [(f"[stacks.{name}]", table) for name, table in stacks.items()]
+    workloads: dict[str, Table] = {}
     for load in answer.question.loads:
-        plan = plans.get(load.name)
-        growth = answer.question.growth
-        jobs: Mapping[str, Table] = {job.name: _job(plan, job, growth) for job in plan.jobs} if plan else {}
-        sections += [(f"[workloads.{load.name}.jobs.{name}]", table) for name, table in jobs.items()]
-        sections += [] if plan else [(f"[workloads.{load.name}]", load.table)]
-    lines = ["# Predicts, or with --on lab or --on host measures, what `blklab advise` found.", 'title = "Advice"']
-    lines += [f"seed = {answer.question.seed}"]
-    return "\n".join(lines) + "\n" + toml_tables(sections)
+        workloads[load.name] = load.table
+        if plan := plans.get(load.name):
+            jobs = {job.name: _job(plan, job, answer.question.growth) for job in plan.jobs}
+            workloads[load.name] = {"jobs": jobs}
+    experiment = {
+        "title": "Advice",
+        "seed": answer.question.seed,
+        "settings": settings,
+        "devices": disks,
+        "stacks": stacks,
+        "workloads": workloads,
+    }
+    comment = "# Predicts, or with --on lab or --on host measures, what `blklab advise` found.\n"
+    return comment + tomli_w.dumps(experiment)
 
 
 def _job(plan: FioPlan, job: JobPlan, growth: float) -> Table:

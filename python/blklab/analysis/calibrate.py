@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from blklab.analysis.observations import Observation, observation
 from blklab.errors import UsageError
 from blklab.fio import output
@@ -26,7 +28,7 @@ from blklab.spec.load import ExperimentSource
 from blklab.spec.stock_models import DeviceTable
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots
-from blklab.text import printable, toml_file, toml_value
+from blklab.text import printable, toml_file
 from blklab.units import SECTOR
 
 HOLD = 0.006  # The weight of the penalty: of the squared logarithmic distance from the initial value
@@ -450,7 +452,7 @@ def as_toml(
         f"# Parameters without a mark are those of {printable(base)}; so are unknown ones, on which no run depends.",
         "",
         "[device]",
-        f"source = {toml_value(source)}",
+        toml_line("source", source),
     ]
     for key, value in calibration.device.items():
         if key != "source":
@@ -458,7 +460,7 @@ def as_toml(
             if limits := calibration.intervals.get(key):
                 mark += f", {limits[0]:_.0f} to {limits[1]:_.0f} ({100 * NOMINAL:.0f} %)"
             mark += f"  # unknown: from {printable(base)}" if key in calibration.unknown else ""
-            lines.append(f"{key} = {toml_value(value)}{mark}")
+            lines.append(toml_line(key, value) + mark)
     lines += ["", "# Predicted and measured IOPS of every input:"]
     for residual in calibration.residuals:
         name = printable(" ".join([residual.run.name, *(f"{key}={word}" for key, word in residual.run.load.items())]))
@@ -466,8 +468,13 @@ def as_toml(
             f"#   {name}: {residual.iops:.0f}, measured {residual.run.iops:.0f} ({100 * residual.error:+.1f} %)"
         )
     if about:
-        lines += ["", "[library]", *(f"{key} = {toml_value(value)}" for key, value in about.items())]
+        lines += ["", tomli_w.dumps({"library": about}).rstrip()]
     return "\n".join(lines) + "\n"
+
+
+def toml_line(key: str, value: object) -> str:
+    """Returns `key = value` without a line end, to which a comment can be added."""
+    return tomli_w.dumps({key: value}).rstrip("\n")
 
 
 _TESTS = toml_file(__package__, "calibrate.toml")

@@ -13,7 +13,6 @@ from blklab.analysis.decision import FIRST_LOOK, MARGIN, Decision, Rule, decide,
 from blklab.analysis.metrics import LATENCIES, METRICS, Metric, directions, metric_name, rate_scale, with_direction
 from blklab.analysis.run_conditions import condition_notes, drift_notes, note
 from blklab.analysis.samples import Points, run_samples
-from blklab.analysis.sanity_checks import MESSAGES
 from blklab.analysis.variation import RunSample, between_campaigns, mean, two_groups
 from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
@@ -126,7 +125,13 @@ def comparison_notes(
     missing = sum(value is None for row in rows for value in row.values)
     if alone:
         apart = ", ".join(rows[0].labels) or "nothing"
-        yield note("nothing-shared", MESSAGES["nothing-shared"].format(labels=apart))
+        yield note(
+            "nothing-shared",
+            (
+                f"no cell exists on more than one side; the cells differ in {apart}: use --by, "
+                "or select a label behind the colon of a campaign"
+            ),
+        )
     elif missing:
         yield note("figures-missing", f"{missing} values are missing on one side")
     lacking = sum(len(cells) for row in rows for cells in row.lacks)
@@ -156,7 +161,10 @@ def _other_directions(rows: Sequence[ComparisonRow], pairs: Sequence[Pair]) -> I
     count = sum(all(sides) and not set.intersection(*sides) for sides in there)
     if count:
         cells = "cell" if count == 1 else "cells"
-        yield note("other-direction", MESSAGES["other-direction"].format(count=count, cells=cells))
+        yield note(
+            "other-direction",
+            f"one side only reads and the other only writes: latencies are not comparable in {count} {cells}",
+        )
 
 
 def _far_away(sides: Sequence[str], rows: Sequence[ComparisonRow]) -> Iterator[Diagnostic]:
@@ -170,8 +178,12 @@ def _far_away(sides: Sequence[str], rows: Sequence[ComparisonRow]) -> Iterator[D
         for decision in filter(None, row.differences):
             if decision.far:
                 values = " and ".join(f"{value:,.6g}" for value in decision.far)
-                words = {"where": f"{of_row}: " if of_row else "", "metric": row.metric, "values": values}
-                yield note("run-far-away", MESSAGES["run-far-away"].format(**words))
+                where = f"{of_row}: {row.metric}" if of_row else row.metric
+                yield note(
+                    "run-far-away",
+                    f"{where}: {values} is far away from the other runs of its side: "
+                    "the ranks of the runs decide, and the change is the median one; look at that run",
+                )
 
 
 def _two_groups(low: Sequence[float], high: Sequence[float]) -> str:
@@ -204,7 +216,10 @@ def _are_apart(compared: Sequence[ComparisonSide]) -> bool:
 
 def _two_campaigns(known: tuple[float, float] | None, count: int, metric: str) -> Diagnostic:
     """Returns the note about sides that were measured at different times; `count` campaigns show how much they vary."""
-    text = MESSAGES["different-times"]
+    text = (
+        "the sides were measured at different times: what changed on the machine between them is not in the intervals; "
+        "`blklab run A.toml B.toml --interleave` measures both in turns"
+    )
     if known:
         share = f"{100 * math.expm1(math.sqrt(known[0])):.1f} % (standard deviation)"
         text = f"{count} campaigns of these cells differ in {metric} by {share}: the intervals include it"
@@ -217,7 +232,13 @@ def _scaled(compared: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
         factors = {rate_scale(run.outcome) for run in side.runs if run.outcome} - {1.0}
         if factors:
             listed = ", ".join(f"{factor:g}" for factor in sorted(factors))
-            yield note("scaled-rates", MESSAGES["scaled-rates"].format(name=side.name, factors=listed))
+            yield note(
+                "scaled-rates",
+                (
+                    f"rates of {side.name} are divided by {listed} so that the lab can reach them: "
+                    "compare shares and orders, not absolute rates and latencies"
+                ),
+            )
 
 
 def _unlike(pairs: Sequence[Pair], chosen: Collection[str]) -> Iterator[Diagnostic]:

@@ -17,7 +17,7 @@ from blklab.analysis import compare, explain
 from blklab.analysis.metrics import METRICS, lowest_devices, rate_scale
 from blklab.analysis.run_conditions import drift_notes
 from blklab.analysis.samples import Points, over_time
-from blklab.analysis.sanity_checks import MESSAGES, check_run, unfair_shares
+from blklab.analysis.sanity_checks import check_run, unfair_shares
 from blklab.analysis.variation import series_variance
 from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
@@ -304,7 +304,10 @@ def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnosti
         message = f"{first:,.0f} IOPS in the first third and {last:,.0f} in the last ({_percent(change)})"
         yield _doubt("drift", message, run, weight=abs(change))
     elif two := levels(values, counts):
-        message = MESSAGES["two-levels"].format(share=100 * two.share_low, low=two.low, high=two.high)
+        message = (
+            f"{100 * two.share_low:.0f} % of the time about {two.low:,.0f} IOPS and otherwise about "
+            f"{two.high:,.0f}: the mean describes neither"
+        )
         yield _doubt("two-levels", message, run, weight=two.high / max(1.0, two.low))
     if found := stalls(values, counts):
         worst = found[0]
@@ -316,7 +319,15 @@ def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnosti
 
 def _limits(run: StoredRun) -> Iterator[Diagnostic]:
     if (cores := cores_per_job(run)) is not None and cores >= PROCESSOR:
-        yield _doubt("processor", MESSAGES["processor"].format(share=100 * min(1.0, cores)), run, weight=cores)
+        yield _doubt(
+            "processor",
+            (
+                f"each job uses its CPU for {100 * min(1.0, cores):.0f} % of the time: this measures the CPU, "
+                "not the device"
+            ),
+            run,
+            weight=cores,
+        )
     cpu = run.figures.cpu or {}
     if cpu and cpu.get("idle", 1) + cpu.get("iowait", 0) < MACHINE:
         left = cpu.get("idle", 0) + cpu.get("iowait", 0)
@@ -350,7 +361,10 @@ def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
         rest = f", and {len(parts) - 8} more" if len(parts) > 8 else ""
         text = f"Always busy: {', '.join(parts[:8])}{rest}."
         if any(part == "never idle" for *_, part in counted):
-            text += MESSAGES["never-idle"]
+            text += (
+                " A rotating disk is then at its limit. "
+                "A flash disk is at its limit only if more I/Os in flight do not increase IOPS."
+            )
         ids = tuple(dict.fromkeys(number for ids in counted.values() for number in ids))
         yield Diagnostic("busy-devices", "note", "", text, runs=ids)
 
@@ -378,8 +392,14 @@ def _repeats(runs: Sequence[StoredRun], names: _RunNames) -> Iterator[Diagnostic
     for members in _cells(runs):
         for odd in misfits([METRICS["iops"].of(run.figures) or 0.0 for run in members]):
             run = members[odd.at]
-            words = {"name": names.of(run), "value": odd.value, "median": odd.median, "count": len(members)}
-            yield _doubt("odd-one-out", MESSAGES["odd-one-out"].format(**words), run)
+            yield _doubt(
+                "odd-one-out",
+                (
+                    f"{names.of(run)}: {odd.value:,.0f} IOPS; "
+                    f"the median of its {len(members)} repeats is {odd.median:,.0f}."
+                ),
+                run,
+            )
 
 
 def _campaigns(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
@@ -398,7 +418,10 @@ def _campaigns(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
             ]
         change = course([ratio for *_, ratio in sorted(ratios)])
         if change is not None:
-            message = MESSAGES["drift-of-the-campaign"].format(campaign=campaign, change=_percent(change))
+            message = (
+                f"Campaign {campaign}: IOPS of later runs differ by {_percent(change)} from earlier repeats of "
+                "the same cells: something else changed."
+            )
             yield _doubt("drift-of-the-campaign", message, *own)
 
 
@@ -422,8 +445,12 @@ def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnost
             if off := [(labels, change) for labels, change in pairs if change.verdict == "outside"]:
                 labels, worst = max(off, key=lambda item: abs(item[1].change))
                 of = f", {' '.join(labels.values())}," if labels else ""
-                words = {key: _percent(getattr(worst, key)) for key in ("change", "low", "high")}
-                message = MESSAGES["prediction"].format(count=len(pairs), outside=len(off), of=of, **words)
+                message = (
+                    f"Of {len(pairs)} cells that were predicted and measured, {len(off)} are outside of the interval "
+                    "of their prediction (1 of 10 is expected); "
+                    f"the largest difference{of} is {_percent(worst.change)} "
+                    f"({_percent(worst.low)} to {_percent(worst.high)} expected)."
+                )
                 yield _doubt("prediction", message, *(run for run in runs if run.campaign == sim))
 
 

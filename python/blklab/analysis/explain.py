@@ -6,7 +6,7 @@ from typing import cast
 from blklab.documents import outcome as simulated
 from blklab.documents.cell import Cell
 from blklab.outcome import CROWDED, LEAST_SHOWN, DeviceResult, Outcome, looked_up
-from blklab.text import by_key, toml_file
+from blklab.text import by_key
 from blklab.units import format_count, format_duration, format_rate, format_size
 
 BUSY = 0.95  # A part is saturated if it is busy for more than this share of the time
@@ -21,14 +21,6 @@ REASONS = {  # The reasons of the read balancer
 
 PARTS = {"interface": "its interface", "media": "its media", "flushes": "flushing"}
 """Names of the parts of a device."""
-
-SAID = {
-    "unwritten": (0, "{} answered reads without its flash: its blocks were never written. A disk with data is slower."),
-    "worn": (1, "{} is worn: its writes take three times as long. Only one model of worn disks is known to blklab."),
-}
-"""What the state of a flash disk did to its reads (0) or writes (1)."""
-
-SENTENCES: dict[str, str] = toml_file(__package__, "explain.toml")
 
 COPIES = 1.05
 """Bytes that flash programs for a written one, above which a sentence says so."""
@@ -50,10 +42,6 @@ def explain(document: Cell, outcome: Outcome) -> list[str]:
     ]
 
 
-def _sentence(which: str, /, **words: object) -> str:
-    return SENTENCES[which].format(**words)
-
-
 def _states(document: Cell, outcome: Outcome) -> Iterator[str]:
     """Says what the state of each flash disk did to its reads and writes."""
     for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
@@ -62,17 +50,32 @@ def _states(document: Cell, outcome: Outcome) -> Iterator[str]:
         for direction, ios in zip(("read", "write"), device.ios, strict=True):
             rated, sustained = (model.get(f"{kind}{direction}_command_ns", 0) for kind in ("", "sustained_"))
             if ios and sustained and sustained != rated and state not in {"fresh", "unwritten"}:
-                times = {"sustained": format_duration(sustained), "rated": format_duration(rated)}
-                yield _sentence("sustained", direction=direction, device=device.name, **times)
-        which, sentence = SAID.get(state, (0, ""))
-        if sentence and device.ios[which]:
-            yield sentence.format(device.name)
+                yield (
+                    f"Each {direction} command of {device.name} takes {format_duration(sustained)}, "
+                    f'as measured on such disks in use. `state = "fresh"` has {format_duration(rated)}, '
+                    "from the data sheet."
+                )
+        reads, writes = device.ios
+        if state == "unwritten" and reads:
+            yield (
+                f"{device.name} answered reads without its flash: its blocks were never written. "
+                "A disk with data is slower."
+            )
+        if state == "worn" and writes:
+            yield (
+                f"{device.name} is worn: its writes take three times as long. "
+                "Only one model of worn disks is known to blklab."
+            )
         full_ns = _work(device)["media_cache_full_ns"]
         if full_ns is not None and of_cell["model"]["kind"] != "hdd":
             when = "begins full" if state in {"used", "worn"} else f"was full after {full_ns / 1e9:.1f} s"
             unit = model["units"] * model["program_bytes"] * 1e9
             cached, full = (format_rate(unit / model[key]) for key in ("program_ns", "fold_ns"))
-            yield _sentence("single-bit-cache", device=device.name, when=when, cached=cached, full=full)
+            yield (
+                f"The cache of single-bit cells of {device.name} {when}: "
+                f"its flash takes up to {cached} while the cache has space, "
+                f"and {full} when cached data must be moved first."
+            )
 
 
 def _wear(document: Cell, outcome: Outcome) -> Iterator[str]:
@@ -80,7 +83,11 @@ def _wear(document: Cell, outcome: Outcome) -> Iterator[str]:
     for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
         written, flash = device.sectors[1] * 512, _work(device)["flash_bytes"]
         if of_cell["model"].get("used") and written and flash > written * COPIES:
-            yield _sentence("wear", device=device.name, factor=flash / written)
+            yield (
+                f"{device.name} programs {flash / written:.1f} bytes of flash for each byte written: "
+                "a used disk copies valid pages before it erases a block, "
+                "and a cache of single-bit cells is moved when idle."
+            )
 
 
 def _cleaning(document: Cell, outcome: Outcome) -> Iterator[str]:
@@ -93,7 +100,7 @@ def _cleaning(document: Cell, outcome: Outcome) -> Iterator[str]:
         last = "`media_cache_fill` is how full it is at first."
         if of_cell["model"].get("media_log_writes"):
             place, then, last = "media log", "each write went to its place", "The disk empties it when it is idle."
-        yield _sentence("media-full", place=place, device=device.name, seconds=full_ns / 1e9, then=then, last=last)
+        yield f"The {place} of {device.name} was full after {full_ns / 1e9:.1f} s: from then on, {then}. {last}"
 
 
 def _work(device: DeviceResult) -> simulated.DiskWork:
@@ -137,8 +144,10 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
         yield f"Writeback throttling of {throttled[0].name} is the limit ({PARTS[part]} {_of_time(share)})."
     elif not (saturated or limited):
         share, part, busiest = max(busy, key=lambda each: each[0])
-        words = {"device": busiest.name, "part": PARTS[part], "time": _of_time(share), "cpu": 100 * cpu}
-        yield _sentence("nothing-saturated", **words)
+        yield (
+            f"Nothing is saturated. The busiest device is {busiest.name} ({PARTS[part]} {_of_time(share)}); "
+            f"the jobs' CPUs are busy {100 * cpu:.0f} % of it. Latency and queue depth are the limit."
+        )
 
 
 def _processor_limits(document: Cell, outcome: Outcome) -> Iterator[str]:
@@ -235,9 +244,11 @@ def _dm_cache(cache: simulated.LvmcacheTargetReport) -> Iterator[str]:
     name, promoted, full = cache["name"], cache["promotions"], cache["used_blocks"] == cache["blocks"]
     if not hits + misses:
         return
-    counts = (promoted, cache["demotions"], cache["metadata_writes"])
-    words = dict(zip(("promoted", "demoted", "writes"), map(format_count, counts), strict=True))
-    yield _sentence("dm-cache", name=name, share=100 * hits / (hits + misses), **words)
+    yield (
+        f"{name}: {100 * hits / (hits + misses):.1f} % of the bios hit; "
+        f"{format_count(promoted)} blocks were promoted and {format_count(cache['demotions'])} demoted; "
+        f"{format_count(cache['metadata_writes'])} metadata writes."
+    )
     if misses > 4 * promoted and misses > hits / 100:
         if full and cache["dirty"] > 0.9 * cache["blocks"]:
             reason = "nearly all of its blocks are dirty, and only clean ones can be replaced"
@@ -255,7 +266,10 @@ def _bcache(cache: simulated.BcacheTargetReport) -> Iterator[str]:
     if hits + misses:
         yield f"{cache['name']}: {100 * hits / (hits + misses):.1f} % of the reads that did not bypass it hit."
     if cache["bypassed_bytes"]:
-        yield _sentence("bcache-bypassed", name=cache["name"], size=format_size(cache["bypassed_bytes"]))
+        yield (
+            f"{cache['name']}: {format_size(cache['bypassed_bytes'])} bypassed it: sequential I/O, "
+            "a slow cache device, its mode, or nearly all of its buckets are dirty."
+        )
 
 
 def _writecache(cache: simulated.WritecacheTargetReport) -> Iterator[str]:
@@ -263,11 +277,17 @@ def _writecache(cache: simulated.WritecacheTargetReport) -> Iterator[str]:
     if writes:
         back, commits = format_count(cache["writebacks"]), format_count(cache["commits"])
         share = 100 * (1 - cache["writes_around"] / writes)
-        yield _sentence("writecache", name=name, share=share, back=back, commits=commits)
+        yield (
+            f"{name} took {share:.1f} % of the blocks that were written. It wrote {back} back. "
+            f"{commits} commits stopped all I/O while they ran."
+        )
     if reads:
         yield f"{name}: {100 * cache['read_hits'] / reads:.1f} % of the blocks that were read were in it."
     if cache["writes_around"]:
-        yield _sentence("writecache-full", name=name, around=format_count(cache["writes_around"]))
+        yield (
+            f"{name} was full: {format_count(cache['writes_around'])} blocks went to the slow device. "
+            "Since Linux 5.14, nothing is written back until 3 s after the last of them."
+        )
 
 
 def _md(document: Cell, array: simulated.MdReport) -> Iterator[str]:
@@ -299,16 +319,24 @@ def _waits(document: Cell, outcome: Outcome) -> Iterator[str]:
         protection = " It has no power-loss protection." if of_cell["model"].get("flush_ns") and kind != "hdd" else ""
         ios = max(1, sum(device.ios))
         if _is_throttled(device):
-            yield _sentence("throttling", device=device.name, count=format_count(device.throttle_waits or 0))
+            yield (
+                f"Writeback throttling of {device.name} put tasks to sleep "
+                f"{format_count(device.throttle_waits or 0)} times. md submits writes without REQ_IDLE, "
+                "so they count as buffered writes. With a write cache, "
+                "sleeping tasks continue only after all writes are complete."
+            )
         if (waits := device.tag_waits or 0) / ios > 0.01:
             yield f"All tags (nr_requests) of {device.name} were in use {format_count(waits)} times, so a task waited."
         if (flush_ns := device.flush_ns or 0) / runtime > 0.05:
-            words = {"time": _of_time(min(1, flush_ns / runtime)), "count": format_count(device.flushes or 0)}
-            words |= {"each": format_duration(flush_ns / (device.flushes or 1)), "alone": alone}
-            yield _sentence("flushes", device=device.name, protection=protection, **words)
+            share = _of_time(min(1, flush_ns / runtime))
+            each = format_duration(flush_ns / (device.flushes or 1))
+            yield (
+                f"{device.name} spent {share} in {format_count(device.flushes or 0)} flushes, {each} each{alone}. "
+                f"Journal commits and fsync cause flushes.{protection}"
+            )
         if (durable_ns := _work(device)["durable_ns"]) / runtime > 0.05:
-            share = min(1, durable_ns / runtime)
-            yield f"{device.name} spent {_of_time(share)} on writes with forced unit access.{protection}"
+            share = _of_time(min(1, durable_ns / runtime))
+            yield f"{device.name} spent {share} on writes with forced unit access.{protection}"
 
 
 def _controller_waits(document: Cell, outcome: Outcome) -> Iterator[str]:
@@ -318,4 +346,7 @@ def _controller_waits(document: Cell, outcome: Outcome) -> Iterator[str]:
             each = format_duration(held_ns / max(1, sum(sum(device.ios) for device in devices)))
             yield f"Controller {name} coalesces interrupts: it held completions back for {each} on average."
         if waits := sum(device.cache_waits or 0 for device in devices):
-            yield _sentence("controller-cache-full", name=name, count=format_count(waits))
+            yield (
+                f"The write cache of controller {name} was full: "
+                f"{format_count(waits)} writes waited until older ones were on the disks."
+            )

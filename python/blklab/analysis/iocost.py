@@ -16,10 +16,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from blklab.errors import UsageError
 from blklab.runners.sim import runner as sim
 from blklab.spec.stock_models import DeviceTable
-from blklab.text import toml_value
 
 LOADS: Mapping[str, tuple[str, str, int]] = {
     "rbps": ("read", "1m", 8),
@@ -189,13 +190,9 @@ def as_toml(figures: Figures, base: DeviceTable, about: Mapping[str, Any], sourc
     _document(base, "rbps")
     table = model_of(figures, base)
     table = {**table, "source": source, "uncertainty": uncertainty(table, figures, base)}
-    lines = [
-        "# Written by `blklab devices import`. These parameters give the figures that were measured on a disk in use:",
-        f"# {words(figures)}",
-        "# Its latency, its flushes and the rates of a new disk were not measured: they are typical ones.",
-        *(f"{key} = {toml_value(value)}" for key, value in table.items()),
-        "",
-        "[library]",
-        *(f"{key} = {toml_value(value)}" for key, value in about.items()),
-    ]
-    return "\n".join(lines) + "\n"
+    comment = f"""\
+# Written by `blklab devices import`. These parameters give the figures that were measured on a disk in use:
+# {words(figures)}
+# Its latency, its flushes and the rates of a new disk were not measured: they are typical ones.
+"""
+    return comment + tomli_w.dumps({**table, "library": about})

@@ -12,7 +12,6 @@ from statistics import fmean
 from blklab.errors import UsageError
 from blklab.outcome import DeviceResult, Outcome
 from blklab.spec.problems import near
-from blklab.text import toml_file
 from blklab.units import format_duration, format_rate
 
 WAYS = ("read", "write")  # The directions of I/O, in the order of pairs
@@ -62,7 +61,15 @@ def _command(key: str, outcome: Outcome) -> float | None:
     return fmean(getattr(run, key) for run in runs) if runs else None
 
 
-LATENCIES: dict[str, str] = toml_file(__package__, "metrics.toml")["latencies"]
+LATENCIES = {  # What metrics of latency are called, in the order of reports
+    "mean": "mean latency",
+    "p50": "median latency",
+    "p95": "95th percentile of the latency",
+    "p99": "99th percentile of the latency",
+    "p99_9": "99.9th percentile of the latency",
+    "p99_99": "99.99th percentile of the latency",
+    "max": "longest latency",
+}
 """Latencies of one direction. Without a direction, a name means the direction that all sides of a
 comparison have, reads rather than writes: see `with_direction`."""
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import tomli_w
 from pydantic import ValidationError
 
 from blklab.analysis import observations
@@ -28,7 +29,7 @@ from blklab.spec.experiment import MeasuredFigures
 from blklab.spec.known_options import HARMLESS
 from blklab.spec.stock_models import library_model
 from blklab.spec.workload import Job
-from blklab.text import by_key, toml_key, toml_tables, toml_value
+from blklab.text import by_key
 from blklab.units import format_duration
 
 Table = dict[str, Any]
@@ -134,13 +135,7 @@ def as_experiment(
 def as_toml(experiment: Table) -> str:
     """Returns the experiment as a file."""
     head = "# Predicts what fio measured; [[measured]] has its figures. `blklab run` compares them again.\n"
-    tables: list[tuple[str, Table]] = [("[settings]", experiment["settings"])]
-    for section in ("devices", "stacks", "workloads"):
-        for name, table in experiment[section].items():
-            tables.append((f"[{section}.{toml_key(name)}]", table))
-    for section in ("cells", "measured"):
-        tables += [(f"[[{section}]]", table) for table in experiment[section]]
-    return f"{head}title = {toml_value(experiment['title'])}\n{toml_tables(tables)}"
+    return head + tomli_w.dumps(experiment)
 
 
 MORE = frozenset(Job.model_fields) - {"runtime", "ramp_time", "ioengine", "direct", "rw", "bs", "iodepth", "options"}

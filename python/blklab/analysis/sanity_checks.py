@@ -15,10 +15,8 @@ from blklab.analysis.saturation import in_flight
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import DeviceResult, Outcome
 from blklab.store.query import StoredRun
-from blklab.text import by_key, printable, toml_file
+from blklab.text import by_key, printable
 from blklab.units import format_duration, format_rate, format_size
-
-MESSAGES: dict[str, str] = toml_file(__package__, "sanity_checks.toml")
 
 ENOUGH = 1000  # Minimum number of I/Os for these checks
 ROTATION_NS = 4e6  # One revolution at 15,000 rpm, the fastest disks
@@ -83,10 +81,6 @@ def check_run(run: StoredRun) -> Iterator[Diagnostic]:
         yield replace(diagnostic, runs=(run.id,))
 
 
-def _doubt(code: str, message: str, /, **words: object) -> Diagnostic:
-    return Diagnostic(code, "warning", "", MESSAGES[message].format(**words))
-
-
 def words_of(run: StoredRun) -> list[Mapping[str, Any]]:
     """Returns fio's options of each job of a measured run, as far as known."""
     jobs = [job["options"] for job in run.cell.get("jobs") or [] if "options" in job]
@@ -128,13 +122,22 @@ def _impossible(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
         depth = min(in_flight(run.cell) or 1, DEEPEST) if known_depth else DEEPEST
         most = most_random_reads(depth)
         if spins and random and reads >= ENOUGH and reads / seconds > most:
-            words = {"device": device.name, "rate": reads / seconds, "most": most, "depth": depth}
-            yield _doubt("impossible-rate", "impossible-rate", **words)
+            yield Diagnostic(
+                "impossible-rate",
+                "warning",
+                "",
+                f"{reads / seconds:,.0f} random reads per second from {device.name}, which claims to rotate. "
+                f"No disk exceeds {most:,.0f} with {depth} in flight, so a cache answered, or the disk is virtual",
+            )
         bus = _bus(known, device.name, spins)
         sectors = device.sectors
         if bus and sectors and (rate := sectors[0] * 512 / seconds) > BUSES[bus]:
-            words = {"device": device.name, "rate": format_rate(rate), "most": format_rate(BUSES[bus]), "bus": bus}
-            yield _doubt("impossible-rate", "impossible-bandwidth", **words)
+            yield Diagnostic(
+                "impossible-rate",
+                "warning",
+                "",
+                f"{format_rate(rate)} read from {device.name}, which is more than {format_rate(BUSES[bus])} of {bus}",
+            )
 
 
 def _unwritten(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
@@ -149,7 +152,14 @@ def _unwritten(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
         if not model or spins or FAST_CELLS.search(model) or reads < ENOUGH or not device.sectors:
             continue
         if device.sectors[0] / reads <= 8 and (each := device.ticks_ns[0] / reads) < UNWRITTEN_NS:
-            yield _doubt("unwritten", "unwritten", device=device.name, time=format_duration(each))
+            yield Diagnostic(
+                "unwritten",
+                "warning",
+                "",
+                f"{device.name} answered random reads in {format_duration(each)}, one at a time: "
+                "flash takes longer, so it did not read any. Blocks that were never written, "
+                "or were discarded, are answered like this. Write the whole target before you read it",
+            )
 
 
 def _bus(known: Mapping[str, Any], name: str, spins: bool) -> str | None:
@@ -166,14 +176,19 @@ def _unseen(outcome: Outcome) -> Iterator[Diagnostic]:
     devices = lowest_devices(outcome)
     if not devices or not all(device.sectors for device in devices):
         return
-    for direction, name in ((0, "read"), (1, "write")):
+    for direction, name, did in ((0, "read", "read"), (1, "write", "wrote")):
         asked = outcome.direction(name)
         if asked.total_ios < ENOUGH or not asked.io_bytes:
             continue
         seen = sum(device.sectors[direction] for device in devices) * 512
         if seen < UNSEEN * asked.io_bytes:
-            words = {"asked": format_size(asked.io_bytes), "seen": format_size(seen)}
-            yield _doubt("page-cache", f"page-cache-{name}", **words)
+            where = "read from" if name == "read" else "written to"
+            yield Diagnostic(
+                "page-cache",
+                "warning",
+                "",
+                f"the jobs {did} {format_size(asked.io_bytes)}, but only {format_size(seen)} were {where} the devices",
+            )
 
 
 def _small(run: StoredRun) -> Iterator[Diagnostic]:
@@ -185,10 +200,22 @@ def _small(run: StoredRun) -> Iterator[Diagnostic]:
     data = int(run.cell.get("file_bytes") or sum(map(int, sizes)))
     buffered = any(str(words.get("direct", "0")) == "0" for words in words_of(run))
     if buffered and memory and data < TWICE * memory:
-        yield _doubt("small-data", "small-data-memory", data=format_size(data), memory=format_size(memory))
+        yield Diagnostic(
+            "small-data",
+            "warning",
+            "",
+            f"{format_size(data)} of data with I/O through the page cache (direct=0) and "
+            f"{format_size(memory)} of memory: expected twice as much data as memory",
+        )
     cache = target.get("cache_bytes")
     if cache and data < TWICE * cache:
-        yield _doubt("small-data", "small-data-cache", data=format_size(data), cache=format_size(cache))
+        yield Diagnostic(
+            "small-data",
+            "warning",
+            "",
+            f"{format_size(data)} of data and a cache of {format_size(cache)} in front of it: "
+            "expected twice as much data as cache",
+        )
 
 
 def _twins(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
@@ -213,12 +240,17 @@ def _unequal(twins: Sequence[DeviceResult], direction: int, name: str) -> Iterat
     fast = min(twins, key=lambda twin_: twin_.ticks_ns[direction] / twin_.ios[direction])
     times = [twin_.ticks_ns[direction] / twin_.ios[direction] for twin_ in (slow, fast)]
     if max(ios) <= ALIKE * min(ios) and times[0] > UNEQUAL * times[1]:
-        words = {"slow": slow.name, "fast": fast.name, "name": name}
         longest, shortest = map(format_duration, times)
-        yield _doubt("unequal-twins", "unequal-twins-time", **words, longest=longest, shortest=shortest)
+        yield Diagnostic(
+            "unequal-twins",
+            "warning",
+            "",
+            f"{slow.name} took {longest} for each of its {name}, {fast.name} {shortest} for as many: "
+            "both are the same model",
+        )
     if direction == 1 and max(ios) > ALIKE * min(ios):
         most = max(twins, key=lambda twin_: twin_.ios[direction]).name
         least = min(twins, key=lambda twin_: twin_.ios[direction]).name
-        yield _doubt(
-            "unequal-twins", "unequal-twins-writes", most=most, least=least, largest=max(ios), smallest=min(ios)
+        yield Diagnostic(
+            "unequal-twins", "warning", "", f"{most} had {max(ios):,} writes, its twin {least} {min(ios):,}"
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from blklab import dmsetup, output
-from blklab.diagnostic import Diagnostic, texts
+from blklab.diagnostic import Diagnostic, Severity
 from blklab.errors import BlklabError
 from blklab.system import state_directory
 from blklab.system.layers import layers
@@ -294,8 +294,6 @@ def _save(roots: Roots, caches: Sequence[BlockCache], head: Mapping[str, object]
         output.write(path, json.dumps({**head, "counters": counters}).encode())
 
 
-_finding = texts(__package__, "findings.toml")
-
 LARGE_CHUNK = 1 << 20
 """Bytes of a chunk from which a promotion copies much more than was read."""
 
@@ -313,55 +311,120 @@ def find_problems(caches: tuple[BlockCache, ...]) -> list[Diagnostic]:
 
 def _problems_of_any(cache: BlockCache) -> Iterator[Diagnostic]:
     if cache.faults:
-        yield _finding("cache-broken", cache.title, faults=", ".join(cache.faults))
+        yield Diagnostic(
+            "cache-broken",
+            "critical",
+            cache.title,
+            f"the kernel reports {', '.join(cache.faults)}: data may exist only on the cache device",
+            ("look at the kernel's log (dmesg) before you remove or detach anything",),
+        )
     if cache.mode == "writeback" and cache.redundant is False:
         dirty = "" if not cache.dirty else f" ({format_size(cache.dirty)} now)"
-        yield _finding("cache-not-redundant", cache.title, dirty=dirty)
+        yield Diagnostic(
+            "cache-not-redundant",
+            "warning",
+            cache.title,
+            "the cache device has no redundancy, and writes are only there until they are written "
+            f"back{dirty}: if it fails, they are lost",
+            ("put the cache on a RAID-1, or use the mode writethrough",),
+        )
 
 
 def _dm_cache_problems(cache: BlockCache) -> Iterator[Diagnostic]:
     if cache.policy == "cleaner":
-        yield _finding("cache-cleaner", cache.title)
+        yield Diagnostic(
+            "cache-cleaner",
+            "warning",
+            cache.title,
+            "the policy is cleaner: it only writes dirty blocks back, and promotes nothing",
+            ("set another one: lvchange --cachepolicy smq VG/LV",),
+        )
     threshold = cache.settings.get("migration_threshold")
     if threshold is not None and cache.block and threshold * SECTOR < FEWEST_CHUNKS * cache.block:
-        never = threshold * SECTOR < cache.block
-        yield _finding(
-            "cache-migration-threshold-too-small" if never else "cache-migration-threshold",
+        severity: Severity = "note"
+        effect = "dirty blocks are slowly written back"
+        if threshold * SECTOR < cache.block:
+            severity = "warning"
+            effect = "dirty blocks are never written back"
+        sectors = FEWEST_CHUNKS * cache.block // SECTOR
+        yield Diagnostic(
+            "cache-migration-threshold",
+            severity,
             cache.title,
-            threshold=threshold,
-            chunks=FEWEST_CHUNKS,
-            chunk=format_size(cache.block),
-            sectors=FEWEST_CHUNKS * cache.block // SECTOR,
+            f"migration_threshold is {threshold} sectors, "
+            f"less than {FEWEST_CHUNKS} chunks of {format_size(cache.block)}: {effect}",
+            (f"lvchange --cachesettings migration_threshold={sectors} VG/LV",),
         )
     if cache.block and cache.block >= LARGE_CHUNK:
-        yield _finding("cache-chunk-large", cache.title, chunk=format_size(cache.block))
+        yield Diagnostic(
+            "cache-chunk-large",
+            "note",
+            cache.title,
+            f"a chunk is {format_size(cache.block)}: each promotion copies all of it, for a read of a few KiB as well",
+            ("create the cache again with --chunksize 64k, and compare with `blklab cache curve`",),
+        )
     if cache.metadata_used is not None and cache.metadata_used > FULL_METADATA:
-        yield _finding("cache-metadata-full", cache.title, percent=100 * cache.metadata_used)
+        yield Diagnostic(
+            "cache-metadata-full",
+            "warning",
+            cache.title,
+            f"{100 * cache.metadata_used:.0f} % of the metadata is in use",
+        )
     if cache.mode == "passthrough":
-        yield _finding("cache-passthrough", cache.title)
+        yield Diagnostic(
+            "cache-passthrough",
+            "note",
+            cache.title,
+            "the mode is passthrough: all I/O goes to the origin, hits as well",
+        )
 
 
 def _bcache_problems(cache: BlockCache) -> Iterator[Diagnostic]:
     for key, kind in (("congested_read_threshold_us", "read"), ("congested_write_threshold_us", "write")):
         if value := cache.settings.get(key):
-            yield _finding(
-                "cache-congestion-bypass", cache.title, key=key, value=value, kind=kind, identity=cache.identity
+            yield Diagnostic(
+                "cache-congestion-bypass",
+                "note",
+                cache.title,
+                f"{key} is {value}: I/O bypasses the cache after a {kind} on it took longer than that",
+                (f"to cache it all the same: echo 0 > /sys/fs/bcache/{cache.identity}/{key}",),
             )
     if cutoff := cache.settings.get("sequential_cutoff"):
-        yield _finding("cache-sequential-bypass", cache.title, cutoff=format_size(cutoff), name=cache.name)
+        yield Diagnostic(
+            "cache-sequential-bypass",
+            "note",
+            cache.title,
+            f"sequential_cutoff is {format_size(cutoff)}: "
+            "a task that read or wrote this much in sequence bypasses the cache, "
+            "with its random I/O as well for a while",
+            (f"to cache it all the same: echo 0 > /sys/block/{cache.name}/bcache/sequential_cutoff",),
+        )
     available = cache.settings.get("cache_available_percent")
     if available is not None and available < 5:
-        yield _finding("cache-full", cache.title, available=available)
+        yield Diagnostic(
+            "cache-full", "warning", cache.title, f"{available} % of the cache can be used: new data bypass it"
+        )
     if cache.mode == "writeback" and cache.settings.get("writeback_running") == 0:
-        yield _finding("cache-writeback-stopped", cache.title, name=cache.name)
+        yield Diagnostic(
+            "cache-writeback-stopped",
+            "warning",
+            cache.title,
+            "writeback_running is 0: dirty data are not written back",
+            (f"echo 1 > /sys/block/{cache.name}/bcache/writeback_running",),
+        )
     if cache.mode == "none":
-        yield _finding("cache-off", cache.title)
+        yield Diagnostic("cache-off", "note", cache.title, "cache_mode is none: nothing new is cached")
 
 
 def _writecache_problems(cache: BlockCache) -> Iterator[Diagnostic]:
     blocked, writes = cache.counters.get("blocked", 0), cache.counters.get("writes", 0)
     if writes and blocked > writes / 100:
-        yield _finding("cache-blocked", cache.title, percent=100 * blocked / writes)
+        yield Diagnostic(
+            "cache-blocked",
+            "note",
+            cache.title,
+            f"{100 * blocked / writes:.0f} % of the writes waited for a free block: the cache is too small",
+        )
 
 
 _RULES = {"dm-cache": _dm_cache_problems, "bcache": _bcache_problems, "writecache": _writecache_problems}

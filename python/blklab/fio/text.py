@@ -18,7 +18,7 @@ from blklab.fio.latency import LatencySummary
 from blklab.fio.node import FioDocument
 from blklab.fio.output import FioDirection, FioJobResult
 from blklab.outcome import Outcome
-from blklab.text import printable, toml_file
+from blklab.text import printable
 
 MOST_JOBS = 100_000  # Maximum number of jobs in a text
 MIXED = ("rw", "readwrite", "randrw")  # Words that read and write; fio prints only directions with I/O
@@ -71,11 +71,64 @@ _ETA = re.compile(r"Jobs: \d{1,9} \(f=.{0,3000}?\[eta [\w:-]{0,40}\]?")
 _QUOTED = re.compile(r"(?:[ \t]{0,3}>){1,20} ?")
 JOINED = 300  # Characters: a longer line with a job's results has lost its line ends
 
-_FORMS = toml_file(__package__, "text.toml")
-_BREAKS = re.compile("|".join(_FORMS["breaks"]))
-_START = re.compile("|".join(f"(?P<{kind}>{form})" for kind, form in _FORMS["kinds"].items()).replace("NAME", _NAME))
+# Where lines begin that were joined to one
+_BREAKS = re.compile(
+    "|".join(
+        (
+            r"\S{1,200}: \((?:g=|groupid=)\d{1,9}",
+            r"\bfio-\d{1,3}\.\d[\w.+-]{0,60}",
+            r"\bStarting \d",
+            r"\b(?:read|write|trim|mixed)\s{0,3}:\s{0,3}(?:io|IOPS)\s{0,3}=",
+            r"\b(?:slat|clat|lat|sync)(?: percentiles)? \([num]sec\)",
+            r"\| {1,3}\d{1,2}\.\d{1,6}th=",
+            r"\bbw \(\s{0,4}[KMG]i?B",
+            r"\biops\s{1,12}:",
+            r"\bcpu\s{1,20}:",
+            r"\bIO depths\b",
+            r"\b(?:submit|complete)\s{1,12}:",
+            r"\bissued(?: rwts?)?\s{0,9}:",
+            r"\blatency\s{1,9}: target",
+            r"\bRun status group \d",
+            r"\b(?:READ|WRITE|TRIM|MIXED): bw",
+            r"\bDisk stats \(",
+            r"[^\s:,]{1,100}: ios=\d",
+        )
+    )
+)
 
-_END = {kind: re.compile(form) for kind, form in _FORMS["ends"].items()}
+_BEGINNINGS = {  # The beginning of a line, by kind; NAME is that of a job
+    "header": r"NAME: \(g=\d{1,9}\):",
+    "job": r"NAME: \(groupid=\d{1,9},",
+    "version": r"(?:fio[ -]\d{1,3}\.\d[\w.+-]{0,60}|[12]\.\d{1,2}(?:\.\d{1,2})?)$",
+    "way": r"(?:read|write|trim|mixed)\s{0,3}:\s{0,3}(?:io|IOPS)\s{0,3}=",
+    "latency": r"(?:slat|clat|lat|sync)\s{1,3}\([num]sec\)\s{0,9}:\s{0,3}min=",
+    "percentiles": r"\w[\w/ .()%]{0,60}? percentiles \([num]sec\)",
+    "row": r"\|",
+    "cpu": r"cpu\s{1,20}:\s{0,3}usr=",
+    "issued": r"issued(?: rwts?)?\s{0,9}:\s{0,3}total=",
+    "status": r"Run status group \d",
+    "disks": r"Disk stats \(read/write\)",
+    "disk": r"[^\s:,]{1,100}: ios=\d",
+    "said": r"(?:note|fio|warning|Warning|verify|client)\b.{0,60}?:",
+    "starting": r"Starting \d",
+    "other": (
+        r"(?:bw|iops|lat|IO depths|submit|complete|latency|READ|WRITE|TRIM|MIXED|"
+        r"steadystate)\s{0,12}(?:\([^)]{0,12}\))?\s{0,9}:|Jobs: |fsync/|\.\.\.$|Laying out |"
+        r"All clients"
+    ),
+}
+_START = re.compile("|".join(f"(?P<{kind}>{form})" for kind, form in _BEGINNINGS.items()).replace("NAME", _NAME))
+
+_END = {  # The end of a complete line, by kind; lines of other kinds are not read
+    "header": re.compile(r"iodepth=\d+$"),
+    "job": re.compile(r"pid=\d+(?::.{0,60}\d{4})?$"),
+    "way": re.compile(r"msec\)?(?:; \d+ zone resets)?$"),
+    "latency": re.compile(r"stdev=\s{0,9}[\d.]+[kKMG]?$"),
+    "row": re.compile(r"\],?$"),
+    "cpu": re.compile(r"minf=\d+$"),
+    "issued": re.compile(r"\d$"),
+    "disk": re.compile(r"util=\s{0,9}[\d.]+%$"),
+}
 _REST = re.compile(r"[\w.,%/:=)\]]{1,30}")  # The end that a wrapped line can lose although it looks complete
 
 

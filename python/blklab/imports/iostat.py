@@ -16,7 +16,7 @@ from blklab.errors import BlklabError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, number, of_points, outcome
 from blklab.outcome import DeviceResult, device_kind
 from blklab.store.series import JOBS, SeriesPoint, packed
-from blklab.text import printable, toml_file
+from blklab.text import printable
 from blklab.units import SECTOR
 
 SECOND = 10**9
@@ -24,7 +24,49 @@ SECOND = 10**9
 
 MOST = 10_000_000  # Maximum rows of a file
 
-COLUMNS, CPU = (frozenset(words) for words in toml_file(__package__, "iostat.toml")["columns"].values())
+COLUMNS = frozenset(  # Columns of iostat -x, of all versions
+    {
+        "rrqm/s",
+        "wrqm/s",
+        "drqm/s",
+        "%rrqm",
+        "%wrqm",
+        "%drqm",
+        "r/s",
+        "w/s",
+        "d/s",
+        "f/s",
+        "rsec/s",
+        "wsec/s",
+        "rkB/s",
+        "wkB/s",
+        "dkB/s",
+        "rMB/s",
+        "wMB/s",
+        "dMB/s",
+        "avgrq-sz",
+        "avgqu-sz",
+        "aqu-sz",
+        "areq-sz",
+        "await",
+        "r_await",
+        "w_await",
+        "d_await",
+        "f_await",
+        "rareq-sz",
+        "wareq-sz",
+        "dareq-sz",
+        "svctm",
+        "%util",
+        "dsec/s",
+        "kB/s",
+        "rB/s",
+        "wB/s",
+    }
+)
+CPU = frozenset(  # Columns of its report on processors
+    {"%user", "%nice", "%system", "%iowait", "%steal", "%idle"}
+)
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,40}[ -/]{0,4}[@-~]|[()][0-9A-B])")
 _COMMAND = re.compile(r"(?:^|[\s#$>/])iostat((?:\s+[^\s|>&;]{1,100}){0,40})")

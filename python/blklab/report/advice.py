@@ -41,13 +41,20 @@ def verdict(answer: Answer) -> str:
             able = [at for at, row in rows if row.headroom_is_more or (row.headroom or 0) >= growth]
             which_does = f"number {able[0]} of the table does" if able else "no arrangement of the table does"
             lacks = f"This does not serve {growth:g} times today's load; {which_does}. "
-    words = {"words": best.arrangement.words, "which": which, "sample": sample, "bounds": _bounds(sample)}
     loads = answer.question.loads
     of_load = f" of {printable(loads[best.today.index(sample)].name)}, the slowest load," if len(loads) > 1 else ""
     low, high = (format_duration(sample.p99_ns * factor) for factor in sample.p99_interval)
-    said = formatting.note("advice", **words, low=low, high=high, of_load=of_load)
-    worn = best.rated_years is not None and best.rated_years < 1
-    wear = f" {formatting.note('worn', years=_years(best.rated_years))}" if worn else ""
+    said = (
+        f"Build {best.arrangement.words}: {which}. The mean latency{of_load} is "
+        f"{formatting.duration(sample.mean_ns)} (nine of ten measurements: {_bounds(sample)}), "
+        f"the 99th percentile {formatting.duration(sample.p99_ns)} ({low} to {high})."
+    )
+    wear = ""
+    if best.rated_years is not None and best.rated_years < 1:
+        wear = (
+            " If this load never stops, a flash disk has been written as often as it is rated for "
+            f"after {_years(best.rated_years)}."
+        )
     return f"{lacks}{said}{served}{wear}{_not_certain(answer)}"
 
 
@@ -125,9 +132,15 @@ def _loss(answer: Answer) -> str:
     checks = "are never checked"
     if care.scrub_days is not None:
         checks = f"are checked every {format_duration(care.scrub_days * DAY_NS)}"
-    chances = {"any": in_words(loss.any), "sectors": one_in(loss.sectors.mean), "disks": one_in(loss.disks.mean)}
     after = care.replacement_hours * DAY_NS / 24
-    return formatting.note("loss", **chances, years=YEARS, bytes=loss.bytes.mean, after=after, checks=checks)
+    return (
+        f"Within {YEARS} years, the probability of losing data is {in_words(loss.any)}: "
+        f"{one_in(loss.sectors.mean)} for a block that cannot be read, "
+        f"{one_in(loss.disks.mean)} for failed disks; "
+        f"on average over all such arrays, {formatting.size(loss.bytes.mean)} are lost. "
+        "This is of disks alone, without theft, fire, mistakes and software; "
+        f"failed disks are replaced after {formatting.duration(after)}, arrays {checks}."
+    )
 
 
 def _changes(changes: Mapping[str, float]) -> str:
@@ -176,7 +189,11 @@ def _table(answer: Answer, listed: Sequence[ArrangementFigures], first: int, tit
     timed = answer.rows[0].headroom is not None
     priced = any(row.price is not None for row in _listed(answer))
     columns = [*figures("#"), text("arrangement"), *figures("capacity", "failures", "mean", "nine of ten", "p99")]
-    columns += figures(*["headroom"] * timed, *["price"] * priced, "loss, 1 in")
+    if timed:
+        columns += figures("headroom")
+    if priced:
+        columns += figures("price")
+    columns += figures("loss, 1 in")
     rows = [
         [
             str(number),
@@ -192,7 +209,9 @@ def _table(answer: Answer, listed: Sequence[ArrangementFigures], first: int, tit
         ]
         for number, row in enumerate(listed, first)
     ]
-    note = formatting.note("arrangements", years=YEARS) + formatting.note("headroom") * timed
+    note = f"failures: disks that can fail, whichever they are; loss: probability of losing data within {YEARS} years"
+    if timed:
+        note += "; headroom: times today's load until a disk saturates, I/Os fall behind or p99 exceeds the limit"
     return TextTable(title, columns, rows, note, frozenset({0} if first == 1 else ()))
 
 
@@ -200,7 +219,8 @@ def endurance(answer: Answer) -> TextTable:
     """Returns what the arrangements do at most, and when a disk has failed."""
     wear = any(row.drive_writes_per_day is not None for row in _listed(answer))
     columns = figures("#", "busy", "peak IOPS", "peak bandwidth", "p99 degraded", "rebuild", "p99 then")
-    columns += figures(*["writes/day", "rated for"] * wear)
+    if wear:
+        columns += figures("writes/day", "rated for")
     rows = []
     for number, row in enumerate(_listed(answer), 1):
         peak = max(row.peak, key=lambda sample: sample.p99_ns)
@@ -215,7 +235,12 @@ def endurance(answer: Answer) -> TextTable:
             *([formatting.number(row.drive_writes_per_day), _years(row.rated_years)] if wear else []),
         ]
         rows.append(cells)
-    note = formatting.note("endurance") + formatting.note("wear") * wear
+    note = "degraded: without one disk; rebuild: of this disk under the load"
+    if wear:
+        note += (
+            "; writes/day: of the flash disk that is written most, in its capacities; "
+            "rated for: until the first disk was written as often as its maker rates it"
+        )
     return TextTable("At most, and when a disk has failed", columns, rows, note, frozenset({0}))
 
 
@@ -238,7 +263,11 @@ def losses(answer: Answer) -> TextTable:
         loss = row.loss
         shares = (loss.any.mean, loss.any.high, loss.any.low, loss.sectors.mean, loss.disks.mean)
         rows.append([str(number), *map(_short, shares), format_size(loss.bytes.mean)])
-    note = formatting.note("losses")
+    note = (
+        "the first loss counts; from and to: nine of ten sets of failure rates; "
+        "bad block: one that cannot be read while no other copy is left; "
+        "average: bytes of all such arrays, of RAID-0 those of the failed disk"
+    )
     return TextTable(f"Losing data within {YEARS} years", columns, rows, note, frozenset({0}))
 
 
@@ -381,18 +410,32 @@ def cache_verdict(answer: CacheAnswer) -> str:
         return f"Not with {disks}: without a risk, {no_gain}" if answer.risky else f"No: even {no_gain}"
     lines = [f"{'Yes' if answer.is_certain else 'Perhaps'}: {_cache_words(best)}. {_both_means(answer)}"]
     if best.hit_ratio is not None:
-        lines.append(formatting.note("cache-serves", hits=best.hit_ratio))
-    lines += [formatting.note("cache-uncertain")] * (not answer.is_certain)
-    lines += [formatting.note("cache-tail")] * (best.sample.p99_ns > (1 + SAME) * answer.without.sample.p99_ns)
+        lines.append(f"It serves {formatting.share(best.hit_ratio)} of the reads.")
+    if not answer.is_certain:
+        lines.append("The intervals overlap: measure it before you buy.")
+    if best.sample.p99_ns > (1 + SAME) * answer.without.sample.p99_ns:
+        lines.append("But the slowest 1 % take longer.")
     if best.rated_years is not None and best.rated_years < YEARS:
-        lines.append(formatting.note("cache-worn", years=_years(best.rated_years)))
-    late = "cache-late" if not best.keeps_up else "cache-in-time" if not answer.without.keeps_up else ""
-    return " ".join([*lines, *([formatting.note(late)] if late else [])])
+        lines.append(
+            "If this load never stops, it has written as much as the disk is rated for after "
+            f"{_years(best.rated_years)}: take a larger disk, or one for more writes."
+        )
+    if not best.keeps_up:
+        lines.append("I/Os fall behind the recorded times even so: the load is too much for these disks.")
+    elif not answer.without.keeps_up:
+        lines.append("Without a cache, I/Os fall behind the recorded times.")
+    return " ".join(lines)
 
 
 def _both_means(answer: CacheAnswer) -> str:
     before, after = answer.without.sample, answer.best.sample
-    return formatting.note("cache-means", before=before, after=after, was=_bounds(before), now=_bounds(after))
+    return (
+        f"The mean latency is {formatting.duration(after.mean_ns)} instead of "
+        f"{formatting.duration(before.mean_ns)} (nine of ten measurements: "
+        f"{_bounds(after)} instead of {_bounds(before)}), "
+        f"the 99th percentile {formatting.duration(after.p99_ns)} instead of "
+        f"{formatting.duration(before.p99_ns)}."
+    )
 
 
 def _cache_kind(level: str) -> str:
@@ -415,13 +458,19 @@ def cache_sentences(answer: CacheAnswer) -> list[Sentence]:
     listed.append(Sentence("Size", _cache_size(answer)))
     if answer.risky:
         kinds = [f"{_cache_kind(row.arrangement.level)}, {format_duration(row.sample.mean_ns)}" for row in answer.risky]
-        failures = {"now": answer.risky[0].arrangement.failures, "alone": answer.without.arrangement.failures}
-        risk = formatting.note("cache-risk", kinds=formatting.listing(kinds), needed=failures["alone"] + 1, **failures)
+        alone = answer.without.arrangement.failures
+        risk = (
+            f"Faster, but with it the array survives {answer.risky[0].arrangement.failures} failed disks "
+            f"instead of {alone}: {formatting.listing(kinds)}. "
+            f"A mirror of {alone + 1} fast disks (--fast {alone + 1}x…) keeps {alone}."
+        )
         listed.append(Sentence("Risk", risk))
     if not answer.is_worth_it:
         return listed
     if best.dirty_bytes and not answer.without.arrangement.failures:
-        listed.append(Sentence("Risk", formatting.note("cache-two-disks")))
+        listed.append(
+            Sentence("Risk", "The cache has data that the disk does not have: if one of them fails, all data are lost.")
+        )
     if changes := _changes(answer.choices[best.arrangement.level]):
         listed.append(Sentence("Choices", changes))
     if answer.warm_up and any(answer.warm_up.hit_ratios):
@@ -443,7 +492,14 @@ def _cache_size(answer: CacheAnswer) -> str:
     elif curves and answer.best.bytes < curves["blocks"][0]["footprint_bytes"]:
         lines.append("A larger cache may gain more.")
     if curves and curves["blocks"][0]["read_first_touch_ratio"] is not None:
-        lines.append(formatting.note("first-touches", span=curves["span_ns"], **curves["blocks"][0]))
+        block = curves["blocks"][0]
+        lines.append(
+            f"In {formatting.duration(curves['span_ns'])}, "
+            f"the trace touches {formatting.size(block['footprint_bytes'])}; a longer one may need more. "
+            f"{formatting.share(block['read_first_touch_ratio'])} of the reads are the first to their "
+            f"{formatting.size(block['block_bytes'])}: "
+            "a cache that begins empty has them only if its chunks are larger."
+        )
     return " ".join(lines)
 
 
@@ -452,14 +508,23 @@ def _warm_up(warm: WarmUp) -> str:
     when = "only there: record for longer to see more"
     if warm.seconds is not None:
         when = f"after {format_duration(warm.seconds * 1e9)} of this load"
-    words = {"hits": hits, "when": when, "first": warm.first_p99_ns, "without": warm.first_p99_without_ns}
-    return formatting.note("warm-up", parts=WINDOWS, warm=WARM, **words)
+    return (
+        f"Hits of the reads in {WINDOWS} equal parts of the trace: {hits}. "
+        f"{formatting.share(WARM)} of those of the last part are reached {when}. In the first part, "
+        f"while most is copied, the 99th percentile is {formatting.duration(warm.first_p99_ns)}, "
+        f"without a cache {formatting.duration(warm.first_p99_without_ns)}."
+    )
 
 
 def _cache_wear(row: CacheFigures) -> str:
-    line = formatting.note("cache-wear", bytes=row.flash_bytes_per_day, terabytes=row.flash_bytes_per_day * 365 / 1e12)
+    line = (
+        f"{formatting.size(row.flash_bytes_per_day)} a day are written to the cache's disk, "
+        f"if the load goes on like this, {formatting.number(row.flash_bytes_per_day * 365 / 1e12)} TB a year."
+    )
     if row.rated_years is None:
-        return line if not row.flash_bytes_per_day else f"{line} {formatting.note('cache-unrated')}"
+        if row.flash_bytes_per_day:
+            line += " Its rating is not in the library: compare with the TBW of its data sheet."
+        return line
     return f"{line} Its rating suffices for {_years(row.rated_years).replace('>', 'more than ')}."
 
 
@@ -484,7 +549,14 @@ def _cache_tables(answer: CacheAnswer) -> list[TextTable]:
             str(row.arrangement.failures),
         ]
         rows.append((", ".join(filter(None, words)), numbers))
-    size, written = formatting.note("cache-gains", same=SAME), formatting.note("cache-costs")
+    size = (
+        f"size: the smallest after which more gains less than {formatting.share(SAME)}; "
+        "second half: mean latency of the later I/Os"
+    )
+    written = (
+        "written a day: to the cache's disk, if the second half of the load runs all day; "
+        "dirty: what only the cache has; failures: disks that can fail, whichever they are"
+    )
     best = frozenset({1 + list(answer.caches).index(answer.best)})
     return [
         TextTable("What each kind gains", gains, [[name, *of[: len(gains) - 1]] for name, of in rows], size, best),
@@ -505,10 +577,16 @@ def cache_script(answer: CacheAnswer, simulations: Simulations) -> tuple[str, Se
 
 def cache_check(answer: CacheAnswer) -> list[str]:
     """Returns commands that check the cache later; none for dm-writecache, whose counters say less."""
-    device = {"bcache": "/dev/bcache0", "lvmcache": "/dev/GROUP/VOLUME"}.get(
-        str(answer.best.arrangement.top_table["kind"])
-    )
-    return formatting.note("cache-check", device=device).splitlines() if device else []
+    devices = {"bcache": "/dev/bcache0", "lvmcache": "/dev/GROUP/VOLUME"}
+    device = devices.get(str(answer.best.arrangement.top_table["kind"]))
+    if device is None:
+        return []
+    return [
+        "blklab cache status --json > before.json",
+        f"blklab trace record {device} -w 10m -o /dev/shm/cached",
+        "blklab cache status --json > after.json",
+        "blklab cache check /dev/shm/cached --before before.json --after after.json",
+    ]
 
 
 def print_cache_answer(console: Console, answer: CacheAnswer, about: str, lines: Sequence[str]) -> None:

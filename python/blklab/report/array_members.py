@@ -53,7 +53,9 @@ def sentence(view: ProfileView, array: DeviceView) -> list[Sentence]:
     written = array.op("write").bytes
     if written:
         factor = sum(member.op("write").bytes for member in lower) / written
-        parts.append(formatting.note("bytes-on-members", array=array, factor=formatting.number(factor)))
+        parts.append(
+            f"for each byte written to {array.label}, {formatting.number(factor)} bytes are written to its members"
+        )
     if own:
         share = formatting.share(sum(group.total for group in own) / ios)
         names = formatting.listing(sorted({group.label for group in own}))

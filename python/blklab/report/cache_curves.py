@@ -25,12 +25,19 @@ def doubts(document: CacheCurves) -> list[str]:
     reasons = []
     if document["assumed_rates"]:
         rates = " and ".join(f"{rate:,.0f}" for rate in document["assumed_rates"])
-        reasons.append(formatting.note("no-times-smq", document=document, rates=rates))
+        reasons.append(
+            f"{document['useless_times']}, but smq promotes by misses a second: "
+            f"its figures are a band between {rates} I/Os a second, and bcache forgets no stream"
+        )
     if (unit := document["spread_ns"]) is not None:
         reasons.append(f"the times are multiples of {formatting.duration(unit)}: I/Os of one time are spread over it")
     if document["assumed_volumes"]:
         touched, large = map(formatting.size, document["assumed_volumes"])
-        reasons.append(formatting.note("unknown-volume-size", touched=touched, large=large))
+        reasons.append(
+            "smq depends on the size of the volume, which is not known: "
+            f"its figures are a band between {touched}, as far as the trace reaches, and {large} or more: "
+            "give `cache curve` --volume-size"
+        )
     bands = ["smq"] * bool(document["assumed_volumes"]) + ["smq", "bcache"] * bool(document["assumed_rates"])
     for block in document["blocks"]:
         footprint, chunk = formatting.size(block["footprint_bytes"]), formatting.size(block["block_bytes"])
@@ -40,9 +47,15 @@ def doubts(document: CacheCurves) -> list[str]:
         larger = [formatting.size(size) for size in sizes if size >= 2 * block["footprint_bytes"]]
         reasons += [f"a cache of {size} is larger than the {footprint} that the trace touches" for size in larger[:1]]
         if sizes and sizes[-1] > MOST_CHUNKS * block["block_bytes"]:
-            reasons.append(formatting.note("many-chunks", size=formatting.size(sizes[-1]), chunk=chunk))
+            reasons.append(
+                f"{formatting.size(sizes[-1])} are more than 1,000,000 chunks of {chunk}: "
+                "LVM takes larger chunks then, so give --block"
+            )
         reasons += [
-            formatting.note("wide-interval", curve=curve, error=formatting.share(curve["error"]))
+            (
+                f"{curve['policy']}: the interval is up to ±{formatting.share(curve['error'])} wide: "
+                "record for longer, or give `cache curve` more --samples"
+            )
             for curve in block["curves"]
             if curve["error"] > LARGEST_ERROR and curve["policy"] not in bands
         ]
@@ -73,7 +86,10 @@ def sentences(document: CacheCurves) -> list[Sentence]:
         ratios = {"reads": block["read_first_touch_ratio"], "writes": block["write_first_touch_ratio"]}
         apart = [f"{formatting.share(ratio)} of {name}" for name, ratio in ratios.items() if ratio is not None]
         floor = formatting.share(block["first_touch_ratio"])
-        text = formatting.note("first-accesses", floor=floor, parts=", ".join(apart), footprint=footprint)
+        text = (
+            f"{floor} of the accesses ({', '.join(apart)}) are the first to their block: "
+            f"no cache that starts empty serves them. The trace touches {footprint}."
+        )
         knees = " ".join(_knee(curve) for curve in block["curves"] if curve["points"])
         if min(_sizes(block), default=0) < 513 << 19 and any(curve["policy"] == "bcache" for curve in block["curves"]):
             knees += " bcache has no figures below 256.5 MiB: the kernel refuses 512 buckets or fewer."

@@ -329,7 +329,15 @@ def run_plans_table(plans: Sequence[RunPlan], metric: str, change: float) -> Tex
     ]
     columns = [text("cell"), *figures("runs", "length", "variation", "needed", "shortest")]
     title = f"Runs that find a change of {metric} by {formatting.share(change)}"
-    return TextTable(title, columns, rows, formatting.note("run-plans"))
+    return TextTable(
+        title,
+        columns,
+        rows,
+        (
+            "variation: standard deviation between runs; needed: runs of this length on each side, "
+            "found in 80 % of cases; shortest: runs and their length with the least time"
+        ),
+    )
 
 
 def _repeats_text(repeats: int | None) -> str:

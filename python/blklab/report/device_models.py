@@ -11,6 +11,16 @@ from blklab.report.terminal import draw_table
 from blklab.spec.stock_models import LibraryModel, RatedFigure
 from blklab.text import printable
 
+RATED = {  # Figures that makers state
+    "random_read_iops": "random reads/s, 4 KiB",
+    "random_write_iops": "random writes/s, 4 KiB, new disk",
+    "steady_random_write_iops": "random writes/s, 4 KiB, used disk",
+    "read_bandwidth": "sequential reads",
+    "write_bandwidth": "sequential writes",
+    "average_seek_ms": "average seek, ms",
+    "written_bytes": "bytes written in its life",
+}
+
 
 def draw_models(console: Console, models: Sequence[LibraryModel]) -> None:
     rows = [
@@ -53,7 +63,7 @@ def rated_table(model: LibraryModel, rated: Sequence[RatedFigure]) -> TextTable:
         }.get(name, formatting.number)
         figure = simulated.get(name)
         both = [draw(figure.simulated), f"{100 * figure.error:+.1f} %"] if figure else [formatting.NONE] * 2
-        rows.append([formatting.WORDS["rated"].get(name, printable(name)), draw(value), *both])
+        rows.append([RATED.get(name, printable(name)), draw(value), *both])
     return TextTable("Rated", [text("figure"), *figures("rated", "simulated", "error")], rows)
 
 

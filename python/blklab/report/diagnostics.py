@@ -7,7 +7,7 @@ from typing import Any
 
 from blklab.diagnostic import SEVERITIES, Diagnostic
 from blklab.report.console import Console, Text, assembled, styled
-from blklab.report.formatting import WORDS, Sentence
+from blklab.report.formatting import Sentence
 from blklab.text import printable
 from blklab.units import format_size
 
@@ -16,6 +16,14 @@ INDENT = 10  # Characters before a diagnostic's message
 MOST_FILES = 20  # File extents that are shown under a diagnostic
 LEAST_ALIKE = 3  # Diagnostics that are printed once if only names differ
 MOST_ALIKE = 20  # Their subjects that are named
+
+TITLES = {  # Titles of diagnostics whose codes are not clear
+    "cpus": "CPUs",
+    "impossible-rate": "A cache, or no such disk",
+    "page-cache": "The page cache answered",
+    "small-data": "Data set too small",
+    "unwritten": "No flash was read",
+}
 
 
 def print_diagnostics(
@@ -124,7 +132,7 @@ def counts(found_diagnostics: Sequence[Diagnostic]) -> dict[str, int]:
 
 def title(code: str) -> str:
     """Returns a code as a title: `two-levels` is `Two levels`."""
-    return WORDS["titles"].get(code) or code.replace("-", " ").capitalize()
+    return TITLES.get(code) or code.replace("-", " ").capitalize()
 
 
 def sentences(found_diagnostics: Sequence[Diagnostic]) -> list[Sentence]:

@@ -1,15 +1,11 @@
 """Format figures for sentences and table cells."""
 
 import re
-import string
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from blklab import units
 from blklab.documents.profile import QuantilesSummary, ZipfFit
-from blklab.text import toml_file
-
-WORDS: dict[str, dict[str, str]] = toml_file(__package__, "assets/words.toml")
 
 NONE = "–"  # Text for a missing figure
 BLOCKS = "▁▂▃▄▅▆▇█"  # Characters of a sparkline, from low to high
@@ -116,28 +112,3 @@ def interval(factors: tuple[float, float]) -> str:
     """Returns an interval, given as factors, in percent: `±9 %`, or `-22…+28 %` if its sides differ."""
     low, high = (round(100 * (factor - 1)) for factor in factors)
     return f"±{high} %" if abs(high + low) <= 1 else f"{low:+}…{high:+} %"
-
-
-FORMS: dict[str, Callable[[Any], str]] = {
-    "share": share,
-    "duration": duration,
-    "size": size,
-    "number": number,
-    "ops": ops,
-}
-
-
-class _Formatter(string.Formatter):
-    def format_field(self, value: Any, format_spec: str) -> Any:
-        """Returns a word in a form of `FORMS`, or in one that Python has."""
-        return FORMS[format_spec](value) if format_spec in FORMS else super().format_field(value, format_spec)
-
-
-def filled(text: str, words: Mapping[str, object]) -> str:
-    """Returns a text with its `{words}` filled in; `{word:share}` has one of the `FORMS`."""
-    return _Formatter().vformat(text, (), words)
-
-
-def note(name: str, /, **words: object) -> str:
-    """Returns the note of a table or a chart, from words.toml."""
-    return filled(WORDS["notes"][name], words)

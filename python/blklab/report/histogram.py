@@ -118,7 +118,10 @@ def seek(device: DeviceView) -> list[Histogram]:
         Bin(_distance(entry), entry.low_sectors * SECTOR, entry.high_sectors * SECTOR, entry.count)
         for entry in seeks.histogram
     ]
-    return [Histogram("Seek distances", "I/Os", bins, formatting.note("distance-buckets"))] if bins else []
+    if not bins:
+        return []
+    note = "from the end of one read or write to the start of the next; negative is backwards"
+    return [Histogram("Seek distances", "I/Os", bins, note)]
 
 
 def _distance(entry: SeekRange) -> str:

@@ -13,7 +13,7 @@ from blklab.md.repair.slot_plan import SlotPlan
 from blklab.md.repair.steps import count_in_sync, failures_tolerated
 from blklab.md.repair.task import RepairTask
 from blklab.md_levels import PARITIES
-from blklab.report import diagnostics, formatting
+from blklab.report import diagnostics
 from blklab.report.console import Console, styled
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
@@ -37,7 +37,9 @@ def describe_step(step: steps.Step) -> str:
         case steps.ReAddMember(_, path, without_list):
             words = f"re-add {path} " + ("without its list" if without_list else "with its list")
         case steps.WaitForSync(path):
-            words = f"wait until {path} is in sync" if path else formatting.note("wait-for-md")
+            words = "wait until md has finished what it does (see /proc/mdstat)"
+            if path:
+                words = f"wait until {path} is in sync"
         case steps.StopCheck(path):
             words = f"stop the check of the array, before whose end md does not rebuild {path}; start it again later"
         case steps.AddSpare(_, path):
@@ -207,12 +209,19 @@ def _risk_lines(plan: RepairPlan) -> list[str]:
     tolerated = min(planned.failures_tolerated for planned in plan.steps)
     failures = {0: "no failure", 1: "one more failure"}.get(tolerated, f"{tolerated} more failures")
     rebuild_seconds = plan.rebuild_seconds
-    lines = [formatting.note("repair-state"), formatting.note("repair-tolerates", failures=failures)]
-    lines.append(formatting.note("repair-returns"))
+    lines = [
+        "After each step, blklab reads the state of the array again and decides only by it.",
+        f"While a member is out, the array tolerates {failures}. "
+        "mdadm --monitor sends a mail for each member that blklab fails.",
+        "A member that comes back needs only the data that were written meanwhile, usually a matter of seconds.",
+    ]
     if rebuild_seconds and rebuild_seconds >= 60:
         lines[-1] += f" A full rebuild of a member would take at least {format_duration(rebuild_seconds * 1e9)}."
     if plan.task.level in PARITIES:
-        lines.append(formatting.note("repair-suspends"))
+        lines.append(
+            "Writes are suspended while a member is out, for seconds per member; reads continue. "
+            "So the array can start after a power failure."
+        )
     return lines
 
 

@@ -90,13 +90,21 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTab
     predicted = any(result.outcome.interval is not None for result in results)
     syncs = any(METRICS["sync.p99"].of(result.outcome) for result in results)
     columns = [TableColumn("#"), *map(text, ("stack", "workload", *varied)), *figures("read IOPS", "write IOPS")]
-    columns += [*map(text, ["±IOPS"] * predicted), *figures("mean", "p99", *["fsync p99"] * syncs)]
+    if predicted:
+        columns.append(text("±IOPS"))
+    columns += figures("mean", "p99")
+    if syncs:
+        columns += figures("fsync p99")
     columns += [text("share"), TableColumn("in queues")]
     rows = [_row(cell, result, varied, syncs=syncs) for cell, result in _pairs(plan, results)]
     title = printable(plan.title) or "Experiment"
     commands = any(result.outcome.command for result in results)
-    note = formatting.note("results", of_commands=" (mean of a command: its time)" * commands)
-    note += formatting.note("interval") * predicted
+    note = "mean and p99: completion latencies"
+    if commands:
+        note += " (mean of a command: its time)"
+    note += ". share: each disk's share of the I/Os. in queues: mean number of requests in each disk and its queue."
+    if predicted:
+        note += " ±IOPS: the interval in which nine of ten measurements are expected."
     return TextTable(f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE, explained={"mean": "mean and "})
 
 
@@ -243,7 +251,13 @@ def hosts_table(cell: str, outcomes: Sequence[Outcome]) -> TextTable:
     ]
     columns = [text("host"), *figures("IOPS", "of median", *(metric.replace(".", " ") for metric in metrics), "clock")]
     strong = frozenset(names.index(outlier.host) for outlier in different)
-    return TextTable(f"{printable(cell)}: hosts", columns, rows, formatting.note("hosts-of-cell"), strong=strong)
+    return TextTable(
+        f"{printable(cell)}: hosts",
+        columns,
+        rows,
+        "of median: share of the median host's IOPS. clock: how far its clock is ahead of this one's.",
+        strong=strong,
+    )
 
 
 def outlier_lines(outcomes: Sequence[Outcome]) -> list[str]:
@@ -259,8 +273,11 @@ def _sentence(outlier: HostOutlier) -> str:
     interval = "set repeats = 3 or more for an interval"
     if outlier.low is not None and outlier.high is not None:
         interval = f"{formatting.number(1 + outlier.low)} to {formatting.number(1 + outlier.high)}"
-    words = {"host": printable(outlier.host), "what": METRICS[outlier.metric].what, "ratio": 1 + outlier.change}
-    return formatting.note("outlier", how="slower" if outlier.worse else "faster", interval=interval, **words)
+    how = "slower" if outlier.worse else "faster"
+    return (
+        f"{printable(outlier.host)} is {how} than the other hosts: "
+        f"{METRICS[outlier.metric].what}: {formatting.number(1 + outlier.change)} times the median ({interval})"
+    )
 
 
 def _means(outcomes: Sequence[Outcome], metric: str) -> dict[str, float]:

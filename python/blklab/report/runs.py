@@ -114,7 +114,15 @@ def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
         for total in [sum(group.iops for group in outcome.groups) or 1]
         for group in outcome.groups
     ]
-    return pruned(TextTable("Jobs", columns, jobs, formatting.note("jobs-of-run"), spare=("mean", "each clone")))
+    return pruned(
+        TextTable(
+            "Jobs",
+            columns,
+            jobs,
+            "share: of the IOPS of all jobs of the run. each clone: IOPS of the processes of a job.",
+            spare=("mean", "each clone"),
+        )
+    )
 
 
 FIGURES = ("read IOPS", "write IOPS", "mean", "p99")  # The columns of `outcome_figures`
@@ -220,7 +228,13 @@ def saturation_sentence(curve: SaturationCurve) -> str:
     """Returns a sentence about the knee of a curve."""
     knee, full, less = curve.knee, curve.saturated, curve.overloaded
     labels = " ".join(f"{key}={value}" for key, value in curve.labels.items())
-    sentence = formatting.note("knee", labels=f"{labels}: " if labels else "", knee=knee, full=full)
+    sentence = (
+        f"the knee is at {knee.in_flight} I/Os in flight "
+        f"({knee.iops:,.0f} IOPS, {formatting.duration(knee.latency_ns)}); "
+        f"saturated from {full.in_flight} ({full.iops:,.0f} IOPS, {formatting.duration(full.latency_ns)})"
+    )
+    if labels:
+        sentence = f"{labels}: {sentence}"
     if less is not None:
         sentence += f"; IOPS fall again at {less.in_flight} ({less.iops:,.0f} IOPS)"
     return printable(sentence + ".")
@@ -239,7 +253,15 @@ def caches(rows: Rows) -> TextTable:
     ]
     columns = [text("run"), text("cache"), text("kind")]
     columns += figures("hits", "read hits", "write hits", "promoted", "demoted", "used", "dirty")
-    return TextTable("Caches", columns, cache_rows, formatting.note("caches"))
+    return TextTable(
+        "Caches",
+        columns,
+        cache_rows,
+        (
+            "Since the load began. hits: share of all I/Os, and in brackets that of nine of ten runs; "
+            "bcache counts reads, without I/Os that bypassed it. used: share of the cache's blocks or buckets."
+        ),
+    )
 
 
 def _hits(target: Mapping[str, Any], outcome: Outcome) -> str:

@@ -79,7 +79,9 @@ def _load(device: DeviceView) -> str:
     if not device.ios:
         ended = sum(device.life(op).without_queue for op in device.ops)
         requests = formatting.plural(ended, "request")
-        return formatting.note("no-bios", device=device, requests=requests)
+        return (
+            f"No I/O was queued on {device.label} as a bio; it dispatched {requests} of its driver or passed through."
+        )
     text = START.get(device.start, "") + f"{device.label} received {formatting.plural(device.ios, 'I/O')}"
     if device.bytes:
         text += f" and {formatting.size(device.bytes)}"
@@ -202,7 +204,10 @@ def _uncertain(device: DeviceView) -> Iterator[str]:
     known = device.ios + device.data.unmatched_completions
     if lost < FEW_LOST * known:
         return
-    yield formatting.note("lost", ios=formatting.plural(lost, "I/O"), share=lost / max(1, known))
+    yield (
+        f"{formatting.plural(lost, 'I/O')} ({formatting.share(lost / max(1, known))}) lost their beginning or "
+        "end in the recording, and these times are those of the others"
+    )
     for op in OPS:
         took = device.life(op).histogram
         count = sum(number for *_, number in took)
@@ -303,7 +308,10 @@ def _zipf(zipf: ZipfFit) -> str:
     reason = formatting.zipf_reason(zipf)
     match zipf.verdict:
         case "zipf":
-            return formatting.note("zipf", exponent=zipf.exponent, distance=zipf.ks_distance)
+            return (
+                f"popularity follows Zipf's law with exponent {formatting.number(zipf.exponent)} (off by at most "
+                f"{formatting.share(zipf.ks_distance)} of the accesses)"
+            )
         case "uniform":
             return f"not Zipf but uniform: {reason}"
         case _:

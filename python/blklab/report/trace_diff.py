@@ -26,7 +26,10 @@ SIDES = ("A", "B")
 VERDICTS = {"differs": "differs", "chance": "may be chance", "unknown": "cannot tell: too few I/Os"}
 
 LEVEL = "95 % interval"
-INTERVALS = formatting.note("intervals")
+INTERVALS = (
+    "The 95 % intervals hold together. They come from the variation within each recording: "
+    "of latencies from one block of I/Os to the next, of other figures over time:"
+)
 NOTE = f"{INTERVALS} two recordings that differ do not show that all such recordings do."
 
 MOST_IN_HEADLINE = 4

@@ -93,4 +93,6 @@ def persist_lines(kept: PersistedSettings) -> list[str]:
         lines += [f"After a reboot, {tune.UDEV}:", *(f"    {line}" for line in kept.udev)]
     if kept.sysctl:
         lines += [f"And {tune.SYSCTL}:", *(f"    {line}" for line in kept.sysctl)]
-    return [printable(line) for line in lines] or [formatting.NONE + formatting.note("nothing-to-keep")]
+    return [printable(line) for line in lines] or [
+        formatting.NONE + " nothing to keep: no setting of this host improves the metric"
+    ]

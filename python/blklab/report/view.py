@@ -9,14 +9,22 @@ from typing import TYPE_CHECKING
 
 from blklab.documents import profile as documents
 from blklab.errors import BlklabError
-from blklab.report import formatting
 from blklab.text import natural_order, printable, similar
 
 if TYPE_CHECKING:
     from blklab.trace.shards.merging import ShardSummary
 
 OPS = ("read", "write", "discard", "flush")  # Operations in the order in which they are shown
-STAGES = formatting.WORDS["stages"]  # Stages of an I/O in btt's letters, and their meaning
+STAGES = {  # Stages of an I/O in btt's letters, and their meaning
+    "q2c": "queued to completed",
+    "q2d": "queued to dispatched",
+    "d2c": "dispatched to completed",
+    "q2g": "queued to request allocated",
+    "g2i": "allocated to inserted",
+    "i2d": "inserted to dispatched",
+    "q2m": "queued to merged",
+    "m2d": "merged to dispatched",
+}
 BLOCK = 4096  # Block size of hotness and working set, bytes
 DIRECT = "direct"  # The source in a profile for I/Os that were not remapped
 

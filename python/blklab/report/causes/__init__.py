@@ -44,7 +44,10 @@ def summary(view: ProfileView, found: Sequence[Diagnostic]) -> list[Sentence]:
     if not found:
         waiting = Waiting(view)
         limits = [
-            formatting.note("limit", device=each.label, busy=each.busy, depth=each.data.in_flight.mean)
+            (
+                f" {each.label} is busy for {formatting.share(each.busy)} of the time, "
+                f"with {formatting.number(each.data.in_flight.mean)} I/Os in flight: it gets more than it can serve."
+            )
             for each in waiting.entrances
             if (each.busy or 0.0) >= BUSY and (each.data.in_flight.mean or 0.0) >= DEEP
         ]

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from blklab.diagnostic import Diagnostic
-from blklab.report import formatting
 from blklab.report.array_members import MD_THREAD, syncs
 from blklab.report.causes.waiting import FEWEST, Waiting, device_ns, sum_ns
+from blklab.report.formatting import duration, number, ops, size
+from blklab.report.formatting import share as share_text
 from blklab.report.view import DeviceView
 
 BUSY = 0.9  # A member that is busy for this share of a time limits the array in this time,
@@ -70,9 +71,18 @@ def _limiting(
         return None
     others = median(sum(share(i, p) for p in limited) / len(limited) for i in range(len(members)) if i != at)
     own = sum(share(at, part) for part in limited) / len(limited)
-    figures = {"own": own, "others": others, "op": op, "slow": slow, "usual": usual}
-    span = {"start": limited[0] * width, "end": (limited[-1] + 1) * width}
-    return waiting.cause("slow-member", array, device_ns(array) * held / whole, {**figures, **span}, member.label)
+    start, end = duration(limited[0] * width), duration((limited[-1] + 1) * width)
+    return waiting.cause(
+        "slow-member",
+        array,
+        device_ns(array) * held / whole,
+        f"{member.label} limits {array.label}: from {start} to {end} it is busy for {share_text(own)} of the time, "
+        f"other members for {share_text(others)}; "
+        f"{ops(op)} take {duration(slow)} on it, {duration(usual)} on others",
+        f"look for what is wrong with {member.label}: smartctl -a, its cable, other load on it",
+        "blklab advise runs the array with other members, and blklab md audit checks it",
+        member=member.label,
+    )
 
 
 def _slowest_op(member: DeviceView, others: Sequence[DeviceView]) -> tuple[str, float, float]:
@@ -104,8 +114,17 @@ def parity_reads(waiting: Waiting) -> Iterator[Diagnostic]:
         if writes < FEWEST or not LEAST_READS <= reads <= RESYNC_READS * len(members):
             continue
         written = sum(each.op("write").ios for each in members) / writes
-        words = {"size": array.op("write").sizes.mode_bytes, "reads": reads, "writes": written}
-        yield waiting.cause("read-modify-write", array, waiting.op_ns(array, "write"), words)
+        written_size = size(array.op("write").sizes.mode_bytes)
+        yield waiting.cause(
+            "read-modify-write",
+            array,
+            waiting.op_ns(array, "write"),
+            f"md reads before it writes: each write, mostly of {written_size}, "
+            f"causes {number(reads)} reads and {number(written)} writes on the members",
+            "write whole stripes (chunk size times data disks) or in sequence, so that md needs no reads; "
+            "but if a member is missing (/proc/mdstat), md reads for that: replace it first",
+            "for small random writes, RAID-1 or RAID-10: blklab advise compares them",
+        )
 
 
 LEAST_SYNCED = 0.05  # Share of the members' bytes from which on it is told
@@ -128,12 +147,20 @@ def md_sync(waiting: Waiting) -> Iterator[Diagnostic]:
         alone, others = sum(sum_ns(each.alone) for each in waits), sum(each.alone.count for each in waits)
         # With parity, one thread reads for the resync and for writes: then the bytes are all that is known.
         share = behind / (sum(map(device_ns, members)) or 1.0) if resync else moved / whole
-        told = f"; I/Os that came while it was in flight took {formatting.duration(behind / count)}" if count else ""
-        told += f" on average, the others {formatting.duration(alone / others)}" if count and others else ""
+        told = f"; I/Os that came while it was in flight took {duration(behind / count)}" if count else ""
+        told += f" on average, the others {duration(alone / others)}" if count and others else ""
         layer = waiting.view.stack.get(array.number)
-        words = {"name": layer.name if layer else "mdX", "moved": moved, "share": moved / whole, "told": told}
+        name = layer.name if layer else "mdX"
         reads = "" if resync else ", or reads what a missing member had"
-        yield waiting.cause("md-sync", array, share * device_ns(array), {"reads": reads, **words})
+        yield waiting.cause(
+            "md-sync",
+            array,
+            share * device_ns(array),
+            f"md checks, resyncs or recovers the array{reads}: {size(moved)}, "
+            f"{share_text(moved / whole)} of the bytes of its members{told}",
+            "see /proc/mdstat: a recovery, or a resync after a crash, brings back the redundancy, so let it end first; "
+            f"a check can be slower (/sys/block/{name}/md/sync_speed_max, KiB/s) or run at night",
+        )
 
 
 FEWEST_READS = 100  # Reads
@@ -155,6 +182,14 @@ def cache_bypass(waiting: Waiting) -> Iterator[Diagnostic]:
         past, kept = backing.op("read").bytes, cache.op("write").bytes
         if past < PAST * reads.bytes or kept >= KEPT * past:
             continue
-        sequential, labels = device.streams("read").sequential_share, {"cache": cache.label, "backing": backing.label}
-        figures = {"past": past / reads.bytes, "size": reads.sizes.mode_bytes, "sequential": sequential}
-        yield waiting.cause("cache-bypass", device, waiting.op_ns(backing, "read"), {**labels, **figures})
+        sequential = device.streams("read").sequential_share
+        yield waiting.cause(
+            "cache-bypass",
+            device,
+            waiting.op_ns(backing, "read"),
+            f"{share_text(past / reads.bytes)} of the bytes read go past the cache {cache.label}: "
+            f"they come from {backing.label} and are not kept; "
+            f"reads are mostly of {size(reads.sizes.mode_bytes)}, {share_text(sequential)} of them sequential",
+            "bcache lets streams pass: bcache/sequential_cutoff, and congested_read_threshold_us of its cache set",
+            "dm-cache keeps what is read often: it needs time; blklab cache shows what a cache could do",
+        )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
+from blklab.report import formatting
 from blklab.report.array_members import MD_THREAD
 from blklab.report.causes.waiting import Waiting
 from blklab.report.view import BLOCK
@@ -26,7 +27,14 @@ def tiny_io(waiting: Waiting) -> Iterator[Diagnostic]:
         mean, share = load.sizes.mean_bytes or 0.0, streams.sequential_share or 0.0
         if load.ios < FEWEST_SMALL or mean >= TINY or share < STREAM:
             continue
-        yield waiting.cause("tiny-io", device, share * waiting.op_ns(device, "read"), {"share": share, "size": mean})
+        yield waiting.cause(
+            "tiny-io",
+            device,
+            share * waiting.op_ns(device, "read"),
+            f"reads are sequential ({formatting.share(share)}) but of {formatting.size(mean)} on average, "
+            "and are not merged: each costs as much as a large one",
+            "larger blocks of the program (bs, buffer size), or read-ahead",
+        )
 
 
 FEWEST = 100  # I/Os, or requests of the disk
@@ -47,7 +55,12 @@ def unaligned_io(waiting: Waiting) -> Iterator[Diagnostic]:
             continue  # A disk's cache makes whole blocks of them
         if load.ios >= FEWEST and share >= OFTEN:
             yield waiting.cause(
-                "unaligned", device, share * waiting.op_ns(device, "write"), {"share": share, "block": BLOCK}
+                "unaligned",
+                device,
+                share * waiting.op_ns(device, "write"),
+                f"{formatting.share(share)} of the writes do not begin and end at a multiple of "
+                f"{formatting.size(BLOCK)}: a disk with sectors of 4 KiB must read before it writes, and flash too",
+                "align partitions and filesystems to 1 MiB, and let the program use blocks of 4 KiB",
             )
     for array, members in waiting.arrays():
         reads = array.op("read")
@@ -66,7 +79,14 @@ def unaligned_io(waiting: Waiting) -> Iterator[Diagnostic]:
             continue  # md itself reads, such as what a missing member had
         if reads.ios >= FEWEST and BLOCK < size <= SMALL and SPLIT[0] <= parts <= SPLIT[1]:
             crossing = min(1.0, (parts - 1) / parts) * waiting.op_ns(array, "read")
-            yield waiting.cause("split-by-chunks", array, crossing, {"size": size, "parts": parts})
+            yield waiting.cause(
+                "split-by-chunks",
+                array,
+                crossing,
+                f"reads of {formatting.size(size)} need {formatting.number(parts)} I/Os of the members each: "
+                "they cross the borders of chunks",
+                "begin partitions and filesystems at a multiple of the chunk size; use a larger chunk",
+            )
 
 
 MOSTLY_STREAMS = 0.7  # Share of the I/Os that continue a stream
@@ -93,7 +113,15 @@ def broken_stream(waiting: Waiting) -> Iterator[Diagnostic]:
             continue
         if contiguous >= TOGETHER or mean >= CHEAP:
             continue
-        figures = {"sequential": streams.sequential_share, "together": contiguous, "size": mean}
-        count = streams.peak_concurrent_streams
-        mixed_ns = (1 - contiguous) * waiting.op_ns(device, op)
-        yield waiting.cause("broken-stream", device, mixed_ns, {"op": op, "streams": count, **figures})
+        yield waiting.cause(
+            "broken-stream",
+            device,
+            (1 - contiguous) * waiting.op_ns(device, op),
+            f"{device.label} serves sequential {formatting.ops(op)} mixed: "
+            f"{formatting.share(streams.sequential_share)} continue one of up to "
+            f"{streams.peak_concurrent_streams} streams, "
+            f"but only {formatting.share(contiguous)} of the requests (of {formatting.size(mean)} on average) "
+            "continue the one before",
+            "larger requests: more read-ahead (queue/read_ahead_kb), larger blocks of the program",
+            "or a scheduler that stays with a stream: bfq",
+        )

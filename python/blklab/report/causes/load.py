@@ -30,8 +30,15 @@ def writeback(waiting: Waiting) -> Iterator[Diagnostic]:
         writer = max(writers, key=lambda group: (group.label.startswith("kworker"), group.written), default=None)
         by = f" of {writer.label} ({formatting.size(writer.written)} written)" if writer else ""
         count = formatting.plural(behind.count, "read or synchronous write")
-        words = {"by": by, "count": count, "took": behind.mean, "usual": usual}
-        yield waiting.cause("behind-writeback", device, sum_ns(behind), words)
+        yield waiting.cause(
+            "behind-writeback",
+            device,
+            sum_ns(behind),
+            f"programs wait behind writeback{by}: {count} that came while it was in flight "
+            f"took {formatting.duration(behind.mean)} on average, the others {formatting.duration(usual)}",
+            "less dirty data at a time: lower vm.dirty_background_bytes and vm.dirty_bytes",
+            "or limit the writer: ionice with bfq, io.max of its cgroup, or wbt (queue/wbt_lat_usec)",
+        )
 
 
 LEAST_FLUSHING = 0.25  # Smallest share of the device's waiting that flushing adds to what writes take anyway
@@ -54,8 +61,16 @@ def flushes(waiting: Waiting) -> Iterator[Diagnostic]:
         callers = callers or [each for each in groups if each.label.startswith("jbd2/")]
         by = f" of {formatting.listing([each.label for each in callers[:2]])}" if callers else ""
         count = formatting.plural(flushing.count, "I/O")
-        words = {"count": count, "by": by, "took": flushing.mean, "writes": writes / flushing.count}
-        yield waiting.cause("flushes", device, sum_ns(flushing), words)
+        yield waiting.cause(
+            "flushes",
+            device,
+            sum_ns(flushing),
+            f"flushes: {count}{by} flush the disk's cache and take {formatting.duration(flushing.mean)} on average; "
+            f"there are {formatting.number(writes / flushing.count)} writes for each",
+            "combine commits: a larger group commit of the database, a longer commit interval of the filesystem",
+            "or a disk whose cache survives a power failure, which needs no flush; "
+            "do not switch flushes off: then a power failure loses data",
+        )
 
 
 def _plain_ns(device: DeviceView) -> float:
@@ -86,8 +101,15 @@ def bursts(waiting: Waiting) -> Iterator[Diagnostic]:
             continue
         if gaps.p50 is None or not gaps.mean or gaps.p50 * CLOSE > gaps.mean:
             continue
-        words = {"half": gaps.p50, "mean": gaps.mean, "most": level.max, "idle": level.idle_share}
-        yield waiting.cause("bursts", device, share * device_ns(device), words)
+        yield waiting.cause(
+            "bursts",
+            device,
+            share * device_ns(device),
+            f"I/O arrives in bursts: half of the I/Os come within {formatting.duration(gaps.p50)} of the one before "
+            f"(the average is {formatting.duration(gaps.mean)}); "
+            f"up to {level.max:,} are in flight, and none for {formatting.share(level.idle_share)} of the time",
+            "spread the load (smaller batches, a rate limit): the device could serve it with short queues",
+        )
 
 
 def _deep(device: DeviceView) -> tuple[float, float]:
@@ -119,8 +141,14 @@ def one_process(waiting: Waiting) -> Iterator[Diagnostic]:
         share = took / whole
         if share < MOST_WAITING or share < MORE * group.total / ios or group.total > (1 - OTHERS) * ios:
             continue
-        words = {"process": group.label, "quoted": shlex.quote(group.label), "ios": group.total / ios}
-        yield waiting.cause("one-process", device, took, {"waiting": share, **words})
+        yield waiting.cause(
+            "one-process",
+            device,
+            took,
+            f"{group.label} has {formatting.share(share)} of the waiting of all processes, "
+            f"with {formatting.share(group.total / ios)} of their I/Os",
+            f"see what it does: blklab trace stat … --process {shlex.quote(group.label)}",
+        )
 
 
 LONG = 100  # Median latencies from which on a stall is one of the device, not of one slow I/O
@@ -142,5 +170,13 @@ def stalls(waiting: Waiting) -> Iterator[Diagnostic]:
         longest = max(long, key=lambda each: each.length_ns)
         share = sum(each.length_ns for each in long) / max(1, device.span_ns)
         times = formatting.plural(len(long), "time")
-        figures = {"length": longest.length_ns, "start": longest.start_ns, "share": share, "usual": took.p50}
-        yield waiting.cause("stalls", device, min(waited, device_ns(device)), {"times": times, **figures})
+        yield waiting.cause(
+            "stalls",
+            device,
+            min(waited, device_ns(device)),
+            f"{device.label} stops: nothing completed for up to {formatting.duration(longest.length_ns)} "
+            f"(at {formatting.duration(longest.start_ns)}) although I/Os were in flight, {times}, "
+            f"{formatting.share(share)} of the time; half of the I/Os take at most {formatting.duration(took.p50)}",
+            "look into the kernel's log for resets and timeouts of the disk, and at its firmware and SMART values",
+            "flash without free blocks stops as well: discard what is not used (fstrim)",
+        )

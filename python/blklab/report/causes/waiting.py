@@ -1,19 +1,16 @@
 """What rules share: the time that programs wait for a trace's I/O, and how a cause says its share of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
 
 from blklab.diagnostic import Diagnostic, Severity
 from blklab.documents.profile import QuantilesSummary
 from blklab.report import formatting
 from blklab.report.view import DeviceView, ProfileView
-from blklab.text import by_key, toml_file
+from blklab.text import by_key
 
 SERIOUS = 0.3  # Share of the waiting time from which a cause is a warning
 FEWEST = 20  # Minimum number of I/Os for a statement about them
-
-MESSAGES: dict[str, Any] = toml_file(__package__, "messages.toml")
 
 
 def sum_ns(quantiles: QuantilesSummary | None) -> float:
@@ -94,13 +91,10 @@ class Waiting:
         return took * self.total_ns / max(1.0, sum(map(device_ns, layer)))
 
     def cause(
-        self, code: str, device: DeviceView, ns: float, words: Mapping[str, object], member: str = ""
+        self, code: str, device: DeviceView, ns: float, message: str, *remedy: str, member: str = ""
     ) -> Diagnostic:
-        """Returns a cause that is behind `ns` of the waiting time; the words are those of its message and remedy."""
+        """Returns a cause that is behind `ns` of the waiting time; its message ends with its share of this time."""
         share = min(1.0, ns / self.total_ns)
         severity: Severity = "warning" if share >= SERIOUS else "note"
-        texts = [MESSAGES[code]["message"], *MESSAGES[code]["remedy"]]
-        filled = {**words, "device": device.label, "member": member}
-        message, *remedy = (formatting.filled(text, filled) for text in texts)
-        told = f"{message} ({formatting.share(share)} of the waiting time)"
-        return Diagnostic(code, severity, device.label, told, tuple(remedy), member, weight=share)
+        message += f" ({formatting.share(share)} of the waiting time)"
+        return Diagnostic(code, severity, device.label, message, remedy, member, weight=share)

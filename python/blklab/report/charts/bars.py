@@ -86,7 +86,13 @@ def _stages(device: DeviceView) -> Chart | None:
     stages = {row["stage"] for row in rows}
     spec = chart_spec(rows, transform=base.texts(base.duration_label, keys), layer=base.spans(shared, x))
     spec["height"] = max(120, 14 * len(rows) + 16 * len(stages))
-    return Chart("stages", "Stages of latency", spec, life.stages(device), formatting.note("percentiles"))
+    return Chart(
+        "stages",
+        "Stages of latency",
+        spec,
+        life.stages(device),
+        "From the 5th percentile to the 95th, paler to the 99th; the dot is the median.",
+    )
 
 
 def size_charts(device: DeviceView) -> list[Chart]:

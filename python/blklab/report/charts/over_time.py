@@ -116,7 +116,10 @@ def _latency(device: DeviceView, axis: TimeAxis) -> Chart | None:
     cells = [[row["when"], *(formatting.duration(row[key]) for key in keys)] for row in rows]
     table = TextTable("Latency over time", figures("from", *titles.values()), cells)
     since = "queued" if device.start == "Q" else "dispatched"
-    note = formatting.note("latency", since=since)
+    note = (
+        f"Time from {since} to completed, of the I/Os completed in a slice: the line is the median, "
+        "the band extends to the 99th percentile; write: all except reads."
+    )
     return Chart("latency-over-time", "Latency over time", spec, table, axis.note(note), wide=True)
 
 
@@ -148,7 +151,7 @@ def _utilisation(focus: DeviceView, devices: Sequence[DeviceView], axis: TimeAxi
             busy = [interval.busy_ns / 1e9 for interval in depth.slices]
             series.append(NamedSeries(device.label, colours[device.label], depth.width_ns, busy))
     rest = f" ({more} more are not drawn)" if (more := len({*devices} - {focus}) - len(theme.MEMBERS)) > 0 else ""
-    chart = Chart("utilisation", "Utilisation", {}, NOTHING, formatting.note("utilisation", rest=rest))
+    chart = Chart("utilisation", "Utilisation", {}, NOTHING, f"Share of the time with at least one I/O in flight{rest}")
     return _by_name(chart, axis, series, "utilisation")
 
 
@@ -242,5 +245,10 @@ def working_set(device: DeviceView) -> list[Chart]:
     table = TextTable("Working set", figures("from", *titles.values()), cells)
     hotness = device.data.hotness
     written, read = (BLOCK * blocks for blocks in (hotness.unique_written_blocks, hotness.unique_read_blocks))
-    note = formatting.note("working-set", block=BLOCK, every=hotness.unique_bytes, read=read, written=written)
+    note = (
+        f"Distinct blocks of {formatting.size(BLOCK)}: "
+        f"{formatting.size(hotness.unique_bytes)} in all ({formatting.size(read)} read, "
+        f"{formatting.size(written)} written). Pale: since the trace began; dark: "
+        "in each slice (standard error 3 %)."
+    )
     return [Chart("working-set", "Working set", spec, table, note, wide=True)]

@@ -36,7 +36,13 @@ def order(device: DeviceView) -> Chart | None:
         },
     )
     spec["height"] = 60 * len({row["op"] for row in rows})
-    return Chart("order", "Sequential or random", spec, pattern.order(device), formatting.note("back-to-back"))
+    return Chart(
+        "order",
+        "Sequential or random",
+        spec,
+        pattern.order(device),
+        "Back to back: starts where the previous I/O ended; in a stream: continues another one.",
+    )
 
 
 def seeks(device: DeviceView) -> Chart | None:
@@ -69,7 +75,13 @@ def seeks(device: DeviceView) -> Chart | None:
             ),
         },
     )
-    return Chart("seeks", "Seek distances", spec, histogram_table(histograms[0]), formatting.note("distances"))
+    return Chart(
+        "seeks",
+        "Seek distances",
+        spec,
+        histogram_table(histograms[0]),
+        "From the end of one read or write to the start of the next, by powers of two.",
+    )
 
 
 def arrival_charts(device: DeviceView) -> list[Chart]:
@@ -105,7 +117,18 @@ def arrival_charts(device: DeviceView) -> list[Chart]:
             layer("line", {"x": x, "y": y, "tooltip": [*tooltips, tip("most", "most", ",")]}, **DOTTED),
         ],
     )
-    return [Chart("dispersion", "Burstiness", spec, pattern.arrivals(device), formatting.note("dispersion"))]
+    return [
+        Chart(
+            "dispersion",
+            "Burstiness",
+            spec,
+            pattern.arrivals(device),
+            (
+                "Index of dispersion of the I/Os in a window: 1 (dashed) is random, lower is steadier, "
+                "higher is burstier at this time scale."
+            ),
+        )
+    ]
 
 
 def hotness_charts(device: DeviceView) -> list[Chart]:
@@ -143,4 +166,12 @@ def hotness_charts(device: DeviceView) -> list[Chart]:
         ],
     )
 
-    return [Chart("hotness", "Hot blocks", spec, pattern.hotness(device), formatting.note("hottest-blocks"))]
+    return [
+        Chart(
+            "hotness",
+            "Hot blocks",
+            spec,
+            pattern.hotness(device),
+            "Share of accesses to the hottest blocks; dashed: if all blocks were accessed equally.",
+        )
+    ]

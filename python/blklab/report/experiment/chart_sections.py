@@ -642,7 +642,16 @@ def _members_table(view: ExperimentView, cells: Sequence[ReportCell]) -> TextTab
         for cell in cells
         for figures_of in _figures(cell)
     ]
-    return TextTable("Devices", columns, body, formatting.note("devices"))
+    return TextTable(
+        "Devices",
+        columns,
+        body,
+        (
+            "reads and writes: share of all I/Os of the lowest devices. each took: from dispatch to completion. "
+            "in its queue: mean number of requests in the device and its queue. Means of repeats. "
+            "A direction with less than 1 % of the I/Os has no shares."
+        ),
+    )
 
 
 def _figures(cell: ReportCell) -> Iterator[list[str]]:
@@ -741,7 +750,15 @@ def _knees(view: ExperimentView) -> TextTable:
         ]
         for name, curve in every
     ]
-    return TextTable("Saturation", columns, body, formatting.note("saturation"))
+    return TextTable(
+        "Saturation",
+        columns,
+        body,
+        (
+            "I/Os in flight. Knee: bandwidth over latency is largest; below it the device waits, "
+            "above it mostly the jobs. Saturated: 95 % of the largest bandwidth. Less from: bandwidth falls again."
+        ),
+    )
 
 
 def _load(load: LoadPoint) -> list[str]:

@@ -204,7 +204,17 @@ def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
         for cell in cells
         if cell.value("iops")
     ]
-    return pruned(TextTable("Figures", columns, body, formatting.note("figures")))
+    return pruned(
+        TextTable(
+            "Figures",
+            columns,
+            body,
+            (
+                "±: half of the interval. Latencies are those of reads, unless there are 10 % more writes. CPUs: "
+                "how many the jobs used; machine: the busy share of all CPUs."
+            ),
+        )
+    )
 
 
 def _half(cell: ReportCell, metric: str) -> str:

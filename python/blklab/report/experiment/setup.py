@@ -153,7 +153,7 @@ def _builds(view: ExperimentView) -> Iterator[PlainText]:
             yield PlainText(
                 f"Building the stacks{f' ({series.name})' if view.several else ''}",
                 wanted,
-                formatting.note("commands-overwrite"),
+                "They overwrite the devices: read them before use. Devices of the experiment are called /dev/NAME.",
             )
 
 
@@ -251,7 +251,11 @@ def _jobs(view: ExperimentView) -> Iterator[PlainText]:
         if fio is not None and fio.command:
             directions[shlex.join(fio.command)] = None
     if jobs_shown:
-        yield PlainText("fio jobs", "\n\n".join(jobs_shown), formatting.note("fio-jobs-of-cells"))
+        yield PlainText(
+            "fio jobs",
+            "\n\n".join(jobs_shown),
+            "fio job files, one for each cell; the seed is that of the first repeat.",
+        )
     if directions:
         yield PlainText("fio commands", printable_lines(list(directions)), "The paths exist only during a run.")
 

@@ -46,7 +46,9 @@ def depth(device: DeviceView) -> TextTable:
         if level.time_ns and device.ends
     ]
     headings = figures("mean", "when busy", "p50", "p95", "p99", "max", "idle")
-    return TextTable("Queue depth", [text(""), *headings], rows, formatting.note("weighted-by-time"))
+    return TextTable(
+        "Queue depth", [text(""), *headings], rows, "weighted by time: 95 % of the time, the depth does not exceed p95"
+    )
 
 
 def errors(device: DeviceView) -> TextTable:
@@ -93,7 +95,11 @@ def stalls(device: DeviceView, most: int = 64) -> TextTable:
         [*_when(stall), f"{stall.op} of {printable(stall.process)}", _in_flight(stall)]
         for stall in sorted(longest, key=lambda stall: stall.start_ns)
     ]
-    note = formatting.note("stalls", least=slow.stall_least_ns)
+    note = (
+        "nothing completed although I/Os were in flight, "
+        f"for at least {formatting.duration(slow.stall_least_ns)}: "
+        "10 times the 90th percentile of the gaps between completions, and 10 times the median latency"
+    )
     if rest := len(slow.stalls) - len(rows):
         note += f"; {rest:,} more in --json and in the report"
     return TextTable("Stalls", [*figures("at", "for"), text("ended by"), text("also in flight")], rows, note)

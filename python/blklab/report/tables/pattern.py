@@ -88,7 +88,10 @@ def hotness(device: DeviceView) -> TextTable:
     note = {"zipf": "Zipf: ", "uniform": "not Zipf but uniform: "}.get(zipf.verdict, "not Zipf: ")
     note += formatting.zipf_reason(zipf)
     if hotness_found.sampled:
-        note += formatting.note("sample", rate=hotness_found.sample_rate, error=hotness_found.relative_error)
+        note += (
+            f"; from a sample of {formatting.share(hotness_found.sample_rate)} of the blocks (distinct blocks "
+            f"±{formatting.share(hotness_found.relative_error)}); --exact counts all"
+        )
     return TextTable("Hotness", [text("blocks"), *figures("size", "of accesses"), BAR], rows, note)
 
 

@@ -98,7 +98,11 @@ def counts(view: ProfileView) -> TextTable:
             title = printable(device.name or "") if at == 0 else ""
             rows.append([title, name, *_tally(tally)])
     columns = [text("device"), text(""), *headings]
-    return pruned(TextTable("Counts", columns, rows, formatting.note("requests-and-kib"), frozenset(strong)))
+    return pruned(
+        TextTable(
+            "Counts", columns, rows, "requests and, after the comma, KiB, as blkparse prints them", frozenset(strong)
+        )
+    )
 
 
 def _tally(tally: Tally) -> Iterator[str]:
@@ -168,18 +172,20 @@ def _of_device(device: DeviceView) -> Iterator[Diagnostic]:
         yield doubt("never-queued", unseen, device.label)
     if (number := device.data.given_up) and completions:
         yield doubt(
-            "given-up", formatting.note("dropped-in-flight", count=formatting.plural(number, "I/O")), device.label
+            "given-up", f"{formatting.plural(number, 'I/O')} dropped from the count: too many in flight", device.label
         )
     if completions and device.ios and 0 < unended / device.ios < SERIOUS:
         yield _note(device, "under-way", f"{many} in flight when the trace ended")
     if not device.capabilities.directions:
-        yield _note(device, "no-directions", formatting.note("directions-unknown"))
+        yield _note(
+            device, "no-directions", "the trace does not distinguish reads and writes: all I/Os are shown as reads"
+        )
     if alone := sum(device.life(op).without_queue for op in OPS):
         why = "passthrough, flushes of the driver, or in flight when the trace began"
         requests = formatting.plural(alone, "request")
         yield _note(device, "without-bio", f"{requests} dispatched without a queued bio ({why})")
     if number := device.data.hotness.truncated_ios:
-        yield _note(device, "large-ios", formatting.note("hot-bytes", count=formatting.plural(number, "I/O")))
+        yield _note(device, "large-ios", f"of {formatting.plural(number, 'I/O')} only the first 64 MiB count as hot")
     folded = sum(device.op(op).sizes.folded_ios for op in ("read", "write", "discard"))
     if folded:
         yield _note(device, "many-sizes", f"{formatting.plural(folded, 'I/O')} counted at a rounded size")
@@ -193,7 +199,14 @@ def shard_tables(view: ProfileView) -> Iterator[TextTable]:
     """Yields the tables of groups and hosts, if there are any."""
     if view.shards is not None:
         yield _shard_table("Groups", view.shards["groups"], "")
-        yield _shard_table("Hosts", view.shards["hosts"], formatting.note("hosts"))
+        yield _shard_table(
+            "Hosts",
+            view.shards["hosts"],
+            (
+                "devices of a host added up, without those that get their I/O from others; "
+                "times of different shards are laid over each other in figures over time"
+            ),
+        )
 
 
 def _shard_table(title: str, rows: Sequence["Figures"], note: str) -> TextTable:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from blklab.diagnostic import Diagnostic, texts
+from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.spec import fio_options
 from blklab.spec.documents import HostCellDocument, writes
@@ -30,9 +30,6 @@ from blklab.system.roots import Roots, entries, text
 from blklab.units import SECTOR
 
 BUSY_CPUS = 0.2  # Share of all CPUs that other programs, or a hypervisor, may use
-CODE = "cpu-busy"
-
-_condition = texts(__package__, "conditions.toml")
 
 
 def cpu_times(roots: Roots) -> CpuTimes | None:
@@ -46,9 +43,21 @@ def cpu_times(roots: Roots) -> CpuTimes | None:
 def busy_cpus(used: float, stolen: float) -> Iterator[Diagnostic]:
     """Yields a warning for each share of all CPUs (0 to 1) that is above BUSY_CPUS."""
     if used > BUSY_CPUS:
-        yield _condition(CODE, "CPUs", used=100 * used, most=100 * BUSY_CPUS)
+        yield Diagnostic(
+            "cpu-busy",
+            "warning",
+            "CPUs",
+            f"other programs use {100 * used:.0f} % of the CPUs, expected at most {100 * BUSY_CPUS:.0f} %",
+            ("find the program with top, or set wait in [host]",),
+        )
     if stolen > BUSY_CPUS:
-        yield _condition("cpu-stolen", "CPUs", stolen=100 * stolen, most=100 * BUSY_CPUS)
+        yield Diagnostic(
+            "cpu-busy",
+            "warning",
+            "CPUs",
+            f"the hypervisor takes {100 * stolen:.0f} % of the CPUs (steal), expected at most {100 * BUSY_CPUS:.0f} %",
+            ("measure when its other guests are idle",),
+        )
 
 
 class MachineLoad:
@@ -70,7 +79,15 @@ class MachineLoad:
         own = (_own_user_seconds() - self._own) / available
         diagnostics = list(busy_cpus(cpu.get("user", 0.0) - own, cpu.get("steal", 0.0)))
         if (times := _throttled(self._roots) - self._throttled) > 0:
-            diagnostics.append(_condition("cpu-throttled", "CPUs", times=times))
+            diagnostics.append(
+                Diagnostic(
+                    "cpu-throttled",
+                    "warning",
+                    "CPUs",
+                    f"the CPUs were slowed down {times} times because of heat, expected none",
+                    ("improve the cooling, and measure again",),
+                )
+            )
         return [str(diagnostic) for diagnostic in diagnostics]
 
 
@@ -86,11 +103,11 @@ def _throttled(roots: Roots) -> int:
 
 
 NAMES = (  # Names that --force accepts
-    *("array-syncing", "array-degraded", "device-busy", CODE, "page-cache", "small-data"),
+    *("array-syncing", "array-degraded", "device-busy", "cpu-busy", "page-cache", "small-data"),
     *("powersave", "smr-cliff", "iostats-off", "low-memory"),
 )
 
-BUSY = frozenset({"device-busy", CODE})  # Conditions that end by themselves: `wait` in [host] waits for that
+BUSY = frozenset({"device-busy", "cpu-busy"})  # Conditions that end by themselves: `wait` in [host] waits for that
 BUSY_IOS = 20.0  # I/Os a second that others may do on a device; a journal's commit every 5 s is below it
 BUSY_SHARE = 0.05  # Share of the time that a device may be busy with the I/O of others
 SAMPLE = 2.0  # Seconds for which blklab watches devices for I/O of others
@@ -153,10 +170,22 @@ def arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
         action = text(md / "sync_action")
         if action not in {None, "idle", "none"}:
             done = _progress(text(md / "sync_completed"))
-            yield _condition("array-syncing", layer.name, action=action, done=done, name=layer.name)
+            yield Diagnostic(
+                "array-syncing",
+                "critical",
+                layer.name,
+                f"found sync_action {action}{done}, expected idle: its I/O would be measured as well",
+                (f"wait until it ends: mdadm --wait /dev/{layer.name}",),
+            )
         degraded = text(md / "degraded")
         if degraded not in {None, "", "0"}:
-            yield _condition("array-degraded", layer.name, missing=degraded, name=layer.name)
+            yield Diagnostic(
+                "array-degraded",
+                "critical",
+                layer.name,
+                f"found {degraded} of its members missing, expected none: a degraded array performs differently",
+                (f"see mdadm --detail /dev/{layer.name}",),
+            )
 
 
 def _progress(completed: str | None) -> str:
@@ -184,8 +213,15 @@ def _busy(beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], 
         did = diskstats.difference(old, new, seconds, bits=diskstats.long_bits())
         rate, share = sum(did.ios) / seconds, did.busy_ns / 1e9 / seconds
         if rate > BUSY_IOS or share > BUSY_SHARE:
-            limits = {"most": BUSY_IOS, "most_share": 100 * BUSY_SHARE}
-            yield _condition("device-busy", name, rate=rate, share=100 * share, **limits)
+            yield Diagnostic(
+                "device-busy",
+                "critical",
+                name,
+                f"found {rate:.0f} I/Os a second of other programs, "
+                f"busy {100 * share:.0f} % of the time, "
+                f"expected at most {BUSY_IOS:.0f} and {100 * BUSY_SHARE:.0f} %",
+                ("find the program with iotop, or wait",),
+            )
 
 
 def _page_cache(
@@ -200,8 +236,14 @@ def _page_cache(
         ]
         size = _data_bytes(target, cell, beneath)
         if buffered and ram is not None and size is not None and size <= ram:
-            sizes = {"data": _gib(size), "memory": _gib(ram)}
-            yield _condition("page-cache", target["name"], job=buffered[0], **sizes)
+            yield Diagnostic(
+                "page-cache",
+                "critical",
+                target["name"],
+                f"job {buffered[0]} does not use direct I/O: found {_gib(size)} of data, "
+                f"expected more than the {_gib(ram)} of memory: the page cache would be measured",
+                ("set direct = 1, or a larger size",),
+            )
             return
 
 
@@ -238,7 +280,14 @@ def _small_data(
         size = _data_bytes(target, cell, beneath)
         if total and size is not None and size < 2 * total:
             named = ", ".join(f"{name} {_gib(of)}" for name, of in known.items())
-            yield _condition("small-data", target["name"], data=_gib(size), caches=named)
+            yield Diagnostic(
+                "small-data",
+                "critical",
+                target["name"],
+                f"found {_gib(size)} of data, expected at least twice the caches ({named}): "
+                "mostly the caches would be measured",
+                ("set a larger size",),
+            )
             return
 
 
@@ -276,7 +325,13 @@ def _powersave(roots: Roots) -> Iterator[Diagnostic]:
         itself = driver in {"intel_pstate", "amd-pstate-epp"}
         if governor == "powersave":
             effect = "vary" if itself else "are those of the lowest clock"
-            yield _condition("powersave", f"{len(cpus)} CPUs", driver=driver, effect=effect)
+            yield Diagnostic(
+                "powersave",
+                "warning",
+                f"{len(cpus)} CPUs",
+                f"found governor powersave ({driver}), expected performance: latencies {effect}",
+                ("cpupower frequency-set -g performance",),
+            )
 
 
 def _shingled(beneath: Sequence[SysfsLayer], cells: Sequence[HostCellDocument]) -> Iterator[Diagnostic]:
@@ -292,22 +347,48 @@ def _shingled(beneath: Sequence[SysfsLayer], cells: Sequence[HostCellDocument]) 
         zoned = text(layer.node / "queue/zoned") or "none"
         model = text(layer.node / "device/model") or ""
         if zoned == "host-managed":
-            yield _condition("smr-host-managed", layer.name)
+            yield Diagnostic(
+                "smr-cliff",
+                "critical",
+                layer.name,
+                "found a host-managed zoned disk, expected a conventional one: it accepts only sequential writes",
+                ("use fio with zonemode=zbd for it",),
+            )
         elif zoned == "host-aware" or any(re.search(pattern, model.strip()) for pattern in MANAGED_BY_THE_DRIVE):
-            yield _condition("smr-cliff", layer.name, model=model.strip() or zoned)
+            yield Diagnostic(
+                "smr-cliff",
+                "warning",
+                layer.name,
+                f"found a shingled disk ({model.strip() or zoned}), expected a conventional one: "
+                "writes become many times slower when its cache is full",
+                ("write for longer than its cache lasts",),
+            )
 
 
 def _uncounted(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
     for layer in beneath:
         if layer.disk is not None and text(layer.disk / "queue/iostats") == "0":
-            yield _condition("iostats-off", layer.name)
+            yield Diagnostic(
+                "iostats-off",
+                "warning",
+                layer.name,
+                "found queue/iostats 0, expected 1: the kernel does not count its I/O, which would be 0 in the result",
+                ("set iostats = 1 in [settings]",),
+            )
 
 
 def _memory(roots: Roots) -> Iterator[Diagnostic]:
     memory_ = memory(roots)
     total, free = memory_.get("MemTotal", 0), memory_.get("MemAvailable")
     if total and free is not None and free < total / 20:
-        yield _condition("low-memory", "memory", free=_gib(free), total=_gib(total))
+        yield Diagnostic(
+            "low-memory",
+            "warning",
+            "memory",
+            f"found {_gib(free)} available of {_gib(total)}, expected at least 5 %: "
+            "the machine would swap during the run",
+            ("stop programs to free memory",),
+        )
 
 
 def _gib(size: int) -> str:
@@ -338,5 +419,12 @@ def collapse(points: Sequence[SeriesPoint], source: str) -> Diagnostic | None:
     # After it, no interval may be as it was: jobs that pause and go on are no cliff.
     if after > before / 5 or max(rates[where + 1 :]) > before / 2:
         return None
-    rates_mib = {"before": before * 1e9 / 2**20, "after": after * 1e9 / 2**20}
-    return _condition("smr-collapse", source, interval=where + 1, intervals=len(rates), **rates_mib)
+    return Diagnostic(
+        "smr-cliff",
+        "warning",
+        source,
+        f"writes fell from {before * 1e9 / 2**20:.1f} to {after * 1e9 / 2**20:.1f} MiB/s in interval "
+        f"{where + 1} of {len(rates)} and did not recover, expected a steady rate: "
+        "a cache (of a shingled disk, or of flash) was full",
+        ("measure only the time after it, with a ramp",),
+    )

@@ -22,7 +22,7 @@ from blklab.runners.fio import cell as fio_cell
 from blklab.runners.fio import jobfile, process, target_preparation
 from blklab.runners.fio.process import FioProgress, find_fio
 from blklab.runners.host import conditions, settings, target_locations
-from blklab.runners.host.conditions import CODE, MachineLoad
+from blklab.runners.host.conditions import MachineLoad
 from blklab.runners.host.journal import HostJournal, lock, lock_path, release
 from blklab.runners.host.restore import restore
 from blklab.runners.host.settings import applied
@@ -348,7 +348,7 @@ class HostRunner(Runner):
                 place,
                 journal,
                 # The load of the CPUs is measured again during the run.
-                warnings=[str(finding) for finding in findings if finding.code != CODE],
+                warnings=[str(finding) for finding in findings if finding.code != "cpu-busy"],
                 forced=sorted(self._force),
                 progress=lambda live: self.progress(cell, live),
                 execute=self._execute,

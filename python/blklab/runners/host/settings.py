@@ -18,7 +18,6 @@ from blklab.runners.host.journal import HostJournal
 from blklab.system.identity import BlockDevice, of_node
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots, entries, opened, text
-from blklab.text import toml_file
 
 FILES = {  # Keys of devices, and their files in the device's directory in sysfs
     # In the order in which they are written: the scheduler resets nr_requests and wbt, the
@@ -33,7 +32,15 @@ FILES = {  # Keys of devices, and their files in the device's directory in sysfs
     for key in keys
 }
 
-ALSO: dict[str, list[str]] = toml_file(__package__, "settings.toml")["also"]
+ALSO = {  # What else the kernel changes when a setting is written
+    "scheduler": ["nr_requests", "wbt_lat_usec"],
+    "write_cache": ["wbt_lat_usec"],
+    "max_sectors_kb": ["read_ahead_kb"],
+    "vm.dirty_ratio": ["vm.dirty_bytes"],
+    "vm.dirty_bytes": ["vm.dirty_ratio"],
+    "vm.dirty_background_ratio": ["vm.dirty_background_bytes"],
+    "vm.dirty_background_bytes": ["vm.dirty_background_ratio"],
+}
 
 ACTIONS = frozenset({"vm.drop_caches", "vm.compact_memory", "vm.stat_refresh"})
 """Files that start an action instead of keeping a value."""

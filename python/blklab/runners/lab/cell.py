@@ -27,7 +27,7 @@ from blklab.runners.fio.target_preparation import BLOCK, DEPTH
 from blklab.runners.lab.agent import ExportedFile, FileSample, GuestGone
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.machine.qemu import RESULTS, VirtualDisk, VirtualDiskShape
-from blklab.runners.lab.rates import DiskRates, doubt, rates
+from blklab.runners.lab.rates import DiskRates, rates
 from blklab.runners.lab.stacks import bcache, lvm, md
 from blklab.runners.lab.stacks.build import apply_settings, build
 from blklab.runners.lab.stacks.filesystem import MOUNT
@@ -254,14 +254,34 @@ BUSY = 0.9  # Share of busy time from which the guest's processors, not the disk
 def check(document: LabCellDocument, wanted: DiskRates, cpu: Mapping[str, float]) -> Iterator[Diagnostic]:
     """Yields what a result does not show, or may show wrongly."""
     if wanted.scale != 1:
-        yield doubt("scaled-rates", "", scale=wanted.scale)
+        yield Diagnostic(
+            "scaled-rates",
+            "warning",
+            "",
+            f"all devices' rates are divided by {wanted.scale:g}, within the guest's reach: "
+            "use shares, ratios and orderings, not absolute rates",
+        )
     yield from wanted.doubts
     for device in document["devices"]:
         if latency := latency_ns(device["model"]):
-            yield doubt("coarse-latency", f"device {device['name']}", latency_ms=latency / 1e6)
+            yield Diagnostic(
+                "coarse-latency",
+                "warning",
+                f"device {device['name']}",
+                f"dm-delay adds its latency of {latency / 1e6:g} ms, "
+                "in whole ms and by the guest's timer: an I/O takes longer than that, "
+                "by 4 ms and more before Linux 6.7",
+            )
     busy = cpu["user"] + cpu["system"] + cpu["irq"] + cpu["steal"]
     if busy >= BUSY:
-        yield doubt("cpus", "", busy=100 * busy)
+        yield Diagnostic(
+            "cpus",
+            "warning",
+            "",
+            f"the guest's processors were busy for {100 * busy:.0f} % of the time: "
+            "the rates may be those of the processors, not of the disks",
+            ("compare with a larger lab.scale, or with more lab.cpus",),
+        )
 
 
 ALONE = "--rw=randread --bs=4k --size=16m --iodepth=1 --direct=1 --ioengine=libaio --time_based --runtime=1s"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
-from blklab.diagnostic import Diagnostic, texts
+from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
 from blklab.md_levels import PARITIES
 from blklab.outcome import Outcome
@@ -34,8 +34,6 @@ SATURATED = 0.9  # A device's rate counts if it reaches this share of its rate w
 MANY = 128  # I/Os in flight that saturate a device
 
 Limits = dict[str, int]
-
-doubt = texts(__package__, "doubts.toml")
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,17 @@ def _doubts(document: LabCellDocument) -> list[Diagnostic]:
         for device in document["devices"]
         if device["model"]["kind"] != "throttled" and not _saturated(document, device)
     )
-    return [doubt("no-latency", "", kind=kind) for kind in kinds]
+    return [
+        Diagnostic(
+            "no-latency",
+            "warning",
+            "",
+            f"the load is limited by the latency of each {kind}, but the lab's disks only have rates: "
+            "stacks that spread I/O over several of them appear too fast",
+            ("use more iodepth or numjobs, or compare with --on sim",),
+        )
+        for kind in kinds
+    ]
 
 
 def _saturated(document: LabCellDocument, device: Mapping[str, Any]) -> bool:

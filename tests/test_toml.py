@@ -1,0 +1,12 @@
+"""TOML that blklab writes can be read again, for every text in it."""
+
+import tomllib
+
+from blklab.analysis.calibrate import toml_line
+
+
+def test_delete_character_in_a_text_is_escaped() -> None:
+    """U+007F, which TOML forbids in a text, came raw from a file's name into a calibrated file."""
+    line = toml_line("source", "calibrated from a\x7fb")
+    assert "\x7f" not in line
+    assert tomllib.loads(line) == {"source": "calibrated from a\x7fb"}
