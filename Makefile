@@ -39,7 +39,7 @@ proof: setup ## Run the tests that take minutes (kernels in QEMU, kills, power c
 	$(PYTESTS) --dist loadfile -m proof $(PYTEST)
 
 .PHONY: check
-check: tools ## Check formatting, lints, types, imports, and the number of lines
+check: tools ## Check formatting, lints, types and imports; print the lines of code
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets --quiet -- -D warnings
 	$(BIN)/ruff format --check --quiet $(PYTHON_FILES)
