@@ -53,34 +53,61 @@ def _parse_check(text: str) -> int | None:
 
 
 @click.command()
-@common.repeatable("--trace", "traces", metavar="TRACE[=WEIGHT]")
-@click.option("--device", metavar="NAME")
-@common.repeatable("--job", "job_files", metavar="FILE[=WEIGHT]")
-@common.repeatable("--experiment", "experiments", metavar="FILE[=WEIGHT]")
-@common.repeatable('--load', 'mixes', metavar='NAME[=WEIGHT]')  # fmt: skip
-@click.option("--working-set", type=common.SIZE, default="8g")
-@click.option("--growth", type=common.Quantity("factor", _parse_times), default="1x")
-@common.repeatable("--devices", metavar="NxMODEL,...")
-@click.option("--this-host", is_flag=True)
-@common.repeatable('--price', 'prices', type=common.Quantity('price', _parse_price), metavar='MODEL=PRICE')  # fmt: skip
-@click.option("--capacity", type=common.SIZE)
-@click.option("--failures", type=click.IntRange(0, 8), default=1)
-@click.option("--drives", type=click.IntRange(1, 64))
-@click.option("--budget", type=common.Quantity("amount", _parse_amount))
-@click.option("--p99-below", type=common.DURATION, metavar="TIME")
-@click.option("--loss-below", "loss", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="P")
-@click.option("--replaced-after", type=common.DURATION, default="72h")
-@click.option("--checked-every", type=common.Quantity("duration", _parse_check), default="730h")
-@common.repeatable("--exclude", metavar="KIND,...")
-@common.repeatable("--compare", "compared", metavar="WORD,...")
-@click.option("--kernel", default="6.1")
-@click.option("--filesystem", type=click.Choice(["ext4", "xfs", "none"]), default="ext4")
+@common.repeatable("--trace", "traces", metavar="TRACE[=WEIGHT]", help="A trace, at its recorded times.")
+@click.option("--device", metavar="NAME", help="Device of the trace; default: that of the whole workload.")
+@common.repeatable("--job", "job_files", metavar="FILE[=WEIGHT]", help="A fio job file.")
+@common.repeatable("--experiment", "experiments", metavar="FILE[=WEIGHT]", help="Workloads of an experiment.")
+@common.repeatable(
+    "--load",
+    "mixes",
+    metavar="NAME[=WEIGHT]",
+    help="A published mix: backup, database, file-server or virtual-machines.",
+)
+@click.option("--working-set", type=common.SIZE, default="8g", help="Bytes that a published mix uses.")
+@click.option(
+    "--growth",
+    type=common.Quantity("factor", _parse_times),
+    default="1x",
+    help="Plan for so many times the rate of the traces.",
+)
+@common.repeatable("--devices", metavar="NxMODEL,...", help="Disks: 2xpm983, 4xhdd-7200:2TiB, 2x./disk.toml.")
+@click.option("--this-host", is_flag=True, help="Also the unused disks of this host.")
+@common.repeatable(
+    "--price", "prices", type=common.Quantity("price", _parse_price), metavar="MODEL=PRICE", help="Price of a disk."
+)
+@click.option("--capacity", type=common.SIZE, help="Bytes that the array must have; default: what the load uses.")
+@click.option("--failures", type=click.IntRange(0, 8), default=1, help="Disks that can fail without data loss.")
+@click.option("--drives", type=click.IntRange(1, 64), help="Most disks to use.")
+@click.option("--budget", type=common.Quantity("amount", _parse_amount), help="Most that the disks may cost.")
+@click.option("--p99-below", type=common.DURATION, metavar="TIME", help="Limit of the 99th percentile of latency.")
+@click.option(
+    "--loss-below",
+    "loss",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="P",
+    help="Limit of the probability of losing data within 5 years, such as 1e-4.",
+)
+@click.option(
+    "--replaced-after", type=common.DURATION, default="72h", help="Mean time until a failed disk is replaced."
+)
+@click.option(
+    "--checked-every",
+    type=common.Quantity("duration", _parse_check),
+    default="730h",
+    help="Time from one check of the arrays to the next; or never.",
+)
+@common.repeatable("--exclude", metavar="KIND,...", help="Levels or kinds: 5, raid10, bcache, dm-cache.")
+@common.repeatable(
+    "--compare", "compared", metavar="WORD,...", help="Show this in any case: raid10,f2 or raid5,64k or bcache."
+)
+@click.option("--kernel", default="6.1", help="Kernel of the array.")
+@click.option("--filesystem", type=click.Choice(["ext4", "xfs", "none"]), default="ext4", help="Filesystem to make.")
 @common.flash_state_option
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, help="Seed of random numbers.")
 @common.jobs_option
 @common.cluster_option
-@click.option("-o", "--output", metavar="FILE")
-@click.option("--html", metavar="FILE")
+@click.option("-o", "--output", metavar="FILE", help="Write the experiment that proves the answer, for `blklab run`.")
+@click.option("--html", metavar="FILE", help="Write the answer as a page.")
 @common.json_option
 def advise(
     *,

@@ -14,20 +14,54 @@ from blklab.runners.registry import OPTIONS
 
 @click.command()
 @click.argument("experiment", type=click.Path(path_type=Path))
-@click.option("--on", "runner", type=click.Choice(["lab", "sim"]), default="lab")
-@click.option("--good", required=True, metavar="KERNEL|COMMIT")
-@click.option("--bad", required=True, metavar="KERNEL|COMMIT")
-@repeatable("--fail-if", "conditions", required=True, metavar="CONDITION")
-@click.option("--tree", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="DIR")
-@repeatable("--build", "commands", metavar="COMMAND")
-@repeatable("--module", "modules", metavar="NAME")
-@click.option("--sure", callback=parse_share, default="99%", metavar="SHARE")
-@click.option("--max-runs", "most", type=click.IntRange(2, 10000), default=50, metavar="N")
-@click.option("--only", metavar="LABEL=PATTERN,...", callback=only_cells)
-@repeatable("--set", "settings", metavar="KEY=VALUE")
+@click.option("--on", "runner", type=click.Choice(["lab", "sim"]), default="lab", help="The runner.")
+@click.option("--good", required=True, metavar="KERNEL|COMMIT", help="The end without the problem: the baseline.")
+@click.option("--bad", required=True, metavar="KERNEL|COMMIT", help="The end with the problem.")
+@repeatable(
+    "--fail-if",
+    "conditions",
+    required=True,
+    metavar="CONDITION",
+    help="What the problem is: 'iops < 0.9*baseline', 'p99 > 5ms'.",
+)
+@click.option(
+    "--tree",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="A git repository, whose commits are bisected: a kernel tree, or md's sources.",
+)
+@repeatable(
+    "--build",
+    "commands",
+    metavar="COMMAND",
+    help="With --tree: builds the kernel, such as 'make -j8'; may be repeated.",
+)
+@repeatable(
+    "--module",
+    "modules",
+    metavar="NAME",
+    help="With --tree: builds only this module, and loads it instead of the kernel's own: raid10, dm-cache ...",
+)
+@click.option(
+    "--sure",
+    callback=parse_share,
+    default="99%",
+    metavar="SHARE",
+    help="How certain the result must be; it decides how often a commit is measured.",
+)
+@click.option(
+    "--max-runs",
+    "most",
+    type=click.IntRange(2, 10000),
+    default=50,
+    metavar="N",
+    help="Skip a commit that is still unclear after so many runs.",
+)
+@click.option("--only", metavar="LABEL=PATTERN,...", callback=only_cells, help="Run only these cells: stack=raid10.")
+@repeatable("--set", "settings", metavar="KEY=VALUE", help="Change a key of the file: iodepth=8.")
 @OPTIONS["accel"]
-@click.option("--log", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
-@click.option("--resume", is_flag=True)
+@click.option("--log", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write git's log to FILE.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted bisection.")
 @store_option
 @json_option
 def bisect(

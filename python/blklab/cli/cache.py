@@ -37,16 +37,29 @@ VOLUME = common.Quantity("size", units.parse_size)
 
 @click.command()
 @trace_options
-@click.option("--policy", "policies", multiple=True, type=click.Choice(POLICIES))
-@click.option("--block", "blocks", type=SIZES, default="64k")
-@click.option("--sizes", "cache_sizes", type=SIZES, metavar="SIZE,...")
-@click.option("--volume-size", "volume", type=VOLUME)
-@click.option("--kernel", default="6.1")
-@click.option("--mode", type=click.Choice(["writethrough", "writeback"]), default="writethrough")
-@click.option("--sample", type=common.Quantity("share", _parse_share), metavar="SHARE")
-@click.option("--samples", type=click.IntRange(1, 8), default=4)
-@click.option("-o", "--output", metavar="FILE")
-@click.option("--title", metavar="TEXT")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice(POLICIES),
+    help="Compute this policy; can be repeated. Default: all.",
+)
+@click.option("--block", "blocks", type=SIZES, default="64k", help="Chunk sizes of dm-cache; lru and opt: n × 4k.")
+@click.option("--sizes", "cache_sizes", type=SIZES, metavar="SIZE,...", help="Cache sizes; default: powers of two.")
+@click.option("--volume-size", "volume", type=VOLUME, help="Size of the cached volume; default: as recorded.")
+@click.option("--kernel", default="6.1", help="Kernel whose smq is simulated: a version or commit.")
+@click.option(
+    "--mode",
+    type=click.Choice(["writethrough", "writeback"]),
+    default="writethrough",
+    help="Cache mode of smq and bcache.",
+)
+@click.option(
+    "--sample", type=common.Quantity("share", _parse_share), metavar="SHARE", help="Compute LRU from 1% of blocks."
+)
+@click.option("--samples", type=click.IntRange(1, 8), default=4, help="Samples and phases for an interval.")
+@click.option("-o", "--output", metavar="FILE", help="Write an HTML page; `-` for stdout.")
+@click.option("--title", metavar="TEXT", help="Title of the page.")
 @common.cluster_option
 @common.json_option
 def curve(
@@ -152,10 +165,10 @@ def status(names: tuple[str, ...], as_json: bool) -> None:
 
 @click.command()
 @trace_options
-@click.option("--before", required=True, metavar="FILE")
-@click.option("--after", required=True, metavar="FILE")
-@click.option("--cache", "title", metavar="NAME")
-@click.option("--kernel", metavar="VERSION")
+@click.option("--before", required=True, metavar="FILE", help="Counters when the trace began.")
+@click.option("--after", required=True, metavar="FILE", help="Counters when the trace ended.")
+@click.option("--cache", "title", metavar="NAME", help="The cache, if the files have several.")
+@click.option("--kernel", metavar="VERSION", help="Kernel whose smq is simulated; default: this cache's.")
 @common.json_option
 def check(
     *, source: TraceSource, before: str, after: str, title: str | None, kernel: str | None, as_json: bool
@@ -194,14 +207,14 @@ def check(
 
 @click.command()
 @click.argument("trace", metavar="TRACE")
-@click.option("--device", metavar="NAME")
-@click.option("--slow", required=True, metavar="[LEVEL:][N]xMODEL")
-@click.option("--fast", required=True, metavar="[N]xMODEL")
-@click.option("--budget", type=common.SIZE)
-@common.repeatable("--exclude", metavar="KIND,...")
-@click.option("--kernel", default="6.1")
+@click.option("--device", metavar="NAME", help="Device of the trace; default: that of the whole workload.")
+@click.option("--slow", required=True, metavar="[LEVEL:][N]xMODEL", help="The array: hdd-7200, raid6:6xhdd-7200:4TiB.")
+@click.option("--fast", required=True, metavar="[N]xMODEL", help="Disks for the cache: pm983, 2xpm983, ./disk.toml.")
+@click.option("--budget", type=common.SIZE, help="Most bytes of the cache; default: the whole fast disk.")
+@common.repeatable("--exclude", metavar="KIND,...", help="Kinds or modes to leave out: bcache, dm-cache, writeback.")
+@click.option("--kernel", default="6.1", help="Kernel of the cache.")
 @common.flash_state_option
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, help="Seed of random numbers.")
 @common.jobs_option
 @common.cluster_option
 @common.json_option

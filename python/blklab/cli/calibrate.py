@@ -33,20 +33,37 @@ VIRTUAL = "virtual"
 
 @click.command()
 @click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, metavar="[INPUT]...")
-@click.option("--host", "of_host", is_flag=True)
-@click.option("--device", metavar="PATH")
-@click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@repeatable("--destroy", metavar="ID")
-@repeatable("--yes-destroy", metavar="ID")
-@repeatable("--force", metavar="NAME")
-@click.option("--time", "length", type=DURATION, default="5m")
-@click.option("--resume", is_flag=True)
+@click.option("--host", "of_host", is_flag=True, help="Fit the processor time of an I/O of the host, not a device.")
+@click.option("--device", metavar="PATH", help="Measure this device now. Without --destroy it is only read.")
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Measure the disk below this directory now.",
+)
+@repeatable("--destroy", metavar="ID", help="Also write to --device, which has this stable name.")
+@repeatable("--yes-destroy", metavar="ID", help="The same, even with data on it.")
+@repeatable("--force", metavar="NAME", help="Measure despite this condition.")
+@click.option(
+    "--time", "length", type=DURATION, default="5m", help="Time of all tests together, without laying out a file."
+)
+@click.option("--resume", is_flag=True, help="Continue an interrupted measurement.")
 @store_option
-@click.option("--model", metavar="NAME|FILE")
-@click.option("--kernel", default=KERNEL)
-@click.option("--filesystem", type=click.Choice(["none", "ext3", "ext4", "xfs"]), default="none")
-@click.option("--size", metavar="SIZE")
-@click.option("-o", "--output", type=click.Path(path_type=Path))
+@click.option(
+    "--model",
+    metavar="NAME|FILE",
+    help="Where the fit starts: a model of the library, a file with a [device] table, or `virtual`.",
+)
+@click.option("--kernel", default=KERNEL, help="Kernel of the measurements.")
+@click.option(
+    "--filesystem",
+    type=click.Choice(["none", "ext3", "ext4", "xfs"]),
+    default="none",
+    help="Filesystem between fio and the device.",
+)
+@click.option("--size", metavar="SIZE", help="Bytes from the start of the device that fio used; default: all.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help='Write the result to this file, for calibrated = "FILE".'
+)
 @json_option
 def calibrate(
     *,

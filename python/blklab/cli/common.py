@@ -78,19 +78,37 @@ INPUT = _Input(path_type=str)
 repeatable = functools.partial(click.option, multiple=True)
 """Decorator: add an option that may be given several times."""
 
-json_option = click.option("--json", "as_json", is_flag=True)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 """Decorator: add `--json`, passed as `as_json`. Every command that prints results has it."""
 
-store_option = click.option("--store", metavar="FILE|URL")
+store_option = click.option(
+    "--store",
+    metavar="FILE|URL",
+    help=(
+        "The store: an SQLite file or postgresql://…; default: $BLKLAB_STORE, "
+        "otherwise blklab/store.db in your data directory."
+    ),
+)
 """Decorator: add `--store`, passed as `store`. Every command that uses the store has it."""
 
-cluster_option = click.option("--cluster", metavar="ADDRESS")
+cluster_option = click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Compute on a Dask cluster: HOST:PORT of its scheduler, or local:N for N processes here.",
+)
 """Decorator: add `--cluster`, passed as `cluster`; `computing` connects."""
 
-jobs_option = click.option("--jobs", type=click.IntRange(1, 1024), metavar="N")
+jobs_option = click.option(
+    "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Simulations at the same time; default: CPUs."
+)
 """Decorator: add `--jobs`, passed as `jobs`, for `computing`."""
 
-flash_state_option = click.option("--flash-state", type=click.Choice(["used", "fresh", "steady"]), default="steady")
+flash_state_option = click.option(
+    "--flash-state",
+    type=click.Choice(["used", "fresh", "steady"]),
+    default="steady",
+    help="State of flash disks: in use and trimmed, new, or full of random writes.",
+)
 """Decorator: add `--flash-state`, passed as `flash_state`."""
 
 
@@ -108,7 +126,9 @@ def computing(cluster: str | None, jobs: int | None = None) -> "Iterator[Paralle
         yield Parallel(cluster=client)
 
 
-confidence_option = click.option("--confidence", type=click.FloatRange(0.5, 0.999), default=0.95)
+confidence_option = click.option(
+    "--confidence", type=click.FloatRange(0.5, 0.999), default=0.95, help="Confidence level of intervals and verdicts."
+)
 """Decorator: add `--confidence`, for all intervals and verdicts of a command."""
 
 
@@ -121,7 +141,13 @@ def parse_share(_context: click.Context, _parameter: click.Parameter, text: str)
     raise click.BadParameter(f"{text!r}: expected a share between 0 and 100 %, such as 5%")
 
 
-margin_option = click.option("--margin", callback=parse_share, default="5%", metavar="SHARE")
+margin_option = click.option(
+    "--margin",
+    callback=parse_share,
+    default="5%",
+    metavar="SHARE",
+    help="Differences that are surely smaller are called the same.",
+)
 """Decorator: add `--margin`, for verdicts of equality."""
 
 

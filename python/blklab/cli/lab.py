@@ -83,7 +83,7 @@ def _table(rows: list[dict[str, Any]]) -> "TextTable":
 @click.argument("generation", default="6.1")
 @OPTIONS["kernel"]
 @OPTIONS["modules"]
-@click.option("--rebuild", is_flag=True)
+@click.option("--rebuild", is_flag=True, help="Build again with the newest packages.")
 @json_option
 def build(*, generation: str, kernel: Path | None, modules: Path | None, rebuild: bool, as_json: bool) -> None:
     """Build the image of a guest with the kernel GENERATION, such as 6.1 or 6.1.0-49.

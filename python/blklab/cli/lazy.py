@@ -27,7 +27,6 @@ class CommandEntry:
 
 
 _GROUPS = toml_file(__package__, "commands.toml")
-_OPTIONS = toml_file(__package__, "options.toml")  # The help of options, by target
 
 
 def entries(group: str) -> dict[str, CommandEntry]:
@@ -86,10 +85,6 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{entry.target} is not a click command")
         command.short_help = entry.summary
-        helps = _OPTIONS["shared"] | _OPTIONS.get(entry.target, {})
-        for option in command.params:
-            if isinstance(option, click.Option) and not option.help:
-                option.help = helps[option.opts[-1]]
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

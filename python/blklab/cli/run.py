@@ -76,21 +76,44 @@ def _options() -> "Collection[RunnerOption]":
 
 @click.command(cls=_RunCommand)
 @click.argument("experiments", metavar="EXPERIMENT...", type=click.Path(path_type=Path), nargs=-1)
-@click.option("--interleave", is_flag=True)
-@click.option("--dry-run", is_flag=True)
-@click.option("--only", metavar="LABEL=PATTERN,...", callback=only_cells)
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE")
-@click.option("--explain", is_flag=True)
-@click.option("--per-job", is_flag=True)
-@click.option("--target", "targets", multiple=True, metavar="[STACK=]PATH")
-@click.option("--resume", is_flag=True)
+@click.option("--interleave", is_flag=True, help="Measure several experiments in turns, in random order.")
+@click.option("--dry-run", is_flag=True, help="Show the cells and what they would do; run nothing.")
 @click.option(
-    "--until-sure", "margin", callback=lambda *words: words[-1] and common.parse_share(*words), metavar="SHARE"
+    "--only",
+    metavar="LABEL=PATTERN,...",
+    callback=only_cells,
+    help="Run only these cells: 'stack=raid1,workload=rand*'.",
 )
-@click.option("--no-store", is_flag=True)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Seed of random numbers; default: the file's."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a key of the file: kernel=6.1, iodepth=8, near.chunk=64k.",
+)
+@click.option("--explain", is_flag=True, help="Explain the figures: busy devices, members' shares, read balancing.")
+@click.option("--per-job", is_flag=True, help="Also show the figures of each job of a workload.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="[STACK=]PATH",
+    help="With --on host: the directory or device of a stack; replaces its entry in [targets].",
+)
+@click.option("--resume", is_flag=True, help="Continue an interrupted campaign.")
+@click.option(
+    "--until-sure",
+    "margin",
+    callback=lambda *words: words[-1] and common.parse_share(*words),
+    metavar="SHARE",
+    help="Repeat until each comparison is decided, or surely below this share, such as 5%.",
+)
+@click.option("--no-store", is_flag=True, help="Print the results; do not store them.")
 @common.store_option
-@click.option("--schema", is_flag=True)
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of experiment files, for editors.")
 @common.json_option
 def run(
     *,

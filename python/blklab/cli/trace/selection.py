@@ -63,15 +63,28 @@ SIZES = Quantity("size", _range(units.parse_size, 2**32 - 1))
 COLUMNS = "columns:"  # The beginning of a format that names columns, as crates/trace reads it
 
 OPTIONS = (  # The format and the filters, in the order of the help
-    click.option("--format", "format_name", metavar="NAME"),
-    click.option("--columns", metavar="ROLE=COLUMN,..."),
-    repeatable("--device", "devices", metavar="DEV"),
-    repeatable("--process", "processes", metavar="NAME"),
-    repeatable("--op", "ops", type=OPS),
-    *(click.option(name, type=TIME, metavar="TIME") for name in ("--since", "--until")),
-    click.option("--sector", "sectors", type=SECTORS, metavar="A-B"),
-    click.option("--size", "sizes", type=SIZES, metavar="SIZE"),
-    click.option("--min-latency", "min_latency_ns", type=DURATION, metavar="TIME"),
+    click.option(
+        "--format", "format_name", metavar="NAME", help="Format of the trace; default: recognised from the content."
+    ),
+    click.option(
+        "--columns", metavar="ROLE=COLUMN,...", help="Read a text table: time=ts,op=rw,sector=lba,size=len ..."
+    ),
+    repeatable("--device", "devices", metavar="DEV", help="Select this device: md127 or 9,127."),
+    repeatable("--process", "processes", metavar="NAME", help="Select this process: name, pattern (kworker*) or pid."),
+    repeatable("--op", "ops", type=OPS, help="Select this operation."),
+    click.option(
+        "--since", type=TIME, metavar="TIME", help="Select from this time on: 10s after the start, or 21:21:30 UTC."
+    ),
+    click.option("--until", type=TIME, metavar="TIME", help="Select up to this time."),
+    click.option("--sector", "sectors", type=SECTORS, metavar="A-B", help="Select I/Os that touch sectors A to B."),
+    click.option("--size", "sizes", type=SIZES, metavar="SIZE", help="Select I/Os of this size: 4k, 4k-64k."),
+    click.option(
+        "--min-latency",
+        "min_latency_ns",
+        type=DURATION,
+        metavar="TIME",
+        help="Select completed I/Os that took at least this time.",
+    ),
 )
 
 
@@ -107,10 +120,16 @@ def reading_options(command: F) -> F:
         return command(*args, reading=reading, **kwargs)
 
     for option in (
-        click.option("--skip-broken", is_flag=True),
+        click.option("--skip-broken", is_flag=True, help="Leave out shards that cannot be read, and name them."),
         cluster_option,
-        click.option("--files", metavar="PATH"),
-        click.option("--exact", is_flag=True),
+        click.option(
+            "--files", metavar="PATH", help="Count I/O by file: of this mount point or device with ext4 or XFS."
+        ),
+        click.option(
+            "--exact",
+            is_flag=True,
+            help="Count hot blocks exactly, as far as memory suffices; default: a sample if many.",
+        ),
     ):
         with_reading = option(with_reading)
     return with_reading  # type: ignore[return-value]
