@@ -11,14 +11,21 @@ from click.exceptions import Exit
 from blklab import output as out
 from blklab import units
 from blklab.cli import common
-from blklab.cli.lazy import LazyGroup, entries
+from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.system.roots import Roots
 from blklab.trace.cache_curves import POLICIES, read_curves
 
+COMMANDS = {
+    "advise": CommandEntry("blklab.cli.cache:advise", "Is a cache worth it: which kind, how large, at what cost"),
+    "check": CommandEntry("blklab.cli.cache:check", "Compare a cache's counters with what its policy should do"),
+    "curve": CommandEntry("blklab.cli.cache:curve", "Compute hit ratios by cache size from a trace"),
+    "status": CommandEntry("blklab.cli.cache:status", "Show hit rates and problems of this host's caches"),
+}
 
-@click.group(cls=LazyGroup, entries=entries("cache"), subcommand_metavar="COMMAND ...", options_metavar="")
+
+@click.group(cls=LazyGroup, entries=COMMANDS, subcommand_metavar="COMMAND ...", options_metavar="")
 def cache() -> None:
     """Size and check block caches: dm-cache (lvmcache), bcache and dm-writecache."""
 

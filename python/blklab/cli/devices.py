@@ -6,14 +6,22 @@ import click
 from click.exceptions import Exit
 
 from blklab.cli.common import emit, json_option, tell
-from blklab.cli.lazy import LazyGroup, entries
+from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import UsageError
 from blklab.output import check as check_output
 from blklab.output import write
 from blklab.system.roots import Roots
 
+COMMANDS = {
+    "list": CommandEntry("blklab.cli.devices:list_", "List the device models of the library"),
+    "show": CommandEntry("blklab.cli.devices:show", "Show a model, and its data sheet next to the simulation"),
+    "identify": CommandEntry("blklab.cli.devices:identify", "Find the models of this host's disks"),
+    "import": CommandEntry("blklab.cli.devices:import_", "Make a model from the figures of io.cost"),
+    "export": CommandEntry("blklab.cli.devices:export", "Print a model as lines of io.cost"),
+}
 
-@click.group(cls=LazyGroup, entries=entries("devices"), subcommand_metavar="COMMAND ...", options_metavar="")
+
+@click.group(cls=LazyGroup, entries=COMMANDS, subcommand_metavar="COMMAND ...", options_metavar="")
 def devices() -> None:
     """Find the device model for a disk: products, typical disks of a class, and cloud volumes."""
 

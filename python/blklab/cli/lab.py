@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blklab.cli.common import emit, fail_with, json_option, note, store_option
-from blklab.cli.lazy import LazyGroup, entries
+from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.runners.registry import OPTIONS
 from blklab.text import printable
 from blklab.units import format_size
@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from blklab.report.tables.base import TextTable
 
 
-@click.group(cls=LazyGroup, entries=entries("lab"))
+COMMANDS = {
+    "demo": CommandEntry("blklab.cli.lab:demo", "Measure and predict mirrors of unequal disks", extras=("lab",)),
+    "build": CommandEntry("blklab.cli.lab:build", "Build or rebuild the image of a guest", extras=("lab",)),
+    "kernels": CommandEntry("blklab.cli.lab:kernels", "List the kernels for guests"),
+    "prune": CommandEntry("blklab.cli.lab:prune", "Remove images of older kernels, and builds of bisections"),
+}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS)
 def lab() -> None:
     """Prepare the guests of `blklab run --on lab`: virtual machines with a real Debian kernel.
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from blklab.cli.extras import missing
-from blklab.text import similar, toml_file
+from blklab.cli.extras import ExtraName, missing
+from blklab.text import similar
 
 NEEDED = "blklab.extras"  # Key in `Context.meta`: the extras of the commands that were resolved
 ALL = "blklab.all"  # Key in `Context.meta`: whether the help shows everything
@@ -21,17 +21,9 @@ class CommandEntry:
 
     target: str  # `module:attribute` of the click command
     summary: str  # What the command does, in one line without a full stop
-    extras: str = ""  # Those that it and its subcommands always need, such as `run report`
+    extras: tuple[ExtraName, ...] = ()  # Those that it and its subcommands always need
     heading: str = ""  # The group of commands in the help that it belongs to
     rare: bool = False  # Whether only `--help --all` lists it
-
-
-_GROUPS = toml_file(__package__, "commands.toml")
-
-
-def entries(group: str) -> dict[str, CommandEntry]:
-    """Return the commands of a group, by name."""
-    return {name: CommandEntry(**entry) for name, entry in _GROUPS[group].items()}
 
 
 class LazyGroup(click.Group):
@@ -79,7 +71,7 @@ class LazyGroup(click.Group):
         entry = self.entries.get(cmd_name)
         if entry is None:
             return super().get_command(ctx, cmd_name)
-        ctx.meta[NEEDED] = [*ctx.meta.get(NEEDED, ()), *entry.extras.split()]
+        ctx.meta[NEEDED] = [*ctx.meta.get(NEEDED, ()), *entry.extras]
         module, _, attribute = entry.target.partition(":")
         command = getattr(importlib.import_module(module), attribute)
         if not isinstance(command, click.Command):
@@ -95,7 +87,7 @@ class LazyGroup(click.Group):
                 continue
             shown = f"{entry.heading if entry.heading != heading else '':9}{name}" if entry.heading else name
             heading = entry.heading
-            lacking = missing([*ctx.meta.get(NEEDED, ()), *entry.extras.split()])
+            lacking = missing([*ctx.meta.get(NEEDED, ()), *entry.extras])
             rows.append((shown, entry.summary + (f" (missing extras: {', '.join(lacking)})" if lacking else "")))
         if rows:
             with formatter.section("Commands"):

@@ -7,7 +7,7 @@ import click
 
 from blklab import output as files
 from blklab.cli.common import emit, json_option, note, store_option, tell
-from blklab.cli.lazy import LazyGroup, entries
+from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, UsageError
 from blklab.report.console import Console
 from blklab.report.formatting import plural
@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from blklab.store.annotations import AnnotationKind
 
 
-@click.group(cls=LazyGroup, entries=entries("runs"))
+COMMANDS = {
+    "list": CommandEntry("blklab.cli.runs:list_", "List the campaigns"),
+    "show": CommandEntry("blklab.cli.runs:show", "Show the runs of a campaign, or one run"),
+    "export": CommandEntry("blklab.cli.runs:export", "Write runs as JSON, CSV or Parquet"),
+    "tag": CommandEntry("blklab.cli.runs:tag", "Give a campaign tags"),
+    "note": CommandEntry("blklab.cli.runs:note_", "Add a note to a campaign"),
+    "rm": CommandEntry("blklab.cli.runs:rm", "Remove campaigns or runs"),
+}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS)
 def runs() -> None:
     """List, show, annotate, export and remove stored results.
 

@@ -8,9 +8,9 @@ from typing import TypeVar
 import click
 from click.exceptions import Exit
 
-from blklab.cli import exit_status, lazy
+from blklab.cli import exit_status
 from blklab.cli.common import emit, json_option, progress, results, warn
-from blklab.cli.lazy import LazyGroup
+from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, UsageError
 from blklab.md import probing, recipes
 from blklab.md.repair import journal
@@ -39,7 +39,18 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
 """Decorator: add `--yes`, passed as `yes`."""
 
 
-@click.group(cls=LazyGroup, entries=lazy.entries("md-fix"), invoke_without_command=True)
+COMMANDS = {
+    "bbl": CommandEntry("blklab.cli.md.fix:bbl", "Remove bad-block lists online, one member at a time"),
+    "entries": CommandEntry("blklab.cli.md.fix:entries", "Write bad ranges again from good copies"),
+    "add": CommandEntry("blklab.cli.md.fix:add", "Bring a missing disk back, or add an empty one"),
+    "replace": CommandEntry("blklab.cli.md.fix:replace_member", "Replace a disk while it stays in use"),
+    "remove": CommandEntry("blklab.cli.md.fix:remove", "Take a disk out, if the others have all data"),
+    "rebuild": CommandEntry("blklab.cli.md.fix:rebuild", "Have md write a disk completely again"),
+    "restart": CommandEntry("blklab.cli.md.fix:restart", "Start an array that is broken or inactive"),
+}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS, invoke_without_command=True)
 @click.option("--resume", is_flag=True, help="Continue the interrupted repairs of all arrays.")
 @click.pass_context
 def fix(context: click.Context, *, resume: bool) -> None:
