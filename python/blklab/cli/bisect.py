@@ -9,7 +9,7 @@ from blklab import output
 from blklab.cli.common import emit, fail_with, json_option, parse_share, repeatable, store_option, tell, warn
 from blklab.cli.run import changes, only_cells
 from blklab.errors import UsageError
-from blklab.runners.registry import OPTIONS
+from blklab.runners.registry import accel_option
 
 
 @click.command()
@@ -59,7 +59,7 @@ from blklab.runners.registry import OPTIONS
 )
 @click.option("--only", metavar="LABEL=PATTERN,...", callback=only_cells, help="Run only these cells: stack=raid10.")
 @repeatable("--set", "settings", metavar="KEY=VALUE", help="Change a key of the file: iodepth=8.")
-@OPTIONS["accel"]
+@accel_option
 @click.option("--log", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write git's log to FILE.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted bisection.")
 @store_option

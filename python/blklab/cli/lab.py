@@ -7,7 +7,7 @@ import click
 
 from blklab.cli.common import emit, fail_with, json_option, note, store_option
 from blklab.cli.lazy import CommandEntry, LazyGroup
-from blklab.runners.registry import OPTIONS
+from blklab.runners.registry import accel_option, kernel_option, modules_option
 from blklab.text import printable
 from blklab.units import format_size
 
@@ -33,7 +33,7 @@ def lab() -> None:
 
 
 @click.command()
-@OPTIONS["accel"]
+@accel_option
 @store_option
 @json_option
 def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
@@ -89,8 +89,8 @@ def _table(rows: list[dict[str, Any]]) -> "TextTable":
 
 @click.command()
 @click.argument("generation", default="6.1")
-@OPTIONS["kernel"]
-@OPTIONS["modules"]
+@kernel_option
+@modules_option
 @click.option("--rebuild", is_flag=True, help="Build again with the newest packages.")
 @json_option
 def build(*, generation: str, kernel: Path | None, modules: Path | None, rebuild: bool, as_json: bool) -> None:
