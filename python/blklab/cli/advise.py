@@ -4,9 +4,9 @@ import hashlib
 import math
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -50,6 +50,41 @@ def _parse_check(text: str) -> int | None:
     if not every and text != "never":
         raise ValueError(f"{text!r}: expected a time above 0, or never")
     return every or None
+
+
+@dataclass(frozen=True)
+class AdviseArguments:
+    """What `blklab advise` is asked."""
+
+    traces: tuple[str, ...]  # Names of traces, with weights: `md4=2`
+    device: str | None  # Of the trace
+    job_files: tuple[str, ...]  # fio's, with weights
+    experiments: tuple[str, ...]  # Files, with weights
+    mixes: tuple[str, ...]  # Names of published mixes, with weights
+    working_set: int  # Bytes that a published mix uses
+    growth: float  # How many times the rate of the traces to plan for
+    devices: tuple[str, ...]  # `2xpm983,4xhdd-7200`
+    this_host: bool  # Whether unused disks of this host are disks to use, too
+    prices: tuple[tuple[str, float], ...]  # By model
+    capacity: int | None  # Bytes that the array must have; None for what the load uses
+    failures: int  # Disks that can fail without data loss
+    drives: int | None  # Most disks to use
+    budget: float | None  # Most that the disks may cost
+    p99_below: int | None  # ns
+    loss: float | None  # The largest probability of losing data
+    replaced_after: int  # ns until a failed disk is replaced
+    checked_every: int | None  # ns from one check of the arrays to the next; None for never
+    exclude: tuple[str, ...]  # Levels and kinds: `5,bcache`
+    compared: tuple[str, ...]  # Arrangements to show in any case: `raid10,f2`
+    kernel: str
+    filesystem: str
+    flash_state: str
+    seed: int
+    jobs: int | None  # Simulations at the same time
+    cluster: str | None  # The address of a scheduler
+    output: str | None  # File for the experiment
+    html: str | None  # File for the page
+    as_json: bool
 
 
 @click.command()
@@ -109,16 +144,8 @@ def _parse_check(text: str) -> int | None:
 @click.option("-o", "--output", metavar="FILE", help="Write the experiment that proves the answer, for `blklab run`.")
 @click.option("--html", metavar="FILE", help="Write the answer as a page.")
 @common.json_option
-def advise(
-    *,
-    as_json: bool,
-    output: str | None,
-    html: str | None,
-    jobs: int | None,
-    cluster: str | None,
-    filesystem: str,
-    **asked: Any,
-) -> None:
+@common.collect_options(AdviseArguments)
+def advise(asked: AdviseArguments) -> None:
     """Find the array to build: for this load, on these disks, within these constraints.
 
     blklab simulates the arrangements that a competent administrator would consider: levels, layouts, chunks, mirrors
@@ -137,21 +164,21 @@ def advise(
     """
     from blklab.report import advice as report
 
-    for file in (output, html):
+    for file in (asked.output, asked.html):
         out.check(file)
-    question, paths, present = _question(SimpleNamespace(**asked))
-    with common.computing(cluster, jobs) as parallel:
-        answer = _search(question, paths, present, filesystem, parallel, as_json)
-    if output is not None:
-        _write_experiment(answer, output)
-    if html is not None:
+    question, paths, present = _question(asked)
+    with common.computing(asked.cluster, asked.jobs) as parallel:
+        answer = _search(question, paths, present, asked.filesystem, parallel, asked.as_json)
+    if asked.output is not None:
+        _write_experiment(answer, asked.output)
+    if asked.html is not None:
         command = shlex.join(["blklab", *sys.argv[1:]]) if sys.argv[1:2] == ["advise"] else ""
-        out.write(html, report.render(answer, title="Which array to build", command=command).encode())
-        common.notes().print(f"{printable(html)}: written")
-    common.emit(report.as_dict(answer), as_json, lambda console: report.print_answer(console, answer))
+        out.write(asked.html, report.render(answer, title="Which array to build", command=command).encode())
+        common.notes().print(f"{printable(asked.html)}: written")
+    common.emit(report.as_dict(answer), asked.as_json, lambda console: report.print_answer(console, answer))
 
 
-def _question(asked: SimpleNamespace) -> "tuple[Question, dict[str, str], list[Arrangement]]":
+def _question(asked: AdviseArguments) -> "tuple[Question, dict[str, str], list[Arrangement]]":
     """Return the question, the paths of known disks, and the arrays of this host."""
     from blklab.advice import question
     from blklab.advice.figures import YEARS
@@ -222,9 +249,11 @@ def _search(
         common.warn(f"{error}: an interrupted search cannot continue")
         file = None
     with progress("Simulating", total=1000, as_json=as_json) as tick:
-        return find(
-            question, file, parallel, paths, present, filesystem, lambda done, total: tick(1000 * done // max(1, total))
-        )
+
+        def show(done: int, total: int) -> None:
+            tick(1000 * done // max(1, total))
+
+        return find(question, file, parallel, paths, present, filesystem, show)
 
 
 def _write_experiment(answer: "Answer", output: str) -> None:

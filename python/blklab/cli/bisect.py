@@ -1,15 +1,48 @@
 """`blklab bisect`: find the kernel or the commit that made something slower or faster."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
 from blklab import output
-from blklab.cli.common import emit, fail_with, json_option, parse_share, repeatable, store_option, tell, warn
+from blklab.cli.common import (
+    collect_options,
+    emit,
+    fail_with,
+    json_option,
+    parse_share,
+    repeatable,
+    store_option,
+    tell,
+    warn,
+)
 from blklab.cli.run import changes, only_cells
 from blklab.errors import UsageError
 from blklab.runners.registry import accel_option
+
+
+@dataclass(frozen=True)
+class BisectArguments:
+    """What `blklab bisect` is asked."""
+
+    experiment: Path
+    runner: str  # `lab` or `sim`
+    good: str  # A kernel or a commit
+    bad: str
+    conditions: tuple[str, ...]  # What the problem is: `iops < 0.9*baseline`
+    tree: Path | None  # A git repository
+    commands: tuple[str, ...]  # Build a kernel
+    modules: tuple[str, ...]  # Are built instead of a kernel
+    sure: float  # How certain the result must be
+    most: int  # Runs of a commit
+    only: dict[str, str]  # The pattern of each label
+    settings: tuple[str, ...]  # `iodepth=8`
+    accel: str | None  # The accelerator of the guest
+    log: Path | None  # File for git's log
+    resume: bool
+    store: str | None
+    as_json: bool
 
 
 @click.command()
@@ -64,19 +97,8 @@ from blklab.runners.registry import accel_option
 @click.option("--resume", is_flag=True, help="Continue an interrupted bisection.")
 @store_option
 @json_option
-def bisect(
-    *,
-    conditions: tuple[str, ...],
-    sure: float,
-    most: int,
-    settings: tuple[str, ...],
-    accel: str | None,
-    log: Path | None,
-    resume: bool,
-    store: str | None,
-    as_json: bool,
-    **asked: Any,
-) -> None:
+@collect_options(BisectArguments)
+def bisect(arguments: BisectArguments) -> None:
     """Find the kernel or the commit that made the cells of EXPERIMENT slower, or faster.
 
     Without --tree, the ends are kernels of Debian's packages, or with --on sim those of the
@@ -111,18 +133,30 @@ def bisect(
     from blklab.report import bisection as report
     from blklab.store.campaigns import Store
 
-    if log is not None:
-        output.check(log)
-        if str(log) in output.STDOUT:
+    if arguments.log is not None:
+        output.check(arguments.log)
+        if str(arguments.log) in output.STDOUT:
             raise UsageError("--log: expected a file: stdout has the result")
-    rule = BisectionRule([parse_condition(text) for text in conditions], sure, most)
-    request = BisectionRequest(rule=rule, changes=changes(settings), accelerator=accel, **asked)
-    kept = Store(store, warn=warn)
+    conditions = [parse_condition(text) for text in arguments.conditions]
+    request = BisectionRequest(
+        experiment=arguments.experiment,
+        runner=arguments.runner,
+        good=arguments.good,
+        bad=arguments.bad,
+        rule=BisectionRule(conditions, arguments.sure, arguments.most),
+        tree=arguments.tree,
+        commands=arguments.commands,
+        modules=arguments.modules,
+        changes=changes(arguments.settings),
+        only=arguments.only,
+        accelerator=arguments.accel,
+    )
+    kept = Store(arguments.store, warn=warn)
     try:
-        bisection = carry_out(request, kept, resume=resume, note=tell, log=log)
+        bisection = carry_out(request, kept, resume=arguments.resume, note=tell, log=arguments.log)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("finished runs are stored; repeat the command with --resume to continue") from None
-    emit(bisection.as_dict(), as_json, lambda console: report.print_bisection(console, bisection))
+    emit(bisection.as_dict(), arguments.as_json, lambda console: report.print_bisection(console, bisection))
     if bisection.campaign is not None:
         tell(f"stored as campaign {bisection.campaign}: blklab report {bisection.campaign}")
     if not bisection.confirmed:

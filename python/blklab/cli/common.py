@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Concatenate, TypeVar
 
 import click
 
@@ -21,11 +22,13 @@ from blklab.errors import UsageError
 from blklab.text import printable
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
     from rich.console import Console
 
     from blklab.cluster import Parallel
 
 F = TypeVar("F", bound=Callable[..., Any])
+A = TypeVar("A", bound="DataclassInstance")
 PIPED_WIDTH = 100  # The width of tables if stdout is not a terminal and COLUMNS is not set
 
 
@@ -73,6 +76,20 @@ class _Input(click.Path):
 
 INPUT = _Input(path_type=str)
 """Argument type: a file to read. The reader checks whether it exists: its message is better."""
+
+
+def collect_options(arguments: type[A]) -> Callable[[Callable[Concatenate[A, ...], None]], Callable[..., None]]:
+    """Decorator: pass the options that a dataclass has as fields in one object of this class, as first argument."""
+
+    def decorate(command: Callable[Concatenate[A, ...], None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_arguments(**values: Any) -> None:
+            own = {field.name: values.pop(field.name) for field in fields(arguments)}
+            command(arguments(**own), **values)
+
+        return with_arguments
+
+    return decorate
 
 
 repeatable = functools.partial(click.option, multiple=True)
@@ -258,22 +275,30 @@ def progress(
     `as_json` and a `total`, every five seconds, a line of JSON with the time left.
     """
     if not sys.stderr.isatty():
-        done, begun = [0], time.monotonic()
+        amount, begun = 0, time.monotonic()
 
         def line() -> str:
             if as_json and total:
-                return _left(done[0] / total, time.monotonic() - begun)
-            return f"{description}: {done[0]} of {total} {unit}" if unit else ""
+                return _left(amount / total, time.monotonic() - begun)
+            return f"{description}: {amount} of {total} {unit}" if unit else ""
+
+        def set_amount(done: int) -> None:
+            nonlocal amount
+            amount = done
 
         with each_minute(line, SOON if as_json else None):
-            yield lambda now: done.__setitem__(0, now)
+            yield set_amount
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=notes(), transient=True) as bar:
         task = bar.add_task(description, total=total)
-        yield lambda done: bar.update(task, completed=done)
+
+        def show(completed: int) -> None:
+            bar.update(task, completed=completed)
+
+        yield show
 
 
 def _console(*, stderr: bool) -> "Console":

@@ -26,6 +26,10 @@ class CommandEntry:
     rare: bool = False  # Whether only `--help --all` lists it
 
 
+def _remember_all(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    ctx.meta[ALL] = wanted
+
+
 class LazyGroup(click.Group):
     """A group of registered commands; listing them imports none."""
 
@@ -43,9 +47,11 @@ class LazyGroup(click.Group):
         if any(entry.rare for entry in entries.values()):
             behind = ", exit status, environment" if "\f" in (self.help or "") else ""
             text = f"With --help: also rare commands{behind}."
-            option = click.Option(["--all"], is_flag=True, is_eager=True, expose_value=False, help=text)
-            option.callback = lambda ctx, _option, wanted: ctx.meta.update({ALL: wanted})
-            self.params.append(option)
+            self.params.append(
+                click.Option(
+                    ["--all"], is_flag=True, is_eager=True, expose_value=False, callback=_remember_all, help=text
+                )
+            )
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         """Return the option, which acts after --all."""

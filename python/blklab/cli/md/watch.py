@@ -18,7 +18,11 @@ NEVER = 0
 STATE_FILE = "md-alerts.json"  # Of --mail, --journal and --command, in root's state directory
 
 
-INTERVAL = Quantity("duration", lambda text: NEVER if text == "never" else parse_duration(text))
+def _parse_interval(text: str) -> int:
+    return NEVER if text == "never" else parse_duration(text)
+
+
+INTERVAL = Quantity("duration", _parse_interval)
 
 
 @click.command()
