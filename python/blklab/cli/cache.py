@@ -47,7 +47,7 @@ VOLUME = common.Quantity("size", units.parse_size)
 
 
 @dataclass(frozen=True)
-class CurveArguments:
+class CacheCurveArguments:
     """What `blklab cache curve` is asked."""
 
     source: TraceSource
@@ -92,8 +92,8 @@ class CurveArguments:
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @common.cluster_option
 @common.json_option
-@common.collect_options(CurveArguments)
-def curve(arguments: CurveArguments) -> None:
+@common.collect_options(CacheCurveArguments)
+def curve(arguments: CacheCurveArguments) -> None:
     """Compute the share of the I/O of TRACE that an SSD cache serves, by its size.
 
     \b
@@ -238,7 +238,7 @@ def check(
 
 
 @dataclass(frozen=True)
-class AdviseArguments:
+class CacheAdviseArguments:
     """What `blklab cache advise` is asked."""
 
     trace: str
@@ -268,8 +268,8 @@ class AdviseArguments:
 @common.jobs_option
 @common.cluster_option
 @common.json_option
-@common.collect_options(AdviseArguments)
-def advise(asked: AdviseArguments) -> None:
+@common.collect_options(CacheAdviseArguments)
+def advise(asked: CacheAdviseArguments) -> None:
     """Say whether an SSD cache is worth it for the load of TRACE, and which one.
 
     blklab simulates the array alone, and with dm-cache, bcache and dm-writecache of several sizes, chunks and cutoffs.
