@@ -22,7 +22,7 @@ from blklab.report import terminal
 from blklab.report.console import Console
 from blklab.runners.base import RunResult
 from blklab.runners.lab.runner import LabRunner
-from blklab.runners.registry import OPTIONS
+from blklab.runners.registry import accel_option
 from blklab.runners.sim.runner import SimRunner
 from blklab.spec import cells, lab_cell, sim_cell
 from blklab.spec.cell_form import CellForm
@@ -57,7 +57,7 @@ class AgreementOptions:
     help="Run only these cells: 'stack=raid1*,workload=rand*'.",
 )
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key in all suites: kernel=6.12.")
-@OPTIONS["accel"]
+@accel_option
 @click.option("--resume", is_flag=True, help="Continue an interrupted campaign.")
 @store_option
 @check_option

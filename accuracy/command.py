@@ -10,10 +10,14 @@ from blklab.cli.lazy import CommandEntry, LazyGroup
 NAME = "accuracy/run"
 COMMANDS = {
     "published": CommandEntry(
-        "accuracy.published_command:published", "Compare predictions with published measurements", "run"
+        "accuracy.published_command:published", "Compare predictions with published measurements", extras=("run",)
     ),
-    "disks": CommandEntry("accuracy.disks:disks", "Compare predictions with disks that strangers measured", "run"),
-    "agreement": CommandEntry("accuracy.agreement_command:agreement", "Compare predictions with the lab", "run lab"),
+    "disks": CommandEntry(
+        "accuracy.disks:disks", "Compare predictions with disks that strangers measured", extras=("run",)
+    ),
+    "agreement": CommandEntry(
+        "accuracy.agreement_command:agreement", "Compare predictions with the lab", extras=("run", "lab")
+    ),
 }
 
 

@@ -1,14 +1,14 @@
-"""A runner is one module and one table: this file's appears wherever those of ours do."""
+"""A runner is one module and one entry: this file's appears wherever those of ours do."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from blklab.outcome import DirectionResult, Outcome
 from blklab.runners.base import Ledger, Runner
-from blklab.runners.registry import RUNNERS, RunnerOption, runner_kind
+from blklab.runners.registry import RUNNERS, RunnerKind, RunnerOption
 from blklab.spec import sim_cell
 from blklab.spec.cell_form import CellForm
 from blklab.spec.cells import Cell, ExperimentPlan
@@ -16,7 +16,6 @@ from blklab.store.series import FinishedRun
 from tests.conftest import Run
 
 FORM = CellForm("oracle", sim_cell.document, settings_are_keys=True)
-COLUMNS = {"stack": lambda _cell: "a guess", "workload": lambda _cell: "what you ask"}
 
 
 class Oracle(Runner):
@@ -39,8 +38,14 @@ def make(*, iops: str | None, **_tell: Callable[[str], object]) -> Oracle:
     return Oracle(int(iops or 100))
 
 
-def notes(plan: ExperimentPlan) -> list[str]:
-    return [f"{len(plan.cells)} cells would be guessed"]
+class OracleDescriptions:
+    COLUMNS: Mapping[str, Callable[[Cell], str]] = {
+        "stack": lambda _cell: "a guess",
+        "workload": lambda _cell: "what you ask",
+    }
+
+    def notes(self, plan: ExperimentPlan, /) -> list[str]:
+        return [f"{len(plan.cells)} cells would be guessed"]
 
 
 def explain(_cell: object, _outcome: object) -> list[str]:
@@ -48,17 +53,17 @@ def explain(_cell: object, _outcome: object) -> list[str]:
 
 
 IOPS = RunnerOption("iops", help="With the oracle: what it says.", metavar="N", elsewhere="nothing is guessed")
-TABLE = {  # As in runners.toml
-    "summary": "guesses",
-    "did": "guessed",
-    "make": f"{__name__}:make",
-    "form": f"{__name__}:FORM",
-    "descriptions": __name__,
-    "predicts": True,
-    "explain": f"{__name__}:explain",
-    "options": ["iops"],
-}
-KIND = runner_kind("oracle", TABLE, {"iops": IOPS})
+KIND = RunnerKind(
+    "oracle",
+    summary="guesses",
+    did="guessed",
+    make=lambda: make,
+    form=lambda: FORM,
+    descriptions=OracleDescriptions,
+    explain=lambda: explain,
+    predicts=True,
+    options=[IOPS],
+)
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import hashlib
 import math
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -52,46 +52,100 @@ def _parse_check(text: str) -> int | None:
     return every or None
 
 
+@dataclass(frozen=True)
+class AdviseArguments:
+    """What `blklab advise` is asked."""
+
+    traces: tuple[str, ...]  # Names of traces, with weights: `md4=2`
+    device: str | None  # Of the trace
+    job_files: tuple[str, ...]  # fio's, with weights
+    experiments: tuple[str, ...]  # Files, with weights
+    mixes: tuple[str, ...]  # Names of published mixes, with weights
+    working_set: int  # Bytes that a published mix uses
+    growth: float  # How many times the rate of the traces to plan for
+    devices: tuple[str, ...]  # `2xpm983,4xhdd-7200`
+    this_host: bool  # Whether unused disks of this host are disks to use, too
+    prices: tuple[tuple[str, float], ...]  # By model
+    capacity: int | None  # Bytes that the array must have; None for what the load uses
+    failures: int  # Disks that can fail without data loss
+    drives: int | None  # Most disks to use
+    budget: float | None  # Most that the disks may cost
+    p99_below: int | None  # ns
+    loss: float | None  # The largest probability of losing data
+    replaced_after: int  # ns until a failed disk is replaced
+    checked_every: int | None  # ns from one check of the arrays to the next; None for never
+    exclude: tuple[str, ...]  # Levels and kinds: `5,bcache`
+    compared: tuple[str, ...]  # Arrangements to show in any case: `raid10,f2`
+    kernel: str
+    filesystem: str
+    flash_state: str
+    seed: int
+    jobs: int | None  # Simulations at the same time
+    cluster: str | None  # The address of a scheduler
+    output: str | None  # File for the experiment
+    html: str | None  # File for the page
+    as_json: bool
+
+
 @click.command()
-@common.repeatable("--trace", "traces", metavar="TRACE[=WEIGHT]")
-@click.option("--device", metavar="NAME")
-@common.repeatable("--job", "job_files", metavar="FILE[=WEIGHT]")
-@common.repeatable("--experiment", "experiments", metavar="FILE[=WEIGHT]")
-@common.repeatable('--load', 'mixes', metavar='NAME[=WEIGHT]')  # fmt: skip
-@click.option("--working-set", type=common.SIZE, default="8g")
-@click.option("--growth", type=common.Quantity("factor", _parse_times), default="1x")
-@common.repeatable("--devices", metavar="NxMODEL,...")
-@click.option("--this-host", is_flag=True)
-@common.repeatable('--price', 'prices', type=common.Quantity('price', _parse_price), metavar='MODEL=PRICE')  # fmt: skip
-@click.option("--capacity", type=common.SIZE)
-@click.option("--failures", type=click.IntRange(0, 8), default=1)
-@click.option("--drives", type=click.IntRange(1, 64))
-@click.option("--budget", type=common.Quantity("amount", _parse_amount))
-@click.option("--p99-below", type=common.DURATION, metavar="TIME")
-@click.option("--loss-below", "loss", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="P")
-@click.option("--replaced-after", type=common.DURATION, default="72h")
-@click.option("--checked-every", type=common.Quantity("duration", _parse_check), default="730h")
-@common.repeatable("--exclude", metavar="KIND,...")
-@common.repeatable("--compare", "compared", metavar="WORD,...")
-@click.option("--kernel", default="6.1")
-@click.option("--filesystem", type=click.Choice(["ext4", "xfs", "none"]), default="ext4")
+@common.repeatable("--trace", "traces", metavar="TRACE[=WEIGHT]", help="A trace, at its recorded times.")
+@click.option("--device", metavar="NAME", help="Device of the trace; default: that of the whole workload.")
+@common.repeatable("--job", "job_files", metavar="FILE[=WEIGHT]", help="A fio job file.")
+@common.repeatable("--experiment", "experiments", metavar="FILE[=WEIGHT]", help="Workloads of an experiment.")
+@common.repeatable(
+    "--load",
+    "mixes",
+    metavar="NAME[=WEIGHT]",
+    help="A published mix: backup, database, file-server or virtual-machines.",
+)
+@click.option("--working-set", type=common.SIZE, default="8g", help="Bytes that a published mix uses.")
+@click.option(
+    "--growth",
+    type=common.Quantity("factor", _parse_times),
+    default="1x",
+    help="Plan for so many times the rate of the traces.",
+)
+@common.repeatable("--devices", metavar="NxMODEL,...", help="Disks: 2xpm983, 4xhdd-7200:2TiB, 2x./disk.toml.")
+@click.option("--this-host", is_flag=True, help="Also the unused disks of this host.")
+@common.repeatable(
+    "--price", "prices", type=common.Quantity("price", _parse_price), metavar="MODEL=PRICE", help="Price of a disk."
+)
+@click.option("--capacity", type=common.SIZE, help="Bytes that the array must have; default: what the load uses.")
+@click.option("--failures", type=click.IntRange(0, 8), default=1, help="Disks that can fail without data loss.")
+@click.option("--drives", type=click.IntRange(1, 64), help="Most disks to use.")
+@click.option("--budget", type=common.Quantity("amount", _parse_amount), help="Most that the disks may cost.")
+@click.option("--p99-below", type=common.DURATION, metavar="TIME", help="Limit of the 99th percentile of latency.")
+@click.option(
+    "--loss-below",
+    "loss",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="P",
+    help="Limit of the probability of losing data within 5 years, such as 1e-4.",
+)
+@click.option(
+    "--replaced-after", type=common.DURATION, default="72h", help="Mean time until a failed disk is replaced."
+)
+@click.option(
+    "--checked-every",
+    type=common.Quantity("duration", _parse_check),
+    default="730h",
+    help="Time from one check of the arrays to the next; or never.",
+)
+@common.repeatable("--exclude", metavar="KIND,...", help="Levels or kinds: 5, raid10, bcache, dm-cache.")
+@common.repeatable(
+    "--compare", "compared", metavar="WORD,...", help="Show this in any case: raid10,f2 or raid5,64k or bcache."
+)
+@click.option("--kernel", default="6.1", help="Kernel of the array.")
+@click.option("--filesystem", type=click.Choice(["ext4", "xfs", "none"]), default="ext4", help="Filesystem to make.")
 @common.flash_state_option
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, help="Seed of random numbers.")
 @common.jobs_option
 @common.cluster_option
-@click.option("-o", "--output", metavar="FILE")
-@click.option("--html", metavar="FILE")
+@click.option("-o", "--output", metavar="FILE", help="Write the experiment that proves the answer, for `blklab run`.")
+@click.option("--html", metavar="FILE", help="Write the answer as a page.")
 @common.json_option
-def advise(
-    *,
-    as_json: bool,
-    output: str | None,
-    html: str | None,
-    jobs: int | None,
-    cluster: str | None,
-    filesystem: str,
-    **asked: Any,
-) -> None:
+@common.collect_options(AdviseArguments)
+def advise(asked: AdviseArguments) -> None:
     """Find the array to build: for this load, on these disks, within these constraints.
 
     blklab simulates the arrangements that a competent administrator would consider: levels, layouts, chunks, mirrors
@@ -110,21 +164,21 @@ def advise(
     """
     from blklab.report import advice as report
 
-    for file in (output, html):
+    for file in (asked.output, asked.html):
         out.check(file)
-    question, paths, present = _question(SimpleNamespace(**asked))
-    with common.computing(cluster, jobs) as parallel:
-        answer = _search(question, paths, present, filesystem, parallel, as_json)
-    if output is not None:
-        _write_experiment(answer, output)
-    if html is not None:
+    question, paths, present = _question(asked)
+    with common.computing(asked.cluster, asked.jobs) as parallel:
+        answer = _search(question, paths, present, asked.filesystem, parallel, asked.as_json)
+    if asked.output is not None:
+        _write_experiment(answer, asked.output)
+    if asked.html is not None:
         command = shlex.join(["blklab", *sys.argv[1:]]) if sys.argv[1:2] == ["advise"] else ""
-        out.write(html, report.render(answer, title="Which array to build", command=command).encode())
-        common.notes().print(f"{printable(html)}: written")
-    common.emit(report.as_dict(answer), as_json, lambda console: report.print_answer(console, answer))
+        out.write(asked.html, report.render(answer, title="Which array to build", command=command).encode())
+        common.notes().print(f"{printable(asked.html)}: written")
+    common.emit(report.as_dict(answer), asked.as_json, lambda console: report.print_answer(console, answer))
 
 
-def _question(asked: SimpleNamespace) -> "tuple[Question, dict[str, str], list[Arrangement]]":
+def _question(asked: AdviseArguments) -> "tuple[Question, dict[str, str], list[Arrangement]]":
     """Return the question, the paths of known disks, and the arrays of this host."""
     from blklab.advice import question
     from blklab.advice.figures import YEARS
@@ -195,9 +249,11 @@ def _search(
         common.warn(f"{error}: an interrupted search cannot continue")
         file = None
     with progress("Simulating", total=1000, as_json=as_json) as tick:
-        return find(
-            question, file, parallel, paths, present, filesystem, lambda done, total: tick(1000 * done // max(1, total))
-        )
+
+        def show(done: int, total: int) -> None:
+            tick(1000 * done // max(1, total))
+
+        return find(question, file, parallel, paths, present, filesystem, show)
 
 
 def _write_experiment(answer: "Answer", output: str) -> None:

@@ -1,48 +1,104 @@
 """`blklab bisect`: find the kernel or the commit that made something slower or faster."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
 from blklab import output
-from blklab.cli.common import emit, fail_with, json_option, parse_share, repeatable, store_option, tell, warn
+from blklab.cli.common import (
+    collect_options,
+    emit,
+    fail_with,
+    json_option,
+    parse_share,
+    repeatable,
+    store_option,
+    tell,
+    warn,
+)
 from blklab.cli.run import changes, only_cells
 from blklab.errors import UsageError
-from blklab.runners.registry import OPTIONS
+from blklab.runners.registry import accel_option
+
+
+@dataclass(frozen=True)
+class BisectArguments:
+    """What `blklab bisect` is asked."""
+
+    experiment: Path
+    runner: str  # `lab` or `sim`
+    good: str  # A kernel or a commit
+    bad: str
+    conditions: tuple[str, ...]  # What the problem is: `iops < 0.9*baseline`
+    tree: Path | None  # A git repository
+    commands: tuple[str, ...]  # Build a kernel
+    modules: tuple[str, ...]  # Are built instead of a kernel
+    sure: float  # How certain the result must be
+    most: int  # Runs of a commit
+    only: dict[str, str]  # The pattern of each label
+    settings: tuple[str, ...]  # `iodepth=8`
+    accel: str | None  # The accelerator of the guest
+    log: Path | None  # File for git's log
+    resume: bool
+    store: str | None
+    as_json: bool
 
 
 @click.command()
 @click.argument("experiment", type=click.Path(path_type=Path))
-@click.option("--on", "runner", type=click.Choice(["lab", "sim"]), default="lab")
-@click.option("--good", required=True, metavar="KERNEL|COMMIT")
-@click.option("--bad", required=True, metavar="KERNEL|COMMIT")
-@repeatable("--fail-if", "conditions", required=True, metavar="CONDITION")
-@click.option("--tree", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="DIR")
-@repeatable("--build", "commands", metavar="COMMAND")
-@repeatable("--module", "modules", metavar="NAME")
-@click.option("--sure", callback=parse_share, default="99%", metavar="SHARE")
-@click.option("--max-runs", "most", type=click.IntRange(2, 10000), default=50, metavar="N")
-@click.option("--only", metavar="LABEL=PATTERN,...", callback=only_cells)
-@repeatable("--set", "settings", metavar="KEY=VALUE")
-@OPTIONS["accel"]
-@click.option("--log", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
-@click.option("--resume", is_flag=True)
+@click.option("--on", "runner", type=click.Choice(["lab", "sim"]), default="lab", help="The runner.")
+@click.option("--good", required=True, metavar="KERNEL|COMMIT", help="The end without the problem: the baseline.")
+@click.option("--bad", required=True, metavar="KERNEL|COMMIT", help="The end with the problem.")
+@repeatable(
+    "--fail-if",
+    "conditions",
+    required=True,
+    metavar="CONDITION",
+    help="What the problem is: 'iops < 0.9*baseline', 'p99 > 5ms'.",
+)
+@click.option(
+    "--tree",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="A git repository, whose commits are bisected: a kernel tree, or md's sources.",
+)
+@repeatable(
+    "--build",
+    "commands",
+    metavar="COMMAND",
+    help="With --tree: builds the kernel, such as 'make -j8'; may be repeated.",
+)
+@repeatable(
+    "--module",
+    "modules",
+    metavar="NAME",
+    help="With --tree: builds only this module, and loads it instead of the kernel's own: raid10, dm-cache ...",
+)
+@click.option(
+    "--sure",
+    callback=parse_share,
+    default="99%",
+    metavar="SHARE",
+    help="How certain the result must be; it decides how often a commit is measured.",
+)
+@click.option(
+    "--max-runs",
+    "most",
+    type=click.IntRange(2, 10000),
+    default=50,
+    metavar="N",
+    help="Skip a commit that is still unclear after so many runs.",
+)
+@click.option("--only", metavar="LABEL=PATTERN,...", callback=only_cells, help="Run only these cells: stack=raid10.")
+@repeatable("--set", "settings", metavar="KEY=VALUE", help="Change a key of the file: iodepth=8.")
+@accel_option
+@click.option("--log", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write git's log to FILE.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted bisection.")
 @store_option
 @json_option
-def bisect(
-    *,
-    conditions: tuple[str, ...],
-    sure: float,
-    most: int,
-    settings: tuple[str, ...],
-    accel: str | None,
-    log: Path | None,
-    resume: bool,
-    store: str | None,
-    as_json: bool,
-    **asked: Any,
-) -> None:
+@collect_options(BisectArguments)
+def bisect(arguments: BisectArguments) -> None:
     """Find the kernel or the commit that made the cells of EXPERIMENT slower, or faster.
 
     Without --tree, the ends are kernels of Debian's packages, or with --on sim those of the
@@ -77,18 +133,30 @@ def bisect(
     from blklab.report import bisection as report
     from blklab.store.campaigns import Store
 
-    if log is not None:
-        output.check(log)
-        if str(log) in output.STDOUT:
+    if arguments.log is not None:
+        output.check(arguments.log)
+        if str(arguments.log) in output.STDOUT:
             raise UsageError("--log: expected a file: stdout has the result")
-    rule = BisectionRule([parse_condition(text) for text in conditions], sure, most)
-    request = BisectionRequest(rule=rule, changes=changes(settings), accelerator=accel, **asked)
-    kept = Store(store, warn=warn)
+    conditions = [parse_condition(text) for text in arguments.conditions]
+    request = BisectionRequest(
+        experiment=arguments.experiment,
+        runner=arguments.runner,
+        good=arguments.good,
+        bad=arguments.bad,
+        rule=BisectionRule(conditions, arguments.sure, arguments.most),
+        tree=arguments.tree,
+        commands=arguments.commands,
+        modules=arguments.modules,
+        changes=changes(arguments.settings),
+        only=arguments.only,
+        accelerator=arguments.accel,
+    )
+    kept = Store(arguments.store, warn=warn)
     try:
-        bisection = carry_out(request, kept, resume=resume, note=tell, log=log)
+        bisection = carry_out(request, kept, resume=arguments.resume, note=tell, log=arguments.log)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("finished runs are stored; repeat the command with --resume to continue") from None
-    emit(bisection.as_dict(), as_json, lambda console: report.print_bisection(console, bisection))
+    emit(bisection.as_dict(), arguments.as_json, lambda console: report.print_bisection(console, bisection))
     if bisection.campaign is not None:
         tell(f"stored as campaign {bisection.campaign}: blklab report {bisection.campaign}")
     if not bisection.confirmed:

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import click
 from click.exceptions import Exit
@@ -11,14 +11,21 @@ from click.exceptions import Exit
 from blklab import output as out
 from blklab import units
 from blklab.cli import common
-from blklab.cli.lazy import LazyGroup, entries
+from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.system.roots import Roots
 from blklab.trace.cache_curves import POLICIES, read_curves
 
+COMMANDS = {
+    "advise": CommandEntry("blklab.cli.cache:advise", "Is a cache worth it: which kind, how large, at what cost"),
+    "check": CommandEntry("blklab.cli.cache:check", "Compare a cache's counters with what its policy should do"),
+    "curve": CommandEntry("blklab.cli.cache:curve", "Compute hit ratios by cache size from a trace"),
+    "status": CommandEntry("blklab.cli.cache:status", "Show hit rates and problems of this host's caches"),
+}
 
-@click.group(cls=LazyGroup, entries=entries("cache"), subcommand_metavar="COMMAND ...", options_metavar="")
+
+@click.group(cls=LazyGroup, entries=COMMANDS, subcommand_metavar="COMMAND ...", options_metavar="")
 def cache() -> None:
     """Size and check block caches: dm-cache (lvmcache), bcache and dm-writecache."""
 
@@ -31,36 +38,62 @@ def _parse_share(text: str) -> float:
     return share
 
 
-SIZES = common.Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) for word in text.split(",")}))
+def _parse_sizes(text: str) -> list[int]:
+    return sorted({units.parse_size(word.strip()) for word in text.split(",")})
+
+
+SIZES = common.Quantity("sizes", _parse_sizes)
 VOLUME = common.Quantity("size", units.parse_size)
+
+
+@dataclass(frozen=True)
+class CacheCurveArguments:
+    """What `blklab cache curve` is asked."""
+
+    source: TraceSource
+    policies: tuple[str, ...]  # Empty for all
+    blocks: Sequence[int]  # Bytes of each chunk
+    cache_sizes: Sequence[int] | None  # Bytes; None for powers of two
+    volume: int | None  # Bytes of the cached volume; None for what the trace says
+    kernel: str
+    mode: str  # `writethrough` or `writeback`
+    sample: float | None  # The share of the blocks that lru is computed from
+    samples: int
+    output: str | None  # File for the page
+    title: str | None  # Of the page
+    cluster: str | None  # The address of a scheduler
+    as_json: bool
 
 
 @click.command()
 @trace_options
-@click.option("--policy", "policies", multiple=True, type=click.Choice(POLICIES))
-@click.option("--block", "blocks", type=SIZES, default="64k")
-@click.option("--sizes", "cache_sizes", type=SIZES, metavar="SIZE,...")
-@click.option("--volume-size", "volume", type=VOLUME)
-@click.option("--kernel", default="6.1")
-@click.option("--mode", type=click.Choice(["writethrough", "writeback"]), default="writethrough")
-@click.option("--sample", type=common.Quantity("share", _parse_share), metavar="SHARE")
-@click.option("--samples", type=click.IntRange(1, 8), default=4)
-@click.option("-o", "--output", metavar="FILE")
-@click.option("--title", metavar="TEXT")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice(POLICIES),
+    help="Compute this policy; can be repeated. Default: all.",
+)
+@click.option("--block", "blocks", type=SIZES, default="64k", help="Chunk sizes of dm-cache; lru and opt: n × 4k.")
+@click.option("--sizes", "cache_sizes", type=SIZES, metavar="SIZE,...", help="Cache sizes; default: powers of two.")
+@click.option("--volume-size", "volume", type=VOLUME, help="Size of the cached volume; default: as recorded.")
+@click.option("--kernel", default="6.1", help="Kernel whose smq is simulated: a version or commit.")
+@click.option(
+    "--mode",
+    type=click.Choice(["writethrough", "writeback"]),
+    default="writethrough",
+    help="Cache mode of smq and bcache.",
+)
+@click.option(
+    "--sample", type=common.Quantity("share", _parse_share), metavar="SHARE", help="Compute LRU from 1% of blocks."
+)
+@click.option("--samples", type=click.IntRange(1, 8), default=4, help="Samples and phases for an interval.")
+@click.option("-o", "--output", metavar="FILE", help="Write an HTML page; `-` for stdout.")
+@click.option("--title", metavar="TEXT", help="Title of the page.")
 @common.cluster_option
 @common.json_option
-def curve(
-    *,
-    source: TraceSource,
-    policies: tuple[str, ...],
-    cache_sizes: Sequence[int] | None,
-    mode: str,
-    output: str | None,
-    title: str | None,
-    cluster: str | None,
-    as_json: bool,
-    **settings: Any,
-) -> None:
+@common.collect_options(CacheCurveArguments)
+def curve(arguments: CacheCurveArguments) -> None:
     """Compute the share of the I/O of TRACE that an SSD cache serves, by its size.
 
     \b
@@ -90,27 +123,39 @@ def curve(
     """
     from blklab.report import cache_curves
 
-    if "-" in source.paths and cluster:
+    source, policies, output = arguments.source, arguments.policies or POLICIES, arguments.output
+    if "-" in source.paths and arguments.cluster:
         raise UsageError("-: workers cannot read stdin: write the trace to a file that they can read")
-    if "-" in source.paths and set(policies or POLICIES) & {"smq", "bcache"}:
+    if "-" in source.paths and set(policies) & {"smq", "bcache"}:
         raise UsageError("-: the trace is read twice for smq and bcache: write it to a file, or give --policy lru")
-    blocks: Sequence[int] = settings["blocks"]
-    if policies == ("smq",) and not any(block % (32 << 10) == 0 for block in blocks):
+    blocks = arguments.blocks
+    if arguments.policies == ("smq",) and not any(block % (32 << 10) == 0 for block in blocks):
         raise UsageError(f"--block {units.format_size(blocks[0])}: smq expects a multiple of 32 KiB, as dm-cache does")
     out.check(output)
-    with common.computing(cluster) as parallel:
-        settings |= {"sizes": cache_sizes or [], "writeback": mode == "writeback", "policies": policies or POLICIES}
-        settings |= {"format": source.format_name, "selection": source.selection}
-        document = read_curves(source.paths, parallel=parallel, **settings)
+    with common.computing(arguments.cluster) as parallel:
+        document = read_curves(
+            source.paths,
+            policies=policies,
+            blocks=blocks,
+            parallel=parallel,
+            format=source.format_name,
+            selection=source.selection,
+            sizes=arguments.cache_sizes or [],
+            volume=arguments.volume,
+            kernel=arguments.kernel,
+            writeback=arguments.mode == "writeback",
+            sample=arguments.sample,
+            samples=arguments.samples,
+        )
     common.warn_each(cache_curves.doubts(document))
     if output is not None:
         from blklab.cli.trace.report import write_page
 
         command = shlex.join(["blklab", "cache", "curve", *sys.argv[3:]]) if sys.argv[1:3] == ["cache", "curve"] else ""
-        html = cache_curves.render(document, title=title or f"Cache for {source.paths[0]}", command=command)
-        write_page(output, html, as_json=as_json)
+        html = cache_curves.render(document, title=arguments.title or f"Cache for {source.paths[0]}", command=command)
+        write_page(output, html, as_json=arguments.as_json)
         return
-    common.emit(document, as_json, lambda console: cache_curves.print_curves(console, document))
+    common.emit(document, arguments.as_json, lambda console: cache_curves.print_curves(console, document))
 
 
 @click.command()
@@ -152,10 +197,10 @@ def status(names: tuple[str, ...], as_json: bool) -> None:
 
 @click.command()
 @trace_options
-@click.option("--before", required=True, metavar="FILE")
-@click.option("--after", required=True, metavar="FILE")
-@click.option("--cache", "title", metavar="NAME")
-@click.option("--kernel", metavar="VERSION")
+@click.option("--before", required=True, metavar="FILE", help="Counters when the trace began.")
+@click.option("--after", required=True, metavar="FILE", help="Counters when the trace ended.")
+@click.option("--cache", "title", metavar="NAME", help="The cache, if the files have several.")
+@click.option("--kernel", metavar="VERSION", help="Kernel whose smq is simulated; default: this cache's.")
 @common.json_option
 def check(
     *, source: TraceSource, before: str, after: str, title: str | None, kernel: str | None, as_json: bool
@@ -192,22 +237,39 @@ def check(
         raise Exit(1)
 
 
+@dataclass(frozen=True)
+class CacheAdviseArguments:
+    """What `blklab cache advise` is asked."""
+
+    trace: str
+    device: str | None  # Of the trace
+    slow: str  # The array: `raid6:6xhdd-7200:4TiB`
+    fast: str  # The disks for the cache: `2xpm983`
+    budget: int | None  # Most bytes of the cache; None for the whole fast disk
+    exclude: tuple[str, ...]  # Kinds and modes: `bcache,writeback`
+    kernel: str
+    flash_state: str
+    seed: int
+    jobs: int | None  # Simulations at the same time
+    cluster: str | None  # The address of a scheduler
+    as_json: bool
+
+
 @click.command()
 @click.argument("trace", metavar="TRACE")
-@click.option("--device", metavar="NAME")
-@click.option("--slow", required=True, metavar="[LEVEL:][N]xMODEL")
-@click.option("--fast", required=True, metavar="[N]xMODEL")
-@click.option("--budget", type=common.SIZE)
-@common.repeatable("--exclude", metavar="KIND,...")
-@click.option("--kernel", default="6.1")
+@click.option("--device", metavar="NAME", help="Device of the trace; default: that of the whole workload.")
+@click.option("--slow", required=True, metavar="[LEVEL:][N]xMODEL", help="The array: hdd-7200, raid6:6xhdd-7200:4TiB.")
+@click.option("--fast", required=True, metavar="[N]xMODEL", help="Disks for the cache: pm983, 2xpm983, ./disk.toml.")
+@click.option("--budget", type=common.SIZE, help="Most bytes of the cache; default: the whole fast disk.")
+@common.repeatable("--exclude", metavar="KIND,...", help="Kinds or modes to leave out: bcache, dm-cache, writeback.")
+@click.option("--kernel", default="6.1", help="Kernel of the cache.")
 @common.flash_state_option
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, help="Seed of random numbers.")
 @common.jobs_option
 @common.cluster_option
 @common.json_option
-def advise(
-    *, trace: str, device: str | None, as_json: bool, jobs: int | None, cluster: str | None, **asked: Any
-) -> None:
+@common.collect_options(CacheAdviseArguments)
+def advise(asked: CacheAdviseArguments) -> None:
     """Say whether an SSD cache is worth it for the load of TRACE, and which one.
 
     blklab simulates the array alone, and with dm-cache, bcache and dm-writecache of several sizes, chunks and cutoffs.
@@ -231,20 +293,27 @@ def advise(
     from blklab.cli.common import progress
     from blklab.report import advice as report
 
-    level, _, disks = asked["slow"].partition(":") if asked["slow"].startswith("raid") else ("", "", asked["slow"])
-    slow = read_pool(disks, asked["flash_state"], option="--slow")
-    fast = read_pool(asked["fast"], asked["flash_state"], option="--fast")
+    level, _, disks = asked.slow.partition(":") if asked.slow.startswith("raid") else ("", "", asked.slow)
+    slow = read_pool(disks, asked.flash_state, option="--slow")
+    fast = read_pool(asked.fast, asked.flash_state, option="--fast")
     if slow.name == fast.name:
-        raise UsageError(f"--fast {asked['fast']!r}: is the model of --slow: expected a faster one")
-    load = load_of_trace(trace, device, 1)
-    if asked["budget"] is not None and asked["budget"] < caching.SMALLEST:
+        raise UsageError(f"--fast {asked.fast!r}: is the model of --slow: expected a faster one")
+    load = load_of_trace(asked.trace, asked.device, 1)
+    if asked.budget is not None and asked.budget < caching.SMALLEST:
         raise UsageError(f"--budget: expected at least {units.format_size(caching.SMALLEST)}")
-    constraints = Constraints(excluded=excluded_kinds(asked["exclude"]))
-    question = Question([slow, fast], [load], constraints, {"kernel": asked["kernel"]}, seed=asked["seed"])
-    with common.computing(cluster, jobs) as parallel, progress("Simulating", total=1000, as_json=as_json) as tick:
-        simulations = Simulations(question, None, parallel, lambda done, total: tick(1000 * done // max(1, total)))
+    constraints = Constraints(excluded=excluded_kinds(asked.exclude))
+    question = Question([slow, fast], [load], constraints, {"kernel": asked.kernel}, seed=asked.seed)
+    with (
+        common.computing(asked.cluster, asked.jobs) as parallel,
+        progress("Simulating", total=1000, as_json=asked.as_json) as tick,
+    ):
+
+        def show(done: int, total: int) -> None:
+            tick(1000 * done // max(1, total))
+
+        simulations = Simulations(question, None, parallel, show)
         origin = sized(question, caching.origin_of(slow, level))
-        answer = caching.cache_answer(question, origin, fast, simulations, most=asked["budget"])
+        answer = caching.cache_answer(question, origin, fast, simulations, most=asked.budget)
         about, lines = report.cache_script(answer, simulations)
     document = {**report.cache_as_dict(answer), "script": lines, "check": report.cache_check(answer)}
-    common.emit(document, as_json, lambda console: report.print_cache_answer(console, answer, about, lines))
+    common.emit(document, asked.as_json, lambda console: report.print_cache_answer(console, answer, about, lines))

@@ -1,18 +1,28 @@
 """`blklab calibrate`: fit a device model to measurements of one device."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from blklab.cli.common import DURATION, emit, fail_with, json_option, note, repeatable, store_option, tell, warn
+from blklab.cli.common import (
+    DURATION,
+    collect_options,
+    emit,
+    fail_with,
+    json_option,
+    repeatable,
+    store_option,
+    tell,
+    warn,
+)
 from blklab.errors import UsageError
 from blklab.output import check as check_output
 from blklab.output import write
 from blklab.report.console import Console
-from blklab.runners.registry import RUNNERS
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots
 
@@ -31,36 +41,64 @@ VIRTUAL = "virtual"
 """Instead of a model: a disk with limits and a latency, as virtual machines have them."""
 
 
+@dataclass(frozen=True)
+class CalibrateArguments:
+    """What `blklab calibrate` is asked."""
+
+    inputs: tuple[Path, ...]  # Files of fio's results, `run:42` or `campaign:3`
+    of_host: bool  # Whether to fit the host instead of a device
+    device: str | None  # To measure now
+    directory: Path | None  # Whose disk to measure now
+    destroy: tuple[str, ...]  # Stable names of devices to write to
+    yes_destroy: tuple[str, ...]  # The same, even with data on them
+    force: tuple[str, ...]  # Conditions to measure despite
+    length: int  # ns of all tests together
+    resume: bool
+    store: str | None
+    model: str | None  # Where the fit starts
+    kernel: str
+    filesystem: str
+    size: str | None  # Of what fio used
+    output: Path | None
+    as_json: bool
+
+
 @click.command()
 @click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, metavar="[INPUT]...")
-@click.option("--host", "of_host", is_flag=True)
-@click.option("--device", metavar="PATH")
-@click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@repeatable("--destroy", metavar="ID")
-@repeatable("--yes-destroy", metavar="ID")
-@repeatable("--force", metavar="NAME")
-@click.option("--time", "length", type=DURATION, default="5m")
-@click.option("--resume", is_flag=True)
+@click.option("--host", "of_host", is_flag=True, help="Fit the processor time of an I/O of the host, not a device.")
+@click.option("--device", metavar="PATH", help="Measure this device now. Without --destroy it is only read.")
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Measure the disk below this directory now.",
+)
+@repeatable("--destroy", metavar="ID", help="Also write to --device, which has this stable name.")
+@repeatable("--yes-destroy", metavar="ID", help="The same, even with data on it.")
+@repeatable("--force", metavar="NAME", help="Measure despite this condition.")
+@click.option(
+    "--time", "length", type=DURATION, default="5m", help="Time of all tests together, without laying out a file."
+)
+@click.option("--resume", is_flag=True, help="Continue an interrupted measurement.")
 @store_option
-@click.option("--model", metavar="NAME|FILE")
-@click.option("--kernel", default=KERNEL)
-@click.option("--filesystem", type=click.Choice(["none", "ext3", "ext4", "xfs"]), default="none")
-@click.option("--size", metavar="SIZE")
-@click.option("-o", "--output", type=click.Path(path_type=Path))
+@click.option(
+    "--model",
+    metavar="NAME|FILE",
+    help="Where the fit starts: a model of the library, a file with a [device] table, or `virtual`.",
+)
+@click.option("--kernel", default=KERNEL, help="Kernel of the measurements.")
+@click.option(
+    "--filesystem",
+    type=click.Choice(["none", "ext3", "ext4", "xfs"]),
+    default="none",
+    help="Filesystem between fio and the device.",
+)
+@click.option("--size", metavar="SIZE", help="Bytes from the start of the device that fio used; default: all.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help='Write the result to this file, for calibrated = "FILE".'
+)
 @json_option
-def calibrate(
-    *,
-    inputs: tuple[Path, ...],
-    of_host: bool,
-    store: str | None,
-    model: str | None,
-    kernel: str,
-    filesystem: str,
-    size: str | None,
-    output: Path | None,
-    as_json: bool,
-    **now: Any,
-) -> None:
+@collect_options(CalibrateArguments)
+def calibrate(arguments: CalibrateArguments) -> None:
     """Fit a device model to fio runs on one device: to INPUT, or to measurements that it makes now.
 
     INPUT is fio's output (JSON or text), a directory of such JSON files, as bench-fio writes one for
@@ -97,34 +135,43 @@ def calibrate(
     from blklab.report import calibration as report
     from blklab.report import terminal
 
-    refuse_job_files(inputs)
-    if of_host:
-        _calibrate_host(inputs, store, output, as_json=as_json)
+    refuse_job_files(arguments.inputs)
+    if arguments.of_host:
+        _calibrate_host(arguments.inputs, arguments.store, arguments.output, as_json=arguments.as_json)
         return
-    device, directory = now["device"], now["directory"]
-    given = [flag for flag, value in (("INPUT", inputs), ("--device", device), ("--directory", directory)) if value]
-    _check_usage(given, now, size, output)
-    name = model or _model_of(device)
+    device, directory, size = arguments.device, arguments.directory, arguments.size
+    _check_usage(arguments)
+    name = arguments.model or _model_of(device)
     table = _device(name)
-    places = inputs or (Path(device or directory),)
-    seconds, experiment = now["length"] / 1e9, None
+    seconds = arguments.length / 1e9
+    experiment = None
     if device:
-        experiment = analysis.device_experiment(device, destroy=now["destroy"], seconds=seconds)
+        experiment = analysis.device_experiment(device, destroy=arguments.destroy, seconds=seconds)
         size = str(resolve(device, Roots()).size)
     elif directory:
         experiment = analysis.directory_experiment(directory, size=size, seconds=seconds)
         size = size or analysis.FILE_SIZE
-    bench = analysis.Bench(places[0], kernel, filesystem, size)
+    places = _places(arguments)
+    bench = analysis.Bench(places[0], arguments.kernel, arguments.filesystem, size)
     if experiment is None:
-        runs = _runs(inputs, store)
+        runs = _runs(arguments.inputs, arguments.store)
     else:
         analysis.check(table, analysis.expected_runs(experiment), bench)
-        runs = _measured(experiment, store, now)
+        runs = _measured(experiment, arguments)
     calibration = fitted(table, runs, bench)
-    if output is not None:
-        write(output, analysis.as_toml(calibration, name, places).encode())
+    if arguments.output is not None:
+        write(arguments.output, analysis.as_toml(calibration, name, places).encode())
     tables = report.fitted(calibration), report.residuals(calibration)
-    emit(_as_dict(calibration), as_json, lambda console: terminal.draw_table(console, *tables))
+    emit(_as_dict(calibration), arguments.as_json, lambda console: terminal.draw_table(console, *tables))
+
+
+def _places(arguments: CalibrateArguments) -> Sequence[Path]:
+    """Return what the measurements are of: files, or the device or directory that is measured now."""
+    if arguments.device:
+        return (Path(arguments.device),)
+    if arguments.directory:
+        return (arguments.directory,)
+    return arguments.inputs
 
 
 def _calibrate_host(inputs: Sequence[Path], store: str | None, output: Path | None, *, as_json: bool) -> None:
@@ -191,20 +238,22 @@ def _as_dict(calibration: "Calibration") -> dict[str, object]:
     }
 
 
-def _check_usage(given: list[str], now: Any, size: str | None, output: Path | None) -> None:
+def _check_usage(arguments: CalibrateArguments) -> None:
     from blklab.analysis.identified_disks import refuse_host_managed
 
+    flags = (("INPUT", arguments.inputs), ("--device", arguments.device), ("--directory", arguments.directory))
+    given = [flag for flag, value in flags if value]
     if len(given) != 1:
         raise UsageError("expected one of INPUT, --device and --directory")
-    if now["destroy"] and given != ["--device"]:
+    if arguments.destroy and given != ["--device"]:
         raise UsageError("--destroy: expected --device")
-    if size and given == ["--device"]:
+    if arguments.size and given == ["--device"]:
         raise UsageError("--size: not with --device, which is measured as a whole")
-    if given != ["INPUT"] and now["length"] < SHORTEST:
+    if given != ["INPUT"] and arguments.length < SHORTEST:
         raise UsageError("--time: expected 10s or more for all tests")
-    check_output(output)
-    if now["device"]:
-        refuse_host_managed(now["device"], Roots())
+    check_output(arguments.output)
+    if arguments.device:
+        refuse_host_managed(arguments.device, Roots())
 
 
 def _model_of(device: str | None) -> str:
@@ -220,17 +269,18 @@ def _model_of(device: str | None) -> str:
     return identified.name if identified else VIRTUAL
 
 
-def _measured(experiment: "ExperimentSource", store: str | None, now: Mapping[str, Any]) -> "list[Observation]":
+def _measured(experiment: "ExperimentSource", arguments: CalibrateArguments) -> "list[Observation]":
     from blklab.analysis.calibrate import observations
     from blklab.cli.run import measured
+    from blklab.runners.host.runner import HostRunner
     from blklab.spec import cells
+    from blklab.spec.host_cell import FORM
 
-    kind = RUNNERS["host"]
-    runner = kind.make()(force=now["force"], yes_destroy=now["yes_destroy"], note=note, warn=warn)
-    plan = runner.planned(cells.plan(experiment, form=kind.form()))
+    runner = HostRunner(force=arguments.force, yes_destroy=arguments.yes_destroy, warn=warn)
+    plan = runner.planned(cells.plan(experiment, form=FORM))
     with runner.session():
         runner.check(plan)
-        outcome = measured(runner, plan, store, keep=True, resume=now["resume"])
+        outcome = measured(runner, plan, arguments.store, keep=True, resume=arguments.resume)
     fail_with(outcome.failed)
     return observations(experiment, ((result.labels["workload"], result.outcome) for result in outcome.results))
 

@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Concatenate, TypeVar
 
 import click
 
@@ -21,11 +22,13 @@ from blklab.errors import UsageError
 from blklab.text import printable
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
     from rich.console import Console
 
     from blklab.cluster import Parallel
 
 F = TypeVar("F", bound=Callable[..., Any])
+A = TypeVar("A", bound="DataclassInstance")
 PIPED_WIDTH = 100  # The width of tables if stdout is not a terminal and COLUMNS is not set
 
 
@@ -75,22 +78,54 @@ INPUT = _Input(path_type=str)
 """Argument type: a file to read. The reader checks whether it exists: its message is better."""
 
 
+def collect_options(arguments: type[A]) -> Callable[[Callable[Concatenate[A, ...], None]], Callable[..., None]]:
+    """Decorator: pass the options that a dataclass has as fields in one object of this class, as first argument."""
+
+    def decorate(command: Callable[Concatenate[A, ...], None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_arguments(**values: Any) -> None:
+            own = {field.name: values.pop(field.name) for field in fields(arguments)}
+            command(arguments(**own), **values)
+
+        return with_arguments
+
+    return decorate
+
+
 repeatable = functools.partial(click.option, multiple=True)
 """Decorator: add an option that may be given several times."""
 
-json_option = click.option("--json", "as_json", is_flag=True)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 """Decorator: add `--json`, passed as `as_json`. Every command that prints results has it."""
 
-store_option = click.option("--store", metavar="FILE|URL")
+store_option = click.option(
+    "--store",
+    metavar="FILE|URL",
+    help=(
+        "The store: an SQLite file or postgresql://…; default: $BLKLAB_STORE, "
+        "otherwise blklab/store.db in your data directory."
+    ),
+)
 """Decorator: add `--store`, passed as `store`. Every command that uses the store has it."""
 
-cluster_option = click.option("--cluster", metavar="ADDRESS")
+cluster_option = click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Compute on a Dask cluster: HOST:PORT of its scheduler, or local:N for N processes here.",
+)
 """Decorator: add `--cluster`, passed as `cluster`; `computing` connects."""
 
-jobs_option = click.option("--jobs", type=click.IntRange(1, 1024), metavar="N")
+jobs_option = click.option(
+    "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Simulations at the same time; default: CPUs."
+)
 """Decorator: add `--jobs`, passed as `jobs`, for `computing`."""
 
-flash_state_option = click.option("--flash-state", type=click.Choice(["used", "fresh", "steady"]), default="steady")
+flash_state_option = click.option(
+    "--flash-state",
+    type=click.Choice(["used", "fresh", "steady"]),
+    default="steady",
+    help="State of flash disks: in use and trimmed, new, or full of random writes.",
+)
 """Decorator: add `--flash-state`, passed as `flash_state`."""
 
 
@@ -108,7 +143,9 @@ def computing(cluster: str | None, jobs: int | None = None) -> "Iterator[Paralle
         yield Parallel(cluster=client)
 
 
-confidence_option = click.option("--confidence", type=click.FloatRange(0.5, 0.999), default=0.95)
+confidence_option = click.option(
+    "--confidence", type=click.FloatRange(0.5, 0.999), default=0.95, help="Confidence level of intervals and verdicts."
+)
 """Decorator: add `--confidence`, for all intervals and verdicts of a command."""
 
 
@@ -121,7 +158,13 @@ def parse_share(_context: click.Context, _parameter: click.Parameter, text: str)
     raise click.BadParameter(f"{text!r}: expected a share between 0 and 100 %, such as 5%")
 
 
-margin_option = click.option("--margin", callback=parse_share, default="5%", metavar="SHARE")
+margin_option = click.option(
+    "--margin",
+    callback=parse_share,
+    default="5%",
+    metavar="SHARE",
+    help="Differences that are surely smaller are called the same.",
+)
 """Decorator: add `--margin`, for verdicts of equality."""
 
 
@@ -232,22 +275,30 @@ def progress(
     `as_json` and a `total`, every five seconds, a line of JSON with the time left.
     """
     if not sys.stderr.isatty():
-        done, begun = [0], time.monotonic()
+        amount, begun = 0, time.monotonic()
 
         def line() -> str:
             if as_json and total:
-                return _left(done[0] / total, time.monotonic() - begun)
-            return f"{description}: {done[0]} of {total} {unit}" if unit else ""
+                return _left(amount / total, time.monotonic() - begun)
+            return f"{description}: {amount} of {total} {unit}" if unit else ""
+
+        def set_amount(done: int) -> None:
+            nonlocal amount
+            amount = done
 
         with each_minute(line, SOON if as_json else None):
-            yield lambda now: done.__setitem__(0, now)
+            yield set_amount
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=notes(), transient=True) as bar:
         task = bar.add_task(description, total=total)
-        yield lambda done: bar.update(task, completed=done)
+
+        def show(completed: int) -> None:
+            bar.update(task, completed=completed)
+
+        yield show
 
 
 def _console(*, stderr: bool) -> "Console":

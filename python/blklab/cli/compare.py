@@ -15,18 +15,38 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("campaigns", nargs=-1, required=True)
-@click.option("--metric", "metrics", default="iops,mean,p99", metavar="METRIC,...")
-@click.option("--job", metavar="NAME")
-@click.option("--by", metavar="LABEL,...")
-@click.option("--between", metavar="LABEL")
+@click.option(
+    "--metric",
+    "metrics",
+    default="iops,mean,p99",
+    metavar="METRIC,...",
+    help="Metrics to compare: iops, bw, read.iops, write.p99, p99 (of one direction), wall ...",
+)
+@click.option("--job", metavar="NAME", help="Compare this job alone; '*' with --between job: each of all jobs.")
+@click.option(
+    "--by", metavar="LABEL,...", help="Labels that make a row; runs that differ only in other labels are merged."
+)
+@click.option(
+    "--between", metavar="LABEL", help="Compare the values of this label with each other; the first is the baseline."
+)
 @common.confidence_option
 @common.margin_option
-@click.option("--fail-if", "conditions", multiple=True, metavar="CONDITION")
-@click.option("--sure/--plain", default=True)
-@click.option("--final", is_flag=True)
-@click.option("--allow-missing", is_flag=True)
-@click.option("--plan", is_flag=True)
-@click.option("--change", callback=common.parse_share, default="5%", metavar="SHARE")
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help="Exit with status 1 if this is true for a cell: 'iops < 0.95*baseline', 'p99 > 5ms'.",
+)
+@click.option("--sure/--plain", default=True, help="The whole interval must fail or pass; --plain: the mean decides.")
+@click.option("--final", is_flag=True, help="The number of repeats was fixed before: there is only this look.")
+@click.option(
+    "--allow-missing", is_flag=True, help="Accept that cells of the baseline are missing in the other campaign."
+)
+@click.option("--plan", is_flag=True, help="Show how long and how often to measure, from the runs of one campaign.")
+@click.option(
+    "--change", callback=common.parse_share, default="5%", metavar="SHARE", help="With --plan: the change to find."
+)
 @common.store_option
 @common.json_option
 def compare(

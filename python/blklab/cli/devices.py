@@ -6,14 +6,22 @@ import click
 from click.exceptions import Exit
 
 from blklab.cli.common import emit, json_option, tell
-from blklab.cli.lazy import LazyGroup, entries
+from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import UsageError
 from blklab.output import check as check_output
 from blklab.output import write
 from blklab.system.roots import Roots
 
+COMMANDS = {
+    "list": CommandEntry("blklab.cli.devices:list_", "List the device models of the library"),
+    "show": CommandEntry("blklab.cli.devices:show", "Show a model, and its data sheet next to the simulation"),
+    "identify": CommandEntry("blklab.cli.devices:identify", "Find the models of this host's disks"),
+    "import": CommandEntry("blklab.cli.devices:import_", "Make a model from the figures of io.cost"),
+    "export": CommandEntry("blklab.cli.devices:export", "Print a model as lines of io.cost"),
+}
 
-@click.group(cls=LazyGroup, entries=entries("devices"), subcommand_metavar="COMMAND ...", options_metavar="")
+
+@click.group(cls=LazyGroup, entries=COMMANDS, subcommand_metavar="COMMAND ...", options_metavar="")
 def devices() -> None:
     """Find the device model for a disk: products, typical disks of a class, and cloud volumes."""
 
@@ -65,7 +73,7 @@ def show(name: str, *, as_json: bool) -> None:
 
 @click.command()
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
-@click.option("--this-host", is_flag=True)
+@click.option("--this-host", is_flag=True, help="Look at this host's disks; the default without TEXT.")
 @json_option
 def identify(texts: tuple[str, ...], *, this_host: bool, as_json: bool) -> None:
     """Find the device model for each disk of this host, or for what a disk says it is (TEXT).
@@ -99,9 +107,9 @@ def identify(texts: tuple[str, ...], *, this_host: bool, as_json: bool) -> None:
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@click.option("--name", metavar="TEXT")
-@click.option("--model", metavar="NAME")
-@click.option("-o", "--output", type=click.Path(path_type=Path))
+@click.option("--name", metavar="TEXT", help="The disk's name as the kernel reads it, if no file says it.")
+@click.option("--model", metavar="NAME", help="What the figures do not show is that of this model.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the model here instead of stdout.")
 def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, output: Path | None) -> None:
     """Make the model of a disk from results of fio, or from its figures for the kernel's io.cost controller.
 
@@ -163,8 +171,10 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
 
 @click.command("export")
 @click.argument("name")
-@click.option("--iocost", is_flag=True)
-@click.option("--device", default="MAJ:MIN", show_default=False, metavar="MAJ:MIN")
+@click.option("--iocost", is_flag=True, help="As lines of io.cost.model and io.cost.qos; there is no other form yet.")
+@click.option(
+    "--device", default="MAJ:MIN", show_default=False, metavar="MAJ:MIN", help="The number of the device, as in lsblk."
+)
 @json_option
 def export(name: str, *, iocost: bool, device: str, as_json: bool) -> None:
     """Print the lines of the kernel's io.cost.model and io.cost.qos for the model NAME, from its simulation.

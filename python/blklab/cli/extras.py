@@ -4,22 +4,42 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from blklab.errors import EnvironmentLacks
-from blklab.text import document_path, toml_file
+from blklab.text import document_path
 
-_TABLES = toml_file(__package__, "extras.toml")
-EXTRAS: dict[str, list[str]] = _TABLES["packages"]
-OPTIONS: dict[str, str] = _TABLES["options"]
+ExtraName = Literal["run", "report", "lab", "postgresql", "watch", "cluster", "serve"]
+
+EXTRAS: dict[ExtraName, tuple[str, ...]] = {
+    "run": ("alembic", "platformdirs", "polars", "pydantic", "scipy", "sqlalchemy", "numpy", "tomli_w"),
+    "report": ("jinja2", "markupsafe", "vl_convert"),
+    "lab": ("elftools",),
+    "postgresql": ("psycopg",),
+    "watch": ("bcrypt", "prometheus_client", "yaml"),
+    "cluster": ("dask", "distributed", "fsspec", "s3fs"),
+    "serve": ("bcrypt", "werkzeug", "yaml"),
+}
+"""The packages of each extra, as they are imported; pyproject.toml has their names and versions."""
+
+OPTIONS: dict[str, ExtraName] = {
+    " --cluster ": "cluster",
+    " --html ": "report",
+    " --keep ": "run",
+    " --on lab ": "lab",
+    " --store postgresql:": "postgresql",
+}
+"""The extras of options, by how they are typed."""
+
 INSTALL = ""  # The words before the wheel's name; the command of the Debian package sets them
 
 
-def missing(extras: Iterable[str]) -> list[str]:
+def missing(extras: Iterable[ExtraName]) -> list[ExtraName]:
     """Return those extras of which a package is not installed; imports none."""
     return [extra for extra in dict.fromkeys(extras) if not all(map(importlib.util.find_spec, EXTRAS[extra]))]
 
 
-def explain(error: ModuleNotFoundError, needed: Sequence[str], arguments: Sequence[str]) -> None:
+def explain(error: ModuleNotFoundError, needed: Sequence[ExtraName], arguments: Sequence[str]) -> None:
     """Raise EnvironmentLacks with all missing extras of a command line, if the module belongs to an extra."""
     package = (error.name or "").partition(".")[0]
     providers = [extra for extra, packages in EXTRAS.items() if package in packages]
@@ -33,7 +53,7 @@ def explain(error: ModuleNotFoundError, needed: Sequence[str], arguments: Sequen
         raise EnvironmentLacks(what, remedy(lacking)) from error
 
 
-def remedy(extras: Sequence[str]) -> str:
+def remedy(extras: Sequence[ExtraName]) -> str:
     """Return the command that installs extras. It names a file, because the name on PyPI is not ours."""
     import json
     import re

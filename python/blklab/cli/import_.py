@@ -41,16 +41,38 @@ def _renamed(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str,
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--name", metavar="NAME")
-@click.option("--title", metavar="TEXT")
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", callback=_labels)
-@click.option("--rename", "renamed", multiple=True, metavar="LABEL:OLD=NEW", callback=_renamed)
-@click.option("--pattern", metavar="PATTERN")
-@click.option("--format", "form", type=click.Choice(FORMATS))
-@click.option("--device", metavar="NAME")
-@click.option("--interval", type=DURATION, metavar="DURATION")
-@click.option("--keep-first", is_flag=True)
-@click.option("--dry-run", is_flag=True)
+@click.option("--name", metavar="NAME", help="Name of the campaign; default: the name of the first file.")
+@click.option("--title", metavar="TEXT", help="Title of the campaign.")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_labels,
+    help="Add a label to all runs: stack=raid1.",
+)
+@click.option(
+    "--rename",
+    "renamed",
+    multiple=True,
+    metavar="LABEL:OLD=NEW",
+    callback=_renamed,
+    help="Change the value of a label to that of your experiment: stack:md4=raid1, device:sdc=ssd.",
+)
+@click.option(
+    "--pattern",
+    metavar="PATTERN",
+    help="Split names of files or jobs into labels: '{stack}_{workload}', 'nightly-{repeat}'.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="Format of the files; default: recognised from the content."
+)
+@click.option("--device", metavar="NAME", help="For iostat: the device to import.")
+@click.option(
+    "--interval", type=DURATION, metavar="DURATION", help="For iostat without -t: its interval, such as 1s or 500ms."
+)
+@click.option("--keep-first", is_flag=True, help="For iostat -y: also import the first report.")
+@click.option("--dry-run", is_flag=True, help="Show the runs; store nothing.")
 @store_option
 @json_option
 def import_(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blklab.cli.common import emit, fail_with, json_option, note, store_option
-from blklab.cli.lazy import LazyGroup, entries
-from blklab.runners.registry import OPTIONS
+from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.runners.registry import accel_option, kernel_option, modules_option
 from blklab.text import printable
 from blklab.units import format_size
 
@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from blklab.report.tables.base import TextTable
 
 
-@click.group(cls=LazyGroup, entries=entries("lab"))
+COMMANDS = {
+    "demo": CommandEntry("blklab.cli.lab:demo", "Measure and predict mirrors of unequal disks", extras=("lab",)),
+    "build": CommandEntry("blklab.cli.lab:build", "Build or rebuild the image of a guest", extras=("lab",)),
+    "kernels": CommandEntry("blklab.cli.lab:kernels", "List the kernels for guests"),
+    "prune": CommandEntry("blklab.cli.lab:prune", "Remove images of older kernels, and builds of bisections"),
+}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS)
 def lab() -> None:
     """Prepare the guests of `blklab run --on lab`: virtual machines with a real Debian kernel.
 
@@ -25,7 +33,7 @@ def lab() -> None:
 
 
 @click.command()
-@OPTIONS["accel"]
+@accel_option
 @store_option
 @json_option
 def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
@@ -81,9 +89,9 @@ def _table(rows: list[dict[str, Any]]) -> "TextTable":
 
 @click.command()
 @click.argument("generation", default="6.1")
-@OPTIONS["kernel"]
-@OPTIONS["modules"]
-@click.option("--rebuild", is_flag=True)
+@kernel_option
+@modules_option
+@click.option("--rebuild", is_flag=True, help="Build again with the newest packages.")
 @json_option
 def build(*, generation: str, kernel: Path | None, modules: Path | None, rebuild: bool, as_json: bool) -> None:
     """Build the image of a guest with the kernel GENERATION, such as 6.1 or 6.1.0-49.

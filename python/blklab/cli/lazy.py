@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from blklab.cli.extras import missing
-from blklab.text import similar, toml_file
+from blklab.cli.extras import ExtraName, missing
+from blklab.text import similar
 
 NEEDED = "blklab.extras"  # Key in `Context.meta`: the extras of the commands that were resolved
 ALL = "blklab.all"  # Key in `Context.meta`: whether the help shows everything
@@ -21,18 +21,13 @@ class CommandEntry:
 
     target: str  # `module:attribute` of the click command
     summary: str  # What the command does, in one line without a full stop
-    extras: str = ""  # Those that it and its subcommands always need, such as `run report`
+    extras: tuple[ExtraName, ...] = ()  # Those that it and its subcommands always need
     heading: str = ""  # The group of commands in the help that it belongs to
     rare: bool = False  # Whether only `--help --all` lists it
 
 
-_GROUPS = toml_file(__package__, "commands.toml")
-_OPTIONS = toml_file(__package__, "options.toml")  # The help of options, by target
-
-
-def entries(group: str) -> dict[str, CommandEntry]:
-    """Return the commands of a group, by name."""
-    return {name: CommandEntry(**entry) for name, entry in _GROUPS[group].items()}
+def _remember_all(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    ctx.meta[ALL] = wanted
 
 
 class LazyGroup(click.Group):
@@ -52,9 +47,11 @@ class LazyGroup(click.Group):
         if any(entry.rare for entry in entries.values()):
             behind = ", exit status, environment" if "\f" in (self.help or "") else ""
             text = f"With --help: also rare commands{behind}."
-            option = click.Option(["--all"], is_flag=True, is_eager=True, expose_value=False, help=text)
-            option.callback = lambda ctx, _option, wanted: ctx.meta.update({ALL: wanted})
-            self.params.append(option)
+            self.params.append(
+                click.Option(
+                    ["--all"], is_flag=True, is_eager=True, expose_value=False, callback=_remember_all, help=text
+                )
+            )
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         """Return the option, which acts after --all."""
@@ -80,16 +77,12 @@ class LazyGroup(click.Group):
         entry = self.entries.get(cmd_name)
         if entry is None:
             return super().get_command(ctx, cmd_name)
-        ctx.meta[NEEDED] = [*ctx.meta.get(NEEDED, ()), *entry.extras.split()]
+        ctx.meta[NEEDED] = [*ctx.meta.get(NEEDED, ()), *entry.extras]
         module, _, attribute = entry.target.partition(":")
         command = getattr(importlib.import_module(module), attribute)
         if not isinstance(command, click.Command):
             raise TypeError(f"{entry.target} is not a click command")
         command.short_help = entry.summary
-        helps = _OPTIONS["shared"] | _OPTIONS.get(entry.target, {})
-        for option in command.params:
-            if isinstance(option, click.Option) and not option.help:
-                option.help = helps[option.opts[-1]]
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -100,7 +93,7 @@ class LazyGroup(click.Group):
                 continue
             shown = f"{entry.heading if entry.heading != heading else '':9}{name}" if entry.heading else name
             heading = entry.heading
-            lacking = missing([*ctx.meta.get(NEEDED, ()), *entry.extras.split()])
+            lacking = missing([*ctx.meta.get(NEEDED, ()), *entry.extras])
             rows.append((shown, entry.summary + (f" (missing extras: {', '.join(lacking)})" if lacking else "")))
         if rows:
             with formatter.section("Commands"):

@@ -19,13 +19,24 @@ ENDINGS = {"html": ".html", "markdown": ".md", "csv": ".csv"}
 
 @click.command()
 @click.argument("campaigns", nargs=-1, required=True)
-@click.option("-o", "--output", metavar="FILE")
-@click.option("--as", "form", type=click.Choice(list(ENDINGS)), default="html")
-@click.option("--charts", metavar="DIR")
-@click.option("--job", metavar="NAME")
-@click.option("--title", metavar="TEXT")
-@click.option("--x", metavar="LABEL")
-@click.option("--metric", metavar="METRIC")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="File to write; `-` for stdout.  [default: the experiment's name with .html, .md or .csv]",
+)
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(list(ENDINGS)),
+    default="html",
+    help="html: a page with charts; markdown: sentences and tables; csv: one row for each run.",
+)
+@click.option("--charts", metavar="DIR", help="Also write each chart as PNG and SVG to DIR.")
+@click.option("--job", metavar="NAME", help="Report the figures of this job alone; '*': each job as a cell.")
+@click.option("--title", metavar="TEXT", help="Title of the page.")
+@click.option("--x", metavar="LABEL", help="Horizontal axis of the free chart at the start: iodepth, bs ...")
+@click.option("--metric", metavar="METRIC", help="Vertical axis: iops, bw, read_iops, mean, p99 ...")
 @store_option
 @json_option
 def report(

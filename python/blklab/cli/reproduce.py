@@ -18,13 +18,27 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@repeatable("--devices", metavar="[NAME=]MODEL,...")
-@repeatable('--stack', 'stacks', metavar='NAME=...')  # fmt: skip
-@click.option("--pattern", metavar="PATTERN")
-@click.option("--name", metavar="NAME")
-@click.option("--kernel", default="6.1")
-@click.option("--filesystem", type=click.Choice(["none", "ext3", "ext4", "xfs"]), default="none")
-@click.option("-o", "--output", metavar="FILE")
+@repeatable(
+    "--devices",
+    metavar="[NAME=]MODEL,...",
+    help="The disks: nvme=pm983,ssd=sm883:10GiB, hdd=4xhdd-7200, disk=./calibrated.toml.",
+)
+@repeatable(
+    "--stack",
+    "stacks",
+    metavar="NAME=...",
+    help="What was measured: fast=nvme, md0=raid1:nvme,ssd, far=raid10:nvme,ssd,layout=f2,chunk=64k.",
+)
+@click.option("--pattern", metavar="PATTERN", help="Split names of files or jobs: '{stack}_{workload}'.")
+@click.option("--name", metavar="NAME", help="Name of the experiment; default: that of the files.")
+@click.option("--kernel", default="6.1", help="Kernel that ran.")
+@click.option(
+    "--filesystem",
+    type=click.Choice(["none", "ext3", "ext4", "xfs"]),
+    default="none",
+    help="Filesystem between fio and the stack.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write the experiment to this file; default: NAME.toml.")
 @store_option
 @json_option
 def reproduce(

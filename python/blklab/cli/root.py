@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from blklab.cli.extras import explain
-from blklab.cli.lazy import NEEDED, LazyGroup, entries
+from blklab.cli.lazy import NEEDED, CommandEntry, LazyGroup
 from blklab.text import document_path, printable
 
 ALIASES = {"audit": ("md", "audit"), "record": ("trace", "record"), "stat": ("trace", "stat")}
@@ -66,9 +66,55 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
         ctx.exit()
 
 
+COMMANDS = {
+    "trace": CommandEntry("blklab.cli.trace:trace", "What is my workload? Record and describe traces", heading="Look"),
+    "cache": CommandEntry("blklab.cli.cache:cache", "Would a cache help, and does mine work?", heading="Look"),
+    "md": CommandEntry("blklab.cli.md:md", "Are my arrays healthy? Audit, repair and monitor them", heading="Check"),
+    "advise": CommandEntry(
+        "blklab.cli.advise:advise", "Which array should I build?", extras=("run",), heading="Decide"
+    ),
+    "devices": CommandEntry(
+        "blklab.cli.devices:devices", "What is known of my disk's model?", extras=("run",), heading="Decide"
+    ),
+    "run": CommandEntry("blklab.cli.run:run", "How fast is it? Predict or measure", extras=("run",), heading="Measure"),
+    "tune": CommandEntry(
+        "blklab.cli.tune:tune", "Which setting of a sweep matters?", extras=("run",), heading="Measure"
+    ),
+    "bisect": CommandEntry(
+        "blklab.cli.bisect:bisect", "Which kernel changed it?", extras=("run", "lab"), heading="Measure"
+    ),
+    "restore": CommandEntry(
+        "blklab.cli.restore:restore", "How do I undo what a killed run changed?", heading="Measure"
+    ),
+    "reproduce": CommandEntry(
+        "blklab.cli.reproduce:reproduce", "Does the simulator agree with fio?", extras=("run",), heading="Measure"
+    ),
+    "lab": CommandEntry("blklab.cli.lab:lab", "How do I get guests for --on lab?", extras=("run",), heading="Measure"),
+    "runs": CommandEntry("blklab.cli.runs:runs", "Which results are stored?", extras=("run",), heading="Results"),
+    "compare": CommandEntry(
+        "blklab.cli.compare:compare", "Did it change, or is it noise?", extras=("run",), heading="Results"
+    ),
+    "report": CommandEntry(
+        "blklab.cli.report:report", "How do I show results?", extras=("run", "report"), heading="Results"
+    ),
+    "serve": CommandEntry(
+        "blklab.cli.serve:serve", "Can I browse them?", extras=("run", "report", "serve"), heading="Results"
+    ),
+    "import": CommandEntry(
+        "blklab.cli.import_:import_", "How do I add other tools' results?", extras=("run",), heading="Results"
+    ),
+    "calibrate": CommandEntry(
+        "blklab.cli.calibrate:calibrate", "Fit a model to a device", extras=("run",), heading="Rare", rare=True
+    ),
+    "completion": CommandEntry(
+        "blklab.cli.completion:completion", "Completion of your shell", heading="Rare", rare=True
+    ),
+}
+
+
 @click.group(
     cls=_Root,
-    entries=entries("blklab"),
+    entries=COMMANDS,
     aliases=ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     subcommand_metavar="COMMAND ...",

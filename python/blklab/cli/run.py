@@ -1,11 +1,11 @@
 """`blklab run`: run the cells of an experiment on a runner."""
 
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +16,7 @@ from blklab.runners.registry import RUNNERS, RunnerKind, RunnerOption
 from blklab.text import by_key, label_patterns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from blklab.runners.base import Runner, RunResult
     from blklab.runners.campaign import CampaignOutcome
@@ -74,44 +74,75 @@ def _options() -> "Collection[RunnerOption]":
     return dict.fromkeys(option for kind in RUNNERS.values() for option in kind.options)
 
 
+def _parse_margin(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    return common.parse_share(context, parameter, text) if text else None
+
+
+@dataclass(frozen=True)
+class RunArguments:
+    """What `blklab run` is asked; the options of runners are apart."""
+
+    experiments: tuple[Path, ...]
+    interleave: bool
+    runner: str  # A name in RUNNERS
+    dry_run: bool
+    only: dict[str, str]  # The pattern of each label
+    seed: int | None  # None for the file's
+    settings: tuple[str, ...]  # `iodepth=8`
+    explain: bool
+    per_job: bool
+    targets: tuple[str, ...]  # `/srv`, `stack=/srv`
+    resume: bool
+    margin: float | None  # Measure until the comparisons are decided, or surely below this share
+    no_store: bool
+    store: str | None
+    schema: bool  # Whether to print the JSON Schema only
+    as_json: bool
+
+
 @click.command(cls=_RunCommand)
 @click.argument("experiments", metavar="EXPERIMENT...", type=click.Path(path_type=Path), nargs=-1)
-@click.option("--interleave", is_flag=True)
-@click.option("--dry-run", is_flag=True)
-@click.option("--only", metavar="LABEL=PATTERN,...", callback=only_cells)
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE")
-@click.option("--explain", is_flag=True)
-@click.option("--per-job", is_flag=True)
-@click.option("--target", "targets", multiple=True, metavar="[STACK=]PATH")
-@click.option("--resume", is_flag=True)
+@click.option("--interleave", is_flag=True, help="Measure several experiments in turns, in random order.")
+@click.option("--dry-run", is_flag=True, help="Show the cells and what they would do; run nothing.")
 @click.option(
-    "--until-sure", "margin", callback=lambda *words: words[-1] and common.parse_share(*words), metavar="SHARE"
+    "--only",
+    metavar="LABEL=PATTERN,...",
+    callback=only_cells,
+    help="Run only these cells: 'stack=raid1,workload=rand*'.",
 )
-@click.option("--no-store", is_flag=True)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Seed of random numbers; default: the file's."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a key of the file: kernel=6.1, iodepth=8, near.chunk=64k.",
+)
+@click.option("--explain", is_flag=True, help="Explain the figures: busy devices, members' shares, read balancing.")
+@click.option("--per-job", is_flag=True, help="Also show the figures of each job of a workload.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="[STACK=]PATH",
+    help="With --on host: the directory or device of a stack; replaces its entry in [targets].",
+)
+@click.option("--resume", is_flag=True, help="Continue an interrupted campaign.")
+@click.option(
+    "--until-sure",
+    "margin",
+    callback=_parse_margin,
+    metavar="SHARE",
+    help="Repeat until each comparison is decided, or surely below this share, such as 5%.",
+)
+@click.option("--no-store", is_flag=True, help="Print the results; do not store them.")
 @common.store_option
-@click.option("--schema", is_flag=True)
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of experiment files, for editors.")
 @common.json_option
-def run(
-    *,
-    experiments: tuple[Path, ...],
-    interleave: bool,
-    runner: str,
-    dry_run: bool,
-    only: dict[str, str],
-    seed: int | None,
-    settings: tuple[str, ...],
-    explain: bool,
-    per_job: bool,
-    schema: bool,
-    targets: tuple[str, ...],
-    resume: bool,
-    margin: float | None,
-    no_store: bool,
-    store: str | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+@common.collect_options(RunArguments)
+def run(arguments: RunArguments, **options: object) -> None:
     """Run the cells of EXPERIMENT, a TOML file with devices, stacks and workloads.
 
     A cell is one combination of a stack, a workload and the values of [matrix]. blklab checks all
@@ -153,11 +184,12 @@ def run(
     Exit status: 0 success; 1 a cell failed, was refused or is missing; 2 the experiment is not
     valid; 3 a program such as fio is missing, or the store failed.
     """
-    if schema:
+    if arguments.schema:
         from blklab.spec.schema import text
 
         click.echo(text(), nl=False)
         return
+    experiments, interleave, only = arguments.experiments, arguments.interleave, dict(arguments.only)
     if not experiments:
         raise click.UsageError("Missing argument 'EXPERIMENT'.")
     if (len(experiments) > 1) != interleave:
@@ -165,41 +197,44 @@ def run(
     from blklab.spec import cells, load
     from blklab.spec.load import placed
 
-    kind = RUNNERS[runner]
+    kind = RUNNERS[arguments.runner]
     pattern = only.pop("experiment", "*") if interleave else "*"
-    sources = [placed(load.read(each), targets) for each in experiments if fnmatchcase(each.stem, pattern)]
+    sources = [placed(load.read(each), arguments.targets) for each in experiments if fnmatchcase(each.stem, pattern)]
     if not sources:
         names = ", ".join(each.stem for each in experiments)
         raise UsageError(f"--only experiment={pattern}: no such experiment; there are {names}")
 
     def planned(more: "Sequence[Override]" = ()) -> "ExperimentPlan":
-        changed = [*changes(settings), *more]
-        plans = [cells.plan(each, changes=changed, seed=seed, only=only, form=kind.form()) for each in sources]
+        changed = [*changes(arguments.settings), *more]
+        plans = [
+            cells.plan(each, changes=changed, seed=arguments.seed, only=only, form=kind.form()) for each in sources
+        ]
         return cells.interleaved(plans) if interleave else plans[0]
 
     plan = planned()
-    if margin:
-        _check_until_sure(kind, plan, stored=not no_store)
-    if explain and not kind.explain:
+    if arguments.margin:
+        _check_until_sure(kind, plan, stored=not arguments.no_store)
+    if arguments.explain and not kind.explain:
         able = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.explain]
         raise _refused("--explain", "measurements have no explanation", able)
     chosen = _runner(kind, options)
     plan = chosen.planned(plan)
     common.warn_each(plan.notes)
-    if dry_run:
+    if arguments.dry_run:
         from blklab.report.results import print_cells
 
         chosen.check(plan)
-        common.emit(plan.as_dict(), as_json, lambda console: print_cells(console, plan))
+        common.emit(plan.as_dict(), arguments.as_json, lambda console: print_cells(console, plan))
         return
     with chosen.session():
         chosen.check(plan)
-        outcome = measured(chosen, plan, store, keep=not no_store, resume=resume)
-        if margin and outcome.campaign is not None and not outcome.failed:
+        outcome = measured(chosen, plan, arguments.store, keep=not arguments.no_store, resume=arguments.resume)
+        if arguments.margin and outcome.campaign is not None and not outcome.failed:
             from blklab.store.campaigns import Store
 
-            plan, outcome = until_sure(chosen, planned, Store(store, warn=common.warn), outcome, margin)
-    _print(plan, outcome.results, explain=explain, per_job=per_job, as_json=as_json)
+            store = Store(arguments.store, warn=common.warn)
+            plan, outcome = until_sure(chosen, planned, store, outcome, arguments.margin)
+    _print(plan, outcome.results, explain=arguments.explain, per_job=arguments.per_job, as_json=arguments.as_json)
     common.fail_with(outcome.failed)
 
 
@@ -226,7 +261,7 @@ def _check_until_sure(kind: "RunnerKind", plan: "ExperimentPlan", *, stored: boo
         raise UsageError("--until-sure: the cells differ only in their workloads: nothing to compare")
 
 
-def changes(settings: tuple[str, ...]) -> list[Any]:
+def changes(settings: tuple[str, ...]) -> "list[Override]":
     """Parse the values of `--set`. Raises UsageError."""
     from blklab.spec.overrides import parse_set
 
@@ -236,15 +271,14 @@ def changes(settings: tuple[str, ...]) -> list[Any]:
         raise UsageError(f"--set {error}") from None
 
 
-def _runner(kind: "RunnerKind", options: dict[str, Any]) -> "Runner":
+def _runner(kind: "RunnerKind", options: "Mapping[str, object]") -> "Runner":
     """Create a runner. Raises UsageError for options of other runners."""
     for option in _options():
         if option not in kind.options and options[option.name]:
             whose = [runner_kind.name for runner_kind in RUNNERS.values() if option in runner_kind.options]
             raise _refused(option.opts[0], option.elsewhere, whose)
-    return kind.make()(
-        **{option.name: options[option.name] for option in kind.options}, note=common.note, warn=common.warn
-    )
+    own = {option.name: options[option.name] for option in kind.options}
+    return kind.make()(**own, note=common.note, warn=common.warn)
 
 
 def _refused(flag: str, reason: str, whose: list[str]) -> Exception:
@@ -348,9 +382,10 @@ def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool,
     from blklab.report import results as report
 
     cells = {cell.number: cell for cell in plan.cells}
-    explainer = RUNNERS[plan.runner].explain if explain else None
-    explain_cell = explainer() if explainer else lambda _cell, _outcome: []
-    explanations = [explain_cell(cells[result.number].document, result.outcome) for result in results]
+    explanations: list[list[str]] = [[] for _ in results]
+    if explain and (load_explainer := RUNNERS[plan.runner].explain):
+        explain_cell = load_explainer()
+        explanations = [explain_cell(cells[result.number].document, result.outcome) for result in results]
     predicts = RUNNERS[plan.runner].predicts
     judged = judge(plan, {result.number: result.outcome for result in results}) if predicts and plan.measured else []
     by_cell = by_key((row.cell.number, row.as_dict()) for row in judged)

@@ -7,7 +7,7 @@ import click
 
 from blklab import output as files
 from blklab.cli.common import emit, json_option, note, store_option, tell
-from blklab.cli.lazy import LazyGroup, entries
+from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, UsageError
 from blklab.report.console import Console
 from blklab.report.formatting import plural
@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from blklab.store.annotations import AnnotationKind
 
 
-@click.group(cls=LazyGroup, entries=entries("runs"))
+COMMANDS = {
+    "list": CommandEntry("blklab.cli.runs:list_", "List the campaigns"),
+    "show": CommandEntry("blklab.cli.runs:show", "Show the runs of a campaign, or one run"),
+    "export": CommandEntry("blklab.cli.runs:export", "Write runs as JSON, CSV or Parquet"),
+    "tag": CommandEntry("blklab.cli.runs:tag", "Give a campaign tags"),
+    "note": CommandEntry("blklab.cli.runs:note_", "Add a note to a campaign"),
+    "rm": CommandEntry("blklab.cli.runs:rm", "Remove campaigns or runs"),
+}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS)
 def runs() -> None:
     """List, show, annotate, export and remove stored results.
 
@@ -51,9 +61,9 @@ def list_(*, store: str | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("campaign")
-@click.option("--run", "as_run", is_flag=True)
-@click.option("--per-job", is_flag=True)
-@click.option("--raw", is_flag=True)
+@click.option("--run", "as_run", is_flag=True, help="CAMPAIGN is the number of a run.")
+@click.option("--per-job", is_flag=True, help="Also show the figures of each job.")
+@click.option("--raw", is_flag=True, help="Print fio's output of a single run.")
 @store_option
 @json_option
 def show(*, campaign: str, as_run: bool, per_job: bool, raw: bool, store: str | None, as_json: bool) -> None:
@@ -97,8 +107,14 @@ def show(*, campaign: str, as_run: bool, per_job: bool, raw: bool, store: str | 
 
 @click.command()
 @click.argument("campaigns", nargs=-1, required=True)
-@click.option("--as", "form", type=click.Choice(["json", "csv", "series"]), default="json")
-@click.option("-o", "output", metavar="FILE")
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["json", "csv", "series"]),
+    default="json",
+    help="json: complete results; csv: one row for each run; series: figures over time, as Parquet.",
+)
+@click.option("-o", "output", metavar="FILE", help="File to write; default: standard output.")
 @store_option
 def export(*, campaigns: tuple[str, ...], form: str, output: str | None, store: str | None) -> None:
     """Export the runs of CAMPAIGNS as JSON, CSV or Parquet.
@@ -127,7 +143,7 @@ def export(*, campaigns: tuple[str, ...], form: str, output: str | None, store: 
 @click.command()
 @click.argument("campaign")
 @click.argument("tags", nargs=-1, required=True)
-@click.option("--remove", is_flag=True)
+@click.option("--remove", is_flag=True, help="Remove the tags.")
 @store_option
 def tag(*, campaign: str, tags: tuple[str, ...], remove: bool, store: str | None) -> None:
     """Give CAMPAIGN tags, such as `baseline` or `kernel-6.12`; lists and the web page show them.
@@ -144,7 +160,7 @@ def tag(*, campaign: str, tags: tuple[str, ...], remove: bool, store: str | None
 @click.command("note")
 @click.argument("campaign")
 @click.argument("text", required=False)
-@click.option("--remove", is_flag=True)
+@click.option("--remove", is_flag=True, help="Remove all notes of the campaign.")
 @store_option
 def note_(*, campaign: str, text: str | None, remove: bool, store: str | None) -> None:
     """Add a note to CAMPAIGN, with your user name and the time; the web page shows it.
@@ -178,7 +194,7 @@ def _annotate(words: str, kind: "AnnotationKind", text: str | None, where: str |
 
 @click.command()
 @click.argument("campaigns", nargs=-1, required=True)
-@click.option("--yes", is_flag=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
 def rm(*, campaigns: tuple[str, ...], yes: bool, store: str | None) -> None:
     """Remove CAMPAIGNS with all their runs, or only the runs with the labels behind a colon.

@@ -11,9 +11,14 @@ from blklab.cli.web_server import listening, web_config_option
 
 
 @click.command()
-@click.option("--listen", default="127.0.0.1:19810", metavar="HOST:PORT")
+@click.option(
+    "--listen",
+    default="127.0.0.1:19810",
+    metavar="HOST:PORT",
+    help="Address to listen on; :PORT means all addresses, [::1]:PORT is IPv6.",
+)
 @web_config_option
-@repeatable("--host-name", "names", metavar="NAME")
+@repeatable("--host-name", "names", metavar="NAME", help="Also answer requests to this name of the host.")
 @store_option
 def serve(*, listen: str, web_config: Path | None, names: tuple[str, ...], store: str | None) -> None:
     """Show the store as a web page: campaigns, comparisons, trends, reports, traces, audits of hosts.

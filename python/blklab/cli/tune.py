@@ -9,7 +9,7 @@ from blklab.runners.registry import RUNNERS
 
 @click.command()
 @click.argument("campaign")
-@click.option("--metric", default="iops")
+@click.option("--metric", default="iops", help="The metric to improve.")
 @confidence_option
 @margin_option
 @store_option

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
     from blklab.http_server import ListenAddress, WebConfig
 
-web_config_option = click.option("--web-config", type=click.Path(path_type=Path), metavar="FILE")
+web_config_option = click.option(
+    "--web-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Certificates and users, in the format of Prometheus's web configuration files.",
+)
 """Decorator: add `--web-config`, passed as `web_config`."""
 
 

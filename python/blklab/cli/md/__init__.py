@@ -2,9 +2,17 @@
 
 import click
 
-from blklab.cli.lazy import LazyGroup, entries
+from blklab.cli.lazy import CommandEntry, LazyGroup
+
+COMMANDS = {
+    "audit": CommandEntry("blklab.cli.md.audit:audit", "Report problems and risks of md arrays"),
+    "fix": CommandEntry("blklab.cli.md.fix:fix", "Repair arrays: bad ranges, bad-block lists"),
+    "boot": CommandEntry("blklab.cli.md.boot:boot", "Remove empty bad-block lists while the machine boots"),
+    "watch": CommandEntry("blklab.cli.md.watch:watch", "Export arrays to Prometheus", extras=("watch",)),
+    "probe": CommandEntry("blklab.cli.md.audit:probe", "Print the script that reads the arrays of a host", rare=True),
+}
 
 
-@click.group(cls=LazyGroup, entries=entries("md"))
+@click.group(cls=LazyGroup, entries=COMMANDS)
 def md() -> None:
     """Audit, repair and monitor md arrays, above all their bad-block lists."""

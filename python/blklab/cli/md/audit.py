@@ -21,17 +21,50 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@repeatable("--image", "images", metavar="FILE")
-@repeatable("--host", "hosts", metavar="HOST")
-@repeatable("--probed", metavar="FILE")
+@repeatable(
+    "--image",
+    "images",
+    metavar="FILE",
+    help="Image of a member, or a device from another host, to audit instead of this host; repeatable.",
+)
+@repeatable(
+    "--host",
+    "hosts",
+    metavar="HOST",
+    help="Host to audit over ssh, as you name it for ssh, or @FILE:GROUP of an Ansible inventory; repeatable.",
+)
+@repeatable(
+    "--probed", metavar="FILE", help="Output of the script of `blklab md probe` on a host, - for stdin; repeatable."
+)
 @click.argument("more", nargs=-1, metavar="")
-@repeatable("--array", "arrays", metavar="NAME")
-@click.option("--sudo", is_flag=True)
-@click.option("--timeout", type=DURATION, default="60s", metavar="DURATION")
-@click.option("--map-files", is_flag=True)
-@click.option("--smart", is_flag=True)
-@click.option("--severity", type=click.Choice(["critical", "warning", "note"]), default="warning")
-@click.option("--keep", is_flag=True)
+@repeatable(
+    "--array", "arrays", metavar="NAME", help="Array to audit, as name, path or label; repeatable. Default: all."
+)
+@click.option("--sudo", is_flag=True, help="With --host: run as root there, with `sudo -n`.")
+@click.option(
+    "--timeout",
+    type=DURATION,
+    default="60s",
+    metavar="DURATION",
+    help="With --host: time to wait for a host, at least 1s.",
+)
+@click.option(
+    "--map-files",
+    is_flag=True,
+    help="Name the files on bad blocks (ext4, XFS). May look at all files of the filesystem.",
+)
+@click.option(
+    "--smart",
+    is_flag=True,
+    help="Read SMART values of the disks below arrays (smartctl; as root). Disks in standby are not spun up.",
+)
+@click.option(
+    "--severity",
+    type=click.Choice(["critical", "warning", "note"]),
+    default="warning",
+    help="Lowest severity of a finding that makes the exit status 1.",
+)
+@click.option("--keep", is_flag=True, help="Store the audit; `blklab serve` shows the last one of every host.")
 @store_option
 @json_option
 def audit(

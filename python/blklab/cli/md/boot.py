@@ -8,7 +8,7 @@ import click
 
 from blklab import output
 from blklab.cli.common import emit, json_option, warn
-from blklab.cli.lazy import LazyGroup, entries
+from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.md.repair.operations import run_program
 from blklab.md.repair.plan import find_array
@@ -21,7 +21,14 @@ HOOK = "usr/share/initramfs-tools/hooks/blklab-md-boot"
 INSTALLED = ("usr/lib/blklab/boot/md-boot", HOOK, f"lib/systemd/system/{UNIT}")  # By the Debian package
 
 
-@click.group(cls=LazyGroup, entries=entries("md-boot"))
+COMMANDS = {
+    "enable": CommandEntry("blklab.cli.md.boot:enable", "Remove lists at the next boot"),
+    "disable": CommandEntry("blklab.cli.md.boot:disable", "Leave lists at the next boot"),
+    "status": CommandEntry("blklab.cli.md.boot:status", "Show what is enabled, and what the last boot did"),
+}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS)
 def boot() -> None:
     """Remove empty bad-block lists while the machine boots, before anything uses the arrays. Off by default.
 

@@ -8,9 +8,9 @@ from typing import TypeVar
 import click
 from click.exceptions import Exit
 
-from blklab.cli import exit_status, lazy
+from blklab.cli import exit_status
 from blklab.cli.common import emit, json_option, progress, results, warn
-from blklab.cli.lazy import LazyGroup
+from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, UsageError
 from blklab.md import probing, recipes
 from blklab.md.repair import journal
@@ -32,9 +32,26 @@ from blklab.text import printable, wording
 P = TypeVar("P", RepairPlan, RewritePlan, SlotPlan, RestartPlan)
 Q = TypeVar("Q")
 
+plan_option = click.option("--plan", "only_plan", is_flag=True, help="Print the plan and change nothing.")
+"""Decorator: add `--plan`, passed as `only_plan`."""
 
-@click.group(cls=LazyGroup, entries=lazy.entries("md-fix"), invoke_without_command=True)
-@click.option("--resume", is_flag=True)
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+"""Decorator: add `--yes`, passed as `yes`."""
+
+
+COMMANDS = {
+    "bbl": CommandEntry("blklab.cli.md.fix:bbl", "Remove bad-block lists online, one member at a time"),
+    "entries": CommandEntry("blklab.cli.md.fix:entries", "Write bad ranges again from good copies"),
+    "add": CommandEntry("blklab.cli.md.fix:add", "Bring a missing disk back, or add an empty one"),
+    "replace": CommandEntry("blklab.cli.md.fix:replace_member", "Replace a disk while it stays in use"),
+    "remove": CommandEntry("blklab.cli.md.fix:remove", "Take a disk out, if the others have all data"),
+    "rebuild": CommandEntry("blklab.cli.md.fix:rebuild", "Have md write a disk completely again"),
+    "restart": CommandEntry("blklab.cli.md.fix:restart", "Start an array that is broken or inactive"),
+}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS, invoke_without_command=True)
+@click.option("--resume", is_flag=True, help="Continue the interrupted repairs of all arrays.")
 @click.pass_context
 def fix(context: click.Context, *, resume: bool) -> None:
     """Repair md arrays. blklab shows the plan and asks before it changes anything.
@@ -52,9 +69,13 @@ def fix(context: click.Context, *, resume: bool) -> None:
 
 @click.command()
 @click.argument("array", required=False)
-@click.option("--plan", "only_plan", is_flag=True)
-@click.option("--yes", is_flag=True)
-@click.option("--recipe", type=click.Choice(["offline", "installer"]))
+@plan_option
+@yes_option
+@click.option(
+    "--recipe",
+    type=click.Choice(["offline", "installer"]),
+    help="Print how to remove lists from a stopped array (offline), or how to make arrays without lists (installer).",
+)
 @json_option
 def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as_json: bool) -> None:
     """Remove the bad-block lists of ARRAY (/dev/md0) while it is in use, one member at a time.
@@ -94,8 +115,8 @@ def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as
 
 @click.command()
 @click.argument("array")
-@click.option("--plan", "only_plan", is_flag=True)
-@click.option("--yes", is_flag=True)
+@plan_option
+@yes_option
 @json_option
 def entries(*, array: str, only_plan: bool, yes: bool, as_json: bool) -> None:
     """Write the bad ranges of ARRAY (/dev/md0) again from good copies, so that its lists become empty.
@@ -128,8 +149,8 @@ def entries(*, array: str, only_plan: bool, yes: bool, as_json: bool) -> None:
 @click.command()
 @click.argument("array")
 @click.argument("disk")
-@click.option("--plan", "only_plan", is_flag=True)
-@click.option("--yes", is_flag=True)
+@plan_option
+@yes_option
 @json_option
 def add(*, array: str, disk: str, only_plan: bool, yes: bool, as_json: bool) -> None:
     """Put DISK into an empty slot of ARRAY (/dev/md0): the disk that was missing, or an empty one.
@@ -153,8 +174,8 @@ def add(*, array: str, disk: str, only_plan: bool, yes: bool, as_json: bool) -> 
 @click.argument("array")
 @click.argument("old")
 @click.argument("new")
-@click.option("--plan", "only_plan", is_flag=True)
-@click.option("--yes", is_flag=True)
+@plan_option
+@yes_option
 @json_option
 def replace_member(*, array: str, old: str, new: str, only_plan: bool, yes: bool, as_json: bool) -> None:
     """Replace the disk OLD of ARRAY (/dev/md0) by the disk NEW, while OLD stays in use.
@@ -176,8 +197,8 @@ def replace_member(*, array: str, old: str, new: str, only_plan: bool, yes: bool
 @click.command()
 @click.argument("array")
 @click.argument("old")
-@click.option("--plan", "only_plan", is_flag=True)
-@click.option("--yes", is_flag=True)
+@plan_option
+@yes_option
 @json_option
 def remove(*, array: str, old: str, only_plan: bool, yes: bool, as_json: bool) -> None:
     """Take the disk OLD out of ARRAY (/dev/md0), so that a new disk can get its port.
@@ -201,8 +222,8 @@ def remove(*, array: str, old: str, only_plan: bool, yes: bool, as_json: bool) -
 @click.command()
 @click.argument("array")
 @click.argument("slot")
-@click.option("--plan", "only_plan", is_flag=True)
-@click.option("--yes", is_flag=True)
+@plan_option
+@yes_option
 @json_option
 def rebuild(*, array: str, slot: str, only_plan: bool, yes: bool, as_json: bool) -> None:
     """Have md write the disk in SLOT of ARRAY (/dev/md0) completely again, from the other members.
@@ -223,8 +244,8 @@ def rebuild(*, array: str, slot: str, only_plan: bool, yes: bool, as_json: bool)
 
 @click.command()
 @click.argument("array")
-@click.option("--plan", "only_plan", is_flag=True)
-@click.option("--yes", is_flag=True)
+@plan_option
+@yes_option
 @json_option
 def restart(*, array: str, only_plan: bool, yes: bool, as_json: bool) -> None:
     """Start ARRAY (/dev/md0) again: md refuses every write to it (`broken`), or has not started it (`inactive`).

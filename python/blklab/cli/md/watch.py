@@ -18,18 +18,33 @@ NEVER = 0
 STATE_FILE = "md-alerts.json"  # Of --mail, --journal and --command, in root's state directory
 
 
-INTERVAL = Quantity("duration", lambda text: NEVER if text == "never" else parse_duration(text))
+def _parse_interval(text: str) -> int:
+    return NEVER if text == "never" else parse_duration(text)
+
+
+INTERVAL = Quantity("duration", _parse_interval)
 
 
 @click.command()
-@click.option("--listen", metavar="HOST:PORT")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address to listen on; :PORT means all addresses, [::1]:PORT is IPv6.  [default: 127.0.0.1:19809]",
+)
 @web_config_option
-@click.option("--superblocks", type=INTERVAL, metavar="DURATION")
-@click.option("--textfile", metavar="FILE")
-@click.option("--mail", metavar="ADDRESS")
-@click.option("--journal", is_flag=True)
-@click.option("--command", metavar="PROGRAM")
-@click.option("--forget", metavar="UUID")
+@click.option(
+    "--superblocks",
+    type=INTERVAL,
+    metavar="DURATION",
+    help="Time after which superblocks are read again; 'never' does not read them.  [default: 1h]",
+)
+@click.option("--textfile", metavar="FILE", help="Write FILE once, for node_exporter, and exit; - is stdout.")
+@click.option("--mail", metavar="ADDRESS", help="Audit once; mail what is new, worse or gone since the last time.")
+@click.option("--journal", is_flag=True, help="The same, to the journal (syslog).")
+@click.option("--command", metavar="PROGRAM", help="The same, to the standard input of PROGRAM with its ARGs.")
+@click.option(
+    "--forget", metavar="UUID", help="Forget an array that you have retired, so that its absence is no finding."
+)
 @click.argument("arguments", metavar="[ARG]...", nargs=-1)
 def watch(
     *,

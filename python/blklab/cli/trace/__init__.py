@@ -4,10 +4,22 @@ import resource
 
 import click
 
-from blklab.cli.lazy import LazyGroup, entries
+from blklab.cli.lazy import CommandEntry, LazyGroup
+
+COMMANDS = {
+    "stat": CommandEntry("blklab.cli.trace.stat:stat", "Describe the workload of a trace"),
+    "hist": CommandEntry("blklab.cli.trace.hist:hist", "Draw histograms of sizes, latencies, seeks"),
+    "diff": CommandEntry("blklab.cli.trace.diff:diff", "Compare two recordings", extras=("run",)),
+    "report": CommandEntry("blklab.cli.trace.report:report", "Write an HTML report on a trace", extras=("report",)),
+    "fio": CommandEntry("blklab.cli.trace.fio:fio", "Write a fio job that reproduces the workload"),
+    "record": CommandEntry("blklab.cli.trace.record:record", "Record live devices with blktrace"),
+    "live": CommandEntry("blklab.cli.trace.live:live", "Watch live devices with blktrace"),
+    "convert": CommandEntry("blklab.cli.trace.convert:convert", "Convert a trace to another format"),
+    "events": CommandEntry("blklab.cli.trace.events:events", "Print events exactly as blkparse does", rare=True),
+}
 
 
-@click.group(cls=LazyGroup, entries=entries("trace"), subcommand_metavar="COMMAND ...", options_metavar="")
+@click.group(cls=LazyGroup, entries=COMMANDS, subcommand_metavar="COMMAND ...", options_metavar="")
 def trace() -> None:
     """Record, read and describe block traces.
 

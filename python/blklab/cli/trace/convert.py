@@ -14,9 +14,14 @@ from blklab.text import printable
 
 @click.command(epilog="\b\nFormats:\n" + "\n".join(f"  {name:<16} {about}" for name, about in _core.trace_targets()))
 @trace_options
-@click.option("-o", "--output", required=True, metavar="FILE")
-@click.option("--to", type=click.Choice([name for name, _ in _core.trace_targets()]), metavar="FORMAT")
-@click.option("--overwrite", is_flag=True)
+@click.option("-o", "--output", required=True, metavar="FILE", help="File to write; - for stdout.")
+@click.option(
+    "--to",
+    type=click.Choice([name for name, _ in _core.trace_targets()]),
+    metavar="FORMAT",
+    help="Format to write; default: from the suffix of FILE.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @json_option
 def convert(source: TraceSource, output: str, to: str | None, overwrite: bool, as_json: bool) -> None:
     """Convert a trace to another format.

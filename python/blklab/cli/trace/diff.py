@@ -14,9 +14,9 @@ from blklab.errors import UsageError
 
 @click.command()
 @trace_options
-@click.option("--between", metavar="DEV,DEV")
-@click.option("-o", "--output", metavar="FILE")
-@click.option("--title", metavar="TEXT")
+@click.option("--between", metavar="DEV,DEV", help="Compare the first device, of A, with the second, of B.")
+@click.option("-o", "--output", metavar="FILE", help="Write an HTML page; `-` for stdout.")
+@click.option("--title", metavar="TEXT", help="Title of the page.")
 @json_option
 def diff(*, source: TraceSource, between: str | None, output: str | None, title: str | None, as_json: bool) -> None:
     """Compare recording B with recording A: before and after, or two servers.

@@ -10,8 +10,8 @@ from blklab.cli.trace.selection import TraceSource, trace_options
 
 @click.command()
 @trace_options
-@click.option("-q", "--quiet", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.option("-q", "--quiet", is_flag=True, help="Omit the summary at the end.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def events(source: TraceSource, quiet: bool, as_json: bool) -> None:
     """Print events exactly as blkparse does.
 

@@ -24,14 +24,14 @@ MIN_RUNTIME = 10**9  # ns; fio counts whole seconds
 
 @click.command()
 @trace_options
-@click.option("-o", "--output", metavar="FILE")
-@click.option("--filename", metavar="FILE")
-@click.option("--directory", metavar="DIR")
-@click.option("--iolog", metavar="FILE")
-@click.option("--overwrite", is_flag=True)
-@click.option("--closed", "loop", flag_value="closed")
-@click.option("--open", "loop", flag_value="open")
-@click.option("--runtime", type=SECONDS, metavar="TIME")
+@click.option("-o", "--output", metavar="FILE", help="Job file to write; - for stdout.")
+@click.option("--filename", metavar="FILE", help="File or device of the job; writes OVERWRITE it.")
+@click.option("--directory", metavar="DIR", help="Directory in which the job creates its file.")
+@click.option("--iolog", metavar="FILE", help="Also write every I/O with its time to FILE, for fio's read_iolog.")
+@click.option("--overwrite", is_flag=True, help="Replace files that exist.")
+@click.option("--closed", "loop", flag_value="closed", help="Keep a fixed number of I/Os in flight.")
+@click.option("--open", "loop", flag_value="open", help="Keep the rate of arrivals.")
+@click.option("--runtime", type=SECONDS, metavar="TIME", help="Runtime of the job; default: the length of the trace.")
 @json_option
 def fio(
     *,

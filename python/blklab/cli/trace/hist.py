@@ -8,8 +8,10 @@ from blklab.cli.trace.selection import TraceSource, trace_options
 
 @click.command()
 @trace_options
-@click.option("--what", type=click.Choice(["size", "latency", "depth", "seek"]), default="size")
-@click.option("--all-devices", is_flag=True)
+@click.option(
+    "--what", type=click.Choice(["size", "latency", "depth", "seek"]), default="size", help="The quantity to count."
+)
+@click.option("--all-devices", is_flag=True, help="Show all devices, not only the main one.")
 @json_option
 def hist(*, source: TraceSource, what: str, all_devices: bool, as_json: bool) -> None:
     """Draw a histogram of TRACE for each operation: sizes, latencies, queue depth or seeks.

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("devices", metavar="DEVICE...", nargs=-1, required=True)
-@click.option("-w", "duration", type=SECONDS, metavar="TIME")
-@click.option("--interval", type=DURATION, default="2s")
-@click.option("--window", type=DURATION, default="5s")
-@click.option("-o", "output", type=click.Path(path_type=Path), metavar="NAME")
-@click.option("--only", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.option("-w", "duration", type=SECONDS, metavar="TIME", help="End after this time; default: Ctrl-C ends it.")
+@click.option("--interval", type=DURATION, default="2s", help="Time between two refreshes.")
+@click.option("--window", type=DURATION, default="5s", help="The figures are of this last time.")
+@click.option("-o", "output", type=click.Path(path_type=Path), metavar="NAME", help="Keep the recording.")
+@click.option("--only", is_flag=True, help="Do not record the devices below, such as members.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document in each interval.")
 def live(
     *,
     devices: tuple[str, ...],

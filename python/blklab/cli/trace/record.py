@@ -25,12 +25,24 @@ LONGEST = (2**31 - 2) * 10**9  # ns; blktrace reads -w with atoi(3)
 
 @click.command()
 @click.argument("devices", metavar="DEVICE...", nargs=-1, required=True)
-@click.option("-w", "duration", type=SECONDS, metavar="TIME")
-@click.option("-o", "output", type=click.Path(path_type=Path), metavar="NAME", required=True)
-@repeatable("--host", "hosts", metavar="HOST")
-@click.option("--buffer-size", type=SIZE, default="512k")
-@click.option("--buffers", type=click.IntRange(2, 1024), default=4)
-@click.option("--overwrite", is_flag=True)
+@click.option("-w", "duration", type=SECONDS, metavar="TIME", help="Length of the recording: 60, 5m.")
+@click.option(
+    "-o",
+    "output",
+    type=click.Path(path_type=Path),
+    metavar="NAME",
+    required=True,
+    help="Write NAME.blktrace.N, or NAME/DEV.blktrace.N for several devices.",
+)
+@repeatable(
+    "--host",
+    "hosts",
+    metavar="HOST",
+    help="Record on this host over ssh, to NAME/HOST, or on those of @FILE:GROUP (Ansible); repeatable.",
+)
+@click.option("--buffer-size", type=SIZE, default="512k", help="Size of each buffer (blktrace -b).")
+@click.option("--buffers", type=click.IntRange(2, 1024), default=4, help="Buffers of each CPU (blktrace -n).")
+@click.option("--overwrite", is_flag=True, help="Replace an existing trace.")
 @json_option
 def record(
     *,

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 @click.command()
 @trace_options
 @reading_options
-@click.option("-o", "--output", metavar="FILE")
-@click.option("--cache", is_flag=True)
-@click.option("--charts", metavar="DIR")
-@click.option("--title", metavar="TEXT")
+@click.option(
+    "-o", "--output", metavar="FILE", help="File to write; `-` for stdout.  [default: name of TRACE with .html]"
+)
+@click.option("--cache", is_flag=True, help="Add hit ratios by cache size, as `cache curve` computes them.")
+@click.option("--charts", metavar="DIR", help="Also write each chart as PNG and SVG to DIR.")
+@click.option("--title", metavar="TEXT", help="Title of the page.")
 @json_option
 def report(
     *,

@@ -3,10 +3,10 @@
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -16,9 +16,11 @@ from blklab.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+Clock = Literal["ns", "clock_ns"]  # What a time counts from: the begin of the trace, or 1970 or midnight
 
-def _parse_time(text: str) -> tuple[str, int]:
-    """Return the key of a time for the filter, and its ns.
+
+def _parse_time(text: str) -> tuple[Clock, int]:
+    """Return what a time counts from, and its ns.
 
     A duration is a time since the trace began. Anything else is a time of day, or a date and time; without a zone in
     UTC, as reports show them. Raises ValueError.
@@ -34,6 +36,11 @@ def _parse_time(text: str) -> tuple[str, int]:
         raise ValueError(f"{text!r} is not a time: write 10s, 21:21:30 or 2026-11-22T21:21:30 (UTC)") from None
     since_epoch = moment.replace(tzinfo=moment.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     return "clock_ns", since_epoch // timedelta(microseconds=1) * 1000
+
+
+def _time_of(moment: tuple[Clock, int] | None, clock: Clock) -> int | None:
+    """Return the ns of a time, if it is one of this clock."""
+    return moment[1] if moment is not None and moment[0] == clock else None
 
 
 def _range(parse: Callable[[str], int], most: int) -> Callable[[str], tuple[int, int]]:
@@ -63,15 +70,28 @@ SIZES = Quantity("size", _range(units.parse_size, 2**32 - 1))
 COLUMNS = "columns:"  # The beginning of a format that names columns, as crates/trace reads it
 
 OPTIONS = (  # The format and the filters, in the order of the help
-    click.option("--format", "format_name", metavar="NAME"),
-    click.option("--columns", metavar="ROLE=COLUMN,..."),
-    repeatable("--device", "devices", metavar="DEV"),
-    repeatable("--process", "processes", metavar="NAME"),
-    repeatable("--op", "ops", type=OPS),
-    *(click.option(name, type=TIME, metavar="TIME") for name in ("--since", "--until")),
-    click.option("--sector", "sectors", type=SECTORS, metavar="A-B"),
-    click.option("--size", "sizes", type=SIZES, metavar="SIZE"),
-    click.option("--min-latency", "min_latency_ns", type=DURATION, metavar="TIME"),
+    click.option(
+        "--format", "format_name", metavar="NAME", help="Format of the trace; default: recognised from the content."
+    ),
+    click.option(
+        "--columns", metavar="ROLE=COLUMN,...", help="Read a text table: time=ts,op=rw,sector=lba,size=len ..."
+    ),
+    repeatable("--device", "devices", metavar="DEV", help="Select this device: md127 or 9,127."),
+    repeatable("--process", "processes", metavar="NAME", help="Select this process: name, pattern (kworker*) or pid."),
+    repeatable("--op", "ops", type=OPS, help="Select this operation."),
+    click.option(
+        "--since", type=TIME, metavar="TIME", help="Select from this time on: 10s after the start, or 21:21:30 UTC."
+    ),
+    click.option("--until", type=TIME, metavar="TIME", help="Select up to this time."),
+    click.option("--sector", "sectors", type=SECTORS, metavar="A-B", help="Select I/Os that touch sectors A to B."),
+    click.option("--size", "sizes", type=SIZES, metavar="SIZE", help="Select I/Os of this size: 4k, 4k-64k."),
+    click.option(
+        "--min-latency",
+        "min_latency_ns",
+        type=DURATION,
+        metavar="TIME",
+        help="Select completed I/Os that took at least this time.",
+    ),
 )
 
 
@@ -102,15 +122,23 @@ def reading_options(command: F) -> F:
     """Decorator: add the options of counting, and of traces that do not fit one machine, passed as `reading`."""
 
     @functools.wraps(command)
-    def with_reading(*args: Any, **kwargs: Any) -> Any:
-        reading = TraceReading(**{field.name: kwargs.pop(field.name) for field in fields(TraceReading)})
+    def with_reading(
+        *args: Any, exact: bool, files: str | None, cluster: str | None, skip_broken: bool, **kwargs: Any
+    ) -> Any:
+        reading = TraceReading(exact, files, cluster, skip_broken)
         return command(*args, reading=reading, **kwargs)
 
     for option in (
-        click.option("--skip-broken", is_flag=True),
+        click.option("--skip-broken", is_flag=True, help="Leave out shards that cannot be read, and name them."),
         cluster_option,
-        click.option("--files", metavar="PATH"),
-        click.option("--exact", is_flag=True),
+        click.option(
+            "--files", metavar="PATH", help="Count I/O by file: of this mount point or device with ext4 or XFS."
+        ),
+        click.option(
+            "--exact",
+            is_flag=True,
+            help="Count hot blocks exactly, as far as memory suffices; default: a sample if many.",
+        ),
     ):
         with_reading = option(with_reading)
     return with_reading  # type: ignore[return-value]
@@ -125,10 +153,14 @@ def trace_options(command: F) -> F:
         paths: tuple[str, ...],
         format_name: str | None,
         columns: str | None,
-        since: tuple[str, int] | None,
-        until: tuple[str, int] | None,
+        devices: tuple[str, ...],
+        processes: tuple[str, ...],
+        ops: tuple[str, ...],
+        since: tuple[Clock, int] | None,
+        until: tuple[Clock, int] | None,
         sectors: tuple[int, int] | None,
         sizes: tuple[int, int] | None,
+        min_latency_ns: int | None,
         **kwargs: Any,
     ) -> Any:
         if format_name and columns:
@@ -138,9 +170,18 @@ def trace_options(command: F) -> F:
                 raise UsageError(f"{path}: is a disk, not a trace: `blklab trace record {path} -o NAME` records it")
         if since is not None and until is not None and since[0] == until[0] and since[1] >= until[1]:
             raise UsageError("--since must be earlier than --until")
-        chosen = {key: kwargs.pop(key) for key in ("devices", "processes", "ops", "min_latency_ns")}
-        chosen |= {f"{end}_{value[0]}": value[1] for end, value in (("since", since), ("until", until)) if value}
-        selection = _core.Filter(sectors=sectors or (None, None), sizes=sizes or (None, None), **chosen)
+        selection = _core.Filter(
+            devices=devices,
+            processes=processes,
+            ops=ops,
+            since_ns=_time_of(since, "ns"),
+            until_ns=_time_of(until, "ns"),
+            since_clock_ns=_time_of(since, "clock_ns"),
+            until_clock_ns=_time_of(until, "clock_ns"),
+            sectors=sectors or (None, None),
+            sizes=sizes or (None, None),
+            min_latency_ns=min_latency_ns,
+        )
         source = TraceSource(paths, f"{COLUMNS}{columns}" if columns else format_name, selection)
         return command(*args, source=source, **kwargs)
 

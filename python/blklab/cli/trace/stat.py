@@ -26,9 +26,13 @@ MOST_WORDS = 8  # Words of a command that is printed
 @click.command()
 @trace_options
 @reading_options
-@click.option("--full", is_flag=True)
-@click.option("--all-devices", is_flag=True)
-@click.option("--keep", metavar="NAME")
+@click.option("--full", is_flag=True, help="All sentences, tables and diagnostics of the main device.")
+@click.option(
+    "--all-devices",
+    is_flag=True,
+    help="Show every device in full, not only the main one; with --json, not only the 8 busiest of more than 64.",
+)
+@click.option("--keep", metavar="NAME", help="Store the profile under this name, for `blklab serve`.")
 @store_option
 @json_option
 def stat(

@@ -1,7 +1,5 @@
 """Read a trace for a command: with progress, warnings, and an error if it has no I/O."""
 
-from typing import Any
-
 from blklab.cli.common import computing, progress, warn, warn_each
 from blklab.cli.trace.selection import TraceReading, TraceSource
 from blklab.errors import BlklabError, UsageError
@@ -16,10 +14,14 @@ from blklab.trace.shards.listing import are_shards, list_shards
 MAX_NAMED = 8  # How many devices and processes a message names
 
 
-def read_view(source: TraceSource, reading: TraceReading = TraceReading(), **settings: Any) -> ProfileView:  # noqa: B008
+def read_view(
+    source: TraceSource,
+    reading: TraceReading = TraceReading(),  # noqa: B008
+    in_full: tuple[int, int] | None = None,
+) -> ProfileView:
     """Characterise a trace, print warnings about it on stderr, and return its view.
 
-    The other settings are those of `_core.characterise`, for traces that are not spread.
+    `in_full` is that of `_core.characterise`, for traces that are not spread.
     Raises BlklabError if the selection has no I/O.
     """
     if reading.is_spread or are_shards(source.paths):
@@ -39,7 +41,7 @@ def read_view(source: TraceSource, reading: TraceReading = TraceReading(), **set
             exact=reading.exact,
             files=mounted,
             tick=tick,
-            **settings,
+            in_full=in_full,
         )
     warn_each([f"{path}: {message}" for path, message in warnings])
     view = _checked(ProfileView(profile), source)
