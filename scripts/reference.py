@@ -232,16 +232,16 @@ def documents() -> str:
 
 def prometheus() -> str:
     """Return the page of exported metrics and packaged alerts."""
-    from blklab.md.exporter import METRICS, PREFIX
+    from blklab.md.exporter.metrics import METRICS, PREFIX
 
     metrics = table(
         ("metric", "type", "labels", "meaning"),
         (
             (
                 f"`{PREFIX}{name}`",
-                "counter" if name.endswith("_total") else "gauge",
-                ", ".join(f"`{label}`" for label in metric.get("labels", ())),
-                metric["help"],
+                metric.kind,
+                ", ".join(f"`{label}`" for label in metric.labels),
+                metric.help,
             )
             for name, metric in METRICS.items()
         ),

@@ -5,7 +5,6 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,14 +21,6 @@ def document_path(name: str = "") -> str:
 def toml_file(package: str, name: str) -> Any:
     """Returns the content of a TOML file in a package."""
     return tomllib.loads((pkgutil.get_data(package, name) or b"").decode())
-
-
-_TEXTS = cache(partial(toml_file, __package__, "text.toml"))
-
-
-def wording(name: str, /, **words: object) -> str:
-    """Returns the text of text.toml with this name, with its `{words}` filled in."""
-    return str(_TEXTS()[name]).format(**words)
 
 
 def printable(text: str) -> str:

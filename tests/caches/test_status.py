@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from blklab.caches.status import find_problems, hit_share, read_bcaches, read_caches
-from blklab.md import exporter
+from blklab.md.exporter import metrics
 from blklab.report import caches as report
 from tests.caches.conftest import CacheMachine
 
@@ -149,7 +149,7 @@ def test_report_shows_names_without_control_characters(machine: CacheMachine) ->
 def test_caches_are_exported(machine: CacheMachine) -> None:
     lvm(machine)
     (cache,) = read_caches(machine.roots).caches
-    samples = {name: value for name, _, value in exporter.cache_samples(cache)}
+    samples = {metric.name: value for metric, _, value in metrics.cache_samples(cache)}
     assert samples["cache_promotions_total"] == 1027
     assert (samples["cache_broken"], samples["cache_dirty_bytes"]) == (False, 12 << 16)
-    assert samples.keys() <= exporter.METRICS.keys()
+    assert samples.keys() <= metrics.METRICS.keys()

@@ -19,7 +19,8 @@ from prometheus_client import generate_latest
 
 from blklab.diagnostic import SEVERITIES
 from blklab.md import audit
-from blklab.md.exporter import ACTIONS, MEMBER_STATES, METRICS, PREFIX, STATES, ActivitySinceBoot
+from blklab.md.exporter import ActivitySinceBoot
+from blklab.md.exporter.metrics import ACTIONS, MEMBER_STATES, METRICS, PREFIX, STATES
 from tests.md.conftest import Arrays, machine
 from tests.md.exporter.conftest import Exported, mirrored
 
@@ -81,12 +82,12 @@ def test_all_metrics_of_expressions_are_exported(expression: str) -> None:
               "severity": {*SEVERITIES}}  # fmt: skip
     for name, wanted in used(expression):
         declared = METRICS[name.removeprefix(PREFIX)]
-        assert set(wanted) <= {*declared.get("labels", ()), "job", "instance"}
+        assert set(wanted) <= {*declared.labels, "job", "instance"}
         for label, words in wanted.items():
             if label in values:
                 assert set(words.split("|")) <= values[label]
     by = re.findall(r"\b(?:by|on) \(([^)]*)\)", expression)
-    labels = {label for declared in METRICS.values() for label in declared.get("labels", ())}
+    labels = {label for declared in METRICS.values() for label in declared.labels}
     assert set(re.split(r", ", ", ".join(by))) <= {*labels, "job", "instance", ""}
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from blklab.md import command_lines
 from blklab.md.model import Array, ArrayPart
-from blklab.md.recipes import command, stop_users
+from blklab.md.recipes import stop_users
 from blklab.system import layers, mounts, users
 from blklab.system.identity import of_number
 from blklab.system.users import Opener, openers, uses
@@ -136,7 +137,7 @@ def test_names_that_cannot_be_typed_are_in_no_command(name: str) -> None:
     lines = stop_users(array_of(ArrayPart("md0", "/dev/md0", 0, (name,)), f"swap at {name}"))
     assert all(line.startswith("#") and "\n" not in line and "\x1b" not in line for line in lines)
     assert "umount" in lines[-1]
-    assert command("fix-add", array="/dev/md0", disk=name).startswith("# Not a command")
+    assert command_lines.fix_add("/dev/md0", name).startswith("# Not a command")
 
 
 def test_names_are_one_word() -> None:

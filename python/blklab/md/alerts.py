@@ -24,7 +24,7 @@ from blklab.md.model import Inventory
 from blklab.md.repair.unfinished import add_unfinished_repairs
 from blklab.md.seen_arrays import SeenArray, add_vanished, names_of_array, update_seen
 from blklab.system.roots import Roots
-from blklab.text import printable, wording
+from blklab.text import printable
 
 PATIENCE_S = 60  # For the program that sends a message
 PRIORITIES = {"critical": syslog.LOG_CRIT, "warning": syslog.LOG_WARNING, "note": syslog.LOG_NOTICE}
@@ -217,4 +217,6 @@ def _run(arguments: Sequence[str], message: bytes) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         reason = str(error.strerror) if isinstance(error, OSError) else f"no end after {PATIENCE_S} s"
     if reason:
-        raise BlklabError(wording("not-sent", program=printable(arguments[0]), reason=reason))
+        raise BlklabError(
+            f"{printable(arguments[0])}: {reason}: no message was sent; blklab tries again at the next call"
+        )

@@ -20,7 +20,6 @@ from blklab.system.layers import partitions
 from blklab.system.mounts import everywhere, find_whole_mount
 from blklab.system.roots import Roots, entries, text
 from blklab.system.spans import Span, spans_within, spans_without
-from blklab.text import wording
 from blklab.units import SECTOR
 
 MAX_BLOCKS = 4096  # debugfs compares each of these blocks with every block of every file
@@ -37,7 +36,10 @@ def find_unmounted_files(path: str, block: int, spans: Sequence[Span]) -> list[F
         raise BlklabError("not mounted, and debugfs is not installed: apt-get install e2fsprogs")
     blocks = sorted({at for span in spans for at in range(span.begin // block, -(-span.end // block))})
     if len(blocks) > MAX_BLOCKS:
-        raise BlklabError(wording("too-many-to-search", most=MAX_BLOCKS, blocks=len(blocks)))
+        raise BlklabError(
+            f"not mounted, and debugfs can find only {MAX_BLOCKS:,} of {len(blocks):,} blocks: "
+            "mount it (`-o ro` is enough)"
+        )
     debugfs = _Debugfs(program, path)
     unused = debugfs.unused(blocks)
     owners = debugfs.owners([number for number in blocks if number not in unused])
@@ -250,7 +252,9 @@ def _locate_files(
     whole_mount = find_whole_mount(number, roots)
     if whole_mount is None:
         if any(mount.number == number for mount in everywhere(roots)):
-            raise BlklabError(wording("mount-hidden"))
+            raise BlklabError(
+                "its mount cannot be read: it is in a container, hidden by another mount, or of a subdirectory only"
+            )
         geometry, failure = reader.read_geometry(Path(path))
         if geometry is None or geometry.kind != "ext4":
             reason = "mount it (`-o ro` is enough)" if geometry else "it has no ext4 or XFS"

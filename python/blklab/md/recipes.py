@@ -1,54 +1,15 @@
-"""Commands on arrays (commands.toml), and recipes made of them.
+"""Recipes for users: commands (`command_lines`) in order, with explanations."""
 
-A proof makes arrays in a guest, runs what blklab printed for them, and compares the data before and after
-(tests/md/guest/test_recipes.py). It fails for a command that no array printed.
-"""
-
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from blklab.md import good_copies
+from blklab.md import command_lines, good_copies
 from blklab.md.model import Array, ArrayMember
 from blklab.md_levels import PARITIES
-from blklab.text import printable, toml_file, wording
+from blklab.text import printable
 
 NEW_DISK = "NEW-DISK"  # The user types the name of an empty disk
 DISK = "DISK"  # The user types the name of the missing disk, or of an empty one
-
-COMMANDS: dict[str, str] = toml_file(__package__, "commands.toml")
-"""Each command on one line, by name."""
-
-RECIPES: dict[str, str] = COMMANDS.pop("recipes")  # type: ignore[assignment]
-"""Recipes, by name: explanations, which begin with #, and names of commands."""
-
-
-def command(name: str, /, **words: str | int | Sequence[str]) -> str:
-    """Returns a command with its words quoted for a shell. The only source of commands that blklab prints for md.
-
-    A name that a terminal cannot show as it is cannot be copied from there: then this is a comment, not a command.
-    """
-    quoted = {}
-    for key, value in words.items():
-        if isinstance(value, list | tuple):
-            quoted[key] = " ".join(shlex.quote(word) for word in value)
-        else:
-            quoted[key] = shlex.quote(str(value))
-    line = COMMANDS[name].format(**quoted)
-    if printable(line) != line:
-        return f"# Not a command, because a name in it has characters that cannot be typed: {printable(line)}"
-    return line
-
-
-def recipe_lines(name: str, /, **words: str | Sequence[str]) -> tuple[str, ...]:
-    """Returns the lines of a recipe, with its words filled in."""
-    lines = []
-    for line in RECIPES[name].strip().splitlines():
-        if line.startswith("#"):
-            lines.append(printable(line.format(**words)))
-        else:
-            lines.append(command(line, **words))
-    return tuple(lines)
 
 
 @dataclass(frozen=True)
@@ -63,10 +24,18 @@ def installer_recipe() -> Recipe:
     """Returns how to have an installer make arrays without lists."""
     lines = (
         "# Before the installer makes arrays, open a shell (Debian, Anaconda: Ctrl-Alt-F2) and run:",
-        command("make-directory", directory="/etc/mdadm"),
-        command("disable-lists", file="/etc/mdadm/mdadm.conf") + "     # Debian, Ubuntu",
-        command("disable-lists", file="/etc/mdadm.conf") + "           # Red Hat, SUSE, Arch",
-        *wording("installer-recipe").splitlines(),
+        command_lines.make_directory("/etc/mdadm"),
+        command_lines.disable_lists("/etc/mdadm/mdadm.conf") + "     # Debian, Ubuntu",
+        command_lines.disable_lists("/etc/mdadm.conf") + "           # Red Hat, SUSE, Arch",
+        "# With preseeding: d-i partman/early_command string mkdir -p /etc/mdadm; \\",
+        "#     echo 'CREATE bbl=no' > /etc/mdadm/mdadm.conf",
+        "# With Kickstart: put the echo into %pre. Then check each member of each array:",
+        "#     mdadm --examine-badblocks /dev/sdX1     must print: No bad-blocks list configured on",
+        "# The installed system also needs this line, because mdadm --add makes lists without it. With preseeding:",
+        "#     d-i preseed/late_command string in-target sh -c \"echo 'CREATE bbl=no' >> /etc/mdadm/mdadm.conf\"",
+        "# The installers of Debian 13 and newer make arrays without a bitmap, and a crash then resyncs all. For each:",
+        "#     mdadm --grow --bitmap=internal /dev/md0",
+        "# If an array already has lists: blklab md fix bbl /dev/md0",
     )
     return Recipe("installer", lines)
 
@@ -78,12 +47,14 @@ def offline_recipe(array: Array | None) -> Recipe:
     return Recipe(
         "offline",
         (
-            *wording("offline-recipe").splitlines(),
+            "# Remove the lists while the array is stopped, in a rescue system or in the shell of an initramfs.",
+            "# Debian, Ubuntu: add break=premount to the kernel command line; dracut: rd.break=pre-mount.",
+            "# Lists must be empty: mdadm keeps a list with entries, and still exits with status 0.",
             *(stop_users(array) if array else ()),
-            command("stop", array=path),
-            command("assemble-without-lists", array=path, disks=members),
+            command_lines.stop_array(path),
+            command_lines.assemble_without_lists(path, members),
             '# Check the result. Each member must print "No bad-blocks list configured on".',
-            *(command("examine-badblocks", disk=member) for member in members),
+            *(command_lines.examine_bad_blocks(member) for member in members),
         ),
     )
 
@@ -106,8 +77,51 @@ def entries_recipes(array: Array, *, adding_fails: bool) -> list[Recipe]:
         else:
             recipes += _replacement_recipes(array, member)
     if listed:
-        recipes.append(Recipe("remove-lists", recipe_lines("remove-lists", array=array.path, name=array.name)))
+        recipes.append(_remove_lists_recipe(array))
     return recipes
+
+
+def _remove_lists_recipe(array: Array) -> Recipe:
+    return Recipe(
+        "remove-lists",
+        (
+            "# When no list has entries: check the array (mismatch_cnt must be 0), then remove the lists.",
+            command_lines.check_array(array.path),
+            command_lines.wait_for_sync(array.path),
+            command_lines.show_mismatches(array.name),
+            command_lines.fix_bbl(array.path),
+        ),
+    )
+
+
+def assemble_again(array: Array) -> tuple[str, ...]:
+    """Returns how to assemble an array again that does not run."""
+    return (
+        command_lines.show_detail(array.path),
+        "# If a member appeared late, or a cable was loose, assemble the array again:",
+        command_lines.stop_array(array.path),
+        command_lines.assemble_all(),
+    )
+
+
+def keep_disk(name: str, member: str) -> tuple[str, ...]:
+    """Returns how to make md keep a member of the array `name` that it wants to be replaced."""
+    return (
+        printable(
+            f"# After a write error, md wants {member} to be replaced. "
+            "If it is healthy (smartctl), and no list has entries any more:"
+        ),
+        command_lines.clear_want_replacement(name, member),
+    )
+
+
+def keep_running(members: Sequence[str]) -> tuple[str, ...]:
+    """Returns why an array must not be stopped: the kernel would not accept these members again."""
+    return (
+        f"# Do NOT stop the array: this kernel would not accept {', '.join(members)} again, "
+        "whose bad-block list on the disk was never written.",
+        "# What can be read can be copied: copy the data to another place first.",
+    )
 
 
 def rewrite_recipe(array: Array) -> Recipe | None:
@@ -115,7 +129,8 @@ def rewrite_recipe(array: Array) -> Recipe | None:
     ready = array.live and array.sync is None and array.state != "broken"
     if not ready or (array.degraded and array.level in PARITIES) or not good_copies.find_rewritable_pages(array):
         return None
-    lines = (wording("rewrite-recipe"), *stop_users(array), command("fix-entries", array=array.path))
+    explanation = "# Write the bad ranges again from good copies, through md. Nothing else may use the array meanwhile."
+    lines = (explanation, *stop_users(array), command_lines.fix_entries(array.path))
     return Recipe("rewrite", lines)
 
 
@@ -140,7 +155,7 @@ def stop_users(array: Array) -> list[str]:
         lines.append(printable(f"# It is mounted at {place}: unmount it there, or stop what runs there."))
     # The last mount first: others may be below its directory.
     for mount in sorted(here, reverse=True):
-        lines.append(command("unmount", directory=mount))
+        lines.append(command_lines.unmount(mount))
     return lines
 
 
@@ -150,8 +165,8 @@ def restart_recipe(array: Array, unusable: Sequence[str] = ()) -> Recipe:
     `unusable` are members that the kernel would not accept again: then the array must not be stopped.
     """
     if unusable:
-        return Recipe("keep", tuple(wording("keep-running", members=", ".join(unusable)).splitlines()))
-    return Recipe("restart", (*stop_users(array), command("fix-restart", array=array.path)))
+        return Recipe("keep", keep_running(unusable))
+    return Recipe("restart", (*stop_users(array), command_lines.fix_restart(array.path)))
 
 
 def _replacement_recipes(array: Array, member: ArrayMember) -> Iterator[Recipe]:
@@ -161,7 +176,7 @@ def _replacement_recipes(array: Array, member: ArrayMember) -> Iterator[Recipe]:
         (
             f"# If {member.path} fails, replace it while it stays connected: md copies each sector from a good copy.",
             "# NEW-DISK is an empty disk, by its name in /dev/disk/by-id.",
-            command("fix-replace", array=array.path, old=member.path, new=NEW_DISK),
+            command_lines.fix_replace(array.path, member.path, NEW_DISK),
         ),
     )
     others = []
@@ -178,9 +193,9 @@ def _replacement_recipes(array: Array, member: ArrayMember) -> Iterator[Recipe]:
         (
             f"# Or, if the new disk needs the port of {member.path}: blklab reads the other members, and takes it out"
             " if they have all data. Until the rebuild ends, there is one copy or parity fewer.",
-            command("fix-remove", array=array.path, disk=member.path),
+            command_lines.fix_remove(array.path, member.path),
             f"# Disconnect {member.path}, keep it, and connect the new disk.",
-            command("fix-add", array=array.path, disk=NEW_DISK),
+            command_lines.fix_add(array.path, NEW_DISK),
         ),
     )
     if good_copies.is_redundant_without(array, member):
@@ -188,7 +203,7 @@ def _replacement_recipes(array: Array, member: ArrayMember) -> Iterator[Recipe]:
             "rebuild",
             (
                 "# Or, if the disk is healthy and entries remain, rebuild all of it. blklab reads the others first.",
-                command("fix-rebuild", array=array.path, slot=member.slot or 0),
+                command_lines.fix_rebuild(array.path, member.slot or 0),
             ),
         )
 

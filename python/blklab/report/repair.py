@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from blklab.md import command_lines
 from blklab.md.audit.rule import list_names
-from blklab.md.recipes import Recipe, command
-from blklab.md.repair import steps
+from blklab.md.recipes import Recipe
+from blklab.md.repair import rewrite, steps
 from blklab.md.repair.array_state import ArrayState, MemberState
 from blklab.md.repair.plan import RepairPlan
 from blklab.md.repair.restart import RestartPlan
@@ -17,7 +18,7 @@ from blklab.report import diagnostics
 from blklab.report.console import Console, styled
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
-from blklab.text import printable, wording
+from blklab.text import printable
 from blklab.units import format_duration
 
 FORMAT_VERSION = 2
@@ -61,12 +62,12 @@ def describe_situation(
     `state` is None if the array is not assembled.
     """
     commands = [line for line in remedy if not line.startswith("#")]
-    next_line = command("resume") if has_journal else command("audit")
+    next_line = command_lines.resume_fix() if has_journal else command_lines.audit_arrays()
     if commands:
         next_line = commands[0] + ("   (then the other commands above)" if commands[1:] else "")
     if state is None:
         lines = (f"state: {task.array} is not assembled", "data at risk: not known")
-        return *lines, f"next command: {next_line if commands else command('assemble-scan')}"
+        return *lines, f"next command: {next_line if commands else command_lines.assemble_all()}"
     words = [f"state: {task.array} is {state.array_state or 'not running'}"]
     words.append(f"{count_in_sync(task, state)} of {task.raid_disks} members are in sync")
     for slot in state.slots:
@@ -138,11 +139,13 @@ def _show_rewrite(console: Console, plan: RewritePlan) -> None:
         count, places = sum(bad.sectors for bad in member.ranges), list_names(list(map(str, member.ranges)), 4)
         flag = "; md has write_error, which blklab clears" if "write_error" in member.states else ""
         console.print(styled(f"{member.path}: {count:,} bad sectors of the member: {places}{flag}"))
-    steps = (
-        ("rewrite-read", "rewrite-write", "rewrite-verify", "rewrite-lists") if plan.pages and not plan.refused else ()
-    )
-    for number, name in enumerate(steps, 1):
-        console.print(styled(f"{number:4}  {wording(name, count=len(plan.pages))}"))
+    steps = []
+    if plan.pages and not plan.refused:
+        count = len(plan.pages)
+        steps = [rewrite.describe_reads(count), rewrite.describe_writes(count)]
+        steps += [rewrite.COMPARE_PAGES, rewrite.WAIT_FOR_LISTS]
+    for number, step in enumerate(steps, 1):
+        console.print(styled(f"{number:4}  {step}"))
     if plan.drops_lists and not plan.refused:
         sectors = sum(at.sectors for at in plan.lost)
         lines = (
@@ -166,14 +169,19 @@ def show_left(console: Console, left: RewritePlan) -> None:
             " files there"
         )
     elif left.listed:
-        line = wording("entries-outside", left=left, command=command("plan", array=left.array.path))
+        plan = command_lines.plan_fix_bbl(left.array.path)
+        line = (
+            f"{left.array.path}: the sectors that are left in the lists have no data of the array, "
+            f"so that nothing can be written there; how to rebuild or replace such a member: {plan}"
+        )
     elif all(member.bad_blocks is None for member in left.array.members):
         line = (
             f"{left.array.path}: no member has a bad-block list any more; check the array now:"
-            f" {command('check', array=left.array.path)}"
+            f" {command_lines.check_array(left.array.path)}"
         )
     else:
-        line = wording("no-entries", left=left, command=command("fix", array=left.array.path))
+        fix = command_lines.fix_bbl(left.array.path)
+        line = f"{left.array.path}: no list has entries; to remove the lists: {fix}"
     console.print(styled(printable(line)))
 
 

@@ -23,7 +23,7 @@ def names() -> set[str]:
             if not isinstance(node, ast.Call):
                 continue
             called = ast.unparse(node.func)
-            if called in {"array_finding", "told", "_disk_finding", "Diagnostic"}:
+            if called in {"make_finding", "_make_disk_finding", "Diagnostic"}:
                 at = 0 if called == "Diagnostic" else 2
                 if len(node.args) > at and isinstance(node.args[at], ast.Constant):
                     result.add(str(ast.literal_eval(node.args[at])))

@@ -7,7 +7,8 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from blklab.md.exporter import PREFIX, ActivityCounter, ActivitySource, Collector, InventoryCache, make_registry
+from blklab.md.exporter import ActivityCounter, ActivitySource, Collector, InventoryCache, make_registry
+from blklab.md.exporter.metrics import PREFIX
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SuperblockReading
 from tests.md.conftest import Arrays

@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from blklab.documents.superblock import Checksum
-from blklab.md import exporter
 from blklab.md.audit import find_problems
-from blklab.md.exporter import METRICS
+from blklab.md.exporter import metrics
 from blklab.md.model import Array, ArrayMember, Inventory
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SuperblockReading
@@ -124,11 +123,11 @@ def test_a_member_that_is_behind(mirrored: Arrays) -> None:
         checksum = Checksum(stored=1, computed=1 if holds else 2)
         superblock = msgspec.structs.replace(facts, events=events, checksum=checksum, role=role)
         members.append(replace(array.members[0], name=f"sd{at}", superblock=superblock))
-    samples = list(exporter.member_samples(replace(array, members=tuple(members))))
-    behind = {labels[1]: value for name, labels, value in samples if name == "member_events_behind"}
+    samples = list(metrics.member_samples(replace(array, members=tuple(members))))
+    behind = {labels[1]: value for metric, labels, value in samples if metric is metrics.MEMBER_EVENTS_BEHIND}
     # Spares are written when they like, and what is damaged may say anything.
     assert behind == {"sd0": 0, "sd1": 5}
-    holds_of = [value for name, _, value in samples if name == "member_superblock_checksum_ok"]
+    holds_of = [value for metric, _, value in samples if metric is metrics.MEMBER_SUPERBLOCK_CHECKSUM_OK]
     assert holds_of == [True, True, True, False]
 
 
@@ -189,9 +188,9 @@ def test_hostile_names_are_harmless_and_parsed() -> None:
     from prometheus_client import CollectorRegistry, generate_latest
 
     class Collector:
-        def collect(self) -> list[exporter.Family]:
-            samples = [*exporter.array_samples(array), *exporter.member_samples(array)]
-            return exporter.make_families([*samples, *exporter.finding_samples(find_problems(Inventory((array,))))])
+        def collect(self) -> list[metrics.Family]:
+            samples = [*metrics.array_samples(array), *metrics.member_samples(array)]
+            return metrics.make_families([*samples, *metrics.finding_samples(find_problems(Inventory((array,))))])
 
     registry = CollectorRegistry()
     registry.register(Collector())
@@ -209,7 +208,7 @@ def test_every_metric_is_exported(machine: Arrays) -> None:
     machine.write(machine.root, {"etc__mdadm.conf": "ARRAY /dev/md9 name=host:9"})
     result = {name for name, _ in Exported(machine).scrape()}
     # tests/caches has a machine with caches.
-    assert result == {name for name in METRICS if not name.startswith("cache_")}
+    assert result == {name for name in metrics.METRICS if not name.startswith("cache_")}
 
 
 @pytest.mark.parametrize("accept", ["application/openmetrics-text;version=1.0.0", ""])

@@ -26,7 +26,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from blklab import http_server as serving
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.http_server import ListenAddress, WebConfig, WebServer
-from blklab.md import exporter
+from blklab.md.exporter import metrics
 from tests.md.conftest import Arrays
 from tests.md.exporter.conftest import Exported, parsed
 
@@ -457,7 +457,7 @@ def test_threads_do_not_pile_up_behind_a_scrape_that_hangs(monkeypatch: pytest.M
     hanging, answers = threading.Semaphore(0), threading.Event()
 
     class Hanging:
-        def collect(self) -> list[exporter.Family]:
+        def collect(self) -> list[metrics.Family]:
             hanging.release()
             answers.wait()
             return []

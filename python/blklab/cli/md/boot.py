@@ -10,14 +10,19 @@ from blklab import output
 from blklab.cli.common import emit, json_option, warn
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.md import command_lines
 from blklab.md.repair.operations import run_program
 from blklab.md.repair.plan import find_array
 from blklab.system.roots import Roots, text
-from blklab.text import printable, wording
+from blklab.text import printable
 
 CONFIG = "etc/blklab/md-boot.conf"
 UNIT = "blklab-md-boot.service"
 HOOK = "usr/share/initramfs-tools/hooks/blklab-md-boot"
+CONFIG_HEAD = """\
+# Arrays whose empty bad-block lists are removed at boot: a UUID on each line, as `mdadm --detail` prints it.
+# Written by `blklab md boot enable`. After a change by hand: update-initramfs -u -k all
+"""
 INSTALLED = ("usr/lib/blklab/boot/md-boot", HOOK, f"lib/systemd/system/{UNIT}")  # By the Debian package
 
 
@@ -50,17 +55,34 @@ def enable(arrays: tuple[str, ...]) -> None:
     """
     roots = Roots()
     if missing := find_missing(roots.dev.parent):
-        raise EnvironmentLacks(wording("boot-not-installed", path=missing[0]), wording("boot-install"))
+        raise EnvironmentLacks(
+            f"{missing[0]}: not found: only blklab's Debian package installs what works at boot",
+            f"install it (docs/howto/install.md), or remove the lists now: {command_lines.fix_bbl('ARRAY')}",
+        )
     listed = read_config(roots.dev.parent)
     for name in arrays:
         array = find_array(name, roots)
         if not re.fullmatch(r"1(\.\d)?", array.metadata) or not array.redundant:
-            raise BlklabError(wording("boot-no-lists", array=array))
+            raise BlklabError(
+                f"{array.path}: level {array.level}, metadata {array.metadata}: "
+                "expected RAID-1, 4, 5, 6 or 10 with metadata 1.x, whose lists can be removed"
+            )
         if named := [member.path for member in array.members if member.entries]:
-            raise BlklabError(wording("boot-entries", array=array, members=", ".join(named)))
+            raise BlklabError(
+                f"{array.path}: the bad-block lists of {', '.join(named)} have entries, "
+                f"and would be kept at every boot; see `blklab md audit` and `{command_lines.fix_bbl(array.path)}`"
+            )
         listed[array.uuid] = array.path
     write_config(listed, roots.dev.parent)
-    click.echo(wording("boot-enabled", arrays=", ".join(map(printable, listed.values()))))
+    names = ", ".join(map(printable, listed.values()))
+    click.echo(
+        f"enabled for {names}. At the next boot, each array is assembled again without its bad-block lists, "
+        "before anything uses\nit, if all its members are there and in sync and no list has entries. "
+        "Otherwise the machine boots as before.\n"
+        "  what the boot did:                    blklab md boot status\n"
+        "  for one boot, at the boot loader:     add blklab.md_boot=off to the kernel's command line\n"
+        "  from the next boot on:                blklab md boot disable"
+    )
 
 
 @click.command()
@@ -76,9 +98,15 @@ def disable(arrays: tuple[str, ...]) -> None:
     for name in arrays:
         uuid = name if name in listed else find_array(name, roots).uuid
         if listed.pop(uuid, None) is None:
-            raise UsageError(wording("boot-not-listed", name=name))
+            raise UsageError(f"{name}: not enabled; `blklab md boot status` lists the arrays")
     write_config(listed if arrays else {}, roots.dev.parent)
-    click.echo(wording("boot-changed") if arrays and listed else wording("boot-disabled"))
+    if arrays and listed:
+        click.echo(
+            "the next boot leaves the bad-block lists of these arrays as they are; "
+            "`blklab md boot status` lists the others"
+        )
+    else:
+        click.echo("disabled: the next boot leaves all bad-block lists as they are")
 
 
 @click.command()
@@ -92,14 +120,19 @@ def status(*, as_json: bool) -> None:
     root = Roots().dev.parent
     listed = read_config(root)
     config, initramfs = root / CONFIG, root / f"boot/initrd.img-{os.uname().release}"
-    problems = [wording("boot-missing", path=path) for path in find_missing(root)]
+    problems = [f"{path}: not found: install blklab's Debian package again" for path in find_missing(root)]
     if not os.path.lexists(root / f"etc/systemd/system/sysinit.target.wants/{UNIT}"):
-        problems.append(wording("boot-unit-disabled", unit=UNIT))
+        problems.append(f"{UNIT} is not enabled: systemctl enable {UNIT}")
     if listed and not (initramfs.exists() and initramfs.stat().st_mtime >= config.stat().st_mtime):
-        problems.append(wording("boot-old-initramfs", initramfs=initramfs))
+        problems.append(f"{initramfs}: not there, or older than the list of arrays: update-initramfs -u -k all")
     log = (text(root / "run/blklab-md-boot.log") or "").splitlines()
-    lines = [wording("boot-listed", array=path or uuid) for uuid, path in listed.items()] or [wording("boot-off")]
-    lines += [*(problems if listed else []), *([wording("boot-log"), *log] if log else [])]
+    lines = [f"{path or uuid}: its bad-block lists are removed at boot" for uuid, path in listed.items()]
+    if listed:
+        lines += problems
+    else:
+        lines.append("off: no array is enabled; `blklab md boot enable ARRAY` enables one")
+    if log:
+        lines += ["what the last boot did:", *log]
     result = {"format_version": 1, "arrays": listed, "problems": problems, "log": log}
     emit(result, as_json, lambda console: console.print("\n".join(map(printable, lines))))
     if listed and problems:
@@ -122,13 +155,18 @@ def write_config(listed: dict[str, str], root: Path) -> None:
     config = root / CONFIG
     if listed:
         config.parent.mkdir(parents=True, exist_ok=True)
-        lines = [wording("boot-config"), *(f"{uuid} # {path}\n" for uuid, path in listed.items())]
-        output.write(config, "".join(lines).encode(), mode=0o644)
+        lines = [f"{uuid} # {path}\n" for uuid, path in listed.items()]
+        output.write(config, (CONFIG_HEAD + "".join(lines)).encode(), mode=0o644)
     else:
         config.unlink(missing_ok=True)
     verb = "enable" if listed else "disable"
     for program, *words in (["usr/bin/systemctl", verb, UNIT], ["usr/sbin/update-initramfs", "-u", "-k", "all"]):
         if not (path := root / program).exists():
-            warn(wording("boot-no-program", program=path.name))
+            warn(f"{path.name}: not found: what it does at boot must be set up by hand")
         elif (done := run_program(str(path), *words)).status != 0:
-            raise BlklabError(wording("boot-failed", command=f"{path.name} {words[0]}", output=printable(done.last)))
+            service = UNIT.removesuffix(".service")
+            raise BlklabError(
+                f"{path.name} {words[0]} failed: {printable(done.last)}; "
+                f"the list of arrays is written: when the reason is gone, run `systemctl reenable {service}` "
+                f"(after disable: `systemctl disable {service}`) and `update-initramfs -u -k all`"
+            )

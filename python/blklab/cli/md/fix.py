@@ -12,7 +12,7 @@ from blklab.cli import exit_status
 from blklab.cli.common import emit, json_option, progress, results, warn
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, UsageError
-from blklab.md import probing, recipes
+from blklab.md import command_lines, probing, recipes
 from blklab.md.repair import journal
 from blklab.md.repair.array_state import read_array_state
 from blklab.md.repair.operations import MachineOps
@@ -27,7 +27,7 @@ from blklab.md.repair.steps import Done, Step, Stop
 from blklab.md.repair.task import RepairTask
 from blklab.report import repair as report
 from blklab.system.roots import Roots
-from blklab.text import printable, wording
+from blklab.text import printable
 
 P = TypeVar("P", RepairPlan, RewritePlan, SlotPlan, RestartPlan)
 Q = TypeVar("Q")
@@ -110,7 +110,8 @@ def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as
         return Done()
 
     plan, _ = _carry_out(lambda: make_plan(array, Roots()), remove, only_plan=only_plan, yes=yes, as_json=as_json)
-    emit(report.as_dict(plan, Done()), as_json, lambda console: console.print(wording("no-bad-block-list", plan=plan)))
+    message = f"{plan.array.path}: no member has a bad-block list"
+    emit(report.as_dict(plan, Done()), as_json, lambda console: console.print(message))
 
 
 @click.command()
@@ -298,7 +299,7 @@ def run_slot_task(task: SlotTask, *, quiet: bool = False) -> str:
             return repair.run()
         except (KeyboardInterrupt, SystemExit):
             if probing.journal_path(task.uuid, Roots()).exists():
-                warn(wording("repair-interrupted", task=task, command=recipes.command("resume")))
+                _warn_interrupted(task)
             raise
         except StoppedRepair as error:
             reporter.print_remedy(error.remedy)
@@ -314,14 +315,20 @@ def _carry_out(
         emit(report.as_dict(plan), as_json, lambda console: report.show(console, plan))
         raise Exit(1 if plan.refused or (plan.nothing_to_do and plan.as_dict()["members_with_entries"]) else 0)
     if not yes and (as_json or not sys.stdin.isatty()):
-        raise UsageError(wording("no-terminal", plan=plan))
+        raise UsageError(
+            f"{plan.array.path}: cannot ask for confirmation without a terminal: "
+            "use --yes to repair, or --plan to see the plan"
+        )
     if not as_json:
         report.show(results(), plan)
         click.echo()
     if not yes:
         click.confirm("Carry out this plan?", abort=True, err=True)
         if make().as_dict() != plan.as_dict():
-            raise BlklabError(wording("array-changed", plan=plan))
+            raise BlklabError(
+                f"{plan.array.path}: the array has changed since the plan was printed: "
+                "run the command again and check the new plan"
+            )
     return plan, carry_out(plan)
 
 
@@ -335,13 +342,16 @@ def run_rewrite(task: RepairTask, *, quiet: bool = False) -> RewritePlan:
         try:
             return rewrite_entries(task, Roots(), reporter.report_line, reporter.report_pages)
         except (KeyboardInterrupt, SystemExit):
-            warn(wording("repair-interrupted", task=task, command=recipes.command("resume")))
+            _warn_interrupted(task)
             raise
         except StoppedRepair as error:
             reporter.print_remedy(error.remedy)
             kept = probing.journal_path(task.uuid, Roots()).exists()
-            again = recipes.command("resume") if kept else recipes.command("fix-entries", array=task.array)
-            error.details = (wording("rewrite-given-up", task=task, command=again),)
+            again = command_lines.resume_fix() if kept else command_lines.fix_entries(task.array)
+            error.details = (
+                f"{task.array}: not finished, and nothing has to be undone "
+                f"(its file in /var/lib/blklab may be deleted): when the reason is gone, run {again}",
+            )
             raise
 
 
@@ -359,11 +369,19 @@ def run_repair(task: RepairTask, *, resume: bool = False, quiet: bool = False) -
                 reporter.print_remedy(outcome.remedy)
                 raise StoppedRepair(f"{task.array}: {outcome.reason}", outcome.remedy)
         except (KeyboardInterrupt, SystemExit):
-            warn(wording("repair-interrupted", task=task, command=recipes.command("resume")))
+            _warn_interrupted(task)
             raise
         except BlklabError as error:
             error.details = _describe_now(repair.task, getattr(error, "remedy", ()))
             raise
+
+
+def _warn_interrupted(task: RepairTask | SlotTask) -> None:
+    """Says how to continue a repair that Ctrl-C or a signal ended."""
+    warn(
+        f"{task.array}: interrupted between two steps; md finishes what it has begun; "
+        f"to do the remaining steps: {command_lines.resume_fix()}"
+    )
 
 
 def _describe_now(task: RepairTask, remedy: tuple[str, ...]) -> tuple[str, str, str]:

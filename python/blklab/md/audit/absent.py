@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from blklab.diagnostic import Diagnostic
+from blklab.md import command_lines
 from blklab.md.audit.rule import list_names
 from blklab.md.availability import runs_with
 from blklab.md.model import Array, ArrayMember, Inventory, ListedArray
-from blklab.md.recipes import command
 from blklab.md_levels import PARITIES
 
 EVENTS_ACCEPTED = 1  # Events that md accepts a member to be behind (drivers/md/md.c, `super_1_validate`)
@@ -196,7 +196,7 @@ def _advise(array: Array, inventory: Inventory, is_expected: bool) -> Iterator[s
         # With ARRAY lines, --scan assembles these only (mdadm(8), Auto-Assembly).
         if not is_expected and any(not line.ignored for line in inventory.listed):
             yield f"# Add this line to mdadm.conf: ARRAY /dev/md/NAME UUID={array.uuid}"
-        yield command("assemble-scan")
+        yield command_lines.assemble_all()
         return
     yield "# Look for the missing disks first: power, cables, controller, and what the kernel says of them (dmesg)."
     yield "# Then copy the superblocks of all members to another disk: the first and the last 128 KiB of each."

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import audit_message, told
+from blklab.md import command_lines
+from blklab.md.audit.rule import make_finding
 from blklab.md.model import Array, ArrayPart, Geometry, Software
-from blklab.md.recipes import command
 from blklab.md_levels import PARITIES, STRIPED
 from blklab.units import SECTOR, format_size
 
@@ -23,8 +23,13 @@ def check_data_offset(array: Array, _software: Software | None) -> Iterator[Diag
             part = f"partition at byte {member.start:,} + " if member.start else ""
             # A rotating disk with 512-byte blocks loses nothing; flash hides its page size.
             harmless = member.rotational is True and member.physical_block == SECTOR
-            words = {"begin": begin, "part": part, "offset": member.data_offset, "block": format_size(block)}
-            yield told(array, "note" if harmless else "warning", "alignment", member=member.name, **words)
+            message = (
+                f"data begin at byte {begin:,} of the disk ({part}{member.data_offset:,} sectors), "
+                f"which is not a multiple of {format_size(block)}: "
+                "each write of a page touches two blocks of the disk; "
+                "to correct this, make a new partition and a new array"
+            )
+            yield make_finding(array, "note" if harmless else "warning", "alignment", message, member=member.name)
 
 
 def check_partitions(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -35,11 +40,14 @@ def check_partitions(array: Array, _software: Software | None) -> Iterator[Diagn
             continue
         if part.start % width:
             parity, within = array.level in PARITIES, "a chunk" if part.start % array.chunk else "a stripe"
-            effect = audit_message("two-stripes") if parity else ""
+            message = (
+                f"partition {part.name} begins inside {within}, at byte {part.start:,}: "
+                f"a full stripe has {format_size(width)}, a chunk {format_size(array.chunk)}"
+            )
+            if parity:
+                message += "; a write of a full stripe becomes reads and writes of two stripes"
             severe = parity or part.start % array.chunk
-            sizes = {"width": format_size(width), "chunk": format_size(array.chunk)}
-            words = {"part": part.name, "within": within, "begin": part.start, "effect": effect, **sizes}
-            yield told(array, "warning" if severe else "note", "partition-alignment", member="", **words)
+            yield make_finding(array, "warning" if severe else "note", "partition-alignment", message)
 
 
 def check_filesystems(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -65,18 +73,17 @@ def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int)
     commands, correction = [], ""
     if geometry.kind == "ext4":
         blocks = array.chunk // geometry.block_bytes
-        commands = [command("set-stripe", stride=blocks, width=blocks * array.data_disks, disk=part.path)]
+        commands = [command_lines.set_stripe(part.path, blocks, blocks * array.data_disks)]
     else:
         correction = f"; to correct this, mount it once with -o sunit={array.chunk // SECTOR},swidth={width // SECTOR}"
-    words = {
-        "filesystem": f"{geometry.kind} of {part.path}{f' on {part.mounts[0]}' if part.mounts else ''} {assumed}",
-        "chunk": format_size(array.chunk),
-        "width": format_size(width),
-        "mkfs": mkfs_command(geometry, array.chunk, array.data_disks),
-        "correction": correction,
-    }
+    place = f" on {part.mounts[0]}" if part.mounts else ""
+    mkfs = mkfs_command(geometry, array.chunk, array.data_disks)
+    message = (
+        f"{geometry.kind} of {part.path}{place} {assumed}; "
+        f"expected {format_size(array.chunk)} and {format_size(width)}, as made by `{mkfs}`{correction}"
+    )
     severe = array.level in PARITIES
-    return told(array, "warning" if severe else "note", "filesystem-stripe", *commands, member="", **words)
+    return make_finding(array, "warning" if severe else "note", "filesystem-stripe", message, *commands)
 
 
 def mkfs_command(geometry: Geometry, chunk: int, disks: int) -> str:

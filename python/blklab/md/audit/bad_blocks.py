@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, audit_message, list_names, moment_text, told
+from blklab.md import command_lines
+from blklab.md.audit.rule import list_names, make_finding, moment_text
 from blklab.md.good_copies import (
     find_bad_pieces,
     find_bad_ranges,
@@ -25,7 +26,7 @@ from blklab.md.good_copies import (
     subtract_ranges,
 )
 from blklab.md.model import Array, ArrayMember, Software, merge_ranges
-from blklab.md.recipes import command, rewrite_recipe, stop_users
+from blklab.md.recipes import rewrite_recipe, stop_users
 from blklab.md.superblocks import SectorRange
 from blklab.md_levels import PARITIES
 from blklab.units import SECTOR
@@ -50,7 +51,7 @@ def check_only_outside(array: Array, _software: Software | None) -> Iterator[Dia
     )
     keep = f"# Keep {names} connected and as it is. Copy the files that you need from {array.path} to another place."
     details = tuple(_lost_details(array, at) for at in ranges)
-    yield replace(array_finding(array, "critical", "only-out", message, keep), ranges=details)
+    yield replace(make_finding(array, "critical", "only-out", message, keep), ranges=details)
 
 
 def check_garbage(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -73,7 +74,7 @@ def check_garbage(array: Array, _software: Software | None) -> Iterator[Diagnost
     if within:
         ranges = list_names([str(at) for at in within], 3)
         message += f"; read these sectors of the members first, which may be real entries: {ranges}"
-    yield array_finding(array, "critical", "bbl-garbage", message)
+    yield make_finding(array, "critical", "bbl-garbage", message)
 
 
 def check_entries(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -87,7 +88,7 @@ def check_entries(array: Array, _software: Software | None) -> Iterator[Diagnost
         counts = f"{_count(member.entries, 'entry')}, {_count(sectors, 'sector')}"
         message = f"bad-block list has {counts}: {places}; {_effect(array, member)}"
         remedy = _remedy(array) if member is bad[0] and not copied else ()
-        diagnostic = array_finding(array, "critical", "bbl-entries", message, *remedy, member=member.name)
+        diagnostic = make_finding(array, "critical", "bbl-entries", message, *remedy, member=member.name)
         yield replace(diagnostic, ranges=details)
 
 
@@ -103,8 +104,8 @@ def check_repair(array: Array, _software: Software | None) -> Iterator[Diagnosti
         f"{do}. Where {list_names(bad)} {have} bad blocks, `repair` of a RAID-1 writes garbage from RAM and removes "
         "the entry; the garbage may then replace the good copy. `check` is safe"
     )
-    stop = [command("idle", array=array.path)] if running else []
-    yield array_finding(array, "critical", "repair-corrupts", message, *stop)
+    stop = [command_lines.make_idle(array.path)] if running else []
+    yield make_finding(array, "critical", "repair-corrupts", message, *stop)
 
 
 def check_lost_ranges(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -123,7 +124,7 @@ def check_lost_ranges(array: Array, _software: Software | None) -> Iterator[Diag
         message = f"no member has a good copy of array sectors {places}: reads there fail; {backup}"
         message += "the data there from a backup"
         details = tuple(_lost_details(array, at) for at in certain)
-        yield replace(array_finding(array, "critical", "bbl-lost", message), ranges=details)
+        yield replace(make_finding(array, "critical", "bbl-lost", message), ranges=details)
     refused = subtract_ranges(lost, certain)
     if refused:
         places = list_names([str(at) for at in refused], MAX_RANGES_SHOWN)
@@ -132,7 +133,7 @@ def check_lost_ranges(array: Array, _software: Software | None) -> Iterator[Diag
             "lists were copied (see bbl-copied)"
         )
         details = tuple(_lost_details(array, at) for at in refused)
-        yield replace(array_finding(array, "critical", "bbl-lost", message), ranges=details)
+        yield replace(make_finding(array, "critical", "bbl-lost", message), ranges=details)
 
 
 def check_copied_entries(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -162,7 +163,7 @@ def _copied_remedy(array: Array) -> Iterator[str]:
     elif array.sync is None and not array.degraded and array.state != "inactive":
         yield "# This reads the ranges from the disks, and drops the entries only if all copies agree:"
         yield from stop_users(array)
-        yield command("fix-entries", array=array.path)
+        yield command_lines.fix_entries(array.path)
 
 
 def find_copied_ranges(array: Array) -> dict[str, tuple[SectorRange, ...]]:
@@ -200,9 +201,17 @@ def check_full_lists(array: Array, _software: Software | None) -> Iterator[Diagn
         if has_garbage_list(member):
             continue
         if bad and len(bad.ranges) >= bad.room > 0 and not bad.empty_entries:
-            yield told(array, "critical", "bbl-full", room=bad.room, member=member.name)
+            message = (
+                f"bad-block list is full ({bad.room} entries; sysfs shows only the first page of them): "
+                "md fails the member at the next write error"
+            )
+            yield make_finding(array, "critical", "bbl-full", message, member=member.name)
         elif member.listed_cut and bad is None:
-            yield array_finding(array, "critical", "bbl-full", audit_message("bbl-full-in-sysfs"), member=member.name)
+            message = (
+                "sysfs shows a full page of bad blocks: the list is full or nearly full; "
+                "run as root to read all of it from the disk"
+            )
+            yield make_finding(array, "critical", "bbl-full", message, member=member.name)
 
 
 def check_empty_entries(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -210,7 +219,11 @@ def check_empty_entries(array: Array, _software: Software | None) -> Iterator[Di
     for member in array.members:
         bad = member.bad_blocks
         if bad and bad.empty_entries and not has_garbage_list(member):
-            yield told(array, "warning", "bbl-zeros", count=bad.empty_entries, member=member.name)
+            message = (
+                f"bad-block list is marked as in use, but {bad.empty_entries} of its entries have 0 sectors: "
+                "its area was never written; a failed `--add` on Linux 6.12 leaves such a list"
+            )
+            yield make_finding(array, "warning", "bbl-zeros", message, member=member.name)
 
 
 def check_kernel_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -222,8 +235,11 @@ def check_kernel_lists(array: Array, _software: Software | None) -> Iterator[Dia
         disk = merge_ranges(bad.ranges) if bad else ()
         memory = merge_ranges(member.listed)
         if disk != memory:
-            counts = {"disk": _sector_count(disk), "memory": _sector_count(memory)}
-            yield told(array, "warning", "bbl-disagree", member=member.name, **counts)
+            message = (
+                f"bad-block list on the disk has {_sector_count(disk)}, the kernel's list has {_sector_count(memory)}: "
+                "md writes it with the next superblock; it is lost if the machine stops first"
+            )
+            yield make_finding(array, "warning", "bbl-disagree", message, member=member.name)
 
 
 def check_write_errors(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -231,9 +247,13 @@ def check_write_errors(array: Array, _software: Software | None) -> Iterator[Dia
     for member in array.members:
         states_shown = [word for word in ("write_error", "want_replacement") if word in member.states]
         if states_shown and "in_sync" in member.states and "faulty" not in member.states:
-            disk = command("show-smart", disk=member.path)
-            states = " and ".join(states_shown)
-            yield told(array, "critical", "write-error", disk, states=states, member=member.name)
+            message = (
+                f"is in sync and has the state {' and '.join(states_shown)}: "
+                "a write failed, and md listed it as a bad block; "
+                "/proc/mdstat, mdadm --detail and mdadm's mail do not report this"
+            )
+            show = command_lines.show_smart(member.path)
+            yield make_finding(array, "critical", "write-error", message, show, member=member.name)
 
 
 def check_empty_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -251,13 +271,13 @@ def check_empty_lists(array: Array, _software: Software | None) -> Iterator[Diag
             f"{list_names(names)} {have}: the next write error is hidden there, and the array still looks healthy; "
             "without a list, md fails the member"
         )
-        yield array_finding(array, "note", "bbl-empty", message, command("fix", array=array.path))
+        yield make_finding(array, "note", "bbl-empty", message, command_lines.fix_bbl(array.path))
 
 
 def check_no_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """No member has a bad-block list: write errors cannot be hidden."""
     if array.members and all(member.superblock and member.bad_blocks is None for member in array.members):
-        yield told(array, "note", "bbl-none")
+        yield make_finding(array, "note", "bbl-none", "no bad-block list is configured on any member")
 
 
 def _lost_details(array: Array, at: SectorRange) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import audit_message, list_names, told
+from blklab.md import command_lines
+from blklab.md.audit.rule import list_names, make_finding
 from blklab.md.model import Array, ArrayMember, Software
-from blklab.md.recipes import command
 from blklab.text import document_path
 
 PREFERS_FLASH_SINCE = (5, 3)
@@ -33,13 +33,18 @@ def check_mixed_kinds(array: Array, software: Software | None) -> Iterator[Diagn
     kernel = software.kernel if software else None
     mostly = all("write_mostly" in member.states for member in slow)
     if array.level == "raid10" and (kernel is None or kernel >= PREFERS_FLASH_SINCE):
-        effect = audit_message("mixed-raid10", flash=flash, names=names)
+        effect = (
+            f"since Linux 5.3 RAID-10 reads only from {flash} where it has a copy, not from {names}; "
+            "a write is as slow as the slowest copy"
+        )
+    elif array.level == "raid1" and mostly:
+        effect = f"{names} is write-mostly, as it should be; writes are as slow as {names}"
     elif array.level == "raid1":
-        effect = audit_message("mixed-mostly" if mostly else "mixed-raid1", names=names)
+        effect = f"md reads from the member with the fewest pending I/Os; writes are as slow as {names}"
     else:
         effect = f"every stripe waits for {names}"
-    words = {"names": names, "flash": flash, "effect": effect, "predict": PREDICT}
-    yield told(array, "note" if mostly and array.level == "raid1" else "warning", "mixed", member="", **words)
+    message = f"{names} (rotating) and {flash} (flash) are in one array: {effect}; {PREDICT}"
+    yield make_finding(array, "note" if mostly and array.level == "raid1" else "warning", "mixed", message)
 
 
 def check_unequal_latency(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -67,11 +72,14 @@ def check_unequal_latency(array: Array, _software: Software | None) -> Iterator[
             alike = max(fast_size, slow_size) <= 2 * min(fast_size, slow_size)
             if slow_ms < max(MIN_LATENCY_MS, UNEQUAL_FACTOR * fast_ms) or not alike:
                 continue
-            show = command("show-smart", disk=next(member.path for member in array.members if member.name == slow))
-            words = {"direction": direction, "slow": slow, "fast": fast, "predict": PREDICT}
-            figures = {"slow_ms": slow_ms, "fast_ms": fast_ms, "slow_ios": slow_ios, "fast_ios": fast_ios}
+            show = command_lines.show_smart(next(member.path for member in array.members if member.name == slow))
             each = "each write is" if direction == "write" else "each stripe is"
-            yield told(array, "warning", "unequal", show, member=slow, each=each, **words, **figures)
+            message = (
+                f"{direction}s take {slow_ms:.3g} ms on {slow} and {fast_ms:.3g} ms on {fast} "
+                f"(means of {slow_ios:,} and {fast_ios:,} since boot): {each} as slow as {slow}; "
+                f"possible causes: a failing, shingled or shared disk, or a bad cable; {PREDICT}"
+            )
+            yield make_finding(array, "warning", "unequal", message, show, member=slow)
 
 
 def _mean(member: ArrayMember, direction: str) -> tuple[float, float, int] | None:
@@ -99,8 +107,10 @@ def check_write_mostly(array: Array, _software: Software | None) -> Iterator[Dia
     ]
     if names:
         all_members = bool(array.active) and all(member.name in names for member in array.active)
-        but = ", but here every member is write-mostly" if all_members else ""
-        yield told(array, "warning" if all_members else "note", "write-mostly", members=list_names(names), but=but)
+        message = f"{list_names(names)} marked write-mostly: md reads from other members if it can"
+        if all_members:
+            message += ", but here every member is write-mostly"
+        yield make_finding(array, "warning" if all_members else "note", "write-mostly", message)
 
 
 def check_layout(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -109,12 +119,17 @@ def check_layout(array: Array, _software: Software | None) -> Iterator[Diagnosti
     active = array.active
     if array.level == "raid10" and far > 1 and active and all(member.rotational is False for member in active):
         kind = "offset" if offset else "far"
-        yield told(array, "note", "layout", kind=kind, far=far)
+        message = (
+            f"layout {kind}{far} on flash: it shortens the seeks of rotating disks, and flash does not seek; "
+            "near writes larger pieces at once, and is the only layout that can grow"
+        )
+        yield make_finding(array, "note", "layout", message)
 
 
 def check_read_errors(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Md corrected read errors of a member."""
     for member in array.members:
         if member.errors:
-            show = command("show-smart", disk=member.path)
-            yield told(array, "warning", "read-errors", show, member=member.name, count=member.errors)
+            show = command_lines.show_smart(member.path)
+            message = f"md has corrected {member.errors:,} read errors since the array was assembled"
+            yield make_finding(array, "warning", "read-errors", message, show, member=member.name)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import audit_message, list_names, told
+from blklab.md import command_lines
+from blklab.md.audit.rule import list_names, make_finding
 from blklab.md.model import Array, Inventory, Software
-from blklab.md.recipes import command
 
 ADD_BUG_SINCE_LINUX, ADD_BUG_FIXED_IN_MDADM = (6, 12), (4, 5)
 """With these, `--add` to an array with feature 8 fails (observed on Linux 6.12 with mdadm 4.2)."""
@@ -14,7 +14,13 @@ ADD_BUG_SINCE_LINUX, ADD_BUG_FIXED_IN_MDADM = (6, 12), (4, 5)
 def check_add(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """With this kernel and mdadm, no disk can be added to the array."""
     if adding_fails(array, software) and software and software.kernel and software.mdadm:
-        yield told(array, "critical", "add-fails", kernel=software.kernel, mdadm=software.mdadm)
+        kernel, mdadm = software.kernel, software.mdadm
+        message = (
+            f"Linux {kernel[0]}.{kernel[1]} with mdadm {mdadm[0]}.{mdadm[1]}: "
+            "--add to this array fails (Invalid argument), because a bad-block list has entries; "
+            "to be able to replace a disk, install mdadm 4.5 or newer"
+        )
+        yield make_finding(array, "critical", "add-fails", message)
 
 
 def adding_fails(array: Array, software: Software | None) -> bool:
@@ -49,8 +55,11 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
         message = f"{where}: new arrays, and disks that you add, get a bad-block list"
         yield Diagnostic("config-bbl", "note", "", message)
     if inventory.volumes:
-        message = audit_message("lvm-raid", volumes=list_names(list(inventory.volumes)))
-        yield Diagnostic("lvm-raid", "note", "", message, (command("list-lvm"),))
+        message = (
+            f"{list_names(list(inventory.volumes))}: RAID of LVM (dm-raid), not an md device, "
+            "so blklab does not examine it; ask LVM"
+        )
+        yield Diagnostic("lvm-raid", "note", "", message, (command_lines.list_lvm_raids(),))
     for stray in inventory.strays:
         if stray.foreign:
             message = f"has metadata of {' and '.join(stray.foreign)}: blklab does not read them"

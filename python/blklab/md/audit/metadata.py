@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, audit_message, list_names, told
+from blklab.md import command_lines
+from blklab.md.audit.rule import list_names, make_finding
 from blklab.md.model import Array, Software
 from blklab.md.probing import parse_version
-from blklab.md.recipes import command
 from blklab.md.superblocks import Superblock
 
 FIRMWARE_MOUNTS = ("/boot/efi", "/efi")  # Mount points of filesystems that firmware reads
@@ -16,8 +16,12 @@ def check_checksum(array: Array, _software: Software | None) -> Iterator[Diagnos
     """The checksum of a superblock is wrong: the kernel will not accept this member."""
     for member in array.members:
         if member.superblock and not member.superblock.checksum_holds:
-            examine, version = command("examine", disk=member.path), member.superblock.version
-            yield told(array, "critical", "checksum", examine, version=version, member=member.name)
+            message = (
+                f"the checksum of its superblock {member.superblock.version} is wrong: "
+                "the kernel will not accept this member at the next assembly"
+            )
+            examine = command_lines.examine_disk(member.path)
+            yield make_finding(array, "critical", "checksum", message, examine, member=member.name)
 
 
 def check_superblock(array: Array, software: Software | None) -> Iterator[Diagnostic]:
@@ -33,32 +37,42 @@ def check_superblock(array: Array, software: Software | None) -> Iterator[Diagno
         superblock = member.superblock
         if superblock is None:
             continue
-        examine = command("examine", disk=member.path)
+        examine = command_lines.examine_disk(member.path)
         reasons = [why.message for why in superblock.refusal_reasons if why.reason not in {"checksum", "newer-kernel"}]
         if reasons:
             without = "; assemble the array without this member" if array.usable and not array.live else ""
             message = f"the kernel refuses its superblock {superblock.version}: {'; '.join(reasons)}{without}"
-            yield array_finding(array, "critical", "refused", message, examine, member=member.name)
+            yield make_finding(array, "critical", "refused", message, examine, member=member.name)
         for message in _newer_kernels(superblock, software):
-            yield array_finding(array, "note" if array.live else "warning", "newer-kernel", message, member=member.name)
+            yield make_finding(array, "note" if array.live else "warning", "newer-kernel", message, member=member.name)
         for problem in superblock.problems:
             message = f"superblock: {problem}"
-            yield array_finding(array, "warning", "damage", message, examine, member=member.name)
+            yield make_finding(array, "warning", "damage", message, examine, member=member.name)
 
 
 def _newer_kernels(superblock: Superblock, software: Software | None) -> Iterator[str]:
     """Yields what older kernels do not know, with the installed kernels that are as old."""
-    new = [
-        ((6, 19), audit_message("logical-block-size", reason=reason.message))
-        for reason in superblock.refusal_reasons
-        if reason.reason == "newer-kernel"
-    ]
+    new: list[tuple[tuple[int, int], str]] = []
+    for reason in superblock.refusal_reasons:
+        if reason.reason == "newer-kernel":
+            message = (
+                f"{reason.message}: Linux 6.18 and older refuse this member, and rescue media are often older; "
+                "use the array with Linux 6.19 or newer"
+            )
+            new.append(((6, 19), message))
     if superblock.bitmap_lockless:
-        new.append(((6, 18), audit_message("lockless-bitmap")))
+        message = (
+            "its bitmap is lockless (version 6): "
+            "Linux 6.17 and older, and mdadm before 4.6, do not assemble this array; rescue media are often older"
+        )
+        new.append(((6, 18), message))
     for since, message in new:
         releases = [(release, parse_version(release)) for release in (software.kernels if software else ())]
         old = [release for release, version in releases if version and version < since]
-        yield message + (audit_message("installed-kernels", kernels=list_names(old)) if old else "")
+        if old:
+            yield f"{message}; installed here and too old to assemble it: {list_names(old)}"
+        else:
+            yield message
 
 
 def check_old_superblocks(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -66,9 +80,13 @@ def check_old_superblocks(array: Array, _software: Software | None) -> Iterator[
     for member in array.members:
         for old in member.leftovers:
             owner = "the same array" if old.uuid == array.uuid else f"another array ({old.uuid})"
-            examine = command("examine-version", version=old.version, disk=member.path)
-            words = {"version": old.version, "owner": owner, "offset": old.offset}
-            yield told(array, "warning", "two-superblocks", examine, member=member.name, **words)
+            examine = command_lines.examine_version(member.path, old.version)
+            message = (
+                f"has a second superblock, {old.version} of {owner}, at byte {old.offset:,}: "
+                "at boot, either of them may be used; name the array by its UUID in mdadm.conf, "
+                "and do not wipe the second one: the bytes there may be data of the array"
+            )
+            yield make_finding(array, "warning", "two-superblocks", message, examine, member=member.name)
 
 
 def check_foreign_metadata(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -81,14 +99,14 @@ def check_foreign_metadata(array: Array, _software: Software | None) -> Iterator
     for member in array.members:
         if member.foreign and member.superblock:
             message = f"also has metadata of {list_names(list(member.foreign))}, left by a RAID of the firmware"
-            show = command("show-signatures", disk=member.path)
-            yield array_finding(array, "warning", "two-superblocks", message, show, member=member.name)
+            show = command_lines.show_signatures(member.path)
+            yield make_finding(array, "warning", "two-superblocks", message, show, member=member.name)
     if array.external:
         kind = array.metadata.removeprefix("external:")
         kind = {"imsm": "Intel IMSM", "ddf": "DDF"}.get(kind, "")
         owner = f" ({kind})" if kind else ""
         message = f"has metadata of firmware{owner}: blklab does not read them, so it reports less"
-        yield array_finding(array, "note", "external", message)
+        yield make_finding(array, "note", "external", message)
 
 
 def check_shapes(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -100,7 +118,11 @@ def check_shapes(array: Array, _software: Software | None) -> Iterator[Diagnosti
     }
     if len(facts) > 1 and not array.reshaping:
         levels = list_names(sorted(f"{level} of {disks}" for level, _, _, disks in facts))
-        yield told(array, "warning", "unlike", levels=levels)
+        message = (
+            f"superblocks of its members disagree on level, layout, chunk or number of disks ({levels}): "
+            "some were written before the shape changed"
+        )
+        yield make_finding(array, "warning", "unlike", message)
 
 
 def check_metadata_version(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -112,6 +134,21 @@ def check_metadata_version(array: Array, _software: Software | None) -> Iterator
     """
     firmware = sorted({mount for part in array.parts for mount in part.mounts} & set(FIRMWARE_MOUNTS))
     if array.metadata in {"1.1", "1.2"} and firmware:
-        yield told(array, "warning", "firmware-metadata", mounts=list_names(firmware), version=array.metadata)
-    if array.metadata in {"1.0", "0.90"}:
-        yield array_finding(array, "note", "metadata-end", audit_message(f"metadata-{array.metadata}"))
+        message = (
+            f"is mounted on {list_names(firmware)}, and metadata {array.metadata} precede the data: "
+            "firmware that reads a single member finds no filesystem; use metadata 1.0, which are at the end"
+        )
+        yield make_finding(array, "warning", "firmware-metadata", message)
+    if array.metadata == "1.0":
+        message = (
+            "metadata 1.0 are at the end: firmware and GRUB can read a single member, which suits /boot and the ESP; "
+            "a program that writes to one member only makes the copies differ"
+        )
+        yield make_finding(array, "note", "metadata-end", message)
+    if array.metadata == "0.90":
+        message = (
+            "metadata 0.90 have no bad-block lists, but allow at most 27 members of 2 or 4 TiB; "
+            "if a partition ends at the end of its disk, "
+            "md cannot distinguish whether the disk or the partition is the member"
+        )
+        yield make_finding(array, "note", "metadata-end", message)

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from blklab.diagnostic import Diagnostic, Severity
+from blklab.md import command_lines
 from blklab.md.audit.host import adding_fails
-from blklab.md.audit.rule import array_finding, audit_message, level_text, list_names, told
+from blklab.md.audit.rule import level_text, list_names, make_finding
 from blklab.md.availability import count_tolerated, is_past_redundancy
 from blklab.md.model import Array, ArrayMember, Software
-from blklab.md.recipes import DISK, Recipe, command, stop_users
+from blklab.md.recipes import DISK, Recipe, keep_running, stop_users
 from blklab.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
-from blklab.text import by_key, wording
+from blklab.text import by_key
 from blklab.units import SECTOR, format_duration
 
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning
@@ -42,7 +43,7 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
     runs = array.live and array.state != "inactive" and not is_past_redundancy(array)
     can_add = not (rebuilding or spares or array.external or adding_fails(array, software))
     commands = fill_slot(array) if runs and can_add else ()
-    yield array_finding(array, "critical" if last or not rebuilding else "warning", "degraded", message, *commands)
+    yield make_finding(array, "critical" if last or not rebuilding else "warning", "degraded", message, *commands)
 
 
 def _describe_risk(array: Array, software: Software | None, rebuilding: bool) -> str:
@@ -65,8 +66,17 @@ def _describe_risk(array: Array, software: Software | None, rebuilding: bool) ->
     part = RedundantArray(array.level, range(array.raid_disks), hours, array.layout, len(new), failed)
     checked = software is None or software.checked_by or array.last_action == "check"
     loss = _loss(disks, (part,), Care() if checked else Care(scrub_days=None, data_age_hours=YEAR))
-    figures = {"any": in_words(loss.any), "sectors": one_in(loss.sectors.mean), "disks": one_in(loss.disks.mean)}
-    return audit_message("risk-rebuilding" if rebuilding else "risk-degraded", **figures)
+    if rebuilding:
+        until = "Until the rebuild ends, the probability of data loss"
+    else:
+        until = (
+            "If failed disks are replaced in 3 days and rebuilt at 100 MiB/s, the probability of data loss until then"
+        )
+    return (
+        f". {until} is {in_words(loss.any)}: "
+        f"{one_in(loss.sectors.mean)} for single blocks that cannot be read, "
+        f"{one_in(loss.disks.mean)} for more failed disks"
+    )
 
 
 _loss = lru_cache(maxsize=256)(probability)  # The exporter asks again every few seconds
@@ -76,7 +86,7 @@ def fill_slot(array: Array) -> tuple[str, ...]:
     """Returns the command that makes a degraded array complete, which measures before it changes anything."""
     return (
         "# DISK is the missing disk if it works again, or an empty one. Give its path in /dev/disk/by-id.",
-        command("fix-add", array=array.path, disk=DISK),
+        command_lines.fix_add(array.path, DISK),
     )
 
 
@@ -84,7 +94,7 @@ def check_broken(array: Array, software: Software | None) -> Iterator[Diagnostic
     """Md refuses all writes to the array, because a member had an error that it cannot do without."""
     if is_past_redundancy(array):
         message, recipe = explain_broken(array, software)
-        yield array_finding(array, "critical", "broken", message, *recipe.lines)
+        yield make_finding(array, "critical", "broken", message, *recipe.lines)
 
 
 def explain_broken(array: Array, software: Software | None) -> tuple[str, Recipe]:
@@ -104,14 +114,14 @@ def explain_broken(array: Array, software: Software | None) -> tuple[str, Recipe
     kernel = software.kernel if software else None
     unusable = [member.path for member in array.active if member.is_refused_by(kernel)]
     if unusable:
-        return message, Recipe("keep", tuple(wording("keep-running", members=", ".join(unusable)).splitlines()))
+        return message, Recipe("keep", keep_running(unusable))
     erring = [member.path for member in array.members if _has_error(array, member)]
     disks = list_names(erring) if erring else "the disk with the error (see dmesg)"
     lines = (
         f"# Copy {disks} first (ddrescue), before anything is rebuilt from it. Correct a bad cable or controller.",
         *stop_users(array),
-        command("fix-restart", array=array.path),
-        *([command("resume")] if array.repairing else []),
+        command_lines.fix_restart(array.path),
+        *([command_lines.resume_fix()] if array.repairing else []),
         "# Then check the filesystem: data that were being written may be damaged.",
     )
     return message, Recipe("restart", lines)
@@ -126,16 +136,24 @@ def _has_error(array: Array, member: ArrayMember) -> bool:
 def check_unfinished_repair(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A repair by blklab was interrupted, and a member may be out of the array."""
     if array.repairing:
-        why, *commands = array.unfinished_repair or ("if it is not running now, continue it", command("resume"))
+        why, *commands = array.unfinished_repair or (
+            "if it is not running now, continue it",
+            command_lines.resume_fix(),
+        )
         message = f"a repair by blklab is not finished: {why}"
         severity: Severity = "critical" if array.degraded else "warning"
-        yield array_finding(array, severity, "repair-unfinished", message, *commands)
+        yield make_finding(array, severity, "repair-unfinished", message, *commands)
 
 
 def check_suspended_writes(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Writes to the array are suspended, and no reshape is running."""
     if array.suspended and not array.reshaping:
-        yield told(array, "critical", "writes-suspended", command("resume-writes", name=array.name))
+        message = (
+            "writes to it are suspended; a repair by blklab does this for some seconds, "
+            "and otherwise only a reshape does; run the audit again, and if this remains, resume the writes"
+        )
+        resume = command_lines.resume_writes(array.name)
+        yield make_finding(array, "critical", "writes-suspended", message, resume)
 
 
 def is_spare(member: ArrayMember) -> bool:
@@ -151,8 +169,8 @@ def check_faulty(array: Array, _software: Software | None) -> Iterator[Diagnosti
         if "faulty" in member.states or (not member.states and role == "faulty"):
             message = "is faulty: md does not use it any more; keep it as it is until the array is complete again"
             complete = array.degraded == 0 and array.sync is None
-            remove = [command("fix-remove", array=array.path, disk=member.path)] if complete else []
-            yield array_finding(array, "critical", "faulty", message, *remove, member=member.name)
+            remove = [command_lines.fix_remove(array.path, member.path)] if complete else []
+            yield make_finding(array, "critical", "faulty", message, *remove, member=member.name)
 
 
 def check_event_counts(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -171,8 +189,12 @@ def check_event_counts(array: Array, _software: Software | None) -> Iterator[Dia
     for member in array.members:
         behind = newest - counted.get(member.name, newest)
         if behind > slack:
-            counts = {"behind": behind, "count": counted[member.name], "newest": newest}
-            yield told(array, "warning", "events", member=member.name, **counts)
+            message = (
+                f"its superblock is {behind:,} events behind "
+                f"(event count {counted[member.name]:,}, the others have {newest:,}): "
+                "it lacks everything that was written since"
+            )
+            yield make_finding(array, "warning", "events", message, member=member.name)
 
 
 def check_duplicate_slots(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -181,13 +203,19 @@ def check_duplicate_slots(array: Array, _software: Software | None) -> Iterator[
     counted = {member.slot: member.name for member in array.distinct}
     for slot, names in slots.items():
         if len(names) > 1:
-            yield told(array, "warning", "same-slot", members=list_names(names), slot=slot, counted=counted[slot])
+            message = (
+                f"superblocks of {list_names(names)} have the same slot, {slot}: one of them is a copy, "
+                f"or was replaced; the audit counts only {counted[slot]}"
+            )
+            yield make_finding(array, "warning", "same-slot", message)
 
 
 def check_missing_images(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Images of some members were not given."""
     if array.absent:
-        yield told(array, "note", "not-given", slots=list_names([str(slot) for slot in array.absent]))
+        slots = list_names([str(slot) for slot in array.absent])
+        message = f"you gave no image of slot {slots}: this audit is about the other members only"
+        yield make_finding(array, "note", "not-given", message)
 
 
 def check_sync_action(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -203,7 +231,7 @@ def check_sync_action(array: Array, _software: Software | None) -> Iterator[Diag
             progress += f", {format_duration(sync.left_seconds * 1e9)} left at {sync.speed_kib:,} KiB/s"
     risky = sync.action in {"resync", "recover", "reshape"}
     action = {"recover": "recovery"}.get(sync.action, sync.action)
-    yield array_finding(array, "warning" if risky else "note", "under-way", f"{action} {progress}")
+    yield make_finding(array, "warning" if risky else "note", "under-way", f"{action} {progress}")
 
 
 def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -219,12 +247,15 @@ def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[
         if other.superblock and other.superblock.resync_offset is not None
     ]
     if stopped and array.redundant and not array.live:
-        yield told(array, "warning", "not-clean", sector=min(stopped))
+        message = (
+            f"was not stopped cleanly, or a resync was not finished (md will continue it at sector {min(stopped):,})"
+        )
+        yield make_finding(array, "warning", "not-clean", message)
     for member in array.members:
         superblock = member.superblock
         if superblock and superblock.recovery_offset is not None and not array.live:
-            sector = superblock.recovery_offset
-            yield told(array, "warning", "half-rebuilt", member=member.name, sector=sector)
+            message = f"was rebuilt only up to sector {superblock.recovery_offset:,}"
+            yield make_finding(array, "warning", "half-rebuilt", message, member=member.name)
 
 
 def check_bitmap(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -233,8 +264,12 @@ def check_bitmap(array: Array, _software: Software | None) -> Iterator[Diagnosti
     large = array.redundant and (array.size or 0) > BITMAP_ADVISED_ABOVE
     if array.bitmap is False and large and not (log or array.external):
         can_add = array.state not in {"readonly", "read-auto", "inactive", "broken"} and array.sync is None
-        commands = [command("add-bitmap", array=array.path)] if can_add else []
-        yield told(array, "warning", "no-bitmap", *commands)
+        commands = [command_lines.add_bitmap(array.path)] if can_add else []
+        message = (
+            "has no write-intent bitmap: after a crash or a loose cable, "
+            "md resyncs all of it instead of only what changed"
+        )
+        yield make_finding(array, "warning", "no-bitmap", message, *commands)
 
 
 def check_mismatches(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -243,14 +278,19 @@ def check_mismatches(array: Array, _software: Software | None) -> Iterator[Diagn
         return
     bad = any(member.ranges for member in array.members)
     running = array.sync is not None and array.sync.action in {"check", "repair"}
-    count = f"{array.mismatches:,} sectors do not match" + (" so far" if running else "")
+    message = f"{array.mismatches:,} sectors do not match"
+    if running:
+        message += " so far"
     if array.level in {"raid1", "raid10"}:
-        meaning = audit_message("mismatches-of-mirrors")
+        message += (
+            ": on mirrors this may be harmless (swap; files that were deleted or changed while they were written), "
+            "or copies may really differ; md does not know which copy is right, and `repair` uses the first"
+        )
     else:
-        meaning = ": parity does not match the data, so a rebuild would write wrong data"
+        message += ": parity does not match the data, so a rebuild would write wrong data"
     # With bad blocks, a repair must be avoided.
-    commands = [] if bad or running else [command("check", array=array.path)]
-    yield array_finding(array, "warning", "mismatches", count + meaning, *commands)
+    commands = [] if bad or running else [command_lines.check_array(array.path)]
+    yield make_finding(array, "warning", "mismatches", message, *commands)
 
 
 def check_schedule(array: Array, software: Software | None) -> Iterator[Diagnostic]:
@@ -259,5 +299,11 @@ def check_schedule(array: Array, software: Software | None) -> Iterator[Diagnost
         return
     checking = array.sync is not None and array.sync.action == "check"
     if array.last_action != "check" and not checking:
-        check = command("check", array=array.path)
-        yield told(array, "warning", "never-checked", check, action=array.last_action or "unknown")
+        check = command_lines.check_array(array.path)
+        action = array.last_action or "unknown"
+        message = (
+            "no regular check was found: no checkarray or raid-check in cron, no mdcheck_start.timer, "
+            f"and no check since the array was assembled (last_sync_action is {action}); "
+            "without checks, unreadable sectors first appear during a rebuild"
+        )
+        yield make_finding(array, "warning", "never-checked", message, check)

@@ -5,28 +5,16 @@ from datetime import UTC, datetime
 
 from blklab.diagnostic import Diagnostic, Severity
 from blklab.md.model import Array, Software
-from blklab.text import toml_file
 
 Rule = Callable[[Array, Software | None], Iterator[Diagnostic]]  # The software is None for arrays read from images
-MESSAGES: dict[str, str] = toml_file(__package__, "messages.toml")
 
 
-def audit_message(name: str, /, **words: object) -> str:
-    """Returns the text of messages.toml with this name, with its words filled in."""
-    return MESSAGES[name].format(**words)
-
-
-def array_finding(
+def make_finding(
     array: Array, severity: Severity, code: str, message: str, *commands: str, member: str = ""
 ) -> Diagnostic:
     """Returns a finding about an array, without commands if the array is not assembled."""
     remedy = commands if array.live and array.path else ()
     return Diagnostic(code, severity, array.name, message, remedy, member)
-
-
-def told(array: Array, severity: Severity, code: str, *commands: str, member: str = "", **words: object) -> Diagnostic:
-    """Returns a finding about an array, with the message of its code and the words in it."""
-    return array_finding(array, severity, code, audit_message(code, **words), *commands, member=member)
 
 
 def list_names(names: list[str], most: int = 6) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, level_text, list_names, moment_text
+from blklab.md.audit.rule import level_text, list_names, make_finding, moment_text
 from blklab.md.availability import Availability, choose_members_to_force, count_tolerated, find_availability
 from blklab.md.availability import is_past_redundancy as is_broken
 from blklab.md.model import Array, ArrayMember, Software
-from blklab.md.recipes import recipe_lines
+from blklab.md.recipes import assemble_again
 
 FEW_EVENTS = 100  # So far behind, a member lacks some seconds of writes
 FEW_SECONDS = 600
@@ -47,7 +47,7 @@ def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnos
         )
     else:
         message += ", although all members are there: dmesg says why md did not start it"
-    yield array_finding(array, "critical", "inactive", message, *recipe_lines("assemble-again", array=array.path))
+    yield make_finding(array, "critical", "inactive", message, *assemble_again(array))
 
 
 def _survives_text(array: Array) -> str:

@@ -7,9 +7,9 @@ predict failures); Linux RAID wiki, "Timeout Mismatch"; drivers/scsi/sd.h (SD_TI
 from collections.abc import Callable, Iterator
 
 from blklab.diagnostic import Diagnostic, Severity
-from blklab.md.audit.rule import audit_message, list_names
+from blklab.md import command_lines
+from blklab.md.audit.rule import list_names
 from blklab.md.model import Inventory, PhysicalDisk
-from blklab.md.recipes import command
 
 LONGEST_RETRY_S = 180  # Seconds after which a disk without a limit has stopped to retry a sector
 
@@ -38,7 +38,11 @@ def check_disks(inventory: Inventory) -> Iterator[Diagnostic]:
             if redundant.intersection(disk.arrays):
                 yield from check_timeout(disk)
         if disk.health.shingled or disk.zoned in {"host-aware", "host-managed"}:
-            yield _disk_finding(disk, "warning", "smart-shingled")
+            message = (
+                "is shingled (SMR): it rewrites data after random writes and after long writes such as a rebuild, "
+                "and may then be so slow that md fails it; use another disk"
+            )
+            yield _make_disk_finding(disk, "warning", "smart-shingled", message)
 
 
 def check_verdict(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -52,14 +56,20 @@ def check_verdict(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     bits = health.critical_warning or 0
     warnings = [words for at, words in enumerate(WARNINGS) if bits >> at & 1]
     if health.passed is False or bits & ~TEMPERATURE_WARNING:
-        reasons = list_names([*warnings, *(f"{name} is below its threshold" for name in health.failing)])
-        yield _disk_finding(disk, "critical", "smart-failed", reasons=f": {reasons}" if reasons else "")
+        warnings += [f"{name} is below its threshold" for name in health.failing]
+        reasons = f": {list_names(warnings)}" if warnings else ""
+        message = (
+            f"reports that it fails{reasons}; "
+            "replace it, and keep it connected until md has copied its data (mdadm --replace)"
+        )
+        yield _make_disk_finding(disk, "critical", "smart-failed", message)
     hot = health.temperature is not None and health.temperature_limit is not None
     too_hot = hot and (health.temperature or 0) > (health.temperature_limit or 0)
     if bits & TEMPERATURE_WARNING or too_hot:
         limit = f" (limit {health.temperature_limit} °C)" if hot else ""
         now = "?" if health.temperature is None else health.temperature
-        yield _disk_finding(disk, "warning", "smart-hot", now=now, limit=limit)
+        message = f"temperature is outside of its limits: {now} °C{limit}"
+        yield _make_disk_finding(disk, "warning", "smart-hot", message)
 
 
 def check_sectors(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -81,23 +91,35 @@ def check_sectors(disk: PhysicalDisk) -> Iterator[Diagnostic]:
         if count
     ]
     if unreadable:
-        yield _disk_finding(disk, "warning", "smart-unreadable", sectors=", ".join(unreadable))
+        message = (
+            f"has sectors that it cannot read: {', '.join(unreadable)}; "
+            "a check of a redundant array rewrites them from the other members"
+        )
+        yield _make_disk_finding(disk, "warning", "smart-unreadable", message)
     replaced = health.reallocated or health.grown_defects
     if replaced:
-        yield _disk_finding(disk, "note", "smart-reallocated", count=replaced)
+        message = (
+            f"has replaced {replaced:,} sectors: some are normal; if the number grows each month, replace the disk"
+        )
+        yield _make_disk_finding(disk, "note", "smart-reallocated", message)
 
 
 def check_wear(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """The flash has used up its rated life."""
     used = disk.health.used_percent
     if used is not None and used >= 100:
-        yield _disk_finding(disk, "warning", "smart-worn", used=used)
+        message = (
+            f"has used {used} % of its rated life; "
+            "the other members of a mirror wear equally, and may fail at the same time"
+        )
+        yield _make_disk_finding(disk, "warning", "smart-worn", message)
 
 
 def check_self_test(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """The last self-test of the disk failed."""
     if disk.health.self_test:
-        yield _disk_finding(disk, "warning", "smart-self-test", result=disk.health.self_test)
+        message = f"failed its last self-test: {disk.health.self_test}"
+        yield _make_disk_finding(disk, "warning", "smart-self-test", message)
 
 
 def check_link_speed(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -105,7 +127,11 @@ def check_link_speed(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     link = disk.health.link
     if link and link[0] < link[1]:
         speed, maximum = (f"{bits / 1e9:.1f} Gb/s" for bits in link)
-        yield _disk_finding(disk, "note", "link-speed", speed=speed, maximum=maximum)
+        message = (
+            f"link speed is {speed}, the disk supports {maximum}: "
+            "the port is slower, or the kernel reduced the speed because of a bad cable (see dmesg)"
+        )
+        yield _make_disk_finding(disk, "note", "link-speed", message)
 
 
 def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -117,8 +143,8 @@ def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     health, waits = disk.health, disk.timeout
     if health.protocol != "ATA" or not health.rotation or waits is None or disk.kind:
         return
-    longer = command("set-timeout", seconds=LONGEST_RETRY_S, name=disk.name)
-    shorter = command("limit-retries", disk=disk.path)
+    longer = command_lines.set_timeout(disk.name, LONGEST_RETRY_S)
+    shorter = command_lines.limit_retries(disk.path)
     if health.erc_seconds is None or None in health.erc_seconds:
         if waits >= LONGEST_RETRY_S or (health.erc_seconds is None and health.erc is not False):
             return
@@ -130,8 +156,12 @@ def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
         if retries < waits:
             return
         cause, remedy = f"retries a bad sector for {retries:g} s", shorter
-    arrays = list_names(list(disk.arrays))
-    yield _disk_finding(disk, "warning", "timeout", remedy, cause=cause, seconds=waits, arrays=arrays)
+    message = (
+        f"{cause}, and the kernel waits only {waits} s: it then resets the disk, "
+        f"and md fails the disk in {list_names(list(disk.arrays))} because of one sector; "
+        "the setting below is lost at power-off, so make it at each boot with a udev rule or a script"
+    )
+    yield _make_disk_finding(disk, "warning", "timeout", message, remedy)
 
 
 Rule = Callable[[PhysicalDisk], Iterator[Diagnostic]]
@@ -139,13 +169,12 @@ Rule = Callable[[PhysicalDisk], Iterator[Diagnostic]]
 RULES: tuple[Rule, ...] = (check_verdict, check_sectors, check_wear, check_self_test, check_link_speed)
 
 
-def _disk_finding(disk: PhysicalDisk, severity: Severity, code: str, *commands: str, **words: object) -> Diagnostic:
-    message = audit_message(code, **words)
+def _make_disk_finding(disk: PhysicalDisk, severity: Severity, code: str, message: str, *commands: str) -> Diagnostic:
     model = f" ({disk.health.model}, {disk.health.serial})" if disk.health.model else ""
     where = f"; member of {list_names(list(disk.arrays))}" if disk.arrays and code != "timeout" else ""
     hidden = "" if disk.arrays else "; no member has its serial number, so its array is unknown"
-    examined = command("show-smart", disk=disk.path)
+    examined = command_lines.show_smart(disk.path)
     if disk.kind:
-        examined = command("show-smart-of-type", type=disk.kind, disk=disk.path)
+        examined = command_lines.show_smart_of_kind(disk.path, disk.kind)
     shown = commands or (examined,)
     return Diagnostic(code, severity, "", f"{message}{where}{hidden}{model}", shown, disk.name)

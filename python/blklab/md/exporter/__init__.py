@@ -1,4 +1,4 @@
-"""Exports md arrays to Prometheus: collects all metrics at each scrape, with cached superblocks.
+"""Exports md arrays to Prometheus: collects all `metrics` at each scrape, with cached superblocks.
 
 Times in /proc/diskstats are ms modulo 2^32, which wrap after 49.7 days (`blklab.system.diskstats`). The sum of
 differences between frequent readings does not wrap.
@@ -7,24 +7,22 @@ differences between frequent readings does not wrap.
 import math
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from blklab import __version__
-from blklab.caches.status import BlockCache, read_caches
-from blklab.diagnostic import Diagnostic
+from blklab.caches.status import read_caches
 from blklab.errors import BlklabError
 from blklab.md.audit import find_problems
-from blklab.md.inventory import PASSES, read_inventory
+from blklab.md.exporter import metrics
+from blklab.md.inventory import read_inventory
 from blklab.md.member_devices import find_candidates
-from blklab.md.model import Array, ArrayMember, Geometry, Inventory, Software
+from blklab.md.model import Geometry, Inventory, Software
 from blklab.md.probing import Probe
 from blklab.md.seen_arrays import SeenArray, add_vanished, find_absent, update_seen
 from blklab.md.superblocks import SuperblockReading
@@ -33,8 +31,6 @@ from blklab.system.diskstats import DeviceActivity, DeviceCounters
 from blklab.system.identity import BlockDevice
 from blklab.system.mounts import everywhere
 from blklab.system.roots import Roots, text
-from blklab.text import printable, toml_file
-from blklab.units import SECTOR
 
 READ_INTERVAL_S = 30.0  # Longest time between readings: half of what `diskstats.difference` can handle
 
@@ -252,133 +248,6 @@ Log = Callable[[str], None]
 MAX_NEW_LINES = 20  # Lines that one scrape may add to the log
 
 
-PREFIX = "blklab_md_"
-
-STATES = (
-    "inactive", "suspended", "readonly", "read-auto", "clean", "active", "write-pending", "active-idle", "broken",
-)  # fmt: skip
-"""States of assembled arrays: drivers/md/md.c, `array_states`, Linux 6.12, without `clear`."""
-
-MEMBER_STATES = (
-    "faulty", "in_sync", "journal", "write_mostly", "blocked", "spare", "write_error",
-    "want_replacement", "replacement", "external_bbl", "failfast",
-)  # fmt: skip
-"""States of members: drivers/md/md.c, `state_show`, Linux 6.12."""
-
-ACTIONS = ("idle", *sorted(PASSES))
-
-
-METRICS: dict[str, dict[str, Any]] = toml_file(__package__, "metrics.toml")
-"""The `help` and `labels` of all metrics, by name without prefix, in the order in which they are exported.
-
-Names of counters end in `_total`; others are gauges.
-"""
-
-Sample = tuple[str, tuple[str, ...], float | None]
-"""Name without prefix, labels, value; a value of None is unknown and not exported."""
-
-Family = GaugeMetricFamily | CounterMetricFamily
-
-
-def make_families(samples: Iterable[Sample]) -> list[Family]:
-    """Returns every metric for the client library, also those without a sample.
-
-    Control characters in labels are escaped, because names come from disks.
-    """
-    families_by_name = {
-        name: (CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily)(
-            PREFIX + name, declared["help"], labels=declared.get("labels", ())
-        )
-        for name, declared in METRICS.items()
-    }
-    # Escaped names may be equal, but a series must not appear twice.
-    values = {(name, tuple(map(printable, labels))): value for name, labels, value in samples if value is not None}
-    for (name, labels), value in values.items():
-        families_by_name[name].add_metric(labels, value)
-    return list(families_by_name.values())
-
-
-def array_samples(array: Array) -> Iterator[Sample]:
-    """Yields the samples of an array, without its members."""
-    name = (array.name,)
-    yield "array_info", (*name, array.uuid, array.level, str(array.layout), array.metadata, array.label), 1
-    yield "array_size_bytes", name, array.size
-    yield "array_chunk_bytes", name, array.chunk
-    for state in STATES:
-        yield "array_state", (*name, state), array.state == state
-    yield "array_raid_disks", name, array.raid_disks
-    yield "array_degraded_disks", name, array.degraded
-    yield "array_bitmap", name, array.bitmap
-    yield "array_writes_suspended", name, array.suspended
-    yield "array_mismatch_sectors", name, array.mismatches
-    sync = array.sync
-    for action in ACTIONS:
-        yield "array_sync_action", (*name, action), action == (sync.action if sync else "idle")
-    if sync:
-        if sync.done_sectors is not None and sync.total_sectors:
-            yield "array_sync_done_ratio", name, sync.done_sectors / sync.total_sectors
-        speed = None if sync.speed_kib is None else sync.speed_kib << 10
-        yield "array_sync_speed_bytes_per_second", name, speed
-        yield "array_sync_left_seconds", name, sync.left_seconds
-
-
-def cache_samples(cache: BlockCache) -> Iterator[Sample]:
-    name = (cache.title,)
-    yield "cache_info", (*name, cache.kind, cache.mode, cache.policy), 1
-    yield "cache_size_bytes", name, cache.size
-    yield "cache_used_bytes", name, cache.used
-    yield "cache_dirty_bytes", name, cache.dirty
-    yield "cache_broken", name, bool(cache.faults)
-    for key, value in cache.counters.items():
-        if (counter := f"cache_{key}_total") in METRICS:
-            yield counter, name, value
-
-
-def member_samples(array: Array) -> Iterator[Sample]:
-    """Yields the samples of an array's members."""
-    superblocks = [other.superblock for other in array.members if other.superblock]
-    # Damaged superblocks may have any value; those of spares are written at other times.
-    sound = [other for other in superblocks if other.accepted and other.role != "spare"]
-    newest = max((other.events for other in sound), default=0)
-    for member in array.members:
-        name = (array.name, member.name)
-        slot = "" if member.slot is None else str(member.slot)
-        yield "member_info", (*name, slot, member.kind), 1
-        yield "member_size_bytes", name, member.size
-        for state in MEMBER_STATES:
-            yield "member_state", (*name, state), state in member.states
-        yield "member_read_errors_total", name, member.errors
-        if member.listed is not None or member.superblock:
-            yield "member_bad_blocks_entries", name, member.entries
-            yield "member_bad_blocks_sectors", name, sum(bad_range.sectors for bad_range in member.ranges)
-        if member.listed is not None:
-            yield "member_bad_blocks_unacknowledged", name, member.unacknowledged
-            yield "member_bad_blocks_cut", name, member.listed_cut
-        if superblock := member.superblock:
-            yield "member_bad_blocks_configured", name, member.bad_blocks is not None
-            yield "member_events", name, superblock.events
-            if superblock in sound:
-                yield "member_events_behind", name, newest - superblock.events
-            yield "member_superblock_checksum_ok", name, superblock.checksum_holds
-
-
-def activity_samples(array: Array, member: ArrayMember, activity: DeviceActivity) -> Iterator[Sample]:
-    """Yields the I/O counters of a member."""
-    name = (array.name, member.name)
-    for at, word, past in ((0, "read", "read"), (1, "write", "written")):
-        yield f"member_{word}s_completed_total", name, activity.ios[at]
-        yield f"member_{past}_bytes_total", name, activity.sectors[at] * SECTOR
-        yield f"member_{word}_time_seconds_total", name, activity.ticks_ns[at] / 1e9
-    yield "member_io_time_seconds_total", name, activity.busy_ns / 1e9
-    yield "member_io_time_weighted_seconds_total", name, activity.queue_ns / 1e9
-
-
-def finding_samples(findings: Iterable[Diagnostic]) -> Iterator[Sample]:
-    """Yields the number of findings for each array, severity and rule."""
-    for labels, count in Counter((finding.subject, finding.severity, finding.code) for finding in findings).items():
-        yield "findings", labels, count
-
-
 class SharedCollections:
     """Runs a collection once for all scrapes that need it at the same time.
 
@@ -386,17 +255,21 @@ class SharedCollections:
     """
 
     def __init__(
-        self, collect: Callable[[], tuple[list[Family], bool]], deadline: float | None, clock: Callable[[], float]
+        self,
+        collect: Callable[[], tuple[list[metrics.Family], bool]],
+        deadline: float | None,
+        clock: Callable[[], float],
     ) -> None:
         """`collect` returns families, and whether they are complete; it raises nothing."""
         self._collect = collect
         self.deadline = deadline
         self._clock = clock
         self._lock = threading.Lock()
-        self._running: Future[list[Family]] | None = None
-        self._last: tuple[list[Family], float] | None = None  # The last complete collection, and when it was ready
+        self._running: Future[list[metrics.Family]] | None = None
+        # The last complete collection, and when it was ready
+        self._last: tuple[list[metrics.Family], float] | None = None
 
-    def get(self) -> tuple[list[Family], float]:
+    def get(self) -> tuple[list[metrics.Family], float]:
         """Returns families and their age in seconds: 0 for those of a collection that ran during the call.
 
         It waits for the first collection, however long that takes.
@@ -415,7 +288,7 @@ class SharedCollections:
             families, ready = last
             return families, max(0.0, self._clock() - ready)
 
-    def _run(self, running: "Future[list[Family]]") -> None:
+    def _run(self, running: "Future[list[metrics.Family]]") -> None:
         try:
             families, is_complete = self._collect()
         except BaseException as error:
@@ -456,19 +329,20 @@ class Collector:
         self._logged: set[str] = set()
         self._seen: tuple[SeenArray, ...] = ()  # Arrays since the start of this process
 
-    def describe(self) -> list[Family]:
-        return make_families(())
+    def describe(self) -> list[metrics.Family]:
+        return metrics.make_families(())
 
-    def collect(self) -> list[Family]:
+    def collect(self) -> list[metrics.Family]:
         """Returns every metric. Failures are in `up` and in the log; raises nothing."""
         families, age = self._collections.get()
-        ages = [family for family in make_families([("collection_age_seconds", (), age)]) if family.samples]
+        age_families = metrics.make_families([(metrics.COLLECTION_AGE_SECONDS, (), age)])
+        ages = [family for family in age_families if family.samples]
         return [*families, *ages]
 
-    def _collect(self) -> tuple[list[Family], bool]:
+    def _collect(self) -> tuple[list[metrics.Family], bool]:
         """Returns every metric except the age, and whether nothing failed."""
         began = time.perf_counter()
-        samples: list[Sample] = []
+        samples: list[metrics.Sample] = []
         problems: list[str] = []
         up = True
         try:
@@ -478,31 +352,31 @@ class Collector:
             problems.append(f"no metrics were collected: {type(error).__name__}: {error}")
         self._log_new(problems)
         samples += [
-            ("unseen", (), len(problems)),
-            ("superblocks_read_timestamp_seconds", (), self._inventories.read_at),
-            ("scrape_duration_seconds", (), time.perf_counter() - began),
-            ("up", (), up),
-            ("exporter_info", (__version__,), 1),
+            (metrics.UNSEEN, (), len(problems)),
+            (metrics.SUPERBLOCKS_READ_TIMESTAMP_SECONDS, (), self._inventories.read_at),
+            (metrics.SCRAPE_DURATION_SECONDS, (), time.perf_counter() - began),
+            (metrics.UP, (), up),
+            (metrics.EXPORTER_INFO, (__version__,), 1),
         ]
-        return [family for family in make_families(samples) if family.samples], up
+        return [family for family in metrics.make_families(samples) if family.samples], up
 
-    def _samples(self, problems: list[str]) -> Iterator[Sample]:
+    def _samples(self, problems: list[str]) -> Iterator[metrics.Sample]:
         inventory = self._inventories.read()
         problems += list_unseen(inventory)
         problems += self._activity.read()
         for array in inventory.arrays:
-            yield from array_samples(array)
-            yield from member_samples(array)
+            yield from metrics.array_samples(array)
+            yield from metrics.member_samples(array)
             for member in array.members:
                 if activity := self._activity.of(member.name):
-                    yield from activity_samples(array, member, activity)
+                    yield from metrics.activity_samples(array, member, activity)
         # Only root sees dm-cache, so caches that cannot be read are no problem of this service.
         for cache in read_caches(self._roots).caches:
-            yield from cache_samples(cache)
+            yield from metrics.cache_samples(cache)
         findings = add_vanished(find_problems(inventory), self._seen, inventory)
-        yield from finding_samples(findings)
+        yield from metrics.finding_samples(findings)
         for name, uuid in find_absent(findings, self._seen, inventory):
-            yield "array_absent", (name, uuid), 1
+            yield metrics.ARRAY_ABSENT, (name, uuid), 1
         self._seen = update_seen(self._seen, inventory, int(time.time()))
 
     def _log_new(self, problems: list[str]) -> None:

@@ -8,7 +8,6 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 
 from blklab.errors import BlklabError
-from blklab.text import wording
 from blklab.units import SECTOR
 
 HEADER = b"blklab-probe 1"
@@ -85,7 +84,10 @@ def parse_output(data: bytes | bytearray) -> ProbeOutput:
     header = _line(HEADER).search(data)
     if header is None:
         if other := _line(rb"blklab-probe \d{1,9}").search(data):
-            raise BlklabError(wording("other-probe", found=other[0].decode(), expected=HEADER.decode()))
+            raise BlklabError(
+                f"the output is of `{other[0].decode()}`, expected `{HEADER.decode()}`: "
+                "run the script that this version of `blklab md probe` prints"
+            )
         raise BlklabError(f"not the output of a probe: expected a line `{HEADER.decode()}`")
     end = _line(b"end").search(data, header.end())
     if end is None:

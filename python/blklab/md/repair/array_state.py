@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from blklab.errors import BlklabError
+from blklab.md import command_lines
 from blklab.md.audit.redundancy import is_spare
 from blklab.md.inventory import parse_number, read_members
 from blklab.md.model import ArrayMember
 from blklab.md.probing import Probe, parse_version
-from blklab.md.recipes import command
 from blklab.md.repair.environment_checks import find_busy_neighbour
 from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask
 from blklab.md.superblocks import Superblock, read_superblocks, swap_words
@@ -76,9 +76,8 @@ def find_array_node(uuid: str, roots: Roots) -> Path:
             members = read_members(entry.resolve(), "", roots, Probe())
             if any(member.superblock and member.superblock.uuid == uuid for member in members):
                 return entry.resolve()
-    raise BlklabError(
-        f"the array {uuid} is not assembled: assemble it ({command('assemble-scan')}), then run {command('resume')}"
-    )
+    assemble, resume = command_lines.assemble_all(), command_lines.resume_fix()
+    raise BlklabError(f"the array {uuid} is not assembled: assemble it ({assemble}), then run {resume}")
 
 
 def has_uuid(node: Path, uuid: str) -> bool:

@@ -14,10 +14,10 @@ from operator import xor
 from pathlib import Path
 
 from blklab.errors import BlklabError
+from blklab.md import command_lines
 from blklab.md.good_copies import PAGE, find_lost_ranges, find_rewritable_pages, has_garbage_list, subtract_ranges
 from blklab.md.inventory import read_array
 from blklab.md.model import Array, ArrayMember, merge_ranges
-from blklab.md.recipes import command
 from blklab.md.repair import operations
 from blklab.md.repair.pages import read_page
 from blklab.md.repair.perform import SignalDeferral
@@ -122,7 +122,7 @@ def drop_lists(array: Array, roots: Roots, report: Callable[[str, str], object])
     # Spares too: after the assembly, the array must not have fewer than before.
     members = [member.path for member in array.members if "faulty" not in member.states]
     with SignalDeferral() as signals:
-        line = command("stop", array=array.path)
+        line = command_lines.stop_array(array.path)
         report(f"stop {array.name}", line)
         signals.defer()
         output = operations.run_line(line)
@@ -130,14 +130,13 @@ def drop_lists(array: Array, roots: Roots, report: Callable[[str, str], object])
             raise BlklabError(f"{array.path}: cannot be stopped (mdadm printed: {output.last}): stop what uses it")
         disagreement = _find_change(array) or find_disagreement(array)
         if disagreement:
-            line = command("assemble", array=array.path, disks=members)
+            line = command_lines.assemble_array(array.path, members)
             report(f"assemble it with its lists, because {disagreement} now", line)
         else:
-            line = command("assemble-dropping-lists", array=array.path, disks=members)
+            line = command_lines.assemble_dropping_lists(array.path, members)
             report("assemble it without lists", line)
         output = operations.run_line(line)
     after = read_array(Path(roots.sys / "block" / array.name), roots)
     if after.uuid != array.uuid or after.degraded or find_lost_ranges(after):
-        raise BlklabError(
-            f"{array.path}: not as expected after `{line}` (mdadm printed: {output.last}): run {command('audit')}"
-        )
+        audit = command_lines.audit_arrays()
+        raise BlklabError(f"{array.path}: not as expected after `{line}` (mdadm printed: {output.last}): run {audit}")

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from blklab.md.audit.rule import audit_message
+from blklab.md import command_lines
 from blklab.md.probing import read_mdadm_conf, split_lines
-from blklab.md.recipes import command
 from blklab.system.layers import beneath, filesystem_devices, swap_areas
 from blklab.system.process import start_of
 from blklab.system.roots import Roots, entries, text
@@ -67,13 +66,16 @@ def find_spare_monitor(node: Path, roots: Roots) -> tuple[str, str]:
             service = re.search(r"([^/]+\.service)$", text(process / "cgroup") or "")
             moving = f"mdadm --monitor (process {process.name}) may move the spare of {donor} into it: {reason}"
             if service:
-                return moving, command("stop-unit", unit=service[1])
+                return moving, command_lines.stop_unit(service[1])
             # No `kill`: the number may be that of another process when it is typed.
             return f"{moving}; stop it during the repair", ""
     # include/linux/proc_ns.h, PROC_PID_INIT_INO: the first namespace of pids, which sees all processes.
     with suppress(OSError):
         if (roots.proc / "self/ns/pid").readlink().name != "pid:[4026531836]":
-            return audit_message("repair-monitor-outside", donor=donor), ""
+            return (
+                f"mdadm --monitor may run outside of this container and move the spare of {donor} into it: "
+                "run blklab on the host, or in a container with the host's processes (--pid=host)"
+            ), ""
     return "", ""
 
 

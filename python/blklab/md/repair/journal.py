@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from blklab.errors import BlklabError, SystemErrors
+from blklab.md import command_lines
 from blklab.md.probing import journal_path
-from blklab.md.recipes import command
 from blklab.md.repair import slot_task, task
 from blklab.md.repair.slot_task import SlotTask
 from blklab.md.repair.task import RepairTask
@@ -64,7 +64,9 @@ def read_journal(path: Path) -> RepairTask:
     """Returns the task of a repair of lists. Raises BlklabError as `read_any_journal` does, and for another task."""
     found = read_any_journal(path)
     if not isinstance(found, RepairTask):
-        raise BlklabError(f"{path}: it is of another repair ({found.operation}): continue it with {command('resume')}")
+        raise BlklabError(
+            f"{path}: it is of another repair ({found.operation}): continue it with {command_lines.resume_fix()}"
+        )
     return found
 
 
@@ -88,7 +90,7 @@ def remove_journal(finished: Task, roots: Roots) -> None:
     path = journal_path(finished.uuid, roots)
     if not os.path.lexists(path):
         return
-    remedy = f": correct this, then run {command('resume')}"
+    remedy = f": correct this, then run {command_lines.resume_fix()}"
     with SystemErrors(BlklabError, f"{path}: cannot remove the journal", remedy):
         path.unlink(missing_ok=True)
         state_directory.sync(roots.state)

@@ -10,9 +10,9 @@ from types import FrameType
 from typing import Any, Self
 
 from blklab.errors import BlklabError
+from blklab.md import command_lines
 from blklab.md.audit.host import has_add_bug
 from blklab.md.inventory import parse_number
-from blklab.md.recipes import command
 from blklab.md.repair import journal, operations, steps, write_suspension
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState
 from blklab.md.repair.operations import MachineOps
@@ -293,17 +293,17 @@ class Repair:
                 return
         raise StepFailed(
             f"{path} is out of {self.task.array}, which is degraded, and mdadm cannot add it again"
-            f" (it printed: {output.last}): correct this, then run {command('resume')}"
+            f" (it printed: {output.last}): correct this, then run {command_lines.resume_fix()}"
         )
 
     def _re_add_variants(self, path: str, line: str, *, can_re_add: bool) -> Iterator[str]:
         """Yields commands that may bring a member back, those with the least work first."""
         array = self.task.array
-        plain = command("re-add", array=array, disk=path)
+        plain = command_lines.re_add_disk(array, path)
         if can_re_add:
             yield from (line, line, plain)
         if can_re_add and not self._read_state().bitmap:
-            yield command("add-bitmap", array=array)
+            yield command_lines.add_bitmap(array)
             yield from (line, plain)
         # --add makes a new superblock, and with some kernels it then fails. A rebuild from members
         # with bad blocks would overwrite good copies.
@@ -312,7 +312,7 @@ class Repair:
         bad = any(slot.list_state is BadBlockListState.ENTRIES for slot in others)
         can_add = state.degraded and state.sync == "idle" and not bad
         if can_add and not has_add_bug(self._ops.read_software()):
-            yield command("add", array=array, disk=path)
+            yield command_lines.add_disk(array, path)
 
     def _is_back(self, device: str, path: str) -> bool:
         """Whether a member is in the array again, with its old or a new UUID."""
@@ -350,7 +350,7 @@ class Repair:
             elif now - worked > STALL_TIMEOUT_S:
                 raise StepFailed(
                     f"{path or self.task.array}: md does not rebuild it: see dmesg and"
-                    f" /proc/mdstat, then run {command('resume')}"
+                    f" /proc/mdstat, then run {command_lines.resume_fix()}"
                 )
             if self._suspension is None:
                 self._show_progress(md, neighbour)
@@ -378,9 +378,9 @@ class Repair:
         """Adds the spares again, which help first, and removes blklab's bitmap."""
         state = self._read_state()
         for path in state.removed_spares.values():
-            self._run_mdadm(command("add", array=self.task.array, disk=path))
+            self._run_mdadm(command_lines.add_disk(self.task.array, path))
         if state.bitmap and self.task.bitmap_added and not state.degraded and state.sync == "idle":
-            self._run_mdadm(command("remove-bitmap", array=self.task.array))
+            self._run_mdadm(command_lines.remove_bitmap(self.task.array))
         self._end_journal()
 
     def _end_journal(self) -> None:

@@ -7,13 +7,12 @@ from typing import Any
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, UsageError
-from blklab.md import inventory, probing
+from blklab.md import command_lines, inventory, probing
 from blklab.md.audit import host
-from blklab.md.audit.rule import audit_message
 from blklab.md.inventory import parse_number
 from blklab.md.model import Array, Software
 from blklab.md.probing import read_software
-from blklab.md.recipes import Recipe, command, entries_recipes
+from blklab.md.recipes import Recipe, entries_recipes
 from blklab.md.repair.array_state import MemberState, disk_id, find_members_with_lists, read_array_state
 from blklab.md.repair.preconditions import check_preconditions, unmet_precondition
 from blklab.md.repair.steps import Done, Step, Stop, decide_next_step, failures_tolerated, state_after, step_command
@@ -95,8 +94,8 @@ def refuse_unfinished_repair(array: Array, roots: Roots) -> None:
     """Raises BlklabError if a repair of an array is unfinished."""
     if array.repairing:
         path = probing.journal_path(array.uuid, roots)
-        message = f"{array.path}: an earlier repair is not finished ({path}): continue it with {command('resume')}"
-        raise BlklabError(message)
+        resume = command_lines.resume_fix()
+        raise BlklabError(f"{array.path}: an earlier repair is not finished ({path}): continue it with {resume}")
 
 
 def make_plan(name: str, roots: Roots) -> RepairPlan:
@@ -110,7 +109,10 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
         steps, reason = _plan_steps(task, roots)
         refused = (unmet_precondition(array, "no-member-removable", reason),) if reason else ()
     if not refused and not steps and (paths := find_members_with_lists(array.uuid, roots)):
-        message = audit_message("repair-other-lists", members=", ".join(paths))
+        message = (
+            f"{', '.join(paths)}: not a member in use, and has a list or cannot be read; "
+            "to remove the list of a spare, put `CREATE bbl=no` into mdadm.conf, then remove and add the spare"
+        )
         refused = (unmet_precondition(array, "other-lists", message),)
     risks = _risks(array, host_software, roots) if steps else ()
     return RepairPlan(
@@ -154,9 +156,19 @@ def _risks(array: Array, software: Software, roots: Roots) -> Iterator[tuple[str
     if not software.lists_off:
         yield ("config-bbl", "mdadm.conf does not say `CREATE bbl=no`: a disk that you add later gets a list again")
     if array.level in PARITIES and not can_leave_cgroup(roots):
-        yield "guard-in-cgroup", audit_message("repair-guard-in-cgroup")
+        yield (
+            "guard-in-cgroup",
+            "blklab cannot leave its cgroup (a container?): "
+            "if this is paused or frozen while a member is out, writes stay suspended until it continues: "
+            "do not pause it",
+        )
     if array.last_action != "check":
-        yield "never-checked", audit_message("repair-never-checked", check=command("check", array=array.path))
+        check = command_lines.check_array(array.path)
+        yield (
+            "never-checked",
+            "the last action on the array was not a check: if another member has an unreadable sector, "
+            f"reads there fail until the member that is out returns; to find such sectors: {check}",
+        )
     if array.mismatches:
         differ = f"{array.mismatches:,} sectors that differ between members"
         yield "mismatches", f"the last check found {differ}"

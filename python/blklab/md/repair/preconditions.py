@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from blklab.diagnostic import Diagnostic
-from blklab.md import inventory
+from blklab.md import command_lines, inventory
 from blklab.md.audit.host import has_add_bug
 from blklab.md.audit.redundancy import explain_broken, is_spare
-from blklab.md.audit.rule import audit_message
 from blklab.md.good_copies import find_bad_pieces
 from blklab.md.model import Array, Software
-from blklab.md.recipes import command, recipe_lines, stop_users
+from blklab.md.recipes import keep_disk, stop_users
 from blklab.md.repair.environment_checks import find_busy_neighbour, find_re_add_policy, find_spare_monitor, find_swap
 from blklab.md.repair.steps import RUNNING_STATES
 from blklab.md.repair.write_suspension import has_other_suspension
@@ -49,7 +48,11 @@ def _check_all(array: Array, software: Software, roots: Roots, *, entries: bool)
         yield ("external", f"it has metadata {array.metadata}, which have no bad-block lists of md")
         return
     if not array.redundant:
-        yield "no-redundancy", audit_message("repair-no-redundancy", level=array.level)
+        yield (
+            "no-redundancy",
+            f"{array.level} does not tolerate the loss of a member: "
+            "remove the lists while the array is stopped (--recipe offline)",
+        )
         return
     md = roots.sys / "block" / array.name / "md"
     if array.metadata.startswith("0"):
@@ -67,24 +70,44 @@ def _check_removal(array: Array, software: Software, md: Path, roots: Roots) -> 
         yield from _check_event_counts(array, roots)
     spares = ", ".join(member.name for member in array.members if is_spare(member))
     if spares and not software.lists_off:
-        yield "config-bbl", audit_message("repair-config-bbl", spares=spares)
+        yield (
+            "config-bbl",
+            f"blklab must remove the spare {spares} and add it again, and mdadm would then make a list on it: "
+            "put `CREATE bbl=no` into mdadm.conf first",
+        )
     if spares and has_add_bug(software):
-        yield "add-fails", audit_message("repair-add-fails", spares=spares)
+        yield (
+            "add-fails",
+            f"blklab must remove the spare {spares} and add it again, "
+            "which may fail with this kernel and mdadm older than 4.5 (md audit: add-fails): "
+            "install mdadm 4.5 or newer first",
+        )
 
 
 def _check_rewrite(array: Array, md: Path, roots: Roots) -> Iterator[Reason]:
     programs = openers(of_node(md.parent.resolve(), roots), roots)
     writers = [f"{each.program} (process {each.pid}) has it open for writing" for each in programs if each.writes]
     if users := (*array.users, *writers):
-        yield "in-use", audit_message("rewrite-in-use", users="; ".join(users)), *stop_users(array)
+        yield (
+            "in-use",
+            f"{'; '.join(users)}: what is written between a read and a write of blklab would be lost: stop it first",
+            *stop_users(array),
+        )
     for member in array.members:
         if member.unseen:
             yield "no-superblock", f"{member.name}: {member.unseen}"
     kinds = {text(md / "consistency_policy"), text(md / "bitmap/metadata")}
     if {"journal", "ppl", "clustered"} & kinds or (md / "llbitmap").is_dir():
-        yield "bitmap", audit_message("rewrite-untested")
+        yield (
+            "bitmap",
+            "it has a journal, a PPL, a lockless bitmap or that of a cluster: "
+            "writing bad ranges again was not tested with it",
+        )
     if find_bad_pieces(array) is None:
-        yield "no-map", audit_message("rewrite-no-map")
+        yield (
+            "no-map",
+            "blklab does not know where the members' sectors are on the array (a reshape, or a rare layout)",
+        )
 
 
 def check_activity(array: Array, software: Software, md: Path, *, may_be_degraded: bool) -> Iterator[Reason]:
@@ -93,13 +116,17 @@ def check_activity(array: Array, software: Software, md: Path, *, may_be_degrade
         message, recipe = explain_broken(array, software)
         yield "broken", message, *recipe.lines
     elif array.state not in RUNNING_STATES:
-        remedy = [command("readwrite", array=array.path)] if array.state == "read-auto" else []
+        remedy = [command_lines.make_writable(array.path)] if array.state == "read-auto" else []
         yield "state", f"the array is {array.state or 'not running'}", *remedy
     if array.degraded and not may_be_degraded:
         missing = f"{array.degraded} of {array.raid_disks} members are missing"
         yield "degraded", f"the array is degraded: {missing}"
     if array.sync is not None:
-        yield "under-way", f"a {array.sync.action} is running: wait until it ends", command("wait", array=array.path)
+        yield (
+            "under-way",
+            f"a {array.sync.action} is running: wait until it ends",
+            command_lines.wait_for_sync(array.path),
+        )
     elif (action := text(md / "sync_action")) not in {"idle", None}:
         yield "under-way", f"sync_action is {action}: another program is changing the array"
     if array.reshaping:
@@ -114,7 +141,12 @@ def _check_environment(array: Array, node: Path, roots: Roots) -> Iterator[Reaso
         yield ("neighbour", f"md is working on another array on the same disks ({neighbour}): wait until that ends")
     swap = find_swap(node, roots) if array.level in PARITIES else ""
     if swap:
-        yield "swap", audit_message("repair-swap", swap=swap), command("stop-swap", file=swap)
+        yield (
+            "swap",
+            f"the swap {swap} is on it: blklab suspends writes while a member is out, "
+            "and processes that need memory would then wait",
+            command_lines.stop_swap(swap),
+        )
     moving, stop = find_spare_monitor(node, roots)
     if moving and stop:
         yield "spare-moves", f"{moving}; stop it during the repair", stop
@@ -122,7 +154,12 @@ def _check_environment(array: Array, node: Path, roots: Roots) -> Iterator[Reaso
         yield "spare-moves", moving
     if policy := find_re_add_policy(roots):
         setting, path = policy
-        yield "policy-re-add", audit_message("repair-policy", path=roots.shown(path), setting=setting)
+        where = roots.shown(path)
+        yield (
+            "policy-re-add",
+            f"{where} has {setting}: udev would re-add each member that blklab removes, with its list; "
+            f"put # before this line of {where} during the repair",
+        )
 
 
 def _check_bitmap(md: Path) -> Iterator[Reason]:
@@ -149,7 +186,7 @@ def _check_members(array: Array) -> Iterator[Reason]:
         elif not superblock.accepted:
             yield "refused", f"{member.name}: the kernel refuses its superblock: see blklab md audit"
         elif "want_replacement" in member.states or "replacement" in member.states:
-            keep = recipe_lines("keep-disk", name=array.name, member=member.name) if not member.replacement else ()
+            keep = keep_disk(array.name, member.name) if not member.replacement else ()
             yield "replacement", f"{member.name} is being replaced, or must be replaced", *keep
         elif "journal" in member.states:
             yield "journal", f"{member.name} is a journal"
@@ -158,7 +195,11 @@ def _check_members(array: Array) -> Iterator[Reason]:
         if member.unacknowledged:
             yield ("unacknowledged", f"{member.name} has bad blocks that md has not yet written to its disk")
         if member.ranges:
-            yield "bbl-entries", audit_message("repair-bbl-entries", member=member.name)
+            yield (
+                "bbl-entries",
+                f"{member.name} has bad blocks: another member may have the only good copy there, "
+                "so blklab takes no member out",
+            )
 
 
 def _check_event_counts(array: Array, roots: Roots) -> Iterator[Reason]:

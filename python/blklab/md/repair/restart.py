@@ -14,12 +14,13 @@ from typing import Any
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, SystemErrors
+from blklab.md import command_lines
 from blklab.md.audit.redundancy import is_spare
 from blklab.md.availability import is_past_redundancy, is_whole, runs_with
 from blklab.md.good_copies import is_current
 from blklab.md.model import Array, ArrayMember
 from blklab.md.probing import read_software
-from blklab.md.recipes import command, stop_users
+from blklab.md.recipes import stop_users
 from blklab.md.repair import journal, operations
 from blklab.md.repair.perform import SignalDeferral
 from blklab.md.repair.plan import find_array
@@ -55,10 +56,10 @@ class RestartPlan:
     def steps(self) -> tuple[SlotStep, ...]:
         """What is done, for people."""
         disks = [member.path for member in self.members]
-        assemble = command("assemble-force", array=self.array.path, disks=disks)
+        assemble = command_lines.assemble_by_force(self.array.path, disks)
         return (
             SlotStep("copy all superblocks to a file"),
-            SlotStep(f"stop {self.array.name}", command("stop", array=self.array.path)),
+            SlotStep(f"stop {self.array.name}", command_lines.stop_array(self.array.path)),
             SlotStep(f"assemble it from {', '.join(member.name for member in self.members)}", assemble),
         )
 
@@ -129,7 +130,7 @@ def restart_array(plan: RestartPlan, roots: Roots, report: Report) -> str:
             raise StoppedRepair(
                 f"{plan.array.path}: it does not run (mdadm printed: {output.last}); the superblocks as they were are"
                 f" in {copy}",
-                (command("audit"),),
+                (command_lines.audit_arrays(),),
             )
     missing = f", {after.degraded} of {after.raid_disks} members are missing" if after.degraded else ""
     lines = [f"{after.path} runs{missing}"]
@@ -238,4 +239,4 @@ def _read_area(member: ArrayMember, begin: int, end: int, array: Array, roots: R
 
 
 def _add(array: Array, member: ArrayMember) -> str:
-    return command("fix-add", array=array.path, disk=member.path)
+    return command_lines.fix_add(array.path, member.path)

@@ -19,11 +19,10 @@ from typing import Any
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, SystemErrors
-from blklab.md import inventory
+from blklab.md import command_lines, inventory
 from blklab.md.good_copies import PAGE, Pages, find_lost_ranges, find_rewritable_pages
 from blklab.md.model import Array, ArrayMember
 from blklab.md.probing import journal_path, read_software
-from blklab.md.recipes import command
 from blklab.md.repair import journal
 from blklab.md.repair.array_state import find_array_node
 from blklab.md.repair.copied_lists import drop_lists, find_disagreement
@@ -35,10 +34,21 @@ from blklab.md.superblocks import SectorRange
 from blklab.md_levels import PARITIES
 from blklab.system.identity import device_number
 from blklab.system.roots import Roots, opened, text
-from blklab.text import wording
 from blklab.units import SECTOR
 
 LISTS_TIMEOUT_S = 60.0  # Time for md to write its lists to the disks
+COMPARE_PAGES = "read them again from the members, and compare"  # What the last but one step does
+WAIT_FOR_LISTS = "wait until md has written the lists to the disks"  # What the last step does
+
+
+def describe_reads(pages: int) -> str:
+    """Returns what the first step does."""
+    return f"read the bad ranges from good copies (pages of 4 KiB: {pages:,})"
+
+
+def describe_writes(pages: int) -> str:
+    """Returns what the second step does."""
+    return f"write the same data again through md (pages: {pages:,}); stop if a member does not store a page"
 
 
 class StoppedRepair(BlklabError):
@@ -147,7 +157,11 @@ def _rewrite_pages(
     array = inventory.read_array(node, roots)
     if not find_rewritable_pages(array):
         if os.path.lexists(journal_path(task.uuid, roots)):  # an interrupted run has written all
-            report(wording("rewrite-not-compared"), command("check", array=str(path)))
+            report(
+                "an earlier run has written everything, and was ended before it compared what the disks have; "
+                "this compares them:",
+                command_lines.check_array(str(path)),
+            )
         return _describe_entries(array, task)
     # Nothing can mount it, or put a volume or swap on it, meanwhile.
     with ExitStack() as stack:
@@ -160,7 +174,7 @@ def _rewrite_pages(
             raise StoppedRepair(str(plan.refused[0]), plan.refused[0].remedy)
         journal.write_journal(task, roots)
         _Rewrite(plan, node / "md", descriptor, report, advance).run()
-        report(wording("rewrite-lists"), "")
+        report(WAIT_FOR_LISTS, "")
         return _wait_for_lists(node, task, roots)
 
 
@@ -196,15 +210,15 @@ class _Rewrite:
 
     def run(self) -> None:
         pages = sorted(self._plan.pages)
-        self._report(wording("rewrite-read", count=len(pages)), "")
+        self._report(describe_reads(len(pages)), "")
         for page in pages:
             self._read(page)
         for member in self._members:
             if "write_error" in member.states:
-                line = command("clear-write-error", name=self._array.name, member=member.name)
-                self._report(wording("rewrite-flag", member=member), line)
+                line = command_lines.clear_write_error(self._array.name, member.name)
+                self._report(f"clear write_error of {member.path}, so that md writes to its bad blocks", line)
                 clear_write_error(self._md / f"dev-{member.name}")
-        self._report(wording("rewrite-write", count=len(pages)), "")
+        self._report(describe_writes(len(pages)), "")
         digests = {}
         for done, page in enumerate(pages):
             self._advance(done, 2 * len(pages))
@@ -216,7 +230,7 @@ class _Rewrite:
             except OSError as error:
                 self._check_states(page, error.strerror or str(error))
         # Not before: a stripe is consistent when all of its bad pages are written.
-        self._report(wording("rewrite-verify"), "")
+        self._report(COMPARE_PAGES, "")
         differing: list[tuple[ArrayMember, int]] = []
         for done, page in enumerate(pages, len(pages)):
             self._advance(done, 2 * len(pages))
@@ -225,7 +239,12 @@ class _Rewrite:
                 differing += wrong
         for member, sector in differing[:1]:
             at = sector + (member.data_offset or 0)
-            raise StoppedRepair(wording("rewrite-differs", member=member, sector=at), self._remedy)
+            message = (
+                f"{member.path}: sector {at:,} of the member was written, and has other data now; "
+                "all such sectors are in its list again, so that md reads them from other members: "
+                "the disk, its cable or its controller fails, or another program has written to the array"
+            )
+            raise StoppedRepair(message, self._remedy)
 
     def _read(self, page: int) -> bytes:
         """Returns a page of the array; its last one may be shorter. Raises StoppedRepair if it cannot be read."""
@@ -234,23 +253,33 @@ class _Rewrite:
             return read_page(self._descriptor, page * PAGE_BYTES, length)
         except OSError as error:
             reason = error.strerror or str(error)
-            message = wording("rewrite-unreadable", path=self._array.path, sector=page * PAGE, reason=reason)
-            raise StoppedRepair(message, (command("audit"),)) from None
+            message = f"{self._array.path}: cannot read sector {page * PAGE:,}: {reason}"
+            raise StoppedRepair(message, (command_lines.audit_arrays(),)) from None
 
     def _check_states(self, page: int, failure: str = "") -> None:
         """Raises StoppedRepair if the write of a page failed, or a member has not stored it or has left the array."""
         states = {member.path: text(self._md / f"dev-{member.name}" / "state") or "missing" for member in self._members}
         bad = {"write_error", "faulty", "missing"}
         if failing := [f"{path} ({state})" for path, state in states.items() if bad & {*state.split(",")}]:
-            message = wording("rewrite-failed", members=", ".join(failing), sector=page * PAGE)
+            message = (
+                f"sector {page * PAGE:,} of the array was not stored by {', '.join(failing)}: "
+                "the disk, its cable or its controller fails"
+            )
             raise StoppedRepair(message, self._remedy)
         if failure:
-            message = wording("rewrite-refused", path=self._array.path, sector=page * PAGE, reason=failure)
-            raise StoppedRepair(message, (command("audit"),))
+            message = (
+                f"{self._array.path}: cannot write sector {page * PAGE:,}: {failure}; "
+                "no member has confirmed that it stored it"
+            )
+            raise StoppedRepair(message, (command_lines.audit_arrays(),))
 
     @property
     def _remedy(self) -> tuple[str, ...]:
-        return wording("rewrite-replace"), command("plan", array=self._array.path)
+        return (
+            "# The data are on the members that do not list these sectors now. "
+            "How to replace a disk of this array without loss:",
+            command_lines.plan_fix_bbl(self._array.path),
+        )
 
     def _list_again(self, wrong: list[tuple[ArrayMember, int]], page: int, digest: bytes) -> None:
         """Puts sectors back into members' lists: md then reads them from the others, and does not write them here."""
@@ -286,7 +315,7 @@ class _Rewrite:
                 return read_page(descriptor, begin, at.sectors * SECTOR)
         except OSError as error:
             reason = error.strerror or str(error)
-            message = wording("rewrite-unreadable", path=member.path, sector=begin // SECTOR, reason=reason)
+            message = f"{member.path}: cannot read sector {begin // SECTOR:,}: {reason}"
             raise StoppedRepair(message, self._remedy) from None
 
 
@@ -300,7 +329,8 @@ def _wait_for_lists(node: Path, task: RepairTask, roots: Roots) -> RewritePlan:
             return left
         if time.monotonic() > deadline:
             members = ", ".join(member.path for member in left.listed)
-            raise StoppedRepair(wording("rewrite-still-listed", members=members), (command("audit"),))
+            message = f"{members}: md has not removed all entries of sectors that were written again"
+            raise StoppedRepair(message, (command_lines.audit_arrays(),))
         with suppress(OSError):  # md writes its superblocks, with the lists; it refuses while a write is in flight
             (node / "md/array_state").write_text("clean")
         time.sleep(0.25)

@@ -8,6 +8,7 @@ from typing import Any
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.md import command_lines
 from blklab.md.audit import host
 from blklab.md.audit.redundancy import is_spare
 from blklab.md.audit.split import exclude_each_other
@@ -15,7 +16,7 @@ from blklab.md.good_copies import is_redundant_without
 from blklab.md.inventory import read_array, read_inventory
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.probing import read_software
-from blklab.md.recipes import NEW_DISK, command
+from blklab.md.recipes import NEW_DISK
 from blklab.md.repair.array_state import disk_id, has_uuid
 from blklab.md.repair.environment_checks import find_busy_neighbour, find_spare_monitor
 from blklab.md.repair.operations import find_mdadm
@@ -86,7 +87,7 @@ def plan_add(name: str, disk: str, roots: Roots) -> SlotPlan:
         )
         steps.append(SlotStep("or, if md refuses this, erase its superblock and add it as an empty disk"))
     else:
-        steps.append(SlotStep(f"add {device.name}", command("add", array=array.path, disk=_path(device, roots))))
+        steps.append(SlotStep(f"add {device.name}", command_lines.add_disk(array.path, _path(device, roots))))
     steps.append(SlotStep(f"wait until {device.name} is in sync"))
     warnings = () if own else tuple(_warn_of_raw_data(device, roots))
     return SlotPlan(array, task, _refusals(array, reasons), tuple(steps), warnings)
@@ -113,15 +114,15 @@ def plan_replace(name: str, old: str, new: str, roots: Roots) -> SlotPlan:
     elif not _is_spare_of(array, device):
         reasons += check_new_disk(array, device, own, roots)
     path = _path(device, roots)
-    add = SlotStep(f"add {device.name} as a spare", command("add", array=array.path, disk=path))
+    add = SlotStep(f"add {device.name} as a spare", command_lines.add_disk(array.path, path))
     steps = (
         *(() if _is_spare_of(array, device) else (add,)),
         SlotStep(
             f"have md copy {member.name} onto it; where {member.name} has bad blocks, md reads the other members",
-            command("replace", array=array.path, disk=member.path, new=path),
+            command_lines.replace_disk(array.path, member.path, path),
         ),
         SlotStep(f"wait until {device.name} is in sync: {member.name} stays in use until then"),
-        SlotStep(f"remove {member.name}", command("remove", array=array.path, disk=member.path)),
+        SlotStep(f"remove {member.name}", command_lines.remove_disk(array.path, member.path)),
     )
     warnings = () if own or _is_spare_of(array, device) else tuple(_warn_of_raw_data(device, roots))
     return SlotPlan(array, task, _refusals(array, reasons), steps, warnings)
@@ -135,13 +136,13 @@ def plan_remove(name: str, old: str, roots: Roots) -> SlotPlan:
     task = SlotTask("remove", array.uuid, array.path, member.slot or 0, describe_member(member, roots))
     reasons = list(_check_array(array, "remove", roots))
     if "faulty" in member.states:  # md does not use it any more
-        line = command("remove", array=array.path, disk=member.path)
+        line = command_lines.remove_disk(array.path, member.path)
         return SlotPlan(array, task, _refusals(array, reasons), (SlotStep(f"remove {member.name}", line),))
     reasons += _check_taking_out(array, member, roots)
     steps = (
         SlotStep(f"read the other members completely; stop if {member.name} has the only copy of a sector"),
-        SlotStep(f"fail {member.name}", command("fail", array=array.path, disk=member.path)),
-        SlotStep(f"remove {member.name}", command("remove", array=array.path, disk=member.path)),
+        SlotStep(f"fail {member.name}", command_lines.fail_disk(array.path, member.path)),
+        SlotStep(f"remove {member.name}", command_lines.remove_disk(array.path, member.path)),
     )
     return SlotPlan(array, task, _refusals(array, reasons), steps)
 
@@ -159,16 +160,16 @@ def plan_rebuild(name: str, slot: str, roots: Roots) -> SlotPlan:
                 "no-redundancy-left",
                 f"while {member.name} is rebuilt, the array has no redundancy, and one sector that cannot be read is"
                 f" lost: replace {member.name} by another disk instead",
-                command("fix-replace", array=array.path, old=member.path, new=NEW_DISK),
+                command_lines.fix_replace(array.path, member.path, NEW_DISK),
             )
         )
     path = member.path
     steps = (
         SlotStep("read the other members completely; stop if the array is not redundant everywhere without this one"),
-        SlotStep(f"fail {member.name}", command("fail", array=array.path, disk=path)),
-        SlotStep(f"remove {member.name}", command("remove", array=array.path, disk=path)),
-        SlotStep("erase its superblock, so that md writes all of it", command("zero-superblock", disk=path)),
-        SlotStep("add it again", command("add", array=array.path, disk=path)),
+        SlotStep(f"fail {member.name}", command_lines.fail_disk(array.path, path)),
+        SlotStep(f"remove {member.name}", command_lines.remove_disk(array.path, path)),
+        SlotStep("erase its superblock, so that md writes all of it", command_lines.zero_superblock(path)),
+        SlotStep("add it again", command_lines.add_disk(array.path, path)),
         SlotStep(f"wait until {member.name} is in sync"),
     )
     return SlotPlan(array, task, _refusals(array, reasons), steps)
@@ -366,7 +367,7 @@ def _check_taking_out(array: Array, member: ArrayMember, roots: Roots) -> Iterat
         yield (
             "spare",
             f"md would rebuild onto the spare {spares[0]} at once: replace {member.name} by it instead",
-            command("fix-replace", array=array.path, old=member.path, new=spares[0]),
+            command_lines.fix_replace(array.path, member.path, spares[0]),
         )
     moving, stop = find_spare_monitor((roots.sys / "block" / array.name).resolve(), roots)
     if moving and stop:
@@ -406,7 +407,7 @@ def _is_spare_of(array: Array, device: BlockDevice) -> bool:
 
 
 def _re_add(array: Array, device: BlockDevice) -> str:
-    return command("re-add", array=array.path, disk=device.path)
+    return command_lines.re_add_disk(array.path, device.path)
 
 
 def _path(device: BlockDevice, roots: Roots) -> str:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from blklab.errors import BlklabError, SystemErrors
+from blklab.md import command_lines
 from blklab.md.good_copies import (
     find_bad_pieces,
     find_lost_ranges,
@@ -24,7 +25,7 @@ from blklab.md.good_copies import (
 from blklab.md.inventory import parse_number
 from blklab.md.model import Array, ArrayMember
 from blklab.md.probing import journal_path
-from blklab.md.recipes import DISK, NEW_DISK, command
+from blklab.md.recipes import DISK, NEW_DISK
 from blklab.md.repair import journal
 from blklab.md.repair.array_state import find_array_node
 from blklab.md.repair.measure import Advance, Measurement
@@ -121,13 +122,13 @@ class SlotRepair:
             self._signals.deliver()
             new = self._find_in_array(self.task.disk)
         if new is not None and "in_sync" not in new.states and "replacement" not in new.states:
-            line = command("replace", array=self._path, disk=old.path, new=new.path)
+            line = command_lines.replace_disk(self._path, old.path, new.path)
             self._report(f"copy {old.name} onto {new.name}", line)
             output = self._run_mdadm(line)
             # A small array is copied before blklab looks: then the new disk is in sync, and no replacement any more.
             if not self._happens(lambda: bool({"replacement", "in_sync", "faulty"} & {*self._states(self.task.disk)})):
                 message = f"{self._path}: md does not replace {old.path} (mdadm printed: {output.last})"
-                raise StoppedRepair(f"{message}: {old.path} is still in the array", (command("audit"),))
+                raise StoppedRepair(f"{message}: {old.path} is still in the array", (command_lines.audit_arrays(),))
         self._wait_until_in_sync(self.task.disk)
         return self._finish_replacement()
 
@@ -160,7 +161,7 @@ class SlotRepair:
             return f"{member.path} is out of {self._path}, which is complete"
         return (
             f"{member.path} is out of {self._path}: keep it as it is until the rebuild has ended. When the new disk is"
-            f" connected: {command('fix-add', array=self._path, disk=NEW_DISK)}"
+            f" connected: {command_lines.fix_add(self._path, NEW_DISK)}"
         )
 
     def _rebuild(self) -> str:
@@ -200,16 +201,18 @@ class SlotRepair:
         if not os.path.lexists(path):
             return False
         if journal.read_any_journal(path) != self.task:
-            message = f"{self._path}: an earlier repair is not finished ({path}): continue it with {command('resume')}"
-            raise BlklabError(message)
+            resume = command_lines.resume_fix()
+            raise BlklabError(f"{self._path}: an earlier repair is not finished ({path}): continue it with {resume}")
         return True
 
     def _check_running(self) -> None:
         """Raises BlklabError if md does not write to the array: --add would only damage superblocks."""
         state = self._read().state
         if state not in RUNNING_STATES:
-            start = command("readwrite" if state == "read-auto" else "fix-restart", array=self._path)
-            after = command("resume") if self._is_resumed else "the same command again"
+            start = command_lines.fix_restart(self._path)
+            if state == "read-auto":
+                start = command_lines.make_writable(self._path)
+            after = command_lines.resume_fix() if self._is_resumed else "the same command again"
             raise BlklabError(f"{self._path}: it is {state or 'not running'}: run {start}, then {after}")
 
     @property
@@ -227,7 +230,7 @@ class SlotRepair:
         for _, message in check_duplicates(array, self._roots):
             problem = message
         if problem:
-            raise StoppedRepair(f"{self._path}: {problem}: nothing was changed", (command("audit"),))
+            raise StoppedRepair(f"{self._path}: {problem}: nothing was changed", (command_lines.audit_arrays(),))
 
     def _stop_if_unique_data_is_outside(self, unreadable: Unreadable) -> None:
         """Stops if the members that are in sync cannot give all data for the new disk."""
@@ -235,15 +238,15 @@ class SlotRepair:
         array = read_array_with_outside(self._name, self.task.uuid, self._roots)
         if not array.degraded:
             raise StoppedRepair(
-                f"{self._path}: no member is missing any more: nothing was changed", (command("audit"),)
+                f"{self._path}: no member is missing any more: nothing was changed", (command_lines.audit_arrays(),)
             )
         for _, message in check_duplicates(array, self._roots):
-            raise StoppedRepair(f"{self._path}: {message}", (command("audit"),))
+            raise StoppedRepair(f"{self._path}: {message}", (command_lines.audit_arrays(),))
         if unreadable and find_bad_pieces(array, unreadable=unreadable) is None:
             raise StoppedRepair(
                 f"{self._path}: {', '.join(unreadable)} cannot read some sectors, and blklab does not know where they"
                 " are on the array (a rare layout): nothing was changed",
-                (command("audit"),),
+                (command_lines.audit_arrays(),),
             )
         only_outside = find_ranges_only_outside(array, unreadable)
         if only_outside:
@@ -253,11 +256,11 @@ class SlotRepair:
                 f"{self._path}: {sectors:,} sectors can be read only from {sources}, which is out of the array:"
                 f" {_places(only_outside)}. Nothing was changed. Keep {sources} as it is: do not add, wipe or re-add"
                 " it",
-                (command("audit"),),
+                (command_lines.audit_arrays(),),
             )
         lost = find_lost_ranges(array, unreadable=unreadable)
         if lost and self._was_member:  # perhaps of a slot that another disk has now
-            raise StoppedRepair(self._explain_only_copy(lost, self.task.disk.path), (command("audit"),))
+            raise StoppedRepair(self._explain_only_copy(lost, self.task.disk.path), (command_lines.audit_arrays(),))
         for member in array.active:
             ranges = unreadable.get(member.path, ())
             if ranges and member.bad_blocks is None and lost:
@@ -265,7 +268,7 @@ class SlotRepair:
                     f"{self._path}: {member.path} cannot read {sum(at.sectors for at in ranges):,} sectors"
                     f" ({_places(ranges)} of the member), and a rebuild would fail it. Nothing was changed. Copy it to"
                     " a healthy disk first (ddrescue), or write these sectors again from a backup",
-                    (command("audit"),),
+                    (command_lines.audit_arrays(),),
                 )
 
     def _stop_if_former_member_is_needed(self, device: BlockDevice) -> None:
@@ -273,7 +276,7 @@ class SlotRepair:
         unreadable = self._measure(self._read().active)
         lost = find_lost_ranges(self._read(), unreadable=unreadable)
         if lost:
-            raise StoppedRepair(self._explain_only_copy(lost, device.path), (command("audit"),))
+            raise StoppedRepair(self._explain_only_copy(lost, device.path), (command_lines.audit_arrays(),))
 
     def _stop_if_old_copy_is_needed(self) -> None:
         """Stops a rebuild that was interrupted if the others have not all data any more, or no redundancy."""
@@ -284,7 +287,7 @@ class SlotRepair:
         device = None if is_there else self._find_disk(self.task.disk)
         is_erased = device is not None and find_own_superblock(self._read(), device, self._roots) is None
         if not is_erased and not is_redundant_without(self._read(), out):
-            again = command("fix-add", array=self._path, disk=self.task.disk.id or self.task.disk.path)
+            again = command_lines.fix_add(self._path, self.task.disk.id or self.task.disk.path)
             raise StoppedRepair(
                 f"{self._path}: more members are missing than when the rebuild began, and {self.task.disk.path} still"
                 " has its data: it was not erased. Bring it back",
@@ -306,7 +309,7 @@ class SlotRepair:
                 f"{self._path}: only {member.path} has {sum(at.sectors for at in lost):,} sectors ({_places(lost)} of"
                 " the array), because other members cannot read them: nothing was changed. Replace it while it stays"
                 " connected",
-                (command("fix-replace", array=self._path, old=member.path, new=NEW_DISK),),
+                (command_lines.fix_replace(self._path, member.path, NEW_DISK),),
             )
 
     def _stop_unless_redundant_without(self, array: Array, member: ArrayMember, unreadable: Unreadable) -> None:
@@ -323,7 +326,7 @@ class SlotRepair:
                     f"{self._path}: without {member.path}, only {other.path} has {sum(at.sectors for at in lost):,}"
                     f" sectors ({_places(lost)} of the array): nothing was changed. Replace {member.path} while it"
                     " stays connected",
-                    (command("fix-replace", array=self._path, old=member.path, new=NEW_DISK),),
+                    (command_lines.fix_replace(self._path, member.path, NEW_DISK),),
                 )
 
     def _check_again(self, array: Array, device: BlockDevice) -> Superblock | None:
@@ -365,7 +368,7 @@ class SlotRepair:
         if not whole or self._is_resumed:
             own = self._check_again(array, device)
         if own is not None and not whole:
-            line = command("re-add", array=self._path, disk=device.path)
+            line = command_lines.re_add_disk(self._path, device.path)
             self._report(f"bring {device.name} back", line)
             self._hold_alone(device)
             self._run_mdadm(line)
@@ -384,7 +387,7 @@ class SlotRepair:
         if own is not None:
             if disk.device and own.device != disk.device:
                 raise StoppedRepair(f"{path}: it is another member of the array than in the plan: nothing was changed")
-            line = command("zero-superblock", disk=path)
+            line = command_lines.zero_superblock(path)
             self._report(f"erase the superblock of {device.name}, whose data the other members have", line)
             self._run_mdadm(line)
         elif signatures(self._roots.device(device.name)):
@@ -393,23 +396,23 @@ class SlotRepair:
             # A new superblock has a new UUID: from now on, the disk is found by its id.
             self.task = replace(self.task, disk=replace(disk, device="", offset=0))
             journal.write_journal(self.task, self._roots)
-        line = command("add", array=self._path, disk=path)
+        line = command_lines.add_disk(self._path, path)
         self._report(f"add {device.name}", line)
         output = self._run_mdadm(line)
         if not self._happens(lambda: self._member_named(device.name) is not None):
             raise StoppedRepair(
-                f"{path} was not added to {self._path} (mdadm printed: {output.last})", (command("audit"),)
+                f"{path} was not added to {self._path} (mdadm printed: {output.last})", (command_lines.audit_arrays(),)
             )
 
     def _fail(self, member: ArrayMember) -> None:
-        line = command("fail", array=self._path, disk=member.path)
+        line = command_lines.fail_disk(self._path, member.path)
         self._report(f"fail {member.name}", line)
         self._run_mdadm(line)
         if not self._happens(lambda: "in_sync" not in self._states(self.task.disk)):
             raise StoppedRepair(f"{self._path}: {member.path} is still in sync after `{line}`")
 
     def _remove_failed(self, member: ArrayMember) -> None:
-        line = command("remove", array=self._path, disk=member.path)
+        line = command_lines.remove_disk(self._path, member.path)
         self._report(f"remove {member.name}", line)
 
         def is_out() -> bool:
@@ -425,7 +428,9 @@ class SlotRepair:
         """Waits until md has rebuilt a disk. Returns its name."""
         member = self._find_in_array(disk)
         if member is None:
-            raise StoppedRepair(f"{self._path}: {disk.path} is not in the array any more", (command("audit"),))
+            raise StoppedRepair(
+                f"{self._path}: {disk.path} is not in the array any more", (command_lines.audit_arrays(),)
+            )
         self._report(f"wait until {member.name} is in sync", "")
         md = self._md
         worked = self._ops.clock()
@@ -438,21 +443,21 @@ class SlotRepair:
                 raise StoppedRepair(
                     f"{self._path}: {member.path} failed while md rebuilt it; the other members are as before: replace"
                     " this disk, or its cable",
-                    (command("audit"),),
+                    (command_lines.audit_arrays(),),
                 )
             if action != "idle":
                 worked = self._ops.clock()
             elif self._ops.clock() - worked > STALL_TIMEOUT_S and not self._read().degraded and "spare" in states:
                 raise StoppedRepair(
                     f"{self._path} is complete: md has rebuilt another disk, and {member.path} is a spare now",
-                    (command("audit"),),
+                    (command_lines.audit_arrays(),),
                 )
             elif self._ops.clock() - worked > STALL_TIMEOUT_S:
                 # It is in the array, so nothing is left to undo or to continue, and no journal may block other repairs.
                 raise StoppedRepair(
                     f"{self._path}: md does not rebuild {member.path}, which is in the array: see dmesg and"
                     " /proc/mdstat",
-                    (command("audit"),),
+                    (command_lines.audit_arrays(),),
                 )
             done, _, total = (text(md / "sync_completed") or "").partition(" / ")
             self._advance(parse_number(done) or 0, parse_number(total) or 0)
@@ -466,7 +471,7 @@ class SlotRepair:
             count = sum(at.sectors for at in member.ranges)
             return (
                 f"{name} is in sync, but {count:,} sectors are in its bad-block list: no member could give their data,"
-                f" or {name} did not store them. Keep every disk that is out, and run {command('audit')}"
+                f" or {name} did not store them. Keep every disk that is out, and run {command_lines.audit_arrays()}"
             )
         missing = f"; {array.degraded} of {array.raid_disks} members are still missing" if array.degraded else ""
         return f"{name} is in sync in {self._path}{missing}"
@@ -521,7 +526,9 @@ class SlotRepair:
         """Returns the disk of the task in the array. Raises StoppedRepair if it is out."""
         member = self._find_in_array(self.task.disk)
         if member is None:
-            raise StoppedRepair(f"{self.task.disk.path} is not in {self._path} any more: see {command('audit')}")
+            raise StoppedRepair(
+                f"{self.task.disk.path} is not in {self._path} any more: see {command_lines.audit_arrays()}"
+            )
         return member
 
     def _states(self, disk: DiskFacts) -> tuple[str, ...]:
@@ -550,7 +557,7 @@ class SlotRepair:
             device = find_device(disk.path, self._roots)
             if device.size == disk.size:
                 return device
-        again = command("fix-add", array=self._path, disk=disk.id or DISK)
+        again = command_lines.fix_add(self._path, disk.id or DISK)
         if not disk.id and not disk.device:
             raise StoppedRepair(
                 f"{disk.path} has no stable id: after an interruption, blklab cannot tell whether it is the same disk."

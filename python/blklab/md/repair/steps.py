@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from blklab.md.audit.rule import audit_message
-from blklab.md.recipes import command
+from blklab.md import command_lines
+from blklab.md.recipes import keep_running
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
 from blklab.md.repair.task import RemovedSpare, RepairTask
 from blklab.md_levels import PARITIES
-from blklab.text import wording
 
 
 @dataclass(frozen=True)
@@ -86,19 +85,21 @@ def step_command(step: Step, array: str) -> str:
     """
     match step:
         case RemoveSpare(_, path) | RemoveMember(_, path):
-            return command("remove", array=array, disk=path)
+            return command_lines.remove_disk(array, path)
         case AddBitmap():
-            return command("add-bitmap", array=array)
+            return command_lines.add_bitmap(array)
         case FailMember(_, path):
-            return command("fail", array=array, disk=path)
-        case ReAddMember(_, path, without_list):
-            return command("re-add-without-list" if without_list else "re-add", array=array, disk=path)
+            return command_lines.fail_disk(array, path)
+        case ReAddMember(_, path, without_list=True):
+            return command_lines.re_add_without_list(array, path)
+        case ReAddMember(_, path):
+            return command_lines.re_add_disk(array, path)
         case AddSpare(_, path):
-            return command("add", array=array, disk=path)
+            return command_lines.add_disk(array, path)
         case RemoveBitmap():
-            return command("remove-bitmap", array=array)
+            return command_lines.remove_bitmap(array)
         case StopCheck():
-            return command("idle", array=array)
+            return command_lines.make_idle(array)
     return ""
 
 
@@ -111,7 +112,7 @@ def decide_next_step(state: ArrayState, task: RepairTask) -> Step:
     """Returns the next step. A member that blklab took out comes back first."""
     if state.array_state in STOPPED_STATES:
         stopped = f"the array is {state.array_state or 'not there'}: start it first"
-        return Stop(stopped, (command("fix-restart", array=task.array), command("resume")))
+        return Stop(stopped, (command_lines.fix_restart(task.array), command_lines.resume_fix()))
     if state.array_state == "broken":
         return _explain_broken(state, task)
     if task.taken:
@@ -138,13 +139,13 @@ def _explain_broken(state: ArrayState, task: RepairTask) -> Stop:
     """Returns why md refuses all writes, and how to start the array without the member that blklab took out."""
     reason = "the array is broken: a member failed that it cannot do without, and md refuses every write"
     if state.unusable:
-        return Stop(reason, tuple(wording("keep-running", members=", ".join(state.unusable)).splitlines()))
+        return Stop(reason, keep_running(state.unusable))
     lines = [
         f"# Find out why the disk failed (dmesg; cable, controller). Unmount the filesystems of {task.array}.",
-        command("fix-restart", array=task.array),
+        command_lines.fix_restart(task.array),
     ]
     if task.taken:
-        lines.append(command("resume"))
+        lines.append(command_lines.resume_fix())
     return Stop(reason, tuple(lines))
 
 
@@ -174,7 +175,9 @@ def _bring_back(away: SlotState, state: ArrayState, task: RepairTask) -> Step:
     if not state.degraded:
         return _give_up_slot(away, state, task)
     reason = "no disk has its superblock, or several disks have it"
-    return _give_up_member(state, task, f"{away.path} is gone: {reason}; connect it, then run {command('resume')}")
+    return _give_up_member(
+        state, task, f"{away.path} is gone: {reason}; connect it, then run {command_lines.resume_fix()}"
+    )
 
 
 def _give_up_slot(away: SlotState, state: ArrayState, task: RepairTask) -> Step:
@@ -186,17 +189,17 @@ def _give_up_slot(away: SlotState, state: ArrayState, task: RepairTask) -> Step:
     if state.degraded:
         waiting = (
             f"# Keep {away.path} as it is until md has rebuilt {other}: it has the data.",
-            command("wait", array=task.array),
-            command("resume"),
+            command_lines.wait_for_sync(task.array),
+            command_lines.resume_fix(),
         )
         return Stop(f"{reason}; md rebuilds it", waiting)
     if state.with_bad_blocks:
         bad = ", ".join(state.with_bad_blocks)
         warning = f"# Keep {away.path} as it is: {bad} has bad blocks, and it may have the only good copy there."
-        return _give_up_member(state, task, reason, (warning, command("plan", array=task.array)))
+        return _give_up_member(state, task, reason, (warning, command_lines.plan_fix_bbl(task.array)))
     lines = (
         f"# The array is complete. To give {away.path} its slot again and free {other}, without loss of redundancy:",
-        command("fix-replace", array=task.array, old=other, new=away.path),
+        command_lines.fix_replace(task.array, other, away.path),
     )
     return _give_up_member(state, task, reason, lines)
 
@@ -226,7 +229,7 @@ def _find_stop_reason(state: ArrayState, task: RepairTask) -> _StopReason | None
     if state.degraded:
         return _StopReason("the array is degraded", is_temporary=state.sync == "recover")
     if state.has_unplanned_member:
-        again = command("fix", array=task.array)
+        again = command_lines.fix_bbl(task.array)
         return _StopReason(f"a disk is in sync that is not in the plan: run {again} again for a new plan")
     if state.array_state not in RUNNING_STATES:
         return _StopReason(f"the array is {state.array_state or 'not running'}")
@@ -244,7 +247,10 @@ def _member_problem(slot: SlotState, task: RepairTask) -> str:
     if slot.list_state is BadBlockListState.UNKNOWN:
         return f"{slot.path}: cannot read its superblock"
     if slot.list_state is BadBlockListState.EMPTY and slot.device in task.tried:
-        return audit_message("repair-still-listed", member=slot.path)
+        return (
+            f"{slot.path} still has a list after a re-add: blklab tries each member only once. "
+            "Another program may have re-added it (udev, if mdadm.conf has a POLICY with action=re-add)"
+        )
     return ""
 
 

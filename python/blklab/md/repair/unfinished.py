@@ -4,9 +4,9 @@ import os
 from dataclasses import replace
 
 from blklab.errors import BlklabError
+from blklab.md import command_lines
 from blklab.md.model import Inventory
 from blklab.md.probing import journal_path
-from blklab.md.recipes import command
 from blklab.md.repair.array_state import read_array_state
 from blklab.md.repair.journal import read_any_journal
 from blklab.md.repair.steps import Stop, decide_next_step
@@ -25,7 +25,7 @@ def add_unfinished_repairs(inventory: Inventory, roots: Roots) -> Inventory:
 
 def describe_unfinished_repair(uuid: str, roots: Roots) -> tuple[str, ...]:
     """Returns what to know about the unfinished repair of an array, and the commands that end it now."""
-    resume = command("resume")
+    resume = command_lines.resume_fix()
     task = None
     problem = ""
     for directory in dict.fromkeys((roots.state, roots.state_of_root)):
@@ -36,7 +36,7 @@ def describe_unfinished_repair(uuid: str, roots: Roots) -> tuple[str, ...]:
             except BlklabError as error:
                 problem = str(error)
     if task is None and problem:  # it says which file to delete
-        return (problem, command("audit"))
+        return (problem, command_lines.audit_arrays())
     if task is None:
         return ("if it is not running now, continue it", resume)
     if not isinstance(task, RepairTask) or task.entries:

@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from blklab.errors import BlklabError, SystemErrors
+from blklab.md import command_lines
 from blklab.md.inventory import parse_number
-from blklab.md.recipes import command
 from blklab.system.roots import Roots, opened, text
 
 LONGEST_SUSPENSION_S = 10.0  # Time after which writes resume in any case
@@ -150,14 +150,14 @@ def resume_leftover(md: Path) -> None:
     if parse_number(text(md / "suspend_hi")) == MARK and is_reshaping(md):
         raise BlklabError(
             f"{md}: writes are suspended, and the array is being reshaped: blklab changes nothing now; when the"
-            f" reshape has ended, run {command('resume')}"
+            f" reshape has ended, run {command_lines.resume_fix()}"
         )
     resume_writes(md)
 
 
 def resume_writes(md: Path) -> None:
     """Resumes writes to an array if blklab has suspended them. Raises BlklabError if that fails."""
-    resume = command("resume-writes", name=md.parent.name)
+    resume = command_lines.resume_writes(md.parent.name)
     with SystemErrors(BlklabError, md / "suspend_hi", f": writes may still be suspended; to resume them: {resume}"):
         if parse_number((md / "suspend_hi").read_text()) == MARK:
             (md / "suspend_hi").write_text("0")

@@ -18,24 +18,30 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from blklab.md import recipes
+from blklab.md import command_lines, recipes
 
 executed: Counter[str] = Counter()  # Names of commands
 printed: dict[str, str] = {}  # Names of commands by line
 followed: Counter[str] = Counter()  # Names of recipes
-_command = recipes.command
 
 
-def recorded(name: str, /, **words: Any) -> str:
-    line = _command(name, **words)
-    printed[line] = name
-    return line
+def record(command: Callable[..., str]) -> Callable[..., str]:
+    """Returns a command that remembers the lines that it returns."""
+
+    def recorded(*words: Any, **named: Any) -> str:
+        line = command(*words, **named)
+        printed[line] = command.__name__
+        return line
+
+    return recorded
 
 
-recipes.command = recorded  # before other modules import it
+for _command in command_lines.COMMANDS:
+    setattr(command_lines, _command.__name__, record(_command))
 
 from inside.arrays import (  # type: ignore[import-not-found]  # noqa: E402
     ARRAY,
@@ -106,8 +112,9 @@ FIRST: dict[str, tuple[str, ...]] = {
 }
 """Recipes that are followed in a condition: other commands would wait for ever, or show nothing of it."""
 
-READING = {"", "audit", "detail", "disable-lists", "examine", "examine-badblocks", "examine-version", "make-directory",
-           "plan", "show-mismatches", "show-signatures", "show-smart", "set-timeout", "limit-retries"}  # fmt: skip
+READING = {"", "audit_arrays", "disable_lists", "examine_bad_blocks", "examine_disk", "examine_version",
+           "limit_retries", "make_directory", "plan_fix_bbl", "set_timeout", "show_detail", "show_mismatches",
+           "show_signatures", "show_smart"}  # fmt: skip
 """Commands that change nothing on an array; and comments."""
 
 CASE_TIMEOUT_S = 180  # A case that waits for ever is a problem
@@ -129,7 +136,7 @@ def sequences(case: Case) -> list[tuple[str, list[str]]]:
     """Returns everything that blklab prints for an array: names, and lines to type."""
     choices: list[tuple[str, list[str]]] = []
     if any(Path("/var/lib/blklab").glob("md-fix-*")) and not NODE.exists():
-        choices.append(("unfinished", [recorded("resume")]))
+        choices.append(("unfinished", [command_lines.resume_fix()]))
     status, text = blklab("md", "audit", "--json")
     if status not in {0, 1}:
         case.problems.append(f"md audit: {text}")
@@ -149,7 +156,7 @@ def sequences(case: Case) -> list[tuple[str, list[str]]]:
     else:
         case.problems.append(f"md fix bbl --plan: {text}")
     usable = value("array_state") not in {"inactive", "broken", ""} and not case.removed
-    if usable and executed["assemble-without-lists"] < 4:
+    if usable and executed["assemble_without_lists"] < 4:
         for recipe in ("offline", "installer"):
             _, text = blklab("md", "fix", "bbl", ARRAY, "--recipe", recipe)
             choices.append((recipe, text.splitlines()))
@@ -162,7 +169,7 @@ def with_commands(choices: list[tuple[str, list[str]]]) -> list[tuple[str, list[
 
 
 def name_of(line: str) -> str:
-    """Returns the name of a printed command, which a comment may follow; empty if blklab.md.recipes did not make it."""
+    """Returns the name of a printed command, which a comment may follow; empty if command_lines did not make it."""
     return printed.get(line) or next((printed[known] for known in printed if line.startswith(known + " ")), "")
 
 
@@ -175,7 +182,7 @@ def next_commands(text: str) -> list[str]:
     return indented[indented.index(following[1]) :] if following[2] else [following[1]]
 
 
-QUIET = {"wait"}  # mdadm --wait has status 1 if there was nothing to wait for
+QUIET = {"wait_for_sync"}  # mdadm --wait has status 1 if there was nothing to wait for
 
 
 def fill_in(case: Case, line: str) -> str:
@@ -203,7 +210,7 @@ def type_line(case: Case, typed: str, name: str, depth: int = 0) -> list[str]:
             case.problems.append(f"status {status}: {typed}: {text.strip()[-1500:]}")
         elif status:
             case.refused.append(f"status {status}: {typed}: {text.strip()[-300:]}")
-        if depth < 2 and name == "resume" and status:  # what it prints at its end is followed, too
+        if depth < 2 and name == "resume_fix" and status:  # what it prints at its end is followed, too
             return [typed, *follow(case, next_commands(text), depth + 1)]
         return [typed]
     status, text = retried(typed)
@@ -232,7 +239,7 @@ def to_type(case: Case, lines: list[str]) -> list[tuple[str, str]]:
         if name:
             result.append((fill_in(case, line), name))
         else:
-            case.problems.append(f"no command of blklab.md.recipes: {line}")
+            case.problems.append(f"no command of blklab.md.command_lines: {line}")
     return result
 
 
@@ -251,7 +258,7 @@ def follow_with_accident(case: Case, lines: list[str]) -> list[str]:
             for typed, name in todo:
                 ran += type_line(case, typed, name)
             wait_idle()
-            ran += type_line(case, "blklab md fix --resume", "resume")
+            ran += type_line(case, "blklab md fix --resume", "resume_fix")
             ran.append("# all of it again")
     moment = case.random.randrange(len(todo) + 1) if case.accident in {"latent", "fails"} else -1
     for at, (typed, name) in enumerate(todo):
@@ -376,14 +383,14 @@ def own_commands(case: Case) -> tuple[str, list[str]]:
     """Returns commands of blklab that were not printed for the array: they must not lose data either."""
     name = case.random.choice(TYPED)
     old = case.random.choice(case.members)
-    add = recorded("fix-add", array=ARRAY, disk=recipes.DISK)
+    add = command_lines.fix_add(ARRAY, recipes.DISK)
     lines = {
         "add": [add],
-        "remove": [recorded("fix-remove", array=ARRAY, disk=old), add],
-        "replace": [recorded("fix-replace", array=ARRAY, old=old, new=recipes.NEW_DISK)],
-        "rebuild": [recorded("fix-rebuild", array=ARRAY, slot=case.random.randrange(len(case.members)))],
-        "restart": [recorded("fix-restart", array=ARRAY), add],
-        "entries": [recorded("fix-entries", array=ARRAY), recorded("fix", array=ARRAY)],
+        "remove": [command_lines.fix_remove(ARRAY, old), add],
+        "replace": [command_lines.fix_replace(ARRAY, old, recipes.NEW_DISK)],
+        "rebuild": [command_lines.fix_rebuild(ARRAY, case.random.randrange(len(case.members)))],
+        "restart": [command_lines.fix_restart(ARRAY), add],
+        "entries": [command_lines.fix_entries(ARRAY), command_lines.fix_bbl(ARRAY)],
     }
     return f"typed-{name}", lines[name]
 

@@ -1,0 +1,244 @@
+"""All commands on arrays that blklab prints for the user or runs: a function for each, which returns one line.
+
+Words are quoted for a shell. A name that a terminal cannot show as it is cannot be copied from there: then the line is
+a comment, not a command.
+
+A proof makes arrays in a guest, runs what blklab printed for them, and compares the data before and after
+(tests/md/guest/test_recipes.py). It fails for a command that no array printed. To record the lines, it replaces the
+functions of this module: call them as `command_lines.stop_array(…)`.
+"""
+
+import shlex
+from collections.abc import Callable, Sequence
+
+from blklab.text import printable
+
+# mdadm(8)
+
+
+def add_disk(array: str, disk: str) -> str:
+    return _line("mdadm", array, "--add", disk)
+
+
+def add_bitmap(array: str) -> str:
+    return _line("mdadm", "--grow", "--bitmap=internal", array)
+
+
+def assemble_array(array: str, disks: Sequence[str]) -> str:
+    return _line("mdadm", "--assemble", array, *disks)
+
+
+def assemble_dropping_lists(array: str, disks: Sequence[str]) -> str:
+    return _line("mdadm", "--assemble", array, "--update=force-no-bbl", *disks)
+
+
+def assemble_by_force(array: str, disks: Sequence[str]) -> str:
+    return _line("mdadm", "--assemble", "--force", "--run", array, *disks)
+
+
+def assemble_all() -> str:
+    return _line("mdadm", "--assemble", "--scan")
+
+
+def assemble_without_lists(array: str, disks: Sequence[str]) -> str:
+    return _line("mdadm", "--assemble", array, "--update=no-bbl", *disks)
+
+
+def check_array(array: str) -> str:
+    return _line("mdadm", "--action=check", array)
+
+
+def show_detail(array: str) -> str:
+    return _line("mdadm", "--detail", array)
+
+
+def examine_disk(disk: str) -> str:
+    return _line("mdadm", "--examine", disk)
+
+
+def examine_bad_blocks(disk: str) -> str:
+    return _line("mdadm", "--examine-badblocks", disk)
+
+
+def examine_version(disk: str, version: str) -> str:
+    return _line("mdadm", "--examine", f"--metadata={version}", disk)
+
+
+def fail_disk(array: str, disk: str) -> str:
+    return _line("mdadm", array, "--fail", disk)
+
+
+def make_idle(array: str) -> str:
+    return _line("mdadm", "--action=idle", array)
+
+
+def re_add_disk(array: str, disk: str) -> str:
+    return _line("mdadm", array, "--re-add", disk)
+
+
+def re_add_without_list(array: str, disk: str) -> str:
+    return _line("mdadm", array, "--re-add", disk, "--update=no-bbl")
+
+
+def make_writable(array: str) -> str:
+    return _line("mdadm", "--readwrite", array)
+
+
+def remove_disk(array: str, disk: str) -> str:
+    return _line("mdadm", array, "--remove", disk)
+
+
+def remove_bitmap(array: str) -> str:
+    return _line("mdadm", "--grow", "--bitmap=none", array)
+
+
+def replace_disk(array: str, disk: str, new: str) -> str:
+    return _line("mdadm", array, "--replace", disk, "--with", new)
+
+
+def stop_array(array: str) -> str:
+    return _line("mdadm", "--stop", array)
+
+
+def wait_for_sync(array: str) -> str:
+    return _line("mdadm", "--wait", array)
+
+
+def zero_superblock(disk: str) -> str:
+    return _line("mdadm", "--zero-superblock", disk)
+
+
+# Documentation/admin-guide/md.rst
+
+
+def clear_want_replacement(name: str, member: str) -> str:
+    return _checked(f"echo -want_replacement > /sys/block/{shlex.quote(name)}/md/dev-{shlex.quote(member)}/state")
+
+
+def clear_write_error(name: str, member: str) -> str:
+    return _checked(f"echo -write_error > /sys/block/{shlex.quote(name)}/md/dev-{shlex.quote(member)}/state")
+
+
+def resume_writes(name: str) -> str:
+    return _checked(f"echo 0 > /sys/block/{shlex.quote(name)}/md/suspend_hi")
+
+
+def show_mismatches(name: str) -> str:
+    return _checked(f"cat /sys/block/{shlex.quote(name)}/md/mismatch_cnt")
+
+
+# blklab
+
+
+def audit_arrays() -> str:
+    return _line("blklab", "md", "audit")
+
+
+def fix_bbl(array: str) -> str:
+    return _line("blklab", "md", "fix", "bbl", array)
+
+
+def plan_fix_bbl(array: str) -> str:
+    return _line("blklab", "md", "fix", "bbl", array, "--plan")
+
+
+def fix_entries(array: str) -> str:
+    return _line("blklab", "md", "fix", "entries", array)
+
+
+def fix_add(array: str, disk: str) -> str:
+    return _line("blklab", "md", "fix", "add", array, disk)
+
+
+def fix_rebuild(array: str, slot: int) -> str:
+    return _line("blklab", "md", "fix", "rebuild", array, str(slot))
+
+
+def fix_remove(array: str, disk: str) -> str:
+    return _line("blklab", "md", "fix", "remove", array, disk)
+
+
+def fix_replace(array: str, old: str, new: str) -> str:
+    return _line("blklab", "md", "fix", "replace", array, old, new)
+
+
+def fix_restart(array: str) -> str:
+    return _line("blklab", "md", "fix", "restart", array)
+
+
+def resume_fix() -> str:
+    return _line("blklab", "md", "fix", "--resume")
+
+
+# Other programs
+
+
+def disable_lists(file: str) -> str:
+    return _checked(f"echo 'CREATE bbl=no' >> {shlex.quote(file)}")
+
+
+def make_directory(directory: str) -> str:
+    return _line("mkdir", "-p", directory)
+
+
+def list_lvm_raids() -> str:
+    return _line("lvs", "-a", "-o", "name,raid_sync_action,raid_mismatch_count,lv_health_status")
+
+
+def set_stripe(disk: str, stride: int, width: int) -> str:
+    return _line("tune2fs", "-E", f"stride={stride},stripe_width={width}", disk)
+
+
+def set_timeout(name: str, seconds: int) -> str:
+    return _checked(f"echo {seconds} > /sys/block/{shlex.quote(name)}/device/timeout")
+
+
+def limit_retries(disk: str) -> str:
+    return _line("smartctl", "--log=scterc,70,70", disk)
+
+
+def show_signatures(disk: str) -> str:
+    return _line("wipefs", "--no-act", disk)
+
+
+def show_smart(disk: str) -> str:
+    return _line("smartctl", "--all", disk)
+
+
+def show_smart_of_kind(disk: str, kind: str) -> str:
+    return _line("smartctl", "--all", f"--device={kind}", disk)
+
+
+def stop_swap(file: str) -> str:
+    return _line("swapoff", file)
+
+
+def stop_unit(unit: str) -> str:
+    return _line("systemctl", "stop", unit)
+
+
+def unmount(directory: str) -> str:
+    return _line("umount", directory)
+
+
+COMMANDS: tuple[Callable[..., str], ...] = (
+    *(add_disk, add_bitmap, assemble_array, assemble_dropping_lists, assemble_by_force, assemble_all),
+    *(assemble_without_lists, check_array, show_detail, examine_disk, examine_bad_blocks, examine_version),
+    *(fail_disk, make_idle, re_add_disk, re_add_without_list, make_writable, remove_disk, remove_bitmap),
+    *(replace_disk, stop_array, wait_for_sync, zero_superblock),
+    *(clear_want_replacement, clear_write_error, resume_writes, show_mismatches),
+    *(audit_arrays, fix_bbl, plan_fix_bbl, fix_entries, fix_add, fix_rebuild, fix_remove, fix_replace, fix_restart),
+    *(resume_fix, disable_lists, make_directory, list_lvm_raids, set_stripe, set_timeout, limit_retries),
+    *(show_signatures, show_smart, show_smart_of_kind, stop_swap, stop_unit, unmount),
+)
+"""Every function of this module: what the proof must have executed."""
+
+
+def _line(*words: str) -> str:
+    return _checked(shlex.join(words))
+
+
+def _checked(line: str) -> str:
+    if printable(line) != line:
+        return f"# Not a command, because a name in it has characters that cannot be typed: {printable(line)}"
+    return line
