@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 # The glossary lists the words. The changelog names what was renamed. The rest is not ours.
 EXEMPT = (
@@ -85,6 +83,7 @@ def test_words_of_the_glossary_are_used_in_documents_and_messages() -> None:
 
 
 def test_class_names_are_unique() -> None:
+    """Three classes were called `Plan`: a search for its users found those of the others."""
     classes: dict[str, list[str]] = {}
     for path in (ROOT / "python/blklab").rglob("*.py"):
         if path.parent.name == "documents":
@@ -99,13 +98,3 @@ def test_percent_has_one_form() -> None:
     """`34 %`: the format `%` of Python writes it without the space."""
     written = [path for top in ("python", "accuracy", "scripts") for path in (ROOT / top).rglob("*.py")]
     assert not [path for path in written if re.search(r":[+,]*\.\d%\}", path.read_text())]
-
-
-@pytest.mark.parametrize("path", [p for p in _files() if p.suffix == ".md"], ids=lambda p: str(p.relative_to(ROOT)))
-def test_prose_has_at_most_120_characters(path: Path) -> None:
-    in_code, wide = False, []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        in_code ^= line.startswith("```")
-        if len(line) > 120 and not in_code and not line.startswith(("|", "    ", "![", "<")):
-            wide.append(number)
-    assert not wide, f"lines over 120 characters: {wide}"

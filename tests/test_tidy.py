@@ -98,6 +98,7 @@ def imports(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("manifest", sorted(ROOT.glob("crates/*/Cargo.toml")), ids=lambda path: path.parent.name)
 def test_crates_depend_only_downwards(manifest: Path) -> None:
+    """Otherwise the agent, which runs in guests, would get the dependencies of the simulator."""
     content = tomllib.loads(manifest.read_text())
     tables = [content, *content.get("target", {}).values()]
     used = {
@@ -114,6 +115,7 @@ def test_crates_depend_only_downwards(manifest: Path) -> None:
 
 @pytest.mark.parametrize("crate", sorted(CRATES))
 def test_no_module_of_a_crate_imports_another_in_a_circle(crate: str) -> None:
+    """Modules in a circle can only be read, changed and tested together."""
     assert circle(ROOT / "crates" / crate / "src") == ""
 
 
@@ -128,6 +130,7 @@ def circle(source: Path) -> str:
 
 
 def test_circles_of_modules_are_found(tmp_path: Path) -> None:
+    """The check itself overlooked `use` lines of several parts, and modules only of tests."""
     (tmp_path / "b").mkdir()
     (tmp_path / "lib.rs").write_text(
         "pub mod a;\nmod b;\nmod c;\n#[cfg(test)]\nmod made;\npub use c::{Gamma, Other as More};\n"
@@ -149,6 +152,7 @@ def test_circles_of_modules_are_found(tmp_path: Path) -> None:
 
 
 def test_every_dependency_has_a_reason() -> None:
+    """A dependency without a reason stays for ever: it is not known what could replace it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     requirements = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
     names = {re.split(r"[^\w-]", requirement)[0] for requirement in requirements} - {"blklab"}
@@ -183,6 +187,7 @@ def rust_functions(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def test_functions_are_short() -> None:
+    """A longer function does not fit on a screen: its reader forgets the beginning before the end."""
     long = {
         (path.relative_to(ROOT).as_posix(), name)
         for path in files()
@@ -194,11 +199,13 @@ def test_functions_are_short() -> None:
 
 
 def test_no_registry_is_named() -> None:
+    """A mirror behind a firewall could not be used: the files named the host."""
     named = [f"{path.relative_to(ROOT)}: {host}" for path, text in texts() for host in REGISTRIES if host in text]
     assert not named
 
 
 def test_requirements_are_pinned_by_hash_and_name_no_index() -> None:
+    """A build of the same commit got other versions on another day."""
     for path in ROOT.glob("requirements/*.txt"):
         text = path.read_text()
         assert "://" not in text
@@ -209,6 +216,7 @@ def test_requirements_are_pinned_by_hash_and_name_no_index() -> None:
 
 
 def test_no_developers_machine_is_named() -> None:
+    """Paths of one machine in tests and recordings: they passed only there."""
     named = [
         f"{path.relative_to(ROOT)}: {match[0]}" for path, text in texts() for match in DEVELOPER_PATHS.finditer(text)
     ]
@@ -217,6 +225,7 @@ def test_no_developers_machine_is_named() -> None:
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_processes_start_where_they_may_and_never_in_a_shell(path: Path) -> None:
+    """blklab runs as root, and names of disks and files are not its own: in a shell, they would be commands."""
     starters = {"subprocess", "pty", "multiprocessing"}
     if not STARTS_PROCESSES.fullmatch(path.relative_to(PACKAGE).as_posix()):
         assert not starters & {module.split(".")[0] for module in imports(path)}
@@ -235,6 +244,7 @@ def test_processes_start_where_they_may_and_never_in_a_shell(path: Path) -> None
 
 
 def test_scripts_can_be_run() -> None:
+    """A script without its bit failed only in a fresh clone."""
     for path in files():
         if path.read_bytes()[:2] == b"#!":
             assert path.stat().st_mode & 0o111, f"{path} is not executable"

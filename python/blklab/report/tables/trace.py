@@ -128,15 +128,29 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
         doubt("missing-cpus" if "CPU file" in each.message else "reading", each.message, printable(each.path))
         for each in trace.warnings
     ]
-    remedy = "counts are too low (record with larger or more buffers: blktrace -b, -n)"
-    effect = "counts are too low, and some I/Os lack their beginning or end"
-    for code, number, message in (
-        ("dropped-events", trace.dropped, f"the kernel dropped {{}} while recording: {remedy}"),
-        ("missing-events", trace.sequence_gaps, f"{{}} missing by sequence number: {effect}"),
-        ("out-of-order", trace.out_of_order, "{} out of order in time"),
-        ("too-many-devices", view.profile.events_left_out, "{} of devices beyond 1,024 skipped"),
-    ):
-        diagnostics += [doubt(code, message.format(formatting.plural(number, "event")))] if number else []
+    if trace.dropped:
+        dropped = formatting.plural(trace.dropped, "event")
+        diagnostics.append(
+            doubt(
+                "dropped-events",
+                f"the kernel dropped {dropped} while recording: "
+                "counts are too low (record with larger or more buffers: blktrace -b, -n)",
+            )
+        )
+    if trace.sequence_gaps:
+        missing = formatting.plural(trace.sequence_gaps, "event")
+        diagnostics.append(
+            doubt(
+                "missing-events",
+                f"{missing} missing by sequence number: counts are too low, and some I/Os lack their beginning or end",
+            )
+        )
+    if trace.out_of_order:
+        late = formatting.plural(trace.out_of_order, "event")
+        diagnostics.append(doubt("out-of-order", f"{late} out of order in time"))
+    if view.profile.events_left_out:
+        skipped = formatting.plural(view.profile.events_left_out, "event")
+        diagnostics.append(doubt("too-many-devices", f"{skipped} of devices beyond 1,024 skipped"))
     silent = {device.number for device in view.devices if device.ios and not device.ends}
     below = {feed.lower for feed in view.feeds if feed.upper in silent}
     diagnostics += [

@@ -29,8 +29,6 @@ from blklab.store.series import FinishedRun
 from blklab.text import by_key
 
 UNMEASURED_NOTE = "no measurement of such an array is known: its interval is wider"
-UNSTEADY_NOTE = "not steady: the run ended before its rate was constant: set a larger {setting}"
-STATES_NOTE = "two states: some seeds give {:,.0f} IOPS, others {:,.0f}"
 
 
 def alone(
@@ -178,8 +176,11 @@ def predicted(cell: Cell, runs: Sequence[FinishedRun]) -> FinishedRun:
     known = interval(cell, outcomes[0], outcomes[1:])
     warnings = [UNMEASURED_NOTE] if is_unmeasured(cell, outcomes[0]) else []
     cuts = dict.fromkeys(unsteady(cell, run) for run in outcomes)
-    warnings += [UNSTEADY_NOTE.format(setting=cut) for cut in cuts if cut]
-    warnings += [STATES_NOTE.format(*known.states)] if known.states else []
+    for cut in filter(None, cuts):
+        warnings.append(f"not steady: the run ended before its rate was constant: set a larger {cut}")
+    if known.states:
+        low, high = known.states
+        warnings.append(f"two states: some seeds give {low:,.0f} IOPS, others {high:,.0f}")
     first = runs[0].outcome
     prediction = replace(first, interval=known, warnings=(*first.warnings, *warnings))
     return replace(runs[0], outcome=prediction, seconds=sum(run.seconds for run in runs))
