@@ -339,7 +339,7 @@ def comparison() -> str:
 
 def device_models() -> str:
     """Return the page of the library of device models: what makers state, and what the simulator gives."""
-    from blklab.report.formatting import WORDS
+    from blklab.report.device_models import RATED
     from blklab.runners.sim.runner import rated_figures
     from blklab.spec.stock_models import DIRECTORY, library, paths
 
@@ -349,7 +349,7 @@ def device_models() -> str:
     figures = (
         (
             f"`{name}`",
-            WORDS["rated"][figure.name],
+            RATED[figure.name],
             f"{figure.rated / unit:,.4g}",
             f"{figure.simulated / unit:,.4g}",
             f"{100 * figure.error:+.1f} %",

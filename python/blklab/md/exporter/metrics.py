@@ -33,7 +33,7 @@ Family = GaugeMetricFamily | CounterMetricFamily
 
 
 @dataclass(frozen=True)
-class Metric:
+class ExportedMetric:
     """What is exported of each array, member or cache, or once."""
 
     name: str  # Without prefix; those of counters end in `_total`, others are gauges
@@ -51,12 +51,12 @@ class Metric:
         return GaugeMetricFamily(PREFIX + self.name, self.help, labels=self.labels)
 
 
-METRICS: dict[str, Metric] = {}
+METRICS: dict[str, ExportedMetric] = {}
 """All metrics by name, in the order in which they are exported."""
 
 
-def _declare(name: str, meaning: str, *labels: str) -> Metric:
-    METRICS[name] = Metric(name, meaning, labels)
+def _declare(name: str, meaning: str, *labels: str) -> ExportedMetric:
+    METRICS[name] = ExportedMetric(name, meaning, labels)
     return METRICS[name]
 
 
@@ -181,7 +181,7 @@ COLLECTION_AGE_SECONDS = _declare(
 UP = _declare("up", "1 if all metrics were collected, 0 if an error occurred: see the log.")
 EXPORTER_INFO = _declare("exporter_info", "Version of blklab; always 1.", "version")
 
-Sample = tuple[Metric, tuple[str, ...], float | None]
+Sample = tuple[ExportedMetric, tuple[str, ...], float | None]
 """Metric, labels, value; a value of None is unknown and not exported."""
 
 
