@@ -1,0 +1,99 @@
+"""Prints what is known about arrays that do not start, in the terminal and as JSON."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from blklab.md.model import ArrayMember, Inventory
+from blklab.md.rescue.diagnosis import ArrayRescue, describe_age, describe_moment, describe_role, draw_array_state
+from blklab.report.console import Console, styled
+from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.terminal import draw_table
+from blklab.text import printable
+from blklab.units import format_size
+
+FORMAT_VERSION = 1
+NO_VALUE = "–"
+
+
+def show(console: Console, inventory: Inventory, rescues: Sequence[ArrayRescue]) -> None:
+    """Prints each array: the answer, its reasons, the members, what to do, and what not to type."""
+    for number, rescue in enumerate(rescues):
+        if number:
+            console.print()
+        array = rescue.array
+        console.print(styled(printable(f"{array.title}: {rescue.headline}"), "bold"))
+        for fact in rescue.facts:
+            console.print(styled(f"• {printable(fact)}"))
+        draw_table(console, members_table(rescue))
+        if rescue.steps:
+            console.print()
+            console.print(styled("What to do", "bold"))
+            for line in rescue.steps:
+                is_command = not line.startswith("#")
+                shown = printable(line) if is_command else printable(line.removeprefix("# "))
+                console.print(styled(f"    {shown}" if is_command else f"• {shown}", "green" if is_command else ""))
+        if rescue.forbidden:
+            console.print()
+            console.print(styled("Do not type", "bold"))
+            for line in rescue.forbidden:
+                console.print(styled(f"• {printable(line)}", "red"))
+    unseen = [*inventory.unseen, *inventory.unread]
+    if unseen:
+        console.print()
+        console.print(styled("Not seen", "bold"))
+        for line in unseen:
+            console.print(styled(f"• {printable(line)}"))
+
+
+def members_table(rescue: ArrayRescue) -> TextTable:
+    """Returns the table of an array's members: one row each, the newest superblocks first."""
+    array = rescue.array
+    newest = rescue.groups[0].events if rescue.groups else 0
+    latest = max((group.updated for group in rescue.groups), default=0)
+    in_order = [member for group in rescue.groups for member in group.members]
+    unread = [member for member in (*array.members, *array.outside) if member.superblock is None]
+    columns = [
+        text("member"), *figures("slot"), text("role"), *figures("events", "behind"), text("last written"),
+        *figures("earlier"), text("saw"), *figures("data offset"), text("checksum"), text("list"),
+    ]  # fmt: skip
+    rows = [_row(member, newest, latest) for member in (*in_order, *unread)]
+    return TextTable(
+        f"Members of {printable(array.title)}",
+        columns,
+        rows,
+        "earlier: than the newest superblock; saw: the members of the array as this one saw them last, . is missing",
+        spare=("list", "data offset", "checksum"),
+    )
+
+
+def _row(member: ArrayMember, newest: int, latest: int) -> list[str]:
+    superblock = member.superblock
+    if superblock is None:
+        return [printable(member.name), *[NO_VALUE] * 10]
+    behind = newest - superblock.events
+    listed = "no list"
+    if superblock.bad_blocks:
+        listed = f"{len(superblock.bad_blocks.ranges)} entries" if superblock.bad_blocks.ranges else "empty"
+    return [
+        printable(member.name),
+        NO_VALUE if superblock.slot is None else str(superblock.slot),
+        describe_role(superblock),
+        f"{superblock.events:,}",
+        f"{behind:,}" if behind else "",
+        describe_moment(superblock),
+        describe_age(superblock, latest),
+        draw_array_state(superblock),
+        format_size(superblock.data_offset * 512),
+        "holds" if superblock.checksum_holds else "WRONG",
+        listed,
+    ]
+
+
+def as_dict(inventory: Inventory, rescues: Sequence[ArrayRescue], saved: Sequence[str]) -> dict[str, Any]:
+    """Returns the JSON document: docs/reference/formats.md, `md rescue`."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "arrays": [rescue.as_dict() for rescue in rescues],
+        "saved": list(saved),
+        "unseen": [*inventory.unseen, *inventory.unread],
+    }

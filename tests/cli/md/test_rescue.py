@@ -1,0 +1,73 @@
+"""`blklab md rescue`, as users type it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Run
+from tests.md.audit.test_cases import read_case
+from tests.md.conftest import Arrays, machine
+
+__all__ = ["machine"]
+
+IMAGES = [str(Path(__file__).parents[3] / f"examples/images/{name}.img") for name in ("sda1", "sdb1")]
+
+
+@pytest.fixture(autouse=True)
+def _here(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blklab.cli.md.rescue.Roots", lambda: machine.roots)
+
+
+def test_the_first_line_is_the_answer(run: Run, tmp_path: Path) -> None:
+    read_case("01-raid5-three-of-four-stale", tmp_path)
+    done = run("md", "rescue", *sorted(tmp_path.glob("sd*.img")))
+    assert done.status == 1
+    assert done.out.splitlines()[0].startswith("md0: The data are probably all there.")
+
+
+def test_json_has_the_condition_and_what_not_to_type(run: Run, tmp_path: Path) -> None:
+    read_case("17-inactive-array-wrong-layout", tmp_path)
+    (probe,) = tmp_path.glob("*.probe")
+    done = run("md", "rescue", "--probed", probe, "--json")
+    document = json.loads(done.out)
+    (array,) = document["arrays"]
+    assert done.status == 1
+    assert document["format_version"] == 1
+    assert array["condition"] == "behind"
+    assert array["chosen"] == ["/dev/sdd1", "/dev/sdb1", "/dev/sde1"]
+    assert [group["events"] for group in array["groups"]] == [4025, 4019]
+    assert any(line.startswith("--create") for line in array["forbidden"])
+
+
+def test_metadata_are_saved_and_named(run: Run, tmp_path: Path) -> None:
+    done = run("md", "rescue", *IMAGES, "--save-metadata", tmp_path / "saved")
+    assert "every range was read twice and compared" in done.err
+    assert (tmp_path / "saved/members.json").exists()
+
+
+def test_an_array_that_runs_needs_no_rescue(run: Run, machine: Arrays) -> None:
+    machine.mirror(bitmap__location="none")
+    done = run("md", "rescue")
+    assert done.status == 0
+    assert "It runs, with 2 of 2 members. It needs no rescue." in done.out
+
+
+def test_a_name_that_does_not_exist_is_refused_with_those_that_do(run: Run, machine: Arrays) -> None:
+    machine.mirror(bitmap__location="none")
+    done = run("md", "rescue", "/dev/md9")
+    assert done.status == 2
+    assert "/dev/md9: no array, device or image of this name; arrays that were found: md0" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([IMAGES[0], "--probed", "x"], "expected one file, and no other argument"),
+        ([IMAGES[0], "nothing"], "expected only devices and images of members"),
+    ],
+)
+def test_what_makes_no_sense(run: Run, words: list[str], message: str) -> None:
+    done = run("md", "rescue", *words)
+    assert done.status == 2
+    assert message in done.err

@@ -1,0 +1,201 @@
+"""Arrays that do not start: the answer for recorded arrays of people who asked for help, and for made ones."""
+
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from rich.console import Console
+
+from blklab.md.model import Array, ArrayMember, Inventory
+from blklab.md.rescue.diagnosis import FEW_EVENTS_EVER, ArrayRescue, Condition, diagnose
+from blklab.report import rescue as report
+from tests.md.audit.test_cases import HARMFUL, read_case
+from tests.md.crafted import make_superblock
+
+START = 1_767_225_600  # When the made superblocks were written
+
+
+def make_array(*members: ArrayMember, **changes: Any) -> Array:
+    """Returns a RAID-5 of three disks that is not assembled."""
+    values: dict[str, Any] = {
+        "name": "0", "path": "", "uuid": "a:b:c:d", "level": "raid5", "layout": 2, "chunk": 65536, "raid_disks": 3,
+        "metadata": "1.2", "live": False, "members": members, "state": "clean", "label": "host:0",
+    }  # fmt: skip
+    return Array(**values | changes)
+
+
+def make_member(name: str, slot: int | None, **changes: Any) -> ArrayMember:
+    superblock = make_superblock(**{"slot": slot, "events": 1000} | changes)
+    return ArrayMember(name, f"/dev/{name}", slot=slot, superblock=superblock)
+
+
+def diagnose_one(array: Array, **changes: Any) -> ArrayRescue:
+    (rescue,) = diagnose(Inventory((array,), **changes))
+    assert not [line for line in rescue.steps if not line.startswith("#") and HARMFUL.search(line)]
+    return rescue
+
+
+def draw(inventory: Inventory) -> str:
+    console = Console(file=io.StringIO(), markup=False, emoji=False, highlight=False, width=10_000)
+    report.show(console, inventory, diagnose(inventory))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+MADE: dict[str, Array] = {
+    "sound": make_array(*(make_member(f"sd{at}", at) for at in range(3))),
+    "degraded": make_array(make_member("sda", 0), make_member("sdb", 1)),
+    "unclean": make_array(make_member("sda", 0, resync_offset=0), make_member("sdb", 1, resync_offset=0)),
+    "new": make_array(*(make_member(f"sd{at}", at, events=FEW_EVENTS_EVER) for at in range(3))),
+    "behind": make_array(
+        make_member("sda", 0), make_member("sdb", 1, events=990, updated=START - 4), make_member("sdc", 2, events=10)
+    ),
+    "stale": make_array(make_member("sda", 0), make_member("sdb", 1, events=500, updated=START - 90_000)),
+    "not-enough": make_array(make_member("sda", 0), make_member("sdb", 1, recovery_offset=96)),
+    "reshaping": make_array(make_member("sda", 0, reshape_position=64), make_member("sdb", 1), reshaping=True),
+    "refused": make_array(make_member("sda", 0, checksum={"stored": 1, "computed": 2})),
+    "unknown": make_array(ArrayMember("sda", "/dev/sda", unseen="permission denied")),
+    "foreign": make_array(ArrayMember("sda", "/dev/sda"), metadata="external:imsm", live=True, state="inactive"),
+    "running": make_array(make_member("sda", 0), live=True, path="/dev/md0", state="active"),
+    "diverged": make_array(
+        make_member("sda", 0, raid_disks=2, level=1, present=[True, False]),
+        make_member("sdb", 1, raid_disks=2, level=1, present=[False, True], events=1500),
+        level="raid1",
+        raid_disks=2,
+    ),
+}
+
+
+def test_every_condition_has_an_array() -> None:
+    assert set(MADE) == set(get_args(Condition))
+
+
+@pytest.mark.parametrize("condition", MADE)
+def test_every_condition_is_recognised_and_has_an_answer(condition: str) -> None:
+    rescue = diagnose_one(MADE[condition])
+    assert rescue.condition == condition
+    text = "\n".join((rescue.headline, *rescue.facts, *rescue.steps, *rescue.forbidden))
+    assert not re.search(r"[{}]|None|object at|0 ns", text)
+    assert rescue.headline.endswith(".")
+
+
+@pytest.mark.parametrize("condition", sorted(set(MADE) - {"sound", "degraded", "running"}))
+def test_no_command_for_disks_is_printed_unless_the_array_is_sound(condition: str) -> None:
+    assert all(line.startswith("#") for line in diagnose_one(MADE[condition]).steps)
+
+
+@pytest.mark.parametrize("condition", sorted(set(MADE) - {"running", "foreign"}))
+def test_create_is_forbidden_with_its_reason(condition: str) -> None:
+    assert any(line.startswith("--create: ") for line in diagnose_one(MADE[condition]).forbidden)
+
+
+def test_a_sound_array_of_disks_is_started_by_what_md_checks() -> None:
+    rescue = diagnose_one(MADE["sound"])
+    assert rescue.headline == "The array is sound: all 3 members are current. It is only not started."
+    assert [line for line in rescue.steps if not line.startswith("#")] == ["mdadm --assemble --scan"]
+    assert not any("--add" in line for line in rescue.forbidden)
+
+
+def test_an_array_that_was_just_made_is_not_called_sound() -> None:
+    """After a wrong --create, all superblocks agree: only the number of events shows it."""
+    rescue = diagnose_one(MADE["new"])
+    assert "someone used --create over the old array: do not start it" in rescue.headline
+    assert "The array is sound" not in rescue.headline
+
+
+def test_members_that_are_little_behind_are_chosen_and_the_oldest_is_not() -> None:
+    rescue = diagnose_one(MADE["behind"])
+    assert "10 events (4 s) behind" in rescue.headline.replace(".00", "")
+    assert [member.name for member in rescue.chosen] == ["sda", "sdb"]
+
+
+def test_a_member_that_was_rebuilt_in_part_is_no_source() -> None:
+    rescue = diagnose_one(MADE["not-enough"])
+    assert (
+        "sdb was rebuilt only up to sector 96 (50.0 %): it is no complete member, although it has a slot."
+        in rescue.facts
+    )
+    assert not rescue.chosen
+
+
+def test_members_outside_of_an_assembled_array_count() -> None:
+    array = make_array(
+        make_member("sda", 0), live=True, path="/dev/md0", state="inactive",
+        outside=(make_member("sdb", 1, events=998),),
+    )  # fmt: skip
+    rescue = diagnose_one(array)
+    assert rescue.condition == "behind"
+    assert "Not in the assembled array, but with its UUID: /dev/sdb." in rescue.facts
+    assert [member.name for member in rescue.chosen] == ["sda", "sdb"]
+
+
+def test_raid5_of_which_three_of_four_members_are_behind(tmp_path: Path) -> None:
+    """Case 01: mdadm says "assembled from 1 drive - not enough"; the members differ by six events."""
+    inventory = read_case("01-raid5-three-of-four-stale", tmp_path)
+    (rescue,) = diagnose(inventory)
+    assert rescue.condition == "behind"
+    assert (
+        "The data are probably all there. It does not start because only 1 of 4 members is current" in rescue.headline
+    )
+    assert "6 events" in rescue.headline
+    assert [(group.events, len(group.members)) for group in rescue.groups] == [(4025, 1), (4019, 3)]
+    text = draw(inventory)
+    assert "On the overlays only: `mdadm --assemble --force`" in text
+    assert "--assemble --force on the disks themselves: it cannot be undone" in text
+    assert "AAAA" in text
+    assert "..A." in text
+
+
+def test_raid6_whose_removed_members_were_not_read(tmp_path: Path) -> None:
+    """Case 03: the poster added two removed members, which made them spares, and lost the array."""
+    (rescue,) = diagnose(read_case("03-raid6-failed-not-started", tmp_path))
+    assert rescue.condition == "not-enough"
+    assert "4 of 7 members are current. Find the disks of slots 0, 3, 4 first" in rescue.headline
+    assert "sdf1 was rebuilt only up to sector 400,000 (19.1 %)" in "\n".join(rescue.facts)
+    assert "/dev/sdg1, /dev/sdh1" in "\n".join(rescue.facts)
+    assert any(line.startswith("--add: ") for line in rescue.forbidden)
+
+
+def test_raid6_with_its_removed_members(tmp_path: Path) -> None:
+    inventory = read_case("03-raid6-failed-not-started", tmp_path)
+    (array,) = inventory.arrays
+    updated = next(member.superblock.updated for member in array.members if member.superblock)
+    values = {"level": 6, "raid_disks": 7, "updated": updated - 60}
+    removed = tuple(
+        ArrayMember(name, f"/dev/{name}", superblock=make_superblock(slot=slot, events=events, **values))
+        for name, slot, events in (("sdg1", 3, 288_190), ("sdh1", 4, 288_194))
+    )
+    rescue = diagnose_one(replace(array, outside=removed))
+    assert rescue.condition == "behind"
+    assert {member.name for member in rescue.chosen} == {"sde1", "sdc1", "sdd1", "sdi1", "sdh1"}
+
+
+def test_a_reshape_in_images(tmp_path: Path) -> None:
+    """Case 06: a member failed while the array grew from three to four disks."""
+    (rescue,) = diagnose(read_case("06-reshape-in-images", tmp_path))
+    assert rescue.condition == "reshaping"
+    assert "The reshape is at sector 600,000 of the array." in rescue.facts
+    assert "backup file" in "\n".join(rescue.steps)
+
+
+def test_two_halves_of_a_mirror(tmp_path: Path) -> None:
+    """Case 15: both halves run, as md0 and md127."""
+    rescues = diagnose(read_case("15-two-halves-of-one-mirror", tmp_path))
+    assert [rescue.condition for rescue in rescues] == ["diverged", "diverged"]
+    assert "md127 (9,344 events, last written 2023-11-15T00:49:04Z) and md0 (9,120 events" in rescues[0].facts[0]
+
+
+def test_an_inactive_array_has_the_state_of_its_superblocks(tmp_path: Path) -> None:
+    """Case 17: sysfs has zeros, /proc/mdstat shows all members as spares."""
+    (rescue,) = diagnose(read_case("17-inactive-array-wrong-layout", tmp_path))
+    assert rescue.condition == "behind"
+    assert [member.name for member in rescue.chosen] == ["sdd1", "sdb1", "sde1"]
+
+
+def test_hostile_names_are_escaped() -> None:
+    member = make_member("sda", 0)
+    array = make_array(member, label="x\x1b[31m", name="x\x1b[31m")
+    assert "\x1b" not in draw(Inventory((array,)))

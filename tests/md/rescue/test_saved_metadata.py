@@ -1,0 +1,63 @@
+"""Metadata of members that are copied before anything is tried."""
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from blklab.errors import BlklabError, UsageError
+from blklab.md.images import read_images
+from blklab.md.rescue.saved_metadata import LEAST, save
+from blklab.system.roots import Roots
+from tests.md.audit.test_cases import CASES
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> list[Path]:
+    """Returns four images of 2 MiB, of an array with metadata 0.90 at their ends."""
+    paths = []
+    for packed in sorted((CASES / "01-raid5-three-of-four-stale").glob("*.gz")):
+        path = tmp_path / packed.stem
+        path.write_bytes(gzip.decompress(packed.read_bytes()))
+        paths.append(path)
+    return paths
+
+
+def test_both_ends_are_saved_and_members_stay_as_they_are(members: list[Path], tmp_path: Path) -> None:
+    before = [path.read_bytes() for path in members]
+    saved = tmp_path / "saved"
+    lines = save(read_images(members).arrays, saved, Roots())
+    assert [path.read_bytes() for path in members] == before
+    document = json.loads((saved / "members.json").read_text())
+    assert len(document["members"]) == 4
+    for member in document["members"]:
+        content = Path(member["path"]).read_bytes()
+        assert member["array_uuid"]
+        assert member["slot"] in range(4)
+        ends = [(part["offset_bytes"], part["length_bytes"]) for part in member["ranges"]]
+        assert ends == [(0, LEAST), (len(content) - LEAST, LEAST)]
+        for part in member["ranges"]:
+            copy = (saved / part["file"]).read_bytes()
+            assert copy == content[part["offset_bytes"] : part["offset_bytes"] + part["length_bytes"]]
+            assert hashlib.sha256(copy).hexdigest() == part["sha256"]
+    assert len(lines) == 5
+
+
+def test_a_directory_that_exists_is_refused(members: list[Path], tmp_path: Path) -> None:
+    """What an earlier call saved, before a mistake, must not be replaced by what is there after it."""
+    with pytest.raises(UsageError, match="exists, expected a new directory"):
+        save(read_images(members).arrays, tmp_path, Roots())
+
+
+def test_a_missing_parent_is_refused(members: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a directory"):
+        save(read_images(members).arrays, tmp_path / "missing" / "saved", Roots())
+
+
+def test_a_member_that_is_gone_is_named_and_the_others_are_saved(members: list[Path], tmp_path: Path) -> None:
+    arrays = read_images(members).arrays
+    members[1].unlink()
+    with pytest.raises(BlklabError, match=members[1].name):
+        save(arrays, tmp_path / "saved", Roots())
