@@ -13,7 +13,7 @@ from blklab.md import command_lines
 from blklab.md.audit.rule import level_text, list_names, moment_text
 from blklab.md.audit.running import FEW_EVENTS, FEW_SECONDS
 from blklab.md.audit.split import Split, find_splits
-from blklab.md.availability import choose_members_to_force, count_tolerated, find_availability
+from blklab.md.availability import choose_members_to_force, count_tolerated, find_availability, is_past_redundancy
 from blklab.md.model import Array, ArrayMember, Inventory
 from blklab.md.superblocks import Superblock
 from blklab.md_levels import PARITIES
@@ -21,6 +21,7 @@ from blklab.units import format_duration
 
 Condition = Literal[
     "running",  # It runs
+    "broken",  # It is assembled, and more members failed than it survives
     "sound",  # All members are there and current
     "degraded",  # It can start without some members
     "new",  # All members that it needs are current, but it was made a short time ago: perhaps over an older array
@@ -89,15 +90,33 @@ def diagnose(inventory: Inventory) -> list[ArrayRescue]:
     rescues = []
     for array in arrays:
         own_splits = [split for split in splits if array.name in split.arrays]
-        condition = "diverged" if own_splits else decide_condition(array)
-        rescues.append(_explain(array, condition, inventory, own_splits))
+        judged = describe_by_superblocks(array) if is_stopped(array) else array
+        condition = "diverged" if own_splits else decide_condition(judged)
+        rescues.append(_explain(judged, condition, inventory, own_splits))
     return sorted(rescues, key=lambda rescue: rescue.condition == "running")
+
+
+def is_stopped(array: Array) -> bool:
+    """Whether an array does not run: it is not assembled, or it is assembled and was not started."""
+    return not array.live or array.state in {"inactive", "clear", ""}
+
+
+def describe_by_superblocks(array: Array) -> Array:
+    """Returns an array that does not run with all members that are known, and only what their superblocks say.
+
+    The states in sysfs are those before md has compared the superblocks. A member that is not here does not count.
+    """
+    members = []
+    for member in known_members(array):
+        slot = member.superblock.slot if member.superblock else None
+        members.append(replace(member, states=(), slot=slot))
+    return replace(array, members=tuple(members), outside=(), absent=())
 
 
 def decide_condition(array: Array) -> Condition:
     """Returns what keeps an array from starting; two parts that diverged are not looked for."""
-    if array.live and array.state not in {"inactive", "clear", ""}:
-        return "running"
+    if not is_stopped(array):
+        return "broken" if is_past_redundancy(array) else "running"
     if array.external:
         return "foreign"
     accepted = [member for member in known_members(array) if member.superblock and member.superblock.accepted]
@@ -111,7 +130,7 @@ def decide_condition(array: Array) -> Condition:
         if count_newest_events(array) <= FEW_EVENTS_EVER:
             return "new"
         current = {member.slot for member in availability.current}
-        if len(current | set(array.absent)) == array.raid_disks:
+        if len(current) == array.raid_disks:
             return "sound"
         return "unclean" if refuses_unclean_start(array) else "degraded"
     if availability.can_run is None:
@@ -177,7 +196,7 @@ def _explain(array: Array, condition: Condition, inventory: Inventory, splits: S
         facts=(*_describe_splits(splits), *_find_facts(array, condition, inventory)),
         groups=group_by_events(array),
         chosen=chosen,
-        steps=tuple(_plan(array, condition, chosen)),
+        steps=tuple(_plan(array, condition, chosen, inventory)),
         forbidden=tuple(_forbid(condition)),
     )
 
@@ -187,6 +206,11 @@ def _write_headline(array: Array, condition: Condition, chosen: tuple[ArrayMembe
     match condition:
         case "running":
             return f"It runs, with {array.usable} of {array.raid_disks} members. It needs no rescue."
+        case "broken":
+            return (
+                "More members failed than it survives: md refuses writes, and reads may fail. "
+                "Do not stop it, and do not restart the machine, before you have copied what can still be read."
+            )
         case "diverged":
             return (
                 "Two parts of this array were written to apart from each other. "
@@ -206,15 +230,15 @@ def _write_headline(array: Array, condition: Condition, chosen: tuple[ArrayMembe
 def _write_headline_of_members(array: Array, condition: Condition, chosen: tuple[ArrayMember, ...]) -> str:
     """Returns the answer for an array whose members decide whether it can start."""
     availability = find_availability(array)
-    current = len(availability.current) + len(array.absent)
+    current = len(availability.current)
     are = "is" if current == 1 else "are"
     count = f"{current} of {array.raid_disks} members {are} current"
     missing = _name_slots(availability.missing)
     match condition:
         case "sound":
-            return f"The array is sound: all {array.raid_disks} members are current. It is only not started."
+            return f"The array is sound: all {array.raid_disks} members are current. {_write_obstacle(array)}"
         case "degraded":
-            return f"The array is sound: it can start without {missing}. {count}."
+            return f"The array is sound: it can start without {missing}. {count}. {_write_obstacle(array)}"
         case "new":
             return (
                 "The array was made a short time ago: its superblocks have only "
@@ -249,9 +273,7 @@ def _find_facts(array: Array, condition: Condition, inventory: Inventory) -> Ite
         yield f"It is a {level_text(array.level)} of {array.raid_disks}, which {loss}."
     for member in known_members(array):
         yield from _find_facts_of_member(array, member)
-    if array.outside:
-        names = list_names([member.path for member in array.outside])
-        yield f"Not in the assembled array, but with its UUID: {names}."
+    yield from _find_duplicates(array)
     newest = count_newest_events(array)
     if 0 < newest <= FEW_EVENTS_EVER and condition not in {"running", "new"}:
         yield (
@@ -290,14 +312,14 @@ def _find_facts_of_member(array: Array, member: ArrayMember) -> Iterator[str]:
         yield f"{member.name} is in use: {member.users[0]}."
 
 
-def _plan(array: Array, condition: Condition, chosen: tuple[ArrayMember, ...]) -> Iterator[str]:
+def _plan(array: Array, condition: Condition, chosen: tuple[ArrayMember, ...], inventory: Inventory) -> Iterator[str]:
     """Yields what to do. The only command for a disk is that which md itself checks."""
-    if condition == "running":
-        yield "# What is wrong with it, if anything:"
+    if condition in {"running", "broken"}:
+        yield "# What is wrong with it, and what to do:"
         yield command_lines.audit_arrays()
         return
     if condition in {"sound", "degraded"}:
-        yield from _plan_start(array, condition)
+        yield from _plan_start(array, condition, inventory)
         return
     yield "# Find out first what happened: dmesg, cables, power, and the SMART values of the disks (`smartctl --all`)."
     yield (
@@ -330,34 +352,65 @@ def _plan(array: Array, condition: Condition, chosen: tuple[ArrayMember, ...]) -
             yield "# Then run this command as root, with all disks connected."
 
 
-def _plan_start(array: Array, condition: Condition) -> Iterator[str]:
+def _plan_start(array: Array, condition: Condition, inventory: Inventory) -> Iterator[str]:
     if condition == "degraded":
         yield "# Connect the missing disk first, if it works: then nothing has to be rebuilt."
-    if not array.live and not any(member.path.startswith("/dev/") for member in array.members):
+    if needs_newer_kernel(array):
+        yield "# Its superblocks are those of Linux 6.19 or newer: start such a kernel first."
+    if not all(member.path.startswith("/dev/") for member in array.members):
         yield "# Start it where its disks are: `mdadm --assemble --scan`."
+        return
+    if used := [member for member in array.members if member.users]:
+        names = list_names([f"{member.path} ({member.users[0]})" for member in used])
+        yield f"# These members are in use, so md cannot take them: {names}."
         return
     if array.live:
         yield "# The array is assembled and waits. Stop it, and assemble it again:"
         yield command_lines.stop_array(array.path)
+    lines = [line for line in inventory.listed if not line.ignored]
+    if lines and not any(line.describes(array) for line in lines):  # --scan then assembles only these (mdadm(8))
+        yield f"# Add this line to mdadm.conf: ARRAY /dev/md/NAME UUID={array.uuid}"
     yield command_lines.assemble_all()
     yield "# If md refuses, the reason is in the kernel's log: dmesg."
+
+
+def needs_newer_kernel(array: Array) -> bool:
+    """Whether Linux 6.18 and older refuse a superblock of an array."""
+    superblocks = [member.superblock for member in array.members if member.superblock]
+    return any(refusal.reason == "newer-kernel" for superblock in superblocks for refusal in superblock.refusal_reasons)
 
 
 def _forbid(condition: Condition) -> Iterator[str]:
     """Yields what destroys data in this condition, and why."""
     if condition in {"running", "foreign"}:
         return
+    if condition == "broken":
+        yield "--stop, a restart of the machine: md may not accept the members again."
     yield (
         "--create: writes new superblocks over the old ones. "
         "With another order of disks, data offset, chunk or layout, the data are gone as soon as something is written."
     )
     yield "--zero-superblock, wipefs, a new partition table: they destroy what says which disk is which."
-    if condition in {"sound"}:
+    if condition == "sound":
         return
     yield "--add: makes a member of the array a spare, and overwrites its slot and its data."
     if condition in {"behind", "stale", "unclean", "reshaping", "diverged", "not-enough", "new"}:
         yield "--assemble --force on the disks themselves: it cannot be undone. Try it on overlays."
     yield "fsck without -n, and mounting read-write: they write to an array that may be put together wrongly."
+
+
+def _find_duplicates(array: Array) -> Iterator[str]:
+    """Yields the slots with several members: a copy of a disk, or one that was replaced."""
+    by_slot: dict[int, list[str]] = {}
+    for member in array.members:
+        if member.superblock and member.superblock.slot is not None and not member.superblock.replacement:
+            by_slot.setdefault(member.superblock.slot, []).append(member.name)
+    for slot, names in sorted(by_slot.items()):
+        if len(names) > 1:
+            yield (
+                f"{list_names(names)} have the same slot, {slot}: one is a copy of the other, or replaced it. "
+                "Disconnect the older one before the array is started."
+            )
 
 
 def _describe_splits(splits: Sequence[Split]) -> Iterator[str]:
@@ -380,6 +433,13 @@ def _write_gap(array: Array, chosen: tuple[ArrayMember, ...]) -> str:
     if seconds <= 0:
         return _write_events(events)
     return f"{_write_events(events)} ({format_duration(seconds * 1e9)})"
+
+
+def _write_obstacle(array: Array) -> str:
+    """Returns what keeps a sound array from starting, as a sentence."""
+    if needs_newer_kernel(array):
+        return "Linux 6.18 and older refuse its superblocks: it needs a newer kernel."
+    return "It is only not started."
 
 
 def _name_slots(slots: tuple[int, ...]) -> str:
