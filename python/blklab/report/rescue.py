@@ -89,11 +89,10 @@ def _row(member: ArrayMember, newest: int, latest: int) -> list[str]:
     ]
 
 
-def as_dict(inventory: Inventory, rescues: Sequence[ArrayRescue], saved: Sequence[str]) -> dict[str, Any]:
+def as_dict(inventory: Inventory, rescues: Sequence[ArrayRescue]) -> dict[str, Any]:
     """Returns the JSON document: docs/reference/formats.md, `md rescue`."""
     return {
         "format_version": FORMAT_VERSION,
         "arrays": [rescue.as_dict() for rescue in rescues],
-        "saved": list(saved),
         "unseen": [*inventory.unseen, *inventory.unread],
     }

@@ -46,6 +46,19 @@ def test_metadata_are_saved_and_named(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "saved/members.json").exists()
 
 
+def test_a_directory_that_exists_does_not_hide_the_answer(run: Run, tmp_path: Path) -> None:
+    done = run("md", "rescue", *IMAGES, "--save-metadata", tmp_path)
+    assert done.status == 2
+    assert "made a short time ago" in done.out
+    assert "exists, expected a new directory" in done.err
+
+
+def test_a_member_of_an_array_that_runs_is_not_called_stopped(run: Run, machine: Arrays) -> None:
+    machine.mirror(bitmap__location="none")
+    done = run("md", "rescue", "/dev/sda")
+    assert "It runs, with 2 of 2 members" in done.out
+
+
 def test_an_array_that_runs_needs_no_rescue(run: Run, machine: Arrays) -> None:
     machine.mirror(bitmap__location="none")
     done = run("md", "rescue")
@@ -57,14 +70,14 @@ def test_a_name_that_does_not_exist_is_refused_with_those_that_do(run: Run, mach
     machine.mirror(bitmap__location="none")
     done = run("md", "rescue", "/dev/md9")
     assert done.status == 2
-    assert "/dev/md9: no array, device or image of this name; arrays that were found: md0" in done.err
+    assert "/dev/md9: no array or member of this name; arrays that were found: md0" in done.err
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ([IMAGES[0], "--probed", "x"], "expected one file, and no other argument"),
-        ([IMAGES[0], "nothing"], "expected only devices and images of members"),
+        ([IMAGES[0], "nothing"], "expected only images of members"),
     ],
 )
 def test_what_makes_no_sense(run: Run, words: list[str], message: str) -> None:

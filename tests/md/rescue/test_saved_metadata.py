@@ -1,15 +1,17 @@
 """Metadata of members that are copied before anything is tried."""
 
+import errno
 import gzip
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from blklab.errors import BlklabError, UsageError
 from blklab.md.images import read_images
-from blklab.md.rescue.saved_metadata import LEAST, save
+from blklab.md.rescue.saved_metadata import LEAST, PIECE, save
 from blklab.system.roots import Roots
 from tests.md.audit.test_cases import CASES
 
@@ -61,3 +63,32 @@ def test_a_member_that_is_gone_is_named_and_the_others_are_saved(members: list[P
     members[1].unlink()
     with pytest.raises(BlklabError, match=members[1].name):
         save(arrays, tmp_path / "saved", Roots())
+    document = json.loads((tmp_path / "saved/members.json").read_text())
+    assert sorted(len(member["ranges"]) for member in document["members"]) == [0, 2, 2, 2]
+
+
+def test_what_cannot_be_read_is_zeros_and_named(
+    members: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = os.pread
+
+    def pread(source: int, length: int, offset: int) -> bytes:
+        if offset == PIECE:
+            raise OSError(errno.EIO, "Input/output error")
+        return whole(source, length, offset)
+
+    arrays = read_images(members[:1]).arrays
+    monkeypatch.setattr("os.pread", pread)
+    with pytest.raises(BlklabError, match="64 KiB cannot be read, from byte 65,536 on"):
+        save(arrays, tmp_path / "saved", Roots())
+    (member,) = json.loads((tmp_path / "saved/members.json").read_text())["members"]
+    assert member["ranges"][0]["unread"] == [{"offset_bytes": PIECE, "length_bytes": PIECE}]
+    copy = (tmp_path / "saved" / member["ranges"][0]["file"]).read_bytes()
+    assert copy[PIECE : 2 * PIECE] == bytes(PIECE)
+    assert copy[:PIECE] == members[0].read_bytes()[:PIECE]
+
+
+def test_copies_are_only_for_their_owner(members: list[Path], tmp_path: Path) -> None:
+    """The end of a member can contain data of users."""
+    save(read_images(members).arrays, tmp_path / "saved", Roots())
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "saved").iterdir()} == {0o600}

@@ -51,27 +51,30 @@ def rescue(*, what: tuple[str, ...], probed: tuple[str, ...], directory: Path | 
     from blklab.md.rescue.diagnosis import diagnose
     from blklab.report import rescue as report
 
-    inventory = _read_inventory(what, probed)
-    rescues = diagnose(inventory)
+    inventory, names = _read_inventory(what, probed)
+    # All arrays are compared, also to show one: the other half of a mirror may be in another array.
+    rescues = [rescue for rescue in diagnose(inventory) if names is None or rescue.array.name in names]
     if not rescues:
         unread = first(inventory.unread or inventory.unseen or ("no disk has an md superblock",))
         raise EnvironmentLacks(
             f"no array found: {unread}", "connect its disks, run blklab as root, or name its devices"
         )
-    saved: list[str] = []
+    emit(report.as_dict(inventory, rescues), as_json, lambda console: report.show(console, inventory, rescues))
     if directory is not None:
         from blklab.md.rescue.saved_metadata import save
 
-        saved = save([rescue.array for rescue in rescues if rescue.condition != "running"], directory, Roots())
-    emit(report.as_dict(inventory, rescues, saved), as_json, lambda console: report.show(console, inventory, rescues))
-    for line in saved:
-        notes().print(printable(line))
+        stopped = [rescue.array for rescue in rescues if rescue.condition != "running"]
+        for line in save(stopped, directory, Roots()):
+            notes().print(printable(line))
     if any(rescue.condition not in {"running", "sound", "degraded"} for rescue in rescues):
         raise Exit(1)
 
 
-def _read_inventory(what: tuple[str, ...], probed: tuple[str, ...]) -> "Inventory":
-    """Returns the inventory of what the user named. Raises UsageError for what is nothing of it."""
+def _read_inventory(what: tuple[str, ...], probed: tuple[str, ...]) -> "tuple[Inventory, set[str] | None]":
+    """Returns an inventory, and the names of the arrays that the user asked for; None for all of them.
+
+    Raises UsageError for what is nothing of it.
+    """
     from blklab.md.images import read_images
     from blklab.md.inventory import read_inventory
     from blklab.md.remote import read_probe_file
@@ -82,25 +85,32 @@ def _read_inventory(what: tuple[str, ...], probed: tuple[str, ...]) -> "Inventor
         host = read_probe_file(probed[0])
         if host.inventory is None:
             raise EnvironmentLacks(f"{probed[0]}: {host.failure}", "run the script that `blklab md probe` prints")
-        return host.inventory
-    files = [name for name in what if Path(name).is_file() or (Path(name).is_block_device() and not _is_array(name))]
-    if files:
-        if len(files) < len(what):
-            other = next(name for name in what if name not in files)
-            raise UsageError(f"{other}: expected only devices and images of members, as {files[0]} is one")
-        return read_images([Path(name) for name in files])
+        return host.inventory, None
+    images = [name for name in what if Path(name).is_file()]
+    if images:
+        if len(images) < len(what):
+            other = next(name for name in what if name not in images)
+            raise UsageError(f"{other}: expected only images of members, as {images[0]} is one")
+        return read_images([Path(name) for name in images]), None
     inventory = read_inventory(Roots())
     if not what:
-        return inventory
-    names = {*what, *(str(Path(name).resolve()) for name in what if name.startswith("/"))}
-    known = [*inventory.arrays, *inventory.unassembled]
-    names |= {array.name for array in known if array.uuid in names}
-    chosen = inventory.only(names)
-    if not chosen.arrays and not chosen.unassembled:
-        listed = ", ".join(f"{array.name} ({array.uuid})" for array in known) or "none"
-        raise UsageError(f"{what[0]}: no array, device or image of this name; arrays that were found: {listed}")
-    return chosen
-
-
-def _is_array(name: str) -> bool:
-    return (Path("/sys/class/block") / Path(name).resolve().name / "md").is_dir()
+        return inventory, None
+    arrays = [*inventory.arrays, *inventory.unassembled]
+    names = set()
+    for name in what:
+        resolved = Path(name).resolve()
+        wanted = {name, str(resolved)} if name.startswith("/") else {name}
+        device = resolved.name if resolved.parent == Path("/dev") else ""
+        # Of a device, all of its array is read: md may hold other members, and run.
+        called = {
+            array.name
+            for array in arrays
+            if array.is_called(wanted)
+            or array.uuid in wanted
+            or any(member.name == device for member in (*array.members, *array.outside))
+        }
+        if not called:
+            listed = ", ".join(f"{array.name} ({array.uuid})" for array in arrays) or "none"
+            raise UsageError(f"{name}: no array or member of this name; arrays that were found: {listed}")
+        names |= called
+    return inventory, names

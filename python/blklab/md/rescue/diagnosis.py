@@ -13,8 +13,17 @@ from blklab.md import command_lines
 from blklab.md.audit.rule import level_text, list_names, moment_text
 from blklab.md.audit.running import FEW_EVENTS, FEW_SECONDS
 from blklab.md.audit.split import Split, find_splits
-from blklab.md.availability import choose_members_to_force, count_tolerated, find_availability, is_past_redundancy
-from blklab.md.model import Array, ArrayMember, Inventory
+from blklab.md.availability import (
+    NEED_ALL,
+    choose_members_to_force,
+    count_tolerated,
+    find_availability,
+    is_past_redundancy,
+    runs_with,
+)
+from blklab.md.good_copies import find_lost_ranges
+from blklab.md.images import make_array
+from blklab.md.model import MAX_DISKS, Array, ArrayMember, Inventory
 from blklab.md.superblocks import Superblock
 from blklab.md_levels import PARITIES
 from blklab.units import format_duration
@@ -23,11 +32,13 @@ Condition = Literal[
     "running",  # It runs
     "broken",  # It is assembled, and more members failed than it survives
     "sound",  # All members are there and current
-    "degraded",  # It can start without some members
-    "new",  # All members that it needs are current, but it was made a short time ago: perhaps over an older array
+    "degraded",  # It can start without some members, which left before
+    "incomplete",  # Its members here agree, but one that is not here may be newer
+    "unclear",  # Its members here are enough, but something else speaks against a start
+    "new",  # Its members here are enough, but it was made a short time ago: perhaps over an older array
     "unclean",  # Its members are current and too few for md, because it was not shut down
-    "behind",  # Members that are a little behind make it complete
-    "stale",  # Members that are far behind make it complete
+    "behind",  # Members that are a little behind make it complete, and it did not run without them
+    "stale",  # Members that are far behind, or without which it ran, make it complete
     "not-enough",  # All known members together are too few
     "diverged",  # Two parts of it were written to apart from each other
     "reshaping",  # A reshape is not finished
@@ -37,7 +48,13 @@ Condition = Literal[
 ]
 
 FEW_EVENTS_EVER = 64
-"""With so few events, an array was made a short time ago: each change between clean and active counts two."""
+"""With so few events, an array was made a short time ago: each change between clean and active counts two.
+
+Levels without redundancy hardly count: of them, this says nothing.
+"""
+
+OLDEST, LATEST = 946_684_800, 4_102_444_800
+"""Seconds since 1970: a superblock that was written before 2000 or after 2100 has a wrong date."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +102,25 @@ class ArrayRescue:
 
 def diagnose(inventory: Inventory) -> list[ArrayRescue]:
     """Returns the diagnosis of every array of an inventory: those that do not run first."""
-    arrays = (*inventory.unassembled, *inventory.arrays)
-    splits = [split for split in find_splits(replace(inventory, arrays=arrays, unassembled=())) if split.is_diverged]
-    rescues = []
+    arrays = tuple(
+        describe_by_superblocks(array) if is_stopped(array) else array
+        for array in (*inventory.unassembled, *inventory.arrays)
+    )
+    splits = [
+        split
+        for split in find_splits(replace(inventory, arrays=arrays, unassembled=()))
+        if split.is_diverged and _could_run_apart(split, arrays)
+    ]
+    conditions: list[Condition] = []
     for array in arrays:
+        is_diverged = any(array.name in split.arrays for split in splits)
+        conditions.append("diverged" if is_diverged else decide_condition(array))
+    # `mdadm --assemble --scan` starts all arrays: it is printed only if all may be started.
+    may_scan = all(condition in {"running", "sound", "degraded"} for condition in conditions)
+    rescues = []
+    for array, condition in zip(arrays, conditions, strict=True):
         own_splits = [split for split in splits if array.name in split.arrays]
-        judged = describe_by_superblocks(array) if is_stopped(array) else array
-        condition = "diverged" if own_splits else decide_condition(judged)
-        rescues.append(_explain(judged, condition, inventory, own_splits))
+        rescues.append(_explain(array, condition, inventory, own_splits, may_scan=may_scan))
     return sorted(rescues, key=lambda rescue: rescue.condition == "running")
 
 
@@ -104,42 +132,79 @@ def is_stopped(array: Array) -> bool:
 def describe_by_superblocks(array: Array) -> Array:
     """Returns an array that does not run with all members that are known, and only what their superblocks say.
 
-    The states in sysfs are those before md has compared the superblocks. A member that is not here does not count.
+    The states in sysfs are those before md has compared the superblocks. A member that is not here does not count. The
+    newest superblock has the geometry, also if md has assembled an older one.
     """
     members = []
     for member in known_members(array):
         slot = member.superblock.slot if member.superblock else None
         members.append(replace(member, states=(), slot=slot))
-    return replace(array, members=tuple(members), outside=(), absent=())
+    if array.external or not any(member.superblock for member in members):
+        return replace(array, members=tuple(members), outside=(), absent=())
+    described = make_array([member for member in members if member.superblock])
+    return replace(
+        array,
+        members=tuple(members),
+        outside=(),
+        absent=(),
+        state="inactive" if array.live else array.state,
+        level=described.level,
+        layout=described.layout,
+        chunk=described.chunk,
+        raid_disks=described.raid_disks,
+        member_sectors=described.member_sectors,
+        reshaping=described.reshaping,
+    )
+
+
+def _could_run_apart(split: Split, arrays: Sequence[Array]) -> bool:
+    """Whether the older part could run without the newer one: otherwise its members only failed one after another."""
+    older = min((split.first, split.second), key=lambda half: (half.events, half.updated))
+    slots = {member.superblock.slot for member in older.members if member.superblock}
+    involved = [array for array in arrays if array.name in split.arrays]
+    if any(not is_stopped(array) for array in involved):
+        return True
+    return any(runs_with(array, {slot for slot in slots if slot is not None}) for array in involved)
 
 
 def decide_condition(array: Array) -> Condition:
     """Returns what keeps an array from starting; two parts that diverged are not looked for."""
     if not is_stopped(array):
-        return "broken" if is_past_redundancy(array) else "running"
+        return "broken" if has_failed(array) else "running"
     if array.external:
         return "foreign"
-    accepted = [member for member in known_members(array) if member.superblock and member.superblock.accepted]
-    if not accepted:
-        has_superblock = any(member.superblock for member in known_members(array))
-        return "refused" if has_superblock else "unknown"
+    newest = find_newest(array)
+    if newest is None:
+        return "refused" if any(member.superblock for member in array.members) else "unknown"
     if array.reshaping:
         return "reshaping"
-    availability = find_availability(array)
-    if availability.can_run:
-        if count_newest_events(array) <= FEW_EVENTS_EVER:
-            return "new"
-        current = {member.slot for member in availability.current}
-        if len(current) == array.raid_disks:
-            return "sound"
-        return "unclean" if refuses_unclean_start(array) else "degraded"
-    if availability.can_run is None:
+    current = find_current(array)
+    can_run = runs_with(array, {member.slot for member in current if member.slot is not None})
+    if can_run is None:
         return "unknown"
+    if can_run:
+        return _decide_start(array, current, newest)
     chosen = choose_members_to_force(array)
     if not chosen:
         return "not-enough"
     events, seconds = measure_gap(array, chosen)
-    return "behind" if events <= FEW_EVENTS and seconds <= FEW_SECONDS else "stale"
+    if ran_without(array, chosen) or events > FEW_EVENTS or seconds > FEW_SECONDS:
+        return "stale"
+    return "behind"
+
+
+def _decide_start(array: Array, current: Sequence[ArrayMember], newest: Superblock) -> Condition:
+    """Returns the condition of an array whose current members are enough to run."""
+    if find_obstacles(array, current):
+        return "unclear"
+    if array.level not in NEED_ALL and newest.events <= FEW_EVENTS_EVER:
+        return "new"
+    if len(current) == array.raid_disks:
+        return "sound"
+    if find_perhaps_newer(array, newest):
+        return "incomplete"
+    # md does not start parity without all members if the array was not shut down (raid5_run).
+    return "unclean" if array.level in PARITIES and newest.resync_offset is not None else "degraded"
 
 
 def known_members(array: Array) -> tuple[ArrayMember, ...]:
@@ -147,27 +212,120 @@ def known_members(array: Array) -> tuple[ArrayMember, ...]:
     return (*array.members, *array.outside)
 
 
-def count_newest_events(array: Array) -> int:
-    """Returns the largest event count of all superblocks of an array."""
-    return max((member.superblock.events for member in known_members(array) if member.superblock), default=0)
+def has_failed(array: Array) -> bool:
+    """Whether more members of an array that runs failed than it survives."""
+    if array.level in NEED_ALL:
+        in_sync = {
+            member.slot for member in array.members if "in_sync" in member.states and "faulty" not in member.states
+        }
+        return len(in_sync) < array.raid_disks
+    return is_past_redundancy(array)
 
 
-def refuses_unclean_start(array: Array) -> bool:
-    """Whether md refuses to start it without all members: it has parity, and was not shut down."""
-    dirty = any(
-        member.superblock and member.superblock.resync_offset is not None for member in find_availability(array).current
-    )
-    return array.level in PARITIES and dirty
-
-
-def measure_gap(array: Array, chosen: tuple[ArrayMember, ...]) -> tuple[int, int]:
-    """Returns how far the oldest of the chosen members is behind the newest superblock: events, and seconds."""
+def find_newest(array: Array) -> Superblock | None:
+    """Returns the accepted superblock of an active member with the most events; None if there is none."""
     superblocks = [member.superblock for member in known_members(array) if _is_active(member)]
-    newest = max((superblock.events for superblock in superblocks if superblock), default=0)
-    latest = max((superblock.updated for superblock in superblocks if superblock), default=0)
+    return max(
+        (superblock for superblock in superblocks if superblock),
+        key=lambda superblock: (superblock.events, superblock.updated),
+        default=None,
+    )
+
+
+def find_current(array: Array) -> tuple[ArrayMember, ...]:
+    """Returns the members that hold all data: as current as the newest one, and not missing in its view."""
+    newest = find_newest(array)
+    return tuple(
+        member
+        for member in find_availability(array).current
+        if newest is not None
+        and member.superblock is not None
+        and (member.superblock is newest or (_sees(newest, member.superblock) and _sees(member.superblock, newest)))
+    )
+
+
+def _sees(superblock: Superblock, other: Superblock) -> bool:
+    """Whether a superblock says that the slot of another one has an active member."""
+    slot = other.slot
+    return slot is None or slot >= len(superblock.present) or superblock.present[slot]
+
+
+def find_perhaps_newer(array: Array, newest: Superblock) -> tuple[int, ...]:
+    """Returns slots without any known member that were active for the newest superblock: their disks may be newer."""
+    here = {member.superblock.slot for member in known_members(array) if member.superblock}
+    return tuple(slot for slot, is_present in enumerate(newest.present) if is_present and slot not in here)
+
+
+def find_obstacles(array: Array, current: Sequence[ArrayMember]) -> list[str]:
+    """Returns what speaks against starting an array although its current members are enough, one sentence each."""
+    obstacles = []
+    if used := [member for member in array.members if member.users and _is_active(member)]:
+        names = list_names([f"{member.name} ({member.users[0]})" for member in used])
+        obstacles.append(
+            f"Members are used without md: {names}. "
+            "If something wrote to them, the copies differ, and md does not know."
+        )
+    by_slot: dict[int, list[str]] = {}
+    for member in array.members:
+        if _is_active(member) and member.superblock and not member.superblock.replacement:
+            by_slot.setdefault(member.superblock.slot or 0, []).append(member.name)
+    for slot, names_of_slot in sorted(by_slot.items()):
+        if len(names_of_slot) > 1:
+            obstacles.append(
+                f"{list_names(names_of_slot)} have the same slot, {slot}: one is a copy, or was replaced. "
+                "Disconnect the one that has read errors or is the copy."
+            )
+    dates = [member.superblock.updated for member in current if member.superblock]
+    if all(map(_is_plausible, dates)) and max(dates) - min(dates) > FEW_SECONDS:
+        obstacles.append(
+            "The current members have the same events, but were written "
+            f"{format_duration((max(dates) - min(dates)) * 1e9)} apart: one of them may be a copy."
+        )
+    if array.members and all(member.logical_volume for member in array.members):
+        obstacles.append("All its members are logical volumes: it may be the array of a virtual machine.")
+    newest = find_newest(array)
+    journals = [
+        member.superblock for member in array.members if member.superblock and member.superblock.role == "journal"
+    ]
+    if journals and newest and max(journal.events for journal in journals) < newest.events - 1:
+        obstacles.append("Its write journal is behind: it lacks the newest data.")
+    return obstacles
+
+
+def ran_without(array: Array, chosen: Sequence[ArrayMember]) -> bool:
+    """Whether an array could still be written to after the oldest of the chosen members left: then its data are old."""
+    oldest = min(
+        (member.superblock for member in chosen if member.superblock), key=lambda superblock: superblock.events
+    )
+    newest = find_newest(array)
+    if newest is None or oldest.events >= newest.events - 1:
+        return False
+    gone = {
+        member.superblock.slot
+        for member in known_members(array)
+        if member.superblock and member.superblock.events <= oldest.events
+    }
+    left = {slot for slot, is_present in enumerate(oldest.present) if is_present and slot not in gone}
+    return bool(runs_with(array, left))
+
+
+def measure_gap(array: Array, chosen: Sequence[ArrayMember]) -> tuple[int, int]:
+    """Returns how far the oldest of the chosen members is behind the newest superblock: events, and seconds.
+
+    Seconds are 0 if a date is damaged: a clock without a battery begins in 1970.
+    """
+    newest = find_newest(array)
     behind = [member.superblock for member in chosen if member.superblock]
-    events = newest - min(superblock.events for superblock in behind)
-    return events, latest - min(superblock.updated for superblock in behind)
+    if newest is None or not behind:
+        return 0, 0
+    events = newest.events - min(superblock.events for superblock in behind)
+    dates = [newest.updated, *(superblock.updated for superblock in behind)]
+    seconds = max(dates) - min(dates) if all(map(_is_plausible, dates)) else 0
+    return events, seconds
+
+
+def _is_plausible(moment: int) -> bool:
+    return OLDEST <= moment <= LATEST
 
 
 def group_by_events(array: Array) -> tuple[EventGroup, ...]:
@@ -187,7 +345,9 @@ def _is_active(member: ArrayMember) -> bool:
     return superblock is not None and superblock.accepted and superblock.slot is not None
 
 
-def _explain(array: Array, condition: Condition, inventory: Inventory, splits: Sequence[Split]) -> ArrayRescue:
+def _explain(
+    array: Array, condition: Condition, inventory: Inventory, splits: Sequence[Split], *, may_scan: bool
+) -> ArrayRescue:
     chosen = choose_members_to_force(array) if condition in {"behind", "stale", "unclean"} else ()
     return ArrayRescue(
         array=array,
@@ -196,7 +356,7 @@ def _explain(array: Array, condition: Condition, inventory: Inventory, splits: S
         facts=(*_describe_splits(splits), *_find_facts(array, condition, inventory)),
         groups=group_by_events(array),
         chosen=chosen,
-        steps=tuple(_plan(array, condition, chosen, inventory)),
+        steps=tuple(_plan(array, condition, chosen, inventory, may_scan=may_scan)),
         forbidden=tuple(_forbid(condition)),
     )
 
@@ -229,20 +389,28 @@ def _write_headline(array: Array, condition: Condition, chosen: tuple[ArrayMembe
 
 def _write_headline_of_members(array: Array, condition: Condition, chosen: tuple[ArrayMember, ...]) -> str:
     """Returns the answer for an array whose members decide whether it can start."""
-    availability = find_availability(array)
-    current = len(availability.current)
-    are = "is" if current == 1 else "are"
-    count = f"{current} of {array.raid_disks} members {are} current"
-    missing = _name_slots(availability.missing)
+    current = find_current(array)
+    are = "is" if len(current) == 1 else "are"
+    count = f"{len(current)} of {array.raid_disks} members {are} current"
+    newest = find_newest(array)
     match condition:
         case "sound":
-            return f"The array is sound: all {array.raid_disks} members are current. {_write_obstacle(array)}"
+            return f"The array is sound: {count}. {_write_obstacle(array)}"
         case "degraded":
-            return f"The array is sound: it can start without {missing}. {count}. {_write_obstacle(array)}"
+            away = _name_slots(find_missing(array))
+            return f"The array is sound: it can start without {away}. {count}. {_write_obstacle(array)}"
+        case "incomplete":
+            newer = _name_slots(find_perhaps_newer(array, newest) if newest else ())
+            return (
+                f"These disks agree, and {count}, but they were written with {newer}, which they do not know as "
+                f"missing. If the array ran on without these disks, the disk of {newer} is newer: find it first."
+            )
+        case "unclear":
+            return f"{count}, which is enough, but do not start it yet. {' '.join(find_obstacles(array, current))}"
         case "new":
             return (
                 "The array was made a short time ago: its superblocks have only "
-                f"{_write_events(count_newest_events(array))}. If you have just made it, it is sound: {count}. "
+                f"{_write_events(newest.events if newest else 0)}. If you have just made it, it is sound: {count}. "
                 "If its data are older, someone used --create over the old array: do not start it."
             )
         case "unclean":
@@ -253,31 +421,48 @@ def _write_headline_of_members(array: Array, condition: Condition, chosen: tuple
         case "behind":
             return (
                 f"The data are probably all there. It does not start because only {count}; "
-                f"with members that are {_write_gap(array, chosen)} behind, it has enough."
+                f"with members that are {_write_gap(array, chosen)} behind, it has enough, "
+                "and it could not run without them meanwhile."
             )
         case "stale":
             return (
-                f"Part of the data is old. Only {count}; "
+                f"Part of the data may be old. Only {count}; "
                 f"with members that are {_write_gap(array, chosen)} behind, it has enough, "
                 "but what was written in this time is lost or mixed with older data."
             )
-    return f"It cannot start from these disks: {count}. Find the disks of {missing} first."
+    not_here = find_not_here(array)
+    if not not_here:
+        return f"It cannot start from these disks: {count}. The others are here, and are no sources: see below."
+    return f"It cannot start from these disks: {count}. Find the disks of {_name_slots(not_here)} first."
+
+
+def find_missing(array: Array) -> tuple[int, ...]:
+    """Returns the slots without a current member."""
+    slots = {member.slot for member in find_current(array)}
+    return tuple(slot for slot in range(min(array.raid_disks, MAX_DISKS)) if slot not in slots)
+
+
+def find_not_here(array: Array) -> tuple[int, ...]:
+    """Returns the slots without a current member of which no superblock is here, also no refused one."""
+    here = {member.superblock.slot for member in known_members(array) if member.superblock}
+    return tuple(slot for slot in find_missing(array) if slot not in here)
 
 
 def _find_facts(array: Array, condition: Condition, inventory: Inventory) -> Iterator[str]:
     """Yields what explains the condition, one sentence each."""
     tolerated = count_tolerated(array)
-    if condition not in {"running", "foreign", "unknown"} and tolerated is not None:
+    if condition not in {"running", "foreign", "unknown", "refused"} and tolerated is not None:
         least = "at least " if array.level == "raid10" else ""
         loss = f"survives the loss of {least}{tolerated}" if tolerated else "survives no loss"
-        yield f"It is a {level_text(array.level)} of {array.raid_disks}, which {loss}."
+        yield f"{level_text(array.level)} of {array.raid_disks} disks {loss}."
     for member in known_members(array):
         yield from _find_facts_of_member(array, member)
-    yield from _find_duplicates(array)
-    newest = count_newest_events(array)
-    if 0 < newest <= FEW_EVENTS_EVER and condition not in {"running", "new"}:
+    if condition in {"sound", "degraded", "unclean"} and find_lost_ranges(array):
+        yield "Bad-block lists name sectors without a good copy: md returns errors there. See `blklab md audit`."
+    newest = find_newest(array)
+    if newest and newest.events <= FEW_EVENTS_EVER and condition not in {"running", "new"} | NEED_ALL:
         yield (
-            f"Its superblocks have only {_write_events(newest)}: the array was made a short time ago. "
+            f"Its superblocks have only {_write_events(newest.events)}: the array was made a short time ago. "
             "If the data are older, someone used --create, and these superblocks are not the old ones."
         )
     positions = sorted({position for position in _reshape_positions(array) if position is not None})
@@ -312,14 +497,16 @@ def _find_facts_of_member(array: Array, member: ArrayMember) -> Iterator[str]:
         yield f"{member.name} is in use: {member.users[0]}."
 
 
-def _plan(array: Array, condition: Condition, chosen: tuple[ArrayMember, ...], inventory: Inventory) -> Iterator[str]:
-    """Yields what to do. The only command for a disk is that which md itself checks."""
+def _plan(
+    array: Array, condition: Condition, chosen: tuple[ArrayMember, ...], inventory: Inventory, *, may_scan: bool
+) -> Iterator[str]:
+    """Yields what to do. The only command for disks is that which md itself checks."""
     if condition in {"running", "broken"}:
         yield "# What is wrong with it, and what to do:"
         yield command_lines.audit_arrays()
         return
     if condition in {"sound", "degraded"}:
-        yield from _plan_start(array, condition, inventory)
+        yield from _plan_start(array, condition, inventory, may_scan=may_scan)
         return
     yield "# Find out first what happened: dmesg, cables, power, and the SMART values of the disks (`smartctl --all`)."
     yield (
@@ -328,16 +515,12 @@ def _plan(array: Array, condition: Condition, chosen: tuple[ArrayMember, ...], i
     )
     match condition:
         case "new":
-            yield "# Only if you have made it just now: start it with `mdadm --assemble --scan`."
+            yield "# Only if you have made it just now: start it with `mdadm --assemble`, and the names of its disks."
             yield "# Otherwise write nothing to its disks. Find out how the old array was made: mdadm.conf, old logs."
             yield "# Ask on the linux-raid list, with this output."
         case "behind" | "stale" | "unclean":
-            names = list_names([member.path for member in chosen], 24)
-            yield "# A disk with read errors: copy it with ddrescue, and go on with the copy."
-            yield f"# Make an overlay of each of these members, so that nothing is written to the disks: {names}."
-            yield "# On the overlays only: `mdadm --assemble --force`, then `fsck -n`, then mount read-only."
-            yield "# The same on the disks only if the files on the overlays are right."
-        case "not-enough":
+            yield from _plan_overlays(array, chosen)
+        case "incomplete" | "not-enough":
             yield "# Then look for the other disks: `lsblk`, the controller, another machine they may have moved to."
         case "diverged":
             yield "# Decide which part is right, by its files: mount each read-only, on overlays."
@@ -348,27 +531,48 @@ def _plan(array: Array, condition: Condition, chosen: tuple[ArrayMember, ...], i
         case "refused":
             yield "# Start a newer kernel if a superblock is refused because it is newer."
             yield "# Otherwise ask on the linux-raid list, with this output."
+        case "unclear":
+            yield "# Remove the reason first, then type this command again."
         case _:
-            yield "# Then run this command as root, with all disks connected."
+            yield "# Then type this command as root, with all disks connected."
 
 
-def _plan_start(array: Array, condition: Condition, inventory: Inventory) -> Iterator[str]:
-    if condition == "degraded":
-        yield "# Connect the missing disk first, if it works: then nothing has to be rebuilt."
+def _plan_overlays(array: Array, chosen: tuple[ArrayMember, ...]) -> Iterator[str]:
+    """Yields how to try an assembly by force without writing to a disk."""
+    names = list_names([member.path for member in chosen], 24)
+    yield "# A disk with read errors: copy it with ddrescue, and go on with the copy."
+    if array.live:
+        yield f"# md holds the members of {array.name}: it must be stopped before overlays can be made."
+    yield f"# Make an overlay of each of these members, so that nothing is written to the disks: {names}."
+    yield (
+        "# On the overlays only: `mdadm --assemble --force --readonly`, with the names of the overlays, because mdadm "
+        "finds the disks otherwise. Then `fsck -n`, then mount read-only."
+    )
+    yield "# The same on the disks only if the files on the overlays are right."
+
+
+def _plan_start(array: Array, condition: Condition, inventory: Inventory, *, may_scan: bool) -> Iterator[str]:
+    """Yields how to start a sound array."""
+    if condition == "degraded" and find_not_here(array):
+        yield "# If the missing disk works, connect it first."
     if needs_newer_kernel(array):
         yield "# Its superblocks are those of Linux 6.19 or newer: start such a kernel first."
     if not all(member.path.startswith("/dev/") for member in array.members):
-        yield "# Start it where its disks are: `mdadm --assemble --scan`."
+        yield "# Start it where its disks are: `mdadm --assemble`, and the names of its disks."
         return
-    if used := [member for member in array.members if member.users]:
-        names = list_names([f"{member.path} ({member.users[0]})" for member in used])
-        yield f"# These members are in use, so md cannot take them: {names}."
+    ignored = [line for line in inventory.listed if line.ignored and line.describes(array)]
+    if ignored:
+        yield f"# {ignored[0].file} says that it must not be assembled: ARRAY <ignore>."
+        return
+    if not may_scan:
+        yield "# `mdadm --assemble --scan` would also start other arrays of this list that must not be started."
+        yield f"# Name its disks instead: {list_names([member.path for member in array.members], 24)}."
         return
     if array.live:
         yield "# The array is assembled and waits. Stop it, and assemble it again:"
         yield command_lines.stop_array(array.path)
-    lines = [line for line in inventory.listed if not line.ignored]
-    if lines and not any(line.describes(array) for line in lines):  # --scan then assembles only these (mdadm(8))
+    listed = [line for line in inventory.listed if not line.ignored]
+    if listed and not any(line.describes(array) for line in listed):  # --scan then assembles only these (mdadm(8))
         yield f"# Add this line to mdadm.conf: ARRAY /dev/md/NAME UUID={array.uuid}"
     yield command_lines.assemble_all()
     yield "# If md refuses, the reason is in the kernel's log: dmesg."
@@ -391,26 +595,12 @@ def _forbid(condition: Condition) -> Iterator[str]:
         "With another order of disks, data offset, chunk or layout, the data are gone as soon as something is written."
     )
     yield "--zero-superblock, wipefs, a new partition table: they destroy what says which disk is which."
-    if condition == "sound":
-        return
     yield "--add: makes a member of the array a spare, and overwrites its slot and its data."
-    if condition in {"behind", "stale", "unclean", "reshaping", "diverged", "not-enough", "new"}:
+    if condition in {"sound", "degraded"}:
+        return
+    if condition not in {"broken", "refused", "unknown"}:
         yield "--assemble --force on the disks themselves: it cannot be undone. Try it on overlays."
     yield "fsck without -n, and mounting read-write: they write to an array that may be put together wrongly."
-
-
-def _find_duplicates(array: Array) -> Iterator[str]:
-    """Yields the slots with several members: a copy of a disk, or one that was replaced."""
-    by_slot: dict[int, list[str]] = {}
-    for member in array.members:
-        if member.superblock and member.superblock.slot is not None and not member.superblock.replacement:
-            by_slot.setdefault(member.superblock.slot, []).append(member.name)
-    for slot, names in sorted(by_slot.items()):
-        if len(names) > 1:
-            yield (
-                f"{list_names(names)} have the same slot, {slot}: one is a copy of the other, or replaced it. "
-                "Disconnect the older one before the array is started."
-            )
 
 
 def _describe_splits(splits: Sequence[Split]) -> Iterator[str]:
