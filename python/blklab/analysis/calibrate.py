@@ -473,7 +473,14 @@ def as_toml(
 
 
 def toml_line(key: str, value: object) -> str:
-    """Returns `key = value` without a line end, to which a comment can be added."""
+    """Returns `key = value` without a line end, to which a comment can be added.
+
+    Large numbers are readable, `3_898`, and tables are inline.
+    """
+    if isinstance(value, Mapping):
+        return f"{key} = {{ {', '.join(toml_line(name, item) for name, item in value.items())} }}"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{key} = {value:_}"
     return tomli_w.dumps({key: value}).rstrip("\n")
 
 

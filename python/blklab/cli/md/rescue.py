@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("what", nargs=-1, metavar="[UUID | /dev/mdX | DEVICES... | IMAGES...]")
+@click.argument("what", nargs=-1, metavar="[ARRAY | DEVICE | IMAGE]...")
 @repeatable("--probed", metavar="FILE", help="Output of the script of `blklab md probe` on a host, - for stdin.")
 @click.option(
     "--save-metadata",
@@ -46,7 +46,7 @@ def rescue(*, what: tuple[str, ...], probed: tuple[str, ...], directory: Path | 
       blklab md rescue --save-metadata /mnt/usb/md-metadata
 
     \b
-    Exit status: 0 every array runs or is sound, 1 at least one cannot start by itself, 3 nothing could be read.
+    Exit status: 0 every array runs or is sound; 1 at least one does not; 3 nothing could be read.
     """
     from blklab.md.rescue.diagnosis import diagnose
     from blklab.report import rescue as report
