@@ -110,6 +110,7 @@ def test_a_sound_array_of_disks_is_started_by_what_md_checks() -> None:
     rescue = diagnose_one(MADE["sound"])
     assert rescue.headline == "The array is sound: 3 of 3 members are current. It is only not started."
     assert [line for line in rescue.steps if not line.startswith("#")] == ["mdadm --assemble --scan"]
+    assert rescue.steps[0].startswith("# If someone used --create on these disks, do not start it")
 
 
 def test_nothing_that_starts_all_arrays_is_printed_if_one_of_them_must_not_start() -> None:

@@ -553,6 +553,7 @@ def _plan_overlays(array: Array, chosen: tuple[ArrayMember, ...]) -> Iterator[st
 
 def _plan_start(array: Array, condition: Condition, inventory: Inventory, *, may_scan: bool) -> Iterator[str]:
     """Yields how to start a sound array."""
+    yield "# If someone used --create on these disks, do not start it: its superblocks do not show that for long."
     if condition == "degraded" and find_not_here(array):
         yield "# If the missing disk works, connect it first."
     if needs_newer_kernel(array):
