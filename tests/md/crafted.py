@@ -59,7 +59,8 @@ def make_superblock(**changes: Any) -> Superblock:
         "name": "host:0", "level": 5, "layout": 2, "chunk": 65536, "raid_disks": slots, "size": 192,
         "data_offset": 2048, "data_size": 192, "device_uuid": None, "role": "active", "slot": 0,
         "present": [True] * slots, "write_mostly": False, "replacement": False, "bitmap": True, "events": 100,
-        "updated": 1_767_225_600, "resync_offset": None, "recovery_offset": None, "reshape_position": None,
+        "updated": 1_767_225_600, "created": 1_735_689_600, "resync_offset": None, "recovery_offset": None,
+        "reshape_position": None, "reshape": None, "journal": False, "ppl": False,
         "bad_blocks": None, "bitmap_superblock": None, "refusal_reasons": [], "problems": [],
     }  # fmt: skip
     return msgspec.convert(values | changes, Superblock)

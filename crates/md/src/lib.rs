@@ -94,12 +94,33 @@ pub struct Superblock {
     pub events: u64,
     /// When the superblock was written, in seconds since 1970.
     pub updated: u64,
+    /// When the array was made, in seconds since 1970.
+    pub created: u64,
     /// The sector where a resync continues; `null` if the array is clean.
     pub resync_offset: Option<u64>,
     /// Sectors of this member that have been recovered; `null` without an unfinished recovery, and always with 0.90.
     pub recovery_offset: Option<u64>,
     /// Position of an unfinished reshape in sectors of the array; `null` without a reshape.
     pub reshape_position: Option<u64>,
+    /// What an unfinished reshape changes; `null` without a reshape.
+    pub reshape: Option<Reshape>,
+    /// Whether the array has a write journal; without it, Linux does not start it for writing.
+    pub journal: bool,
+    /// Whether the members log partial parity.
+    pub ppl: bool,
+}
+
+/// The array that an unfinished reshape makes.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, crate::JsonSchema)]
+pub struct Reshape {
+    /// How many more slots the array has than before; negative if it shrinks. `raid_disks` is the larger number.
+    pub delta_disks: i32,
+    /// The new RAID level.
+    pub level: i32,
+    /// The new layout.
+    pub layout: u32,
+    /// Bytes of a new chunk.
+    pub chunk: u64,
 }
 
 /// What a member is in its array.

@@ -1,7 +1,7 @@
 //! Superblock 0.90 (`mdp_super_t`): 1,024 words in the byte order of the machine that wrote it; only little-endian
 //! ones are read.
 
-use crate::{Checksum, Role, Superblock, Uuid, bytes};
+use crate::{Checksum, Reshape, Role, Superblock, Uuid, bytes};
 
 /// Its size in bytes.
 pub(crate) const BYTES: usize = 4096;
@@ -70,9 +70,18 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<(Superblock, Checksum)> {
         bitmap: state & BITMAP != 0,
         events: bytes::u64(bytes, 39 * 4),
         updated: word(32).into(),
+        created: word(6).into(),
         resync_offset: (state & CLEAN == 0).then(|| 2 * u64::from(word(43))),
         recovery_offset: None,
         reshape_position: (word(2) == 91).then(|| bytes::u64(bytes, 44 * 4)),
+        reshape: (word(2) == 91).then(|| Reshape {
+            delta_disks: word(47) as i32,
+            level: word(46) as i32,
+            layout: word(48),
+            chunk: word(49).into(),
+        }),
+        journal: false,
+        ppl: false,
     };
     Some((superblock, Checksum { stored: word(38), computed: checksum(bytes) }))
 }

@@ -1,6 +1,6 @@
 //! Superblocks 1.0, 1.1 and 1.2 (`mdp_superblock_1`): little-endian, 256 bytes plus two for each slot.
 
-use crate::{Checksum, Role, SECTOR, Superblock, Uuid, bytes};
+use crate::{Checksum, Reshape, Role, SECTOR, Superblock, Uuid, bytes};
 
 /// `MD_SB_MAGIC`.
 pub(crate) const MAGIC: u32 = 0xa92b_4efc;
@@ -20,9 +20,14 @@ const RESHAPE: u32 = 4;
 /// The bad-block list has entries.
 pub(crate) const BAD_BLOCKS: u32 = 8;
 const REPLACEMENT: u32 = 16;
+const JOURNAL: u32 = 1 << 9;
+const PPL: u32 = 1 << 10 | 1 << 11;
 pub(crate) const RAID0_LAYOUT: u32 = 1 << 12;
 /// `MD_FEATURE_ALL`.
 pub(crate) const FEATURES: u32 = (1 << 13) - 1;
+
+/// Of a time, the bits that are seconds; those above are microseconds.
+const SECONDS: u64 = 0xff_ffff_ffff;
 
 /// The offset in bytes of a superblock of this minor version (`super_1_load`).
 pub(crate) fn offset(minor: usize, bytes: u64) -> Option<u64> {
@@ -71,10 +76,19 @@ pub(crate) fn parse(bytes: &[u8], minor: usize, at: u64) -> Option<(Superblock, 
         replacement: feature_map & REPLACEMENT != 0,
         bitmap: feature_map & BITMAP != 0,
         events: bytes::u64(bytes, 200),
-        updated: bytes::u64(bytes, 192) & 0xff_ffff_ffff, // 40 bits; above are µs
+        updated: bytes::u64(bytes, 192) & SECONDS,
+        created: bytes::u64(bytes, 64) & SECONDS,
         resync_offset: Some(bytes::u64(bytes, 208)).filter(|&sector| sector != u64::MAX),
         recovery_offset: (feature_map & RECOVERY != 0).then(|| bytes::u64(bytes, 152)),
         reshape_position: (feature_map & RESHAPE != 0).then(|| bytes::u64(bytes, 104)),
+        reshape: (feature_map & RESHAPE != 0).then(|| Reshape {
+            delta_disks: bytes::i32(bytes, 112),
+            level: bytes::i32(bytes, 100),
+            layout: bytes::u32(bytes, 116),
+            chunk: u64::from(bytes::u32(bytes, 120)) * SECTOR,
+        }),
+        journal: feature_map & JOURNAL != 0,
+        ppl: feature_map & PPL != 0,
     };
     let checksum = Checksum { stored: bytes::u32(bytes, 216), computed: checksum(bytes, slots) };
     Some((superblock, checksum, problems))

@@ -88,12 +88,20 @@ class Member(Struct, kw_only=True, gc=False):
     """The event count."""
     updated: int
     """When the superblock was written, in seconds since 1970."""
+    created: int
+    """When the array was made, in seconds since 1970."""
     resync_offset: int | None
     """The sector where a resync continues; `null` if the array is clean."""
     recovery_offset: int | None
     """Sectors of this member that have been recovered; `null` without an unfinished recovery, and always with 0.90."""
     reshape_position: int | None
     """Position of an unfinished reshape in sectors of the array; `null` without a reshape."""
+    reshape: Reshape | None
+    """What an unfinished reshape changes; `null` without a reshape."""
+    journal: bool
+    """Whether the array has a write journal; without it, Linux does not start it for writing."""
+    ppl: bool
+    """Whether the members log partial parity."""
     bad_blocks: BadBlocks | None
     """The bad-block list; `null` if none is configured, and always with 0.90."""
     bitmap_superblock: Bitmap | None
@@ -109,6 +117,17 @@ class Refusal(Struct, kw_only=True, gc=False):
     """What the kernel does not accept."""
     message: str
     """The value, and what is expected."""
+
+class Reshape(Struct, kw_only=True, gc=False):
+    """The array that an unfinished reshape makes."""
+    delta_disks: int
+    """How many more slots the array has than before; negative if it shrinks. `raid_disks` is the larger number."""
+    level: int
+    """The new RAID level."""
+    layout: int
+    """The new layout."""
+    chunk: int
+    """Bytes of a new chunk."""
 
 class SectorRange(Struct, kw_only=True, gc=False):
     """A range of bad sectors."""
