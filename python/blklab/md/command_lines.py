@@ -36,6 +36,11 @@ def assemble_by_force(array: str, disks: Sequence[str]) -> str:
     return _line("mdadm", "--assemble", "--force", "--run", array, *disks)
 
 
+def assemble_read_only(array: str, disks: Sequence[str]) -> str:
+    """Only for overlays: mdadm writes superblocks all the same."""
+    return _line("mdadm", "--assemble", "--force", "--run", "--readonly", array, *disks)
+
+
 def assemble_all() -> str:
     return _line("mdadm", "--assemble", "--scan")
 
@@ -166,6 +171,14 @@ def fix_restart(array: str) -> str:
     return _line("blklab", "md", "fix", "restart", array)
 
 
+def fix_assemble(array: str) -> str:
+    return _line("blklab", "md", "fix", "assemble", array)
+
+
+def stop_overlays(directory: str) -> str:
+    return _line("blklab", "md", "overlays", "stop", directory)
+
+
 def resume_fix() -> str:
     return _line("blklab", "md", "fix", "--resume")
 
@@ -221,15 +234,89 @@ def unmount(directory: str) -> str:
     return _line("umount", directory)
 
 
+# Of overlays: blockdev(8), losetup(8), dmsetup(8), udevadm(8), the checkers of filesystems
+
+
+def load_modules() -> str:
+    return _line("modprobe", "-a", "loop", "dm-snapshot")
+
+
+def hide_rule(rule: str) -> str:
+    return _line("ln", "-s", "/dev/null", rule)
+
+
+def reload_rules() -> str:
+    return _line("udevadm", "control", "--reload")
+
+
+def set_read_only(disk: str) -> str:
+    return _line("blockdev", "--setro", disk)
+
+
+def set_read_write(disk: str) -> str:
+    return _line("blockdev", "--setrw", disk)
+
+
+def attach_file(file: str) -> str:
+    return _line("losetup", "--find", "--show", file)
+
+
+def detach_file(loop: str) -> str:
+    return _line("losetup", "--detach", loop)
+
+
+def make_snapshot(name: str, uuid: str, sectors: int, origin: str, store: str) -> str:
+    """Changes of `origin` go to `store`, in chunks of 8 sectors; they are lost at a restart (N)."""
+    table = f"0 {sectors} snapshot {origin} {store} N 8"
+    return _line("dmsetup", "create", name, "--uuid", uuid, "--noudevsync", "--table", table)
+
+
+def remove_snapshot(name: str) -> str:
+    return _line("dmsetup", "remove", "--retry", name)
+
+
+def show_content(device: str) -> str:
+    return _line("blkid", "-p", "-o", "export", device)
+
+
+def replay_ext_journal(device: str) -> str:
+    return _line("e2fsck", "-y", "-E", "journal_only", device)
+
+
+def check_ext(device: str) -> str:
+    return _line("e2fsck", "-f", "-n", device)
+
+
+def check_xfs(device: str) -> str:
+    return _line("xfs_repair", "-n", device)
+
+
+def check_btrfs(device: str) -> str:
+    return _line("btrfs", "check", "--readonly", device)
+
+
+def mount_to_replay(device: str, directory: str) -> str:
+    return _line("mount", "-o", "nosuid,nodev,noexec", device, directory)
+
+
+def mount_read_only(device: str, directory: str) -> str:
+    return _line("mount", "-o", "ro,nosuid,nodev,noexec", device, directory)
+
+
 COMMANDS: tuple[Callable[..., str], ...] = (
-    *(add_disk, add_bitmap, assemble_array, assemble_dropping_lists, assemble_by_force, assemble_all),
+    *(add_disk, add_bitmap, assemble_array, assemble_dropping_lists, assemble_by_force),
+    *(assemble_read_only, assemble_all),
     *(assemble_without_lists, check_array, show_detail, examine_disk, examine_bad_blocks, examine_version),
     *(fail_disk, make_idle, re_add_disk, re_add_without_list, make_writable, remove_disk, remove_bitmap),
     *(replace_disk, stop_array, wait_for_sync, zero_superblock),
     *(clear_want_replacement, clear_write_error, resume_writes, show_mismatches),
     *(audit_arrays, fix_bbl, plan_fix_bbl, fix_entries, fix_add, fix_rebuild, fix_remove, fix_replace, fix_restart),
+    *(fix_assemble, stop_overlays),
     *(resume_fix, disable_lists, make_directory, list_lvm_raids, set_stripe, set_timeout, limit_retries),
     *(show_signatures, show_smart, show_smart_of_kind, stop_swap, stop_unit, unmount),
+    *(load_modules, hide_rule, reload_rules, set_read_only, set_read_write, attach_file, detach_file),
+    *(make_snapshot, remove_snapshot, show_content, replay_ext_journal, check_ext, check_xfs, check_btrfs),
+    *(mount_to_replay, mount_read_only),
 )
 """Every function of this module: what the proof must have executed."""
 

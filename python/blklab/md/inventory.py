@@ -13,7 +13,7 @@ from blklab.errors import BlklabError
 from blklab.md.images import make_array, make_arrays
 from blklab.md.kernel_log import find_array_errors
 from blklab.md.mdadm_conf import list_unreadable_files, read_listed_arrays
-from blklab.md.member_devices import OutsideDevices, device_facts, read_outside
+from blklab.md.member_devices import OutsideDevices, device_facts, is_overlay, read_outside
 from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, ListedArray, SyncPass, by_slot
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading, is_of_array
@@ -50,7 +50,7 @@ def read_inventory(roots: Roots, reader: Probe | None = None, *, with_outside: b
     arrays = [
         _array(entry.resolve(), mounted, activity, roots, reader)
         for entry in sorted(entries(roots.sys / "block"), key=lambda entry: natural_order(entry.name))
-        if (entry / "md").is_dir() and text(entry / "md/array_state") not in {"clear", None}
+        if (entry / "md").is_dir() and text(entry / "md/array_state") not in {"clear", None} and not _is_trial(entry)
     ]
     listed = re.findall(r"^(md\S{1,40}) : ", text(roots.proc / "mdstat") or "", re.M)
     names = dict.fromkeys(listed).keys() - {array.name for array in arrays}
@@ -72,6 +72,11 @@ def read_inventory(roots: Roots, reader: Probe | None = None, *, with_outside: b
         listed=listed_arrays,
         unread=(*list_unreadable_files(roots), *outside.unread),
     )
+
+
+def _is_trial(node: Path) -> bool:
+    """Whether an array is assembled on overlays (`blklab md overlays`): the array itself does not run."""
+    return any(is_overlay(member) for member in entries(node / "slaves"))
 
 
 def _members_of(array: Array, outside: Sequence[ArrayMember]) -> tuple[ArrayMember, ...]:

@@ -22,6 +22,9 @@ from blklab.units import SECTOR
 NEVER_MEMBERS = re.compile(r"(ram|zram|sr|fd|mtdblock)\d")
 """Names of memory, of drives with removable media, and of raw flash, of which arrays are not made."""
 
+OVERLAY_UUID = "BLKLAB-"
+"""How the device-mapper UUIDs of overlays begin."""
+
 MAX_DEVICES = 4096  # Devices outside of arrays that are read
 MAX_NAMES = 6  # Names in one line about devices that could not be read
 
@@ -75,15 +78,23 @@ def find_candidates(roots: Roots, arrays: Sequence[Array], mounted: Sequence[Mou
 def is_candidate(node: Path, inside: Collection[str], assembled: Collection[str]) -> bool:
     """Whether a device could be a member: `inside` are names of members, `assembled` those of arrays."""
     disk = whole_disk(node) or node
+    if is_overlay(disk):
+        return False  # blklab made it, to try the array of the device below it
     if NEVER_MEMBERS.match(disk.name) or not (node / "dev").exists() or not _number(node / "size"):
         return False
     if (disk / "md").is_dir() and disk.name not in assembled:
         return False  # an array that is not running
     # A disk in an array, or below multipath, shows its partitions too: they are parts of what uses the disk.
     for used in {node, disk}:
-        if used.name in inside or entries(used / "holders") or (used / "bcache").exists():
+        holders = [holder for holder in entries(used / "holders") if not is_overlay(holder)]
+        if used.name in inside or holders or (used / "bcache").exists():
             return False
     return True
+
+
+def is_overlay(node: Path) -> bool:
+    """Whether a device is an overlay of `blklab md overlays`, by the directory in sysfs."""
+    return (text(node / "dm/uuid") or "").startswith(OVERLAY_UUID)
 
 
 def read_outside(arrays: Sequence[Array], mounted: Sequence[Mount], roots: Roots, reader: Probe) -> OutsideDevices:

@@ -13,6 +13,7 @@ from blklab.md.repair.rewrite import RewritePlan
 from blklab.md.repair.slot_plan import SlotPlan
 from blklab.md.repair.steps import count_in_sync, failures_tolerated
 from blklab.md.repair.task import RepairTask
+from blklab.md.rescue.assembly import AssemblyPlan
 from blklab.md_levels import PARITIES
 from blklab.report import diagnostics
 from blklab.report.console import Console, styled
@@ -86,10 +87,10 @@ def describe_situation(
     return ", ".join(words), f"data at risk: {risk}", f"next command: {next_line}"
 
 
-def show(console: Console, plan: RepairPlan | RewritePlan | SlotPlan | RestartPlan) -> None:
+def show(console: Console, plan: RepairPlan | RewritePlan | SlotPlan | RestartPlan | AssemblyPlan) -> None:
     """Prints a plan: its steps, or why there are none."""
     name = printable(plan.array.path)
-    if isinstance(plan, SlotPlan | RestartPlan):
+    if isinstance(plan, SlotPlan | RestartPlan | AssemblyPlan):
         _show_slot_plan(console, plan)
     elif plan.nothing_to_do and isinstance(plan, RewritePlan):
         show_left(console, plan)
@@ -105,7 +106,7 @@ def show(console: Console, plan: RepairPlan | RewritePlan | SlotPlan | RestartPl
         show_recipe(console, recipe)
 
 
-def _show_slot_plan(console: Console, plan: SlotPlan | RestartPlan) -> None:
+def _show_slot_plan(console: Console, plan: SlotPlan | RestartPlan | AssemblyPlan) -> None:
     """Prints the steps of a plan, and what each of them runs."""
     if plan.nothing_to_do:
         console.print(styled(f"{printable(plan.array.path)} runs: nothing to do"))
@@ -124,7 +125,7 @@ def show_lines(console: Console, lines: str) -> None:
         console.print(styled(printable(line)))
 
 
-def slot_as_dict(plan: SlotPlan | RestartPlan, outcome: str | None = None) -> dict[str, Any]:
+def slot_as_dict(plan: SlotPlan | RestartPlan | AssemblyPlan, outcome: str | None = None) -> dict[str, Any]:
     """Returns the JSON document of a change of a slot: docs/reference/formats.md, `md fix`."""
     return {
         "format_version": FORMAT_VERSION,
@@ -234,10 +235,11 @@ def _risk_lines(plan: RepairPlan) -> list[str]:
 
 
 def as_dict(
-    plan: RepairPlan | RewritePlan | SlotPlan | RestartPlan, outcome: steps.Step | RewritePlan | None = None
+    plan: RepairPlan | RewritePlan | SlotPlan | RestartPlan | AssemblyPlan,
+    outcome: steps.Step | RewritePlan | None = None,
 ) -> dict[str, Any]:
     """Returns the JSON document: docs/reference/formats.md, `md fix`."""
-    if isinstance(plan, SlotPlan | RestartPlan):
+    if isinstance(plan, SlotPlan | RestartPlan | AssemblyPlan):
         return slot_as_dict(plan)
     warnings = plan.warnings if isinstance(plan, RepairPlan) else ()
     done = outcome and (outcome.as_dict() if isinstance(outcome, RewritePlan) else describe_step(outcome))

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TypeVar
 
 import click
@@ -25,11 +26,13 @@ from blklab.md.repair.slot_task import SlotTask
 from blklab.md.repair.slots import SlotRepair
 from blklab.md.repair.steps import Done, Step, Stop
 from blklab.md.repair.task import RepairTask
+from blklab.md.rescue.assembly import AssemblyPlan, assemble_as_planned, plan_assembly
+from blklab.md.rescue.choice import find_rescue
 from blklab.report import repair as report
 from blklab.system.roots import Roots
 from blklab.text import printable
 
-P = TypeVar("P", RepairPlan, RewritePlan, SlotPlan, RestartPlan)
+P = TypeVar("P", RepairPlan, RewritePlan, SlotPlan, RestartPlan, AssemblyPlan)
 Q = TypeVar("Q")
 
 plan_option = click.option("--plan", "only_plan", is_flag=True, help="Print the plan and change nothing.")
@@ -46,6 +49,7 @@ COMMANDS = {
     "replace": CommandEntry("blklab.cli.md.fix:replace_member", "Replace a disk while it stays in use"),
     "remove": CommandEntry("blklab.cli.md.fix:remove", "Take a disk out, if the others have all data"),
     "rebuild": CommandEntry("blklab.cli.md.fix:rebuild", "Have md write a disk completely again"),
+    "assemble": CommandEntry("blklab.cli.md.fix:assemble", "Start an array that does not start by itself"),
     "restart": CommandEntry("blklab.cli.md.fix:restart", "Start an array that is broken or inactive"),
 }
 
@@ -274,6 +278,54 @@ def restart(*, array: str, only_plan: bool, yes: bool, as_json: bool) -> None:
     plan, result = _carry_out(
         lambda: plan_restart(array, Roots()), start_again, only_plan=only_plan, yes=yes, as_json=as_json
     )
+    emit(report.slot_as_dict(plan, result), as_json, lambda console: report.show_lines(console, result))
+
+
+@click.command()
+@click.argument("array")
+@click.option(
+    "--overlays",
+    "directory",
+    metavar="DIRECTORY",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where `blklab md overlays start` tried this array; needed if members must be forced.",
+)
+@click.option(
+    "--files-are-right", is_flag=True, help="You looked at the files on the overlays, and they are as they should be."
+)
+@plan_option
+@yes_option
+@json_option
+def assemble(
+    *, array: str, directory: Path | None, files_are_right: bool, only_plan: bool, yes: bool, as_json: bool
+) -> None:
+    """Start ARRAY (a UUID, or /dev/md0) on its disks.
+
+    If `blklab md rescue` calls the array sound, it is assembled as it is. Members that are behind are forced only if
+    the array ran on overlays, with the same members, and nothing has changed on them since.
+
+    \b
+    Examples:
+      blklab md fix assemble /dev/md0 --plan
+      blklab md fix assemble 7f3c:9a01:55d2:0be4 --overlays /mnt/usb/try
+
+    \b
+    Exit status: 0 the array runs (with --plan: the plan is possible), 1 it does not.
+    """
+
+    def make() -> AssemblyPlan:
+        rescue, inventory = find_rescue(array, Roots())
+        return plan_assembly(rescue, inventory, directory, files_are_right=files_are_right, roots=Roots())
+
+    def start(plan: AssemblyPlan) -> str:
+        reporter = _StepReporter(as_json, ExitStack())
+        try:
+            return assemble_as_planned(plan, reporter.report_line, Roots())
+        except StoppedRepair as error:
+            reporter.print_remedy(error.remedy)
+            raise
+
+    plan, result = _carry_out(make, start, only_plan=only_plan, yes=yes, as_json=as_json)
     emit(report.slot_as_dict(plan, result), as_json, lambda console: report.show_lines(console, result))
 
 

@@ -78,6 +78,7 @@ def _read_inventory(what: tuple[str, ...], probed: tuple[str, ...]) -> "tuple[In
     from blklab.md.images import read_images
     from blklab.md.inventory import read_inventory
     from blklab.md.remote import read_probe_file
+    from blklab.md.rescue.choice import find_arrays
 
     if probed:
         if what or len(probed) > 1:
@@ -95,22 +96,7 @@ def _read_inventory(what: tuple[str, ...], probed: tuple[str, ...]) -> "tuple[In
     inventory = read_inventory(Roots())
     if not what:
         return inventory, None
-    arrays = [*inventory.arrays, *inventory.unassembled]
     names = set()
     for name in what:
-        resolved = Path(name).resolve()
-        wanted = {name, str(resolved)} if name.startswith("/") else {name}
-        device = resolved.name if resolved.parent == Path("/dev") else ""
-        # Of a device, all of its array is read: md may hold other members, and run.
-        called = {
-            array.name
-            for array in arrays
-            if array.is_called(wanted)
-            or array.uuid in wanted
-            or any(member.name == device for member in (*array.members, *array.outside))
-        }
-        if not called:
-            listed = ", ".join(f"{array.name} ({array.uuid})" for array in arrays) or "none"
-            raise UsageError(f"{name}: no array or member of this name; arrays that were found: {listed}")
-        names |= called
+        names |= find_arrays(name, inventory)
     return inventory, names

@@ -1,0 +1,40 @@
+"""Finds the array that a user names, among those of this host that do not start."""
+
+from pathlib import Path
+
+from blklab.errors import UsageError
+from blklab.md.inventory import read_inventory
+from blklab.md.model import Array, Inventory
+from blklab.md.rescue.diagnosis import ArrayRescue, diagnose, known_members
+from blklab.system.roots import Roots
+
+
+def find_arrays(name: str, inventory: Inventory) -> set[str]:
+    """Returns the names of the arrays that a path, a UUID, a name or a member means. Raises UsageError without one."""
+    arrays = [*inventory.arrays, *inventory.unassembled]
+    resolved = Path(name).resolve()
+    names = {name, str(resolved)} if name.startswith("/") else {name}
+    device = resolved.name if resolved.parent == Path("/dev") else ""
+    # Of a device, all of its array is read: md may hold other members, and run.
+    called = {array.name for array in arrays if _is_meant(array, names, device)}
+    if not called:
+        listed = ", ".join(f"{array.name} ({array.uuid})" for array in arrays) or "none"
+        raise UsageError(f"{name}: no array or member of this name; arrays that were found: {listed}")
+    return called
+
+
+def _is_meant(array: Array, names: set[str], device: str) -> bool:
+    if array.is_called(names) or array.uuid in names:
+        return True
+    return any(member.name == device for member in known_members(array))
+
+
+def find_rescue(name: str, roots: Roots) -> tuple[ArrayRescue, Inventory]:
+    """Returns the diagnosis of one array of this host, and its inventory. Raises UsageError if it is not one."""
+    inventory = read_inventory(roots)
+    names = find_arrays(name, inventory)
+    rescues = [rescue for rescue in diagnose(inventory) if rescue.array.name in names]
+    if len(rescues) > 1:
+        listed = ", ".join(f"{rescue.array.name} ({rescue.array.uuid})" for rescue in rescues)
+        raise UsageError(f"{name}: several arrays are called so: {listed}; name one of its members")
+    return rescues[0], inventory

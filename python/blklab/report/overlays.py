@@ -1,0 +1,65 @@
+"""Prints what was seen on overlays, in the terminal and as JSON."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from blklab.md import command_lines
+from blklab.md.rescue.overlay_record import OverlayRecord, Verdict
+from blklab.report.console import Console, styled
+from blklab.text import printable
+
+HEADLINES: dict[Verdict, str] = {
+    "failed": "The array does not run on the overlays. Do not force it on the disks.",
+    "damaged": "The array runs on the overlays, but what is on it is damaged.",
+    "unchecked": "The array runs on the overlays. blklab cannot check what is on it.",
+    "good": "The array runs on the overlays, and nothing is wrong with what was checked.",
+}
+
+
+def show(console: Console, record: OverlayRecord, usage: Mapping[str, str], directory: Path) -> None:
+    """Prints the result, what was seen, and what to do next. `usage` says how full each overlay is."""
+    trial = record.trial
+    if trial is None:
+        console.print(styled(printable(f"{record.array_name}: the overlays were not finished"), "bold"))
+    else:
+        console.print(styled(printable(f"{record.array_name}: {HEADLINES[trial.verdict]}"), "bold"))
+        for line in trial.lines:
+            console.print(styled(f"• {printable(line)}"))
+    for name, used in usage.items():
+        console.print(styled(f"• {printable(name)}: {printable(used)}"))
+    if record.stopped:
+        console.print(styled("• The overlays are gone."))
+    console.print()
+    console.print(styled("What to do", "bold"))
+    for line in describe_next(record, directory):
+        is_command = not line.startswith("#")
+        shown = printable(line.removeprefix("# "))
+        console.print(styled(f"    {shown}" if is_command else f"• {shown}", "green" if is_command else ""))
+
+
+def describe_next(record: OverlayRecord, directory: Path) -> list[str]:
+    """Returns what to do after the trial; lines that begin with # are not commands."""
+    lines = []
+    verdict = record.trial.verdict if record.trial else "failed"
+    if not record.stopped:
+        if verdict != "failed":
+            lines.append("# Look at your files. Copy what you cannot lose from here first: this is the safest moment.")
+        lines.append("# When you have seen enough, remove the overlays:")
+        lines.append(command_lines.stop_overlays(str(directory)))
+    if verdict == "failed":
+        lines.append("# Ask on the linux-raid list, with the output of `blklab md rescue`.")
+        return lines
+    lines.append("# If the files are right, start the array on its disks:")
+    # The name holds a directory, so this is no line of command_lines: it is printed only for people.
+    option = "" if verdict == "good" else " --files-are-right"
+    lines.append(f"# `{command_lines.fix_assemble(record.array_uuid)} --overlays {directory}{option}`")
+    return lines
+
+
+def as_dict(record: OverlayRecord, usage: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the JSON document: docs/reference/formats.md, `md overlays`."""
+    document: dict[str, Any] = msgspec.to_builtins(record)
+    return {**document, "usage": dict(usage)}

@@ -1,0 +1,425 @@
+"""Breaks arrays by real accidents, follows what `blklab md rescue` prints, and compares all files and disks.
+
+    accidents NAME… -- STORE DISK…     prints one JSON document: for each accident what happened, and the problems
+
+Each disk is below a device of device-mapper, whose cable can be pulled (`drop`) and whose name changes (`rename`). On
+the array is an ext4 filesystem with files that were written before the accident: they must all come back. No member may
+change before the last step, `md fix assemble`. STORE is the disk for overlays and saved metadata.
+"""
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from blklab.cli import main
+from blklab.md import command_lines
+
+ARRAY, NAME = "/dev/md0", "md0"
+FILES, STORE = Path("/mnt/files"), Path("/mnt/store")
+PIECE = 1 << 20
+SAVED, REFUSED = "saved", "refused"
+
+
+@dataclass
+class Case:
+    """An array and what happens to it."""
+
+    disks: list[str]  # Paths of the disks below device-mapper
+    store: str
+    mapped: dict[int, str] = field(default_factory=dict)  # Paths of the devices above, by the number of the disk
+    order: list[int] = field(default_factory=list)  # Numbers of the members
+    expected_files: dict[str, str] = field(default_factory=dict)  # Names and SHA-256
+    uuid: str = ""
+    problems: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def members(self) -> list[str]:
+        return [self.mapped[number] for number in self.order]
+
+
+def run(*words: str, check: bool = True) -> str:
+    done = subprocess.run(
+        words, capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL, timeout=120
+    )
+    if check and done.returncode:
+        raise RuntimeError(f"{words}: {done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def blklab(case: Case, *words: str) -> tuple[int, str]:
+    """Runs blklab in this process, because its start takes seconds here. Returns its exit status and stdout."""
+    out, err = io.StringIO(), io.StringIO()
+    status = 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(list(words))
+        except SystemExit as end:
+            status = int(end.code or 0)
+    case.log.append(f"$ blklab {' '.join(words)}\n{out.getvalue()[-3000:]}{err.getvalue()[-3000:]}[{status}]")
+    return status, out.getvalue()
+
+
+# Disks and cables
+
+
+def sectors(disk: str) -> int:
+    return int(run("blockdev", "--getsz", disk))
+
+
+def map_disks(case: Case, numbers: list[int]) -> None:
+    """Makes a device above each disk, in this order."""
+    for number in numbers:
+        disk = case.disks[number]
+        run("dmsetup", "create", f"cable{number}", "--uuid", f"CABLE-{number}", "--noudevsync",
+            "--table", f"0 {sectors(disk)} linear {disk} 0")  # fmt: skip
+        name = run("dmsetup", "info", "-c", "--noheadings", "-o", "blkdevname", f"cable{number}").strip()
+        case.mapped[number] = f"/dev/{name}"
+
+
+def unmap_disks(case: Case) -> None:
+    for number in case.mapped:
+        run("dmsetup", "remove", "--retry", f"cable{number}", check=False)
+    case.mapped = {}
+
+
+def rename(case: Case) -> None:
+    """Connects all disks to other ports: their names change."""
+    numbers = sorted(case.mapped, reverse=True)
+    unmap_disks(case)
+    map_disks(case, numbers)
+
+
+def set_tables(case: Case, numbers: list[int], target: str) -> None:
+    """Pulls cables (`error`), or connects them again (`linear`); all of them at about the same time."""
+    for number in numbers:
+        table = f"0 {sectors(case.disks[number])} error"
+        if target == "linear":
+            table = f"0 {sectors(case.disks[number])} linear {case.disks[number]} 0"
+        Path("/run/table").write_text(table + "\n")
+        run("dmsetup", "load", f"cable{number}", "/run/table")
+    for number in numbers:
+        run("dmsetup", "suspend", "--noflush", "--nolockfs", f"cable{number}")
+    for number in numbers:
+        run("dmsetup", "resume", f"cable{number}")
+
+
+def drop(case: Case, *numbers: int) -> None:
+    set_tables(case, list(numbers), "error")
+
+
+def plug_in(case: Case, *numbers: int) -> None:
+    set_tables(case, list(numbers), "linear")
+
+
+# Arrays and files
+
+
+def create(case: Case, level: str, count: int, *options: str) -> None:
+    """Makes an array in sync, with files on it, that are on the disks."""
+    map_disks(case, list(range(len(case.disks))))
+    case.order = list(range(count))
+    run("mdadm", "--create", ARRAY, "--run", "--assume-clean", f"--level={level}", f"--raid-devices={count}",
+        *options, *case.members)  # fmt: skip
+    run("mkfs.ext4", "-q", "-F", ARRAY)
+    run("mount", ARRAY, str(FILES))
+    for number in range(24):
+        content = os.urandom(200_000)
+        name, packed = f"file{number}", content
+        if number % 2:
+            name, packed = f"file{number}.gz", gzip.compress(content, 1)
+        (FILES / name).write_bytes(packed)
+        case.expected_files[name] = hashlib.sha256(packed).hexdigest()
+    os.sync()
+    run("umount", str(FILES))
+    detail = run("mdadm", "--detail", "--export", ARRAY)
+    case.uuid = next(line[8:] for line in detail.splitlines() if line.startswith("MD_UUID="))
+    wait_idle()
+
+
+def value(name: str) -> str:
+    try:
+        return Path("/sys/block/md0/md", name).read_text().strip()
+    except OSError:
+        return ""
+
+
+def wait_idle() -> None:
+    until = time.monotonic() + 60
+    while value("sync_action") not in {"idle", "frozen", ""} and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def write_more(name: str, count: int = 8) -> None:
+    """Writes files that may be lost: they are no part of what must come back."""
+    for number in range(count):
+        try:
+            with open(FILES / f"{name}{number}", "wb") as file:
+                file.write(os.urandom(100_000))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            return
+
+
+def mount(case: Case) -> None:
+    run("mount", ARRAY, str(FILES))
+
+
+def lose_power(case: Case) -> None:
+    """The power fails while files are written: no member gets another write."""
+    writer = os.fork()
+    if not writer:
+        write_more("late", 200)
+        os._exit(0)
+    time.sleep(1.0)
+    drop(case, *case.mapped)
+    os.waitpid(writer, 0)
+    stop(case)
+    plug_in(case, *case.mapped)
+
+
+def stop(case: Case) -> None:
+    """Takes the array away, as a restart does; what cannot be written any more is lost."""
+    run("umount", "--lazy", str(FILES), check=False)
+    for _ in range(100):
+        run("mdadm", "--stop", ARRAY, check=False)
+        if not Path("/sys/block/md0/md/array_state").exists() or value("array_state") in {"clear", ""}:
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"cannot stop the array: {run('mdadm', '--stop', ARRAY, check=False)}")
+
+
+def fail(case: Case, *numbers: int) -> None:
+    """Pulls cables of members, so that md fails them when it writes."""
+    drop(case, *numbers)
+    write_more("noticed", 2)
+    os.sync()
+
+
+def hash_disks(case: Case) -> list[str]:
+    """Returns the SHA-256 of each disk, read from the disk."""
+    hashes = []
+    for disk in case.disks:
+        digest = hashlib.sha256()
+        descriptor = os.open(disk, os.O_RDONLY)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            while piece := os.read(descriptor, PIECE):
+                digest.update(piece)
+        finally:
+            os.close(descriptor)
+        hashes.append(digest.hexdigest())
+    return hashes
+
+
+def find_wrong_files(case: Case, directory: Path) -> list[str]:
+    """Returns the files that are not as they were written."""
+    wrong = []
+    for name, expected in case.expected_files.items():
+        try:
+            found = hashlib.sha256((directory / name).read_bytes()).hexdigest()
+        except OSError as error:
+            wrong.append(f"{name}: {error.strerror}")
+            continue
+        if found != expected:
+            wrong.append(f"{name}: other content")
+    return wrong
+
+
+# What a user types
+
+
+def follow(case: Case) -> str:
+    """Does what is printed, and returns how it ended: `saved` or `refused`, and the condition before it."""
+    before = hash_disks(case)
+    _, printed = blklab(case, "md", "rescue", case.uuid, "--json")
+    (array,) = [array for array in json.loads(printed)["arrays"] if array["array"]["uuid"] == case.uuid][:1]
+    condition = array["condition"]
+    options: list[str] = []
+    is_right = False
+    status, _ = blklab(case, "md", "overlays", "start", case.uuid, str(STORE / "try"), "--yes")
+    if (STORE / "try/files").is_dir():
+        is_right = not find_wrong_files(case, STORE / "try/files")
+        options = ["--overlays", str(STORE / "try")]
+        if condition not in {"behind", "unclean"} or status:
+            options += ["--files-are-right"] if is_right else []
+    if hash_disks(case) != before:
+        case.problems.append("a disk changed while the overlays were used")
+    if (STORE / "try").exists():
+        blklab(case, "md", "overlays", "stop", str(STORE / "try"))
+        status, _ = blklab(case, "md", "overlays", "stop", str(STORE / "try"))
+        if status:
+            case.problems.append("a second stop of the overlays fails")
+    if hash_disks(case) != before:
+        case.problems.append("a disk changed when the overlays were removed")
+    status, _ = blklab(case, "md", "fix", "assemble", case.uuid, "--yes", *options)
+    if status:
+        if hash_disks(case) != before:
+            case.problems.append("a disk changed although the assembly was refused")
+        return f"{condition} {REFUSED}{', right on overlays' if is_right else ''}"
+    (node,) = [node for node in Path("/sys/block").glob("md*") if (node / "md").is_dir()]
+    run("mount", f"/dev/{node.name}", str(FILES))
+    wrong = find_wrong_files(case, FILES)
+    run("umount", str(FILES))
+    return f"{condition} {'lost ' + str(wrong[:3]) if wrong else SAVED}"
+
+
+# The accidents
+
+
+def power_cut_in_a_write(case: Case) -> None:
+    create(case, "5", 4, "--chunk=64")
+    mount(case)
+    lose_power(case)
+
+
+def power_cut_of_a_mirror(case: Case) -> None:
+    create(case, "1", 2)
+    mount(case)
+    lose_power(case)
+
+
+def power_cut_of_a_degraded_raid5(case: Case) -> None:
+    create(case, "5", 4, "--chunk=64")
+    run("mdadm", ARRAY, "--fail", case.members[1])
+    run("mdadm", ARRAY, "--remove", case.members[1])
+    mount(case)
+    lose_power(case)
+
+
+def one_member_left_before(case: Case) -> None:
+    create(case, "6", 5, "--chunk=64")
+    mount(case)
+    fail(case, 3)
+    write_more("after")
+    stop(case)
+    plug_in(case, 3)
+
+
+def two_cables_of_a_raid5(case: Case) -> None:
+    create(case, "5", 4, "--chunk=64")
+    mount(case)
+    fail(case, 1, 2)
+    stop(case)
+    plug_in(case, 1, 2)
+
+
+def a_controller_drops_four_of_eight(case: Case) -> None:
+    create(case, "6", 8, "--chunk=64")
+    mount(case)
+    fail(case, 4, 5, 6, 7)
+    stop(case)
+    plug_in(case, 4, 5, 6, 7)
+    rename(case)
+
+
+def one_after_the_other(case: Case) -> None:
+    create(case, "5", 4, "--chunk=64", "--bitmap=internal")
+    mount(case)
+    fail(case, 0)
+    write_more("between", 40)
+    fail(case, 2)
+    stop(case)
+    plug_in(case, 0, 2)
+
+
+def swapped_disks(case: Case) -> None:
+    create(case, "10", 4, "--chunk=64", "--layout=n2")
+    stop(case)
+    rename(case)
+
+
+def a_zeroed_superblock(case: Case) -> None:
+    create(case, "5", 4, "--chunk=64")
+    stop(case)
+    run("mdadm", "--zero-superblock", case.members[2])
+
+
+def a_wiped_start(case: Case) -> None:
+    create(case, "6", 4, "--chunk=64")
+    stop(case)
+    with open(case.members[0], "r+b") as disk:
+        disk.write(bytes(1 << 16))
+        os.fsync(disk.fileno())
+
+
+def two_halves_of_a_mirror(case: Case) -> None:
+    create(case, "1", 2, "--bitmap=internal")
+    mount(case)
+    fail(case, 1)
+    write_more("first", 20)
+    stop(case)
+    drop(case, 0)
+    plug_in(case, 1)
+    run("mdadm", "--assemble", "--run", ARRAY, case.members[1])
+    mount(case)
+    write_more("second", 4)
+    stop(case)
+    plug_in(case, 0)
+
+
+ACCIDENTS: dict[str, Callable[[Case], None]] = {
+    accident.__name__: accident
+    for accident in (
+        power_cut_in_a_write,
+        power_cut_of_a_mirror,
+        power_cut_of_a_degraded_raid5,
+        one_member_left_before,
+        two_cables_of_a_raid5,
+        a_controller_drops_four_of_eight,
+        one_after_the_other,
+        swapped_disks,
+        a_zeroed_superblock,
+        a_wiped_start,
+        two_halves_of_a_mirror,
+    )
+}
+
+
+def clear_away(case: Case) -> None:
+    """Makes all disks empty again, whatever happened."""
+    run("umount", "--lazy", str(FILES), check=False)
+    if (STORE / "try/overlays.json").exists():
+        blklab(case, "md", "overlays", "stop", str(STORE / "try"))
+    for node in Path("/sys/block").glob("md*"):
+        run("mdadm", "--stop", f"/dev/{node.name}", check=False)
+    unmap_disks(case)
+    run("umount", str(STORE), check=False)
+    for disk in case.disks:
+        run("blkdiscard", "--zeroout", disk, check=False)
+
+
+def judge(name: str, disks: list[str], store: str) -> dict[str, Any]:
+    case = Case(disks, store)
+    FILES.mkdir(parents=True, exist_ok=True)
+    STORE.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    outcome = "error"
+    try:
+        run("mke2fs", "-q", "-F", "-t", "ext4", store)
+        run("mount", store, str(STORE))
+        ACCIDENTS[name](case)
+        outcome = follow(case)
+    except Exception:
+        case.problems.append(traceback.format_exc())
+    clear_away(case)
+    return {"name": name, "outcome": outcome, "problems": case.problems, "log": case.log,
+            "seconds": round(time.monotonic() - started)}  # fmt: skip
+
+
+if __name__ == "__main__":
+    at = sys.argv.index("--")
+    store_disk, *all_disks = sys.argv[at + 1 :]
+    json.dump([judge(name, all_disks, store_disk) for name in sys.argv[1:at]], sys.stdout)
