@@ -175,6 +175,10 @@ def fix_assemble(array: str) -> str:
     return _line("blklab", "md", "fix", "assemble", array)
 
 
+def start_overlays(array: str, directory: str) -> str:
+    return _line("blklab", "md", "overlays", "start", array, directory)
+
+
 def stop_overlays(directory: str) -> str:
     return _line("blklab", "md", "overlays", "stop", directory)
 
@@ -311,7 +315,7 @@ COMMANDS: tuple[Callable[..., str], ...] = (
     *(replace_disk, stop_array, wait_for_sync, zero_superblock),
     *(clear_want_replacement, clear_write_error, resume_writes, show_mismatches),
     *(audit_arrays, fix_bbl, plan_fix_bbl, fix_entries, fix_add, fix_rebuild, fix_remove, fix_replace, fix_restart),
-    *(fix_assemble, stop_overlays),
+    *(fix_assemble, start_overlays, stop_overlays),
     *(resume_fix, disable_lists, make_directory, list_lvm_raids, set_stripe, set_timeout, limit_retries),
     *(show_signatures, show_smart, show_smart_of_kind, stop_swap, stop_unit, unmount),
     *(load_modules, hide_rule, reload_rules, set_read_only, set_read_write, attach_file, detach_file),

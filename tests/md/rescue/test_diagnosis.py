@@ -32,8 +32,12 @@ def make_member(name: str, slot: int | None, **changes: Any) -> ArrayMember:
     return ArrayMember(name, f"/dev/{name}", slot=slot, superblock=superblock)
 
 
+CONTENT_DATES = {"overwritten": START - 1_000_000}
+"""When the filesystems on arrays were made, by their names; of the others it is not known."""
+
+
 def diagnose_one(array: Array, **changes: Any) -> ArrayRescue:
-    (rescue,) = diagnose(Inventory((array,), **changes))
+    (rescue,) = diagnose(Inventory((array,), **changes), CONTENT_DATES)
     assert not [line for line in rescue.steps if not line.startswith("#") and HARMFUL.search(line)]
     return rescue
 
@@ -58,7 +62,10 @@ MADE: dict[str, Array] = {
         make_member("sda", 0, resync_offset=0, present=[True, True, False]),
         make_member("sdb", 1, resync_offset=0, present=[True, True, False]),
     ),
-    "new": make_array(*(make_member(f"sd{at}", at, events=FEW_EVENTS_EVER) for at in range(3))),
+    "new": make_array(*(make_member(f"sd{at}", at, events=FEW_EVENTS_EVER, created=START) for at in range(3))),
+    "overwritten": make_array(
+        *(make_member(f"sd{at}", at, events=FEW_EVENTS_EVER, created=START) for at in range(3)), name="overwritten"
+    ),
     "behind": make_array(
         make_member("sda", 0, present=[True, False, False]),
         make_member("sdb", 1, events=990, updated=START - 4, present=[True, True, False]),
@@ -218,6 +225,27 @@ def test_an_array_that_was_just_made_is_not_called_sound() -> None:
     assert "The array is sound" not in rescue.headline
 
 
+def test_the_age_of_the_filesystem_says_whether_create_was_used_over_data() -> None:
+    older = diagnose_one(MADE["overwritten"])
+    assert older.headline.startswith("The array was made over existing data")
+    assert any("blklab rescue --try-orders" in line or "--try-orders" in line for line in older.steps)
+    (younger,) = diagnose(Inventory((MADE["new"],)), {"0": START + 60})
+    assert younger.condition == "sound"
+    assert any("and the filesystem on it after that" in fact for fact in younger.facts)
+
+
+def test_a_year_with_few_events_is_not_a_new_array() -> None:
+    members = [make_member(f"sd{at}", at, events=FEW_EVENTS_EVER, created=START - 31_536_000) for at in range(3)]
+    assert diagnose_one(make_array(*members)).condition == "sound"
+
+
+def test_an_array_whose_write_journal_is_missing_is_not_started() -> None:
+    rescue = diagnose_one(make_array(*(make_member(f"sd{at}", at, journal=True) for at in range(3))))
+    assert rescue.condition == "unclear"
+    assert "Its write journal is missing" in rescue.headline
+    assert all(line.startswith("#") for line in rescue.steps)
+
+
 def test_members_that_are_little_behind_are_chosen_and_the_oldest_is_not() -> None:
     rescue = diagnose_one(MADE["behind"])
     assert "10 events (4 s) behind" in rescue.headline.replace(".00", "")
@@ -257,7 +285,7 @@ def test_raid5_of_which_three_of_four_members_are_behind(tmp_path: Path) -> None
     text = draw(inventory)
     assert "--assemble --force on the disks themselves: it cannot be undone" in text
     assert "it could not run without them meanwhile" in rescue.headline
-    assert "--assemble --force --readonly" in text
+    assert "blklab md overlays start" in text
     assert "AAAA" in text
     assert "..A." in text
 

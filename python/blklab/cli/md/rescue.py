@@ -48,12 +48,14 @@ def rescue(*, what: tuple[str, ...], probed: tuple[str, ...], directory: Path | 
     \b
     Exit status: 0 every array runs or is sound; 1 at least one does not; 3 nothing could be read.
     """
+    from blklab.md.rescue.content_dates import read_content_dates
     from blklab.md.rescue.diagnosis import diagnose
     from blklab.report import rescue as report
 
     inventory, names = _read_inventory(what, probed)
+    dates = {} if probed else read_content_dates([*inventory.arrays, *inventory.unassembled])
     # All arrays are compared, also to show one: the other half of a mirror may be in another array.
-    rescues = [rescue for rescue in diagnose(inventory) if names is None or rescue.array.name in names]
+    rescues = [rescue for rescue in diagnose(inventory, dates) if names is None or rescue.array.name in names]
     if not rescues:
         unread = first(inventory.unread or inventory.unseen or ("no disk has an md superblock",))
         raise EnvironmentLacks(

@@ -5,7 +5,7 @@ drivers/md/md.c (`super_1_validate`, one event behind) and drivers/md/raid5.c (`
 shutdown).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from blklab.md.images import make_array
 from blklab.md.model import MAX_DISKS, Array, ArrayMember, Inventory
 from blklab.md.superblocks import Superblock
 from blklab.md_levels import PARITIES
-from blklab.units import format_duration
+from blklab.units import format_duration, format_size
 
 Condition = Literal[
     "running",  # It runs
@@ -36,6 +36,7 @@ Condition = Literal[
     "incomplete",  # Its members here agree, but one that is not here may be newer
     "unclear",  # Its members here are enough, but something else speaks against a start
     "new",  # Its members here are enough, but it was made a short time ago: perhaps over an older array
+    "overwritten",  # It was made over an older array: the filesystem on it is older than its superblocks
     "unclean",  # Its members are current and too few for md, because it was not shut down
     "behind",  # Members that are a little behind make it complete, and it did not run without them
     "stale",  # Members that are far behind, or without which it ran, make it complete
@@ -52,6 +53,9 @@ FEW_EVENTS_EVER = 64
 
 Levels without redundancy hardly count: of them, this says nothing.
 """
+
+FEW_SECONDS_EVER = 30 * 24 * 3600
+"""An array that was written to for longer than a month since it was made is not new, however few its events."""
 
 OLDEST, LATEST = 946_684_800, 4_102_444_800
 """Seconds since 1970: a superblock that was written before 2000 or after 2100 has a wrong date."""
@@ -100,8 +104,12 @@ class ArrayRescue:
         }
 
 
-def diagnose(inventory: Inventory) -> list[ArrayRescue]:
-    """Returns the diagnosis of every array of an inventory: those that do not run first."""
+def diagnose(inventory: Inventory, content_dates: Mapping[str, int] | None = None) -> list[ArrayRescue]:
+    """Returns the diagnosis of every array of an inventory: those that do not run first.
+
+    `content_dates` says when the filesystem on an array was made, in seconds since 1970, by the array's name.
+    """
+    dates = content_dates or {}
     arrays = tuple(
         describe_by_superblocks(array) if is_stopped(array) else array
         for array in (*inventory.unassembled, *inventory.arrays)
@@ -114,13 +122,16 @@ def diagnose(inventory: Inventory) -> list[ArrayRescue]:
     conditions: list[Condition] = []
     for array in arrays:
         is_diverged = any(array.name in split.arrays for split in splits)
-        conditions.append("diverged" if is_diverged else decide_condition(array))
+        conditions.append("diverged" if is_diverged else decide_condition(array, dates.get(array.name)))
     # `mdadm --assemble --scan` starts all arrays: it is printed only if all may be started.
     may_scan = all(condition in {"running", "sound", "degraded"} for condition in conditions)
     rescues = []
     for array, condition in zip(arrays, conditions, strict=True):
         own_splits = [split for split in splits if array.name in split.arrays]
-        rescues.append(_explain(array, condition, inventory, own_splits, may_scan=may_scan))
+        rescue = _explain(array, condition, inventory, own_splits, may_scan=may_scan)
+        if array.name in dates:
+            rescue = replace(rescue, facts=(*rescue.facts, *describe_content_date(array, dates[array.name])))
+        rescues.append(rescue)
     return sorted(rescues, key=lambda rescue: rescue.condition == "running")
 
 
@@ -167,8 +178,11 @@ def _could_run_apart(split: Split, arrays: Sequence[Array]) -> bool:
     return any(runs_with(array, {slot for slot in slots if slot is not None}) for array in involved)
 
 
-def decide_condition(array: Array) -> Condition:
-    """Returns what keeps an array from starting; two parts that diverged are not looked for."""
+def decide_condition(array: Array, content_made: int | None = None) -> Condition:
+    """Returns what keeps an array from starting; two parts that diverged are not looked for.
+
+    `content_made` is when the filesystem on it was made, in seconds since 1970; None if unknown.
+    """
     if not is_stopped(array):
         return "broken" if has_failed(array) else "running"
     if array.external:
@@ -183,7 +197,7 @@ def decide_condition(array: Array) -> Condition:
     if can_run is None:
         return "unknown"
     if can_run:
-        return _decide_start(array, current, newest)
+        return _decide_start(array, current, newest, content_made)
     chosen = choose_members_to_force(array)
     if not chosen:
         return "not-enough"
@@ -193,18 +207,50 @@ def decide_condition(array: Array) -> Condition:
     return "behind"
 
 
-def _decide_start(array: Array, current: Sequence[ArrayMember], newest: Superblock) -> Condition:
+def _decide_start(
+    array: Array, current: Sequence[ArrayMember], newest: Superblock, content_made: int | None
+) -> Condition:
     """Returns the condition of an array whose current members are enough to run."""
+    if is_new(array, newest):
+        if content_made is not None and _is_plausible(newest.created) and content_made < newest.created:
+            return "overwritten"
+        if content_made is None:
+            return "new"
     if find_obstacles(array, current):
         return "unclear"
-    if array.level not in NEED_ALL and newest.events <= FEW_EVENTS_EVER:
-        return "new"
     if len(current) == array.raid_disks:
         return "sound"
     if find_perhaps_newer(array, newest):
         return "incomplete"
     # md does not start parity without all members if the array was not shut down (raid5_run).
     return "unclean" if array.level in PARITIES and newest.resync_offset is not None else "degraded"
+
+
+def is_new(array: Array, newest: Superblock) -> bool:
+    """Whether an array was made a short time before it was written to for the last time.
+
+    By its events, and by its dates: of members that were away for years, both are small.
+    """
+    if array.level in NEED_ALL or newest.events > FEW_EVENTS_EVER:
+        return False
+    if not _is_plausible(newest.created) or not _is_plausible(newest.updated):
+        return True
+    return newest.updated - newest.created < FEW_SECONDS_EVER
+
+
+def describe_content_date(array: Array, made: int) -> Iterator[str]:
+    """Yields what the age of the filesystem says about the array."""
+    newest = find_newest(array)
+    if newest is None or not _is_plausible(newest.created) or not _is_plausible(made):
+        return
+    array_date, content_date = moment_text(newest.created), moment_text(made)
+    if made < newest.created:
+        yield (
+            f"The superblocks were made at {array_date}, and the filesystem on them earlier, at {content_date}: "
+            "the array was made over existing data."
+        )
+    elif is_new(array, newest):
+        yield f"The array was made at {array_date}, and the filesystem on it after that, at {content_date}."
 
 
 def known_members(array: Array) -> tuple[ArrayMember, ...]:
@@ -289,6 +335,11 @@ def find_obstacles(array: Array, current: Sequence[ArrayMember]) -> list[str]:
     ]
     if journals and newest and max(journal.events for journal in journals) < newest.events - 1:
         obstacles.append("Its write journal is behind: it lacks the newest data.")
+    if newest and newest.journal and not journals:
+        obstacles.append(
+            "Its write journal is missing: the newest data may be only there. Connect the disk of the journal. "
+            "mdadm refuses to assemble the array without it."
+        )
     return obstacles
 
 
@@ -413,6 +464,11 @@ def _write_headline_of_members(array: Array, condition: Condition, chosen: tuple
                 f"{_write_events(newest.events if newest else 0)}. If you have just made it, it is sound: {count}. "
                 "If its data are older, someone used --create over the old array: do not start it."
             )
+        case "overwritten":
+            return (
+                "The array was made over existing data: the filesystem on it is older than its superblocks. "
+                "If someone used --create to repair an older array, do not start it: its disks may be in another order."
+            )
         case "unclean":
             return (
                 f"The data are probably all there. {count}, which is enough, but the array was not shut down: "
@@ -460,16 +516,40 @@ def _find_facts(array: Array, condition: Condition, inventory: Inventory) -> Ite
     if condition in {"sound", "degraded", "unclean"} and find_lost_ranges(array):
         yield "Bad-block lists name sectors without a good copy: md returns errors there. See `blklab md audit`."
     newest = find_newest(array)
-    if newest and newest.events <= FEW_EVENTS_EVER and condition not in {"running", "new"} | NEED_ALL:
+    if newest and is_new(array, newest) and condition in {"behind", "stale", "unclear", "incomplete"}:
         yield (
             f"Its superblocks have only {_write_events(newest.events)}: the array was made a short time ago. "
             "If the data are older, someone used --create, and these superblocks are not the old ones."
         )
+    yield from _describe_reshape(array)
+    if condition not in {"running", "sound"} and inventory.unread:
+        yield f"Not all disks could be read: {'; '.join(inventory.unread)}."
+
+
+def _describe_reshape(array: Array) -> Iterator[str]:
+    """Yields how far a reshape is, and what it changes."""
     positions = sorted({position for position in _reshape_positions(array) if position is not None})
     for position in positions:
         yield f"The reshape is at sector {position:,} of the array."
-    if condition not in {"running", "sound"} and inventory.unread:
-        yield f"Not all disks could be read: {'; '.join(inventory.unread)}."
+    newest = find_newest(array)
+    if newest is None or newest.reshape is None:
+        return
+    change = newest.reshape
+    if change.delta_disks > 0:
+        yield f"It adds {plural_disks(change.delta_disks)}: {newest.raid_disks - change.delta_disks} were there before."
+    elif change.delta_disks < 0:
+        yield f"It takes {plural_disks(-change.delta_disks)} away."
+    if change.chunk != newest.chunk:
+        yield f"It changes the chunk from {format_size(newest.chunk)} to {format_size(change.chunk)}."
+    if change.level != newest.level:
+        yield f"It changes the level from RAID-{newest.level} to RAID-{change.level}."
+    if change.layout != newest.layout:
+        yield f"It changes the layout from {newest.layout} to {change.layout}."
+
+
+def plural_disks(count: int) -> str:
+    """Returns a number of disks, for a sentence."""
+    return "1 disk" if count == 1 else f"{count} disks"
 
 
 def _find_facts_of_member(array: Array, member: ArrayMember) -> Iterator[str]:
@@ -517,17 +597,28 @@ def _plan(
         case "new":
             yield "# Only if you have made it just now: start it with `mdadm --assemble`, and the names of its disks."
             yield "# Otherwise write nothing to its disks. Find out how the old array was made: mdadm.conf, old logs."
-            yield "# Ask on the linux-raid list, with this output."
+            yield from _plan_overlays(array, find_current(array))
+        case "overwritten":
+            yield "# If its metadata were saved before, put them back: `blklab md fix metadata DIRECTORY`."
+            yield (
+                "# Otherwise search for the old geometry, which only reads: "
+                "`blklab md rescue --try-orders`, and the names of its disks."
+            )
+            yield "# Find out how the old array was made: mdadm.conf, old logs, another disk of the same age."
+            yield "# Ask on the linux-raid list, with these outputs."
         case "behind" | "stale" | "unclean":
             yield from _plan_overlays(array, chosen)
         case "incomplete" | "not-enough":
             yield "# Then look for the other disks: `lsblk`, the controller, another machine they may have moved to."
         case "diverged":
-            yield "# Decide which part is right, by its files: mount each read-only, on overlays."
+            yield (
+                "# Decide which part is right, by its files: `blklab md overlays start`, "
+                "with --member for each of its disks."
+            )
             yield "# Copy the files that only the other part has. Only then can its disks be wiped and added."
         case "reshaping":
-            yield "# Look for the backup file of the reshape (--backup-file)."
-            yield "# Ask on the linux-raid list, with this output, before anything is assembled."
+            yield "# Look for the backup file of the reshape, and add --backup-file FILE to the commands below."
+            yield from _plan_overlays(array, find_current(array))
         case "refused":
             yield "# Start a newer kernel if a superblock is refused because it is newer."
             yield "# Otherwise ask on the linux-raid list, with this output."
@@ -537,18 +628,19 @@ def _plan(
             yield "# Then type this command as root, with all disks connected."
 
 
-def _plan_overlays(array: Array, chosen: tuple[ArrayMember, ...]) -> Iterator[str]:
-    """Yields how to try an assembly by force without writing to a disk."""
-    names = list_names([member.path for member in chosen], 24)
+def _plan_overlays(array: Array, members: Sequence[ArrayMember]) -> Iterator[str]:
+    """Yields how to try an assembly without writing to a disk."""
     yield "# A disk with read errors: copy it with ddrescue, and go on with the copy."
-    if array.live:
-        yield f"# md holds the members of {array.name}: it must be stopped before overlays can be made."
-    yield f"# Make an overlay of each of these members, so that nothing is written to the disks: {names}."
+    if not all(member.path.startswith("/dev/") for member in members):
+        yield "# Then try it on overlays, where its disks are: `blklab md overlays start`."
+        return
+    names = list_names([member.path for member in members], 24)
     yield (
-        "# On the overlays only: `mdadm --assemble --force --readonly`, with the names of the overlays, because mdadm "
-        "finds the disks otherwise. Then `fsck -n`, then mount read-only."
+        f"# Try it on overlays of {names}. DIRECTORY is a new one on another disk, such as a USB disk. "
+        "Nothing is written to the members; the filesystem is checked, and you can look at your files:"
     )
-    yield "# The same on the disks only if the files on the overlays are right."
+    yield f"# {command_lines.start_overlays(array.uuid or array.name, 'DIRECTORY')}"
+    yield "# It prints the next command: the same on the disks, only if the files are right."
 
 
 def _plan_start(array: Array, condition: Condition, inventory: Inventory, *, may_scan: bool) -> Iterator[str]:

@@ -17,13 +17,13 @@ import subprocess
 import sys
 import time
 import traceback
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from blklab.cli import main
-from blklab.md import command_lines
 
 ARRAY, NAME = "/dev/md0", "md0"
 FILES, STORE = Path("/mnt/files"), Path("/mnt/store")
@@ -41,6 +41,7 @@ class Case:
     order: list[int] = field(default_factory=list)  # Numbers of the members
     expected_files: dict[str, str] = field(default_factory=dict)  # Names and SHA-256
     uuid: str = ""
+    chosen: list[int] = field(default_factory=list)  # Disks that the user names, because blklab cannot choose
     problems: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
@@ -128,7 +129,8 @@ def plug_in(case: Case, *numbers: int) -> None:
 
 def create(case: Case, level: str, count: int, *options: str) -> None:
     """Makes an array in sync, with files on it, that are on the disks."""
-    map_disks(case, list(range(len(case.disks))))
+    if not case.mapped:
+        map_disks(case, list(range(len(case.disks))))
     case.order = list(range(count))
     run("mdadm", "--create", ARRAY, "--run", "--assume-clean", f"--level={level}", f"--raid-devices={count}",
         *options, *case.members)  # fmt: skip
@@ -165,7 +167,7 @@ def write_more(name: str, count: int = 8) -> None:
     """Writes files that may be lost: they are no part of what must come back."""
     for number in range(count):
         try:
-            with open(FILES / f"{name}{number}", "wb") as file:
+            with (FILES / f"{name}{number}").open("wb") as file:
                 file.write(os.urandom(100_000))
                 file.flush()
                 os.fsync(file.fileno())
@@ -173,7 +175,7 @@ def write_more(name: str, count: int = 8) -> None:
             return
 
 
-def mount(case: Case) -> None:
+def mount() -> None:
     run("mount", ARRAY, str(FILES))
 
 
@@ -186,11 +188,11 @@ def lose_power(case: Case) -> None:
     time.sleep(1.0)
     drop(case, *case.mapped)
     os.waitpid(writer, 0)
-    stop(case)
+    stop()
     plug_in(case, *case.mapped)
 
 
-def stop(case: Case) -> None:
+def stop() -> None:
     """Takes the array away, as a restart does; what cannot be written any more is lost."""
     run("umount", "--lazy", str(FILES), check=False)
     for _ in range(100):
@@ -208,20 +210,30 @@ def fail(case: Case, *numbers: int) -> None:
     os.sync()
 
 
-def hash_disks(case: Case) -> list[str]:
-    """Returns the SHA-256 of each disk, read from the disk."""
-    hashes = []
+def overwrite(path: str, offset: int, content: bytes) -> None:
+    """Writes bytes to a disk, past everything."""
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.pwrite(descriptor, content, offset)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_disks(case: Case) -> list[list[int]]:
+    """Returns the CRC-32 of each MiB of each disk, read from the disk: SHA-256 takes minutes here."""
+    checksums = []
     for disk in case.disks:
-        digest = hashlib.sha256()
         descriptor = os.open(disk, os.O_RDONLY)
         try:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            pieces = []
             while piece := os.read(descriptor, PIECE):
-                digest.update(piece)
+                pieces.append(zlib.crc32(piece))
         finally:
             os.close(descriptor)
-        hashes.append(digest.hexdigest())
-    return hashes
+        checksums.append(pieces)
+    return checksums
 
 
 def find_wrong_files(case: Case, directory: Path) -> list[str]:
@@ -243,30 +255,31 @@ def find_wrong_files(case: Case, directory: Path) -> list[str]:
 
 def follow(case: Case) -> str:
     """Does what is printed, and returns how it ended: `saved` or `refused`, and the condition before it."""
-    before = hash_disks(case)
+    before = read_disks(case)
     _, printed = blklab(case, "md", "rescue", case.uuid, "--json")
     (array,) = [array for array in json.loads(printed)["arrays"] if array["array"]["uuid"] == case.uuid][:1]
     condition = array["condition"]
     options: list[str] = []
     is_right = False
-    status, _ = blklab(case, "md", "overlays", "start", case.uuid, str(STORE / "try"), "--yes")
+    named = [word for member in case.chosen for word in ("--member", case.mapped[member])]
+    status, _ = blklab(case, "md", "overlays", "start", case.uuid, str(STORE / "try"), "--yes", *named)
     if (STORE / "try/files").is_dir():
         is_right = not find_wrong_files(case, STORE / "try/files")
         options = ["--overlays", str(STORE / "try")]
         if condition not in {"behind", "unclean"} or status:
             options += ["--files-are-right"] if is_right else []
-    if hash_disks(case) != before:
+    if read_disks(case) != before:
         case.problems.append("a disk changed while the overlays were used")
     if (STORE / "try").exists():
         blklab(case, "md", "overlays", "stop", str(STORE / "try"))
         status, _ = blklab(case, "md", "overlays", "stop", str(STORE / "try"))
         if status:
             case.problems.append("a second stop of the overlays fails")
-    if hash_disks(case) != before:
+    if read_disks(case) != before:
         case.problems.append("a disk changed when the overlays were removed")
     status, _ = blklab(case, "md", "fix", "assemble", case.uuid, "--yes", *options)
     if status:
-        if hash_disks(case) != before:
+        if read_disks(case) != before:
             case.problems.append("a disk changed although the assembly was refused")
         return f"{condition} {REFUSED}{', right on overlays' if is_right else ''}"
     (node,) = [node for node in Path("/sys/block").glob("md*") if (node / "md").is_dir()]
@@ -281,13 +294,13 @@ def follow(case: Case) -> str:
 
 def power_cut_in_a_write(case: Case) -> None:
     create(case, "5", 4, "--chunk=64")
-    mount(case)
+    mount()
     lose_power(case)
 
 
 def power_cut_of_a_mirror(case: Case) -> None:
     create(case, "1", 2)
-    mount(case)
+    mount()
     lose_power(case)
 
 
@@ -295,79 +308,267 @@ def power_cut_of_a_degraded_raid5(case: Case) -> None:
     create(case, "5", 4, "--chunk=64")
     run("mdadm", ARRAY, "--fail", case.members[1])
     run("mdadm", ARRAY, "--remove", case.members[1])
-    mount(case)
+    mount()
     lose_power(case)
 
 
 def one_member_left_before(case: Case) -> None:
     create(case, "6", 5, "--chunk=64")
-    mount(case)
+    mount()
     fail(case, 3)
     write_more("after")
-    stop(case)
+    stop()
     plug_in(case, 3)
 
 
 def two_cables_of_a_raid5(case: Case) -> None:
     create(case, "5", 4, "--chunk=64")
-    mount(case)
+    mount()
     fail(case, 1, 2)
-    stop(case)
+    stop()
     plug_in(case, 1, 2)
 
 
 def a_controller_drops_four_of_eight(case: Case) -> None:
     create(case, "6", 8, "--chunk=64")
-    mount(case)
+    mount()
     fail(case, 4, 5, 6, 7)
-    stop(case)
+    stop()
     plug_in(case, 4, 5, 6, 7)
     rename(case)
 
 
 def one_after_the_other(case: Case) -> None:
     create(case, "5", 4, "--chunk=64", "--bitmap=internal")
-    mount(case)
+    mount()
     fail(case, 0)
     write_more("between", 40)
     fail(case, 2)
-    stop(case)
+    stop()
     plug_in(case, 0, 2)
 
 
 def swapped_disks(case: Case) -> None:
     create(case, "10", 4, "--chunk=64", "--layout=n2")
-    stop(case)
+    stop()
     rename(case)
 
 
 def a_zeroed_superblock(case: Case) -> None:
     create(case, "5", 4, "--chunk=64")
-    stop(case)
+    stop()
     run("mdadm", "--zero-superblock", case.members[2])
 
 
 def a_wiped_start(case: Case) -> None:
     create(case, "6", 4, "--chunk=64")
-    stop(case)
-    with open(case.members[0], "r+b") as disk:
-        disk.write(bytes(1 << 16))
-        os.fsync(disk.fileno())
+    stop()
+    overwrite(case.members[0], 0, bytes(1 << 16))
 
 
 def two_halves_of_a_mirror(case: Case) -> None:
     create(case, "1", 2, "--bitmap=internal")
-    mount(case)
+    mount()
     fail(case, 1)
     write_more("first", 20)
-    stop(case)
+    stop()
     drop(case, 0)
     plug_in(case, 1)
     run("mdadm", "--assemble", "--run", ARRAY, case.members[1])
-    mount(case)
+    mount()
     write_more("second", 4)
-    stop(case)
+    stop()
     plug_in(case, 0)
+
+
+def power_cut_in_a_rebuild(case: Case) -> None:
+    create(case, "5", 4, "--chunk=64")
+    fail_and_replace(case, 1, 5)
+    lose_power(case)
+
+
+def fail_and_replace(case: Case, old: int, new: int) -> None:
+    """Has a member rebuilt on another disk, slowly."""
+    run("mdadm", ARRAY, "--fail", case.mapped[old])
+    run("mdadm", ARRAY, "--remove", case.mapped[old])
+    Path("/sys/block/md0/md/sync_speed_max").write_text("1000\n")
+    Path("/sys/block/md0/md/sync_speed_min").write_text("1000\n")
+    run("mdadm", ARRAY, "--add", case.mapped[new])
+    case.order[case.order.index(old)] = new
+    mount()
+    time.sleep(1)
+
+
+def power_cut_in_a_rebuild_and_another_cable(case: Case) -> None:
+    """A member fails while another one is rebuilt: the rebuilt one is no source, the failed one is."""
+    create(case, "5", 4, "--chunk=64")
+    fail_and_replace(case, 1, 5)
+    fail(case, 2)
+    stop()
+    plug_in(case, 2)
+
+
+def power_cut_in_a_reshape(case: Case) -> None:
+    create(case, "5", 3, "--chunk=64", "--data-offset=4M")
+    run("mdadm", ARRAY, "--add", case.mapped[3])
+    Path("/sys/block/md0/md/sync_speed_max").write_text("1000\n")
+    Path("/sys/block/md0/md/sync_speed_min").write_text("1000\n")
+    run("mdadm", "--grow", ARRAY, "--raid-devices=4")
+    case.order.append(3)
+    mount()
+    time.sleep(3)
+    lose_power(case)
+
+
+def all_cables_of_a_stripe(case: Case) -> None:
+    create(case, "0", 3, "--chunk=64")
+    mount()
+    lose_power(case)
+    rename(case)
+
+
+def three_of_six_with_old_metadata(case: Case) -> None:
+    create(case, "6", 6, "--chunk=64", "--metadata=0.90")
+    mount()
+    fail(case, 1, 3, 5)
+    stop()
+    plug_in(case, 1, 3, 5)
+
+
+def three_of_six_with_metadata_at_the_end(case: Case) -> None:
+    create(case, "6", 6, "--chunk=64", "--metadata=1.0", "--bitmap=internal")
+    mount()
+    fail(case, 0, 1, 2)
+    stop()
+    plug_in(case, 0, 1, 2)
+    rename(case)
+
+
+def two_zeroed_superblocks(case: Case) -> None:
+    """The metadata were saved before."""
+    create(case, "5", 4, "--chunk=64")
+    stop()
+    save_metadata(case)
+    run("mdadm", "--zero-superblock", case.members[1], case.members[2])
+    restore_metadata(case)
+
+
+def save_metadata(case: Case) -> None:
+    status, _ = blklab(case, "md", "rescue", case.uuid, "--save-metadata", str(STORE / "saved"))
+    if status not in {0, 1}:
+        raise RuntimeError("the metadata were not saved")
+
+
+def restore_metadata(case: Case) -> None:
+    status, _ = blklab(case, "md", "fix", "metadata", str(STORE / "saved"), "--yes")
+    if status:
+        case.problems.append("the saved metadata were not put back")
+
+
+def created_again_in_another_order(case: Case) -> None:
+    """A wrong --create, and the metadata were saved before."""
+    create(case, "5", 4, "--chunk=64")
+    stop()
+    save_metadata(case)
+    create_again(case, [2, 0, 1, 3], "--chunk=64")
+    restore_metadata(case)
+
+
+def created_again_with_another_chunk(case: Case) -> None:
+    create(case, "5", 4, "--chunk=64")
+    stop()
+    save_metadata(case)
+    create_again(case, [0, 1, 2, 3], "--chunk=512", "--metadata=1.0")
+    restore_metadata(case)
+
+
+def create_again(case: Case, order: list[int], *options: str) -> None:
+    """What answers on the web advise: --create over the array."""
+    run("mdadm", "--create", ARRAY, "--run", "--assume-clean", "--level=5", f"--raid-devices={len(order)}", *options,
+        *[case.mapped[number] for number in order])  # fmt: skip
+    stop()
+
+
+def created_again_and_not_saved(case: Case) -> None:
+    """Nothing was saved: blklab must not start it."""
+    create(case, "5", 4, "--chunk=64")
+    time.sleep(2)
+    stop()
+    create_again(case, [0, 1, 2, 3], "--chunk=64")
+    case.uuid = read_uuid(case.members[0])
+
+
+def created_again_in_wrong_order_and_not_saved(case: Case) -> None:
+    create(case, "5", 4, "--chunk=64")
+    stop()
+    create_again(case, [3, 1, 0, 2], "--chunk=64")
+    case.uuid = read_uuid(case.members[0])
+
+
+def read_uuid(member: str) -> str:
+    printed = run("mdadm", "--examine", "--export", member)
+    return next(line[8:] for line in printed.splitlines() if line.startswith("MD_UUID="))
+
+
+def one_half_of_a_mirror_is_chosen(case: Case) -> None:
+    two_halves_of_a_mirror(case)
+    case.chosen = [0]
+
+
+def a_journal_is_missing(case: Case) -> None:
+    map_disks(case, list(range(len(case.disks))))
+    create(case, "5", 3, "--chunk=64", f"--write-journal={case.mapped[6]}")
+    mount()
+    write_more("noticed")
+    run("umount", str(FILES))
+    stop()
+    drop(case, 6)
+
+
+def a_copied_member(case: Case) -> None:
+    """Someone copied a member to another disk, and both are connected."""
+    create(case, "5", 4, "--chunk=64")
+    stop()
+    content = Path(case.disks[1]).read_bytes()
+    overwrite(case.disks[5], 0, content)
+    case.chosen = [0, 1, 2, 3]
+
+
+def a_superblock_with_a_wrong_checksum(case: Case) -> None:
+    create(case, "5", 4, "--chunk=64")
+    stop()
+    overwrite(case.members[2], 4096 + 32, b"other name")
+
+
+def a_partition_table_over_a_member(case: Case) -> None:
+    create(case, "10", 4, "--chunk=64", "--layout=f2")
+    stop()
+    overwrite(case.members[0], 510, b"\x55\xaaEFI PART" + bytes(32_000))
+
+
+def a_spare_is_not_shown(case: Case) -> None:
+    create(case, "1", 2)
+    run("mdadm", ARRAY, "--add", case.mapped[2])
+    stop()
+
+
+def an_old_member_returns(case: Case) -> None:
+    """A disk that left long ago, and the disk that replaced it fails: only the old one is left."""
+    create(case, "5", 3, "--chunk=64")
+    mount()
+    fail(case, 2)
+    write_more("since", 30)
+    run("umount", str(FILES))
+    stop()
+    plug_in(case, 2)
+    overwrite(case.members[1], 0, bytes(1 << 20))
+
+
+def held_inactive_by_md(case: Case) -> None:
+    """Incremental assembly left an array that waits."""
+    two_cables_of_a_raid5(case)
+    for member in case.members:
+        run("mdadm", "--incremental", member, check=False)
 
 
 ACCIDENTS: dict[str, Callable[[Case], None]] = {
@@ -384,6 +585,25 @@ ACCIDENTS: dict[str, Callable[[Case], None]] = {
         a_zeroed_superblock,
         a_wiped_start,
         two_halves_of_a_mirror,
+        power_cut_in_a_rebuild,
+        power_cut_in_a_rebuild_and_another_cable,
+        power_cut_in_a_reshape,
+        all_cables_of_a_stripe,
+        three_of_six_with_old_metadata,
+        three_of_six_with_metadata_at_the_end,
+        two_zeroed_superblocks,
+        created_again_in_another_order,
+        created_again_with_another_chunk,
+        created_again_and_not_saved,
+        created_again_in_wrong_order_and_not_saved,
+        one_half_of_a_mirror_is_chosen,
+        a_journal_is_missing,
+        a_copied_member,
+        a_superblock_with_a_wrong_checksum,
+        a_partition_table_over_a_member,
+        a_spare_is_not_shown,
+        an_old_member_returns,
+        held_inactive_by_md,
     )
 }
 
