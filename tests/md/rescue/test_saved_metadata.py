@@ -11,7 +11,8 @@ import pytest
 
 from blklab.errors import BlklabError, UsageError
 from blklab.md.images import read_images
-from blklab.md.rescue.saved_metadata import LEAST, PIECE, save
+from blklab.md.rescue.saved_index import PIECE
+from blklab.md.rescue.saved_metadata import LEAST, save
 from blklab.system.roots import Roots
 from tests.md.audit.test_cases import CASES
 

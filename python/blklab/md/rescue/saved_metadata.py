@@ -5,42 +5,26 @@ data (superblock 0.90 and 1.0) are copied; of the disk of a partition, its first
 """
 
 import hashlib
-import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from blklab import output
 from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.md.member_devices import whole_disk
 from blklab.md.model import Array, ArrayMember
 from blklab.md.rescue.diagnosis import known_members
+from blklab.md.rescue.saved_index import PIECE, SavedDisk, SavedMember, SavedRange, UnreadPart, write_index
 from blklab.system import identity
+from blklab.system.identity import BlockDevice
 from blklab.system.layers import beneath, filesystem_devices, number_of
 from blklab.system.roots import Roots
 from blklab.units import SECTOR, format_size
 
 LEAST = 1 << 20  # Bytes at each end that are copied at least
 MOST = 256 << 20  # Bytes at each end that are copied at most: data offsets of mdadm are up to 128 MiB
-PIECE = 64 << 10  # Bytes of one read: as much is lost to a bad sector
 MOST_UNREAD = 100  # Pieces: each can take a disk several seconds
-FORMAT_VERSION = 1
-
-
-@dataclass(frozen=True)
-class SavedRange:
-    """A range of a device, and the file with its content; parts that could not be read are zeros there."""
-
-    device: str  # The path of the device or image
-    offset: int  # Bytes
-    length: int  # Bytes
-    file: str  # Its name in the directory
-    sha256: str
-    unread: tuple[tuple[int, int], ...]  # Parts that could not be read: offset on the device and length, bytes
 
 
 def save(arrays: Sequence[Array], directory: Path, roots: Roots) -> list[str]:
@@ -55,32 +39,44 @@ def save(arrays: Sequence[Array], directory: Path, roots: Roots) -> list[str]:
     warnings = _check_directory(directory, members, roots)
     with SystemErrors(UsageError, directory):
         directory.mkdir(mode=0o700)
-    lines, failed, described = [], [], []
+    lines: list[str] = []
+    failed: list[str] = []
+    saved_members = []
     for number, member in enumerate(members, 1):
-        ranges = []
-        try:
-            for name, device, offset, length in _plan_ranges(member, roots):
-                file = directory / f"{number}-{Path(member.path).name}.{name}"
-                ranges.append(_copy(device, offset, length, file))
-        except ReadFailed as error:
-            failed.append(str(error))
-        for saved in ranges:
-            if saved.unread:
-                size = format_size(sum(length for _, length in saved.unread))
-                failed.append(f"{saved.device}: {size} cannot be read, from byte {saved.unread[0][0]:,} on")
-        total = sum(saved.length for saved in ranges)
-        lines.append(f"{member.path}: {format_size(total)} saved in {plural_files(len(ranges))}")
-        described.append(_describe(member, ranges, roots))
-    document = {
-        "format_version": FORMAT_VERSION,
-        "saved": datetime.now(UTC).isoformat(timespec="seconds"),
-        "members": described,
-    }
-    output.write(directory / "members.json", (json.dumps(document, indent=2) + "\n").encode(), mode=0o600)
+        prefix = f"{number}-{Path(member.path).name}"
+        ranges = _save_ranges(member.path, _plan_ranges(member), directory / prefix, lines, failed)
+        saved_members.append(_describe(member, ranges, roots))
+    saved_disks = []
+    for device in _find_disks(members, roots):
+        prefix = f"disk-{device.name}"
+        ranges = _save_ranges(device.path, _plan_disk(device), directory / prefix, lines, failed)
+        saved_disks.append(
+            SavedDisk(path=device.path, ids=device.ids, image=False, size_bytes=device.size, ranges=tuple(ranges))
+        )
+    write_index(directory, saved_members, saved_disks)
     lines.append(f"{directory}: every range was read twice and compared; members.json says which file is what")
     if failed:
         raise BlklabError("; ".join([*failed, f"what could be read is in {directory}"]))
     return [*lines, *warnings]
+
+
+def _save_ranges(
+    path: str, planned: Iterable[tuple[str, int, int]], prefix: Path, lines: list[str], failed: list[str]
+) -> list[SavedRange]:
+    """Copies ranges of a device; adds a line about it, and to `failed` what could not be read."""
+    ranges = []
+    try:
+        for name, offset, length in planned:
+            ranges.append(_copy(path, offset, length, prefix.with_name(f"{prefix.name}.{name}")))
+    except ReadFailed as error:
+        failed.append(str(error))
+    for saved in ranges:
+        if saved.unread:
+            size = format_size(sum(part.length_bytes for part in saved.unread))
+            failed.append(f"{path}: {size} cannot be read, from byte {saved.unread[0].offset_bytes:,} on")
+    total = sum(saved.length_bytes for saved in ranges)
+    lines.append(f"{path}: {format_size(total)} saved in {plural_files(len(ranges))}")
+    return ranges
 
 
 class ReadFailed(Exception):
@@ -129,10 +125,9 @@ def _number(path: Path) -> str | None:
     return None
 
 
-def _plan_ranges(member: ArrayMember, roots: Roots) -> Iterator[tuple[str, str, int, int]]:
-    """Yields what to copy of a member: the end of a file's name, device, offset and length in bytes."""
-    path = Path(member.path)
-    size = _size(path)
+def _plan_ranges(member: ArrayMember) -> Iterator[tuple[str, int, int]]:
+    """Yields what to copy of a member: the end of a file's name, offset and length in bytes."""
+    size = _size(Path(member.path))
     superblock = member.superblock
     begin, end = LEAST, size - LEAST
     if superblock is not None:
@@ -142,19 +137,33 @@ def _plan_ranges(member: ArrayMember, roots: Roots) -> Iterator[tuple[str, str, 
         end = min(end, max(data_end, size - MOST))
     begin = min(begin, size)
     end = max(begin, end)
-    yield "head", member.path, 0, begin
+    yield "head", 0, begin
     if end < size:
-        yield "tail", member.path, end, size - end
-    number = _number(path)
-    if number is None:
-        return
-    with suppress(BlklabError):
-        node = identity.of_number(number, roots).node
-        disk = whole_disk(node)
-        if disk is not None and disk != node:
-            device = identity.of_node(disk, roots)
-            yield "disk-head", device.path, 0, min(LEAST, device.size)
-            yield "disk-tail", device.path, max(0, device.size - LEAST), min(LEAST, device.size)
+        yield "tail", end, size - end
+
+
+def _find_disks(members: Iterable[ArrayMember], roots: Roots) -> list[BlockDevice]:
+    """Returns the disks of members that are partitions."""
+    disks: dict[str, BlockDevice] = {}
+    for member in members:
+        number = _number(Path(member.path))
+        if number is None:
+            continue
+        with suppress(BlklabError):
+            node = identity.of_number(number, roots).node
+            disk = whole_disk(node)
+            if disk is not None and disk != node:
+                disks[disk.name] = identity.of_node(disk, roots)
+    return list(disks.values())
+
+
+def _plan_disk(disk: BlockDevice) -> Iterator[tuple[str, int, int]]:
+    """Yields the same of a disk: where its partition tables are."""
+    begin = min(LEAST, disk.size)
+    end = max(begin, disk.size - LEAST)
+    yield "head", 0, begin
+    if end < disk.size:
+        yield "tail", end, disk.size - end
 
 
 def _size(path: Path) -> int:
@@ -175,11 +184,15 @@ def _copy(device: str, offset: int, length: int, target: Path) -> SavedRange:
     again, still_unread = _read_range(device, offset, length, None)
     if unread == still_unread and again != checksum:
         raise ReadFailed(f"{device}: two readings differ: something writes to it")
-    return SavedRange(device, offset, length, target.name, checksum, tuple(unread))
+    parts = tuple(UnreadPart(begin, missing) for begin, missing in unread)
+    return SavedRange(device, offset, length, target.name, checksum, parts)
 
 
 def _read_range(device: str, offset: int, length: int, target: Path | None) -> tuple[str, list[tuple[int, int]]]:
-    """Reads a range, and writes it to a file if there is one; returns its SHA-256, and what could not be read."""
+    """Reads a range, and writes it to a file if there is one; returns its SHA-256, and what could not be read.
+
+    A bad sector loses a whole piece.
+    """
     digest = hashlib.sha256()
     unread: list[tuple[int, int]] = []
     try:
@@ -231,31 +244,27 @@ def _read_piece(source: int, offset: int, length: int) -> bytes | None:
     return b"".join(parts)
 
 
-def _describe(member: ArrayMember, ranges: Sequence[SavedRange], roots: Roots) -> dict[str, object]:
+def _describe(member: ArrayMember, ranges: Sequence[SavedRange], roots: Roots) -> SavedMember:
     """Returns what identifies a member later, when names have changed, and where its ranges are."""
     superblock = member.superblock
-    number = _number(Path(member.path))
+    path = Path(member.path)
+    number = _number(path)
     ids: tuple[str, ...] = ()
     if number is not None:
         with suppress(BlklabError):
             ids = identity.of_number(number, roots).ids
-    return {
-        "path": member.path,
-        "ids": list(ids),
-        "array_uuid": superblock.uuid if superblock else None,
-        "device_uuid": superblock.device or None if superblock else None,
-        "slot": superblock.slot if superblock else None,
-        "events": superblock.events if superblock else None,
-        "version": superblock.version if superblock else None,
-        "ranges": [
-            {
-                "device": saved.device,
-                "offset_bytes": saved.offset,
-                "length_bytes": saved.length,
-                "file": saved.file,
-                "sha256": saved.sha256,
-                "unread": [{"offset_bytes": offset, "length_bytes": length} for offset, length in saved.unread],
-            }
-            for saved in ranges
-        ],
-    }
+    size = None
+    with suppress(ReadFailed):
+        size = _size(path)
+    return SavedMember(
+        path=str(path.absolute()),
+        ids=ids,
+        image=path.is_file(),
+        size_bytes=size,
+        array_uuid=superblock.uuid if superblock else None,
+        device_uuid=superblock.device or None if superblock else None,
+        slot=superblock.slot if superblock else None,
+        events=superblock.events if superblock else None,
+        version=superblock.version if superblock else None,
+        ranges=tuple(ranges),
+    )
