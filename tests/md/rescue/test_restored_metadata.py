@@ -6,6 +6,7 @@ import json
 import os
 import random
 import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,15 @@ import pytest
 from blklab.errors import BlklabError, UsageError
 from blklab.md.images import read_images
 from blklab.md.rescue.restored_metadata import MetadataPlan, plan_restore, restore_metadata
-from blklab.md.rescue.saved_index import INDEX
+from blklab.md.rescue.saved_index import INDEX, SavedDisk, SavedMember, SavedRange, write_index
 from blklab.md.rescue.saved_metadata import save
 from blklab.md.superblocks import read_superblocks
 from blklab.system.roots import Roots
 from tests.md.audit.test_cases import CASES
-from tests.md.conftest import Arrays, image
+from tests.md.conftest import BYTES, Arrays, image, machine
 from tests.md.crafted import changed, with_lockless_bitmap
+
+__all__ = ["machine"]
 
 MIB = 1 << 20
 
@@ -442,6 +445,131 @@ def test_a_full_directory_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         restore_metadata(plan, Roots(), lambda _: None)
     monkeypatch.undo()
     assert [digest(path) for path in paths] == kept
+
+
+def write_gpt(path: Path, first: int, entries: bytes) -> None:
+    """Writes a protective MBR and both GPTs with blocks of 512 bytes; the first partition begins at a block."""
+    last = path.stat().st_size // 512 - 1
+    entries = entries.ljust(16 << 10, b"\0")
+    overwrite(path, 0, bytes(510) + b"\x55\xaa")
+    for own, other, place in ((1, last, 2), (last, 1, last - 32)):
+        checksums = [0, 0]
+        for _ in range(2):
+            header = struct.pack(
+                "<8sIIIIQQQQ16sQIII", b"EFI PART", 0x10000, 92, checksums[0], 0, own, other, first, last - 33,
+                b"g" * 16, place, 128, 128, zlib.crc32(entries),
+            )  # fmt: skip
+            checksums[0] = zlib.crc32(header)
+        overwrite(path, own * 512, header.ljust(512, b"\0"))
+        overwrite(path, place * 512, entries)
+
+
+def save_disk(path: Path, directory: Path) -> None:
+    """Saves the ends of a disk as those of a member that is a partition of it."""
+    directory.mkdir()
+    size = path.stat().st_size
+    ranges = []
+    for name, at in (("head", 0), ("tail", size - MIB)):
+        with path.open("rb") as file:
+            file.seek(at)
+            content = file.read(MIB)
+        (directory / name).write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        ranges.append(SavedRange(str(path), at, MIB, name, digest, ()))
+    disk = SavedDisk(path=str(path), ids=(), image=True, size_bytes=size, ranges=tuple(ranges))
+    write_index(directory, [], [disk])
+
+
+def test_a_partition_table_is_put_back_and_nothing_between(tmp_path: Path) -> None:
+    path = tmp_path / "sda"
+    path.write_bytes(random.Random(2).randbytes(4 * MIB))
+    write_gpt(path, 2048, b"old" * 100)
+    old = path.read_bytes()
+    save_disk(path, tmp_path / "saved")
+    write_gpt(path, 34, b"new" * 100)
+    for at in (40 * 512, MIB, 4 * MIB - 40 * 512):  # What the new partitions have
+        overwrite(path, at, b"data" * 100)
+    new = path.read_bytes()
+    with pytest.raises(UsageError, match="--partition-tables"):
+        plan_restore(tmp_path / "saved", (), Roots())
+    before, _ = restore(tmp_path / "saved", tables=True)
+    now = path.read_bytes()
+    assert now[: 34 * 512] == old[: 34 * 512]
+    assert now[-33 * 512 :] == old[-33 * 512 :]
+    assert now[34 * 512 : -33 * 512] == new[34 * 512 : -33 * 512]
+    assert plan_restore(tmp_path / "saved", (), Roots(), tables=True).nothing_to_do
+    again, _ = restore(before, tables=True)
+    assert path.read_bytes() == new
+    assert plan_restore(before, (), Roots(), tables=True).nothing_to_do
+    restore(again, tables=True)
+    assert path.read_bytes() == now
+
+
+def test_of_a_dos_table_only_the_first_sector_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "sda"
+    path.write_bytes(random.Random(3).randbytes(4 * MIB))
+    overwrite(path, 510, b"\x55\xaa")
+    old = path.read_bytes()
+    save_disk(path, tmp_path / "saved")
+    path.write_bytes(bytes(4 * MIB))
+    restore(tmp_path / "saved", tables=True)
+    assert path.read_bytes() == old[:512] + bytes(4 * MIB - 512)
+
+
+def test_a_disk_without_a_partition_table_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sda"
+    path.write_bytes(bytes(4 * MIB))
+    save_disk(path, tmp_path / "saved")
+    (reason,) = reasons(plan_restore(tmp_path / "saved", (), Roots(), tables=True))
+    assert "no partition table" in reason
+
+
+def disk_index(directory: Path, *ids: str, size: int = BYTES) -> Path:
+    """Writes the index of a disk that was called /dev/sda when it was saved."""
+    directory.mkdir()
+    member = SavedMember(
+        path="/dev/sda", ids=ids, image=False, size_bytes=size, ranges=(), array_uuid="1:2:3:4", device_uuid=None,
+        slot=0, events=1, version="1.2",
+    )  # fmt: skip
+    write_index(directory, [member], [])
+    return directory
+
+
+def test_disks_are_found_by_their_ids_and_never_by_their_names(tmp_path: Path, machine: Arrays) -> None:
+    machine.disk("sda", "8:0", device__serial="OTHER")
+    machine.disk("sdb", "8:16", device__serial="WD-1", holders__md0="")
+    (found,) = plan_restore(disk_index(tmp_path / "a", "WD-1"), (), machine.roots).devices
+    assert found.path == str(machine.roots.dev / "sdb")
+    assert "it is in use: sdb is part of md0" in found.refused
+    another = disk_index(tmp_path / "another", "WD-2")
+    assert "no device has one of its ids (WD-2)" in reasons(plan_restore(another, (), machine.roots))[0]
+    assert "no stable id" in reasons(plan_restore(disk_index(tmp_path / "none"), (), machine.roots))[0]
+    smaller = disk_index(tmp_path / "smaller", "WD-1", size=BYTES - 512)
+    assert "no device has one of its ids" in reasons(plan_restore(smaller, (), machine.roots))[0]
+
+
+def test_disks_with_the_same_serial_number_are_ambiguous(tmp_path: Path, machine: Arrays) -> None:
+    machine.disk("sda", "8:0", device__serial="0123", device__wwid="naa.5000000000000001")
+    machine.disk("sdb", "8:16", device__serial="0123", device__wwid="naa.5000000000000002")
+    saved = disk_index(tmp_path / "a", "0123")
+    assert "several devices have its ids" in reasons(plan_restore(saved, (), machine.roots))[0]
+    third = disk_index(tmp_path / "b", "0123", "wwn-0x5000000000000003")
+    assert "no device has one of its ids" in reasons(plan_restore(third, (), machine.roots))[0]
+    second = disk_index(tmp_path / "c", "0123", "wwn-0x5000000000000002")
+    (found,) = plan_restore(second, (), machine.roots).devices
+    assert found.path == str(machine.roots.dev / "sdb")
+
+
+def test_two_members_of_the_index_that_are_one_device_are_refused(tmp_path: Path) -> None:
+    paths = recorded("raid1-12-bitmap", tmp_path)
+    save(read_images(paths).arrays, tmp_path / "saved", Roots())
+
+    def double(document: Any) -> None:
+        document["members"][1]["path"] = document["members"][0]["path"]
+
+    rewrite_index(tmp_path / "saved", double)
+    plan = plan_restore(tmp_path / "saved", (), Roots())
+    assert reasons(plan) == ["several of the saved devices are this one now"] * 2
 
 
 def mutate(source: random.Random, document: Any) -> None:

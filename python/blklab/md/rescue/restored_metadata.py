@@ -152,7 +152,7 @@ def _choose(
 ) -> list[DeviceRestore]:
     """Returns the devices that the user named. Raises UsageError for another one."""
     if not restores:
-        raise UsageError(f"{directory}: no device was saved")
+        raise UsageError(f"{directory}: no member was saved; its disks are restored with --partition-tables")
     chosen: list[DeviceRestore] = []
     for word in wanted:
         called = [restore for restore in restores if _is_called(restore, word, roots)]
@@ -477,6 +477,9 @@ def restore_metadata(plan: MetadataPlan, roots: Roots, report: Report) -> Path:
     changed = [device for device in plan.devices if device.differing]
     with SignalDeferral() as signals:
         signals.defer()
+        for device in changed:
+            with _opened_alone(device, roots):  # All of them can be opened, before anything is done
+                pass
         before = _save_present(plan.directory, changed, roots)
         for number, device in enumerate(changed, 1):
             _write_device(number, device, before, roots)
@@ -605,7 +608,7 @@ def _write_device(number: int, device: DeviceRestore, before: Path, roots: Roots
     The superblock is the last part: until it is written, md does not use the rest.
     """
     where = f"{device.path}: cannot be written"
-    more = f"; run the command again, or undo it with `blklab md fix metadata {before}`"
+    more = f"; what was there before is in {before}: run the command again, or put this back with the same command"
     with _opened_alone(device, roots) as descriptor, SystemErrors(BlklabError, where, more):
         for at, part in enumerate(device.parts):
             present = _read(descriptor, part.begin, len(part.content))
