@@ -10,7 +10,7 @@ import click
 from click.exceptions import Exit
 
 from blklab.cli import exit_status
-from blklab.cli.common import emit, json_option, progress, results, warn
+from blklab.cli.common import emit, json_option, progress, repeatable, results, warn
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, UsageError
 from blklab.md import command_lines, probing, recipes
@@ -50,6 +50,7 @@ COMMANDS = {
     "remove": CommandEntry("blklab.cli.md.fix:remove", "Take a disk out, if the others have all data"),
     "rebuild": CommandEntry("blklab.cli.md.fix:rebuild", "Have md write a disk completely again"),
     "assemble": CommandEntry("blklab.cli.md.fix:assemble", "Start an array that does not start by itself"),
+    "metadata": CommandEntry("blklab.cli.md.fix:metadata", "Put saved superblocks, bitmaps and lists back"),
     "restart": CommandEntry("blklab.cli.md.fix:restart", "Start an array that is broken or inactive"),
 }
 
@@ -329,6 +330,54 @@ def assemble(
     emit(report.slot_as_dict(plan, result), as_json, lambda console: report.show_lines(console, result))
 
 
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@repeatable("--member", metavar="DEVICE", help="Restore only this device, by its path or stable id.")
+@click.option("--partition-tables", "tables", is_flag=True, help="Put the partition tables of the disks back too.")
+@plan_option
+@yes_option
+@json_option
+def metadata(
+    *, directory: Path, member: tuple[str, ...], tables: bool, only_plan: bool, yes: bool, as_json: bool
+) -> None:
+    """Put the metadata in DIRECTORY back, which `blklab md rescue --save-metadata` has saved.
+
+    For a wrong `mdadm --create`, `--zero-superblock`, or a partition table over a member. blklab finds the disks by
+    their ids and sizes. It writes superblocks, bitmaps and bad-block lists, never data, and refuses a disk in use, or
+    one whose array was written to since. It first saves what is there to a new directory in DIRECTORY: the same command
+    with that directory undoes it.
+
+    \b
+    Examples:
+      blklab md fix metadata /mnt/usb/md-metadata --plan
+      blklab md fix metadata /mnt/usb/md-metadata --member /dev/sdb1
+      blklab md fix metadata /mnt/usb/md-metadata --partition-tables
+
+    \b
+    Exit status: 0 all is as it was saved (with --plan: the plan is possible), 1 it is not.
+    """
+    from blklab.md.rescue.restored_metadata import plan_restore, restore_metadata
+    from blklab.report import restored_metadata as restored
+
+    roots = Roots()
+    plan = plan_restore(directory, member, roots, tables=tables)
+    if only_plan or plan.refused or plan.nothing_to_do:
+        emit(restored.as_dict(plan), as_json, lambda console: restored.show(console, plan))
+        raise Exit(1 if plan.refused else 0)
+    _refuse_to_ask(str(directory), yes=yes, as_json=as_json)
+    if not as_json:
+        restored.show(results(), plan)
+        click.echo()
+    if not yes:
+        click.confirm("Write this?", abort=True, err=True)
+    if plan_restore(directory, member, roots, tables=tables) != plan:
+        raise BlklabError(f"{directory}: a device has changed since the plan was printed: run the command again")
+    reporter = _StepReporter(as_json, ExitStack())
+    before = restore_metadata(plan, roots, reporter.print_line)
+    if as_json:
+        emit(restored.as_dict(plan, before), as_json, lambda _: None)
+
+
 def _change_slot(make: Callable[[], SlotPlan], *, only_plan: bool, yes: bool, as_json: bool) -> None:
     """Shows a plan for a slot, asks, carries it out, and prints the result."""
 
@@ -366,11 +415,7 @@ def _carry_out(
     if only_plan or plan.refused or plan.nothing_to_do:
         emit(report.as_dict(plan), as_json, lambda console: report.show(console, plan))
         raise Exit(1 if plan.refused or (plan.nothing_to_do and plan.as_dict()["members_with_entries"]) else 0)
-    if not yes and (as_json or not sys.stdin.isatty()):
-        raise UsageError(
-            f"{plan.array.path}: cannot ask for confirmation without a terminal: "
-            "use --yes to repair, or --plan to see the plan"
-        )
+    _refuse_to_ask(plan.array.path, yes=yes, as_json=as_json)
     if not as_json:
         report.show(results(), plan)
         click.echo()
@@ -382,6 +427,14 @@ def _carry_out(
                 "run the command again and check the new plan"
             )
     return plan, carry_out(plan)
+
+
+def _refuse_to_ask(what: str, *, yes: bool, as_json: bool) -> None:
+    """Raises UsageError if the user would have to be asked, and cannot be."""
+    if not yes and (as_json or not sys.stdin.isatty()):
+        raise UsageError(
+            f"{what}: cannot ask for confirmation without a terminal: use --yes to repair, or --plan to see the plan"
+        )
 
 
 def run_rewrite(task: RepairTask, *, quiet: bool = False) -> RewritePlan:
@@ -485,6 +538,9 @@ class _StepReporter:
         click.echo(printable(step), err=self._err)
         if command:
             click.echo(f"    {printable(command)}", err=self._err)
+
+    def print_line(self, line: str) -> None:
+        click.echo(printable(line), err=self._err)
 
     def print_remedy(self, lines: tuple[str, ...]) -> None:
         for line in lines:
