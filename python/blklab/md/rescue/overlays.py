@@ -140,7 +140,7 @@ def choose_members(rescue: ArrayRescue, names: Sequence[str]) -> tuple[ArrayMemb
         if member is None:
             raise UsageError(f"{name}: no member of {array.name}; its members are {list_names(list(known), 24)}")
         members.append(member)
-    if len(set(members)) < len(members):
+    if len({member.path for member in members}) < len(members):
         raise UsageError("--member: a member is named twice")
     return tuple(members)
 
