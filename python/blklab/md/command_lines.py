@@ -32,13 +32,18 @@ def assemble_dropping_lists(array: str, disks: Sequence[str]) -> str:
     return _line("mdadm", "--assemble", array, "--update=force-no-bbl", *disks)
 
 
-def assemble_by_force(array: str, disks: Sequence[str]) -> str:
-    return _line("mdadm", "--assemble", "--force", "--run", array, *disks)
+def assemble_by_force(array: str, disks: Sequence[str], backup_file: str = "") -> str:
+    return _line("mdadm", "--assemble", "--force", "--run", *_name_backup(backup_file), array, *disks)
 
 
-def assemble_read_only(array: str, disks: Sequence[str]) -> str:
+def assemble_read_only(array: str, disks: Sequence[str], backup_file: str = "") -> str:
     """Only for overlays: mdadm writes superblocks all the same."""
-    return _line("mdadm", "--assemble", "--force", "--run", "--readonly", array, *disks)
+    return _line("mdadm", "--assemble", "--force", "--run", "--readonly", *_name_backup(backup_file), array, *disks)
+
+
+def _name_backup(file: str) -> list[str]:
+    """Returns the option for the backup file of a reshape."""
+    return [f"--backup-file={file}"] if file else []
 
 
 def assemble_all() -> str:

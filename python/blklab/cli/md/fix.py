@@ -294,11 +294,25 @@ def restart(*, array: str, only_plan: bool, yes: bool, as_json: bool) -> None:
 @click.option(
     "--files-are-right", is_flag=True, help="You looked at the files on the overlays, and they are as they should be."
 )
+@click.option(
+    "--backup-file",
+    metavar="FILE",
+    default="",
+    show_default=False,
+    help="The backup file of a reshape that was interrupted (mdadm --backup-file).",
+)
 @plan_option
 @yes_option
 @json_option
 def assemble(
-    *, array: str, directory: Path | None, files_are_right: bool, only_plan: bool, yes: bool, as_json: bool
+    *,
+    array: str,
+    directory: Path | None,
+    files_are_right: bool,
+    backup_file: str,
+    only_plan: bool,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Start ARRAY (a UUID, or /dev/md0) on its disks.
 
@@ -316,7 +330,9 @@ def assemble(
 
     def make() -> AssemblyPlan:
         rescue, inventory = find_rescue(array, Roots())
-        return plan_assembly(rescue, inventory, directory, files_are_right=files_are_right, roots=Roots())
+        return plan_assembly(
+            rescue, inventory, directory, files_are_right=files_are_right, backup_file=backup_file, roots=Roots()
+        )
 
     def start(plan: AssemblyPlan) -> str:
         reporter = _StepReporter(as_json, ExitStack())

@@ -43,10 +43,26 @@ def overlays() -> None:
     multiple=True,
     help="Use only these members; can be repeated. Default: the freshest ones that suffice.",
 )
+@click.option(
+    "--backup-file",
+    metavar="FILE",
+    default="",
+    show_default=False,
+    help="The backup file of a reshape that was interrupted (mdadm --backup-file).",
+)
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would be done, and do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
-def start(*, array: str, directory: Path, members: tuple[str, ...], only_plan: bool, yes: bool, as_json: bool) -> None:
+def start(
+    *,
+    array: str,
+    directory: Path,
+    members: tuple[str, ...],
+    backup_file: str,
+    only_plan: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
     """Assemble ARRAY (a UUID, or /dev/md0) on overlays, check its filesystem, and read a sample of its files.
 
     DIRECTORY is a new one, on another disk, such as a USB disk. It gets the saved metadata of the members, the changes
@@ -68,7 +84,7 @@ def start(*, array: str, directory: Path, members: tuple[str, ...], only_plan: b
 
     roots = Roots()
     rescue, _ = find_rescue(array, roots)
-    plan = plan_overlays(rescue, directory, members, roots)
+    plan = plan_overlays(rescue, directory, members, roots, backup_file=backup_file)
     if only_plan:
         document = {"steps": [{"step": what, "command": line or None} for what, line in plan.describe()]}
         emit(document, as_json, lambda console: _show_steps(console, plan.describe()))

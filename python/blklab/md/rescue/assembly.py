@@ -46,6 +46,7 @@ class AssemblyPlan:
     arrays_to_stop: tuple[str, ...]  # Paths of arrays that hold the members and do not run
     left_out: tuple[ArrayMember, ...]
     refused: tuple[Diagnostic, ...]
+    backup_file: str = ""  # Of an interrupted reshape
 
     @property
     def nothing_to_do(self) -> bool:
@@ -62,7 +63,7 @@ class AssemblyPlan:
         ]
         names = ", ".join(member.name for member in self.members)
         if self.is_forced:
-            line = command_lines.assemble_by_force(self.path, disks)
+            line = command_lines.assemble_by_force(self.path, disks, self.backup_file)
         else:
             line = command_lines.assemble_array(self.path, disks)
         steps.append(SlotStep(f"assemble it from {names}", line))
@@ -93,7 +94,13 @@ class AssemblyPlan:
 
 
 def plan_assembly(
-    rescue: ArrayRescue, inventory: Inventory, overlays: Path | None, *, files_are_right: bool, roots: Roots
+    rescue: ArrayRescue,
+    inventory: Inventory,
+    overlays: Path | None,
+    *,
+    files_are_right: bool,
+    backup_file: str = "",
+    roots: Roots,
 ) -> AssemblyPlan:
     """Returns how an array is started, or why not. `overlays` is the directory in which it was tried.
 
@@ -132,6 +139,7 @@ def plan_assembly(
         arrays_to_stop=arrays_to_stop,
         left_out=tuple(member for member in known_members(array) if member.superblock and member.path not in used),
         refused=refused if rescue.condition != "running" else (),
+        backup_file=backup_file,
     )
 
 

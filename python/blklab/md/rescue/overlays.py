@@ -63,6 +63,7 @@ class OverlayPlan:
     directory: Path
     arrays_to_stop: tuple[str, ...]  # Paths of arrays that are assembled, do not run, and hold members
     rules: tuple[str, ...]  # udev's rules that are hidden meanwhile
+    backup_file: str = ""  # Of an interrupted reshape
 
     def describe(self) -> list[tuple[str, str]]:
         """Returns each step in words, and a command of it."""
@@ -92,7 +93,9 @@ PROGRAMS = ("mdadm", "dmsetup", "losetup", "blockdev", "blkid", "mount")
 """Programs without which no overlay can be made or tried."""
 
 
-def plan_overlays(rescue: ArrayRescue, directory: Path, names: Sequence[str], roots: Roots) -> OverlayPlan:
+def plan_overlays(
+    rescue: ArrayRescue, directory: Path, names: Sequence[str], roots: Roots, *, backup_file: str = ""
+) -> OverlayPlan:
     """Returns what will be done to try an array. `names` are members; without them, those that suffice.
 
     Raises UsageError for an array that runs, for members that are in use, and for a directory on their disks.
@@ -120,7 +123,7 @@ def plan_overlays(rescue: ArrayRescue, directory: Path, names: Sequence[str], ro
         if member.users:
             raise UsageError(f"{member.path}: in use: {member.users[0]}: stop this first")
     holders = find_arrays_to_stop(members, roots)
-    return OverlayPlan(array, members, directory, holders, tuple(_find_rules(roots)))
+    return OverlayPlan(array, members, directory, holders, tuple(_find_rules(roots)), backup_file)
 
 
 def choose_members(rescue: ArrayRescue, names: Sequence[str]) -> tuple[ArrayMember, ...]:
@@ -204,7 +207,7 @@ def _make_and_try(plan: OverlayPlan, record: OverlayRecord, report: Report, root
         return _make_snapshot(record, f"content-{Path(device).name}", device, directory, report, roots)
 
     array = f"/dev/{find_free_name(roots)}"
-    trial = try_array(array, overlays, directory, make_content_snapshot, report, roots)
+    trial = try_array(array, overlays, plan.backup_file, directory, make_content_snapshot, report, roots)
     if full := find_full(record, roots):
         line = f"Overlays are full, so nothing of this is proven: {list_names(full)}. Use a directory with more space."
         return TrialResult("failed", [*trial.lines, line])

@@ -67,14 +67,20 @@ PACKAGES = {
 
 
 def try_array(
-    array: str, overlays: Sequence[str], directory: Path, make_snapshot: MakeSnapshot, report: Report, roots: Roots
+    array: str,
+    overlays: Sequence[str],
+    backup_file: str,
+    directory: Path,
+    make_snapshot: MakeSnapshot,
+    report: Report,
+    roots: Roots,
 ) -> TrialResult:
     """Assembles the array at a path from overlays, checks what is on it, and returns what it saw.
 
-    Filesystems stay mounted read-only below `directory`.
+    Filesystems stay mounted read-only below `directory`. `backup_file` is that of an interrupted reshape, or empty.
     """
     name = Path(array).name
-    line = command_lines.assemble_read_only(array, overlays)
+    line = command_lines.assemble_read_only(array, overlays, backup_file)
     report("assemble the array on the overlays", line)
     output = try_command(line)
     state = text(roots.sys / "block" / name / "md/array_state") or ""
