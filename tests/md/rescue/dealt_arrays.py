@@ -5,6 +5,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import IO
 
 SECTOR = 512
 
@@ -61,7 +62,7 @@ def fill_row(row: Row, data: list[bytes]) -> list[bytes]:
     for chunk in data:
         p = add(p, chunk)
     q = zero
-    if "q" in row and any(any(chunk) for chunk in data):
+    if "q" in row and not all(is_zero(chunk) for chunk in data):
         turned = deque(row)
         turned.rotate(-row.index("q") - 1)
         for cell in reversed([cell for cell in turned if cell.startswith("d")]):
@@ -119,7 +120,7 @@ def deal(volume: Path, members: list[Path], truth: DealtArray, spare_bytes: int 
             rows = [[None]] * -(-chunks // width)
             for number in range(len(rows)):
                 data = [content(number * width + column).ljust(chunk, b"\0") for column in range(width)]
-                if any(any(piece) for piece in data):
+                if not all(is_zero(piece) for piece in data):
                     cells = parity_row(truth.level, truth.layout, disks, number)
                     for slot, piece in enumerate(fill_row(cells, data)):
                         put(files[slot], truth.offsets[slot] + number * chunk, piece)
@@ -128,10 +129,14 @@ def deal(volume: Path, members: list[Path], truth: DealtArray, spare_bytes: int 
             file.close()
 
 
-def put(file: object, at: int, content: bytes) -> None:
-    if content.count(0) < len(content):
-        file.seek(at)  # type: ignore[attr-defined]
-        file.write(content)  # type: ignore[attr-defined]
+def is_zero(content: bytes) -> bool:
+    return content.count(0) == len(content)
+
+
+def put(file: IO[bytes], at: int, content: bytes) -> None:
+    if not is_zero(content):
+        file.seek(at)
+        file.write(content)
 
 
 def overwrite_with_created(path: Path, slot: int, disks: int, random: Random, *, data_offset: int) -> None:

@@ -14,7 +14,13 @@ from blklab import _core
 from blklab.errors import BlklabError, UsageError
 from blklab.md.rescue.blocks_ext4 import Ext4, is_superblock
 from blklab.md.rescue.crc32c import ONES, crc32c, find_word, pack_word, take_back
-from blklab.md.rescue.geometry_search import Geometry, GeometryHints, GeometrySearch, describe_search, find_geometries
+from blklab.md.rescue.geometry_search import (
+    GeometryHints,
+    GeometrySearch,
+    OldGeometry,
+    describe_search,
+    find_geometries,
+)
 from blklab.md.rescue.virtual_array import FAR2, NEAR2, NEAR3, OFFSET2, Layout
 from tests.md.rescue.dealt_arrays import DealtArray, deal, mirror_rows, overwrite_with_created, parity_row
 
@@ -117,7 +123,7 @@ def make_case(seed: int, volumes: dict[str, Path], directory: Path) -> Case:
     return Case(truth, given, missing, title)
 
 
-def is_true(found: Geometry, truth: DealtArray) -> bool:
+def is_true(found: OldGeometry, truth: DealtArray) -> bool:
     """Whether a geometry is the one that was dealt, apart from the order of slots with the same content."""
     if (found.level, found.layout, found.chunk) != (truth.level, truth.layout, truth.chunk):
         return False

@@ -11,7 +11,7 @@ there. Filesystems have blocks that say where they belong (md/rescue/blocks_*.py
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ class GeometryMember:
 
 
 @dataclass(frozen=True)
-class Geometry:
+class OldGeometry:
     """A geometry in mdadm's terms, and how much speaks for it."""
 
     level: int
@@ -111,17 +111,28 @@ class GeometrySearch:
     """What a search found."""
 
     verdict: str  # `unique`, `several` or `none`
-    geometries: tuple[Geometry, ...]  # Those that cannot be told apart, the best one first; none if `none`
+    geometries: tuple[OldGeometry, ...]  # Those that cannot be told apart, the best one first; none if `none`
     tried: int  # Geometries that were read as virtual arrays
     blocks_found: dict[str, int]  # Blocks that say where they belong, on all devices, by their kind
     filesystems: tuple[str, ...]  # What was found: kind and UUID
     bytes_read: int
     notes: tuple[str, ...] = ()  # What would tell more, and what is not certain
-    devices: tuple[str, ...] = field(default=())
+    devices: tuple[str, ...] = ()  # As they were given
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What a geometry that was found does not prove; empty if none was found."""
+        if not self.geometries:
+            return ()
+        return (
+            "Proven are only the blocks that were checked. Blocks of files do not say where they belong: the metadata "
+            "around them speak for them.",
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the search for JSON; offsets also in sectors of 512 bytes."""
         document = asdict(self)
+        document["limits"] = self.limits
         for geometry in document["geometries"]:
             for member in geometry["members"]:
                 offset = member["data_offset"]
@@ -288,7 +299,7 @@ class _Search:
                 return False
         return True
 
-    def _judge(self, proposals: Sequence[Proposal], main: bytes) -> list[Geometry]:
+    def _judge(self, proposals: Sequence[Proposal], main: bytes) -> list[OldGeometry]:
         """Returns the geometries with the blocks that were checked in each, those that match most first."""
         found = [*self._blocks.get(main, []), *self._volume_blocks]
         sample = [found[number] for number in spread(len(found), QUICK_CHECKS)]
@@ -362,7 +373,7 @@ class _Search:
                 counts["overwritten"] += 1
         return counts
 
-    def _make_geometry(self, proposal: Proposal, checks: Sequence[Named], found: Sequence[FoundBlock]) -> Geometry:
+    def _make_geometry(self, proposal: Proposal, checks: Sequence[Named], found: Sequence[FoundBlock]) -> OldGeometry:
         placement = proposal.placement
         counts = self._count(proposal, checks)
         found_checked, found_matching, found_overwritten = self._count_found(proposal, found)
@@ -371,7 +382,7 @@ class _Search:
         for slot, (device, offset) in enumerate(zip(placement.devices, placement.data_offsets, strict=True)):
             path = None if device is None else str(self._devices.paths[device])
             members.append(GeometryMember(slot, path, offset))
-        return Geometry(
+        return OldGeometry(
             placement.layout.level,
             placement.layout.name,
             placement.layout.chunk,
@@ -427,7 +438,7 @@ def _votes(proposal: Proposal) -> int:
     return proposal.votes
 
 
-def _rank(geometry: Geometry) -> tuple[bool, int, int, int]:
+def _rank(geometry: OldGeometry) -> tuple[bool, int, int, int]:
     wrong = geometry.redundancy_checked - geometry.redundancy_matching
     return geometry.explains_all, geometry.explained, -wrong, geometry.redundancy_matching
 
@@ -490,7 +501,7 @@ def guess_metadata(offsets: Sequence[int]) -> str:
     return "0.90 or 1.0" if all(offset == 0 for offset in offsets) else "1.2 or 1.1"
 
 
-def decide(geometries: Sequence[Geometry], complete: bool) -> tuple[str, list[Geometry]]:
+def decide(geometries: Sequence[OldGeometry], complete: bool) -> tuple[str, list[OldGeometry]]:
     """Returns the verdict, and the geometries that cannot be told apart; the geometries are sorted by `_rank`.
 
     Blocks that were overwritten count for a rival: what was there may have fit.
@@ -512,7 +523,7 @@ def decide(geometries: Sequence[Geometry], complete: bool) -> tuple[str, list[Ge
     return ("unique" if is_unique else "several"), [best, *rivals]
 
 
-def _rivals(geometry: Geometry, best: Geometry) -> bool:
+def _rivals(geometry: OldGeometry, best: OldGeometry) -> bool:
     """Whether a geometry explains as much as the best one."""
     if geometry.explained + geometry.overwritten + geometry.found_overwritten < best.explained:
         return False
@@ -521,7 +532,7 @@ def _rivals(geometry: Geometry, best: Geometry) -> bool:
     return not (is_refuted or best_is_proven)
 
 
-def _notes(verdict: str, chosen: Sequence[Geometry], judged: Sequence[Geometry], complete: bool) -> Iterator[str]:
+def _notes(verdict: str, chosen: Sequence[OldGeometry], judged: Sequence[OldGeometry], complete: bool) -> Iterator[str]:
     """Yields what is not certain, and what would tell more."""
     if verdict == "none":
         if not judged:
@@ -558,7 +569,7 @@ def _notes(verdict: str, chosen: Sequence[Geometry], judged: Sequence[Geometry],
         yield from _what_differs(chosen, complete)
 
 
-def _what_differs(chosen: Sequence[Geometry], complete: bool) -> Iterator[str]:
+def _what_differs(chosen: Sequence[OldGeometry], complete: bool) -> Iterator[str]:
     if not complete:
         yield "Not all combinations were tried: too few blocks say where they belong."
     differences: list[tuple[str, set[Any]]] = [
@@ -576,7 +587,7 @@ def _what_differs(chosen: Sequence[Geometry], complete: bool) -> Iterator[str]:
         )
 
 
-def describe_geometry(geometry: Geometry) -> list[str]:
+def describe_geometry(geometry: OldGeometry) -> list[str]:
     """Returns a geometry in mdadm's terms, one line each."""
     lines = [f"level: RAID-{geometry.level}"]
     if geometry.layout:
@@ -600,25 +611,23 @@ def describe_geometry(geometry: Geometry) -> list[str]:
     return lines
 
 
-def describe_search(search: GeometrySearch) -> list[str]:
-    """Returns the report of a search: the verdict, the geometries, and what they prove; one line each."""
+def describe_verdict(search: GeometrySearch) -> str:
+    """Returns the answer of a search in one sentence."""
     count = len(search.geometries)
     if search.verdict == "unique":
-        lines = ["One geometry explains the blocks that were checked; all others explain fewer."]
-    elif search.verdict == "several":
-        lines = [f"{count} geometries explain the same blocks: the right one cannot be told from the content."]
-        if count == 1:
-            lines = ["One geometry explains the blocks that were checked, but not all others could be tried."]
-    else:
-        lines = ["No geometry explains the content of these devices."]
+        return "One geometry explains the blocks that were checked; all others explain fewer."
+    if search.verdict == "none":
+        return "No geometry explains the content of these devices."
+    if count == 1:
+        return "One geometry explains the blocks that were checked, but it is not certain that it is the only one."
+    return f"{count} geometries explain the same blocks: the content does not tell which one is right."
+
+
+def describe_search(search: GeometrySearch) -> list[str]:
+    """Returns the report of a search: the verdict, the geometries, and what they prove; one line each."""
+    lines = [describe_verdict(search)]
     for number, geometry in enumerate(search.geometries, start=1):
-        if count > 1:
+        if len(search.geometries) > 1:
             lines.append(f"geometry {number}:")
         lines += describe_geometry(geometry)
-    lines += search.notes
-    if search.geometries:
-        lines.append(
-            "Proven are only the blocks that were checked. Blocks of files do not say where they belong: they are "
-            "judged by the metadata around them."
-        )
-    return lines
+    return [*lines, *search.notes, *search.limits]
