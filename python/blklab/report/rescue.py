@@ -5,6 +5,7 @@ from typing import Any
 
 from blklab.md.model import ArrayMember, Inventory
 from blklab.md.rescue.diagnosis import ArrayRescue, describe_age, describe_moment, describe_role, draw_array_state
+from blklab.md.rescue.geometry_search import GeometrySearch, OldGeometry, describe_geometry, describe_verdict
 from blklab.report.console import Console, styled
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
@@ -43,6 +44,40 @@ def show(console: Console, inventory: Inventory, rescues: Sequence[ArrayRescue])
         console.print(styled("Not seen", "bold"))
         for line in unseen:
             console.print(styled(f"• {printable(line)}"))
+
+
+MOST_SHOWN = 8  # Geometries in the terminal; all are in the JSON document
+SAFETY = (
+    "Nothing was written, and no array was assembled.",
+    "The order is proven only by overlays and a filesystem check: put an overlay on each device, assemble the overlays "
+    "in this order, and run fsck with -n on the array.",
+    "Do not run mdadm --create on the devices themselves.",
+)
+
+
+def show_search(console: Console, search: GeometrySearch) -> None:
+    """Prints a search for an old geometry: the verdict, the geometries, what is not certain, and what is safe."""
+    console.print(styled(printable(describe_verdict(search)), "bold"))
+    for number, geometry in enumerate(search.geometries[:MOST_SHOWN], start=1):
+        console.print()
+        title = "Geometry" if len(search.geometries) == 1 else f"Geometry {number} of {len(search.geometries)}"
+        console.print(styled(title, "bold"))
+        _show_geometry(console, geometry)
+    if len(search.geometries) > MOST_SHOWN:
+        console.print(styled(f"{len(search.geometries) - MOST_SHOWN} more: see --json"))
+    console.print()
+    for line in (*search.notes, *search.limits, *SAFETY):
+        console.print(styled(f"• {printable(line)}"))
+
+
+def _show_geometry(console: Console, geometry: OldGeometry) -> None:
+    for line in describe_geometry(geometry):
+        console.print(styled(f"    {printable(line)}"))
+
+
+def search_as_dict(search: GeometrySearch) -> dict[str, Any]:
+    """Returns the JSON document of a search for an old geometry."""
+    return {"format_version": FORMAT_VERSION, **search.as_dict(), "safety": list(SAFETY)}
 
 
 def members_table(rescue: ArrayRescue) -> TextTable:

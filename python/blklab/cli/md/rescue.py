@@ -25,8 +25,29 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, file_okay=False),
     help="Copy the superblocks, bitmaps and lists of the members to a new directory on another disk.",
 )
+@click.option(
+    "--try-orders",
+    "try_orders",
+    is_flag=True,
+    help="Search for the geometry that an array had before a wrong --create; `missing` is a lost member.",
+)
+@click.option(
+    "--level",
+    "levels",
+    type=click.Choice(["0", "1", "4", "5", "6", "10"]),
+    multiple=True,
+    help="With --try-orders: the array's RAID level, if it is known; repeatable.",
+)
 @json_option
-def rescue(*, what: tuple[str, ...], probed: tuple[str, ...], directory: Path | None, as_json: bool) -> None:
+def rescue(
+    *,
+    what: tuple[str, ...],
+    probed: tuple[str, ...],
+    directory: Path | None,
+    try_orders: bool,
+    levels: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Say why an array does not start, whether its data are still there, and what to do.
 
     It only reads, and nothing is assembled. It compares the superblocks of all members: their events, when they were
@@ -36,6 +57,9 @@ def rescue(*, what: tuple[str, ...], probed: tuple[str, ...], directory: Path | 
     Without an argument, it looks at all disks of this host. Name an array that is assembled (/dev/md0), a UUID, or
     devices and images of members. Run it as root.
 
+    With --try-orders, it reads the content of 2 to 8 devices or images, in any order, and searches for the level,
+    layout, chunk, order and data offsets with which a filesystem fits. It takes minutes.
+
     \b
     Examples:
       blklab md rescue
@@ -44,10 +68,19 @@ def rescue(*, what: tuple[str, ...], probed: tuple[str, ...], directory: Path | 
       blklab md rescue sda1.img sdb1.img
       blklab md rescue --probed server.probe
       blklab md rescue --save-metadata /mnt/usb/md-metadata
+      blklab md rescue --try-orders /dev/sd[b-d]1 missing
 
     \b
     Exit status: 0 every array runs or is sound; 1 at least one does not; 3 nothing could be read.
+    With --try-orders: 0 exactly one geometry fits; 1 otherwise.
     """
+    if try_orders:
+        if probed or directory is not None:
+            raise UsageError("--try-orders: expected devices or images, and no --probed or --save-metadata")
+        _try_orders(what, levels, as_json)
+        return
+    if levels:
+        raise UsageError("--level: expected only with --try-orders")
     from blklab.md.rescue.content_dates import read_content_dates
     from blklab.md.rescue.diagnosis import diagnose
     from blklab.report import rescue as report
@@ -69,6 +102,22 @@ def rescue(*, what: tuple[str, ...], probed: tuple[str, ...], directory: Path | 
         for line in save(stopped, directory, Roots()):
             notes().print(printable(line))
     if any(rescue.condition not in {"running", "sound", "degraded"} for rescue in rescues):
+        raise Exit(1)
+
+
+def _try_orders(what: tuple[str, ...], levels: tuple[str, ...], as_json: bool) -> None:
+    """Prints which geometry the content of devices has; exits with 1 unless it is unique."""
+    from blklab.md.rescue.geometry_search import LEVELS, GeometryHints, find_geometries
+    from blklab.report import rescue as report
+
+    devices = [Path(name) for name in what if name != "missing"]
+    for device in devices:
+        if not device.is_file() and not device.is_block_device():
+            raise UsageError(f"{device}: expected a block device or an image of one")
+    known = tuple(int(level) for level in levels) or LEVELS
+    search = find_geometries(devices, GeometryHints(levels=known, missing=what.count("missing")))
+    emit(report.search_as_dict(search), as_json, lambda console: report.show_search(console, search))
+    if search.verdict != "unique":
         raise Exit(1)
 
 
