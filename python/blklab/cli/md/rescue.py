@@ -25,8 +25,18 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, file_okay=False),
     help="Copy the superblocks, bitmaps and lists of the members to a new directory on another disk.",
 )
+@click.option("--save", "sectors", metavar="BEGIN-END", help="Copy sectors of an array from a member to a new FILE.")
+@click.option("--from", "device", metavar="DEVICE", type=click.Path(path_type=Path), help="With --save: the member.")
 @json_option
-def rescue(*, what: tuple[str, ...], probed: tuple[str, ...], directory: Path | None, as_json: bool) -> None:
+def rescue(
+    *,
+    what: tuple[str, ...],
+    probed: tuple[str, ...],
+    directory: Path | None,
+    sectors: str | None,
+    device: Path | None,
+    as_json: bool,
+) -> None:
     """Say why an array does not start, whether its data are still there, and what to do.
 
     It only reads, and nothing is assembled. It compares the superblocks of all members: their events, when they were
@@ -36,6 +46,9 @@ def rescue(*, what: tuple[str, ...], probed: tuple[str, ...], directory: Path | 
     Without an argument, it looks at all disks of this host. Name an array that is assembled (/dev/md0), a UUID, or
     devices and images of members. Run it as root.
 
+    --save copies what a member that is out holds of sectors which no other member has: `array 2048-2055` of `blklab md
+    audit`, first and last sector of 512 bytes. Of RAID-4, 5 and 6 this is data, not parity.
+
     \b
     Examples:
       blklab md rescue
@@ -44,10 +57,15 @@ def rescue(*, what: tuple[str, ...], probed: tuple[str, ...], directory: Path | 
       blklab md rescue sda1.img sdb1.img
       blklab md rescue --probed server.probe
       blklab md rescue --save-metadata /mnt/usb/md-metadata
+      blklab md rescue --save 2048-2055 --from /dev/sdc1 /mnt/usb/sectors
 
     \b
     Exit status: 0 every array runs or is sound; 1 at least one does not; 3 nothing could be read.
+    With --save: 0 all that the member holds was saved; 1 a part could not be.
     """
+    if sectors is not None or device is not None:
+        _save_sectors(what, sectors, device, alone=not probed and directory is None, as_json=as_json)
+        return
     from blklab.md.rescue.diagnosis import diagnose
     from blklab.report import rescue as report
 
@@ -67,6 +85,23 @@ def rescue(*, what: tuple[str, ...], probed: tuple[str, ...], directory: Path | 
         for line in save(stopped, directory, Roots()):
             notes().print(printable(line))
     if any(rescue.condition not in {"running", "sound", "degraded"} for rescue in rescues):
+        raise Exit(1)
+
+
+def _save_sectors(
+    what: tuple[str, ...], sectors: str | None, device: Path | None, *, alone: bool, as_json: bool
+) -> None:
+    """Copies sectors of an array from a member. Raises UsageError for what is missing, Exit if a part is."""
+    from blklab.md.rescue.saved_sectors import parse_sectors, save_sectors
+    from blklab.report import rescue as report
+
+    if sectors is None or device is None or len(what) != 1 or not alone:
+        raise UsageError("--save: expected --save BEGIN-END --from DEVICE FILE, and nothing else")
+    saved = save_sectors(parse_sectors(sectors), device, Path(what[0]), Roots())
+    emit(report.sectors_as_dict(saved), as_json, lambda console: report.show_sectors(console, saved, what[0]))
+    for line in saved.warnings:
+        notes().print(printable(line))
+    if not saved.is_complete:
         raise Exit(1)
 
 
