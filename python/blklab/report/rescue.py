@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
+from blklab.md.audit.rule import list_names, moment_text
 from blklab.md.model import ArrayMember, Inventory
 from blklab.md.rescue.diagnosis import ArrayRescue, describe_age, describe_moment, describe_role, draw_array_state
 from blklab.md.rescue.geometry_search import GeometrySearch, OldGeometry, describe_geometry, describe_verdict
+from blklab.md.rescue.saved_sectors import SavedSectors
 from blklab.report.console import Console, styled
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.text import printable
-from blklab.units import format_size
+from blklab.units import SECTOR, format_size
 
 FORMAT_VERSION = 1
 NO_VALUE = "–"
@@ -78,6 +82,38 @@ def _show_geometry(console: Console, geometry: OldGeometry) -> None:
 def search_as_dict(search: GeometrySearch) -> dict[str, Any]:
     """Returns the JSON document of a search for an old geometry."""
     return {"format_version": FORMAT_VERSION, **search.as_dict(), "safety": list(SAFETY)}
+
+
+def show_sectors(console: Console, saved: SavedSectors, file: str) -> None:
+    """Prints what was saved of a member, and what not."""
+    header = saved.header
+    size = format_size(sum(place.sectors for place in header.ranges) * SECTOR)
+    console.print(
+        styled(
+            printable(
+                f"{file}: {size} of array {header.array_uuid}, from slot {header.slot} "
+                f"({header.events:,} events, last written {moment_text(header.updated)}); read again and compared"
+            )
+        )
+    )
+    reasons = (
+        (saved.elsewhere, "not on this member: name another one"),
+        (saved.listed, "not saved: in the bad-block list of this member"),
+        (saved.unread, "not saved: cannot be read from this member"),
+    )
+    for ranges, reason in reasons:
+        if ranges:
+            console.print(styled(f"• array {list_names(list(map(str, ranges)))}: {reason}"))
+
+
+def sectors_as_dict(saved: SavedSectors) -> dict[str, Any]:
+    """Returns the JSON document of saved sectors: the header of the file, and what is not in it."""
+    missing = {"elsewhere": saved.elsewhere, "listed": saved.listed, "unread": saved.unread}
+    return {
+        "format_version": FORMAT_VERSION,
+        "header": msgspec.to_builtins(saved.header),
+        **{name: [{"sector": at.sector, "sectors": at.sectors} for at in ranges] for name, ranges in missing.items()},
+    }
 
 
 def members_table(rescue: ArrayRescue) -> TextTable:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import Run
 from tests.md.audit.test_cases import read_case
-from tests.md.conftest import Arrays, machine
+from tests.md.conftest import Arrays, image, machine
 
 __all__ = ["machine"]
 
@@ -73,9 +73,28 @@ def test_a_name_that_does_not_exist_is_refused_with_those_that_do(run: Run, mach
     assert "/dev/md9: no array or member of this name; arrays that were found: md0" in done.err
 
 
+def test_sectors_of_a_member_are_saved(run: Run, tmp_path: Path) -> None:
+    path = image("raid1-12-bitmap.vda", tmp_path)
+    file = tmp_path / "sectors"
+    done = run("md", "rescue", "--save", "2048-2055", "--from", path, file)
+    assert done.status == 0
+    assert "4 KiB of array 3156a3e6:4a433ea3:f425167f:2e6739fd, from slot 0" in " ".join(done.out.split())
+    assert len(file.read_bytes().partition(b"\n")[2]) == 4096
+    done = run("md", "rescue", "--save", "0-7", "--from", path, tmp_path / "more", "--json")
+    document = json.loads(done.out)
+    assert document["header"]["ranges"][0]["sectors"] == 8
+    assert (document["elsewhere"], document["listed"], document["unread"]) == ([], [], [])
+    done = run("md", "rescue", "--save", "0-7", "--from", path, file)
+    assert (done.status, "exists, expected a new file" in done.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--save", "1-2"], "expected --save BEGIN-END --from DEVICE FILE"),
+        (["--save", "1-2", "--from", IMAGES[0]], "expected --save BEGIN-END --from DEVICE FILE"),
+        (["--from", IMAGES[0], "file"], "expected --save BEGIN-END --from DEVICE FILE"),
+        (["--save", "2-1", "--from", IMAGES[0], "file"], "expected the first and the last sector"),
         ([IMAGES[0], "--probed", "x"], "expected one file, and no other argument"),
         ([IMAGES[0], "nothing"], "expected only images of members"),
     ],

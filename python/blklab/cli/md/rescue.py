@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     multiple=True,
     help="With --try-orders: the array's RAID level, if it is known; repeatable.",
 )
+@click.option("--save", "sectors", metavar="BEGIN-END", help="Copy sectors of an array from a member to a new FILE.")
+@click.option("--from", "device", metavar="DEVICE", type=click.Path(path_type=Path), help="With --save: the member.")
 @json_option
 def rescue(
     *,
@@ -46,6 +48,8 @@ def rescue(
     directory: Path | None,
     try_orders: bool,
     levels: tuple[str, ...],
+    sectors: str | None,
+    device: Path | None,
     as_json: bool,
 ) -> None:
     """Say why an array does not start, whether its data are still there, and what to do.
@@ -60,6 +64,9 @@ def rescue(
     With --try-orders, it reads the content of 2 to 8 devices or images, in any order, and searches for the level,
     layout, chunk, order and data offsets with which a filesystem fits. It takes minutes.
 
+    --save copies what a member that is out holds of sectors which no other member has: `array 2048-2055` of `blklab md
+    audit`, first and last sector of 512 bytes. Of RAID-4, 5 and 6 this is data, not parity.
+
     \b
     Examples:
       blklab md rescue
@@ -69,11 +76,16 @@ def rescue(
       blklab md rescue --probed server.probe
       blklab md rescue --save-metadata /mnt/usb/md-metadata
       blklab md rescue --try-orders /dev/sd[b-d]1 missing
+      blklab md rescue --save 2048-2055 --from /dev/sdc1 /mnt/usb/sectors
 
     \b
     Exit status: 0 every array runs or is sound; 1 at least one does not; 3 nothing could be read.
     With --try-orders: 0 exactly one geometry fits; 1 otherwise.
+    With --save: 0 all that the member holds was saved; 1 a part could not be.
     """
+    if sectors is not None or device is not None:
+        _save_sectors(what, sectors, device, alone=not probed and directory is None, as_json=as_json)
+        return
     if try_orders:
         if probed or directory is not None:
             raise UsageError("--try-orders: expected devices or images, and no --probed or --save-metadata")
@@ -118,6 +130,23 @@ def _try_orders(what: tuple[str, ...], levels: tuple[str, ...], as_json: bool) -
     search = find_geometries(devices, GeometryHints(levels=known, missing=what.count("missing")))
     emit(report.search_as_dict(search), as_json, lambda console: report.show_search(console, search))
     if search.verdict != "unique":
+        raise Exit(1)
+
+
+def _save_sectors(
+    what: tuple[str, ...], sectors: str | None, device: Path | None, *, alone: bool, as_json: bool
+) -> None:
+    """Copies sectors of an array from a member. Raises UsageError for what is missing, Exit if a part is."""
+    from blklab.md.rescue.saved_sectors import parse_sectors, save_sectors
+    from blklab.report import rescue as report
+
+    if sectors is None or device is None or len(what) != 1 or not alone:
+        raise UsageError("--save: expected --save BEGIN-END --from DEVICE FILE, and nothing else")
+    saved = save_sectors(parse_sectors(sectors), device, Path(what[0]), Roots())
+    emit(report.sectors_as_dict(saved), as_json, lambda console: report.show_sectors(console, saved, what[0]))
+    for line in saved.warnings:
+        notes().print(printable(line))
+    if not saved.is_complete:
         raise Exit(1)
 
 

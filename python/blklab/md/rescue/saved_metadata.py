@@ -93,15 +93,20 @@ def check_directory(
     """Returns warnings. Raises UsageError for a directory that exists, or that is on a disk of a member."""
     if os.path.lexists(directory):
         raise UsageError(f"{option} {directory}: exists, expected a new directory")
-    parent = directory.absolute().parent
+    return check_place(directory, option, [member.path for member in members], roots)
+
+
+def check_place(target: Path, option: str, paths: Sequence[str], roots: Roots) -> list[str]:
+    """Returns warnings. Raises UsageError if a file or directory would be on a disk of these devices."""
+    parent = target.absolute().parent
     if not parent.is_dir():
-        raise UsageError(f"{option} {directory}: {parent} is not a directory")
-    devices = {member.path: number for member in members if (number := _number(Path(member.path)))}
+        raise UsageError(f"{option} {target}: {parent} is not a directory")
+    devices = {path: number for path in paths if (number := _number(Path(path)))}
     if not devices:
         return []  # All of them are images
     numbers, problem = filesystem_devices(parent, roots)
     if problem:
-        raise UsageError(f"{option} {directory}: cannot find out on which disk it is: {problem}")
+        raise UsageError(f"{option} {target}: cannot find out on which disk it is: {problem}")
     below = numbers.union(*(beneath(number, roots) for number in numbers))
     for path, number in devices.items():
         disks = {number, *beneath(number, roots)}
@@ -111,11 +116,11 @@ def check_directory(
                 disks.add(identity.of_node(disk, roots).number)
         if disks & below:
             raise UsageError(
-                f"{option} {directory}: is on the disk of {path}, a member: "
+                f"{option} {target}: is on the disk of {path}, a member: "
                 "choose a directory on another disk, such as a USB stick"
             )
     if not numbers:
-        return [f"{directory} is on no disk: if it is in memory, copy it to a disk before you restart the machine"]
+        return [f"{target} is on no disk: if it is in memory, copy it to a disk before you restart the machine"]
     return []
 
 
