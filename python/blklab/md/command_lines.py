@@ -250,6 +250,20 @@ def load_modules() -> str:
     return _line("modprobe", "-a", "loop", "dm-snapshot")
 
 
+def create_on_overlays(
+    array: str, level: int, layout: str, chunk: int, metadata: str, disks: Sequence[str], *, own_offsets: bool
+) -> str:
+    """Never for disks: it writes new superblocks. Each disk may end with its data offset (`/dev/dm-3:2048s`)."""
+    words = [f"--level={level}", f"--raid-devices={len(disks)}", f"--metadata={metadata}", "--bitmap=none"]
+    if layout:
+        words.append(f"--layout={layout}")
+    if chunk:
+        words.append(f"--chunk={chunk >> 10}K")
+    if own_offsets:
+        words.append("--data-offset=variable")
+    return _line("mdadm", "--create", array, "--run", "--assume-clean", "--readonly", *words, *disks)
+
+
 def hide_rule(rule: str) -> str:
     return _line("ln", "-s", "/dev/null", rule)
 
@@ -323,7 +337,16 @@ COMMANDS: tuple[Callable[..., str], ...] = (
     *(fix_assemble, start_overlays, stop_overlays),
     *(resume_fix, disable_lists, make_directory, list_lvm_raids, set_stripe, set_timeout, limit_retries),
     *(show_signatures, show_smart, show_smart_of_kind, stop_swap, stop_unit, unmount),
-    *(load_modules, hide_rule, reload_rules, set_read_only, set_read_write, attach_file, detach_file),
+    *(
+        create_on_overlays,
+        load_modules,
+        hide_rule,
+        reload_rules,
+        set_read_only,
+        set_read_write,
+        attach_file,
+        detach_file,
+    ),
     *(make_snapshot, remove_snapshot, show_content, replay_ext_journal, check_ext, check_xfs, check_btrfs),
     *(mount_to_replay, mount_read_only),
 )

@@ -1,5 +1,6 @@
 """Prints what was seen on overlays, in the terminal and as JSON."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import msgspec
 
 from blklab.md import command_lines
+from blklab.md.rescue.geometry_trial import FOUND
 from blklab.md.rescue.overlay_record import OverlayRecord, Verdict
 from blklab.report.console import Console, styled
 from blklab.text import printable
@@ -52,10 +54,20 @@ def describe_next(record: OverlayRecord, directory: Path) -> list[str]:
     if verdict == "failed":
         lines.append("# Ask on the linux-raid list, with the output of `blklab md rescue`.")
         return lines
+    if not record.array_uuid:  # Of a search for an old array
+        lines.append("# The safest way: copy all your files from there to other disks, and make a new array.")
+        found = shlex.quote(str(directory / FOUND))
+        lines.append(
+            f"# Or put the superblocks of this geometry on the disks: `blklab md fix metadata {found}`. "
+            f"Then `blklab md rescue` again, which asks for another trial before it starts the array."
+        )
+        return lines
     lines.append("# If the files are right, start the array on its disks:")
     # The name holds a directory, so this is no line of command_lines: it is printed only for people.
     option = "" if verdict == "good" else " --files-are-right"
-    lines.append(f"# `{command_lines.fix_assemble(record.array_uuid)} --overlays {directory}{option}`")
+    lines.append(
+        f"# `{command_lines.fix_assemble(record.array_uuid)} --overlays {shlex.quote(str(directory))}{option}`"
+    )
     return lines
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from blklab.cli.common import emit, json_option, notes, results
+from blklab.cli.common import emit, json_option, notes, repeatable, results
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import UsageError
 from blklab.report.console import Console, styled
@@ -17,8 +17,11 @@ from blklab.text import printable
 if TYPE_CHECKING:
     from blklab.md.rescue.overlay_record import OverlayRecord
 
+LEVELS = ["0", "1", "4", "5", "6", "10"]
+
 COMMANDS = {
     "start": CommandEntry("blklab.cli.md.overlays:start", "Assemble an array on overlays, and check its files"),
+    "search": CommandEntry("blklab.cli.md.overlays:search", "Find the array that was there before a wrong --create"),
     "show": CommandEntry("blklab.cli.md.overlays:show", "Say what was seen, and how full the overlays are"),
     "stop": CommandEntry("blklab.cli.md.overlays:stop", "Remove the overlays, and make the disks writable"),
 }
@@ -100,6 +103,55 @@ def start(
     _emit_record(record, directory, as_json)
     if record.trial is None or record.trial.verdict not in {"good", "unchecked"}:
         raise Exit(1)
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("devices", nargs=-1, required=True, metavar="DEVICE...")
+@repeatable("--level", type=click.Choice(LEVELS), help="The array's RAID level, if it is known.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_option
+def search(*, directory: Path, devices: tuple[str, ...], level: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Find the array that was on DEVICEs before a wrong `mdadm --create`, and try it on overlays.
+
+    It searches for the level, layout, chunk, order and data offsets with which the content fits, as `blklab md rescue
+    --try-orders` does. What fits is made on overlays, its filesystem is checked, and files are read: the first
+    geometry with which nothing is wrong is left, mounted read-only in DIRECTORY/files. Nothing is written to the
+    devices. `missing` is a lost member. DIRECTORY is a new one on another disk.
+
+    \b
+    Examples:
+      blklab md overlays search /mnt/usb/try /dev/sdb1 /dev/sdc1 /dev/sdd1
+      blklab md overlays search /mnt/usb/try /dev/sdb1 /dev/sdc1 missing --level 5
+
+    \b
+    Exit status: 0 a geometry was found, and nothing is wrong with what was checked on it; 1 otherwise.
+    """
+    from blklab.md.rescue import geometry_search
+    from blklab.md.rescue.geometry_trial import plan_search, search_on_overlays
+    from blklab.report import rescue as report
+
+    roots = Roots()
+    known = tuple(int(name) for name in level) or geometry_search.LEVELS
+    hints = geometry_search.GeometryHints(levels=known, missing=devices.count("missing"))
+    plan = plan_search([name for name in devices if name != "missing"], directory, hints, roots)
+    _confirm(f"Make overlays of {len(plan.members)} devices in {directory}?", yes=yes, as_json=as_json)
+    found, record = search_on_overlays(plan, _report_step, roots)
+    if record is None:
+        emit(report.search_as_dict(found), as_json, lambda console: report.show_search(console, found))
+        raise Exit(1)
+    _emit_record(record, directory, as_json)
+    if record.trial is None or record.trial.verdict not in {"good", "unchecked"}:
+        raise Exit(1)
+
+
+def _confirm(question: str, *, yes: bool, as_json: bool) -> None:
+    """Asks the user. Raises UsageError without a terminal."""
+    if yes:
+        return
+    if as_json or not sys.stdin.isatty():
+        raise UsageError("cannot ask for confirmation without a terminal: use --yes")
+    click.confirm(question, abort=True, err=True)
 
 
 @click.command()

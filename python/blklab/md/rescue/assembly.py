@@ -27,7 +27,17 @@ from blklab.md.rescue.overlays import find_arrays_to_stop, find_free_name, find_
 from blklab.md.rescue.trial import Report, try_command
 from blklab.system.roots import Roots
 
-FORCED: tuple[Condition, ...] = ("behind", "stale", "unclean", "incomplete", "diverged", "unclear", "new", "reshaping")
+FORCED: tuple[Condition, ...] = (
+    "behind",
+    "stale",
+    "unclean",
+    "incomplete",
+    "diverged",
+    "unclear",
+    "new",
+    "overwritten",
+    "reshaping",
+)
 """Conditions in which an array is started only as it was tried on overlays."""
 
 SURE: tuple[Condition, ...] = ("behind", "unclean")

@@ -7,7 +7,7 @@ its rules are hidden. `stop_overlays` undoes everything, also after a crash or a
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -105,13 +105,20 @@ def plan_overlays(
         raise UsageError(f"{array.path}: it runs, and overlays are for arrays that do not start")
     if array.external:
         raise UsageError(f"{array.name}: its metadata are {array.metadata}, expected those of Linux md")
-    if os.geteuid() != 0:
-        raise EnvironmentLacks("permission denied", "run blklab as root")
-    for program in PROGRAMS:
-        child_process.find(program, PACKAGES.get(program, "util-linux"))
+    check_programs()
     members = choose_members(rescue, names)
     if any(not member.path.startswith("/dev/") for member in members):
         raise UsageError(f"{array.name}: its members are images, expected devices: attach them with losetup")
+    check_space(directory, members, roots)
+    for member in members:
+        if member.users:
+            raise UsageError(f"{member.path}: in use: {member.users[0]}: stop this first")
+    holders = find_arrays_to_stop(members, roots)
+    return OverlayPlan(array, members, directory, holders, tuple(find_rules(roots)), backup_file)
+
+
+def check_space(directory: Path, members: Sequence[ArrayMember], roots: Roots) -> None:
+    """Raises UsageError for a directory that exists, that is on a disk of a member, or that has too little space."""
     check_directory(directory, members, roots, option="DIRECTORY")
     free = _measure_free(directory.absolute().parent)
     needed = LEAST_FREE * len(members)
@@ -119,11 +126,14 @@ def plan_overlays(
         raise UsageError(
             f"{directory}: {format_size(free)} are free, expected {format_size(needed)} for {len(members)} overlays"
         )
-    for member in members:
-        if member.users:
-            raise UsageError(f"{member.path}: in use: {member.users[0]}: stop this first")
-    holders = find_arrays_to_stop(members, roots)
-    return OverlayPlan(array, members, directory, holders, tuple(_find_rules(roots)), backup_file)
+
+
+def check_programs() -> None:
+    """Raises EnvironmentLacks if the user is not root, or if a program is missing."""
+    if os.geteuid() != 0:
+        raise EnvironmentLacks("permission denied", "run blklab as root")
+    for program in PROGRAMS:
+        child_process.find(program, PACKAGES.get(program, "util-linux"))
 
 
 def choose_members(rescue: ArrayRescue, names: Sequence[str]) -> tuple[ArrayMember, ...]:
@@ -154,42 +164,72 @@ def start_overlays(plan: OverlayPlan, report: Report, roots: Roots) -> OverlayRe
     Raises BlklabError if an overlay cannot be made, or a member's metadata cannot be saved.
     """
     directory = plan.directory
+
+    def assemble(array: str, overlays: Sequence[str]) -> str:
+        return command_lines.assemble_read_only(array, overlays, plan.backup_file)
+
     with journal.lock_array(plan.array.uuid or plan.array.name, roots):
         with SystemErrors(UsageError, directory):
             directory.mkdir(mode=0o700)
-        members = [_describe(member, roots) for member in plan.members]
         record = OverlayRecord(
             id=secrets.token_hex(4),
             boot_id=process.boot_id(roots),
             array_uuid=plan.array.uuid,
             array_name=plan.array.name,
-            members=members,
+            members=[_describe(member, roots) for member in plan.members],
             masked_rules=list(plan.rules),
         )
         write_record(record, directory)
-        try:
-            trial = _make_and_try(plan, record, report, roots)
-        except BaseException as error:
-            report("it failed: undo everything", "")
-            with SignalDeferral() as signals:
-                signals.defer()
-                try:
-                    undo(record, directory, report, roots)
-                except BlklabError as failure:
-                    message = f"{error}; and not everything could be undone: {failure}"
-                    raise UndoFailed(message, command_lines.stop_overlays(str(directory))) from error
-            raise
-        record = msgspec.structs.replace(record, trial=trial)
-        write_record(record, directory)
-        return record
+        report(f"save the metadata of the members to {directory / METADATA}, and compare them", "")
+        save([replace(plan.array, members=plan.members, outside=())], directory / METADATA, roots)
+        return try_on_overlays(record, plan.arrays_to_stop, directory, assemble, report, roots)
 
 
-def _make_and_try(plan: OverlayPlan, record: OverlayRecord, report: Report, roots: Roots) -> TrialResult:
-    directory = plan.directory
-    report(f"save the metadata of the members to {directory / METADATA}, and compare them", "")
-    save([replace(plan.array, members=plan.members, outside=())], directory / METADATA, roots)
+def try_on_overlays(
+    record: OverlayRecord,
+    arrays_to_stop: Sequence[str],
+    directory: Path,
+    assemble: Callable[[str, Sequence[str]], str],
+    report: Report,
+    roots: Roots,
+) -> OverlayRecord:
+    """Makes overlays of the members of a record, tries the array, and writes the result into the record.
+
+    `assemble` returns the command that assembles an array from overlays, by their paths. Whatever fails, everything is
+    undone.
+    """
+    try:
+        overlays = _make_overlays(record, arrays_to_stop, directory, report, roots)
+
+        def make_content_snapshot(device: str) -> str:
+            return _make_snapshot(record, f"content-{Path(device).name}", device, directory, report, roots)
+
+        array = f"/dev/{find_free_name(roots)}"
+        trial = try_array(array, assemble(array, overlays), directory, make_content_snapshot, report, roots)
+        if full := find_full(record, roots):
+            line = f"Overlays are full, so nothing of this is proven: {list_names(full)}. Use a disk with more space."
+            trial = TrialResult("failed", [*trial.lines, line])
+    except BaseException as error:
+        report("it failed: undo everything", "")
+        with SignalDeferral() as signals:
+            signals.defer()
+            try:
+                undo(record, directory, report, roots)
+            except BlklabError as failure:
+                message = f"{error}; and not everything could be undone: {failure}"
+                raise UndoFailed(message, command_lines.stop_overlays(str(directory))) from error
+        raise
+    record = msgspec.structs.replace(record, trial=trial)
+    write_record(record, directory)
+    return record
+
+
+def _make_overlays(
+    record: OverlayRecord, arrays_to_stop: Sequence[str], directory: Path, report: Report, roots: Roots
+) -> list[str]:
+    """Keeps everything else from the members, and returns the paths of their overlays."""
     _hide_rules(record.masked_rules, report, roots)
-    for array in plan.arrays_to_stop:
+    for array in arrays_to_stop:
         line = command_lines.stop_array(array)
         report(f"stop {array}, which does not run", line)
         run_command(line, array)
@@ -197,21 +237,12 @@ def _make_and_try(plan: OverlayPlan, record: OverlayRecord, report: Report, root
     report("load the modules of overlays", line)
     run_command(line, "the modules loop and dm-snapshot cannot be loaded")
     overlays = []
-    for number, member in enumerate(plan.members):
+    for number, member in enumerate(record.members):
         line = command_lines.set_read_only(member.path)
         report(f"make {member.path} read-only", line)
         run_command(line, member.path)
         overlays.append(_make_snapshot(record, f"{number}", member.path, directory, report, roots))
-
-    def make_content_snapshot(device: str) -> str:
-        return _make_snapshot(record, f"content-{Path(device).name}", device, directory, report, roots)
-
-    array = f"/dev/{find_free_name(roots)}"
-    trial = try_array(array, overlays, plan.backup_file, directory, make_content_snapshot, report, roots)
-    if full := find_full(record, roots):
-        line = f"Overlays are full, so nothing of this is proven: {list_names(full)}. Use a directory with more space."
-        return TrialResult("failed", [*trial.lines, line])
-    return trial
+    return overlays
 
 
 def _describe(member: ArrayMember, roots: Roots) -> MemberFacts:
@@ -313,7 +344,7 @@ def find_arrays_to_stop(members: Sequence[ArrayMember], roots: Roots) -> tuple[s
     return tuple(dict.fromkeys(arrays))
 
 
-def _find_rules(roots: Roots) -> list[str]:
+def find_rules(roots: Roots) -> list[str]:
     """Returns the names of udev's rules that this host has and that are hidden meanwhile.
 
     Raises UsageError for one in /etc, which comes before those in /run (udev(7)).

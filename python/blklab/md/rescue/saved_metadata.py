@@ -8,14 +8,18 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
+
+import msgspec
 
 from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.md.member_devices import whole_disk
 from blklab.md.model import Array, ArrayMember
 from blklab.md.rescue.diagnosis import known_members
 from blklab.md.rescue.saved_index import PIECE, SavedDisk, SavedMember, SavedRange, UnreadPart, write_index
+from blklab.md.superblocks import newest_superblock, read_superblocks
 from blklab.system import identity
 from blklab.system.identity import BlockDevice
 from blklab.system.layers import beneath, filesystem_devices, number_of
@@ -36,6 +40,11 @@ def save(arrays: Sequence[Array], directory: Path, roots: Roots) -> list[str]:
     members = list({member.path: member for array in arrays for member in known_members(array)}.values())
     if not members:
         raise UsageError("--save-metadata: no array here has to be saved: all of them run")
+    return save_members(members, directory, roots)
+
+
+def save_members(members: Sequence[ArrayMember], directory: Path, roots: Roots) -> list[str]:
+    """Copies the metadata of members, or the ends of devices without a superblock; as `save`."""
     warnings = check_directory(directory, members, roots)
     with SystemErrors(UsageError, directory):
         directory.mkdir(mode=0o700)
@@ -58,6 +67,32 @@ def save(arrays: Sequence[Array], directory: Path, roots: Roots) -> list[str]:
     if failed:
         raise BlklabError("; ".join([*failed, f"what could be read is in {directory}"]))
     return [*lines, *warnings]
+
+
+def save_found(pairs: Sequence[tuple[ArrayMember, str]], directory: Path, roots: Roots) -> None:
+    """Copies the metadata that are on overlays into a new directory, as those of the members below them.
+
+    Each pair is a member and the path of its overlay. Raises BlklabError if an overlay has no superblock, or a part
+    cannot be read.
+    """
+    with SystemErrors(UsageError, directory):
+        directory.mkdir(mode=0o700)
+    lines: list[str] = []
+    failed: list[str] = []
+    saved_members = []
+    for number, (member, overlay) in enumerate(pairs, 1):
+        superblock = newest_superblock(read_superblocks(Path(overlay)))
+        if superblock is None:
+            raise BlklabError(f"{overlay}: it has no md superblock, expected that of the array on the overlays")
+        found = replace(member, path=overlay, superblock=superblock)
+        prefix = f"{number}-{member.name.replace('/', '!')}"
+        ranges = _save_ranges(overlay, _plan_ranges(found), directory / prefix, lines, failed)
+        described = _describe(replace(member, superblock=superblock), ranges, roots)
+        renamed = tuple(msgspec.structs.replace(saved, device=member.path) for saved in described.ranges)
+        saved_members.append(msgspec.structs.replace(described, ranges=renamed))
+    write_index(directory, saved_members, [])
+    if failed:
+        raise BlklabError("; ".join(failed))
 
 
 def _save_ranges(

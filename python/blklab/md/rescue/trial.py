@@ -67,22 +67,15 @@ PACKAGES = {
 
 
 def try_array(
-    array: str,
-    overlays: Sequence[str],
-    backup_file: str,
-    directory: Path,
-    make_snapshot: MakeSnapshot,
-    report: Report,
-    roots: Roots,
+    array: str, assemble: str, directory: Path, make_snapshot: MakeSnapshot, report: Report, roots: Roots
 ) -> TrialResult:
-    """Assembles the array at a path from overlays, checks what is on it, and returns what it saw.
+    """Assembles the array at a path with a command, checks what is on it, and returns what it saw.
 
-    Filesystems stay mounted read-only below `directory`. `backup_file` is that of an interrupted reshape, or empty.
+    Filesystems stay mounted read-only below `directory`.
     """
     name = Path(array).name
-    line = command_lines.assemble_read_only(array, overlays, backup_file)
-    report("assemble the array on the overlays", line)
-    output = try_command(line)
+    report("assemble the array on the overlays", assemble)
+    output = try_command(assemble)
     state = text(roots.sys / "block" / name / "md/array_state") or ""
     size = int(text(roots.sys / "block" / name / "size") or 0)
     if state not in RUNNING or not size:

@@ -44,6 +44,7 @@ class Case:
     expected_files: dict[str, str] = field(default_factory=dict)  # Names and SHA-256
     uuid: str = ""
     chosen: list[int] = field(default_factory=list)  # Disks that the user names, because blklab cannot choose
+    is_created_again: bool = False  # The superblocks are not those of the old array
     problems: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
@@ -278,8 +279,28 @@ def find_wrong_files(case: Case, directory: Path) -> list[str]:
 # What a user types
 
 
+def search(case: Case) -> str:
+    """Searches for the geometry before a wrong --create, and puts the superblocks that it finds on the disks."""
+    before = read_disks(case)
+    status, _ = blklab(case, "md", "overlays", "search", str(STORE / "old"), "--yes", *case.members)
+    is_right = (STORE / "old/files").is_dir() and not find_wrong_files(case, STORE / "old/files")
+    blklab(case, "md", "overlays", "stop", str(STORE / "old"))
+    if read_disks(case) != before:
+        case.problems.append("a disk changed while the old geometry was searched")
+    if status or not is_right:
+        return f"search {status} {'right' if is_right else 'wrong'}"
+    status, _ = blklab(case, "md", "fix", "metadata", str(STORE / "old/found"), "--yes")
+    if status:
+        return "the superblocks that were found are not put on the disks"
+    case.uuid = read_uuid(case.members[0])
+    return follow(case)
+
+
 def follow(case: Case) -> str:
     """Does what is printed, and returns how it ended: `saved` or `refused`, and the condition before it."""
+    if case.is_created_again:
+        case.is_created_again = False
+        return search(case)
     before = read_disks(case)
     _, printed = blklab(case, "md", "rescue", case.uuid, "--json")
     (array,) = [array for array in json.loads(printed)["arrays"] if array["array"]["uuid"] == case.uuid][:1]
@@ -521,6 +542,7 @@ def created_again_and_not_saved(case: Case) -> None:
     stop()
     create_again(case, [0, 1, 2, 3], "--chunk=64")
     case.uuid = read_uuid(case.members[0])
+    case.is_created_again = True
 
 
 def created_again_in_wrong_order_and_not_saved(case: Case) -> None:
@@ -528,6 +550,7 @@ def created_again_in_wrong_order_and_not_saved(case: Case) -> None:
     stop()
     create_again(case, [3, 1, 0, 2], "--chunk=64")
     case.uuid = read_uuid(case.members[0])
+    case.is_created_again = True
 
 
 def read_uuid(member: str) -> str:
