@@ -337,16 +337,8 @@ COMMANDS: tuple[Callable[..., str], ...] = (
     *(fix_assemble, start_overlays, stop_overlays),
     *(resume_fix, disable_lists, make_directory, list_lvm_raids, set_stripe, set_timeout, limit_retries),
     *(show_signatures, show_smart, show_smart_of_kind, stop_swap, stop_unit, unmount),
-    *(
-        create_on_overlays,
-        load_modules,
-        hide_rule,
-        reload_rules,
-        set_read_only,
-        set_read_write,
-        attach_file,
-        detach_file,
-    ),
+    *(create_on_overlays, load_modules, hide_rule, reload_rules),
+    *(set_read_only, set_read_write, attach_file, detach_file),
     *(make_snapshot, remove_snapshot, show_content, replay_ext_journal, check_ext, check_xfs, check_btrfs),
     *(mount_to_replay, mount_read_only),
 )

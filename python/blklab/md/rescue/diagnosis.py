@@ -311,9 +311,13 @@ def find_obstacles(array: Array, current: Sequence[ArrayMember]) -> list[str]:
             f"Members are used without md: {names}. "
             "If something wrote to them, the copies differ, and md does not know."
         )
+    newest = find_newest(array)
     by_slot: dict[int, list[str]] = {}
     for member in array.members:
-        if _is_active(member) and member.superblock and not member.superblock.replacement:
+        if not _is_active(member) or newest is None or member.superblock is None:
+            continue
+        is_fresh = member.superblock.events >= newest.events - 1  # One that was replaced is older
+        if is_fresh and not member.superblock.replacement:
             by_slot.setdefault(member.superblock.slot or 0, []).append(member.name)
     for slot, names_of_slot in sorted(by_slot.items()):
         if len(names_of_slot) > 1:
@@ -329,7 +333,6 @@ def find_obstacles(array: Array, current: Sequence[ArrayMember]) -> list[str]:
         )
     if array.members and all(member.logical_volume for member in array.members):
         obstacles.append("All its members are logical volumes: it may be the array of a virtual machine.")
-    newest = find_newest(array)
     journals = [
         member.superblock for member in array.members if member.superblock and member.superblock.role == "journal"
     ]

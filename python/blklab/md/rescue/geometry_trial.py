@@ -1,4 +1,4 @@
-"""Tries old geometries on overlays, after a wrong `--create`: superblocks are made there, and the filesystem is checked.
+"""Tries old geometries on overlays, after a wrong `--create`: makes superblocks there, and checks the filesystem.
 
 What `geometry_search` found explains blocks; only a filesystem check explains everything between them. If the files are
 right, the superblocks of the overlays are saved as metadata that `blklab md fix metadata` can put on the disks.
