@@ -31,7 +31,7 @@ tools:
 .PHONY: test
 test: setup ## Run the tests without `make proof`; PYTEST="-k units" and CARGO_TEST="-p blklab-stats" narrow it
 	$(CARGO) test --config crates/tests.toml --release --locked --workspace --tests --quiet $(CARGO_TEST)
-	$(PYTESTS) --dist worksteal -m "not proof" $(PYTEST)
+	$(PYTESTS) --dist worksteal -m "not proof" --durations=25 --durations-min=4 $(PYTEST)
 
 # A file's tests stay in one process: they share guests.
 .PHONY: proof

@@ -294,5 +294,6 @@ def _read_member(directory: Path, uuid: str, roots: Roots, reader: Probe) -> Arr
         unacknowledged=len(unacknowledged),
         data_offset=parse_number(text(directory / "offset")),
         unseen=unseen,
+        id=of_node(node, roots).id or "" if node else "",
         **device_facts(node),
     )

@@ -13,6 +13,7 @@ from typing import Any
 from blklab.md.model import Array, ArrayMember
 from blklab.md.probing import NOT_RECORDED, Probe
 from blklab.md.superblocks import SuperblockReading, newest_superblock
+from blklab.system.identity import of_node
 from blklab.system.layers import mounted_devices, partitions
 from blklab.system.mounts import Mount, unescaped
 from blklab.system.roots import Roots, entries, text
@@ -128,6 +129,7 @@ def _make_member(node: Path, reading: SuperblockReading, users: Sequence[str], r
         foreign=tuple(reading.foreign),
         data_offset=superblock.data_offset if superblock else None,
         users=tuple(users),
+        id=of_node(node, roots).id or "",
         logical_volume=(text(node / "dm/uuid") or "").startswith("LVM-"),
         **device_facts(node),
     )

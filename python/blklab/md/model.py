@@ -137,6 +137,7 @@ class ArrayMember:
     unseen: str = ""  # Why its superblock could not be read
     logical_volume: bool = False  # A volume of LVM, which may be the disk of a virtual machine
     users: tuple[str, ...] = ()  # Of a device outside of arrays: what uses it, `mounted at /`
+    id: str = ""  # Its stable id, such as model and serial number; empty if it has none
 
     @property
     def bad_blocks(self) -> BadBlockList | None:
@@ -177,6 +178,7 @@ class ArrayMember:
             **{name: getattr(self, name) for name in ("name", "path", "slot", "errors", "rotational")},
             "states": list(self.states),
             "kind": self.kind or None,
+            "id": self.id or None,
             "size_bytes": self.size,
             "start_bytes": self.start,
             "physical_block_bytes": self.physical_block,

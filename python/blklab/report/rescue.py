@@ -7,11 +7,18 @@ import msgspec
 
 from blklab.md.audit.rule import list_names, moment_text
 from blklab.md.model import ArrayMember, Inventory
-from blklab.md.rescue.diagnosis import ArrayRescue, describe_age, describe_moment, describe_role, draw_array_state
+from blklab.md.rescue.diagnosis import (
+    ArrayRescue,
+    describe_age,
+    describe_moment,
+    describe_role,
+    draw_array_state,
+    known_members,
+)
 from blklab.md.rescue.geometry_search import GeometrySearch, OldGeometry, describe_geometry, describe_verdict
 from blklab.md.rescue.saved_sectors import SavedSectors
 from blklab.report.console import Console, styled
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, figures, only, text
 from blklab.report.terminal import draw_table
 from blklab.text import printable
 from blklab.units import SECTOR, format_size
@@ -124,29 +131,33 @@ def members_table(rescue: ArrayRescue) -> TextTable:
     in_order = [member for group in rescue.groups for member in group.members]
     unread = [member for member in (*array.members, *array.outside) if member.superblock is None]
     columns = [
-        text("member"), *figures("slot"), text("role"), *figures("events", "behind"), text("last written"),
-        *figures("earlier"), text("saw"), *figures("data offset"), text("checksum"), text("list"),
+        text("member"), text("disk"), *figures("slot"), text("role"), *figures("events", "behind"),
+        text("last written"), *figures("earlier"), text("saw"), *figures("data offset"), text("checksum"), text("list"),
     ]  # fmt: skip
     rows = [_row(member, newest, latest) for member in (*in_order, *unread)]
-    return TextTable(
+    table = TextTable(
         f"Members of {printable(array.title)}",
         columns,
         rows,
         "earlier: than the newest superblock; saw: the members of the array as this one saw them last, . is missing",
-        spare=("list", "data offset", "checksum"),
+        spare=("list", "data offset", "checksum", "disk"),
     )
+    if any(member.id for member in known_members(array)):
+        return table
+    return only(table, [at for at, column in enumerate(columns) if column.heading != "disk"])
 
 
 def _row(member: ArrayMember, newest: int, latest: int) -> list[str]:
     superblock = member.superblock
     if superblock is None:
-        return [printable(member.name), *[NO_VALUE] * 10]
+        return [printable(member.name), printable(member.id), *[NO_VALUE] * 10]
     behind = newest - superblock.events
     listed = "no list"
     if superblock.bad_blocks:
         listed = f"{len(superblock.bad_blocks.ranges)} entries" if superblock.bad_blocks.ranges else "empty"
     return [
         printable(member.name),
+        printable(member.id),
         NO_VALUE if superblock.slot is None else str(superblock.slot),
         describe_role(superblock),
         f"{superblock.events:,}",
