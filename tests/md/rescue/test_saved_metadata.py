@@ -93,3 +93,17 @@ def test_copies_are_only_for_their_owner(members: list[Path], tmp_path: Path) ->
     """The end of a member can contain data of users."""
     save(read_images(members).arrays, tmp_path / "saved", Roots())
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "saved").iterdir()} == {0o600}
+
+
+def test_too_little_space_is_found_before_anything_is_written(
+    members: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = os.statvfs(tmp_path)
+
+    def report_full(_: object) -> os.statvfs_result:
+        return os.statvfs_result([*whole[:4], 1, *whole[5:]])
+
+    monkeypatch.setattr("blklab.md.rescue.saved_metadata.os.statvfs", report_full)
+    with pytest.raises(UsageError, match="are free, and the metadata need 8 MiB: choose a directory on another disk"):
+        save(read_images(members).arrays, tmp_path / "saved", Roots())
+    assert not (tmp_path / "saved").exists()

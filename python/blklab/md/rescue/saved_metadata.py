@@ -46,6 +46,7 @@ def save(arrays: Sequence[Array], directory: Path, roots: Roots) -> list[str]:
 def save_members(members: Sequence[ArrayMember], directory: Path, roots: Roots) -> list[str]:
     """Copies the metadata of members, or the ends of devices without a superblock; as `save`."""
     warnings = check_directory(directory, members, roots)
+    _check_free(directory, members)
     with SystemErrors(UsageError, directory):
         directory.mkdir(mode=0o700)
     lines: list[str] = []
@@ -157,6 +158,23 @@ def check_place(target: Path, option: str, paths: Sequence[str], roots: Roots) -
     if not numbers:
         return [f"{target} is on no disk: if it is in memory, copy it to a disk before you restart the machine"]
     return []
+
+
+def _check_free(directory: Path, members: Sequence[ArrayMember]) -> None:
+    """Raises UsageError if there is less space than the copies need."""
+    needed = 0
+    for member in members:
+        with suppress(ReadFailed):
+            needed += sum(length for _, _, length in _plan_ranges(member))
+    parent = directory.absolute().parent
+    with SystemErrors(UsageError, parent):
+        status = os.statvfs(parent)
+    free = status.f_bavail * status.f_frsize
+    if free < needed:
+        raise UsageError(
+            f"{directory}: {format_size(free)} are free, and the metadata need {format_size(needed)}: "
+            "choose a directory on another disk"
+        )
 
 
 def _number(path: Path) -> str | None:
