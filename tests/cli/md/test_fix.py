@@ -12,7 +12,7 @@ from blklab.md.repair.task import MemberSlot, RepairTask
 from blklab.system.identity import BlockDevice, of_node
 from blklab.system.roots import Roots
 from tests.conftest import Run
-from tests.md.conftest import Arrays, machine
+from tests.md.conftest import Arrays, image, machine
 
 __all__ = ["machine"]
 
@@ -89,6 +89,23 @@ def test_bad_ranges_are_not_written_again(machine: Arrays, run: Run, attributes:
     done = run("md", "fix", "entries", "md0", "--yes")
     assert (done.status, reason in " ".join(done.out.split())) == (1, True), done.out + done.err
     assert list(machine.roots.state.iterdir()) == []
+
+
+def test_sectors_of_a_member_that_is_out_are_not_written_if_no_list_has_them(
+    machine: Arrays, run: Run, tmp_path: Path
+) -> None:
+    machine.mirror()
+    file = tmp_path / "sectors"
+    run("md", "rescue", "--save", "0-7", "--from", image("raid1-12-bitmap.vda", tmp_path / "dev"), file)
+    done = run("md", "fix", "entries", "md0", "--from", file, "--yes")
+    assert done.status == 1
+    assert "is in the array: expected a member that is out" in " ".join(done.out.split())
+    document = json.loads(run("md", "fix", "entries", "md0", "--from", file, "--plan", "--json").out)
+    assert (document["bytes"], document["lost"], document["outcome"]) == (0, [], None)
+    assert document["refused"]
+    file.write_bytes(b"{}")
+    done = run("md", "fix", "entries", "md0", "--from", file, "--yes")
+    assert (done.status, len(done.err.splitlines())) == (1, 1)
 
 
 def test_no_bad_ranges(machine: Arrays, run: Run) -> None:

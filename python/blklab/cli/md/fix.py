@@ -121,25 +121,41 @@ def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as
 
 @click.command()
 @click.argument("array")
+@click.option(
+    "--from",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Write the lost sectors that `blklab md rescue --save` has copied to FILE.",
+)
 @plan_option
 @yes_option
 @json_option
-def entries(*, array: str, only_plan: bool, yes: bool, as_json: bool) -> None:
+def entries(*, array: str, file: Path | None, only_plan: bool, yes: bool, as_json: bool) -> None:
     """Write the bad ranges of ARRAY (/dev/md0) again from good copies, so that its lists become empty.
 
     ARRAY must not be in use. blklab reads each page through md, which takes it from a good copy, and writes the same
     data again through md. It then reads the page from the member and compares. It stops if a good copy cannot be read,
     or if a disk does not store what is written. Ranges without a good copy stay in the lists.
 
+    With --from, it writes sectors that only a member which is out has: `blklab md rescue --save` copies them to a file.
+    Only for RAID-1 and RAID-10, and only if the bitmap proves that they were not written since that member left. After
+    an interruption, type the same command again.
+
     \b
     Examples:
       blklab md fix entries /dev/md0 --plan
       blklab md fix entries /dev/md0
+      blklab md fix entries /dev/md0 --from /mnt/usb/sectors
       blklab md fix bbl /dev/md0
 
     \b
     Exit status: 0 no list has entries (with --plan: the plan is possible), 1 entries are left.
+    With --from: 0 the sectors of the file are on the array.
     """
+    if file is not None:
+        _write_sectors(array, file, only_plan=only_plan, yes=yes, as_json=as_json)
+        return
 
     def rewrite(plan: RewritePlan) -> RewritePlan:
         return run_rewrite(plan.task, quiet=as_json)
@@ -150,6 +166,30 @@ def entries(*, array: str, only_plan: bool, yes: bool, as_json: bool) -> None:
     emit(report.as_dict(plan, left), as_json, lambda console: report.show_left(console, left))
     if left.listed:
         raise Exit(1)
+
+
+def _write_sectors(array: str, file: Path, *, only_plan: bool, yes: bool, as_json: bool) -> None:
+    """Shows what of a file with sectors is lost on an array, asks, and writes it."""
+    from blklab.md.rescue.restored_sectors import plan_sectors, write_sectors
+    from blklab.report import restored_sectors as restored
+
+    plan = plan_sectors(array, file, Roots())
+    if only_plan or plan.refused or plan.nothing_to_do:
+        emit(restored.as_dict(plan), as_json, lambda console: restored.show(console, plan))
+        raise Exit(1 if plan.refused else 0)
+    _refuse_to_ask(plan.array.path, yes=yes, as_json=as_json)
+    if not as_json:
+        restored.show(results(), plan)
+        click.echo()
+    if not yes:
+        click.confirm("Carry out this plan?", abort=True, err=True)
+    reporter = _StepReporter(as_json, ExitStack())
+    try:
+        result = write_sectors(plan, Roots(), reporter.report_line)
+    except StoppedRepair as error:
+        reporter.print_remedy(error.remedy)
+        raise
+    emit(restored.as_dict(plan, result), as_json, lambda console: report.show_lines(console, result))
 
 
 @click.command()

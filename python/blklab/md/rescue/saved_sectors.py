@@ -25,7 +25,9 @@ from blklab.md.model import Array, ArrayMember, merge_ranges
 from blklab.md.rescue.saved_metadata import check_place
 from blklab.md.superblocks import SectorRange, Superblock, newest_superblock, read_superblocks
 from blklab.md_levels import PARITIES
-from blklab.system.roots import Roots, opened
+from blklab.system import identity
+from blklab.system.layers import number_of
+from blklab.system.roots import Roots, entries, opened, text
 from blklab.units import SECTOR, format_size
 
 MOST_SECTORS = (1 << 30) // SECTOR
@@ -87,14 +89,14 @@ class SavedSectors:
         return not self.listed and not self.unread
 
 
-def parse_sectors(text: str) -> SectorRange:
+def parse_sectors(word: str) -> SectorRange:
     """Returns a range from its first and last sector, `2048-2055`, or one sector. Raises UsageError."""
-    match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", text, re.A)
+    match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", word, re.A)
     begin = int(match[1]) if match else 0
     last = int(match[2] or match[1]) if match else -1
     if not begin <= last < begin + MOST_SECTORS:
         raise UsageError(
-            f"--save {text}: expected the first and the last sector of 512 bytes, such as 2048-2055, "
+            f"--save {word}: expected the first and the last sector of 512 bytes, such as 2048-2055, "
             f"and at most {format_size(MOST_SECTORS * SECTOR)}"
         )
     return SectorRange(begin, last - begin + 1)
@@ -106,6 +108,7 @@ def save_sectors(wanted: SectorRange, device: Path, file: Path, roots: Roots) ->
     Raises UsageError if the member is none, or the file exists or is on its disk; BlklabError if the member has nothing
     of the range, or a file cannot be written.
     """
+    _refuse_running(device, roots)
     superblock, array = _read_member(device)
     if os.path.lexists(file):
         raise UsageError(f"{file}: exists, expected a new file")
@@ -129,6 +132,19 @@ def save_sectors(wanted: SectorRange, device: Path, file: Path, roots: Roots) ->
     return SavedSectors(
         header, subtract_ranges((wanted,), on_member), merge_ranges(listed), merge_ranges(unread), tuple(warnings)
     )
+
+
+def _refuse_running(device: Path, roots: Roots) -> None:
+    """Raises UsageError for a member that a running array writes to: its sectors are changing."""
+    status = device.stat() if device.exists() else None
+    if status is None or not stat.S_ISBLK(status.st_mode):
+        return
+    node = identity.of_number(number_of(status.st_rdev), roots).node
+    for holder in entries(node / "holders"):
+        md = holder.resolve() / "md"
+        states = (text(md / f"dev-{node.name}" / "state") or "faulty").split(",")
+        if text(md / "array_state") != "inactive" and "faulty" not in states:
+            raise UsageError(f"--from {device}: {holder.name} uses it: expected a member that is out of its array")
 
 
 def _read_member(device: Path) -> tuple[Superblock, Array]:
