@@ -147,7 +147,7 @@ def judge(search: GeometrySearch, truth: DealtArray) -> str:
     is_among = any(is_true(geometry, truth) for geometry in search.geometries)
     if search.verdict == "unique":
         return "unique" if is_among else "WRONG"
-    return "several" if is_among else "several without the true one"
+    return "several" if is_among or not search.complete else "several without the true one"
 
 
 def run_cases(seeds: range, volumes: dict[str, Path], directory: Path) -> Counter[str]:

@@ -20,7 +20,7 @@ from blklab.errors import UsageError
 from blklab.md.rescue import blocks_btrfs, blocks_ext4, blocks_xfs
 from blklab.md.rescue.blocks import Check, FoundBlock, SelfDescribing, spread
 from blklab.md.rescue.blocks_volumes import MOST_BEGINNINGS, find_beginnings, find_volume_blocks, list_volume_checks
-from blklab.md.rescue.geometry_votes import LEAST_CERTAIN, Proposal, find_strides, list_layouts, propose
+from blklab.md.rescue.geometry_votes import Proposal, find_strides, list_layouts, propose
 from blklab.md.rescue.virtual_array import FAR2, Devices, Layout, VirtualArray
 from blklab.md.superblocks import Superblock, read_superblocks
 from blklab.units import SECTOR
@@ -31,7 +31,7 @@ LEAST_DEVICES, MOST_DEVICES = 2, 8
 SCANNED = 320 << 20  # Bytes of each device that are read from its beginning: 132 MiB may be before the data
 PIECE, OVERLAP = 1 << 20, 64 << 10  # Bytes of a read, and of those behind that a block may reach
 BLOCKS_OF_DEVICE = 500  # Found blocks of a device that vote
-PROPOSALS, FINALISTS = 1000, 40  # Geometries that are read: with few checks, with all
+PROPOSALS, COMPARED, FINALISTS = 1000, 300, 40  # Geometries that are read: with few checks, more, all of them
 QUICK_CHECKS, MOST_CHECKS, MOST_STRIPES = 40, 1000, 64
 LEAST_MATCHING = 0.98  # Of the checked blocks, for a geometry that is believed
 LEAST_FOUND = 0.6  # Of the found blocks: others may be older than the filesystem as it is
@@ -88,6 +88,7 @@ class OldGeometry:
     found: int  # Blocks that were found on the devices, and are not in parity in this geometry
     found_matching: int  # Of these, those for which such a block is at the address that they say
     found_overwritten: int  # Further ones, whose address was overwritten
+    votes: int  # Found blocks that name its slots and offsets
     redundancy_checked: int  # Pieces of stripes or copies that were compared
     redundancy_matching: int  # Of these, those whose parity or copy fits
 
@@ -116,6 +117,7 @@ class GeometrySearch:
     blocks_found: dict[str, int]  # Blocks that say where they belong, on all devices, by their kind
     filesystems: tuple[str, ...]  # What was found: kind and UUID
     bytes_read: int
+    complete: bool  # Whether all geometries that may explain as much were tried
     notes: tuple[str, ...] = ()  # What would tell more, and what is not certain
     devices: tuple[str, ...] = ()  # As they were given
 
@@ -174,8 +176,9 @@ class _Search:
     def run(self) -> GeometrySearch:
         self._scan()
         main = max(self._blocks, key=self._count_blocks, default=b"")
-        proposals, complete = self._propose(main)
-        finalists = self._judge(proposals, main)
+        proposals, cut = self._propose(main)
+        finalists, are_equal_left_out = self._judge(proposals, main)
+        complete = not are_equal_left_out and bool(finalists) and cut < finalists[0].votes
         verdict, chosen = decide(finalists, complete)
         kinds = Counter(block.checks[0].kind for blocks in self._blocks.values() for block in blocks)
         kinds.update(block.checks[0].kind for block in self._volume_blocks)
@@ -186,6 +189,7 @@ class _Search:
             dict(sorted(kinds.items())),
             tuple(sorted(f"{found.name} {found.uuid.hex()}" for found in self._filesystems.values())),
             self._devices.bytes_read,
+            complete,
             tuple(_notes(verdict, chosen, finalists, complete)),
             tuple(str(path) for path in self._devices.paths),
         )
@@ -251,24 +255,27 @@ class _Search:
                     self._filesystems[uuid] = make(content)
                 found = piece.find(magic, found + 1)
 
-    def _propose(self, main: bytes) -> tuple[list[Proposal], bool]:
-        """Returns the geometries with most votes, for each beginning that the filesystem may have in the array."""
+    def _propose(self, main: bytes) -> tuple[list[Proposal], int]:
+        """Returns the geometries with most votes, for each beginning that the filesystem may have in the array.
+
+        Also the most votes of those that were left out; 0 if none were.
+        """
         offsets = list(dict.fromkeys([*self._hints.data_offsets, *PLAUSIBLE_OFFSETS]))
         found: list[Proposal] = []
-        complete = True
+        cut = 0
         blocks = self._blocks.get(main, [])
         for beginning in sorted(self._beginnings)[:MOST_BEGINNINGS] if blocks else [0]:
             shifted = [_move(block, -beginning) for block in self._volume_blocks]
             layouts = self._list_layouts(blocks)
             proposals = propose([*blocks, *shifted], layouts, len(self._devices.paths), beginning, offsets)
             found += proposals.found
-            complete = complete and proposals.complete
+            cut = max(cut, proposals.cut)
         size = self._filesystems[main].size if main else 0
         found = [proposal for proposal in found if self._is_possible(proposal, size)]
         found.sort(key=_votes, reverse=True)
         if len(found) > PROPOSALS:
-            complete = complete and found[PROPOSALS].votes < LEAST_CERTAIN * found[0].votes
-        return found[:PROPOSALS], complete
+            cut = max(cut, found[PROPOSALS].votes)
+        return found[:PROPOSALS], cut
 
     def _list_layouts(self, blocks: Sequence[FoundBlock]) -> list[Layout]:
         """Returns the layouts to try; those with far copies for each distance that these may have."""
@@ -299,15 +306,13 @@ class _Search:
                 return False
         return True
 
-    def _judge(self, proposals: Sequence[Proposal], main: bytes) -> list[OldGeometry]:
-        """Returns the geometries with the blocks that were checked in each, those that match most first."""
+    def _judge(self, proposals: Sequence[Proposal], main: bytes) -> tuple[list[OldGeometry], bool]:
+        """Returns the geometries with the blocks that were checked in each, those that match most first.
+
+        Also whether some were left out that may match as much as the first one.
+        """
         found = [*self._blocks.get(main, []), *self._volume_blocks]
-        sample = [found[number] for number in spread(len(found), QUICK_CHECKS)]
-        scored = []
-        for number, proposal in enumerate(proposals):
-            _, matching, overwritten = self._count_found(proposal, sample)
-            scored.append((matching + overwritten, -number))
-        finalists = [proposals[-number] for _, number in sorted(scored, reverse=True)[:FINALISTS]]
+        finalists, are_equal_left_out = self._choose_finalists(proposals, found)
         lists = [list(dict.fromkeys(self._list_checks(proposal, main))) for proposal in finalists]
         # A wrong geometry may read parity as an inode, and name blocks that never were. It contradicts itself.
         counts = [self._count(proposal, named) for proposal, named in zip(finalists, lists, strict=True)]
@@ -320,7 +325,35 @@ class _Search:
         for named in consistent or lists:
             together.update(dict.fromkeys(named[: MOST_CHECKS - len(together)]))
         checks = list(together)
-        return sorted((self._make_geometry(each, checks, found) for each in finalists), key=_rank, reverse=True)
+        judged = [self._make_geometry(each, checks, found) for each in finalists]
+        return sorted(judged, key=_rank, reverse=True), are_equal_left_out
+
+    def _choose_finalists(
+        self, proposals: Sequence[Proposal], found: Sequence[FoundBlock]
+    ) -> tuple[list[Proposal], bool]:
+        """Returns the geometries that explain most of a sample; of equal ones, those with usual data offsets.
+
+        Also whether one was left out that is as good as the first.
+        """
+        sample = [found[number] for number in spread(len(found), QUICK_CHECKS)]
+        scored = []
+        for number, proposal in enumerate(proposals):
+            _, matching, overwritten = self._count_found(proposal, sample)
+            scored.append((matching + overwritten, -number))
+        scored.sort(reverse=True)
+        compared = []
+        for score, number in scored[:COMPARED]:
+            proposal = proposals[-number]
+            places = [check for block in sample[::4] for check in block.checks]
+            checked, matching = self._compare_redundancy(proposal, [(None, check) for check in places])
+            fitting = 2 * matching - checked
+            offsets = [offset for offset in proposal.placement.data_offsets if offset is not None]
+            unusual = sum(offset not in PLAUSIBLE_OFFSETS for offset in offsets)
+            compared.append(((score, fitting), -unusual, -len(set(offsets)), number))
+        compared.sort(reverse=True)
+        are_equal_left_out = len(compared) > FINALISTS and compared[FINALISTS][0] == compared[0][0]
+        are_equal_left_out = are_equal_left_out or (len(scored) > COMPARED and scored[COMPARED][0] == scored[0][0])
+        return [proposals[-number] for _, _, _, number in compared[:FINALISTS]], are_equal_left_out
 
     def _list_checks(self, proposal: Proposal, main: bytes) -> Iterator[tuple[int | None, Check]]:
         """Yields the blocks that the content of a virtual array names."""
@@ -395,6 +428,7 @@ class _Search:
             found_checked,
             found_matching,
             found_overwritten,
+            proposal.votes,
             redundancy_checked,
             redundancy_matching,
         )
@@ -438,9 +472,17 @@ def _votes(proposal: Proposal) -> int:
     return proposal.votes
 
 
-def _rank(geometry: OldGeometry) -> tuple[bool, int, int, int]:
+def _rank(geometry: OldGeometry) -> tuple[bool, int, int, int, bool, int]:
     wrong = geometry.redundancy_checked - geometry.redundancy_matching
-    return geometry.explains_all, geometry.explained, -wrong, geometry.redundancy_matching
+    offsets = {member.data_offset for member in geometry.members if member.data_offset is not None}
+    return (
+        geometry.explains_all,
+        geometry.explained,
+        -wrong,
+        geometry.redundancy_matching,
+        geometry.has_usual_offsets,
+        -len(offsets),
+    )
 
 
 def _moved(check: Check, by: int) -> Check:
@@ -517,9 +559,7 @@ def decide(geometries: Sequence[OldGeometry], complete: bool) -> tuple[str, list
     ):
         return "none", []
     rivals = [geometry for geometry in geometries[1:] if _rivals(geometry, best)]
-    # With all finalists as good as the best one, others that were not read may be, too.
-    is_cut = len(rivals) + 1 >= FINALISTS
-    is_unique = best.explains_all and complete and not rivals and not is_cut and best.has_usual_offsets
+    is_unique = best.explains_all and complete and not rivals and best.has_usual_offsets
     return ("unique" if is_unique else "several"), [best, *rivals]
 
 

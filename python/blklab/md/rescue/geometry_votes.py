@@ -19,7 +19,6 @@ Key = tuple[int, int]  # Slot and data offset of a device
 KEYS_OF_DEVICE = 6  # How many slots and offsets of a device are tried
 LEAST_SHARE = 0.34  # Of the votes for a device's first one, for the others
 LEAST_OF_BEST = 0.6  # Of the blocks that the best layout explains, for other layouts
-LEAST_CERTAIN = 0.8  # Of the best one's votes: below, what was not tried is not missed
 PLAUSIBLE_OF_DEVICE = 2  # Offsets that mdadm chooses, of a device, at which all slots are tried
 MOST_COMBINATIONS = 500  # Of one layout
 STRIDES = 3  # Distances of far copies that are tried
@@ -37,7 +36,7 @@ class Proposal:
 @dataclass(frozen=True)
 class Proposals:
     found: list[Proposal]  # Those with most votes first
-    complete: bool  # Whether all combinations were looked at
+    cut: int  # Most votes of those that were left out; 0 if none were
 
 
 def list_layouts(levels: Sequence[int], disks: int, missing: int, chunks: Sequence[int]) -> list[Layout]:
@@ -95,7 +94,7 @@ def propose(
             best = max(best, proposal.votes)
             found.setdefault(proposal.placement, proposal)
     kept = [proposal for proposal in found.values() if proposal.votes >= LEAST_OF_BEST * best]
-    return Proposals(sorted(kept, key=_votes, reverse=True), cut < LEAST_CERTAIN * best)
+    return Proposals(sorted(kept, key=_votes, reverse=True), cut)
 
 
 def _first(counted: tuple[int, Layout, list[Counter[Key]]]) -> int:
