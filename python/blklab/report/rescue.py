@@ -1,6 +1,7 @@
 """Prints what is known about arrays that do not start, in the terminal and as JSON."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from blklab.md.rescue.diagnosis import (
     known_members,
 )
 from blklab.md.rescue.geometry_search import GeometrySearch, OldGeometry, describe_geometry, describe_verdict
+from blklab.md.rescue.lost_members import LostMember
 from blklab.md.rescue.saved_sectors import SavedSectors
 from blklab.report.console import Console, styled
 from blklab.report.tables.base import TextTable, figures, only, text
@@ -27,8 +29,21 @@ FORMAT_VERSION = 1
 NO_VALUE = "–"
 
 
-def show(console: Console, inventory: Inventory, rescues: Sequence[ArrayRescue]) -> None:
-    """Prints each array: the answer, its reasons, the members, what to do, and what not to type."""
+def add_lost_members(rescues: Sequence[ArrayRescue], lost: Sequence[LostMember]) -> tuple[list[ArrayRescue], list[str]]:
+    """Returns the arrays with what is left of their members as further facts, and the sentences about other disks."""
+    completed = []
+    names = {rescue.array.name for rescue in rescues}
+    for rescue in rescues:
+        own = tuple(member.sentence for member in lost if member.array_name == rescue.array.name)
+        completed.append(replace(rescue, facts=(*rescue.facts, *own)))
+    return completed, [member.sentence for member in lost if member.array_name not in names]
+
+
+def show(console: Console, inventory: Inventory, rescues: Sequence[ArrayRescue], others: Sequence[str] = ()) -> None:
+    """Prints each array: the answer, its reasons, the members, what to do, and what not to type.
+
+    `others` are sentences about disks that belong to none of these arrays.
+    """
     for number, rescue in enumerate(rescues):
         if number:
             console.print()
@@ -49,6 +64,12 @@ def show(console: Console, inventory: Inventory, rescues: Sequence[ArrayRescue])
             console.print(styled("Do not type", "bold"))
             for line in rescue.forbidden:
                 console.print(styled(f"• {printable(line)}", "red"))
+    if others:
+        if rescues:
+            console.print()
+        console.print(styled("On other disks", "bold"))
+        for line in others:
+            console.print(styled(f"• {printable(line)}"))
     unseen = [*inventory.unseen, *inventory.unread]
     if unseen:
         console.print()
@@ -171,10 +192,11 @@ def _row(member: ArrayMember, newest: int, latest: int) -> list[str]:
     ]
 
 
-def as_dict(inventory: Inventory, rescues: Sequence[ArrayRescue]) -> dict[str, Any]:
+def as_dict(inventory: Inventory, rescues: Sequence[ArrayRescue], others: Sequence[str] = ()) -> dict[str, Any]:
     """Returns the JSON document: docs/reference/formats.md, `md rescue`."""
     return {
         "format_version": FORMAT_VERSION,
         "arrays": [rescue.as_dict() for rescue in rescues],
+        "other_disks": list(others),
         "unseen": [*inventory.unseen, *inventory.unread],
     }

@@ -12,7 +12,11 @@ from blklab.system.roots import Roots
 from blklab.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blklab.md.model import Inventory
+    from blklab.md.rescue.diagnosis import ArrayRescue
+    from blklab.md.rescue.lost_members import LostMember
 
 
 @click.command()
@@ -101,20 +105,39 @@ def rescue(
     dates = {} if probed else read_content_dates([*inventory.arrays, *inventory.unassembled])
     # All arrays are compared, also to show one: the other half of a mirror may be in another array.
     rescues = [rescue for rescue in diagnose(inventory, dates) if names is None or rescue.array.name in names]
-    if not rescues:
+    lost = _find_lost_members(inventory, rescues, probed)
+    if not rescues and not lost:
         unread = first(inventory.unread or inventory.unseen or ("no disk has an md superblock",))
         raise EnvironmentLacks(
             f"no array found: {unread}", "connect its disks, run blklab as root, or name its devices"
         )
-    emit(report.as_dict(inventory, rescues), as_json, lambda console: report.show(console, inventory, rescues))
+    rescues, others = report.add_lost_members(rescues, lost)
+    emit(
+        report.as_dict(inventory, rescues, others),
+        as_json,
+        lambda console: report.show(console, inventory, rescues, others),
+    )
     if directory is not None:
         from blklab.md.rescue.saved_metadata import save
 
         stopped = [rescue.array for rescue in rescues if rescue.condition != "running"]
         for line in save(stopped, directory, Roots()):
             notes().print(printable(line))
-    if any(rescue.condition not in {"running", "sound", "degraded"} for rescue in rescues):
+    if not rescues or any(rescue.condition not in {"running", "sound", "degraded"} for rescue in rescues):
         raise Exit(1)
+
+
+def _find_lost_members(
+    inventory: "Inventory", rescues: "Sequence[ArrayRescue]", probed: tuple[str, ...]
+) -> "list[LostMember]":
+    """Returns what is left of members on other disks; nothing if all arrays run, or on another host."""
+    from blklab.md.rescue.lost_members import find_lost_members, list_unknown_disks, list_unknown_images
+
+    if probed or (rescues and all(rescue.condition == "running" for rescue in rescues)):
+        return []
+    if inventory.software is None:  # Images
+        return find_lost_members(inventory, list_unknown_images(inventory))
+    return find_lost_members(inventory, list_unknown_disks(inventory, Roots()))
 
 
 def _try_orders(what: tuple[str, ...], levels: tuple[str, ...], as_json: bool) -> None:
