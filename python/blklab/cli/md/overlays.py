@@ -75,12 +75,12 @@ def start(
     \b
     Examples:
       blklab md overlays start /dev/md0 /mnt/usb/try
-      blklab md overlays start 7f3c:9a01:55d2:0be4 /mnt/usb/try --member /dev/sdb1 --member /dev/sdc1
+      blklab md overlays start 7f3c:9a01:55d2:0be4 /mnt/usb/try --member /dev/sdb1
       blklab md overlays show /mnt/usb/try
       blklab md overlays stop /mnt/usb/try
 
     \b
-    Exit status: 0 the array runs on the overlays, and nothing is wrong with what was checked; 1 otherwise.
+    Exit status: 0 it runs on the overlays, and nothing is wrong with what was checked; 1 otherwise.
     """
     from blklab.md.rescue.choice import find_rescue
     from blklab.md.rescue.overlays import plan_overlays, start_overlays
@@ -125,7 +125,7 @@ def search(*, directory: Path, devices: tuple[str, ...], level: tuple[str, ...],
       blklab md overlays search /mnt/usb/try /dev/sdb1 /dev/sdc1 missing --level 5
 
     \b
-    Exit status: 0 a geometry was found, and nothing is wrong with what was checked on it; 1 otherwise.
+    Exit status: 0 a geometry was found, and nothing is wrong with what was checked; 1 otherwise.
     """
     from blklab.md.rescue import geometry_search
     from blklab.md.rescue.geometry_trial import plan_search, search_on_overlays

@@ -34,7 +34,7 @@ SELF_CHECKING = {
 
 
 @dataclass(frozen=True)
-class FileSample:
+class SampledFiles:
     """What a sample of files is like."""
 
     read: int  # Files that could be read
@@ -43,7 +43,7 @@ class FileSample:
     bytes: int
 
 
-def read_sample(directory: Path) -> FileSample:
+def read_sample(directory: Path) -> SampledFiles:
     """Reads a sample of the files below a directory, on the same filesystem. Follows no links."""
     paths = list(_list_files(directory))
     self_checking = [path for path, kind in paths if kind]
@@ -65,7 +65,7 @@ def read_sample(directory: Path) -> FileSample:
             broken.append(str(path.relative_to(directory)))
         except RuntimeError:  # zipfile: the file is encrypted
             read += 1
-    return FileSample(read, proven, tuple(broken), size)
+    return SampledFiles(read, proven, tuple(broken), size)
 
 
 def _list_files(directory: Path) -> Iterator[tuple[Path, str]]:

@@ -15,7 +15,7 @@ from blklab.errors import BlklabError
 from blklab.md import command_lines
 from blklab.md.audit.rule import list_names
 from blklab.md.repair import operations
-from blklab.md.rescue.file_sample import FileSample, read_sample
+from blklab.md.rescue.file_sample import SampledFiles, read_sample
 from blklab.md.rescue.overlay_record import TrialResult, Verdict
 from blklab.system.roots import Roots, entries, text
 from blklab.units import format_size
@@ -207,15 +207,15 @@ def _look_at_files(
     return ContentCheck("damaged" if is_damaged else "good", tuple(lines))
 
 
-def describe_sample(sample: FileSample) -> str:
+def describe_sample(sample: SampledFiles) -> str:
     """Returns what a sample of files showed, as sentences."""
     if not sample.read and not sample.broken:
         return "It has no files."
     words = [f"{sample.read} files were read ({format_size(sample.bytes)})"]
     if sample.proven:
-        words.append(f"{sample.proven} of them have checksums of their own, which hold")
+        words.append(f"the checksums in {sample.proven} of them hold")
     else:
-        words.append("none of them has a checksum of its own, so their content is not proven")
+        words.append("none of them has a checksum in it, so their content is not proven")
     sentence = "; ".join(words) + "."
     if sample.broken:
         sentence += f" Broken: {list_names(list(sample.broken), 6)}."
