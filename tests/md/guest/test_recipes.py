@@ -27,6 +27,31 @@ COMPLETE: Final = 52
 ARRAYS: Final = int(os.environ.get("BLKLAB_ARRAYS", COMPLETE))
 TIMEOUT_S: Final = 3600
 
+OF_OVERLAYS: Final = (
+    "assemble_read_only",
+    "attach_file",
+    "check_btrfs",
+    "check_ext",
+    "check_xfs",
+    "create_on_overlays",
+    "detach_file",
+    "fix_assemble",
+    "hide_rule",
+    "load_modules",
+    "make_snapshot",
+    "mount_read_only",
+    "mount_to_replay",
+    "reload_rules",
+    "remove_snapshot",
+    "replay_ext_journal",
+    "set_read_only",
+    "set_read_write",
+    "show_content",
+    "start_overlays",
+    "stop_overlays",
+)
+"""Commands of `md overlays` and `md fix assemble`."""
+
 NOT_ARRAYS: Final = {
     "clear_want_replacement": "after a real write error: test_repair.py executes it",
     "limit_retries": "a setting of a disk, which virtual disks lack",
@@ -36,6 +61,7 @@ NOT_ARRAYS: Final = {
     "show_smart_of_kind": "only reads",
     "stop_swap": "swap on an array with parity",
     "stop_unit": "stops a service",
+    **dict.fromkeys(OF_OVERLAYS, "for an array that does not start: test_accidents.py executes it"),
 }
 """Commands that do nothing to an array, and why no array here prints them."""
 
