@@ -5,7 +5,9 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import struct
+import subprocess
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -231,6 +233,16 @@ def test_a_newer_superblock_of_the_same_member_stays(tmp_path: Path) -> None:
     plan = plan_restore(tmp_path / "saved", (), Roots())
     assert all("the array was written to since" in reason for reason in reasons(plan))
     assert [digest(path) for path in paths] == kept
+
+
+@pytest.mark.skipif(not shutil.which("mkfs.ext4"), reason="no mkfs.ext4: apt-get install e2fsprogs")
+def test_a_filesystem_that_was_made_since_is_named(tmp_path: Path) -> None:
+    paths = recorded("raid1-12-bitmap", tmp_path)
+    save(read_images(paths).arrays, tmp_path / "saved", Roots())
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(paths[0])], check=True)
+    first, second = plan_restore(tmp_path / "saved", (), Roots()).devices
+    assert "it has ext4 at byte 1,080 now, which this can damage" in first.notes
+    assert not second.notes
 
 
 def test_an_older_superblock_of_the_same_member_is_replaced(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from blklab.md.repair.perform import SignalDeferral
 from blklab.md.rescue.metadata_places import (
     BLOCKS,
     common,
+    find_data,
     find_metadata,
     find_reserved_for_tables,
     find_superblock,
@@ -39,6 +40,7 @@ from blklab.md.rescue.saved_index import (
     write_index,
 )
 from blklab.md.superblocks import Superblock, SuperblockReading, newest_superblock, read_superblocks
+from blklab.signatures import locate_signatures
 from blklab.system import identity
 from blklab.system.identity import BlockDevice
 from blklab.system.layers import loop_file, number_of
@@ -313,6 +315,8 @@ def _plan_member(
         if not tables and _count_differing(_read_parts(memory, others), device):
             notes.append("a partition table on it has changed too: --partition-tables puts this back")
         differing = _count_differing(parts, device)
+    if differing and saved.replaced_by is None:
+        notes += _warn_of_content(restore, superblock)
     return replace(
         restore,
         what=_describe_member(saved, superblock),
@@ -321,6 +325,17 @@ def _plan_member(
         superblock=superblock,
         notes=tuple(notes),
     )
+
+
+def _warn_of_content(restore: DeviceRestore, superblock: Superblock) -> Iterator[str]:
+    """Yields a warning for each filesystem or other signature outside of the data: it may be newer than the copy."""
+    data = find_data(superblock)
+    try:
+        for kind, at in locate_signatures(Path(restore.path)):
+            if kind != "linux_raid_member" and not data.begin <= at < data.end:
+                yield f"it has {kind} at byte {at:,} now, which this can damage"
+    except BlklabError as error:
+        yield f"what else is on it is not known: {error}"
 
 
 def _describe_member(saved: SavedMember, superblock: Superblock) -> str:
