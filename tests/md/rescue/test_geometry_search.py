@@ -2,8 +2,11 @@
 
 import os
 import shutil
+import struct
 import subprocess
+import zlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -297,3 +300,90 @@ def test_a_lost_device_that_is_not_named_gives_no_geometry(volumes: dict[str, Pa
     paths = [tmp_path / f"{name}.img" for name in "abcd"]
     deal(volumes["xfs"], paths, DealtArray(5, "left-symmetric", 16384, [1 << 20] * 4))
     assert find_geometries(paths[:3]).verdict == "none"
+
+
+def make_disk(volume: Path, disk: Path, table: str) -> Path:
+    """Writes a disk with one partition, or one logical volume, that holds a filesystem from 1 MiB on."""
+    content = volume.read_bytes()
+    sectors = (len(content) >> 9) + 4096
+    with disk.open("wb") as file:
+        file.truncate(sectors * 512)
+        file.seek(1 << 20)
+        file.write(content)
+        for sector, written in TABLES[table](sectors):
+            file.seek(sector * 512)
+            file.write(written)
+    return disk
+
+
+def make_gpt(sectors: int) -> Iterator[tuple[int, bytes]]:
+    entries = bytearray(128 * 128)
+    struct.pack_into("<16s16s2Q", entries, 0, b"L" * 16, b"U" * 16, 2048, sectors - 34)
+    for own, other, at in ((1, sectors - 1, 2), (sectors - 1, 1, sectors - 33)):
+        header = bytearray(512)
+        struct.pack_into("<8s4I", header, 0, b"EFI PART", 0x10000, 92, 0, 0)
+        struct.pack_into("<4Q16sQ3I", header, 24, own, other, 34, sectors - 34, b"G" * 16, at, 128, 128,
+                         zlib.crc32(entries))  # fmt: skip
+        struct.pack_into("<I", header, 16, zlib.crc32(header[:92]))
+        yield own, bytes(header)
+        yield at, bytes(entries)
+
+
+def make_mbr(sectors: int) -> Iterator[tuple[int, bytes]]:
+    entry = struct.pack("<4B4B2I", 0, 0, 2, 0, 0x83, 0, 0, 0, 2048, sectors - 4096)
+    yield 0, bytes(446) + entry + bytes(48) + b"\x55\xaa"
+
+
+def make_lvm(sectors: int) -> Iterator[tuple[int, bytes]]:
+    label = bytearray(512)
+    struct.pack_into("<8sQII8s", label, 0, b"LABELONE", 1, 0, 32, b"LVM2 001")
+    struct.pack_into("<32sQQQQQ", label, 32, b"P" * 32, sectors * 512, 1 << 20, 0, 0, 0)
+    struct.pack_into("<I", label, 16, zlib.crc32(label[20:], 0xF597A6CF ^ 0xFFFFFFFF) ^ 0xFFFFFFFF)
+    yield 1, bytes(label)
+
+
+TABLES = {"GPT": make_gpt, "MBR": make_mbr, "LVM": make_lvm}
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("kind", ["ext4", "btrfs"])
+def test_a_filesystem_may_begin_in_a_partition(volumes: dict[str, Path], tmp_path: Path, table: str, kind: str) -> None:
+    if kind not in volumes:
+        pytest.skip(f"{TOOLS[kind]} is not installed")
+    disk = make_disk(volumes[kind], tmp_path / "disk.img", table)
+    paths = [tmp_path / f"{name}.img" for name in "abcd"]
+    truth = DealtArray(6, "left-symmetric", 65536, [1 << 20] * 4, list(paths))
+    deal(disk, paths, truth)
+    search = find_geometries([paths[number] for number in (3, 0, 2, 1)])
+    assert judge(search, truth) in {"unique", "several"}, describe_search(search)
+    if table != "MBR":  # An MBR does not say where it is
+        assert search.verdict == "unique", describe_search(search)
+        assert {f"{table} label", f"{table} header"} & set(search.blocks_found)
+
+
+def test_a_mirror_keeps_its_data_offset_in_a_partition(volumes: dict[str, Path], tmp_path: Path) -> None:
+    """Without its partition table, the filesystem of a mirror would be 1 MiB further on each member."""
+    if "ext4" not in volumes:
+        pytest.skip("mkfs.ext4 is not installed")
+    disk = make_disk(volumes["ext4"], tmp_path / "disk.img", "GPT")
+    paths = [tmp_path / "a.img", tmp_path / "b.img"]
+    truth = DealtArray(1, "", 0, [2 << 20] * 2, list(paths))
+    deal(disk, paths, truth)
+    search = find_geometries(paths)
+    assert judge(search, truth) == "unique", describe_search(search)
+
+
+def test_parity_that_was_never_computed_does_not_hide_the_order(volumes: dict[str, Path], tmp_path: Path) -> None:
+    """As after `mdadm --create --assume-clean`: the data decide, and the report says that parity does not fit."""
+    if "xfs" not in volumes:
+        pytest.skip("mkfs.xfs is not installed")
+    paths = [tmp_path / f"{name}.img" for name in "abc"]
+    truth = DealtArray(4, "", 16384, [1 << 20] * 3, list(paths))
+    deal(volumes["xfs"], paths, truth)
+    with paths[2].open("r+b") as file:
+        for megabyte in range(1, 40):
+            file.seek(megabyte << 20)
+            file.write(Random(megabyte).randbytes(1 << 20))
+    search = find_geometries(paths, GeometryHints(levels=(4,)))
+    assert judge(search, truth) in {"unique", "several"}, describe_search(search)
+    assert any("compared pieces of parity or copies do not fit" in note for note in search.notes)

@@ -21,7 +21,7 @@ INCOMPAT_META_BG, INCOMPAT_64BIT, INCOMPAT_CSUM_SEED = 0x10, 0x80, 0x2000
 INODE_UNINIT, BLOCK_UNINIT = 1, 2  # bg_flags
 EXTENTS_FLAG, INDEX_FLAG, INLINE_FLAG = 0x80000, 0x1000, 0x10000000
 EXTENT_MAGIC = 0xF30A
-GROUPS, INODES_OF_GROUP, DIRECTORIES = 48, 64, 64  # How many are sampled
+GROUPS, BACKUPS, INODES_OF_GROUP, DIRECTORIES = 48, 16, 64, 64  # How many are sampled
 FIRST_FILE = 11  # Inodes below are reserved; some of them have no checksum
 
 
@@ -214,6 +214,18 @@ class Ext4:
                 self._tables[number] = group.inode_table
                 yield from self._list_group(group, read, directories)
         yield from self._list_directories(directories)
+        yield from self._list_copies_of_descriptors()
+
+    def _list_copies_of_descriptors(self) -> Iterator[Check]:
+        """Yields the first and the last group descriptor behind each copy of the superblock."""
+        if not self.has_checksums:
+            return
+        for backup in self.backup_groups()[:BACKUPS]:
+            table = (self.first_block + backup * self.blocks_per_group + 1) * self.block
+            for number in sorted({0, self.groups - 1}):
+                at = table + number * self.descriptor_size
+                kind = "ext4 group descriptor"
+                yield Check(at, kind, self.descriptor_size, partial(self._is_descriptor, number))
 
     def _list_group(self, group: Group, read: Read, directories: list[bytes]) -> Iterator[Check]:
         mask = 0xFFFFFFFF if self.descriptor_size >= 64 else 0xFFFF

@@ -21,6 +21,7 @@ from blklab.md.rescue import blocks_btrfs, blocks_ext4, blocks_xfs
 from blklab.md.rescue.blocks import Check, FoundBlock, SelfDescribing, spread
 from blklab.md.rescue.blocks_volumes import MOST_BEGINNINGS, find_beginnings, find_volume_blocks, list_volume_checks
 from blklab.md.rescue.geometry_votes import Proposal, find_strides, list_layouts, propose
+from blklab.md.rescue.old_superblocks import find_old_superblocks
 from blklab.md.rescue.virtual_array import FAR2, Devices, Layout, VirtualArray
 from blklab.md.superblocks import Superblock, read_superblocks
 from blklab.units import SECTOR
@@ -515,8 +516,11 @@ def _read_present_superblocks(devices: Devices) -> tuple[list[list[tuple[int, in
     offsets, sizes, chunks = [], [], []
     for path in devices.paths:
         written: list[tuple[int, int]] = []
-        for superblock in read_superblocks(path).members:
+        present = read_superblocks(path).members
+        for superblock in present:
             written += _areas(superblock)
+        older = [old.superblock for old in find_old_superblocks(path) if old.superblock and not old.member_begin]
+        for superblock in [*present, *older]:
             offsets.append(superblock.data_offset * SECTOR)
             sizes.append(superblock.size * SECTOR)
             if superblock.chunk in CHUNKS or (0 < superblock.chunk <= 64 << 20 and superblock.chunk % 4096 == 0):
@@ -582,9 +586,14 @@ def _notes(verdict: str, chosen: Sequence[OldGeometry], judged: Sequence[OldGeom
             )
         else:
             best = judged[0]
+            what = f"{best.matching} of {best.checked} blocks"
+            if best.redundancy_checked:
+                what += (
+                    f" and {best.redundancy_matching} of {best.redundancy_checked} compared copies or pieces of parity"
+                )
             yield (
-                f"The best geometry explains {best.matching} of {best.checked} blocks, which is too few. Is a device "
-                "missing, or one of another array among them? Name `missing` for each device that is not there."
+                f"The best geometry explains {what}, which is too few. Is a device missing, or one of another array "
+                "among them? Name `missing` for each device that is not there."
             )
         return
     best = chosen[0]
