@@ -10,7 +10,7 @@ from blklab.md.rescue.assembly import FORCED, SURE, check_condition, find_member
 from blklab.md.rescue.diagnosis import ArrayRescue, diagnose
 from blklab.md.rescue.overlay_record import MemberFacts, OverlayRecord, TrialResult, Verdict
 from blklab.md.rescue.overlays import choose_members
-from tests.md.rescue.test_diagnosis import CONTENT_DATES, MADE
+from tests.md.rescue.test_diagnosis import CONTENT_DATES, MADE, make_member
 
 EMPTY = Inventory(())
 
@@ -105,3 +105,13 @@ def test_overlays_are_made_of_the_freshest_members_or_of_those_that_are_named() 
 def test_of_two_parts_that_diverged_the_user_must_name_one() -> None:
     with pytest.raises(UsageError, match="two parts diverged: name the members of one of them with --member"):
         choose_members(diagnose_made("diverged"), [])
+
+
+def test_a_write_journal_belongs_to_the_members() -> None:
+    """Without it, mdadm does not assemble the array."""
+    array = MADE["sound"]
+    journal = make_member("sdj", None, role="journal", journal=True)
+    members = [make_member(f"sd{slot}", slot, journal=True) for slot in range(3)]
+    (rescue,) = diagnose(Inventory((replace(array, members=(*members, journal)),)))
+    assert rescue.condition == "sound"
+    assert [member.name for member in choose_members(rescue, [])][-1] == "sdj"

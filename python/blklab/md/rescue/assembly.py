@@ -20,7 +20,14 @@ from blklab.md.repair.preconditions import Reason, unmet_precondition
 from blklab.md.repair.rewrite import StoppedRepair
 from blklab.md.repair.slot_plan import SlotStep, read_array_by_name
 from blklab.md.repair.steps import RUNNING_STATES
-from blklab.md.rescue.diagnosis import ArrayRescue, Condition, find_current, known_members, needs_newer_kernel
+from blklab.md.rescue.diagnosis import (
+    ArrayRescue,
+    Condition,
+    find_current,
+    find_journals,
+    known_members,
+    needs_newer_kernel,
+)
 from blklab.md.rescue.metadata_changes import find_changes
 from blklab.md.rescue.overlay_record import METADATA, MemberFacts, OverlayRecord, read_record
 from blklab.md.rescue.overlays import find_arrays_to_stop, find_free_name, find_overlay_nodes
@@ -123,7 +130,7 @@ def plan_assembly(
             f"{overlays}: it has the overlays of the array {record.array_uuid}, expected those of {array.uuid}"
         )
     reasons: list[Reason] = []
-    members = find_current(array)
+    members = (*find_current(array), *find_journals(array))
     if record is not None and rescue.condition in FORCED:
         found = find_members(array, record.members)
         missing = [facts.path for facts, member in zip(record.members, found, strict=True) if member is None]

@@ -290,6 +290,18 @@ def find_current(array: Array) -> tuple[ArrayMember, ...]:
     )
 
 
+def find_journals(array: Array) -> tuple[ArrayMember, ...]:
+    """Returns the write journals that are as current as the newest member: the array does not start without them."""
+    newest = find_newest(array)
+    journals = []
+    for member in known_members(array):
+        superblock = member.superblock
+        is_journal = superblock is not None and superblock.role == "journal"
+        if superblock and is_journal and newest and superblock.events >= newest.events - 1:
+            journals.append(member)
+    return tuple(journals)
+
+
 def _sees(superblock: Superblock, other: Superblock) -> bool:
     """Whether a superblock says that the slot of another one has an active member."""
     slot = other.slot
@@ -333,12 +345,10 @@ def find_obstacles(array: Array, current: Sequence[ArrayMember]) -> list[str]:
         )
     if array.members and all(member.logical_volume for member in array.members):
         obstacles.append("All its members are logical volumes: it may be the array of a virtual machine.")
-    journals = [
-        member.superblock for member in array.members if member.superblock and member.superblock.role == "journal"
-    ]
-    if journals and newest and max(journal.events for journal in journals) < newest.events - 1:
+    has_journal = any(member.superblock and member.superblock.role == "journal" for member in array.members)
+    if has_journal and not find_journals(array):
         obstacles.append("Its write journal is behind: it lacks the newest data.")
-    if newest and newest.journal and not journals:
+    if newest and newest.journal and not has_journal:
         obstacles.append(
             "Its write journal is missing: the newest data may be only there. Connect the disk of the journal. "
             "mdadm refuses to assemble the array without it."

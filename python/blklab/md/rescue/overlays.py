@@ -20,7 +20,7 @@ from blklab.md.audit.rule import list_names
 from blklab.md.model import Array, ArrayMember
 from blklab.md.repair import journal
 from blklab.md.repair.perform import SignalDeferral
-from blklab.md.rescue.diagnosis import ArrayRescue, find_current, is_stopped
+from blklab.md.rescue.diagnosis import ArrayRescue, find_current, find_journals, is_stopped
 from blklab.md.rescue.overlay_record import (
     METADATA,
     MemberFacts,
@@ -145,7 +145,7 @@ def choose_members(rescue: ArrayRescue, names: Sequence[str]) -> tuple[ArrayMemb
             raise UsageError(f"{array.name}: two parts diverged: name the members of one of them with --member")
         if not sufficient:
             raise UsageError(f"{array.name}: no members suffice to start it: see `blklab md rescue`")
-        return sufficient
+        return (*sufficient, *find_journals(array))
     known = {member.path: member for member in array.members if member.superblock}
     members: list[ArrayMember] = []
     for name in names:
