@@ -32,6 +32,11 @@ def assemble_dropping_lists(array: str, disks: Sequence[str]) -> str:
     return _line("mdadm", "--assemble", array, "--update=force-no-bbl", *disks)
 
 
+def assemble_and_run(array: str, disks: Sequence[str]) -> str:
+    """Starts it also if members are missing that the others do not know as missing."""
+    return _line("mdadm", "--assemble", "--run", array, *disks)
+
+
 def assemble_by_force(array: str, disks: Sequence[str], backup_file: str = "") -> str:
     return _line("mdadm", "--assemble", "--force", "--run", *_name_backup(backup_file), array, *disks)
 
@@ -328,7 +333,7 @@ def mount_read_only(device: str, directory: str) -> str:
 
 COMMANDS: tuple[Callable[..., str], ...] = (
     *(add_disk, add_bitmap, assemble_array, assemble_dropping_lists, assemble_by_force),
-    *(assemble_read_only, assemble_all),
+    *(assemble_and_run, assemble_read_only, assemble_all),
     *(assemble_without_lists, check_array, show_detail, examine_disk, examine_bad_blocks, examine_version),
     *(fail_disk, make_idle, re_add_disk, re_add_without_list, make_writable, remove_disk, remove_bitmap),
     *(replace_disk, stop_array, wait_for_sync, zero_superblock),

@@ -28,6 +28,7 @@ ARRAYS: Final = int(os.environ.get("BLKLAB_ARRAYS", COMPLETE))
 TIMEOUT_S: Final = 3600
 
 OF_OVERLAYS: Final = (
+    "assemble_and_run",
     "assemble_read_only",
     "attach_file",
     "check_btrfs",

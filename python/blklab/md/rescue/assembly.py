@@ -82,7 +82,7 @@ class AssemblyPlan:
         if self.is_forced:
             line = command_lines.assemble_by_force(self.path, disks, self.backup_file)
         else:
-            line = command_lines.assemble_array(self.path, disks)
+            line = command_lines.assemble_and_run(self.path, disks)
         steps.append(SlotStep(f"assemble it from {names}", line))
         return tuple(steps)
 
@@ -242,6 +242,7 @@ def assemble_as_planned(plan: AssemblyPlan, report: Report, roots: Roots) -> str
             raise StoppedRepair(f"{plan.path}: it does not run (mdadm printed: {last})") from None
         is_running = after.state in RUNNING_STATES | {"read-auto", "readonly"} and not is_past_redundancy(after)
         if after.uuid != plan.array.uuid or not is_running:
+            try_command(command_lines.stop_array(plan.path))  # As it was: not assembled
             raise StoppedRepair(
                 f"{plan.path}: it does not run (mdadm printed: {last})", (command_lines.audit_arrays(),)
             )
