@@ -10,6 +10,7 @@ from blklab.md.rescue.assembly import FORCED, SURE, check_condition, find_member
 from blklab.md.rescue.diagnosis import ArrayRescue, diagnose
 from blklab.md.rescue.overlay_record import MemberFacts, OverlayRecord, TrialResult, Verdict
 from blklab.md.rescue.overlays import choose_members
+from blklab.system.roots import Roots
 from tests.md.rescue.test_diagnosis import CONTENT_DATES, MADE, make_member
 
 EMPTY = Inventory(())
@@ -79,7 +80,7 @@ def test_members_are_found_by_their_superblocks_not_by_their_names() -> None:
         )  # fmt: skip
     renamed = [replace(member, name=f"x{number}", path=f"/dev/x{number}") for number, member in
                enumerate(reversed(array.members))]  # fmt: skip
-    found = find_members(replace(array, members=tuple(renamed)), facts)
+    found = find_members(replace(array, members=tuple(renamed)), facts, Roots())
     assert [member.path if member else None for member in found] == ["/dev/x2", "/dev/x1", "/dev/x0"]
 
 
@@ -89,7 +90,7 @@ def test_a_member_that_was_written_to_since_is_not_found() -> None:
     assert superblock is not None
     old = MemberFacts("/dev/sdb", [], 1, array.uuid, superblock.device, superblock.slot, superblock.events - 1,
                       superblock.updated, False)  # fmt: skip
-    assert find_members(array, [old]) == [None]
+    assert find_members(array, [old], Roots()) == [None]
 
 
 def test_overlays_are_made_of_the_freshest_members_or_of_those_that_are_named() -> None:
@@ -115,3 +116,16 @@ def test_a_write_journal_belongs_to_the_members() -> None:
     (rescue,) = diagnose(Inventory((replace(array, members=(*members, journal)),)))
     assert rescue.condition == "sound"
     assert [member.name for member in choose_members(rescue, [])][-1] == "sdj"
+
+
+def test_a_copy_of_a_member_is_not_taken_for_it() -> None:
+    """Both have the same superblock; without stable ids, neither is certain."""
+    array = MADE["behind"]
+    member = array.members[1]
+    superblock = member.superblock
+    assert superblock is not None
+    facts = MemberFacts("/dev/none", [], 1, array.uuid, superblock.device, superblock.slot, superblock.events,
+                        superblock.updated, False)  # fmt: skip
+    copy = replace(member, name="sdx", path="/dev/sdx")
+    assert find_members(array, [facts], Roots()) == [member]
+    assert find_members(replace(array, members=(*array.members, copy)), [facts], Roots()) == [None]

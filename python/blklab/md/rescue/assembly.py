@@ -29,7 +29,7 @@ from blklab.md.rescue.diagnosis import (
     needs_newer_kernel,
 )
 from blklab.md.rescue.metadata_changes import find_changes
-from blklab.md.rescue.overlay_record import METADATA, MemberFacts, OverlayRecord, read_record
+from blklab.md.rescue.overlay_record import METADATA, MemberFacts, OverlayRecord, find_device, read_record
 from blklab.md.rescue.overlays import find_arrays_to_stop, find_free_name, find_overlay_nodes
 from blklab.md.rescue.trial import Report, try_command
 from blklab.system.roots import Roots
@@ -132,7 +132,7 @@ def plan_assembly(
     reasons: list[Reason] = []
     members = (*find_current(array), *find_journals(array))
     if record is not None and rescue.condition in FORCED:
-        found = find_members(array, record.members)
+        found = find_members(array, record.members, roots)
         missing = [facts.path for facts, member in zip(record.members, found, strict=True) if member is None]
         for path in missing:
             reasons.append(("changed", f"{path}: its superblock is not as it was on the overlays: try it again there"))
@@ -160,19 +160,25 @@ def plan_assembly(
     )
 
 
-def find_members(array: Array, facts: Sequence[MemberFacts]) -> list[ArrayMember | None]:
-    """Returns the members with exactly these superblocks, by what they hold, not by their names; None if one is not."""
+def find_members(array: Array, facts: Sequence[MemberFacts], roots: Roots) -> list[ArrayMember | None]:
+    """Returns the members with exactly these superblocks, by what they hold, not by their names; None if one is not.
+
+    If a member was copied to another disk, it is the one with the stable ids of then.
+    """
     found: list[ArrayMember | None] = []
     for wanted in facts:
-        match = None
+        matches = []
         for member in known_members(array):
             superblock = member.superblock
             if superblock is None:
                 continue
             now = (superblock.device, superblock.slot, superblock.events, superblock.updated)
             if now == (wanted.device_uuid, wanted.slot, wanted.events, wanted.updated):
-                match = member
-        found.append(match)
+                matches.append(member)
+        if len(matches) > 1:
+            device = find_device(wanted, roots)
+            matches = [member for member in matches if device is not None and member.path == device.path]
+        found.append(matches[0] if len(matches) == 1 else None)
     return found
 
 
