@@ -307,10 +307,6 @@ def show_content(device: str) -> str:
     return _line("blkid", "-p", "-o", "export", device)
 
 
-def replay_ext_journal(device: str) -> str:
-    return _line("e2fsck", "-y", "-E", "journal_only", device)
-
-
 def check_ext(device: str) -> str:
     return _line("e2fsck", "-f", "-n", device)
 
@@ -325,6 +321,11 @@ def check_btrfs(device: str) -> str:
 
 def mount_to_replay(device: str, directory: str) -> str:
     return _line("mount", "-o", "nosuid,nodev,noexec", device, directory)
+
+
+def mount_without_replay(device: str, directory: str, option: str) -> str:
+    """`option` is `noload` for ext filesystems, `norecovery` for XFS."""
+    return _line("mount", "-o", f"ro,{option},nosuid,nodev,noexec", device, directory)
 
 
 def mount_read_only(device: str, directory: str) -> str:
@@ -344,8 +345,8 @@ COMMANDS: tuple[Callable[..., str], ...] = (
     *(show_signatures, show_smart, show_smart_of_kind, stop_swap, stop_unit, unmount),
     *(create_on_overlays, load_modules, hide_rule, reload_rules),
     *(set_read_only, set_read_write, attach_file, detach_file),
-    *(make_snapshot, remove_snapshot, show_content, replay_ext_journal, check_ext, check_xfs, check_btrfs),
-    *(mount_to_replay, mount_read_only),
+    *(make_snapshot, remove_snapshot, show_content, check_ext, check_xfs, check_btrfs),
+    *(mount_to_replay, mount_without_replay, mount_read_only),
 )
 """Every function of this module: what the proof must have executed."""
 

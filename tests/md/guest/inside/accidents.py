@@ -329,7 +329,11 @@ def follow(case: Case) -> str:
             case.problems.append("a disk changed although the assembly was refused")
         return f"{condition} {REFUSED}{', right on overlays' if is_right else ''}"
     (node,) = [node for node in Path("/sys/block").glob("md*") if (node / "md").is_dir()]
-    run("mount", f"/dev/{node.name}", str(FILES))
+    try:
+        run("mount", f"/dev/{node.name}", str(FILES))
+    except RuntimeError:
+        run("mount", "-o", "ro,noload", f"/dev/{node.name}", str(FILES))
+        case.log.append("the journal of the filesystem cannot be replayed")
     wrong = find_wrong_files(case, FILES)
     run("umount", str(FILES))
     return f"{condition} {'lost ' + str(wrong[:3]) if wrong else SAVED}"
