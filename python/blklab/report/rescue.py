@@ -81,8 +81,8 @@ def show(console: Console, inventory: Inventory, rescues: Sequence[ArrayRescue],
 MOST_SHOWN = 8  # Geometries in the terminal; all are in the JSON document
 SAFETY = (
     "Nothing was written, and no array was assembled.",
-    "The order is proven only by overlays and a filesystem check: put an overlay on each device, assemble the overlays "
-    "in this order, and run fsck with -n on the array.",
+    "The order is proven only by overlays and a filesystem check: put an overlay on each device, make the array of the "
+    "overlays with this geometry, and run fsck -n on it.",
     "Do not run mdadm --create on the devices themselves.",
 )
 

@@ -31,10 +31,12 @@ CHUNKS = tuple(4096 << power for power in range(9))  # 4 KiB to 1 MiB
 LEAST_DEVICES, MOST_DEVICES = 2, 8
 SCANNED = 320 << 20  # Bytes of each device that are read from its beginning: 132 MiB may be before the data
 PIECE, OVERLAP = 1 << 20, 64 << 10  # Bytes of a read, and of those behind that a block may reach
+VOLUME_BLOCKS = 400  # Labels and headers that are kept, of all devices
 BLOCKS_OF_DEVICE = 500  # Found blocks of a device that vote
 PROPOSALS, COMPARED, FINALISTS = 1000, 300, 40  # Geometries that are read: with few checks, more, all of them
 QUICK_CHECKS, MOST_CHECKS, MOST_STRIPES = 40, 1000, 64
 LEAST_MATCHING = 0.98  # Of the checked blocks, for a geometry that is believed
+LEAST_EVIDENCE = 2  # Pieces of 4 KiB on each device
 LEAST_FOUND = 0.6  # Of the found blocks: others may be older than the filesystem as it is
 
 # Metadata 0.90 and 1.0 are at the end of a member, and its data at 0. With 1.1 and 1.2, mdadm 3.2.5 and later leave
@@ -71,6 +73,7 @@ class GeometryMember:
     slot: int
     path: str | None  # The device; None if it is missing
     data_offset: int | None  # Bytes from the beginning of the device to its data; None if it is missing
+    evidence: int  # Pieces of 4 KiB on it that hold matching blocks, or parity or copies that fit
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,11 @@ class OldGeometry:
         return self.matching + self.found_matching
 
     @property
+    def unproven_members(self) -> list[str]:
+        """Devices of which too little says where they belong."""
+        return [member.path for member in self.members if member.path is not None and member.evidence < LEAST_EVIDENCE]
+
+    @property
     def has_usual_offsets(self) -> bool:
         """Whether mdadm chooses such data offsets by itself, as far as is known."""
         return all(member.data_offset is None or member.data_offset in PLAUSIBLE_OFFSETS for member in self.members)
@@ -130,6 +138,8 @@ class GeometrySearch:
         return (
             "Proven are only the blocks that were checked. Blocks of files do not say where they belong: the metadata "
             "around them speak for them.",
+            "The first filesystem is taken to begin where the array begins, or where a partition table or a volume "
+            "label that was found says it.",
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -224,20 +234,24 @@ class _Search:
                     for filesystem in self._filesystems.values():
                         filesystem.learn_groups(piece, end)
         for device in devices:
-            found: dict[bytes, dict[tuple[str, int], FoundBlock]] = {}
-            for position, piece, end in self._pieces(device):
-                for start, checks in find_volume_blocks(piece, end):
+            self._find_blocks(device)
+
+    def _find_blocks(self, device: int) -> None:
+        """Collects the blocks of a device that say where they belong: a sample of each filesystem's."""
+        found: dict[bytes, dict[tuple[str, int], FoundBlock]] = {uuid: {} for uuid in self._filesystems}
+        for position, piece, end in self._pieces(device):
+            for start, checks in find_volume_blocks(piece, end):
+                if len(self._volume_blocks) < VOLUME_BLOCKS:
                     self._volume_blocks.append(FoundBlock(device, position + start, checks))
-                for uuid, filesystem in self._filesystems.items():
-                    places = found.setdefault(uuid, {})
-                    for start, checks in filesystem.find_blocks(piece, end):
-                        # Of each 4 KiB, one block of a kind is enough: no chunk is smaller.
-                        block = FoundBlock(device, position + start, checks)
-                        places.setdefault((checks[0].kind, block.position // 4096), block)
-            for uuid, places in found.items():
-                sample = list(places.values())
-                chosen = [sample[number] for number in spread(len(sample), BLOCKS_OF_DEVICE)]
-                self._blocks.setdefault(uuid, []).extend(chosen)
+            for uuid, filesystem in self._filesystems.items():
+                for start, checks in filesystem.find_blocks(piece, end):
+                    # Of each 4 KiB, one block of a kind is enough: no chunk is smaller.
+                    block = FoundBlock(device, position + start, checks)
+                    found[uuid].setdefault((checks[0].kind, block.position // 4096), block)
+        for uuid, places in found.items():
+            sample = list(places.values())
+            chosen = [sample[number] for number in spread(len(sample), BLOCKS_OF_DEVICE)]
+            self._blocks.setdefault(uuid, []).extend(chosen)
 
     def _find_filesystems(self, piece: bytes, end: int) -> None:
         """Adds the filesystems whose superblocks, or copies of these, are in a piece."""
@@ -316,7 +330,7 @@ class _Search:
         finalists, are_equal_left_out = self._choose_finalists(proposals, found)
         lists = [list(dict.fromkeys(self._list_checks(proposal, main))) for proposal in finalists]
         # A wrong geometry may read parity as an inode, and name blocks that never were. It contradicts itself.
-        counts = [self._count(proposal, named) for proposal, named in zip(finalists, lists, strict=True)]
+        counts = [self._count(proposal, named)[0] for proposal, named in zip(finalists, lists, strict=True)]
         consistent = [
             named
             for named, count in zip(lists, counts, strict=True)
@@ -346,7 +360,7 @@ class _Search:
         for score, number in scored[:COMPARED]:
             proposal = proposals[-number]
             places = [check for block in sample[::4] for check in block.checks]
-            checked, matching = self._compare_redundancy(proposal, [(None, check) for check in places])
+            checked, matching = self._compare_redundancy(proposal, [(None, check) for check in places], {})
             fitting = 2 * matching - checked
             offsets = [offset for offset in proposal.placement.data_offsets if offset is not None]
             unusual = sum(offset not in PLAUSIBLE_OFFSETS for offset in offsets)
@@ -393,29 +407,36 @@ class _Search:
         places = array.find_places(check.address)
         return any(self._devices.is_overwritten(*place, check.length) for place in places)
 
-    def _count(self, proposal: Proposal, checks: Sequence[Named]) -> Counter[str]:
-        """Returns how many blocks were looked for (`checked`), are there (`matching`), or were `overwritten`."""
+    def _count(self, proposal: Proposal, checks: Sequence[Named]) -> tuple[Counter[str], dict[int, set[int]]]:
+        """Returns how many blocks were looked for (`checked`), are there (`matching`), or were `overwritten`.
+
+        Also on which pieces of 4 KiB the matching ones lie, by device.
+        """
         array = VirtualArray(self._devices, proposal.placement)
         counts: Counter[str] = Counter()
+        evidence: dict[int, set[int]] = {}
         for beginning, check in checks:
             if beginning is not None and beginning != proposal.beginning:
                 continue
             counts["checked"] += 1
             if check.holds(array.read(check.address, check.length)):
                 counts["matching"] += 1
+                for device in array.find_sources(check.address):
+                    evidence.setdefault(device, set()).add(check.address // 4096)
             elif self._is_overwritten(array, check):
                 counts["overwritten"] += 1
-        return counts
+        return counts, evidence
 
     def _make_geometry(self, proposal: Proposal, checks: Sequence[Named], found: Sequence[FoundBlock]) -> OldGeometry:
         placement = proposal.placement
-        counts = self._count(proposal, checks)
+        counts, evidence = self._count(proposal, checks)
         found_checked, found_matching, found_overwritten = self._count_found(proposal, found)
-        redundancy_checked, redundancy_matching = self._compare_redundancy(proposal, checks)
+        redundancy_checked, redundancy_matching = self._compare_redundancy(proposal, checks, evidence)
         members = []
         for slot, (device, offset) in enumerate(zip(placement.devices, placement.data_offsets, strict=True)):
             path = None if device is None else str(self._devices.paths[device])
-            members.append(GeometryMember(slot, path, offset))
+            pieces = set() if device is None else evidence.get(device, set())
+            members.append(GeometryMember(slot, path, offset, len(pieces)))
         return OldGeometry(
             placement.layout.level,
             placement.layout.name,
@@ -434,8 +455,13 @@ class _Search:
             redundancy_matching,
         )
 
-    def _compare_redundancy(self, proposal: Proposal, checks: Sequence[Named]) -> tuple[int, int]:
-        """Compares copies, or parity, where the checked blocks lie. Returns how many pieces, and how many fit."""
+    def _compare_redundancy(
+        self, proposal: Proposal, checks: Sequence[Named], evidence: dict[int, set[int]]
+    ) -> tuple[int, int]:
+        """Compares copies, or parity, where the checked blocks lie. Returns how many pieces, and how many fit.
+
+        Adds the pieces that fit to the evidence for each device.
+        """
         layout = proposal.placement.layout
         array = VirtualArray(self._devices, proposal.placement)
         addresses = {
@@ -449,6 +475,9 @@ class _Search:
             result = self._compare_at(array, layout, proposal, chosen[number])
             if result is not None:
                 results.append(result)
+            if result:
+                for device in array.find_stripe(chosen[number]):
+                    evidence.setdefault(device, set()).add(chosen[number] // 4096)
         return len(results), sum(results)
 
     def _compare_at(self, array: VirtualArray, layout: Layout, proposal: Proposal, address: int) -> bool | None:
@@ -563,7 +592,7 @@ def decide(geometries: Sequence[OldGeometry], complete: bool) -> tuple[str, list
     ):
         return "none", []
     rivals = [geometry for geometry in geometries[1:] if _rivals(geometry, best)]
-    is_unique = best.explains_all and complete and not rivals and best.has_usual_offsets
+    is_unique = best.explains_all and complete and not rivals and best.has_usual_offsets and not best.unproven_members
     return ("unique" if is_unique else "several"), [best, *rivals]
 
 
@@ -607,6 +636,8 @@ def _notes(verdict: str, chosen: Sequence[OldGeometry], judged: Sequence[OldGeom
     if best.redundancy_matching < best.redundancy_checked:
         wrong = best.redundancy_checked - best.redundancy_matching
         yield f"{wrong} of {best.redundancy_checked} compared pieces of parity or copies do not fit the data."
+    if best.unproven_members:
+        yield f"Too little was found on {', '.join(best.unproven_members)} to say where it belongs."
     offsets = {member.data_offset for member in best.members if member.data_offset is not None}
     unusual = sorted(offset // SECTOR for offset in offsets if offset not in PLAUSIBLE_OFFSETS)
     if unusual:
@@ -629,6 +660,9 @@ def _what_differs(chosen: Sequence[OldGeometry], complete: bool) -> Iterator[str
         ("data offsets", {frozenset((member.path, member.data_offset) for member in each.members) for each in chosen}),
     ]
     names = [name for name, values in differences if len(values) > 1]
+    first = {member.data_offset for member in chosen[0].members if member.data_offset is not None}
+    if len(chosen) > 1 and len(first) == 1 and chosen[0].has_usual_offsets:
+        yield "The first one has the same data offset on all devices, as when mdadm made them at the same time."
     if names:
         yield (
             f"They differ in {', '.join(names)}. What you know of the old array tells them apart: an old "

@@ -220,6 +220,19 @@ class VirtualArray:
                 places.append((device, data_offset + place.offset))
         return places
 
+    def find_sources(self, address: int) -> list[int]:
+        """Returns the devices that a read of a byte uses: one, or the rest of the stripe if that one is missing."""
+        place = self._layout.find_copies(address)[0]
+        if self._layout.parities and self._is_erased(place, 1):
+            return self.find_stripe(address)
+        return [device for device, _ in self.find_places(address)[:1]]
+
+    def find_stripe(self, address: int) -> list[int]:
+        """Returns the devices that are there of a byte's stripe, or those with its copies."""
+        if self._layout.parities:
+            return [device for device in self._placement.devices if device is not None]
+        return [device for device, _ in self.find_places(address)]
+
     def read_slot(self, slot: int, offset: int, length: int) -> bytes | None:
         """Returns bytes of a slot's data; None if its member is missing, was overwritten there, or ends there."""
         device, data_offset = self._placement.devices[slot], self._placement.data_offsets[slot]
