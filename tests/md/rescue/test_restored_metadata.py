@@ -186,6 +186,30 @@ def test_a_restore_is_undone_and_done_again(tmp_path: Path) -> None:
     assert [digest(path) for path in paths] == original
 
 
+def test_a_superblock_of_another_version_that_create_wrote_is_removed_and_can_come_back(tmp_path: Path) -> None:
+    """`--create --metadata=1.0` over an array with metadata 1.2: the new superblocks are at the end, in the data."""
+    paths = recorded("raid1-12-bitmap", tmp_path)
+    save(read_images(paths).arrays, tmp_path / "saved", Roots())
+    original = [digest(path) for path in paths]
+    heads = [path.read_bytes()[4096:8192] for path in paths]
+    zero_superblocks(paths)
+    for path, head in zip(paths, heads, strict=True):
+        size = path.stat().st_size
+        content = bytearray(head)
+        struct.pack_into("<16s", content, 16, b"another array...")
+        struct.pack_into("<Q", content, 144, (size - 8192) // 4096 * 8)  # super_offset
+        content[216:220] = bytes(4)
+        total = sum(struct.unpack_from(f"<{64 + (2 * struct.unpack_from('<I', content, 220)[0]) // 4}I", content))
+        struct.pack_into("<I", content, 216, ((total & 0xFFFFFFFF) + (total >> 32)) & 0xFFFFFFFF)
+        overwrite(path, (size - 8192) // 4096 * 4096, bytes(content))
+    assert [superblock.version for superblock in read_superblocks(paths[0]).members] == ["1.0"]
+    wrong = [digest(path) for path in paths]
+    before, _ = restore(tmp_path / "saved")
+    assert [digest(path) for path in paths] == original
+    restore(before)
+    assert [digest(path) for path in paths] == wrong
+
+
 def test_what_was_changed_since_a_restore_is_not_undone(tmp_path: Path) -> None:
     paths = recorded("raid1-12-bitmap", tmp_path)
     save(read_images(paths).arrays, tmp_path / "saved", Roots())

@@ -14,6 +14,7 @@ from blklab.md.superblocks import LOCKLESS_BITMAP, Superblock
 from blklab.system.spans import Span, spans_without
 from blklab.units import SECTOR
 
+MAGIC = (0xA92B4EFC).to_bytes(4, "little")  # How a superblock begins (md_p.h, MD_SB_MAGIC)
 SUPERBLOCK_BYTES = 4096  # Version 1: 256 bytes, and 2 for each slot (include/uapi/linux/raid/md_p.h, mdp_superblock_1)
 OLD_SUPERBLOCK_BYTES = 64 << 10  # Version 0.90, with its bitmap (md_p.h, MD_RESERVED_BYTES)
 LOG_FIELD = 96  # Where a superblock 1 has the offset (signed) and the length of its partial parity log, sectors

@@ -20,12 +20,15 @@ from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.md.repair.perform import SignalDeferral
 from blklab.md.rescue.metadata_places import (
     BLOCKS,
+    MAGIC,
+    SUPERBLOCK_BYTES,
     common,
     find_data,
     find_metadata,
     find_reserved_for_tables,
     find_superblock,
     find_tables,
+    span_of,
     without,
 )
 from blklab.md.rescue.saved_index import (
@@ -297,6 +300,7 @@ def _plan_member(
                 return _plan_again(restore, memory, device, known)
             superblock, source = replacing, device
         places = _find_places(superblock, source, restore)
+        foreign = without(common(_find_foreign_superblocks(saved, reading, memory, device), known), places)
         others = without(find_reserved_for_tables(restore.size, _block_size(restore, roots), superblock), places)
         others = common(others, known) if restore.number is None or _is_whole(restore, roots) else []
         own = find_superblock(superblock)
@@ -310,7 +314,9 @@ def _plan_member(
             )
         if superblock.bitmap and not superblock.ppl and superblock.bitmap_superblock is None:
             notes.append("its bitmap was not read when it was saved, and stays as it is")
-        chosen = [*(others if tables else []), *common(places, known)]
+        if foreign and saved.replaced_by is None:
+            notes.append("a superblock was written where none was before: what was there is put back")
+        chosen = [*foreign, *without(others if tables else [], foreign), *common(places, known)]
         parts = _read_parts(memory, chosen)
         if not tables and _count_differing(_read_parts(memory, others), device):
             notes.append("a partition table on it has changed too: --partition-tables puts this back")
@@ -325,6 +331,22 @@ def _plan_member(
         superblock=superblock,
         notes=tuple(notes),
     )
+
+
+def _find_foreign_superblocks(saved: SavedMember, reading: SuperblockReading, memory: int, device: int) -> list[Span]:
+    """Returns where a wrong `--create` wrote a superblock of another version, which may be in the data.
+
+    There is a whole superblock now, and none in the copy. To undo a restore it is the reverse.
+    """
+    present, absent = reading, memory
+    if saved.replaced_by is not None:
+        present, absent = read_superblocks(Path(f"/proc/self/fd/{memory}")), device
+    places = []
+    for superblock in present.members:
+        is_new = os.pread(absent, len(MAGIC), superblock.offset) != MAGIC
+        if superblock.checksum_holds and is_new:
+            places.append(span_of(superblock.offset, SUPERBLOCK_BYTES))
+    return places
 
 
 def _warn_of_content(restore: DeviceRestore, superblock: Superblock) -> Iterator[str]:
