@@ -645,7 +645,8 @@ def _plan_overlays(array: Array, members: Sequence[ArrayMember]) -> Iterator[str
     """Yields how to try an assembly without writing to a disk."""
     yield "# A disk with read errors: copy it with ddrescue, and go on with the copy."
     if not all(member.path.startswith("/dev/") for member in members):
-        yield "# Then try it on overlays, where its disks are: `blklab md overlays start`."
+        names = list_names([member.name for member in members], 24)
+        yield f"# Then try it on overlays of {names}, where its disks are: `blklab md overlays start`."
         return
     names = list_names([member.path for member in members], 24)
     yield (
