@@ -223,6 +223,16 @@ def test_member_that_is_out_is_kept_while_it_is_the_only_source(outside: bool) -
     assert not commands(findings)
 
 
+def test_of_a_mirror_the_sectors_can_be_copied_from_the_member_that_is_out() -> None:
+    array = listed_on_disks(array_of("raid1", 0, 2, {0: [(64, 16)]}, missing=[1]))
+    old = ArrayMember(
+        "vdc", "/dev/vdc", superblock=make_superblock(slot=1, events=90, level=1, raid_disks=2), data_offset=OFFSET
+    )
+    (finding,) = [found for found in audit(Inventory((replace(array, outside=(old,)),))) if found.code == "only-out"]
+    assert "`blklab md rescue --save 64-79 --from /dev/vdc FILE`" in finding.remedy[1]
+    assert not commands([finding])
+
+
 def test_broken_array_has_one_command() -> None:
     array = broken_raid5()
     findings = audit(Inventory((array,)))

@@ -562,6 +562,31 @@ def read_uuid(member: str) -> str:
     return next(line[8:] for line in printed.splitlines() if line.startswith("MD_UUID="))
 
 
+def created_again_with_another_offset_and_not_saved(case: Case) -> None:
+    create(case, "5", 4, "--chunk=64", "--data-offset=2M")
+    stop()
+    create_again(case, [0, 1, 2, 3], "--chunk=256", "--metadata=1.0")
+    case.uuid = read_uuid(case.members[0])
+    case.is_created_again = True
+
+
+def too_little_space_for_overlays(case: Case) -> None:
+    """The array is behind, and the disk for the overlays is nearly full: nothing begins."""
+    two_cables_of_a_raid5(case)
+    with (STORE / "full").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 400 << 20)
+
+
+def a_list_on_the_wrong_member(case: Case) -> None:
+    """md listed sectors of the member that has them, and of the other one it did not."""
+    create(case, "1", 2)
+    node = Path(f"/sys/block/md0/md/dev-{Path(case.members[0]).name}")
+    offset = int((node / "offset").read_text())
+    for sector in range(offset + 8192, offset + 12_288, 64):
+        (node / "bad_blocks").write_text(f"{sector} 8\n")
+    stop()
+
+
 def one_half_of_a_mirror_is_chosen(case: Case) -> None:
     two_halves_of_a_mirror(case)
     case.chosen = [0]
@@ -649,6 +674,9 @@ ACCIDENTS: dict[str, Callable[[Case], None]] = {
         created_again_and_not_saved,
         created_again_in_wrong_order_and_not_saved,
         one_half_of_a_mirror_is_chosen,
+        created_again_with_another_offset_and_not_saved,
+        too_little_space_for_overlays,
+        a_list_on_the_wrong_member,
         a_journal_is_missing,
         a_copied_member,
         a_superblock_with_a_wrong_checksum,
