@@ -221,7 +221,7 @@ def make_member_that_left_long_ago(**changes: Any) -> Array:
     )
 
 
-def test_a_member_that_left_long_ago_is_not_chosen_whatever_its_events() -> None:
+def test_a_member_that_left_long_ago_is_not_chosen_for_its_events() -> None:
     rescue = diagnose_one(make_member_that_left_long_ago())
     assert rescue.condition == "behind"
     assert [member.name for member in rescue.chosen] == ["sda", "sdb", "sdc"]

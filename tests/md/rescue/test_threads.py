@@ -299,6 +299,7 @@ def test_disks_whose_superblocks_a_partition_table_overwrote_are_searched_for_by
     rescue = diagnose_thread(make_partitioned_disks())
     assert rescue.condition == "not-enough"
     assert "1 of 4 members is current. Find the disks of slots 0, 2, 3 first." in rescue.headline
+    assert "The newest superblock has no member in slot 0: a disk from there is old." in rescue.headline
     assert "`blklab md rescue --try-orders`" in "\n".join(rescue.steps)
     assert any(line.startswith("--create: ") for line in rescue.forbidden)
 

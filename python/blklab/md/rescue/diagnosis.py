@@ -559,9 +559,21 @@ def _write_headline_of_members(array: Array, condition: Condition, chosen: tuple
     not_here = find_not_here(array)
     if not not_here:
         return f"It cannot start from these disks: {count}. The others are here, and are no sources: see below."
+    return f"It cannot start from these disks: {count}. {_write_what_to_find(array, not_here)}"
+
+
+def _write_what_to_find(array: Array, not_here: tuple[int, ...]) -> str:
+    """Returns which disks are missing, which of them were missing before, and where they may be."""
+    text = f"Find the disks of {_name_slots(not_here)} first."
+    newest = find_newest(array)
+    newer = find_perhaps_newer(array, newest) if newest else ()
+    older = tuple(slot for slot in not_here if slot not in newer)
+    if newer and older:
+        text += f" The newest superblock has no member in {_name_slots(older)}: a disk from there is old."
     spares = [member.name for member in known_members(array) if _is_spare(member)]
-    hint = f" Spares may be among them: {list_names(spares)}." if spares else ""
-    return f"It cannot start from these disks: {count}. Find the disks of {_name_slots(not_here)} first.{hint}"
+    if spares:
+        text += f" Spares may be among them: {list_names(spares)}."
+    return text
 
 
 def find_missing(array: Array) -> tuple[int, ...]:
