@@ -295,7 +295,8 @@ def find_current(array: Array) -> tuple[ArrayMember, ...]:
 def find_expelled(array: Array) -> tuple[ArrayMember, ...]:
     """Returns members with the newest events, or one less, that newer superblocks call failed.
 
-    Before Linux 6.8, md took them as current (md.c, `super_1_validate`: it did not look at the newest superblock).
+    Before Linux 6.8, md took them as current (md.c, `super_1_validate`): commit dc1cc22ed58f lets the newest superblock
+    decide. Older kernels may have it too.
     """
     newest = find_newest(array)
     return tuple(
@@ -601,7 +602,7 @@ def _find_facts(array: Array, condition: Condition, inventory: Inventory) -> Ite
         for member in find_expelled(array):
             yield (
                 f"{member.name} is not more than one event behind, but newer superblocks call it failed: "
-                "its data are old. Kernels before Linux 6.8 take it as current all the same."
+                "its data are old. Kernels before Linux 6.8 may take it as current all the same."
             )
     if condition in {"sound", "degraded", "unclean"} and find_lost_ranges(array):
         yield "Bad-block lists name sectors without a good copy: md returns errors there. See `blklab md audit`."
@@ -812,7 +813,7 @@ def _plan_start(array: Array, condition: Condition, inventory: Inventory, *, may
             yield "# `mdadm --assemble --scan` would also start other arrays of this list that must not be started."
         if expelled:
             names = list_names([member.name for member in expelled])
-            yield f"# `mdadm --assemble --scan` would also take members that failed, before Linux 6.8: {names}."
+            yield f"# Before Linux 6.8, `mdadm --assemble --scan` may also take members that failed: {names}."
         sources = (*find_current(array), *find_journals(array))
         yield f"# Name its disks instead: {list_names([member.path for member in sources], 24)}."
         return
