@@ -174,6 +174,87 @@ def test_a_member_that_the_newest_calls_missing_is_not_current() -> None:
     assert "it can start without slot 1. 1 of 2 members is current." in rescue.headline
 
 
+def test_a_member_that_failed_is_not_started_with_the_others() -> None:
+    """Before Linux 6.8, md takes a member that is one event behind as current, also if the others call it failed."""
+    shape = {"raid_disks": 3, "present": [True, True, False]}
+    rescue = diagnose_one(
+        make_array(
+            make_member("sda", 0, events=1001, **shape),
+            make_member("sdb", 1, events=1001, **shape),
+            make_member("sdc", 2, events=1000, updated=START - 1200),
+        )
+    )
+    assert rescue.condition == "degraded"
+    assert all(line.startswith("#") for line in rescue.steps)
+    assert "# Name its disks instead: /dev/sda, /dev/sdb." in rescue.steps
+    assert any(fact.startswith("sdc is not more than one event behind") for fact in rescue.facts)
+
+
+@pytest.mark.parametrize(("level", "condition"), [(5, "behind"), (10, "stale")])
+def test_hours_between_superblocks_matter_only_without_parity(level: int, condition: str) -> None:
+    """RAID-5 refuses all writes without two members; RAID-10 goes on where a pair is left."""
+    shape = {"level": level, "raid_disks": 4, "layout": 0x102 if level == 10 else 2, "size": 2048}
+    gone = {"events": 990, "updated": START - 10_000, "present": [True] * 4}
+    rescue = diagnose_one(
+        make_array(
+            *(make_member(f"sd{at}", at, present=[True, True, False, False], **shape) for at in (0, 1)),
+            *(make_member(f"sd{at}", at, **shape | gone) for at in (2, 3)),
+            level=f"raid{level}",
+            layout=shape["layout"],
+            raid_disks=4,
+            member_sectors=2048,
+        )
+    )
+    assert rescue.condition == condition
+
+
+def make_member_that_left_long_ago(**changes: Any) -> Array:
+    """Returns a RAID-5 of four disks of which one left three months ago, with as many events as the newest."""
+    alone = {"raid_disks": 4, "present": [True, True, False, False]}
+    behind = {"raid_disks": 4, "events": 995, "updated": START - 60, "present": [True, True, True, False]}
+    return make_array(
+        make_member("sda", 0, **alone),
+        make_member("sdb", 1, **alone),
+        make_member("sdc", 2, **behind | changes),
+        make_member("sdd", 3, raid_disks=4, updated=START - 7_776_000),
+        raid_disks=4,
+    )
+
+
+def test_a_member_that_left_long_ago_is_not_chosen_for_its_events() -> None:
+    rescue = diagnose_one(make_member_that_left_long_ago())
+    assert rescue.condition == "behind"
+    assert [member.name for member in rescue.chosen] == ["sda", "sdb", "sdc"]
+
+
+def test_a_member_that_left_long_ago_is_old_if_it_is_needed() -> None:
+    """It left when all others were there: the array ran on without it."""
+    rescue = diagnose_one(make_member_that_left_long_ago(recovery_offset=96))
+    assert rescue.condition == "stale"
+    assert [member.name for member in rescue.chosen] == ["sda", "sdb", "sdd"]
+
+
+def test_a_member_that_failed_one_event_ago_is_chosen_before_an_old_one() -> None:
+    rescue = diagnose_one(
+        make_array(
+            make_member("sda", 0, present=[True, False, False]),
+            make_member("sdb", 1, events=999, updated=START - 1, present=[True, True, False]),
+            make_member("sdc", 2, events=500, updated=START - 90_000),
+        )
+    )
+    assert rescue.condition == "behind"
+    assert [member.name for member in rescue.chosen] == ["sda", "sdb"]
+
+
+def test_a_reshape_that_takes_disks_away_does_not_begin_at_the_start() -> None:
+    """Its position goes down: 0 is its end."""
+    for delta_disks, is_at_start in ((1, True), (-1, False)):
+        reshape = {"delta_disks": delta_disks, "level": 5, "layout": 2, "chunk": 65536}
+        members = [make_member(f"sd{at}", at, reshape_position=0, reshape=reshape) for at in range(3)]
+        headline = diagnose_one(make_array(*members, reshaping=True)).headline
+        assert ("still at its start" in headline) == is_at_start
+
+
 def test_members_with_equal_events_and_dates_far_apart_are_no_array_to_start() -> None:
     members = [make_member("sd0", 0), make_member("sd1", 1, updated=START - 300 * 86_400), make_member("sd2", 2)]
     assert diagnose_one(make_array(*members)).condition == "unclear"

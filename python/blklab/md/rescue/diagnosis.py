@@ -198,13 +198,15 @@ def decide_condition(array: Array, content_made: int | None = None) -> Condition
         return "unknown"
     if can_run:
         return _decide_start(array, current, newest, content_made)
-    chosen = choose_members_to_force(array)
+    chosen = choose_members(array)
     if not chosen:
         return "not-enough"
     events, seconds = measure_gap(array, chosen)
-    if ran_without(array, chosen) or events > FEW_EVENTS or seconds > FEW_SECONDS:
+    if ran_without(array, chosen) or events > FEW_EVENTS:
         return "stale"
-    return "behind"
+    # With parity, all writes fail once too many members are gone (raid5.c, handle_failed_stripe): nothing is newer on
+    # the others, however late their superblocks were written. Other levels go on where enough members are left.
+    return "stale" if seconds > FEW_SECONDS and array.level not in PARITIES else "behind"
 
 
 def _decide_start(
@@ -290,6 +292,39 @@ def find_current(array: Array) -> tuple[ArrayMember, ...]:
     )
 
 
+def find_expelled(array: Array) -> tuple[ArrayMember, ...]:
+    """Returns members with the newest events, or one less, that newer superblocks call failed.
+
+    Before Linux 6.8, md took them as current (md.c, `super_1_validate`): commit dc1cc22ed58f lets the newest superblock
+    decide. Older kernels may have it too.
+    """
+    newest = find_newest(array)
+    return tuple(
+        member
+        for member in find_availability(array).current
+        if newest and member.superblock and member.superblock is not newest and not _sees(newest, member.superblock)
+    )
+
+
+def choose_members(array: Array) -> tuple[ArrayMember, ...]:
+    """Returns the freshest members with which an array could run; empty if none suffice.
+
+    The events of members that newer superblocks call failed may say too much: such members are chosen only if nothing
+    that was written later suffices.
+    """
+    chosen = choose_members_to_force(array)
+    expelled = find_expelled(array)
+    if not chosen or not expelled:
+        return chosen
+    others = tuple(member for member in array.members if member not in expelled)
+    without = choose_members_to_force(replace(array, members=others))
+    if not without:
+        return chosen
+    events, seconds = measure_gap(array, chosen)
+    other_events, other_seconds = measure_gap(array, without)
+    return without if (other_seconds, other_events) < (seconds, events) else chosen
+
+
 def find_journals(array: Array) -> tuple[ArrayMember, ...]:
     """Returns the write journals that are as current as the newest member: the array does not start without them."""
     newest = find_newest(array)
@@ -357,19 +392,29 @@ def find_obstacles(array: Array, current: Sequence[ArrayMember]) -> list[str]:
 
 
 def ran_without(array: Array, chosen: Sequence[ArrayMember]) -> bool:
-    """Whether an array could still be written to after the oldest of the chosen members left: then its data are old."""
-    oldest = min(
-        (member.superblock for member in chosen if member.superblock), key=lambda superblock: superblock.events
-    )
-    newest = find_newest(array)
-    if newest is None or oldest.events >= newest.events - 1:
+    """Whether an array could still be written to after the oldest of the chosen members left: then its data are old.
+
+    The oldest by its events, and by its date: a member that left long ago can have as many events as the newest one
+    (docs/explanation/rescue.md has such an array).
+    """
+    current = find_current(array)
+    behind = [member.superblock for member in chosen if member.superblock and member not in current]
+    if not behind:
         return False
-    gone = {
-        member.superblock.slot
-        for member in known_members(array)
-        if member.superblock and member.superblock.events <= oldest.events
-    }
-    left = {slot for slot, is_present in enumerate(oldest.present) if is_present and slot not in gone}
+    known = [member.superblock for member in known_members(array) if member.superblock]
+    by_events = min(behind, key=lambda superblock: superblock.events)
+    if _could_run_after(array, by_events, [other for other in known if other.events <= by_events.events]):
+        return True
+    if not all(_is_plausible(superblock.updated) for superblock in known):
+        return False
+    by_date = min(behind, key=lambda superblock: superblock.updated)
+    return _could_run_after(array, by_date, [other for other in known if other.updated <= by_date.updated])
+
+
+def _could_run_after(array: Array, left_last: Superblock, gone: Sequence[Superblock]) -> bool:
+    """Whether the members that a superblock still saw could run the array without those that are gone."""
+    gone_slots = {superblock.slot for superblock in gone}
+    left = {slot for slot, is_present in enumerate(left_last.present) if is_present and slot not in gone_slots}
     return bool(runs_with(array, left))
 
 
@@ -404,6 +449,10 @@ def group_by_events(array: Array) -> tuple[EventGroup, ...]:
     )
 
 
+def _is_spare(member: ArrayMember) -> bool:
+    return member.superblock is not None and member.superblock.role == "spare"
+
+
 def _is_active(member: ArrayMember) -> bool:
     superblock = member.superblock
     return superblock is not None and superblock.accepted and superblock.slot is not None
@@ -412,7 +461,11 @@ def _is_active(member: ArrayMember) -> bool:
 def _explain(
     array: Array, condition: Condition, inventory: Inventory, splits: Sequence[Split], *, may_scan: bool
 ) -> ArrayRescue:
-    chosen = choose_members_to_force(array) if condition in {"behind", "stale", "unclean"} else ()
+    chosen: tuple[ArrayMember, ...] = ()
+    if condition in {"behind", "stale"}:
+        chosen = choose_members(array)
+    elif condition == "unclean":
+        chosen = find_current(array)  # They are enough
     return ArrayRescue(
         array=array,
         condition=condition,
@@ -439,6 +492,11 @@ def _write_headline(array: Array, condition: Condition, chosen: tuple[ArrayMembe
             return (
                 "Two parts of this array were written to apart from each other. "
                 "Both may have files that the other lacks."
+            )
+        case "reshaping" if is_reshape_at_start(array):
+            return (
+                "A reshape was begun, and is still at its start: "
+                "the data are in the old layout, except perhaps the first stripes."
             )
         case "reshaping":
             return "A reshape is not finished. The data are in two layouts, and only the reshape knows which is where."
@@ -502,7 +560,21 @@ def _write_headline_of_members(array: Array, condition: Condition, chosen: tuple
     not_here = find_not_here(array)
     if not not_here:
         return f"It cannot start from these disks: {count}. The others are here, and are no sources: see below."
-    return f"It cannot start from these disks: {count}. Find the disks of {_name_slots(not_here)} first."
+    return f"It cannot start from these disks: {count}. {_write_what_to_find(array, not_here)}"
+
+
+def _write_what_to_find(array: Array, not_here: tuple[int, ...]) -> str:
+    """Returns which disks are missing, which of them were missing before, and where they may be."""
+    text = f"Find the disks of {_name_slots(not_here)} first."
+    newest = find_newest(array)
+    newer = find_perhaps_newer(array, newest) if newest else ()
+    older = tuple(slot for slot in not_here if slot not in newer)
+    if newer and older:
+        text += f" The newest superblock has no member in {_name_slots(older)}: a disk from there is old."
+    spares = [member.name for member in known_members(array) if _is_spare(member)]
+    if spares:
+        text += f" Spares may be among them: {list_names(spares)}."
+    return text
 
 
 def find_missing(array: Array) -> tuple[int, ...]:
@@ -525,7 +597,13 @@ def _find_facts(array: Array, condition: Condition, inventory: Inventory) -> Ite
         loss = f"survives the loss of {least}{tolerated}" if tolerated else "survives no loss"
         yield f"{level_text(array.level)} of {array.raid_disks} disks {loss}."
     for member in known_members(array):
-        yield from _find_facts_of_member(array, member)
+        yield from _find_facts_of_member(array, member, condition)
+    if condition in {"degraded", "unclean", "behind", "stale"}:
+        for member in find_expelled(array):
+            yield (
+                f"{member.name} is not more than one event behind, but newer superblocks call it failed: "
+                "its data are old. Kernels before Linux 6.8 may take it as current all the same."
+            )
     if condition in {"sound", "degraded", "unclean"} and find_lost_ranges(array):
         yield "Bad-block lists name sectors without a good copy: md returns errors there. See `blklab md audit`."
     newest = find_newest(array)
@@ -547,6 +625,14 @@ def _describe_reshape(array: Array) -> Iterator[str]:
     newest = find_newest(array)
     if newest is None or newest.reshape is None:
         return
+    replacements = [
+        member.name for member in known_members(array) if member.superblock and member.superblock.replacement
+    ]
+    if replacements:
+        yield (
+            f"Replacements, and a reshape: {list_names(replacements)}. The kernel does not start an array with both "
+            "(raid5_run). Leave the replacements out."
+        )
     change = newest.reshape
     if change.delta_disks > 0:
         yield f"It adds {plural_disks(change.delta_disks)}: {newest.raid_disks - change.delta_disks} were there before."
@@ -560,12 +646,23 @@ def _describe_reshape(array: Array) -> Iterator[str]:
         yield f"It changes the layout from {newest.layout} to {change.layout}."
 
 
+def is_reshape_at_start(array: Array) -> bool:
+    """Whether a reshape that adds disks is at position 0, where it begins (raid5.c, `raid5_start_reshape`)."""
+    newest = find_newest(array)
+    return (
+        newest is not None
+        and newest.reshape is not None
+        and newest.reshape.delta_disks > 0
+        and all(position in {None, 0} for position in _reshape_positions(array))
+    )
+
+
 def plural_disks(count: int) -> str:
     """Returns a number of disks, for a sentence."""
     return "1 disk" if count == 1 else f"{count} disks"
 
 
-def _find_facts_of_member(array: Array, member: ArrayMember) -> Iterator[str]:
+def _find_facts_of_member(array: Array, member: ArrayMember, condition: Condition) -> Iterator[str]:
     superblock = member.superblock
     if superblock is None:
         if member.unseen:
@@ -580,6 +677,12 @@ def _find_facts_of_member(array: Array, member: ArrayMember) -> Iterator[str]:
         yield (
             f"{member.name} was rebuilt only up to sector {superblock.recovery_offset:,}{share}: "
             "it is no complete member, although it has a slot."
+        )
+    elif condition == "not-enough" and _is_spare(member):
+        # mdadm --add, and udev after a disk was away, write a new superblock. Data are written only by a recovery.
+        yield (
+            f"{member.name} is a spare: its superblock has no slot. "
+            "If it was a member, and was added again, its data may still be there: only a recovery overwrites them."
         )
     elif superblock.role == "spare" or (superblock.slot is not None and "spare" in member.states):
         yield f"{member.name} is a spare: it has no data of the array."
@@ -620,9 +723,10 @@ def _plan(
             yield "# Find out how the old array was made: mdadm.conf, old logs, another disk of the same age."
             yield "# Ask on the linux-raid list, with these outputs."
         case "behind" | "stale" | "unclean":
+            yield from _plan_search_for_newer(array)
             yield from _plan_overlays(array, chosen)
         case "incomplete" | "not-enough":
-            yield "# Then look for the other disks: `lsblk`, the controller, another machine they may have moved to."
+            yield from _plan_search_for_disks(condition)
         case "diverged":
             yield (
                 "# Decide which part is right, by its files: `blklab md overlays start`, "
@@ -630,8 +734,7 @@ def _plan(
             )
             yield "# Copy the files that only the other part has. Only then can its disks be wiped and added."
         case "reshaping":
-            yield "# Look for the backup file of the reshape, and add --backup-file FILE to the commands below."
-            yield from _plan_overlays(array, find_current(array))
+            yield from _plan_reshape(array)
         case "refused":
             yield "# Start a newer kernel if a superblock is refused because it is newer."
             yield "# Otherwise ask on the linux-raid list, with this output."
@@ -639,6 +742,38 @@ def _plan(
             yield "# Remove the reason first, then type this command again."
         case _:
             yield "# Then type this command as root, with all disks connected."
+
+
+def _plan_search_for_disks(condition: Condition) -> Iterator[str]:
+    """Yields where the missing members may be."""
+    yield "# Then look for the other disks: `lsblk`, the controller, another machine they may have moved to."
+    if condition == "not-enough":
+        yield (
+            "# If they are here, and their superblocks are gone or call them spares, search for the order, "
+            "which only reads: `blklab md rescue --try-orders`, and the names of all its disks."
+        )
+
+
+def _plan_reshape(array: Array) -> Iterator[str]:
+    """Yields how to go on with a reshape, or back."""
+    yield "# Look for the backup file of the reshape, if it had one, and add --backup-file FILE to the commands below."
+    if is_reshape_at_start(array):
+        yield (
+            "# mdadm can take back a reshape at its start: --assemble --update=revert-reshape (mdadm(8)). "
+            "blklab does not try that: type it on overlays only, and check the filesystem there."
+        )
+    yield from _plan_overlays(array, find_current(array))
+
+
+def _plan_search_for_newer(array: Array) -> Iterator[str]:
+    """Yields which disk would make old members unnecessary."""
+    newest = find_newest(array)
+    slots = find_perhaps_newer(array, newest) if newest else ()
+    if slots:
+        yield (
+            f"# Find the disk of {_name_slots(slots)} first: the newest superblock calls it active. "
+            "With it, members that are behind may not be needed. Copy it with ddrescue if it has read errors."
+        )
 
 
 def _plan_overlays(array: Array, members: Sequence[ArrayMember]) -> Iterator[str]:
@@ -671,9 +806,17 @@ def _plan_start(array: Array, condition: Condition, inventory: Inventory, *, may
     if ignored:
         yield f"# {ignored[0].file} says that it must not be assembled: ARRAY <ignore>."
         return
-    if not may_scan:
-        yield "# `mdadm --assemble --scan` would also start other arrays of this list that must not be started."
-        yield f"# Name its disks instead: {list_names([member.path for member in array.members], 24)}."
+    if find_journals(array):
+        yield "# md first replays the write journal. That can take hours, without a message: do not interrupt it."
+    expelled = find_expelled(array)
+    if not may_scan or expelled:
+        if not may_scan:
+            yield "# `mdadm --assemble --scan` would also start other arrays of this list that must not be started."
+        if expelled:
+            names = list_names([member.name for member in expelled])
+            yield f"# Before Linux 6.8, `mdadm --assemble --scan` may also take members that failed: {names}."
+        sources = (*find_current(array), *find_journals(array))
+        yield f"# Name its disks instead: {list_names([member.path for member in sources], 24)}."
         return
     if array.live:
         yield "# The array is assembled and waits. Stop it, and assemble it again:"
