@@ -17,7 +17,7 @@ from blklab.md.rescue.diagnosis import (
     known_members,
 )
 from blklab.md.rescue.geometry_search import GeometrySearch, OldGeometry, describe_geometry, describe_verdict
-from blklab.md.rescue.lost_members import LostMember
+from blklab.md.rescue.lost_members import ArrayNote
 from blklab.md.rescue.saved_sectors import SavedSectors
 from blklab.report.console import Console, styled
 from blklab.report.tables.base import TextTable, figures, only, text
@@ -29,14 +29,14 @@ FORMAT_VERSION = 1
 NO_VALUE = "–"
 
 
-def add_lost_members(rescues: Sequence[ArrayRescue], lost: Sequence[LostMember]) -> tuple[list[ArrayRescue], list[str]]:
-    """Returns the arrays with what is left of their members as further facts, and the sentences about other disks."""
+def add_notes(rescues: Sequence[ArrayRescue], notes: Sequence[ArrayNote]) -> tuple[list[ArrayRescue], list[str]]:
+    """Returns the arrays with their notes as further facts, and the sentences of the other notes."""
     completed = []
     names = {rescue.array.name for rescue in rescues}
     for rescue in rescues:
-        own = tuple(member.sentence for member in lost if member.array_name == rescue.array.name)
+        own = tuple(note.sentence for note in notes if note.array_name == rescue.array.name)
         completed.append(replace(rescue, facts=(*rescue.facts, *own)))
-    return completed, [member.sentence for member in lost if member.array_name not in names]
+    return completed, [note.sentence for note in notes if note.array_name not in names]
 
 
 def show(console: Console, inventory: Inventory, rescues: Sequence[ArrayRescue], others: Sequence[str] = ()) -> None:

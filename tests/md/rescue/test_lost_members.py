@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from blklab.md.images import read_images
-from blklab.md.rescue.lost_members import LostMember, find_lost_members, list_unknown_images
+from blklab.md.rescue.lost_members import ArrayNote, find_lost_members, list_unknown_images
 from blklab.md.rescue.old_superblocks import IMSM
 from tests.md.rescue.test_saved_metadata import members
 
@@ -26,7 +26,7 @@ def mirror(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def find(paths: list[Path]) -> list[LostMember]:
+def find(paths: list[Path]) -> list[ArrayNote]:
     inventory = read_images(paths)
     return find_lost_members(inventory, list_unknown_images(inventory))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from blklab.md.model import Inventory
     from blklab.md.rescue.diagnosis import ArrayRescue
-    from blklab.md.rescue.lost_members import LostMember
+    from blklab.md.rescue.lost_members import ArrayNote
 
 
 @click.command()
@@ -99,6 +99,7 @@ def rescue(
         raise UsageError("--level: expected only with --try-orders")
     from blklab.md.rescue.content_dates import read_content_dates
     from blklab.md.rescue.diagnosis import diagnose
+    from blklab.md.rescue.written_since import find_written
     from blklab.report import rescue as report
 
     inventory, names = _read_inventory(what, probed)
@@ -106,12 +107,13 @@ def rescue(
     # All arrays are compared, also to show one: the other half of a mirror may be in another array.
     rescues = [rescue for rescue in diagnose(inventory, dates) if names is None or rescue.array.name in names]
     lost = _find_lost_members(inventory, rescues, probed)
+    written = [] if probed else find_written(rescues)
     if not rescues and not lost:
         unread = first(inventory.unread or inventory.unseen or ("no disk has an md superblock",))
         raise EnvironmentLacks(
             f"no array found: {unread}", "connect its disks, run blklab as root, or name its devices"
         )
-    rescues, others = report.add_lost_members(rescues, lost)
+    rescues, others = report.add_notes(rescues, [*written, *lost])
     emit(
         report.as_dict(inventory, rescues, others),
         as_json,
@@ -129,7 +131,7 @@ def rescue(
 
 def _find_lost_members(
     inventory: "Inventory", rescues: "Sequence[ArrayRescue]", probed: tuple[str, ...]
-) -> "list[LostMember]":
+) -> "list[ArrayNote]":
     """Returns what is left of members on other disks; nothing if all arrays run, or on another host."""
     from blklab.md.rescue.lost_members import find_lost_members, list_unknown_disks, list_unknown_images
 

@@ -35,7 +35,7 @@ class UnknownDisk:
 
 
 @dataclass(frozen=True)
-class LostMember:
+class ArrayNote:
     """What one disk has to do with an array that does not run."""
 
     array_name: str  # Empty if it belongs to none that is known
@@ -71,13 +71,13 @@ def _measure(member: ArrayMember) -> int:
     return 0
 
 
-def find_lost_members(inventory: Inventory, disks: Sequence[UnknownDisk]) -> list[LostMember]:
+def find_lost_members(inventory: Inventory, disks: Sequence[UnknownDisk]) -> list[ArrayNote]:
     """Returns what is left of members on disks that are no members any more."""
     stopped = []
     for array in (*inventory.unassembled, *inventory.arrays):
         if is_stopped(array) and not array.external:
             stopped.append(describe_by_superblocks(array))
-    found: list[LostMember] = []
+    found: list[ArrayNote] = []
     for disk in disks[:MOST_DISKS]:
         try:
             remains = find_old_superblocks(Path(disk.path))
@@ -90,22 +90,20 @@ def find_lost_members(inventory: Inventory, disks: Sequence[UnknownDisk]) -> lis
 
 def _describe_remains(
     disk: UnknownDisk, remains: Iterable[OldSuperblock], arrays: Sequence[Array]
-) -> Iterator[LostMember]:
+) -> Iterator[ArrayNote]:
     for old in remains:
         if old.kind in FOREIGN:
             sentence = f"{_name(disk)} has {old.kind} metadata: a RAID of firmware, which blklab does not read."
-            yield LostMember("", sentence)
+            yield ArrayNote("", sentence)
         elif old.superblock is not None and not old.place_agrees:
             superblock = old.superblock
             owner = next((array.name for array in arrays if array.uuid == superblock.uuid), "")
             what = "this array" if owner else f"the array {superblock.uuid}"
             slot = "" if superblock.slot is None else f", slot {superblock.slot}"
-            yield LostMember(owner, f"{_name(disk)} has a remaining superblock of {what}{slot}: {old}.")
+            yield ArrayNote(owner, f"{_name(disk)} has a remaining superblock of {what}{slot}: {old}.")
 
 
-def _compare_sizes(
-    disk: UnknownDisk, remains: Sequence[OldSuperblock], arrays: Sequence[Array]
-) -> Iterator[LostMember]:
+def _compare_sizes(disk: UnknownDisk, remains: Sequence[OldSuperblock], arrays: Sequence[Array]) -> Iterator[ArrayNote]:
     """Yields the arrays that lack a member and whose other members have exactly the size of this disk."""
     for array in arrays:
         slots = find_not_here(array)
@@ -117,7 +115,7 @@ def _compare_sizes(
         elif disk.is_divided:
             reason = "it has a partition table, which may have been written over its superblock"
         where = f"slot {slots[0]}" if len(slots) == 1 else f"slots {list_names([str(slot) for slot in slots], 12)}"
-        yield LostMember(
+        yield ArrayNote(
             array.name,
             f"{_name(disk)} has no superblock and exactly the size of the members: it may be the member of {where}; "
             f"{reason}. Write nothing to it.",
