@@ -11,13 +11,13 @@ from blklab.md.rescue.diagnosis import ArrayRescue, diagnose
 from blklab.md.rescue.overlay_record import MemberFacts, OverlayRecord, TrialResult, Verdict
 from blklab.md.rescue.overlays import choose_members
 from blklab.system.roots import Roots
-from tests.md.rescue.test_diagnosis import CONTENT_DATES, MADE, make_member
+from tests.md.rescue.test_diagnosis import CONTENTS, MADE, make_member
 
 EMPTY = Inventory(())
 
 
 def diagnose_made(condition: str) -> ArrayRescue:
-    (rescue,) = diagnose(Inventory((MADE[condition],)), CONTENT_DATES)
+    (rescue,) = diagnose(Inventory((MADE[condition],)), CONTENTS)
     assert rescue.condition == condition
     return rescue
 

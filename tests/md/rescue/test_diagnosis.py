@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from blklab.md.model import Array, ArrayMember, Inventory
-from blklab.md.rescue.diagnosis import FEW_EVENTS_EVER, ArrayRescue, Condition, diagnose
+from blklab.md.rescue.diagnosis import FEW_EVENTS_EVER, ArrayRescue, Condition, ContentFacts, diagnose
 from blklab.report import rescue as report
 from tests.md.audit.test_cases import HARMFUL, read_case
 from tests.md.crafted import make_superblock
@@ -32,12 +32,12 @@ def make_member(name: str, slot: int | None, **changes: Any) -> ArrayMember:
     return ArrayMember(name, f"/dev/{name}", slot=slot, superblock=superblock)
 
 
-CONTENT_DATES = {"overwritten": START - 1_000_000}
-"""When the filesystems on arrays were made, by their names; of the others it is not known."""
+CONTENTS = {"overwritten": ContentFacts("ext", START - 1_000_000, None), "shrunk": ContentFacts("xfs", None, 1 << 40)}
+"""What filesystems on arrays say, by the names of the arrays."""
 
 
 def diagnose_one(array: Array, **changes: Any) -> ArrayRescue:
-    (rescue,) = diagnose(Inventory((array,), **changes), CONTENT_DATES)
+    (rescue,) = diagnose(Inventory((array,), **changes), CONTENTS)
     assert not [line for line in rescue.steps if not line.startswith("#") and HARMFUL.search(line)]
     return rescue
 
@@ -66,6 +66,7 @@ MADE: dict[str, Array] = {
     "overwritten": make_array(
         *(make_member(f"sd{at}", at, events=FEW_EVENTS_EVER, created=START) for at in range(3)), name="overwritten"
     ),
+    "shrunk": make_array(*(make_member(f"sd{at}", at) for at in range(3)), name="shrunk", size=1 << 30),
     "behind": make_array(
         make_member("sda", 0, present=[True, False, False]),
         make_member("sdb", 1, events=990, updated=START - 4, present=[True, True, False]),
@@ -310,9 +311,17 @@ def test_the_age_of_the_filesystem_says_whether_create_was_used_over_data() -> N
     older = diagnose_one(MADE["overwritten"])
     assert older.headline.startswith("The array was made over existing data")
     assert any("blklab rescue --try-orders" in line or "--try-orders" in line for line in older.steps)
-    (younger,) = diagnose(Inventory((MADE["new"],)), {"0": START + 60})
+    (younger,) = diagnose(Inventory((MADE["new"],)), {"0": ContentFacts("ext", START + 60, None)})
     assert younger.condition == "sound"
     assert any("and the filesystem on it after that" in fact for fact in younger.facts)
+
+
+def test_an_array_that_is_smaller_than_its_filesystem_is_not_started() -> None:
+    """State and events are fine: only the sizes show that the array was made again."""
+    rescue = diagnose_one(MADE["shrunk"])
+    assert "The array is sound" not in rescue.headline
+    assert "The xfs filesystem on it has 1 TiB, and the array only 192 KiB: " in " ".join(rescue.facts)
+    assert any("blklab md overlays search" in line for line in rescue.steps)
 
 
 def test_a_year_with_few_events_is_not_a_new_array() -> None:

@@ -97,15 +97,15 @@ def rescue(
         return
     if levels:
         raise UsageError("--level: expected only with --try-orders")
-    from blklab.md.rescue.content_dates import read_content_dates
+    from blklab.md.rescue.array_content import read_contents
     from blklab.md.rescue.diagnosis import diagnose
     from blklab.md.rescue.written_since import find_written
     from blklab.report import rescue as report
 
     inventory, names = _read_inventory(what, probed)
-    dates = {} if probed else read_content_dates([*inventory.arrays, *inventory.unassembled])
+    contents = {} if probed else read_contents([*inventory.arrays, *inventory.unassembled])
     # All arrays are compared, also to show one: the other half of a mirror may be in another array.
-    rescues = [rescue for rescue in diagnose(inventory, dates) if names is None or rescue.array.name in names]
+    rescues = [rescue for rescue in diagnose(inventory, contents) if names is None or rescue.array.name in names]
     lost = _find_lost_members(inventory, rescues, probed)
     written = [] if probed else find_written(rescues)
     if not rescues and not lost:

@@ -43,6 +43,7 @@ FORCED: tuple[Condition, ...] = (
     "unclear",
     "new",
     "overwritten",
+    "shrunk",
     "reshaping",
 )
 """Conditions in which an array is started only as it was tried on overlays."""

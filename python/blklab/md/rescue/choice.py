@@ -5,7 +5,7 @@ from pathlib import Path
 from blklab.errors import UsageError
 from blklab.md.inventory import read_inventory
 from blklab.md.model import Array, Inventory
-from blklab.md.rescue.content_dates import read_content_dates
+from blklab.md.rescue.array_content import read_contents
 from blklab.md.rescue.diagnosis import ArrayRescue, diagnose, known_members
 from blklab.system.roots import Roots
 
@@ -34,8 +34,8 @@ def find_rescue(name: str, roots: Roots) -> tuple[ArrayRescue, Inventory]:
     """Returns the diagnosis of one array of this host, and its inventory. Raises UsageError if it is not one."""
     inventory = read_inventory(roots)
     names = find_arrays(name, inventory)
-    dates = read_content_dates([*inventory.arrays, *inventory.unassembled])
-    rescues = [rescue for rescue in diagnose(inventory, dates) if rescue.array.name in names]
+    contents = read_contents([*inventory.arrays, *inventory.unassembled])
+    rescues = [rescue for rescue in diagnose(inventory, contents) if rescue.array.name in names]
     if len(rescues) > 1:
         listed = ", ".join(f"{rescue.array.name} ({rescue.array.uuid})" for rescue in rescues)
         raise UsageError(f"{name}: several arrays are called so: {listed}; name one of its members")

@@ -37,6 +37,7 @@ Condition = Literal[
     "unclear",  # Its members here are enough, but something else speaks against a start
     "new",  # Its members here are enough, but it was made a short time ago: perhaps over an older array
     "overwritten",  # It was made over an older array: the filesystem on it is older than its superblocks
+    "shrunk",  # Its members here are enough, but it is smaller than the filesystem on it
     "unclean",  # Its members are current and too few for md, because it was not shut down
     "behind",  # Members that are a little behind make it complete, and it did not run without them
     "stale",  # Members that are far behind, or without which it ran, make it complete
@@ -59,6 +60,15 @@ FEW_SECONDS_EVER = 30 * 24 * 3600
 
 OLDEST, LATEST = 946_684_800, 4_102_444_800
 """Seconds since 1970: a superblock that was written before 2000 or after 2100 has a wrong date."""
+
+
+@dataclass(frozen=True)
+class ContentFacts:
+    """What the filesystem on an array says."""
+
+    kind: str  # `ext` (2 to 4) or `xfs`
+    made: int | None  # When it was made, seconds since 1970; None if it does not say it
+    size: int | None  # Bytes; None if it makes no sense
 
 
 @dataclass(frozen=True)
@@ -104,12 +114,12 @@ class ArrayRescue:
         }
 
 
-def diagnose(inventory: Inventory, content_dates: Mapping[str, int] | None = None) -> list[ArrayRescue]:
+def diagnose(inventory: Inventory, contents: Mapping[str, ContentFacts] | None = None) -> list[ArrayRescue]:
     """Returns the diagnosis of every array of an inventory: those that do not run first.
 
-    `content_dates` says when the filesystem on an array was made, in seconds since 1970, by the array's name.
+    `contents` has what the filesystem on an array says, by the array's name.
     """
-    dates = content_dates or {}
+    contents = contents or {}
     arrays = tuple(
         describe_by_superblocks(array) if is_stopped(array) else array
         for array in (*inventory.unassembled, *inventory.arrays)
@@ -122,15 +132,15 @@ def diagnose(inventory: Inventory, content_dates: Mapping[str, int] | None = Non
     conditions: list[Condition] = []
     for array in arrays:
         is_diverged = any(array.name in split.arrays for split in splits)
-        conditions.append("diverged" if is_diverged else decide_condition(array, dates.get(array.name)))
+        conditions.append("diverged" if is_diverged else decide_condition(array, contents.get(array.name)))
     # `mdadm --assemble --scan` starts all arrays: it is printed only if all may be started.
     may_scan = all(condition in {"running", "sound", "degraded"} for condition in conditions)
     rescues = []
     for array, condition in zip(arrays, conditions, strict=True):
         own_splits = [split for split in splits if array.name in split.arrays]
         rescue = _explain(array, condition, inventory, own_splits, may_scan=may_scan)
-        if array.name in dates:
-            rescue = replace(rescue, facts=(*rescue.facts, *describe_content_date(array, dates[array.name])))
+        if array.name in contents:
+            rescue = replace(rescue, facts=(*rescue.facts, *describe_content(array, contents[array.name])))
         rescues.append(rescue)
     return sorted(rescues, key=lambda rescue: rescue.condition == "running")
 
@@ -164,6 +174,7 @@ def describe_by_superblocks(array: Array) -> Array:
         chunk=described.chunk,
         raid_disks=described.raid_disks,
         member_sectors=described.member_sectors,
+        size=described.size if described.size is not None else array.size,
         reshaping=described.reshaping,
     )
 
@@ -178,10 +189,10 @@ def _could_run_apart(split: Split, arrays: Sequence[Array]) -> bool:
     return any(runs_with(array, {slot for slot in slots if slot is not None}) for array in involved)
 
 
-def decide_condition(array: Array, content_made: int | None = None) -> Condition:
+def decide_condition(array: Array, content: ContentFacts | None = None) -> Condition:
     """Returns what keeps an array from starting; two parts that diverged are not looked for.
 
-    `content_made` is when the filesystem on it was made, in seconds since 1970; None if unknown.
+    `content` is what the filesystem on it says; None if unknown.
     """
     if not is_stopped(array):
         return "broken" if has_failed(array) else "running"
@@ -197,7 +208,7 @@ def decide_condition(array: Array, content_made: int | None = None) -> Condition
     if can_run is None:
         return "unknown"
     if can_run:
-        return _decide_start(array, current, newest, content_made)
+        return _decide_start(array, current, newest, content)
     chosen = choose_members(array)
     if not chosen:
         return "not-enough"
@@ -210,14 +221,16 @@ def decide_condition(array: Array, content_made: int | None = None) -> Condition
 
 
 def _decide_start(
-    array: Array, current: Sequence[ArrayMember], newest: Superblock, content_made: int | None
+    array: Array, current: Sequence[ArrayMember], newest: Superblock, content: ContentFacts | None
 ) -> Condition:
     """Returns the condition of an array whose current members are enough to run."""
     if is_new(array, newest):
-        if content_made is not None and _is_plausible(newest.created) and content_made < newest.created:
-            return "overwritten"
-        if content_made is None:
+        if content is None or content.made is None:
             return "new"
+        if _is_plausible(newest.created) and content.made < newest.created:
+            return "overwritten"
+    if content is not None and is_too_small(array, content):
+        return "shrunk"
     if find_obstacles(array, current):
         return "unclear"
     if len(current) == array.raid_disks:
@@ -240,10 +253,21 @@ def is_new(array: Array, newest: Superblock) -> bool:
     return newest.updated - newest.created < FEW_SECONDS_EVER
 
 
-def describe_content_date(array: Array, made: int) -> Iterator[str]:
-    """Yields what the age of the filesystem says about the array."""
+def is_too_small(array: Array, content: ContentFacts) -> bool:
+    """Whether an array is smaller than the filesystem on it: then it is not as it was."""
+    return array.size is not None and content.size is not None and content.size > array.size
+
+
+def describe_content(array: Array, content: ContentFacts) -> Iterator[str]:
+    """Yields what the age and the size of the filesystem say about the array."""
+    if is_too_small(array, content):
+        yield (
+            f"The {content.kind} filesystem on it has {format_size(content.size or 0)}, and the array only "
+            f"{format_size(array.size or 0)}: the array had another geometry or larger members."
+        )
     newest = find_newest(array)
-    if newest is None or not _is_plausible(newest.created) or not _is_plausible(made):
+    made = content.made
+    if newest is None or made is None or not _is_plausible(newest.created) or not _is_plausible(made):
         return
     array_date, content_date = moment_text(newest.created), moment_text(made)
     if made < newest.created:
@@ -540,6 +564,11 @@ def _write_headline_of_members(array: Array, condition: Condition, chosen: tuple
                 "The array was made over existing data: the filesystem on it is older than its superblocks. "
                 "If someone used --create to repair an older array, do not start it: its disks may be in another order."
             )
+        case "shrunk":
+            return (
+                f"{count}, which is enough, but the array is smaller than the filesystem on it. "
+                "It was made again with other values, or its members were larger: do not start it."
+            )
         case "unclean":
             return (
                 f"The data are probably all there. {count}, which is enough, but the array was not shut down: "
@@ -714,11 +743,12 @@ def _plan(
             yield "# Only if you have made it just now: start it with `mdadm --assemble`, and the names of its disks."
             yield "# Otherwise write nothing to its disks. Find out how the old array was made: mdadm.conf, old logs."
             yield from _plan_overlays(array, find_current(array))
-        case "overwritten":
+        case "overwritten" | "shrunk":
             yield "# If its metadata were saved before, put them back: `blklab md fix metadata DIRECTORY`."
             yield (
-                "# Otherwise search for the old geometry, which only reads: "
-                "`blklab md rescue --try-orders`, and the names of its disks."
+                "# Otherwise search for the old geometry, and try it on overlays, which writes nothing to the disks: "
+                "`blklab md overlays search DIRECTORY`, and the names of its disks. "
+                "`blklab md rescue --try-orders` only searches."
             )
             yield "# Find out how the old array was made: mdadm.conf, old logs, another disk of the same age."
             yield "# Ask on the linux-raid list, with these outputs."
