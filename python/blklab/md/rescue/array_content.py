@@ -15,7 +15,9 @@ from blklab.system.roots import opened
 from blklab.units import SECTOR
 
 FIRST = SectorRange(0, 8)  # The first 4 KiB of a member's data
-EXT, EXT_MAGIC = 1024, b"\x53\xef"  # Byte of the superblock, and what it has at 0x38 (fs/ext4/ext4.h, ext4_super_block)
+# Byte of the superblock, and what it has at 0x38 (fs/ext4/ext4.h, ext4_super_block)
+EXT = 1024
+EXT_MAGIC = b"\x53\xef"
 EXT_64BIT = 0x80  # s_feature_incompat: block numbers have 64 bits
 XFS_MAGIC = b"XFSB"  # At its beginning (fs/xfs/libxfs/xfs_format.h, xfs_dsb)
 

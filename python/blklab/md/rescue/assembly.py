@@ -187,7 +187,8 @@ def check_condition(
     rescue: ArrayRescue, inventory: Inventory, record: OverlayRecord | None, *, files_are_right: bool
 ) -> list[Reason]:
     """Returns why the condition of an array does not allow a start."""
-    condition, array = rescue.condition, rescue.array
+    condition = rescue.condition
+    array = rescue.array
     if condition == "running":
         return []
     if condition in {"sound", "degraded"}:

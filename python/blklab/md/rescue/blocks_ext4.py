@@ -14,14 +14,27 @@ from blklab.md.rescue.blocks import Check, Read, spread
 from blklab.md.rescue.crc32c import ONES, crc32c, find_word, pack_word, take_back
 
 MAGIC = b"\x53\xef"  # At byte 56 of the superblock
-SUPERBLOCK, SUPERBLOCK_AT = 1024, 1024  # Length, and where the first one is
-RO_METADATA_CSUM, RO_BIGALLOC = 0x400, 0x200
+# Length, and where the first one is
+SUPERBLOCK = 1024
+SUPERBLOCK_AT = 1024
+RO_METADATA_CSUM = 0x400
+RO_BIGALLOC = 0x200
 COMPAT_SPARSE_SUPER2 = 0x200
-INCOMPAT_META_BG, INCOMPAT_64BIT, INCOMPAT_CSUM_SEED = 0x10, 0x80, 0x2000
-INODE_UNINIT, BLOCK_UNINIT = 1, 2  # bg_flags
-EXTENTS_FLAG, INDEX_FLAG, INLINE_FLAG = 0x80000, 0x1000, 0x10000000
+INCOMPAT_META_BG = 0x10
+INCOMPAT_64BIT = 0x80
+INCOMPAT_CSUM_SEED = 0x2000
+# bg_flags
+INODE_UNINIT = 1
+BLOCK_UNINIT = 2
+EXTENTS_FLAG = 0x80000
+INDEX_FLAG = 0x1000
+INLINE_FLAG = 0x10000000
 EXTENT_MAGIC = 0xF30A
-GROUPS, BACKUPS, INODES_OF_GROUP, DIRECTORIES = 48, 16, 64, 64  # How many are sampled
+# How many are sampled
+GROUPS = 48
+BACKUPS = 16
+INODES_OF_GROUP = 64
+DIRECTORIES = 64
 FIRST_FILE = 11  # Inodes below are reserved; some of them have no checksum
 
 
@@ -42,7 +55,8 @@ def is_superblock(content: bytes) -> bool:
     """Whether 1,024 bytes are a superblock of ext2, ext3 or ext4 that makes sense, with a checksum that holds."""
     if len(content) < SUPERBLOCK or content[56:58] != MAGIC:
         return False
-    log_block, inode_size = struct.unpack_from("<I", content, 24)[0], struct.unpack_from("<H", content, 88)[0]
+    log_block = struct.unpack_from("<I", content, 24)[0]
+    inode_size = struct.unpack_from("<H", content, 88)[0]
     (blocks_per_group, _, inodes_per_group) = struct.unpack_from("<3I", content, 32)
     if log_block > 6 or not blocks_per_group or not inodes_per_group or inode_size not in {128, 256, 512, 1024}:
         return False
@@ -255,7 +269,8 @@ class Ext4:
     def _list_directories(self, directories: list[bytes]) -> Iterator[Check]:
         """Yields blocks of directories with extents in the inode. Each has a checksum in its last 12 bytes."""
         for number_and_inode in directories[:DIRECTORIES]:
-            number, inode = number_and_inode[:4], number_and_inode[4:]
+            number = number_and_inode[:4]
+            inode = number_and_inode[4:]
             (flags,) = struct.unpack_from("<I", inode, 32)
             magic, entries, _, depth = struct.unpack_from("<4H", inode, 40)
             if not flags & EXTENTS_FLAG or flags & INLINE_FLAG or magic != EXTENT_MAGIC or depth:

@@ -14,9 +14,12 @@ from functools import partial
 from blklab.md.rescue.blocks import Check, Read
 from blklab.units import SECTOR
 
-LABEL, LABEL_SECTORS = b"LABELONE", 4  # In one of the first four sectors
+# In one of the first four sectors
+LABEL = b"LABELONE"
+LABEL_SECTORS = 4
 LVM_INITIAL_CRC = 0xF597A6CF  # lib/misc/crc.h
-LUKS, LUKS_SECOND = b"LUKS\xba\xbe", b"SKUL\xba\xbe"
+LUKS = b"LUKS\xba\xbe"
+LUKS_SECOND = b"SKUL\xba\xbe"
 LUKS2_SECOND_AT = tuple(size << 10 for size in (16, 32, 64, 128, 256, 512, 1024, 2048, 4096))
 GPT = b"EFI PART"
 LARGEST_TABLE = 64 << 10  # Bytes of entries of a GPT that are read
@@ -40,7 +43,8 @@ def is_luks(offset: int, content: bytes) -> bool:
     (version,) = struct.unpack_from(">H", content, 6)
     if version == 1:
         return offset == 0 and content[:6] == LUKS
-    (size, own_offset) = (struct.unpack_from(">Q", content, 8)[0], struct.unpack_from(">Q", content, 256)[0])
+    size = struct.unpack_from(">Q", content, 8)[0]
+    own_offset = struct.unpack_from(">Q", content, 256)[0]
     if version != 2 or own_offset != offset or (content[:6] == LUKS) != (offset == 0):
         return False
     if size > len(content):  # Only the beginning was read

@@ -16,7 +16,9 @@ from blklab.units import SECTOR
 
 MAGIC = b"XFSB"
 INCOMPAT_META_UUID = 4
-GROUPS, INODES_OF_GROUP = 32, 24  # How many are sampled
+# How many are sampled
+GROUPS = 32
+INODES_OF_GROUP = 24
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ GROUP_HEADERS = (  # Sector in the group, magic, and where its number, UUID and 
     (2, b"XAGI", 8, 296, 312),
     (3, b"XAFL", 4, 8, 32),
 )
-INODE_UUID_AT, INODE_NUMBER_AT, INODE_CHECKSUM_AT = 160, 152, 100
+INODE_UUID_AT = 160
+INODE_NUMBER_AT = 152
+INODE_CHECKSUM_AT = 100
 
 
 def has_checksum(content: bytes, at: int) -> bool:

@@ -58,7 +58,8 @@ Levels without redundancy hardly count: of them, this says nothing.
 FEW_SECONDS_EVER = 30 * 24 * 3600
 """An array that was written to for longer than a month since it was made is not new, however few its events."""
 
-OLDEST, LATEST = 946_684_800, 4_102_444_800
+OLDEST = 946_684_800
+LATEST = 4_102_444_800
 """Seconds since 1970: a superblock that was written before 2000 or after 2100 has a wrong date."""
 
 
@@ -269,7 +270,8 @@ def describe_content(array: Array, content: ContentFacts) -> Iterator[str]:
     made = content.made
     if newest is None or made is None or not _is_plausible(newest.created) or not _is_plausible(made):
         return
-    array_date, content_date = moment_text(newest.created), moment_text(made)
+    array_date = moment_text(newest.created)
+    content_date = moment_text(made)
     if made < newest.created:
         yield (
             f"The superblocks were made at {array_date}, and the filesystem on them earlier, at {content_date}: "

@@ -28,13 +28,21 @@ from blklab.units import SECTOR
 
 LEVELS = (0, 1, 4, 5, 6, 10)
 CHUNKS = tuple(4096 << power for power in range(9))  # 4 KiB to 1 MiB
-LEAST_DEVICES, MOST_DEVICES = 2, 8
+LEAST_DEVICES = 2
+MOST_DEVICES = 8
 SCANNED = 320 << 20  # Bytes of each device that are read from its beginning: 132 MiB may be before the data
-PIECE, OVERLAP = 1 << 20, 64 << 10  # Bytes of a read, and of those behind that a block may reach
+# Bytes of a read, and of those behind that a block may reach
+PIECE = 1 << 20
+OVERLAP = 64 << 10
 VOLUME_BLOCKS = 400  # Labels and headers that are kept, of all devices
 BLOCKS_OF_DEVICE = 500  # Found blocks of a device that vote
-PROPOSALS, COMPARED, FINALISTS = 1000, 300, 40  # Geometries that are read: with few checks, more, all of them
-QUICK_CHECKS, MOST_CHECKS, MOST_STRIPES = 40, 1000, 64
+# Geometries that are read: with few checks, more, all of them
+PROPOSALS = 1000
+COMPARED = 300
+FINALISTS = 40
+QUICK_CHECKS = 40
+MOST_CHECKS = 1000
+MOST_STRIPES = 64
 LEAST_MATCHING = 0.98  # Of the checked blocks, for a geometry that is believed
 LEAST_EVIDENCE = 2  # Pieces of 4 KiB on each device
 LEAST_FOUND = 0.6  # Of the found blocks: others may be older than the filesystem as it is
@@ -542,7 +550,9 @@ def _has_superblock(array: VirtualArray, beginning: int, uuid: bytes) -> bool:
 def _read_present_superblocks(devices: Devices) -> tuple[list[list[tuple[int, int]]], list[int], list[int], list[int]]:
     """Returns what the present superblocks overwrote, by device, and the offsets, sizes and chunks that they name."""
     areas: list[list[tuple[int, int]]] = []
-    offsets, sizes, chunks = [], [], []
+    offsets = []
+    sizes = []
+    chunks = []
     for path in devices.paths:
         written: list[tuple[int, int]] = []
         present = read_superblocks(path).members

@@ -17,13 +17,18 @@ from blklab.md.superblocks import SectorRange, Superblock, read_superblocks
 from blklab.units import SECTOR
 
 MAGIC = 0xA92B4EFC  # include/uapi/linux/raid/md_p.h, MD_SB_MAGIC
-LITTLE, BIG = struct.pack("<I", MAGIC), struct.pack(">I", MAGIC)
+LITTLE = struct.pack("<I", MAGIC)
+BIG = struct.pack(">I", MAGIC)
 SEARCHED = 16 << 20  # Bytes at each end
 SUPERBLOCK = 4096  # Bytes that are copied and parsed
 SUPER_OFFSET_AT = 144  # mdp_superblock_1.super_offset: the superblock's sector on its member
-EVENTS_AT, CHECKPOINT_AT = 39, 41  # Words of mdp_super_t: two numbers of two words, whose order is the machine's
+# Words of mdp_super_t: two numbers of two words, whose order is the machine's
+EVENTS_AT = 39
+CHECKPOINT_AT = 41
 ROUND_090 = 64 << 10
-MOST_ENTRIES, ENTRY = 128, 128  # Of a GPT that are read: the number, and bytes of each
+# Of a GPT that are read: the number, and bytes of each
+MOST_ENTRIES = 128
+ENTRY = 128
 LARGEST_MEMBER = 1 << 50  # Bytes; a superblock that says it is farther from the beginning of its member is garbage
 IMSM = b"Intel Raid ISM Cfg Sig. "  # mdadm's super-intel.c: the last sector but one
 DDF = 0xDE11DE11  # SNIA, DDF 2.0, section 4.1: the last sector, big-endian
@@ -174,7 +179,8 @@ class _Disk:
 
 def list_places(sectors: SectorRange) -> dict[str, int]:
     """Returns where a disk or a partition has its superblock, by version, in bytes of the disk."""
-    begin, length = sectors.sector * SECTOR, sectors.sectors
+    begin = sectors.sector * SECTOR
+    length = sectors.sectors
     places = {"1.1": begin, "1.2": begin + 4096}
     if length >= 16:
         places["1.0"] = begin + (length - 16) // 8 * 8 * SECTOR
@@ -189,7 +195,8 @@ def parse_copy(kind: str, content: bytes) -> Superblock | None:
     The copy is a sparse file in which the superblock is where it says. None if it says what cannot be.
     """
     if kind == "0.90":
-        at, size = ROUND_090, 2 * ROUND_090
+        at = ROUND_090
+        size = 2 * ROUND_090
     else:
         at = struct.unpack_from("<Q", content, SUPER_OFFSET_AT)[0] * SECTOR
         size = at + (8192 if kind == "1.0" else 1 << 20)

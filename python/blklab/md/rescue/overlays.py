@@ -267,7 +267,8 @@ def _make_snapshot(
     line = command_lines.attach_file(str(store))
     report(f"attach the file for the changes of {origin}", line)
     loop = run_command(line, str(store)).last
-    name, uuid = f"blklab-{record.id}-{suffix}", f"{record.uuid_prefix}{suffix}"
+    name = f"blklab-{record.id}-{suffix}"
+    uuid = f"{record.uuid_prefix}{suffix}"
     line = command_lines.make_snapshot(name, uuid, size, origin, loop)
     report(f"make the overlay of {origin}", line)
     run_command(line, origin)

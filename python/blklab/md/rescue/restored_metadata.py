@@ -298,7 +298,8 @@ def _plan_member(
             replacing = _find_replacing(saved.replaced_by, reading)
             if replacing is None:
                 return _plan_again(restore, memory, device, known)
-            superblock, source = replacing, device
+            superblock = replacing
+            source = device
         places = _find_places(superblock, source, restore)
         foreign = without(common(_find_foreign_superblocks(saved, reading, memory, device), known), places)
         others = without(find_reserved_for_tables(restore.size, _block_size(restore, roots), superblock), places)
@@ -338,9 +339,11 @@ def _find_foreign_superblocks(saved: SavedMember, reading: SuperblockReading, me
 
     There is a whole superblock now, and none in the copy. To undo a restore it is the reverse.
     """
-    present, absent = reading, memory
+    present = reading
+    absent = memory
     if saved.replaced_by is not None:
-        present, absent = read_superblocks(Path(f"/proc/self/fd/{memory}")), device
+        present = read_superblocks(Path(f"/proc/self/fd/{memory}"))
+        absent = device
     places = []
     for superblock in present.members:
         is_new = os.pread(absent, len(MAGIC), superblock.offset) != MAGIC

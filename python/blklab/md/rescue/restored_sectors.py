@@ -199,7 +199,8 @@ def find_change(member: ArrayMember, header: SectorsHeader, lost: Sequence[Secto
         for at in lost:
             if at.end > bitmap.sync_size:
                 return f"its bitmap covers {bitmap.sync_size:,} sectors, expected array {at} among them"
-            first, last = at.sector * SECTOR // bitmap.chunk, (at.end - 1) * SECTOR // bitmap.chunk
+            first = at.sector * SECTOR // bitmap.chunk
+            last = (at.end - 1) * SECTOR // bitmap.chunk
             content = _read_bytes(device, bitmap.offset + BITMAP_HEADER + first // 8, last // 8 - first // 8 + 1)
             bits = int.from_bytes(content, "little") >> first % 8
             if bits & ((1 << (last - first + 1)) - 1):

@@ -157,7 +157,8 @@ def _check_device(device: SavedDevice) -> None:
 
 
 def _check_range(saved: SavedRange, size: int) -> None:
-    begin, end = saved.offset_bytes, saved.offset_bytes + saved.length_bytes
+    begin = saved.offset_bytes
+    end = saved.offset_bytes + saved.length_bytes
     if begin < 0 or not 0 < saved.length_bytes <= MOST_LENGTH or end > size:
         raise ValueError(f"{saved.file!r} is of bytes {begin} to {end} of a device of {size} bytes")
     if saved.file in {"", ".", "..", INDEX} or re.search(r"[/\0]", saved.file) or len(saved.file) > 255:

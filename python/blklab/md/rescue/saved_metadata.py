@@ -189,7 +189,8 @@ def _plan_ranges(member: ArrayMember) -> Iterator[tuple[str, int, int]]:
     """Yields what to copy of a member: the end of a file's name, offset and length in bytes."""
     size = _size(Path(member.path))
     superblock = member.superblock
-    begin, end = LEAST, size - LEAST
+    begin = LEAST
+    end = size - LEAST
     if superblock is not None:
         data_begin = superblock.data_offset * SECTOR
         data_end = data_begin + superblock.data_size * SECTOR

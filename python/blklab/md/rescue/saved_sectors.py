@@ -173,7 +173,8 @@ def find_on_member(array: Array, superblock: Superblock, wanted: SectorRange) ->
 
     Of RAID-4, 5 and 6 these are data, never parity.
     """
-    slot, offset = superblock.slot or 0, superblock.data_offset
+    slot = superblock.slot or 0
+    offset = superblock.data_offset
     capacity = array.sector_map.capacity if array.sector_map else 0
     end = min(wanted.end, capacity)
     if array.level == "raid1":
@@ -201,7 +202,8 @@ def _find_candidates(array: Array, number: int, chunks: int) -> Iterator[int]:
     if array.level in PARITIES:
         yield number // (array.raid_disks - PARITIES[array.level])
         return
-    near, far = array.layout & 0xFF, array.layout >> 8 & 0xFF
+    near = array.layout & 0xFF
+    far = array.layout >> 8 & 0xFF
     is_offset = bool(array.layout & OFFSET_COPIES)
     used = -(-chunks * near * far // array.raid_disks)  # Chunks of a member (`calc_sectors`)
     first = number * near // array.raid_disks
@@ -242,7 +244,9 @@ def _read_all(
     readable: list[SectorsOfMember] = []
     unread: list[SectorRange] = []
     for place in places:
-        begin, digest = 0, hashlib.sha256()  # Of the range that is being read: its first sector in the place
+        # Of the range that is being read: its first sector in the place
+        begin = 0
+        digest = hashlib.sha256()
         for at, sectors in _find_pieces(source, place):
             content = _read(source, place.member_sector + at, sectors)
             if content is not None:
@@ -252,7 +256,8 @@ def _read_all(
             unread.append(SectorRange(place.array_sector + at, sectors))
             if len(unread) > MOST_UNREAD:
                 raise BlklabError(f"{device}: more than {MOST_UNREAD} parts cannot be read: copy the disk first")
-            begin, digest = at + sectors, hashlib.sha256()
+            begin = at + sectors
+            digest = hashlib.sha256()
         readable += _cut(place, begin, place.sectors, digest.hexdigest())
     return readable, tuple(unread)
 

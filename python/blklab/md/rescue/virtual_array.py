@@ -16,7 +16,11 @@ from blklab.units import SECTOR
 
 LEFT_ASYMMETRIC, RIGHT_ASYMMETRIC, LEFT_SYMMETRIC, RIGHT_SYMMETRIC = range(4)  # drivers/md/raid5.h
 LAYOUT_NAMES = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")
-NEAR2, NEAR3, FAR2, OFFSET2 = 0x102, 0x103, 0x201, 0x10201  # drivers/md/raid10.c, `setup_geo`
+# drivers/md/raid10.c, `setup_geo`
+NEAR2 = 0x102
+NEAR3 = 0x103
+FAR2 = 0x201
+OFFSET2 = 0x10201
 RAID10_NAMES = {NEAR2: "n2", NEAR3: "n3", FAR2: "f2", OFFSET2: "o2"}
 LARGEST_READ = 1 << 20  # Bytes of one read through an array
 
@@ -70,7 +74,9 @@ class Layout:
 
     def _find_raid10_copies(self, chunk: int, within: int) -> list[Place]:
         """Returns the copies of a byte (drivers/md/raid10.c, `__raid10_find_phys`, without far sets)."""
-        near, far, is_offset = self.number & 0xFF, self.number >> 8 & 0xFF, bool(self.number >> 16 & 1)
+        near = self.number & 0xFF
+        far = self.number >> 8 & 0xFF
+        is_offset = bool(self.number >> 16 & 1)
         copies = []
         for far_copy in range(far):
             for near_copy in range(near):
@@ -215,7 +221,8 @@ class VirtualArray:
         """Returns where the bytes lie on devices that are there: the device and the byte on it."""
         places = []
         for place in self._layout.find_copies(address):
-            device, data_offset = self._placement.devices[place.slot], self._placement.data_offsets[place.slot]
+            device = self._placement.devices[place.slot]
+            data_offset = self._placement.data_offsets[place.slot]
             if device is not None and data_offset is not None:
                 places.append((device, data_offset + place.offset))
         return places
@@ -235,7 +242,8 @@ class VirtualArray:
 
     def read_slot(self, slot: int, offset: int, length: int) -> bytes | None:
         """Returns bytes of a slot's data; None if its member is missing, was overwritten there, or ends there."""
-        device, data_offset = self._placement.devices[slot], self._placement.data_offsets[slot]
+        device = self._placement.devices[slot]
+        data_offset = self._placement.data_offsets[slot]
         if device is None or data_offset is None:
             return None
         if self._devices.is_overwritten(device, data_offset + offset, length):
@@ -256,7 +264,8 @@ class VirtualArray:
 
     def _is_erased(self, place: Place, length: int) -> bool:
         """Whether a member is missing, or was overwritten here; where it only ends, parity does not help."""
-        device, data_offset = self._placement.devices[place.slot], self._placement.data_offsets[place.slot]
+        device = self._placement.devices[place.slot]
+        data_offset = self._placement.data_offsets[place.slot]
         if device is None or data_offset is None:
             return True
         return self._devices.is_overwritten(device, data_offset + place.offset, length)
@@ -335,7 +344,8 @@ FIELD = GaloisField()
 
 def xor(chunks: Sequence[bytes | None]) -> bytes:
     """Returns the exclusive or of chunks of one length; None counts as zero."""
-    total, length = 0, 0
+    total = 0
+    length = 0
     for chunk in chunks:
         if chunk is not None:
             total ^= int.from_bytes(chunk, "little")
