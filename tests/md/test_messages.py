@@ -35,7 +35,12 @@ from blklab.md.superblocks import SectorRange, Superblock
 from blklab.system.diskstats import DeviceCounters
 from blklab.system.identity import of_node
 from blklab.system.users import Opener
-from tests.md.audit.test_cases import NIGHT, raid5_with_an_unreadable_sector, read_case
+from tests.md.audit.test_cases import (
+    NIGHT,
+    mirror_with_an_unreadable_sector,
+    raid5_with_an_unreadable_sector,
+    read_case,
+)
 from tests.md.conftest import Arrays
 from tests.md.crafted import make_superblock
 from tests.md.repair.test_next_step import state_of, task_of
@@ -140,6 +145,7 @@ def arrays_with_bad_blocks() -> Iterator[Array]:
     for night in NIGHT.values():
         yield night()
     yield raid5_with_an_unreadable_sector(outside=True)
+    yield mirror_with_an_unreadable_sector()
     mirrors = array_of("raid1", 0, 2, {0: [(64, 8)]})
     yield mirrors
     yield replace(mirrors, sync=SyncPass("repair", 10, 100, 1000))

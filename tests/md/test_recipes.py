@@ -29,6 +29,8 @@ def example(command: Callable[..., str], word: str) -> tuple[str, int]:
             values[name] = word
         elif parameter.annotation is int:
             values[name] = 8
+        elif parameter.annotation is bool:
+            values[name] = True
         else:
             values[name] = [word, word]
     return command(**values), repr(values).count(repr(word))

@@ -38,7 +38,6 @@ KEYS = {  # Three hosts: an array with its disks, the same array on another host
     },
     **{f"web-1/2026-11-01/{file.name}": file for file in sorted((TRACES / "bfq").glob("*.zst"))},
 }
-TRIES = 3
 PATTERN = "s3://traces/*/2026-11-*"
 
 
@@ -75,6 +74,8 @@ def fill(url: str) -> None:
 
 @pytest.fixture
 def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has blklab use the server; a client of an earlier server of this process would still ask that one."""
+    S3FileSystem.clear_instance_cache()
     settings = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
     for name, value in {**settings, "AWS_DEFAULT_REGION": "us-east-1"}.items():
         monkeypatch.setenv(name, value)
@@ -190,10 +191,6 @@ def test_worker_holds_one_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_errors_are_one_line(run: Run, url: str, message: str) -> None:
     result = run("trace", "stat", url)
-    for _ in range(TRIES - 1):
-        if "cannot be reached" not in result.err or "127.0.0.1" not in result.err:
-            break
-        result = run("trace", "stat", url)  # The server is slow to accept while other tests use all CPUs
     assert result.status in {1, 2, 3}
     assert result.err.count("\n") == 1
     assert message in result.err

@@ -161,6 +161,18 @@ def fix_entries(array: str) -> str:
     return _line("blklab", "md", "fix", "entries", array)
 
 
+def fix_entries_from(array: str, file: str) -> str:
+    return _line("blklab", "md", "fix", "entries", array, "--from", file)
+
+
+def fix_metadata(directory: str) -> str:
+    return _line("blklab", "md", "fix", "metadata", directory)
+
+
+def save_sectors(first: int, last: int, disk: str, file: str) -> str:
+    return _line("blklab", "md", "rescue", "--save", f"{first}-{last}", "--from", disk, file)
+
+
 def fix_add(array: str, disk: str) -> str:
     return _line("blklab", "md", "fix", "add", array, disk)
 
@@ -340,7 +352,7 @@ COMMANDS: tuple[Callable[..., str], ...] = (
     *(replace_disk, stop_array, wait_for_sync, zero_superblock),
     *(clear_want_replacement, clear_write_error, resume_writes, show_mismatches),
     *(audit_arrays, fix_bbl, plan_fix_bbl, fix_entries, fix_add, fix_rebuild, fix_remove, fix_replace, fix_restart),
-    *(fix_assemble, start_overlays, stop_overlays),
+    *(fix_assemble, fix_entries_from, fix_metadata, save_sectors, start_overlays, stop_overlays),
     *(resume_fix, disable_lists, make_directory, list_lvm_raids, set_stripe, set_timeout, limit_retries),
     *(show_signatures, show_smart, show_smart_of_kind, stop_swap, stop_unit, unmount),
     *(create_on_overlays, load_modules, hide_rule, reload_rules),

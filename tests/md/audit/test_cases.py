@@ -189,6 +189,14 @@ def raid5_with_an_unreadable_sector(outside: bool = False) -> Array:
     return replace(array, members=members, outside=(old,) if outside else ())
 
 
+def mirror_with_an_unreadable_sector() -> Array:
+    """Returns a RAID-1 whose member in slot 1 left, and whose other member cannot read 16 sectors."""
+    array = listed_on_disks(array_of("raid1", 0, 2, {0: [(64, 16)]}, missing=[1]))
+    superblock = make_superblock(slot=1, events=90, level=1, raid_disks=2)
+    old = ArrayMember("vdc", "/dev/vdc", superblock=superblock, data_offset=OFFSET)
+    return replace(array, outside=(old,))
+
+
 def broken_raid5() -> Array:
     array = array_of("raid5", 2, 3, {}, missing=[1, 2])
     failed = tuple(ArrayMember(name, f"/dev/{name}", None, ("faulty",)) for name in ("dm-0", "vdc"))
@@ -224,12 +232,10 @@ def test_member_that_is_out_is_kept_while_it_is_the_only_source(outside: bool) -
 
 
 def test_of_a_mirror_the_sectors_can_be_copied_from_the_member_that_is_out() -> None:
-    array = listed_on_disks(array_of("raid1", 0, 2, {0: [(64, 16)]}, missing=[1]))
-    old = ArrayMember(
-        "vdc", "/dev/vdc", superblock=make_superblock(slot=1, events=90, level=1, raid_disks=2), data_offset=OFFSET
-    )
-    (finding,) = [found for found in audit(Inventory((replace(array, outside=(old,)),))) if found.code == "only-out"]
+    findings = audit(Inventory((mirror_with_an_unreadable_sector(),)))
+    (finding,) = [found for found in findings if found.code == "only-out"]
     assert "`blklab md rescue --save 64-79 --from /dev/vdc FILE`" in finding.remedy[1]
+    assert "`blklab md fix entries /dev/md0 --from FILE`" in finding.remedy[1]
     assert not commands([finding])
 
 

@@ -54,6 +54,9 @@ OF_OVERLAYS: Final = (
 """Commands of `md overlays` and `md fix assemble`."""
 
 NOT_ARRAYS: Final = {
+    "fix_entries_from": "has a file in it: test_rescue.py executes it",
+    "fix_metadata": "has a directory in it: test_rescue.py executes it",
+    "save_sectors": "only reads; test_rescue.py executes it",
     "clear_want_replacement": "after a real write error: test_repair.py executes it",
     "limit_retries": "a setting of a disk, which virtual disks lack",
     "list_lvm_raids": "lists LVM's RAIDs",

@@ -52,11 +52,9 @@ def check_only_outside(array: Array, _software: Software | None) -> Iterator[Dia
     keep = f"# Keep {names} connected and as it is. Copy the files that you need from {array.path} to another place."
     remedy = [keep]
     if array.level in {"raid1", "raid10"}:
-        first = f"{ranges[0].sector}-{ranges[0].end - 1}"
-        remedy.append(
-            f"# Or copy them to a file: `blklab md rescue --save {first} --from {sources[0].path} FILE`; "
-            f"then write them through md: `blklab md fix entries {array.path} --from FILE`."
-        )
+        save = command_lines.save_sectors(ranges[0].sector, ranges[0].end - 1, sources[0].path, "FILE")
+        write = command_lines.fix_entries_from(array.path, "FILE")
+        remedy.append(f"# Or copy them to a file: `{save}`; then write them through md: `{write}`.")
     details = tuple(_lost_details(array, at) for at in ranges)
     yield replace(make_finding(array, "critical", "only-out", message, *remedy), ranges=details)
 

@@ -95,7 +95,8 @@ class AssemblyPlan:
             lines.append("mdadm writes new superblocks. The old ones are in the saved metadata.")
             lines.append("Then check the filesystem, and copy what is important, before you use the array.")
         for member in self.left_out:
-            lines.append(f"{member.path} stays out. When the files are right, `blklab md fix add` brings it back.")
+            line = command_lines.fix_add(self.path, member.path)
+            lines.append(f"{member.path} stays out. When the files are right, `{line}` brings it back.")
         return lines
 
     def as_dict(self) -> dict[str, Any]:

@@ -746,7 +746,7 @@ def _plan(
             yield "# Otherwise write nothing to its disks. Find out how the old array was made: mdadm.conf, old logs."
             yield from _plan_overlays(array, find_current(array))
         case "overwritten" | "shrunk":
-            yield "# If its metadata were saved before, put them back: `blklab md fix metadata DIRECTORY`."
+            yield f"# If its metadata were saved before, put them back: `{command_lines.fix_metadata('DIRECTORY')}`."
             yield (
                 "# Otherwise search for the old geometry, and try it on overlays, which writes nothing to the disks: "
                 "`blklab md overlays search DIRECTORY`, and the names of its disks. "
