@@ -16,7 +16,7 @@ from blklab.advice.cache import CacheAnswer, cache_answer
 from blklab.advice.figures import ArrangementFigures
 from blklab.advice.question import FLASH, Constraints, Question, Table
 from blklab.advice.race import SAME, Candidate, RaceResult, ios_of, longest, measured, price_of, race
-from blklab.advice.samples import SampleRequest, Simulations, Tick, document_of
+from blklab.advice.samples import SampleRequest, Simulations, Tick, document_of, ignore_tick
 from blklab.advice.search import SearchSpace, named, needed_capacity, relaxations, runnable, sized, space
 from blklab.analysis.explain import explain
 from blklab.cluster import HERE, Parallel
@@ -65,7 +65,9 @@ def script(of: Arrangement, node: Table, paths: Mapping[str, str], filesystem: s
     lines += [*_stack(of, where), *_settings(of, names)]
     nested = any(name in where and name in of.stacks for name in names_in(of.top_table, "members"))
     parity = nested and any(table["level"] in {5, 6} for table in of.arrays().values())
-    lines += _filesystem(filesystem, where[of.top], None if parity else geometry(node)) if filesystem != "none" else []
+    if filesystem != "none":
+        stripes = None if parity else geometry(node)
+        lines += _filesystem(filesystem, where[of.top], stripes)
     return lines
 
 
@@ -118,18 +120,20 @@ def _array(table: Table, path: str, where: Mapping[str, str], spares: Sequence[s
 
     --bitmap, because with --run mdadm 4.4 makes no bitmap, and 4.2 one above 100 GiB; RAID-0 has none (4.2 refuses it).
     """
-    members, mostly = members_of(table), names_in(table, "write_mostly")
+    members = members_of(table)
+    mostly = names_in(table, "write_mostly")
     words = ["mdadm --create", path, "--run --metadata=1.2", f"--level={table['level']}"]
     words += [
         f"--raid-devices={len(members)}",
         *(f"--{key}={table[key]}" for key in ("layout", "chunk") if key in table),
     ]
     if table["level"] != 0:
-        words.append(f"--bitmap={'internal' if table.get('bitmap') else 'none'}")
+        words.append("--bitmap=internal" if table.get("bitmap") else "--bitmap=none")
     if spares:
         words.append(f"--spare-devices={len(spares)}")
     words += [where[name] for name in members if name not in mostly]
-    words += ["--write-mostly", *(where[name] for name in mostly)] if mostly else []
+    if mostly:
+        words += ["--write-mostly", *(where[name] for name in mostly)]
     return " ".join([*words, *(where[name] for name in spares)])
 
 
@@ -163,7 +167,8 @@ def _cache_of_volume(of: Arrangement, group: str, volume: str, path: str, block:
         size = f"--size {mebibytes}m" if mebibytes % 1024 else f"--size {mebibytes >> 10}g"
     # dm-writecache is only made of an inactive volume.
     yield f"lvcreate --yes --activate n --name fast {size} {group} {path}"
-    options, table = f"--type writecache{block}", of.top_table
+    options = f"--type writecache{block}"
+    table = of.top_table
     if table["kind"] == "lvmcache":
         options = f"--type cache --chunksize {parse_size(str(table['chunk'])) >> 10}k --cachemode {table['mode']}"
     yield f"lvconvert --yes {options} --cachevol fast {group}/{volume}"
@@ -199,11 +204,13 @@ def script_for_volume(of: Arrangement) -> list[str]:
 
 
 def _settings(of: Arrangement, names: Mapping[str, str]) -> Iterator[str]:
-    rules = [
-        f'SUBSYSTEM=="block", ENV{{MD_DEVNAME}}=="{names[name]}", ATTR{{md/stripe_cache_size}}="{size}"'
-        for name, table in of.arrays().items()
-        if (size := table.get("stripe_cache_size"))
-    ]
+    rules = []
+    for name, table in of.arrays().items():
+        size = table.get("stripe_cache_size")
+        if size:
+            rules.append(
+                f'SUBSYSTEM=="block", ENV{{MD_DEVNAME}}=="{names[name]}", ATTR{{md/stripe_cache_size}}="{size}"'
+            )
     if cutoff := of.top_table.get("sequential_cutoff"):
         rules.append(
             f'SUBSYSTEM=="block", KERNEL=="bcache*", ATTR{{bcache/sequential_cutoff}}="{parse_size(str(cutoff))}"'
@@ -255,7 +262,7 @@ def advise(
     paths: Mapping[str, str] | None = None,
     present: Sequence[Arrangement] = (),
     filesystem: str = "ext4",
-    tick: Tick = lambda *_: None,
+    tick: Tick = ignore_tick,
 ) -> Answer:
     """Searches the arrangements and returns the answer.
 
@@ -283,16 +290,18 @@ def advise(
         rows = _safe_enough(question, [listed[every.index(candidate)] for candidate in fitting])
     first = {row.arrangement.level: row for row in reversed([*rows, *listed])}
     compared = question.constraints.compared
-    other_rows = [
-        row
-        for row in listed
-        if row not in rows
-        and (row is first[row.arrangement.level] or any(row.arrangement.is_called(words) for words in compared))
-    ]
+    other_rows = []
+    for row in listed:
+        if row in rows:
+            continue
+        is_best = row is first[row.arrangement.level]
+        if is_best or any(row.arrangement.is_called(words) for words in compared):
+            other_rows.append(row)
     best = every[listed.index(rows[0])]
     rows[0] = situations.with_changes(question, rows[0], simulations)
-    have, _ = runnable([of for each in present if (of := sized(question, each)).capacity], simulations)
-    owned = situations.figures(question, [Candidate(of, price_of(of, question)) for of in have], simulations)
+    arrays = [sized(question, array) for array in present]
+    able, _ = runnable([array for array in arrays if array.capacity], simulations)
+    owned = situations.figures(question, [Candidate(of, price_of(of, question)) for of in able], simulations)
     document = simulations.cell(best.arrangement, question.loads[0]).document
     return Answer(
         question,
@@ -325,13 +334,19 @@ def _safe_enough(question: Question, rows: Sequence[ArrangementFigures]) -> list
 
     `rows` are in the order of preference. Raises BlklabError if there is none.
     """
-    bound, wanted = question.constraints.loss or 0, question.constraints
-    fast = [row for row in rows if wanted.p99_ns is None or row.slowest().p99_ns <= wanted.p99_ns]
-    if safe := [row for row in fast if row.loss.any.mean <= bound]:
+    bound = question.constraints.loss or 0
+    most_p99_ns = question.constraints.p99_ns
+    fast = [row for row in rows if most_p99_ns is None or row.slowest().p99_ns <= most_p99_ns]
+    safe = [row for row in fast if row.loss.any.mean <= bound]
+    if safe:
         if not question.cheapest_first:
             slowest = (1 + SAME) * safe[0].slowest().mean_ns
             safe.sort(key=lambda row: -row.arrangement.capacity if row.slowest().mean_ns <= slowest else 0)
-        return [row for at, row in enumerate(safe) if not any(_as_good(other, row) for other in safe[:at])][:MOST_ROWS]
+        distinct = []
+        for number, row in enumerate(safe):
+            if not any(_as_good(other, row) for other in safe[:number]):
+                distinct.append(row)
+        return distinct[:MOST_ROWS]
     best = min(fast, key=lambda row: row.loss.any.mean)
     scale = 10 ** math.floor(math.log10(best.loss.any.mean))
     relaxed = math.ceil(best.loss.any.mean / scale) * scale
@@ -345,10 +360,9 @@ def _safe_enough(question: Question, rows: Sequence[ArrangementFigures]) -> list
 
 def _as_good(other: ArrangementFigures, row: ArrangementFigures) -> bool:
     """Whether another is as good in every respect: differences of the mean below SAME do not count."""
-    mine, others = row.arrangement, other.arrangement
     return (
-        others.capacity >= mine.capacity
-        and others.failures >= mine.failures
+        other.arrangement.capacity >= row.arrangement.capacity
+        and other.arrangement.failures >= row.arrangement.failures
         and (other.price or 0) <= (row.price or 0)
         and other.slowest().mean_ns <= (1 + SAME) * row.slowest().mean_ns
     )
@@ -356,10 +370,14 @@ def _as_good(other: ArrangementFigures, row: ArrangementFigures) -> bool:
 
 def _not_fitting(question: Question, options: SearchSpace, simulations: Simulations) -> list[Candidate]:
     """Returns the best arrangement of each name of `compared` of which none meets the constraints."""
-    compared = [
-        words for words in question.constraints.compared if not any(of.is_called(words) for of in options.fitting)
-    ]
-    called = [of for of in options.every if any(of.is_called(words) for words in compared)]
+    compared = []
+    for words in question.constraints.compared:
+        if not any(of.is_called(words) for of in options.fitting):
+            compared.append(words)
+    called = []
+    for of in options.every:
+        if any(of.is_called(words) for words in compared):
+            called.append(of)
     able, messages = runnable(called, simulations)
     for words in compared:
         if not any(of.is_called(words) for of in able):
@@ -367,7 +385,10 @@ def _not_fitting(question: Question, options: SearchSpace, simulations: Simulati
     free = replace(question, constraints=Constraints(compared=compared))
     result = race(free, able, simulations) if able else None
     best = [*result.kept, *result.others] if result else []
-    return [next(each for each in best if each.arrangement.is_called(words)) for words in compared]
+    best_of_names = []
+    for words in compared:
+        best_of_names.append(next(candidate for candidate in best if candidate.arrangement.is_called(words)))
+    return best_of_names
 
 
 def _nothing_fits(question: Question, options: SearchSpace) -> str:
@@ -375,7 +396,7 @@ def _nothing_fits(question: Question, options: SearchSpace) -> str:
     lines = relaxations(question, options.every)
     help_ = f"relax one of these: {'; '.join(lines)}" if lines else "relax several constraints, or add disks"
     needed = format_size(needed_capacity(question))
-    survived = f"{wanted.failures} failure{'s' * (wanted.failures != 1)}"
+    survived = "1 failure" if wanted.failures == 1 else f"{wanted.failures} failures"
     return f"no arrangement of these disks has {needed} and survives {survived}, as asked: {help_}"
 
 
@@ -467,14 +488,14 @@ def as_toml(answer: Answer, plans: Mapping[str, FioPlan], most: int = MOST) -> s
     disks: dict[str, Table] = {}
     stacks: dict[str, Table] = {}
     for number, row in enumerate(answer.rows[:most], 1):
-        of = row.arrangement
+        arrangement = row.arrangement
         # Stacks get a number, and disks of which a part is used another name: arrangements use them differently.
-        names = {name: f"{name}-part" for name in of.sizes} | {name: f"a{number}-{name}" for name in of.stacks}
-        disks |= {names.get(name, name): table for name, table in of.devices(answer.question).items()}
-        stacks |= {
-            names[name]: {key: _renamed(value, names) for key, value in table.items()}
-            for name, table in of.warm().items()
-        }
+        names = {name: f"{name}-part" for name in arrangement.sizes}
+        names |= {name: f"a{number}-{name}" for name in arrangement.stacks}
+        for name, table in arrangement.devices(answer.question).items():
+            disks[names.get(name, name)] = table
+        for name, table in arrangement.warm().items():
+            stacks[names[name]] = {key: _renamed(value, names) for key, value in table.items()}
     settings = {"runtime": "30s", **answer.question.settings, **answer.rows[0].arrangement.settings}
     workloads: dict[str, Table] = {}
     for load in answer.question.loads:
@@ -500,25 +521,30 @@ def _job(plan: FioPlan, job: JobPlan, growth: float) -> Table:
     The rate is `growth` times that of the trace.
     """
     reads = sum(part.ios for part in job.directions if part.direction == "read")
-    splits = [
-        ":".join(f"{share.bytes}/{share.percent}" for share in part.sizes)
-        for part in job.directions
-        if part.direction != "trim"
-    ]
+    splits = []
+    for part in job.directions:
+        if part.direction != "trim":
+            splits.append(":".join(f"{share.bytes}/{share.percent}" for share in part.sizes))
+    if 0 < reads < job.ios:
+        direction = "rw"
+    elif reads:
+        direction = "read"
+    else:
+        direction = "write"
     sequential = all(part.sequential >= SEQUENTIAL for part in job.directions)
-    mixed = "rw" if 0 < reads < job.ios else "read" if reads else "write"
-    return {
-        "rw": mixed if sequential else f"rand{mixed}",
-        **({"rwmixread": round(100 * reads / job.ios)} if mixed == "rw" else {}),
-        "bssplit": ",".join(splits),
-        "blockalign": min(part.align for part in job.directions),
-        "iodepth": job.iodepth,
-        "numjobs": job.numjobs,
-        "size": plan.locality.size,
-        # fio limits each direction of each process; the mix keeps the smaller one below its limit.
-        "rate_iops": max(1, round(growth * max(part.rate for part in job.directions) / job.numjobs)),
-        **({"random_distribution": plan.locality.option} if plan.locality.kind == "zipf" else {}),
-    }
+    table: dict[str, object] = {"rw": direction if sequential else f"rand{direction}"}
+    if direction == "rw":
+        table["rwmixread"] = round(100 * reads / job.ios)
+    table["bssplit"] = ",".join(splits)
+    table["blockalign"] = min(part.align for part in job.directions)
+    table["iodepth"] = job.iodepth
+    table["numjobs"] = job.numjobs
+    table["size"] = plan.locality.size
+    # fio limits each direction of each process; the mix keeps the smaller one below its limit.
+    table["rate_iops"] = max(1, round(growth * max(part.rate for part in job.directions) / job.numjobs))
+    if plan.locality.kind == "zipf":
+        table["random_distribution"] = plan.locality.option
+    return table
 
 
 def _renamed(value: object, names: Mapping[str, str]) -> object:

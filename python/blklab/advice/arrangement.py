@@ -42,13 +42,13 @@ class Arrangement:
     def is_called(self, words: Sequence[str]) -> bool:
         """Whether it is what words name: its levels, without a cache all of them; kinds, layouts, chunks and keys."""
         levels = {word for word in words if word.isdigit()}
-        tables = self.stacks.values()
-        known = {
-            str(table[key]).lower() for table in tables for key in ("layout", "chunk") if key in table
-        } | self.kinds
-        known |= {"write-mostly" for table in tables if table.get("write_mostly")}
+        own_words = set(self.kinds)
+        for table in self.stacks.values():
+            own_words |= {str(table[key]).lower() for key in ("layout", "chunk") if key in table}
+            if table.get("write_mostly"):
+                own_words.add("write-mostly")
         cached = "kind" in self.top_table and any(word in self.kinds for word in words if not word.isdigit())
-        return bool(words) and known.issuperset(words) and (cached or self.kinds == levels or not levels)
+        return bool(words) and own_words.issuperset(words) and (cached or self.kinds == levels or not levels)
 
     def arrays(self) -> dict[str, Table]:
         """Returns the md arrays by name."""
@@ -70,8 +70,8 @@ class Arrangement:
         used = {stack}
         for name in reversed([*self.stacks]):  # A stack comes after those that it is made of
             if name in used:
-                values = self.stacks[name].values()
-                used.update(word for value in values for word in (value if isinstance(value, list) else [str(value)]))
+                for value in self.stacks[name].values():
+                    used.update(value if isinstance(value, list) else [str(value)])
         stacks = {name: table for name, table in self.stacks.items() if name in used}
         return replace(self, stacks=stacks, disks=[disk for disk in self.disks if disk in used])
 
@@ -91,11 +91,11 @@ class Arrangement:
     def redundant_array(self, question: Question) -> str | None:
         """Returns the array whose disk fails in the figures: that of the largest disks with redundancy."""
         pools = question.disks
-        candidates = [
-            (sum(pools[member].bytes for member in members_of(table) if member in pools), name)
-            for name, table in self.arrays().items()
-            if table["level"] not in {0, "linear"} and members_of(table)[0] in pools
-        ]
+        candidates = []
+        for name, table in self.arrays().items():
+            members = members_of(table)
+            if table["level"] not in {0, "linear"} and members[0] in pools:
+                candidates.append((sum(pools[member].bytes for member in members if member in pools), name))
         return max(candidates)[1] if candidates else None
 
     def degraded(self, stack: str) -> "Arrangement":

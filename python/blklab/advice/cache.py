@@ -121,7 +121,11 @@ def origin_of(pool: DiskPool, level: str) -> Arrangement:
 
     Raises UsageError if the disks cannot be such an array.
     """
-    usual = "raid1" if pool.count == 2 else "raid5" if pool.count % 2 else "raid10"
+    usual = "raid10"
+    if pool.count == 2:
+        usual = "raid1"
+    elif pool.count % 2:
+        usual = "raid5"
     arrays = [of for of in arrays_of(pool, priced=False) if not of.spares]
     if pool.count == 1 and not level:
         return arrays[0]
@@ -156,13 +160,12 @@ def cache_answer(
     used = curves["blocks"][0]["footprint_bytes"] if curves else max(load.span for load in question.loads)
     ios = max(ios_of(load, ios) for load in question.loads)
     sizes = _sizes(used or origin.capacity, min(most or fast.bytes, fast.bytes))
-    every = [
-        of
-        for size in sizes
-        for of in of_size(origin, fast, size)
-        if (not kinds or of.level in kinds) and not of.kinds & set(question.constraints.excluded)
-    ]
-    able, messages = runnable([origin, *every], simulations)
+    with_cache = []
+    for size in sizes:
+        for of in of_size(origin, fast, size):
+            if (not kinds or of.level in kinds) and not of.kinds & set(question.constraints.excluded):
+                with_cache.append(of)
+    able, messages = runnable([origin, *with_cache], simulations)
     if origin not in able or len(able) == 1:
         raise UsageError(messages[0] if messages else "--exclude: leaves no kind of cache")
     simulations.expected_ios = ios * len(question.loads) * (len(able) + AFTER)
@@ -178,15 +181,16 @@ def cache_answer(
     keeping = [row for row in keeping if row.serves] or keeping
     keeping = [row for row in keeping if row.rated_years is None or row.rated_years >= YEARS] or keeping
     fastest = min(row.candidate.mean_ns(weights) for row in keeping)
+    best = next(row for row in keeping if row.candidate.mean_ns(weights) <= (1 + SAME) * fastest)
+    means = {}
+    for kind, candidates in by_size.items():
+        means[kind] = {size: candidate.mean_ns(weights) for size, candidate in sorted(candidates.items())}
     return CacheAnswer(
         question,
         without,
         sorted(caches, key=lambda row: row.candidate.mean_ns(weights)),
-        best := next(row for row in keeping if row.candidate.mean_ns(weights) <= (1 + SAME) * fastest),
-        {
-            kind: {size: each.mean_ns(weights) for size, each in sorted(sizes.items())}
-            for kind, sizes in by_size.items()
-        },
+        best,
+        means,
         choices,
         _warm_up(trace, best.arrangement, origin, simulations, ios) if trace else None,
         curves,
@@ -230,27 +234,31 @@ def _enough(by_bytes: Mapping[int, Candidate], weights: Sequence[float]) -> Cand
 def _figures(question: Question, candidates: Sequence[Candidate], simulations: Simulations) -> list[CacheFigures]:
     rows = []
     for candidate in candidates:
-        of, (half, full), ios = candidate.arrangement, _halves(candidate), max(candidate.by_length)
+        of = candidate.arrangement
+        half, full = _halves(candidate)
+        ios = max(candidate.by_length)
         reads = sum(sample.cached_reads for sample in full)
         later = [
             (now.mean_ns * now.ios - then.mean_ns * then.ios) / max(1, now.ios - then.ios)
             for now, then in zip(full, half, strict=True)
         ]
-        rows.append(
-            CacheFigures(
-                candidate,
-                min((of.sizes.get(name, question.disks[name].bytes) for name in _cache_disks(of)), default=0),
-                max(later),
-                sum(sample.cache_hits for sample in full) / reads if reads else None,
-                max(sample.dirty_bytes for sample in (*full, *half)),
-                *_wear(question, candidate),
-                all(
-                    sample.seconds * KEEPS_UP * question.growth <= simulations.recorded_seconds(load, ios)
-                    for load, sample in zip(question.loads, full, strict=True)
-                    if load.timed
-                ),
-            )
+        bytes_a_day, rated_years = _wear(question, candidate)
+        keeps_up = all(
+            sample.seconds * KEEPS_UP * question.growth <= simulations.recorded_seconds(load, ios)
+            for load, sample in zip(question.loads, full, strict=True)
+            if load.timed
         )
+        row = CacheFigures(
+            candidate,
+            bytes=min((of.sizes.get(name, question.disks[name].bytes) for name in _cache_disks(of)), default=0),
+            later_ns=max(later),
+            hit_ratio=sum(sample.cache_hits for sample in full) / reads if reads else None,
+            dirty_bytes=max(sample.dirty_bytes for sample in (*full, *half)),
+            flash_bytes_per_day=bytes_a_day,
+            rated_years=rated_years,
+            keeps_up=keeps_up,
+        )
+        rows.append(row)
     return rows
 
 
@@ -279,19 +287,16 @@ def _wear(question: Question, candidate: Candidate) -> tuple[int, float | None]:
 
     The second half of the I/Os counts, because the cache is filled only once.
     """
-    later = [
-        replace(
-            now,
-            written={
-                name: max(0.0, now.written[name] * now.seconds - then.written[name] * then.seconds)
-                / max(1e-9, now.seconds - then.seconds)
-                for name in _cache_disks(candidate.arrangement)
-            },
-        )
-        for then, now in zip(*_halves(candidate), strict=True)
-    ]
+    disks = _cache_disks(candidate.arrangement)
+    later = []
+    for then, now in zip(*_halves(candidate), strict=True):
+        seconds = max(1e-9, now.seconds - then.seconds)
+        written = {}
+        for name in disks:
+            written[name] = max(0.0, now.written[name] * now.seconds - then.written[name] * then.seconds) / seconds
+        later.append(replace(now, written=written))
     often, years = wear(question, later)
-    largest = max((question.disks[name].bytes for name in _cache_disks(candidate.arrangement)), default=0)
+    largest = max((question.disks[name].bytes for name in disks), default=0)
     return round((often or 0.0) * largest), years
 
 
@@ -303,7 +308,8 @@ def _choices(
     Those that wear the flash out within YEARS are not chosen, unless the default does so sooner.
     """
     weights = [load.weight for load in question.loads]
-    choices, tuned = {}, []
+    choices = {}
+    tuned = []
     for candidate in candidates:
         of = candidate.arrangement
         able, _ = runnable(list(_variants(question, of)), simulations)
@@ -312,7 +318,7 @@ def _choices(
         choices[of.level] = {choice_of(other.arrangement): other.mean_ns(weights) / base for other in others}
         least = min(YEARS, _wear(question, candidate)[1] or 0)
         lasting = [other for other in others if least <= (_wear(question, other)[1] or math.inf)]
-        best = min([candidate, *lasting], key=lambda each: each.mean_ns(weights))
+        best = min([candidate, *lasting], key=lambda other: other.mean_ns(weights))
         slower, half = difference(best.samples, candidate.samples, weights)
         tuned.append((best if slower + half < -SAME else candidate).arrangement)
     return choices, tuned
@@ -322,8 +328,12 @@ def choice_of(of: Arrangement) -> str:
     """Returns the chunk or the cutoff of a cache in words."""
     key, _ = CHOICES.get(str(of.top_table["kind"]), ("", ()))
     size = parse_size(str(of.top_table.get(key, DEFAULT_CUTOFF)))
-    words = {"chunk": "chunk", "sequential_cutoff": "cutoff"}.get(key, "")
-    return f"{words} {format_size(size)}" if words and size else f"no {words}" if words else ""
+    noun = {"chunk": "chunk", "sequential_cutoff": "cutoff"}.get(key, "")
+    if not noun:
+        return ""
+    if not size:
+        return f"no {noun}"
+    return f"{noun} {format_size(size)}"
 
 
 def _variants(question: Question, of: Arrangement) -> Iterator[Arrangement]:
@@ -340,13 +350,16 @@ def _warm_up(load: Load, of: Arrangement, origin: Arrangement, simulations: Simu
     lengths = [max(1, ios * part // WINDOWS) for part in range(1, WINDOWS + 1)]
     speed = simulations.question.growth
     samples = simulations.averages([SampleRequest(of, load, length, speed) for length in lengths])
-    before = 0.0, 0.0
+    hits_before = 0.0
+    reads_before = 0.0
     ratios = []
     for sample in samples:
-        hits, reads = sample.cache_hits - before[0], sample.cached_reads - before[1]
+        hits = sample.cache_hits - hits_before
+        reads = sample.cached_reads - reads_before
         ratios.append(hits / reads if reads > 0 else 0.0)
-        before = sample.cache_hits, sample.cached_reads
-    first = next(at for at, ratio in enumerate(ratios) if ratio >= WARM * ratios[-1])
+        hits_before = sample.cache_hits
+        reads_before = sample.cached_reads
+    first = next(number for number, ratio in enumerate(ratios) if ratio >= WARM * ratios[-1])
     without = simulations.averages([SampleRequest(origin, load, lengths[0], speed)])[0]
     seconds = samples[first].seconds if first < WINDOWS - 1 else None
     return WarmUp(ratios, seconds, samples[0].p99_ns, without.p99_ns)

@@ -54,30 +54,23 @@ def candidates(
         for _, group in sorted(zip(question.pools, groups, strict=True), key=lambda pair: random_reads[pair[0].name])
     ]
     flat = [arrangement for group in groups for arrangement in group]
-    mixed = [
-        arrangement
-        for first, second in combinations(sorted(question.pools, key=lambda pool: -random_reads[pool.name]), 2)
-        for arrangement in _mixed(first, second)
-    ]
+    mixed: list[Arrangement] = []
+    for first, second in combinations(sorted(question.pools, key=lambda pool: -random_reads[pool.name]), 2):
+        mixed += _mixed(first, second)
     together = list(_together(question.pools, random_reads))
-    joined = [
-        _joined(one_side, other)
-        for first, second in combinations(by_speed, 2)
-        for one_side in first
-        for other in second
-        if _usual(one_side) and _usual(other) and not one_side.spares and not other.spares
-    ]
-    cached = [
-        arrangement
-        for slow_pool, slow in zip(question.pools, groups, strict=True)
-        for fast_pool, fast in zip(question.pools, groups, strict=True)
-        if random_reads[fast_pool.name] >= FASTER * random_reads[slow_pool.name]
-        for origin in slow
-        if _usual(origin)
-        for cache in fast
-        if not cache.spares and set(cache.kinds) <= {"1"}  # a disk or a mirror
-        for arrangement in with_caches(origin, cache, fast_pool)
-    ]
+    joined = []
+    for slow_arrays, fast_arrays in combinations(by_speed, 2):
+        for slow_array in filter(_can_join, slow_arrays):
+            joined += [_joined(slow_array, fast_array) for fast_array in filter(_can_join, fast_arrays)]
+    cached: list[Arrangement] = []
+    for slow_pool, slow_arrays in zip(question.pools, groups, strict=True):
+        for fast_pool, fast_arrays in zip(question.pools, groups, strict=True):
+            if random_reads[fast_pool.name] < FASTER * random_reads[slow_pool.name]:
+                continue
+            disks_and_mirrors = [array for array in fast_arrays if not array.spares and set(array.kinds) <= {"1"}]
+            for origin in filter(_usual, slow_arrays):
+                for cache in disks_and_mirrors:
+                    cached += with_caches(origin, cache, fast_pool)
     notes = [
         RemovedCandidates(
             len(CHUNKS) * sum(pool.count > 2 for pool in question.pools), "are RAID-4, and RAID-5 is never slower"
@@ -93,13 +86,19 @@ def candidates(
 
 def _subsets(pool: DiskPool) -> int:
     """Returns how many arrangements of fewer disks are left out."""
-    every, searched = ({array.name for array in arrays_of(pool, priced=priced)} for priced in (True, False))
-    return len(every - searched)
+    of_any_number = {array.name for array in arrays_of(pool, priced=True)}
+    searched = {array.name for array in arrays_of(pool, priced=False)}
+    return len(of_any_number - searched)
 
 
 def _usual(arrangement: Arrangement) -> bool:
     """Whether its chunks are mdadm's default, so that caches and joined arrays need no search of chunks."""
     return all(table.get("chunk", CHUNKS[0]) == CHUNKS[0] for table in arrangement.stacks.values())
+
+
+def _can_join(arrangement: Arrangement) -> bool:
+    """Whether it is a part of volumes over two arrays."""
+    return _usual(arrangement) and not arrangement.spares
 
 
 def arrays_of(pool: DiskPool, priced: bool) -> list[Arrangement]:
@@ -116,13 +115,11 @@ def arrays_of(pool: DiskPool, priced: bool) -> list[Arrangement]:
             arrays = [replace(array, spares=spares, words=f"{array.words} and a hot spare") for array in redundant]
         listed += arrays
     # Mirrors of fewer disks are faster to write, and are searched in any case.
-    listed += [
-        _mirror(pool, [pool.disk(number) for number in range(1, copies + 1)])
-        for copies in range(2, min(pool.count - 1, MOST_COPIES) + 1)
-    ]
+    for copies in range(2, min(pool.count - 1, MOST_COPIES) + 1):
+        listed.append(_mirror(pool, [pool.disk(number) for number in range(1, copies + 1)]))
     unique: dict[tuple[str, ...], Arrangement] = {}
-    for of in listed:
-        unique.setdefault((str(of.stacks), str(bool(of.spares))), of)
+    for arrangement in listed:
+        unique.setdefault((str(arrangement.stacks), str(bool(arrangement.spares))), arrangement)
     return list(unique.values())
 
 
@@ -138,7 +135,8 @@ def _arrays(pool: DiskPool, names: Sequence[str]) -> Iterator[Arrangement]:
         yield _mirror(pool, names)
     for chunk in CHUNKS:
         keys = {"chunk": chunk}
-        suffix, words = chunk.lower(), f"chunk {chunk}"
+        suffix = chunk.lower()
+        words = f"chunk {chunk}"
         for copies in (2, 3):
             for letter, layout in LAYOUTS.items():
                 if copies <= count and not (letter == "n" and copies == count):
@@ -188,7 +186,9 @@ def _together(pools: Sequence[DiskPool], random_reads: Mapping[str, float]) -> I
             if max(speeds) > SIMILAR * min(speeds):
                 continue
             longest = max(pool.count for pool in several)
-            names = [pool.disk(at) for at in range(1, longest + 1) for pool in several if at <= pool.count]
+            names = []
+            for number in range(1, longest + 1):
+                names += [pool.disk(number) for pool in several if number <= pool.count]
             label = "_".join(f"{pool.count}x{pool.name}" for pool in several)
             words = " and ".join(f"{pool.count} × {pool.name}" for pool in several)
             for array in _arrays(replace(several[0], name=label, count=len(names)), names):
@@ -208,12 +208,12 @@ def _mixed(fast: DiskPool, slow: DiskPool) -> Iterator[Arrangement]:
     for label, table, more in ((f"raid1-{of}", mirror, ""), (f"raid1-wm-{of}", mostly, " (write-mostly)")):
         words = f"RAID-1 of {fast.name} and {slow.name}{more}"
         yield Arrangement(label, words, {label: table}, names, 1, kinds=frozenset({"1"}))
-    every = [name for pair in zip(fast_names, slow_names, strict=True) for name in pair]
+    in_turn = [name for pair in zip(fast_names, slow_names, strict=True) for name in pair]
     for letter, layout in LAYOUTS.items():
         label = f"raid10-{letter}2-{pairs}x-{of}"
-        table = {"level": 10, "layout": f"{letter}2", "chunk": CHUNKS[0], "members": every, "bitmap": True}
+        table = {"level": 10, "layout": f"{letter}2", "chunk": CHUNKS[0], "members": in_turn, "bitmap": True}
         words = f"RAID-10 {layout} 2, chunk {CHUNKS[0]}, of {pairs} × {fast.name} and {pairs} × {slow.name}"
-        yield Arrangement(label, words, {label: table}, every, 1, kinds=frozenset({"10"}))
+        yield Arrangement(label, words, {label: table}, in_turn, 1, kinds=frozenset({"10"}))
 
 
 def _joined(slow: Arrangement, fast: Arrangement) -> Arrangement:
@@ -221,7 +221,8 @@ def _joined(slow: Arrangement, fast: Arrangement) -> Arrangement:
     name = f"{slow.name}_and_{fast.name}"
     stacks = {**slow.stacks, **fast.stacks, name: {"level": "linear", "members": [slow.top, fast.top]}}
     words = f"an LVM volume over {slow.words}, and {fast.words}"
-    disks, failures = [*slow.disks, *fast.disks], min(slow.failures, fast.failures)
+    disks = [*slow.disks, *fast.disks]
+    failures = min(slow.failures, fast.failures)
     return Arrangement(name, words, _plain_members(stacks), disks, failures, kinds=slow.kinds | fast.kinds | {"linear"})
 
 
@@ -232,9 +233,12 @@ def with_caches(origin: Arrangement, cache: Arrangement, pool: DiskPool) -> Iter
     """
     for kind, keys, holds_data in CACHES:
         mode = keys.get("mode")
-        name = "_".join([origin.name, "-".join([kind, *([mode] if mode else [])]), cache.name])
+        label = f"{kind}-{mode}" if mode else kind
+        name = f"{origin.name}_{label}_{cache.name}"
         below = "backing" if kind == "bcache" else "origin"
-        words = f"{origin.words}, behind a {CACHE_WORDS[kind]}{f' ({mode})' if mode else ''}"
+        words = f"{origin.words}, behind a {CACHE_WORDS[kind]}"
+        if mode:
+            words += f" ({mode})"
         whole = Arrangement(
             name,
             f"{words} on {cache.words}",
@@ -266,6 +270,8 @@ def _plain_members(stacks: dict[str, Table]) -> dict[str, Table]:
             return [disks.get(member, member) for member in value]
         return disks.get(value, value) if isinstance(value, str) else value
 
-    return {
-        name: {key: plain(value) for key, value in table.items()} for name, table in stacks.items() if name not in disks
-    }
+    plain_stacks: dict[str, Table] = {}
+    for name, table in stacks.items():
+        if name not in disks:
+            plain_stacks[name] = {key: plain(value) for key, value in table.items()}
+    return plain_stacks

@@ -7,7 +7,7 @@ from itertools import islice
 
 from blklab._core import MD_STRIPE_CACHE, MD_SYNC_SPEED_MAX, MD_SYNC_SPEED_MIN, Stop
 from blklab.advice.arrangement import Arrangement, members_of
-from blklab.advice.question import FLASH, Question
+from blklab.advice.question import FLASH, Question, Table
 from blklab.advice.race import SAME, Candidate, longest, measured
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 from blklab.advice.search import runnable
@@ -59,50 +59,56 @@ def figures(question: Question, candidates: Sequence[Candidate], simulations: Si
     def requests(arrangement: Arrangement, **keys: bool) -> list[SampleRequest]:
         return [SampleRequest(arrangement, load, full, question.growth, **keys) for load in question.loads]
 
-    every = [candidate.arrangement for candidate in candidates]
-    arrays = [of.redundant_array(question) for of in every]
-    wanted = [
-        requests(of, as_fast_as_possible=True)
-        + (requests(of.degraded(array)) + requests(of.rebuilding(array)) if array else [])
-        for of, array in zip(every, arrays, strict=True)
-    ]
+    arrangements = [candidate.arrangement for candidate in candidates]
+    arrays = [arrangement.redundant_array(question) for arrangement in arrangements]
+    situations = []
+    for arrangement, array in zip(arrangements, arrays, strict=True):
+        requests_of_arrangement = requests(arrangement, as_fast_as_possible=True)
+        if array:
+            requests_of_arrangement += requests(arrangement.degraded(array))
+            requests_of_arrangement += requests(arrangement.rebuilding(array))
+        situations.append(requests_of_arrangement)
+    samples = _each(simulations.run, situations)
+    today = _each(simulations.averages, [requests(arrangement) for arrangement in arrangements])
+    headroom = _headroom(question, arrangements, simulations, full)
     size = len(question.loads)
-    samples = [[each[at : at + size] for at in (0, size, 2 * size)] for each in _each(simulations.run, wanted)]
-    today = _each(simulations.averages, [requests(of) for of in every])
-    headroom = _headroom(question, every, simulations, full)
-    rates = [min((sample.sync_rate for sample in rebuilding), default=0.0) for _, _, rebuilding in samples]
-    seconds = [
-        _member_bytes(question, of, array) / rate if array and rate else None
-        for of, array, rate in zip(every, arrays, rates, strict=True)
-    ]
+    seconds = []
+    for arrangement, array, samples_of_arrangement in zip(arrangements, arrays, samples, strict=True):
+        rate = min((sample.sync_rate for sample in samples_of_arrangement[2 * size :]), default=0.0)
+        seconds.append(_member_bytes(question, arrangement, array) / rate if array and rate else None)
 
-    def loss(at: int, /, *, stop: Stop | None = None) -> Loss:  # noqa: ARG001
-        return data_loss(question, every[at], seconds[at])
+    def loss(number: int, /, *, stop: Stop | None = None) -> Loss:  # noqa: ARG001
+        return data_loss(question, arrangements[number], seconds[number])
 
-    losses = simulations.here.all(loss, range(len(every)))
-    return [
-        ArrangementFigures(
+    losses = simulations.here.all(loss, range(len(arrangements)))
+    rows = []
+    for number, candidate in enumerate(candidates):
+        times, is_more = headroom[number]
+        writes_per_day, rated_years = wear(question, today[number])
+        row = ArrangementFigures(
             candidate.arrangement,
             candidate.price,
-            today[at],
-            peak,
-            *headroom[at],
-            degraded,
-            rebuilding,
-            seconds[at],
-            *wear(question, today[at]),
-            losses[at],
+            today=today[number],
+            peak=samples[number][:size],
+            headroom=times,
+            headroom_is_more=is_more,
+            degraded=samples[number][size : 2 * size],
+            rebuilding=samples[number][2 * size :],
+            rebuild_seconds=seconds[number],
+            drive_writes_per_day=writes_per_day,
+            rated_years=rated_years,
+            loss=losses[number],
         )
-        for at, (candidate, (peak, degraded, rebuilding)) in enumerate(zip(candidates, samples, strict=True))
-    ]
+        rows.append(row)
+    return rows
 
 
 def _each(
     run: Callable[[list[SampleRequest]], list[Sample]], requests: Sequence[list[SampleRequest]]
 ) -> list[list[Sample]]:
     """Returns the samples of lists of requests, which run at the same time."""
-    samples = iter(run([request for each in requests for request in each]))
-    return [list(islice(samples, len(each))) for each in requests]
+    samples = iter(run([request for requests_of_one in requests for request in requests_of_one]))
+    return [list(islice(samples, len(requests_of_one))) for requests_of_one in requests]
 
 
 def data_loss(question: Question, of: Arrangement, rebuild_seconds: float | None) -> Loss:
@@ -111,16 +117,13 @@ def data_loss(question: Question, of: Arrangement, rebuild_seconds: float | None
     `rebuild_seconds` are those of the array whose rebuild was simulated, None if it did not advance: md's lower limit
     counts then. Arrays of other disks are rebuilt at md's upper limit.
     """
-    needed, simulated = of.needed(), of.redundant_array(question)
-    names = [
-        name
-        for name in of.disks
-        if any(name in table.values() or name in members_of(table) for table in needed.values())
-    ]
-    disks = [
-        Disk(str(pool.table.get("model", "")), pool.kind, of.sizes.get(name, pool.bytes))
-        for name, pool in ((name, question.disks[name]) for name in names)
-    ]
+    needed = of.needed()
+    simulated = of.redundant_array(question)
+    names = [name for name in of.disks if _is_used(name, needed)]
+    disks = []
+    for name in names:
+        pool = question.disks[name]
+        disks.append(Disk(str(pool.table.get("model", "")), pool.kind, of.sizes.get(name, pool.bytes)))
     arrays = []
     for stack, table in needed.items():
         members = members_of(table)
@@ -134,6 +137,11 @@ def data_loss(question: Question, of: Arrangement, rebuild_seconds: float | None
         slots = [names.index(member) for member in members]
         arrays.append(RedundantArray(md.level, slots, hours, md.layout_word, spares))
     return probability(disks, arrays, question.care, YEARS)
+
+
+def _is_used(disk: str, stacks: Mapping[str, Table]) -> bool:
+    """Whether one of the stacks consists of a disk."""
+    return any(disk in table.values() or disk in members_of(table) for table in stacks.values())
 
 
 def _member_bytes(question: Question, of: Arrangement, array: str) -> int:
@@ -171,7 +179,9 @@ def _headroom(
     asked = {at: next(search) for at, search in enumerate(searches)}
     found: dict[int, tuple[float | None, bool]] = {}
     while asked:
-        requests = [[SampleRequest(every[at], load, full, times) for load in timed] for at, times in asked.items()]
+        requests = []
+        for at, times in asked.items():
+            requests.append([SampleRequest(every[at], load, full, times) for load in timed])
         for (at, times), samples in zip(list(asked.items()), _each(simulations.run, requests), strict=True):
             pairs = zip(samples, recorded, strict=True)
             try:
@@ -261,7 +271,9 @@ def _variants(of: Arrangement) -> list[tuple[str, Arrangement]]:
         chunks = [chunk for chunk in ("64K", "1M") if table.get("chunk") not in {None, chunk}]
         variants += [(f"chunk {chunk}{about}", of.all_changed(names, chunk=chunk)) for chunk in chunks]
         if level == "10":
-            letter, copies = str(table["layout"])[0], str(table["layout"])[1:]
+            own_layout = str(table["layout"])
+            letter = own_layout[0]
+            copies = own_layout[1:]
             layouts = [f"{other}{copies}" for other in "nfo" if other != letter]
             variants += [(f"layout {layout}", of.all_changed(names, layout=layout)) for layout in layouts]
         if table.get("bitmap"):

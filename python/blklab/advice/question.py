@@ -128,7 +128,7 @@ def merged(own: Sequence[DiskPool], others: Sequence[DiskPool]) -> list[DiskPool
 
 def check_prices(prices: Mapping[str, float], pools: Sequence[DiskPool]) -> None:
     """Raises UsageError for a price of no disk, and for disks without a price if others have one."""
-    names = {name for pool in pools for name in (pool.name, str(pool.table.get("model", pool.name)))}
+    names = {pool.name for pool in pools} | {str(pool.table.get("model", pool.name)) for pool in pools}
     if unknown := [name for name in prices if name not in names]:
         raise UsageError(f"--price: no disk {unknown[0]!r}; {problems.near(unknown[0], sorted(names))}")
     if prices and (free := [pool.name for pool in pools if pool.price is None]):
@@ -142,16 +142,21 @@ def read_pool(
     match = _DISKS.fullmatch(text)
     if match is None or match[1] == "0":
         raise UsageError(f"{option} {text!r}: expected a model with a count, such as 2xpm983 or 4xhdd-7200:1TiB")
-    count, model, size = int(match[1] or 1), match[2], match[3]
+    count = int(match[1] or 1)
+    model = match[2]
+    size = match[3]
     if "/" in model or model.endswith(".toml"):
         path = Path(model).expanduser().resolve()
-        parameters, table = load.calibrated(path), {"calibrated": str(path)}
+        parameters = load.calibrated(path)
+        table = {"calibrated": str(path)}
         name = path.stem
     else:
         try:
-            parameters, table, name = stock_models.stock(model), {"model": model}, model
+            parameters = stock_models.stock(model)
         except ValueError as error:
             raise UsageError(f"{option} {text!r}: {error}") from None
+        table = {"model": model}
+        name = model
     try:
         bytes_of_each = parse_size(size) if size else _size(parameters)
     except ValueError as error:

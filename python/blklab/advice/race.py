@@ -17,7 +17,8 @@ from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 from blklab.text import by_key
 
 ROUNDS = (64, 16, 4)  # What part of the longest simulation each round has
-FINALISTS, OF_EACH = 16, 15  # About how many are simulated in full, and how often with all their figures
+FINALISTS = 16  # About how many are simulated in full
+OF_EACH = 15  # How often each of them is, with all its figures
 SEARCHED = 0.09  # Most I/Os of the rounds, as a share of those of simulating all in full; each ends a little later
 LONGEST = 65_536  # I/Os of the longest simulation
 SHORTEST = 256
@@ -45,7 +46,8 @@ class Candidate:
 
     def mean_ns(self, weights: Sequence[float]) -> float:
         """Returns the geometric mean of the loads' mean latencies, ns."""
-        logs = (weight * math.log(max(1.0, of.mean_ns)) for weight, of in zip(weights, self.samples, strict=True))
+        pairs = zip(weights, self.samples, strict=True)
+        logs = (weight * math.log(max(1.0, sample.mean_ns)) for weight, sample in pairs)
         return math.exp(sum(logs) / sum(weights))
 
     def slower(self, other: "Candidate", weights: Sequence[float]) -> tuple[float, float]:
@@ -55,10 +57,9 @@ class Candidate:
 
     def at_least_as_good(self, other: "Candidate") -> bool:
         """Whether it is as good as another in every respect except speed."""
-        mine, others = self.arrangement, other.arrangement
         return (
-            mine.capacity >= 0.99 * others.capacity
-            and mine.failures >= others.failures
+            self.arrangement.capacity >= 0.99 * other.arrangement.capacity
+            and self.arrangement.failures >= other.arrangement.failures
             and (self.price or 0) <= (other.price or 0)
         )
 
@@ -95,7 +96,8 @@ def race(
     question: Question, arrangements: Sequence[Arrangement], simulations: Simulations, rounds: Sequence[int] = ROUNDS
 ) -> RaceResult:
     """Returns the best arrangements. With `rounds` of (1,) every arrangement is simulated at full length."""
-    full, before = longest(question), simulations.simulated_ios
+    full = longest(question)
+    before = simulations.simulated_ios
     weights = [load.weight for load in question.loads]
     alive = [_candidate(arrangement, question) for arrangement in arrangements]
     each = sum(ios_of(load, full) for load in question.loads)
@@ -104,30 +106,33 @@ def race(
     too_slow: list[Candidate] = []
     lengths = sorted({min(full, max(SHORTEST, full // part)) for part in rounds})
     for last, length in pairwise([0, *lengths]):
-        wanted = _undecided(question, alive, weights) if last else alive
+        undecided = _undecided(question, alive, weights) if last else alive
         left = most - (simulations.simulated_ios - before)
-        ios = min(length, left // max(1, len(wanted) * len(weights))) if last else length
+        ios = min(length, left // max(1, len(undecided) * len(weights))) if last else length
         if ios <= last:
             break
-        longer = measured(question, wanted, simulations, ios)
-        by_name = {id(old): new for old, new in zip(wanted, longer, strict=True)}
-        alive = [by_name.get(id(candidate), candidate) for candidate in alive]
+        longer = measured(question, undecided, simulations, ios)
+        by_id = {id(old): new for old, new in zip(undecided, longer, strict=True)}
+        alive = [by_id.get(id(candidate), candidate) for candidate in alive]
         alive, slow = _within_bound(question, alive, last=False)
         too_slow += slow
         # Short simulations are mostly their beginning: they compare only arrangements of the same class.
-        alive = _best_of_each_class([best for of in _classes(alive) for best in undominated(of, weights)], weights)
+        best: list[Candidate] = []
+        for members in _classes(alive):
+            best += undominated(members, weights)
+        alive = _best_of_each_class(best, weights)
     searched = simulations.simulated_ios - before
     alive = measured(question, _finalists(alive, weights), simulations, full, finalists=True)
     fast, slow = _within_bound(question, alive, last=True)
     too_slow = sorted([*too_slow, *slow], key=lambda candidate: candidate.p99_ns)
-    chosen = undominated([_preferred(of, weights) for of in _classes(fast, of_level=False)], weights)
-    chosen = [candidate for candidate in chosen if not any(_beats(other, candidate) for other in chosen)]
-    shown = {name for candidate in chosen for name in candidate.names}
-    others = [_preferred(of, weights) for name, of in _by_name(alive).items() if name not in shown]
-    ordered = [sorted(listed, key=lambda candidate: candidate.mean_ns(weights)) for listed in (chosen, others)]
-    return RaceResult(
-        ordered[0], list({id(each): each for each in ordered[1]}.values()), len(alive), searched, too_slow
-    )
+    preferred = undominated([_preferred(members, weights) for members in _classes(fast, of_level=False)], weights)
+    best = [candidate for candidate in preferred if not _is_beaten(candidate, preferred)]
+    best_names = {name for candidate in best for name in candidate.names}
+    others = [_preferred(members, weights) for name, members in _by_name(alive).items() if name not in best_names]
+    best.sort(key=lambda candidate: candidate.mean_ns(weights))
+    others.sort(key=lambda candidate: candidate.mean_ns(weights))
+    distinct_others = {id(candidate): candidate for candidate in others}
+    return RaceResult(best, list(distinct_others.values()), len(alive), searched, too_slow)
 
 
 def _candidate(of: Arrangement, question: Question) -> Candidate:
@@ -148,25 +153,27 @@ def _finalists(candidates: Sequence[Candidate], weights: Sequence[float]) -> lis
     """Returns the fastest and the preferred one of each name, and of each class of those that may be the best."""
     classes = _classes(undominated(candidates, weights), of_level=False)
     groups = [*_by_name(candidates).values(), *classes]
-    wanted = {id(best) for of in groups for best in (_by_speed(of, weights)[0], _preferred(of, weights))}
-    return [candidate for candidate in candidates if id(candidate) in wanted]
+    finalists = set()
+    for members in groups:
+        finalists.add(id(_by_speed(members, weights)[0]))
+        finalists.add(id(_preferred(members, weights)))
+    return [candidate for candidate in candidates if id(candidate) in finalists]
 
 
 def measured(
     question: Question, candidates: Sequence[Candidate], simulations: Simulations, ios: int, *, finalists: bool = False
 ) -> list[Candidate]:
     """Simulates candidates under all loads, finalists with several seeds."""
-    requests = [
-        SampleRequest(candidate.arrangement, load, ios, question.growth)
-        for candidate in candidates
-        for load in question.loads
-    ]
-    samples = (simulations.averages if finalists else simulations.run)(requests)
+    requests = []
+    for candidate in candidates:
+        requests += [SampleRequest(candidate.arrangement, load, ios, question.growth) for load in question.loads]
+    samples = simulations.averages(requests) if finalists else simulations.run(requests)
     size = len(question.loads)
-    return [
-        replace(candidate, by_length={**candidate.by_length, ios: samples[at * size : (at + 1) * size]})
-        for at, candidate in enumerate(candidates)
-    ]
+    simulated = []
+    for number, candidate in enumerate(candidates):
+        samples_of_candidate = samples[number * size : (number + 1) * size]
+        simulated.append(replace(candidate, by_length={**candidate.by_length, ios: samples_of_candidate}))
+    return simulated
 
 
 def _undecided(question: Question, candidates: Sequence[Candidate], weights: Sequence[float]) -> list[Candidate]:
@@ -177,10 +184,13 @@ def _undecided(question: Question, candidates: Sequence[Candidate], weights: Seq
     if question.constraints.p99_ns is not None or not candidates:
         return list(candidates)
     fastest, *others = _by_speed(candidates, weights)
-    several = {id(member) for members in _classes(candidates) if len(members) > 1 for member in members}
-    close = {id(other) for other in others if _surely(other.slower(fastest, weights)) <= SAME}
-    several |= close | ({id(fastest)} if close else set())
-    return [candidate for candidate in candidates if id(candidate) in several]
+    undecided = {id(other) for other in others if _surely(other.slower(fastest, weights)) <= SAME}
+    if undecided:
+        undecided.add(id(fastest))
+    for members in _classes(candidates):
+        if len(members) > 1:
+            undecided |= {id(member) for member in members}
+    return [candidate for candidate in candidates if id(candidate) in undecided]
 
 
 def _beats(other: Candidate, candidate: Candidate) -> bool:
@@ -188,6 +198,10 @@ def _beats(other: Candidate, candidate: Candidate) -> bool:
     ones = [1.0] * len(candidate.samples)
     better = other.at_least_as_good(candidate) and not candidate.at_least_as_good(other)
     return better and other.mean_ns(ones) <= candidate.mean_ns(ones)
+
+
+def _is_beaten(candidate: Candidate, others: Sequence[Candidate]) -> bool:
+    return any(_beats(other, candidate) for other in others)
 
 
 def _surely(difference_and_half: tuple[float, float]) -> float:
@@ -201,7 +215,12 @@ def _within_bound(
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Splits candidates by the bound of the 99th percentile; short simulations may exceed it by half."""
     bound = question.constraints.p99_ns
-    limit = math.inf if bound is None else bound if last else 1.5 * bound
+    if bound is None:
+        limit = math.inf
+    elif last:
+        limit = bound
+    else:
+        limit = 1.5 * bound
     fast = [candidate for candidate in candidates if candidate.p99_ns <= limit]
     return fast, [candidate for candidate in candidates if candidate.p99_ns > limit]
 

@@ -32,6 +32,10 @@ Tick = Callable[[int, int], object]
 PEAK_DEPTH = 32  # I/Os in flight when a trace is replayed as fast as possible
 
 
+def ignore_tick(_done: int, _expected: int) -> None:
+    """Does nothing with the progress of simulations."""
+
+
 @dataclass(frozen=True)
 class Sample:
     """What one simulation says of one load. Latencies are ns, of reads and writes together."""
@@ -77,7 +81,7 @@ class Simulations:
     """Runs simulations, several at a time. The same request is never simulated twice."""
 
     def __init__(
-        self, question: Question, file: Path | None = None, parallel: Parallel = HERE, tick: Tick = lambda *_: None
+        self, question: Question, file: Path | None = None, parallel: Parallel = HERE, tick: Tick = ignore_tick
     ) -> None:
         """Keeps finished simulations in a file, from which a later search goes on.
 
@@ -119,9 +123,11 @@ class Simulations:
 
     def averages(self, requests: Sequence[SampleRequest]) -> list[Sample]:
         """Returns the mean of SEEDS samples of each request, which have other seeds."""
-        seeds = [replace(request, seed=seed) for request in requests for seed in range(SEEDS)]
-        samples = self.run(seeds)
-        return [_average(samples[at : at + SEEDS]) for at in range(0, len(samples), SEEDS)]
+        with_seeds = []
+        for request in requests:
+            with_seeds += [replace(request, seed=seed) for seed in range(SEEDS)]
+        samples = self.run(with_seeds)
+        return [_average(samples[start : start + SEEDS]) for start in range(0, len(samples), SEEDS)]
 
     def _count(self, sample: Sample) -> None:
         self.simulated_ios += sample.ios
@@ -166,8 +172,8 @@ def _of_cache(measured: Outcome, stack: Any) -> tuple[float, float, float]:
     """Returns hits of reads, reads that were looked up, and dirty bytes of the cache at the top; 0 without one."""
     for report in measured.targets:
         if report["kind"] == "lvmcache":
-            hits, misses = report["read_hits"], report["read_misses"]
-            return hits, hits + misses, report["dirty"] * stack["lvmcache"]["chunk"]
+            hits = report["read_hits"]
+            return hits, hits + report["read_misses"], report["dirty"] * stack["lvmcache"]["chunk"]
         if report["kind"] == "bcache":
             hits = report["cache_hits"] + report["cache_bypass_hits"]
             return hits, hits + report["cache_misses"] + report["cache_bypass_misses"], report["dirty_bytes"]
@@ -181,25 +187,36 @@ def _average(samples: Sequence[Sample]) -> Sample:
     """Returns the means of figures; intervals reach to the lowest and the highest one."""
     names = ["mean_ns", "p50_ns", "p99_ns", "iops", "bandwidth", "busy", "seconds", "sync_rate"]
     names += ["cached_reads", "cache_hits", "dirty_bytes"]
-    means: Any = {name: fmean(getattr(sample, name) for sample in samples) for name in names}
+    means: Any = {}
+    for name in names:
+        means[name] = fmean(getattr(sample, name) for sample in samples)
     intervals: Any = {}
     for figure, name in (("mean_ns", "mean_interval"), ("p99_ns", "p99_interval")):
-        bounds = [[getattr(sample, figure) * factor for factor in getattr(sample, name)] for sample in samples]
-        low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
-        intervals[name] = [low / max(1.0, means[figure]), high / max(1.0, means[figure])]
+        lows = []
+        highs = []
+        for sample in samples:
+            low, high = getattr(sample, name)
+            lows.append(getattr(sample, figure) * low)
+            highs.append(getattr(sample, figure) * high)
+        intervals[name] = [min(lows) / max(1.0, means[figure]), max(highs) / max(1.0, means[figure])]
+    batches_of_samples = [sample.batches for sample in samples]
+    written = {}
+    for disk in samples[0].written:
+        written[disk] = fmean(sample.written[disk] for sample in samples)
     return replace(
         samples[0],
         **means,
         ios=sum(sample.ios for sample in samples),
-        batches=[fmean(parts) for parts in zip(*(sample.batches for sample in samples), strict=True)],
-        written={name: fmean(sample.written[name] for sample in samples) for name in samples[0].written},
+        batches=[fmean(parts) for parts in zip(*batches_of_samples, strict=True)],
+        written=written,
         **intervals,
     )
 
 
 def _read(file: Path) -> dict[str, Sample]:
     """Reads finished simulations; removes damaged lines and those of other builds of the simulator."""
-    known, kept = {}, []
+    samples = {}
+    valid_lines = []
     try:
         lines = list(filter(None, file.read_text(encoding="utf-8", errors="replace").splitlines()))
     except OSError:
@@ -208,12 +225,12 @@ def _read(file: Path) -> dict[str, Sample]:
         with suppress(ValueError, TypeError):
             build, key, fields = json.loads(line)
             if build == BUILD:
-                known[key] = Sample(**fields)
-                kept.append(line)
-    if len(kept) < len(lines):
+                samples[key] = Sample(**fields)
+                valid_lines.append(line)
+    if len(valid_lines) < len(lines):
         with suppress(OSError, BlklabError):
-            output.replace(file, "\n".join(kept).encode())
-    return known
+            output.replace(file, "\n".join(valid_lines).encode())
+    return samples
 
 
 def document_of(cell: Cell, request: SampleRequest) -> Table:
@@ -228,9 +245,10 @@ def document_of(cell: Cell, request: SampleRequest) -> Table:
 
 
 def reduced(measured: Outcome) -> Sample:
-    reads, writes = measured.read, measured.write
+    reads = measured.read
+    writes = measured.write
     total = reads.total_ios + writes.total_ios
-    mean = sum(each.total_ios * (each.clat_ns.mean or 0) for each in (reads, writes)) / max(1, total)
+    mean = sum(figures.total_ios * (figures.clat_ns.mean or 0) for figures in (reads, writes)) / max(1, total)
     watched = measured.observed_ns
     busy = {device.name: (device.busy_ns or 0) / watched for device in measured.devices}
     busiest = max(busy, key=lambda name: busy[name])
@@ -276,9 +294,12 @@ def difference(first: Sequence[Sample], other: Sequence[Sample], weights: Sequen
     both simulate the same I/Os, so that parts are compared in pairs (Law, Simulation Modeling and
     Analysis, 5th edition, sections 9.5.3 and 10.2: batch means, paired t).
     """
-    total, square, share = 0.0, 0.0, sum(weights)
+    total = 0.0
+    square = 0.0
+    share = sum(weights)
     for sample, against, weight in zip(first, other, weights, strict=True):
-        mine, others = sample.batches[WARM_UP:], against.batches[WARM_UP:]
+        mine = sample.batches[WARM_UP:]
+        others = against.batches[WARM_UP:]
         if len(mine) != COMPARED or len(others) != COMPARED:
             return math.log(max(1.0, sample.mean_ns) / max(1.0, against.mean_ns)), math.inf
         means = [max(1.0, sum(batches) / COMPARED) for batches in (mine, others)]

@@ -38,10 +38,13 @@ def excluded_kinds(texts: Sequence[str]) -> list[str]:
     """Returns the levels and kinds of `raid-10,dm-cache`, as arrangements have them. Raises UsageError."""
     known = [*LEVELS, *CACHE_WORDS, *(mode for _, keys, _ in CACHES for mode in keys.values())]
     kinds = []
-    for word in (part.strip().lower() for text in texts for part in text.split(",")):
-        kinds += words_of(word)
-        if word and kinds[-1] not in known:
-            raise UsageError(f"--exclude {word!r}: no such level or kind; {problems.near(word, dict.fromkeys(known))}")
+    for text in texts:
+        for part in text.split(","):
+            word = part.strip().lower()
+            kinds += words_of(word)
+            if word and kinds[-1] not in known:
+                nearest = problems.near(word, dict.fromkeys(known))
+                raise UsageError(f"--exclude {word!r}: no such level or kind; {nearest}")
     return kinds
 
 
@@ -52,10 +55,14 @@ def named(words: Sequence[str]) -> str:
 
 def words_of(text: str) -> list[str]:
     """Returns the words of `raid-10,f2,dm-cache`, as arrangements have them."""
-    printed = {words: kind for kind, words in CACHE_WORDS.items()} | {words: f"{of}2" for of, words in LAYOUTS.items()}
-    words = [word for part in text.split(",") if (word := part.strip().lower())]
-    nested = [level for word in words for level in re.sub(r"^raid[- ]?([56])0$", r"raid0,raid\1", word).split(",")]
-    return [printed.get(word, re.sub(r"^raid[- ]?(?=\d)", "", word)) for word in nested]
+    printed = {words: kind for kind, words in CACHE_WORDS.items()}
+    printed |= {words: f"{letter}2" for letter, words in LAYOUTS.items()}
+    parts: list[str] = []
+    for part in text.split(","):
+        word = part.strip().lower()
+        if word:
+            parts += re.sub(r"^raid[- ]?([56])0$", r"raid0,raid\1", word).split(",")  # RAID-50 and RAID-60
+    return [printed.get(word, re.sub(r"^raid[- ]?(?=\d)", "", word)) for word in parts]
 
 
 def space(question: Question, simulations: Simulations) -> SearchSpace:
@@ -110,12 +117,13 @@ def requirements(question: Question) -> Iterator[tuple[str, Callable[[Arrangemen
     """Yields each constraint in words, and whether an arrangement meets it."""
     wanted = question.constraints
     needed = needed_capacity(question)
-    failed = "a disk" if wanted.failures == 1 else f"{wanted.failures} disks"
-    yield f"lose data if {failed} fail{'s' * (wanted.failures == 1)}", lambda of: of.failures >= wanted.failures
+    failed = "a disk fails" if wanted.failures == 1 else f"{wanted.failures} disks fail"
+    yield f"lose data if {failed}", lambda of: of.failures >= wanted.failures
     yield f"are smaller than {format_size(needed)}", lambda of: of.capacity >= needed
     if wanted.drives is not None:
         drives = wanted.drives
-        yield f"need more than {drives} disk{'s' * (drives != 1)}", lambda of: len(of.disks) + len(of.spares) <= drives
+        most = "1 disk" if drives == 1 else f"{drives} disks"
+        yield f"need more than {most}", lambda of: len(of.disks) + len(of.spares) <= drives
     if wanted.budget is not None:
         budget = wanted.budget
         yield f"cost more than {budget:g}", lambda of: (price_of(of, question) or 0) <= budget
@@ -130,11 +138,14 @@ def needed_capacity(question: Question) -> int:
 
 def relaxations(question: Question, every: Sequence[Arrangement]) -> list[str]:
     """Says, if nothing fits, which single constraint to relax, and by how much."""
-    wanted, needed = question.constraints, needed_capacity(question)
+    wanted = question.constraints
+    needed = needed_capacity(question)
     lines = []
     for name, relaxed in _without_each(wanted):
         tests = [meets for _, meets in requirements(replace(question, constraints=relaxed))]
-        left = [of for of in every if all(meets(of) for meets in tests)]
+        left = list(every)
+        for meets in tests:
+            left = [of for of in left if meets(of)]
         if not left:
             continue
         if name == "failures":
@@ -148,8 +159,8 @@ def relaxations(question: Question, every: Sequence[Arrangement]) -> list[str]:
         elif name == "budget":
             lines.append(f"--budget {min(price_of(of, question) or 0 for of in left):g}")
         else:
-            levels = sorted({kind for of in left for kind in of.kinds & set(wanted.excluded)})
-            lines.append(f"no --exclude {' or '.join(levels)}")
+            kinds = {kind for of in left for kind in of.kinds}
+            lines.append(f"no --exclude {' or '.join(sorted(kinds & set(wanted.excluded)))}")
     return lines
 
 

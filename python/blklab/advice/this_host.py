@@ -48,7 +48,8 @@ def pools_of_this_host(
                 paths[pool.disk(at)] = f"/dev/disk/by-id/{device.id}"
     if not pools:
         raise UsageError("--this-host: no disk of this host has a model: measure one with `blklab calibrate`")
-    return pools, paths, [of for array in read_inventory(roots).arrays if (of := _arrangement(array, slots, roots))]
+    arrangements = [_arrangement(array, slots, roots) for array in read_inventory(roots).arrays]
+    return pools, paths, [arrangement for arrangement in arrangements if arrangement]
 
 
 def _arrangement(array: Array, slots: Mapping[str, str], roots: Roots) -> Arrangement | None:
@@ -67,12 +68,19 @@ def _arrangement(array: Array, slots: Mapping[str, str], roots: Roots) -> Arrang
         table["chunk"] = str(array.chunk)
     copies = 1
     if level == "10":
-        near, far = array.layout & 255, array.layout >> 8 & 255
-        letter = "n" if near > 1 else "o" if array.layout & 1 << 16 else "f"
+        near = array.layout & 255
+        far = array.layout >> 8 & 255
+        if near > 1:
+            letter = "n"
+        elif array.layout & 1 << 16:
+            letter = "o"
+        else:
+            letter = "f"
         copies = max(near, far)
         table["layout"] = f"{letter}{copies}"
     if level != "0":
         table["bitmap"] = bool(array.bitmap)
-    failures = {"0": 0, "1": len(members) - 1, "5": 1, "6": 2, "10": copies - 1}[level]
+    failures_by_level = {"0": 0, "1": len(members) - 1, "5": 1, "6": 2, "10": copies - 1}
+    failures = failures_by_level[level]
     name = f"present-{array.name}"
     return Arrangement(name, f"what you have: {array.name}, RAID-{level}", {name: table}, members, failures)

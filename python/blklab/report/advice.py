@@ -15,7 +15,7 @@ from blklab.report import formatting, shell, terminal
 from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, tip
 from blklab.report.console import Console
 from blklab.report.formatting import Sentence
-from blklab.report.shell import PageSection, PlainText
+from blklab.report.shell import Item, PageSection, PlainText
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
 from blklab.units import NANOSECONDS, format_duration, format_size
@@ -30,7 +30,7 @@ HOW = "save this as a file, complete the names of the disks, run it with sh. It 
 def verdict(answer: Answer) -> str:
     """Returns the first sentence: what to build."""
     best = answer.rows[0]
-    which = f"the {'cheapest' if answer.question.cheapest_first else 'fastest'} arrangement that meets the constraints"
+    rank = "cheapest" if answer.question.cheapest_first else "fastest"
     sample = best.slowest()
     served = lacks = ""
     if best.headroom is not None:
@@ -38,14 +38,15 @@ def verdict(answer: Answer) -> str:
         growth = answer.question.growth
         if best.headroom < growth and not best.headroom_is_more:
             rows = enumerate(answer.rows, 1)
-            able = [at for at, row in rows if row.headroom_is_more or (row.headroom or 0) >= growth]
+            able = [number for number, row in rows if row.headroom_is_more or (row.headroom or 0) >= growth]
             which_does = f"number {able[0]} of the table does" if able else "no arrangement of the table does"
             lacks = f"This does not serve {growth:g} times today's load; {which_does}. "
     loads = answer.question.loads
     of_load = f" of {printable(loads[best.today.index(sample)].name)}, the slowest load," if len(loads) > 1 else ""
     low, high = (format_duration(sample.p99_ns * factor) for factor in sample.p99_interval)
     said = (
-        f"Build {best.arrangement.words}: {which}. The mean latency{of_load} is "
+        f"Build {best.arrangement.words}: the {rank} arrangement that meets the constraints. "
+        f"The mean latency{of_load} is "
         f"{formatting.duration(sample.mean_ns)} (nine of ten measurements: {_bounds(sample)}), "
         f"the 99th percentile {formatting.duration(sample.p99_ns)} ({low} to {high})."
     )
@@ -96,7 +97,10 @@ def headroom(row: ArrangementFigures) -> str:
         return formatting.NONE
     if row.headroom < 1:
         return "less than"
-    return f"{'more than ' * row.headroom_is_more}{formatting.number(row.headroom)} times"
+    factor = f"{formatting.number(row.headroom)} times"
+    if row.headroom_is_more:
+        return f"more than {factor}"
+    return factor
 
 
 def _short_headroom(row: ArrangementFigures) -> str:
@@ -116,7 +120,9 @@ def sentences(answer: Answer) -> list[Sentence]:
         best = answer.cache.best
         mean = format_duration(best.sample.mean_ns)
         of_cache = [f"{_cache_words(best)}: a mean latency of {mean}. {_cache_size(answer.cache)}"]
-        of_cache += [*([_warm_up(answer.cache.warm_up)] if answer.cache.warm_up else []), _cache_wear(best)]
+        if answer.cache.warm_up:
+            of_cache.append(_warm_up(answer.cache.warm_up))
+        of_cache.append(_cache_wear(best))
         listed += [Sentence("" if at else "Cache", line) for at, line in enumerate(of_cache)]
     if changes := _changes(answer.rows[0].changes):
         listed.append(Sentence("Choices", changes))
@@ -128,7 +134,8 @@ def sentences(answer: Answer) -> list[Sentence]:
 
 def _loss(answer: Answer) -> str:
     """Says how likely data are lost, and what this assumes."""
-    loss, care = answer.rows[0].loss, answer.question.care
+    loss = answer.rows[0].loss
+    care = answer.question.care
     checks = "are never checked"
     if care.scrub_days is not None:
         checks = f"are checked every {format_duration(care.scrub_days * DAY_NS)}"
@@ -155,7 +162,8 @@ def _times(ratio: float) -> str:
     """Returns how much longer something takes."""
     if ratio >= 2:
         return f"{formatting.number(ratio)} times as long"
-    return f"{abs(100 * (ratio - 1)):.0f} % {'longer' if ratio > 1 else 'less time'}"
+    direction = "longer" if ratio > 1 else "less time"
+    return f"{abs(100 * (ratio - 1)):.0f} % {direction}"
 
 
 def search(answer: Answer) -> str:
@@ -194,8 +202,9 @@ def _table(answer: Answer, listed: Sequence[ArrangementFigures], first: int, tit
     if priced:
         columns += figures("price")
     columns += figures("loss, 1 in")
-    rows = [
-        [
+    rows = []
+    for number, row in enumerate(listed, first):
+        cells = [
             str(number),
             row.arrangement.words,
             format_size(row.arrangement.capacity),
@@ -203,12 +212,13 @@ def _table(answer: Answer, listed: Sequence[ArrangementFigures], first: int, tit
             format_duration(row.slowest().mean_ns),
             _bounds(row.slowest()),
             format_duration(row.slowest().p99_ns),
-            *([_short_headroom(row)] if timed else []),
-            *([formatting.number(row.price)] if priced else []),
-            _short(row.loss.any.mean),
         ]
-        for number, row in enumerate(listed, first)
-    ]
+        if timed:
+            cells.append(_short_headroom(row))
+        if priced:
+            cells.append(formatting.number(row.price))
+        cells.append(_short(row.loss.any.mean))
+        rows.append(cells)
     note = f"failures: disks that can fail, whichever they are; loss: probability of losing data within {YEARS} years"
     if timed:
         note += "; headroom: times today's load until a disk saturates, I/Os fall behind or p99 exceeds the limit"
@@ -232,8 +242,9 @@ def endurance(answer: Answer) -> TextTable:
             _worst(row.degraded),
             formatting.duration(None if row.rebuild_seconds is None else row.rebuild_seconds * 1e9),
             _worst(row.rebuilding),
-            *([formatting.number(row.drive_writes_per_day), _years(row.rated_years)] if wear else []),
         ]
+        if wear:
+            cells += [formatting.number(row.drive_writes_per_day), _years(row.rated_years)]
         rows.append(cells)
     note = "degraded: without one disk; rebuild: of this disk under the load"
     if wear:
@@ -250,9 +261,14 @@ def _short(probability: float) -> str:
 
 
 def _years(years: float | None) -> str:
-    if years is None or years >= 100:
-        return formatting.NONE if years is None else ">100 years"
-    return f"{years * 365:.0f} days" if years < 1 else f"{float(f'{years:.1e}'):g} years"
+    if years is None:
+        return formatting.NONE
+    if years >= 100:
+        return ">100 years"
+    if years < 1:
+        return f"{years * 365:.0f} days"
+    two_digits = float(f"{years:.1e}")
+    return f"{two_digits:g} years"
 
 
 def losses(answer: Answer) -> TextTable:
@@ -277,8 +293,8 @@ def _worst(samples: Sequence[Sample]) -> str:
 
 def chart(answer: Answer) -> Chart | None:
     """Returns latency over capacity."""
-    every = _listed(answer)
-    if len(every) < 2:
+    arrangements = _listed(answer)
+    if len(arrangements) < 2:
         return None
     rows: list[Spec] = [
         {
@@ -290,15 +306,9 @@ def chart(answer: Answer) -> Chart | None:
             "high": row.slowest().mean_bounds[1] / 1e6,
             "failures": str(row.arrangement.failures),
         }
-        for number, row in enumerate(every, 1)
+        for number, row in enumerate(arrangements, 1)
     ]
-    labels: list[Spec] = []
-    for row in sorted(rows, key=lambda row: (round(row["tebibytes"], 1), row["milliseconds"])):
-        last = labels[-1] if labels else {"tebibytes": 0, "milliseconds": 0}
-        if abs(row["tebibytes"] - last["tebibytes"]) < 0.1 and row["milliseconds"] < NEAR * last["milliseconds"]:
-            labels[-1] = {**last, "name": f"{last['name']}; {row['name']}"}  # they would cover each other
-        else:
-            labels.append(row)
+    labels = _merge_labels(rows)
     encoding = {
         "x": quantity("tebibytes", "capacity, TiB"),
         "y": quantity("milliseconds", "mean latency, ms", scale={"type": "log", "nice": False}, axis={"tickCount": 4}),
@@ -307,18 +317,31 @@ def chart(answer: Answer) -> Chart | None:
     }
     bars = layer("rule", {**encoding, "y": quantity("low"), "y2": {"field": "high"}}, opacity=0.5)
     middle = max(row["tebibytes"] for row in rows) / 2
-    names = [
-        {
-            "data": {"values": [label for label in labels if (label["tebibytes"] > middle) == is_right]},
-            **layer("text", {**encoding, "text": {"field": "name"}}, align=align, dx=dx, fontSize=11, fill="@ink"),
-        }
-        for is_right, align, dx in ((True, "right", -7), (False, "left", 7))
-    ]
+    # A name is on the side of its point with more room
+    right = [label for label in labels if label["tebibytes"] > middle]
+    left = [label for label in labels if label["tebibytes"] <= middle]
+    names = []
+    for values, align, dx in ((right, "right", -7), (left, "left", 7)):
+        text_encoding = {**encoding, "text": {"field": "name"}}
+        text_layer = layer("text", text_encoding, align=align, dx=dx, fontSize=11, fill="@ink")
+        names.append({"data": {"values": values}, **text_layer})
     spec = chart_spec(rows, height=300, layer=[bars, layer("point", encoding, filled=True, size=90), *names])
     note = (
         "Each point is an arrangement, with its number in the tables; its line is where nine of ten measurements are."
     )
     return Chart("front", "Latency and capacity", spec, front(answer), note, wide=True)
+
+
+def _merge_labels(rows: Sequence[Spec]) -> list[Spec]:
+    """Returns the rows with the labels of points; points near each other share one."""
+    labels: list[Spec] = []
+    for row in sorted(rows, key=lambda row: (round(row["tebibytes"], 1), row["milliseconds"])):
+        last = labels[-1] if labels else {"tebibytes": 0, "milliseconds": 0}
+        if abs(row["tebibytes"] - last["tebibytes"]) < 0.1 and row["milliseconds"] < NEAR * last["milliseconds"]:
+            labels[-1] = {**last, "name": f"{last['name']}; {row['name']}"}  # they would cover each other
+        else:
+            labels.append(row)
+    return labels
 
 
 def print_answer(console: Console, answer: Answer) -> None:
@@ -336,15 +359,15 @@ def print_answer(console: Console, answer: Answer) -> None:
 
 def render(answer: Answer, *, title: str, command: str) -> str:
     """Returns the page; `command` created it."""
-    drawn = chart(answer)
-    tables = [
-        *(table for table in (front(answer), others(answer), present(answer)) if table.rows),
-        endurance(answer),
-        losses(answer),
-    ]
+    items: list[Item] = []
+    front_chart = chart(answer)
+    if front_chart:
+        items.append(front_chart)
+    items += [table for table in (front(answer), others(answer), present(answer)) if table.rows]
+    items += [endurance(answer), losses(answer)]
     script = PlainText(HOW[0].upper() + HOW[1:], "\n".join(answer.script), wrapped=True)
     sections = [
-        PageSection("front", "Arrangements", "Arrangements", [*([drawn] if drawn else []), *tables]),
+        PageSection("front", "Arrangements", "Arrangements", items),
         PageSection("script", "Script", "To build it on Debian, as root", [script]),
     ]
     return shell.render(
@@ -385,11 +408,11 @@ def as_dict(answer: Answer) -> dict[str, object]:
 
 
 def _row(row: ArrangementFigures) -> dict[str, object]:
-    of = row.arrangement
+    arrangement = row.arrangement
     names = ("name", "words", "stacks", "settings", "disks", "spares", "failures")
     return {
-        **{name: getattr(of, name) for name in names},
-        "capacity_bytes": of.capacity,
+        **{name: getattr(arrangement, name) for name in names},
+        "capacity_bytes": arrangement.capacity,
         **{key: value for key, value in vars(row).items() if key != "arrangement"},
         "loss": {name: estimate._asdict() for name, estimate in row.loss._asdict().items()},
         **{key: _samples(getattr(row, key)) for key in ("today", "peak", "degraded", "rebuilding")},
@@ -397,7 +420,12 @@ def _row(row: ArrangementFigures) -> dict[str, object]:
 
 
 def _samples(samples: Sequence[Sample]) -> list[dict[str, object]]:
-    return [{key: value for key, value in asdict(sample).items() if key != "batches"} for sample in samples]
+    dicts = []
+    for sample in samples:
+        fields = asdict(sample)
+        del fields["batches"]
+        dicts.append(fields)
+    return dicts
 
 
 def cache_verdict(answer: CacheAnswer) -> str:
@@ -405,10 +433,16 @@ def cache_verdict(answer: CacheAnswer) -> str:
     best = answer.best
     disks = formatting.plural(answer.question.pools[-1].count, "fast disk")
     if not answer.is_worth_it:
-        gain = "helps only by dividing I/Os" if answer.gain < 1 - SAME else f"gains less than {formatting.share(SAME)}"
-        no_gain = f"{_cache_words(best)} {'is slower' if answer.gain > 1 + SAME else gain}. {_both_means(answer)}"
+        if answer.gain > 1 + SAME:
+            gain = "is slower"
+        elif answer.gain < 1 - SAME:
+            gain = "helps only by dividing I/Os"
+        else:
+            gain = f"gains less than {formatting.share(SAME)}"
+        no_gain = f"{_cache_words(best)} {gain}. {_both_means(answer)}"
         return f"Not with {disks}: without a risk, {no_gain}" if answer.risky else f"No: even {no_gain}"
-    lines = [f"{'Yes' if answer.is_certain else 'Perhaps'}: {_cache_words(best)}. {_both_means(answer)}"]
+    certainty = "Yes" if answer.is_certain else "Perhaps"
+    lines = [f"{certainty}: {_cache_words(best)}. {_both_means(answer)}"]
     if best.hit_ratio is not None:
         lines.append(f"It serves {formatting.share(best.hit_ratio)} of the reads.")
     if not answer.is_certain:
@@ -428,7 +462,8 @@ def cache_verdict(answer: CacheAnswer) -> str:
 
 
 def _both_means(answer: CacheAnswer) -> str:
-    before, after = answer.without.sample, answer.best.sample
+    before = answer.without.sample
+    after = answer.best.sample
     return (
         f"The mean latency is {formatting.duration(after.mean_ns)} instead of "
         f"{formatting.duration(before.mean_ns)} (nine of ten measurements: "
@@ -440,7 +475,9 @@ def _both_means(answer: CacheAnswer) -> str:
 
 def _cache_kind(level: str) -> str:
     kind, _, mode = level.partition("-")
-    return f"{CACHE_WORDS[kind]}{f' ({mode})' if mode else ''}"
+    if mode:
+        return f"{CACHE_WORDS[kind]} ({mode})"
+    return CACHE_WORDS[kind]
 
 
 def _cache_words(row: CacheFigures) -> str:
@@ -482,7 +519,8 @@ def cache_sentences(answer: CacheAnswer) -> list[Sentence]:
 
 
 def _cache_size(answer: CacheAnswer) -> str:
-    kind, curves = answer.best.arrangement.level, answer.curves
+    kind = answer.best.arrangement.level
+    curves = answer.curves
     sizes = answer.by_size[kind]
     steps = [f"{format_size(size)} {format_duration(mean)}" for size, mean in sizes.items()]
     alone = format_duration(answer.without.sample.mean_ns)
@@ -534,8 +572,8 @@ def _cache_tables(answer: CacheAnswer) -> list[TextTable]:
     costs = [text("cache"), *figures("written a day", "rated for", "dirty", "failures")]
     rows = []
     for row in (answer.without, *answer.caches):
-        of = row.arrangement
-        words = [_cache_kind(of.level), choice_of(of)] if row.bytes else ["none"]
+        arrangement = row.arrangement
+        names = [_cache_kind(arrangement.level), choice_of(arrangement)] if row.bytes else ["none"]
         numbers = [
             formatting.size(row.bytes or None),
             format_duration(row.sample.mean_ns),
@@ -546,9 +584,9 @@ def _cache_tables(answer: CacheAnswer) -> list[TextTable]:
             formatting.size(row.flash_bytes_per_day if row.bytes else None),
             _years(row.rated_years),
             formatting.size(row.dirty_bytes if row.bytes else None),
-            str(row.arrangement.failures),
+            str(arrangement.failures),
         ]
-        rows.append((", ".join(filter(None, words)), numbers))
+        rows.append((", ".join(filter(None, names)), numbers))
     size = (
         f"size: the smallest after which more gains less than {formatting.share(SAME)}; "
         "second half: mean latency of the later I/Os"
@@ -558,21 +596,24 @@ def _cache_tables(answer: CacheAnswer) -> list[TextTable]:
         "dirty: what only the cache has; failures: disks that can fail, whichever they are"
     )
     best = frozenset({1 + list(answer.caches).index(answer.best)})
+    first_cost = len(gains) - 1
+    gain_rows = [[name, *numbers[:first_cost]] for name, numbers in rows]
+    cost_rows = [[name, *numbers[first_cost:]] for name, numbers in rows]
     return [
-        TextTable("What each kind gains", gains, [[name, *of[: len(gains) - 1]] for name, of in rows], size, best),
-        TextTable("What each kind costs", costs, [[name, *of[len(gains) - 1 :]] for name, of in rows], written, best),
+        TextTable("What each kind gains", gains, gain_rows, size, best),
+        TextTable("What each kind costs", costs, cost_rows, written, best),
     ]
 
 
 def cache_script(answer: CacheAnswer, simulations: Simulations) -> tuple[str, Sequence[str]]:
     """Returns what the script is for, and its lines."""
-    of = answer.best.arrangement
-    if of.top_table["kind"] == "bcache":
-        node = simulations.cell(of, answer.question.loads[0]).document["stack"]
+    arrangement = answer.best.arrangement
+    if arrangement.top_table["kind"] == "bcache":
+        node = simulations.cell(arrangement, answer.question.loads[0]).document["stack"]
         about = "bcache cannot be put on a volume with data. To build all of it on Debian, as root"
-        return about, script(of, node, {}, "ext4")
+        return about, script(arrangement, node, {}, "ext4")
     about = "To put the cache on a volume of LVM, which keeps its data, as root"
-    return about, script_for_volume(of)
+    return about, script_for_volume(arrangement)
 
 
 def cache_check(answer: CacheAnswer) -> list[str]:
@@ -608,9 +649,11 @@ def print_cache_answer(console: Console, answer: CacheAnswer, about: str, lines:
 
 def _cache_notes(answer: CacheAnswer) -> list[str]:
     """Returns what the figures depend on."""
-    ios, every = answer.ios, answer.question.loads[0].ios or 0
-    part = [f"Only the first {ios:,} of {every:,} I/Os were simulated."] * (ios < every)
-    return part + doubts(answer.question, [row.arrangement for row in answer.caches])
+    notes = []
+    recorded_ios = answer.question.loads[0].ios or 0
+    if answer.ios < recorded_ios:
+        notes.append(f"Only the first {answer.ios:,} of {recorded_ios:,} I/Os were simulated.")
+    return notes + doubts(answer.question, [row.arrangement for row in answer.caches])
 
 
 def cache_as_dict(answer: CacheAnswer) -> dict[str, object]:
@@ -633,9 +676,9 @@ def cache_as_dict(answer: CacheAnswer) -> dict[str, object]:
 
 
 def _cache_row(row: CacheFigures) -> dict[str, object]:
-    of = row.arrangement
+    arrangement = row.arrangement
     return {
-        **{name: getattr(of, name) for name in ("name", "words", "stacks", "failures")},
+        **{name: getattr(arrangement, name) for name in ("name", "words", "stacks", "failures")},
         **{key: value for key, value in vars(row).items() if key != "candidate"},
         "today": _samples(row.candidate.samples),
     }

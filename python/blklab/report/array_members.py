@@ -25,19 +25,21 @@ def members(view: ProfileView, array: DeviceView) -> list[DeviceView]:
 
 def members_table(view: ProfileView, array: DeviceView) -> TextTable:
     """Returns the I/O of each member, and who queued it."""
-    rows = [
-        [
+    rows = []
+    for member in members(view, array):
+        processes = []
+        for group in member.groups("processes")[:MOST_NAMED]:
+            processes.append(f"{group.label} {formatting.share(group.total / member.ios)}")
+        by_md = sum(group.total for group in _by_md(member))
+        row = [
             member.label,
             formatting.count(member.ios),
-            *(formatting.size(member.op(op).bytes) for op in ("read", "write")),
-            formatting.share(sum(group.total for group in _by_md(member)) / member.ios if member.ios else None),
-            ", ".join(
-                f"{group.label} {formatting.share(group.total / member.ios)}"
-                for group in member.groups("processes")[:MOST_NAMED]
-            ),
+            formatting.size(member.op("read").bytes),
+            formatting.size(member.op("write").bytes),
+            formatting.share(by_md / member.ios if member.ios else None),
+            ", ".join(processes),
         ]
-        for member in members(view, array)
-    ]
+        rows.append(row)
     columns = [text("member"), *figures("I/Os", "read", "written", "md's own"), text("queued by")]
     return TextTable(f"Members of {array.label}", columns, rows, spare=("I/Os",))
 

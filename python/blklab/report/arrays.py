@@ -43,10 +43,11 @@ def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic])
         draw_table(console, members_table(array))
     for array in shown if len(shown) <= MOST_ARRAYS else ():
         draw_table(console, members_table(array))
-    names = {
-        array.name: [array.path, array.name, *(word for member in array.members for word in (member.path, member.name))]
-        for array in (*inventory.arrays, *inventory.unassembled)
-    }
+    names = {}
+    for array in (*inventory.arrays, *inventory.unassembled):
+        names[array.name] = [array.path, array.name]
+        for member in array.members:
+            names[array.name] += [member.path, member.name]
     diagnostics.print_diagnostics(console, findings, "Findings", names=names)
     if unseen := _unseen(inventory):
         console.print()
@@ -99,7 +100,7 @@ def arrays_table(inventory: Inventory) -> TextTable:
             format_size(array.size) if array.size else NO_VALUE,
             format_size(array.chunk) if array.chunk else NO_VALUE,
             printable(array.metadata),
-            {True: "yes", False: "none", None: NO_VALUE}[array.bitmap],
+            _bitmap_text(array),
             array_state_text(array),
             f"{array.usable}/{array.raid_disks}" if array.raid_disks else NO_VALUE,
         ]
@@ -141,13 +142,22 @@ def layout_text(array: Array) -> str:
     if not array.raid_disks:
         return NO_VALUE
     if array.level == "raid10":
-        near, far, offset = array.layout & 0xFF, array.layout >> 8 & 0xFF, array.layout >> 16 & 1
-        if far > 1:
-            return f"{'offset' if offset else 'far'}={far}" + (f" near={near}" if near > 1 else "")
-        return f"near={near}"
+        near = array.layout & 0xFF
+        far = array.layout >> 8 & 0xFF
+        has_offset = array.layout >> 16 & 1
+        if far <= 1:
+            return f"near={near}"
+        layout = f"offset={far}" if has_offset else f"far={far}"
+        return f"{layout} near={near}" if near > 1 else layout
     if array.level in {"raid5", "raid6"} and 0 <= array.layout < len(LAYOUTS):
         return LAYOUTS[array.layout]
     return NO_VALUE
+
+
+def _bitmap_text(array: Array) -> str:
+    if array.bitmap is None:
+        return NO_VALUE
+    return "yes" if array.bitmap else "none"
 
 
 def array_state_text(array: Array) -> str:
@@ -169,7 +179,7 @@ def _member_state_text(member: ArrayMember) -> str:
 def _bad_blocks_text(member: ArrayMember) -> str:
     count = member.entries
     if count:
-        return f"{count} {'entry' if count == 1 else 'entries'}"
+        return "1 entry" if count == 1 else f"{count} entries"
     if member.superblock is None:
         return "not seen" if member.listed is None else "none in sysfs"
     return "empty" if member.bad_blocks else "no list"
@@ -226,7 +236,8 @@ def show_hosts(console: Console, hosts: Sequence[RemoteHost], threshold: int) ->
         elif len(hosts) > 1 and all(finding.rank > threshold for finding in host.findings):
             count = len(host.inventory.arrays)
             worse = " or worse" if threshold else ""
-            summary = f"{count} array{'' if count == 1 else 's'}, no finding of severity {SEVERITIES[threshold]}{worse}"
+            noun = "array" if count == 1 else "arrays"
+            summary = f"{count} {noun}, no finding of severity {SEVERITIES[threshold]}{worse}"
             console.print(line.append(summary + ("; some data could not be read" if host.unseen else "")))
         else:
             has_commands = any(finding.remedy for finding in host.findings)
@@ -239,18 +250,17 @@ def show_hosts(console: Console, hosts: Sequence[RemoteHost], threshold: int) ->
 
 
 def hosts_table(hosts: Sequence[RemoteHost]) -> TextTable:
-    rows = [
-        [
-            printable(host.name),
-            *(
-                [str(len(host.inventory.arrays)), *map(str, counts(host.findings).values())]
-                if host.inventory
-                else [NO_VALUE] * (1 + len(SEVERITIES))
-            ),
-            "nothing" if host.failure else "partly" if host.unseen else "all",
-        ]
-        for host in hosts
-    ]
+    rows = []
+    for host in hosts:
+        numbers = [NO_VALUE] * (1 + len(SEVERITIES))
+        if host.inventory:
+            numbers = [str(len(host.inventory.arrays)), *map(str, counts(host.findings).values())]
+        extent = "all"
+        if host.failure:
+            extent = "nothing"
+        elif host.unseen:
+            extent = "partly"
+        rows.append([printable(host.name), *numbers, extent])
     return TextTable("Hosts", [text("host"), *figures("arrays", *SEVERITIES), text("read")], rows)
 
 

@@ -9,7 +9,7 @@ from blklab.report.comparison import figure
 from blklab.report.console import Console
 from blklab.report.formatting import Sentence
 from blklab.report.shell import Item, PageSection, PlainText, SentenceList
-from blklab.report.tables.base import TableColumn, TextTable, text
+from blklab.report.tables.base import TableColumn, TextTable, only, text
 from blklab.text import printable
 
 
@@ -48,21 +48,35 @@ def details(bisection: Bisection) -> list[str]:
 
 
 def _table(title: str, kind: str, verdicts: Sequence[CommitVerdict]) -> TextTable:
-    cells = {each.cell for verdict in verdicts for each in verdict.figures}
-    metrics = {each.metric for verdict in verdicts for each in verdict.figures}
+    all_figures = [judged for verdict in verdicts for judged in verdict.figures]
+    cells = {judged.cell for judged in all_figures}
+    metrics = {judged.metric for judged in all_figures}
     rows = []
     for verdict in verdicts:
-        what = [printable(verdict.commit.short), verdict.verdict]
-        last = printable(verdict.reason or verdict.commit.subject)
-        for each in verdict.figures:
-            name = " ".join([*([each.cell] if len(cells) > 1 else []), *([each.metric] if len(metrics) > 1 else [])])
-            value = METRICS[each.metric].with_unit(each.value) if len(metrics) > 1 else figure(each.metric, each.value)
-            rows.append([*what, name, value, formatting.number(each.of_baseline), str(each.runs), last])
-            what, last = ["", ""], ""
+        commit_cells = [printable(verdict.commit.short), verdict.verdict]
+        reason = printable(verdict.reason or verdict.commit.subject)
+        for judged in verdict.figures:
+            names = []
+            if len(cells) > 1:
+                names.append(judged.cell)
+            if len(metrics) > 1:
+                names.append(judged.metric)
+                value = METRICS[judged.metric].with_unit(judged.value)
+            else:
+                value = figure(judged.metric, judged.value)
+            figure_cells = [" ".join(names), value, formatting.number(judged.of_baseline), str(judged.runs)]
+            rows.append([*commit_cells, *figure_cells, reason])
+            commit_cells = ["", ""]
+            reason = ""
         if not verdict.figures:
-            rows.append([*what, "", "", "", "", last])
+            rows.append([*commit_cells, "", "", "", "", reason])
     heading = METRICS[next(iter(metrics))].what if len(metrics) == 1 else "value"
     columns = [text(kind), text("verdict"), text("cell"), TableColumn(heading), TableColumn("of the good end")]
     columns += [TableColumn("runs"), text("")]
-    keep = [at for at in range(len(columns)) if at not in {2, 4} or any(row[at].strip(formatting.NONE) for row in rows)]
-    return TextTable(title, [columns[at] for at in keep], [[row[at] for at in keep] for row in rows])
+    table = TextTable(title, columns, rows)
+    may_be_empty = {2, 4}  # The cell, and its share of the good end
+    shown = []
+    for number in range(len(columns)):
+        if number not in may_be_empty or any(row[number].strip(formatting.NONE) for row in rows):
+            shown.append(number)
+    return only(table, shown)

@@ -1,6 +1,6 @@
 """Hit ratios by cache size, in the terminal and as a page."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from blklab.documents.cache_curves import BlockCurves, CacheCurves, CurvePoint, PolicyCurve
 from blklab.report import formatting, shell, terminal
@@ -29,7 +29,8 @@ def doubts(document: CacheCurves) -> list[str]:
             f"{document['useless_times']}, but smq promotes by misses a second: "
             f"its figures are a band between {rates} I/Os a second, and bcache forgets no stream"
         )
-    if (unit := document["spread_ns"]) is not None:
+    unit = document["spread_ns"]
+    if unit is not None:
         reasons.append(f"the times are multiples of {formatting.duration(unit)}: I/Os of one time are spread over it")
     if document["assumed_volumes"]:
         touched, large = map(formatting.size, document["assumed_volumes"])
@@ -38,27 +39,31 @@ def doubts(document: CacheCurves) -> list[str]:
             f"its figures are a band between {touched}, as far as the trace reaches, and {large} or more: "
             "give `cache curve` --volume-size"
         )
-    bands = ["smq"] * bool(document["assumed_volumes"]) + ["smq", "bcache"] * bool(document["assumed_rates"])
+    bands = set()  # Policies with a band of assumptions: a longer recording does not narrow it
+    if document["assumed_volumes"]:
+        bands.add("smq")
+    if document["assumed_rates"]:
+        bands |= {"smq", "bcache"}
     for block in document["blocks"]:
-        footprint, chunk = formatting.size(block["footprint_bytes"]), formatting.size(block["block_bytes"])
+        footprint = formatting.size(block["footprint_bytes"])
+        chunk = formatting.size(block["block_bytes"])
         sizes = _sizes(block)
         if any(curve["policy"] == "smq" and not curve["points"] for curve in block["curves"]):
             reasons.append(f"smq has no figures for blocks of {chunk}: dm-cache's chunks are multiples of 32 KiB")
         larger = [formatting.size(size) for size in sizes if size >= 2 * block["footprint_bytes"]]
-        reasons += [f"a cache of {size} is larger than the {footprint} that the trace touches" for size in larger[:1]]
+        if larger:
+            reasons.append(f"a cache of {larger[0]} is larger than the {footprint} that the trace touches")
         if sizes and sizes[-1] > MOST_CHUNKS * block["block_bytes"]:
             reasons.append(
                 f"{formatting.size(sizes[-1])} are more than 1,000,000 chunks of {chunk}: "
                 "LVM takes larger chunks then, so give --block"
             )
-        reasons += [
-            (
-                f"{curve['policy']}: the interval is up to ±{formatting.share(curve['error'])} wide: "
-                "record for longer, or give `cache curve` more --samples"
-            )
-            for curve in block["curves"]
-            if curve["error"] > LARGEST_ERROR and curve["policy"] not in bands
-        ]
+        for curve in block["curves"]:
+            if curve["error"] > LARGEST_ERROR and curve["policy"] not in bands:
+                reasons.append(
+                    f"{curve['policy']}: the interval is up to ±{formatting.share(curve['error'])} wide: "
+                    "record for longer, or give `cache curve` more --samples"
+                )
     return reasons
 
 
@@ -82,7 +87,8 @@ def sentences(document: CacheCurves) -> list[Sentence]:
     """Returns the floor and the knees of each block size."""
     listed = []
     for block in document["blocks"]:
-        size, footprint = formatting.size(block["block_bytes"]), formatting.size(block["footprint_bytes"])
+        size = formatting.size(block["block_bytes"])
+        footprint = formatting.size(block["footprint_bytes"])
         ratios = {"reads": block["read_first_touch_ratio"], "writes": block["write_first_touch_ratio"]}
         apart = [f"{formatting.share(ratio)} of {name}" for name, ratio in ratios.items() if ratio is not None]
         floor = formatting.share(block["first_touch_ratio"])
@@ -98,19 +104,22 @@ def sentences(document: CacheCurves) -> list[Sentence]:
 
 
 def _knee(curve: PolicyCurve) -> str:
-    last, knee = curve["points"][-1], curve["knee_bytes"]
+    last = curve["points"][-1]
+    knee = curve["knee_bytes"]
     reads = " of the reads" if curve["policy"] == "bcache" else ""
     most = f"{formatting.size(last['cache_bytes'])} serves {_ratio(last)}{reads}"
     at_knee = next((point for point in curve["points"] if point["cache_bytes"] == knee), last)
     if at_knee is last:
-        # Two sizes are a line, which has no knee.
-        return f"{curve['policy']}: {'no knee; ' if len(curve['points']) > 2 else ''}{most}."
+        if len(curve["points"]) > 2:
+            return f"{curve['policy']}: no knee; {most}."
+        return f"{curve['policy']}: {most}."  # Two sizes are a line, which has no knee
     return f"{curve['policy']}: the knee is {formatting.size(knee)}, which serves {_ratio(at_knee)}{reads}; {most}."
 
 
 def _ratio(point: CurvePoint) -> str:
     half = (point["high"] - point["low"]) * 50
-    return f"{point['hit_ratio'] * 100:.1f} %" + (f" ±{half:.1f}" if half >= 0.05 else "")
+    ratio = f"{point['hit_ratio'] * 100:.1f} %"
+    return f"{ratio} ±{half:.1f}" if half >= 0.05 else ratio
 
 
 def _directions(point: CurvePoint) -> str:
@@ -122,28 +131,38 @@ def tables(block: BlockCurves) -> list[TextTable]:
     """Returns the hit ratios by size, and those of reads and writes."""
     curves = [curve for curve in block["curves"] if curve["points"]]
     columns = figures("cache", *(curve["policy"] for curve in curves))
-    by_size = [{point["cache_bytes"]: point for point in curve["points"]} for curve in curves]
-
-    def rows(cell: Callable[[CurvePoint], str]) -> list[list[str]]:
-        return [
-            [formatting.size(size), *(cell(of[size]) if size in of else formatting.NONE for of in by_size)]
-            for size in _sizes(block)
-        ]
-
+    ratio_rows = []
+    direction_rows = []
+    for size in _sizes(block):
+        ratios = [formatting.size(size)]
+        directions = [formatting.size(size)]
+        for curve in curves:
+            point = _point_at(curve, size)
+            ratios.append(_ratio(point) if point else formatting.NONE)
+            directions.append(_directions(point) if point else formatting.NONE)
+        ratio_rows.append(ratios)
+        direction_rows.append(directions)
     title = f"Hit ratio by cache size, blocks of {formatting.size(block['block_bytes'])}"
-    return [TextTable(title, columns, rows(_ratio)), TextTable("Hits of reads / writes, %", columns, rows(_directions))]
+    return [TextTable(title, columns, ratio_rows), TextTable("Hits of reads / writes, %", columns, direction_rows)]
+
+
+def _point_at(curve: PolicyCurve, size: int) -> CurvePoint | None:
+    """Returns the point of a curve at a size, if it has one."""
+    points = [point for point in curve["points"] if point["cache_bytes"] == size]
+    return points[-1] if points else None
 
 
 def chart(block: BlockCurves) -> Chart | None:
     """Returns hit ratios over the size, with intervals and the floor."""
-    rows = [
-        {**point, "policy": curve["policy"], "size": formatting.size(point["cache_bytes"]), "shown": _ratio(point)}
-        for curve in block["curves"]
-        for point in curve["points"]
-    ]
-    sizes, table = _sizes(block), tables(block)[0]
+    sizes = _sizes(block)
     if len(sizes) < 2:
         return None
+    table = tables(block)[0]
+    rows = []
+    for curve in block["curves"]:
+        for point in curve["points"]:
+            texts = {"size": formatting.size(point["cache_bytes"]), "shown": _ratio(point)}
+            rows.append({**point, "policy": curve["policy"], **texts})
     names = [curve["policy"] for curve in block["curves"] if curve["points"]]
     axis = {"values": log_ticks(sizes[0], sizes[-1], sizes=True), "labelExpr": size_label("datum.value")}
     x = quantity("cache_bytes", "size of the cache", scale={"type": "log", "base": 2, "nice": False}, axis=axis)
@@ -175,7 +194,8 @@ def sections(document: CacheCurves, name: str = "") -> list[PageSection]:
     """Returns a section for each block size; `name` is its name in the menu, instead of the size."""
     listed = []
     for block in document["blocks"]:
-        size, (ratios, directions) = formatting.size(block["block_bytes"]), tables(block)
+        size = formatting.size(block["block_bytes"])
+        ratios, directions = tables(block)
         heading = f"Hits of a cache with blocks of {size}"
         listed.append(
             PageSection(f"blocks-{block['block_bytes']}", name or size, heading, [chart(block) or ratios, directions])

@@ -32,36 +32,46 @@ def show(console: Console, inventory: CacheInventory, findings: Sequence[Diagnos
 
 
 def state_table(inventory: CacheInventory) -> TextTable:
-    rows = [
-        [
+    rows = []
+    for cache in inventory.caches:
+        redundant = formatting.NONE
+        if cache.redundant is not None:
+            redundant = "yes" if cache.redundant else "no"
+        row = [
             printable(cache.title),
             cache.kind,
-            *(printable(word) or formatting.NONE for word in (cache.mode, cache.policy)),
+            printable(cache.mode) or formatting.NONE,
+            printable(cache.policy) or formatting.NONE,
             formatting.size(cache.size),
             formatting.share(cache.used / cache.size if cache.size and cache.used is not None else None),
-            *map(formatting.size, (cache.dirty, cache.block)),
-            {True: "yes", False: "no", None: formatting.NONE}[cache.redundant],
+            formatting.size(cache.dirty),
+            formatting.size(cache.block),
+            redundant,
         ]
-        for cache in inventory.caches
-    ]
+        rows.append(row)
     columns = [text("cache"), text("kind"), text("mode"), text("policy"), *figures("size", "used", "dirty", "block")]
     return TextTable("Caches", [*columns, text("redundant")], rows, spare=("block", "policy"))
 
 
 def rates_table(inventory: CacheInventory) -> TextTable:
     """Returns hit rates since the devices were set up, and since the last call."""
-    rows = [
-        [
-            printable(cache.title),
-            since if rates["seconds"] is None else f"{since} ({formatting.duration(1e9 * rates['seconds'])})",
-            *map(formatting.share, (rates["read_hits"], rates["write_hits"])),
-            *map(formatting.count, (rates["promotions"], rates["demotions"])),
-            formatting.size(rates["bypassed_bytes"]),
-            formatting.number(rates["drive_writes_a_day"]),
-        ]
-        for cache in inventory.caches
-        for since, rates in activity(cache, inventory).items()
-    ]
+    rows = []
+    for cache in inventory.caches:
+        for since, rates in activity(cache, inventory).items():
+            period = since
+            if rates["seconds"] is not None:
+                period += f" ({formatting.duration(1e9 * rates['seconds'])})"
+            row = [
+                printable(cache.title),
+                period,
+                formatting.share(rates["read_hits"]),
+                formatting.share(rates["write_hits"]),
+                formatting.count(rates["promotions"]),
+                formatting.count(rates["demotions"]),
+                formatting.size(rates["bypassed_bytes"]),
+                formatting.number(rates["drive_writes_a_day"]),
+            ]
+            rows.append(row)
     names = ("read hits", "write hits", "promoted", "demoted", "bypassed", "drive writes/day")
     note = "Shares of reads and of writes. drive writes/day: what was copied to the cache in a day, by its size."
     return pruned(TextTable("Activity", [text("cache"), text("since"), *figures(*names)], rows, note))
@@ -114,7 +124,8 @@ def show_check(console: Console, check: "CacheCheck") -> None:
     for figure in check.figures:
         draw: Callable[[Any], str] = formatting.share if figure.name.endswith("_hits") else formatting.count
         draw = formatting.size if figure.name == "bypassed_bytes" else draw
-        low, high = draw(figure.low), draw(figure.high)
+        low = draw(figure.low)
+        high = draw(figure.high)
         expected = low if low == high else f"{low} – {high}"
         holds = "yes" if figure.holds else "NO"
         rows.append([shown.get(figure.name, figure.name), draw(figure.counted), expected, holds])

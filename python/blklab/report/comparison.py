@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean, pvariance
 
 from blklab.analysis.compare import CellValue, Comparison, ComparisonRow
-from blklab.analysis.decision import AGREEMENTS, MOST_REPEATS, Decision, mean_over_cells
+from blklab.analysis.decision import MOST_REPEATS, Decision, mean_over_cells
 from blklab.analysis.metrics import METRICS
 from blklab.analysis.reproduction import JudgedFigure, are_too_few, grouped_reasons
 from blklab.analysis.run_planning import RunPlan
@@ -31,10 +31,8 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
 
 def tables(comparison: Comparison) -> list[TextTable]:
     """Returns a table for each metric, with one row for each cell and compared side."""
-    return [
-        _table(comparison, name, [row for row in comparison.rows if row.metric == name])
-        for name in _metrics(comparison)
-    ]
+    rows_by_metric = by_key((row.metric, row) for row in comparison.rows)
+    return [_table(comparison, name, rows) for name, rows in rows_by_metric.items()]
 
 
 def _metrics(comparison: Comparison) -> list[str]:
@@ -42,43 +40,63 @@ def _metrics(comparison: Comparison) -> list[str]:
 
 
 def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> TextTable:
-    mark = "" if all(comparison.predicted) else " (SIMULATED)"
-    sides = [printable(side) + mark * of for side, of in zip(comparison.sides, comparison.predicted, strict=True)]
+    sides = _side_names(comparison)
     many = len(sides) > 2
-    by_model = any(decision and decision.of_model for row in rows for decision in row.differences)
-    level = f"{100 * (NOMINAL if by_model else comparison.confidence):g} % interval"
+    decisions = [decision for row in rows for decision in row.differences if decision]
+    by_model = any(decision.of_model for decision in decisions)
+    confidence = NOMINAL if by_model else comparison.confidence
+    level = f"{100 * confidence:g} % interval"
     columns = [text(label) for label in comparison.by]
     columns += [TableColumn(sides[0]), TableColumn("±")]
-    columns += [text("against")] if many else []
+    if many:
+        columns.append(text("against"))
     columns += [TableColumn("" if many else sides[1]), TableColumn("±"), TableColumn("change")]
     columns += [TableColumn(level), TableColumn("p"), text("")]
-    drawn = [
-        [
-            *(printable(row.labels[label]) for label in comparison.by),
-            *value(name, row.values[0]),
-            *([sides[at]] if many else []),
-            *value(name, row.values[at]),
-            *difference(row.differences[at - 1]),
-            verdict(row.differences[at - 1]),
-        ]
-        for row in rows
-        for at in range(1, len(row.values))
-    ]
+    body = []
+    for row in rows:
+        for side in range(1, len(row.values)):
+            cells = [printable(row.labels[label]) for label in comparison.by]
+            cells += value(name, row.values[0])
+            if many:
+                cells.append(sides[side])
+            cells += value(name, row.values[side])
+            cells += difference(row.differences[side - 1])
+            cells.append(verdict(row.differences[side - 1]))
+            body.append(cells)
     fixed = [label for label in comparison.by if len({row.labels[label] for row in rows}) == 1]
     spare = ("p", level, *fixed, "±", "change")
     repeated = any(value and value.runs > 1 for row in rows for value in row.values)
     spread = "±: the largest distance of a run from the mean." if repeated else ""
     note = spread
-    count = sum(decision is not None and decision.low is not None for row in rows for decision in row.differences)
+    intervals = [decision for decision in decisions if decision.low is not None]
     if by_model:
         note += " Intervals are those of the model's error: nine of ten measured changes are expected in them."
-    elif count > 1:
-        note += f" The {count} intervals hold together; p is adjusted."
+    elif len(intervals) > 1:
+        note += f" The {len(intervals)} intervals hold together; p is adjusted."
     explained = {"p": "; p is adjusted", level: note.removeprefix(spread).replace("; p is adjusted", "").strip()}
-    title = f"{'SIMULATED: ' if all(comparison.predicted) else ''}{METRICS[name].what} ({name})"
-    table = TextTable(title, columns, drawn, note.strip(), spare=spare, explained=explained)
-    empty = {heading for heading, there in (("±", repeated), ("p", not by_model)) if not there}
-    return only(table, [at for at, column in enumerate(columns) if column.heading not in empty]) if empty else table
+    title = f"{METRICS[name].what} ({name})"
+    if all(comparison.predicted):
+        title = f"SIMULATED: {title}"
+    table = TextTable(title, columns, body, note.strip(), spare=spare, explained=explained)
+    empty = set()
+    if not repeated:
+        empty.add("±")
+    if by_model:
+        empty.add("p")
+    if not empty:
+        return table
+    return only(table, [number for number, column in enumerate(columns) if column.heading not in empty])
+
+
+def _side_names(comparison: Comparison) -> list[str]:
+    """Returns the names of sides; those of predictions are marked, unless all are predictions."""
+    names = []
+    for side, is_predicted in zip(comparison.sides, comparison.predicted, strict=True):
+        name = printable(side)
+        if is_predicted and not all(comparison.predicted):
+            name += " (SIMULATED)"
+        names.append(name)
+    return names
 
 
 def verdict(decision: Decision | None) -> str:
@@ -92,7 +110,9 @@ def verdict(decision: Decision | None) -> str:
             ratio = (1 + decision.change) / (1 + (end or 0.0))
             factor = max(ratio, 1 / ratio) if ratio else math.inf
             far = f"a factor of {factor:.1f}" if factor >= 2 else formatting.share(abs(ratio - 1))
-            return f"outside: {'above' if ratio > 1 else 'below'} by {far}"
+            if ratio > 1:
+                return f"outside: above by {far}"
+            return f"outside: below by {far}"
         case "unclear" if not (decision.of_model or decision.once or decision.repeats):
             return "cannot tell: measure in turns"
         case "unclear" if decision.of_model:
@@ -130,37 +150,38 @@ def judged_tables(plan: ExperimentPlan, rows: Sequence[JudgedFigure]) -> list[Te
     columns += [TableColumn("measured"), TableColumn("change"), text("")]
     no_test = {"fitted": "the model was fitted to it", "limited": "limited by its rate: no test"}
     no_test["unclear"] = "cannot tell: its runs vary more than the interval"
-    return [
-        TextTable(
-            f"Predicted and measured: {METRICS[name].what} ({name})",
-            columns,
-            [
-                [
-                    str(row.cell.number),
-                    *(printable(row.cell.labels[label]) for label in labels),
-                    figure(name, row.predicted),
-                    formatting.NONE if row.ends is None else " – ".join(figure(name, end) for end in row.ends),
-                    figure(name, row.mean) + (f" ({len(row.measured)} runs)" if len(row.measured) > 1 else ""),
-                    change(row.decision.change),
-                    no_test.get(row.verdict) or verdict(row.decision),
-                ]
-                for row in of_metric
-            ],
-            "interval: nine of ten measurements are expected in it."
-            if name == "iops"
-            else "interval: at least nine of ten measurements are expected in it.",
-            spare=("interval", "change"),
-        )
-        for name, of_metric in by_key((row.metric.name, row) for row in rows).items()
-    ]
+    judged = []
+    for name, rows_of_metric in by_key((row.metric.name, row) for row in rows).items():
+        body = []
+        for row in rows_of_metric:
+            measured = figure(name, row.mean)
+            if len(row.measured) > 1:
+                measured += f" ({len(row.measured)} runs)"
+            cells = [
+                str(row.cell.number),
+                *(printable(row.cell.labels[label]) for label in labels),
+                figure(name, row.predicted),
+                formatting.NONE if row.ends is None else " – ".join(figure(name, end) for end in row.ends),
+                measured,
+                change(row.decision.change),
+                no_test.get(row.verdict) or verdict(row.decision),
+            ]
+            body.append(cells)
+        title = f"Predicted and measured: {METRICS[name].what} ({name})"
+        note = "interval: at least nine of ten measurements are expected in it."
+        if name == "iops":
+            note = "interval: nine of ten measurements are expected in it."
+        judged.append(TextTable(title, columns, body, note, spare=("interval", "change")))
+    return judged
 
 
 def judged_lines(rows: Sequence[JudgedFigure]) -> list[str]:
     """Returns how many measurements are inside the predictions' intervals, and the reasons of the others."""
     lines = []
     for name, verdicts in by_key((row.metric.name, row.verdict) for row in rows).items():
-        inside, outside = (verdicts.count(verdict) for verdict in AGREEMENTS)
-        if count := inside + outside:
+        inside = verdicts.count("inside")
+        count = inside + verdicts.count("outside")
+        if count:
             lines.append(f"{name}: {inside} of {count} measurements are inside: {_as_expected(inside, count)}.")
     for reason, numbers in grouped_reasons(rows).items():
         lines.append(printable(f"{formatting.cells(numbers)}: {reason}"))
@@ -192,22 +213,32 @@ def headlines(comparison: Comparison) -> list[str]:
 
 
 def _is_single(row: ComparisonRow, at: int) -> bool:
-    decision, runs = row.differences[at - 1], [value.runs for value in (row.values[0], row.values[at]) if value]
-    return bool(decision and not decision.of_model and decision.change > -1) and runs == [1, 1]
+    decision = row.differences[at - 1]
+    is_measured = bool(decision and not decision.of_model and decision.change > -1)
+    runs = [value.runs for value in (row.values[0], row.values[at]) if value]
+    return is_measured and runs == [1, 1]
 
 
 def _over_cells(rows: Sequence[ComparisonRow], at: int) -> str | None:
     """Returns `28 to 35 % higher in 49 of 49 cells`."""
-    logs = [math.log1p(decision.change) for row in rows if (decision := row.differences[at])]
+    decisions = [row.differences[at] for row in rows]
+    logs = [math.log1p(decision.change) for decision in decisions if decision]
     labels = [label for label in rows[0].labels if len({row.labels[label] for row in rows}) > 2]
+    if not labels:
+        return None
 
     def between(label: str) -> float:
-        groups = by_key((row.labels[label], log) for row, log in zip(rows, logs, strict=True)).values()
-        return pvariance([fmean(group) for group in groups for _ in group])
+        """Returns the variance of the cells' changes that a label explains."""
+        means = []
+        for group in by_key((row.labels[label], log) for row, log in zip(rows, logs, strict=True)).values():
+            means += [fmean(group)] * len(group)
+        return pvariance(means)
 
-    if not labels or (known := mean_over_cells(logs, [row.labels[max(labels, key=between)] for row in rows])) is None:
+    label = max(labels, key=between)
+    log_interval = mean_over_cells(logs, [row.labels[label] for row in rows])
+    if log_interval is None:
         return None
-    middle, low, high = (math.expm1(log) for log in known)
+    middle, low, high = (math.expm1(log) for log in log_interval)
     above = middle > 0
     count = sum((log > 0) == above for log in logs)
     sign = "higher" if above else "lower"
@@ -215,16 +246,16 @@ def _over_cells(rows: Sequence[ComparisonRow], at: int) -> str | None:
     if low <= 0 <= high:
         return f"on average {change(low)} to {change(high)}: cannot tell; {cells}"
     ends = sorted((abs(low), abs(high)))
-    known_ends = f"interval of the mean: {100 * ends[0]:.0f} to {100 * ends[1]:.0f} %"
-    return f"on average {100 * abs(middle):.0f} % {sign} ({known_ends}); {cells}"
+    interval_text = f"interval of the mean: {100 * ends[0]:.0f} to {100 * ends[1]:.0f} %"
+    return f"on average {100 * abs(middle):.0f} % {sign} ({interval_text}); {cells}"
 
 
 def summary(comparison: Comparison, name: str) -> str:
     """Returns the verdicts about a metric in one line."""
     rows = [row for row in comparison.rows if row.metric == name]
-    known = [decision for row in rows for decision in row.differences]
+    decisions = [decision for row in rows for decision in row.differences]
     parts = []
-    for words, verdicts in (
+    for phrase, verdicts in (
         ("better", {"better"}),
         ("worse", {"worse"}),
         ("the same", {"same"}),
@@ -233,33 +264,46 @@ def summary(comparison: Comparison, name: str) -> str:
         ("outside", {"outside"}),
         ("cannot tell", {"unclear", "unknown"}),
     ):
-        of = [decision for decision in known if decision and decision.verdict in verdicts]
-        if not of:
+        decided = [decision for decision in decisions if decision and decision.verdict in verdicts]
+        if not decided:
             continue
-        part = f"{len(of)} {words}"
-        if words == "the same":
-            part += f" within ±{formatting.share(max(each.within or 0.0 for each in of))}"
-        if needed := [each.repeats for each in of if each.repeats]:
+        part = f"{len(decided)} {phrase}"
+        if phrase == "the same":
+            part += f" within ±{formatting.share(max(decision.within or 0.0 for decision in decided))}"
+        needed = [decision.repeats for decision in decided if decision.repeats]
+        if needed:
             part += f" ({more_repeats(max(needed))})"
-        elif words in {"cannot tell", "different in one run each"}:
-            in_turns = of[0].low is not None and not of[0].once
-            part += (
-                f" ({'measure' if of[0].of_model else 'measure in turns' if in_turns else 'use repeats = 2 or more'})"
-            )
+        elif phrase in {"cannot tell", "different in one run each"}:
+            part += f" ({_what_helps(decided[0])})"
         parts.append(part)
-    if missing := known.count(None):
+    missing = decisions.count(None)
+    if missing:
         parts.append(f"{missing} on one side only")
     line = f"{name}: {', '.join(parts)}."
-    return f"{line}{_power(known, comparison.margin)}"
+    return f"{line}{_power(decisions, comparison.margin)}"
 
 
-def _power(known: Sequence[Decision | None], margin: float) -> str:
+def _what_helps(decision: Decision) -> str:
+    """Returns what to do for a difference that is not certain."""
+    if decision.of_model:
+        return "measure"
+    if decision.low is not None and not decision.once:
+        return "measure in turns"
+    return "use repeats = 2 or more"
+
+
+def _power(decisions: Sequence[Decision | None], margin: float) -> str:
     """Returns what the median cell can detect."""
-    known_power = sorted((each.detectable, each.needed) for each in known if each and each.detectable and each.needed)
-    if not known_power:
+    powers = sorted(
+        (decision.detectable, decision.needed)
+        for decision in decisions
+        if decision and decision.detectable and decision.needed
+    )
+    if not powers:
         return ""
-    least, needed = known_power[len(known_power) // 2]
-    power = f" A change by {formatting.share(least) if least < 1 else f'a factor of {1 + least:.0f}'} can be detected"
+    least, needed = powers[len(powers) // 2]
+    amount = formatting.share(least) if least < 1 else f"a factor of {1 + least:.0f}"
+    power = f" A change by {amount} can be detected"
     if least > margin:
         needs = f"about {needed}" if needed <= MOST_REPEATS else f"over {MOST_REPEATS}"
         return f"{power}; {formatting.share(margin)} needs {needs} repeats."
@@ -315,18 +359,23 @@ def probability(p: float | None) -> str:
 
 def run_plans_table(plans: Sequence[RunPlan], metric: str, change: float) -> TextTable:
     """Returns what each cell needs."""
-    names = [label for label in plans[0].labels if len({plan.labels.get(label) for plan in plans}) > 1]
-    rows = [
-        [
-            printable(" ".join(plan.labels.get(name, "") for name in names)) or "all",
+    varied = [label for label in plans[0].labels if len({plan.labels.get(label) for plan in plans}) > 1]
+    rows = []
+    for plan in plans:
+        cell = " ".join(plan.labels.get(label, "") for label in varied)
+        shortest = formatting.NONE
+        if plan.best is not None:
+            runs, seconds = plan.best
+            shortest = f"{runs} of {format_duration(seconds * 1e9)}"
+        row = [
+            printable(cell) or "all",
             str(plan.runs),
             format_duration(plan.seconds * 1e9),
             formatting.share(plan.variation),
             _repeats_text(plan.repeats),
-            formatting.NONE if plan.best is None else f"{plan.best[0]} of {format_duration(plan.best[1] * 1e9)}",
+            shortest,
         ]
-        for plan in plans
-    ]
+        rows.append(row)
     columns = [text("cell"), *figures("runs", "length", "variation", "needed", "shortest")]
     title = f"Runs that find a change of {metric} by {formatting.share(change)}"
     return TextTable(

@@ -23,10 +23,10 @@ RATED = {  # Figures that makers state
 
 
 def draw_models(console: Console, models: Sequence[LibraryModel]) -> None:
-    rows = [
-        [printable(word) or formatting.NONE for word in (each.name, each.device_class, _certainty(each), each.product)]
-        for each in models
-    ]
+    rows = []
+    for model in models:
+        cells = (model.name, model.device_class, _certainty(model), model.product)
+        rows.append([printable(cell) or formatting.NONE for cell in cells])
     columns = [text("model"), text("class"), text("figures"), text("product")]
     draw_table(console, TextTable("Device models", columns, rows, spare=("class",)))
     if not models:
@@ -100,8 +100,11 @@ def disks_as_dict(disks: Sequence[IdentifiedDisk]) -> list[dict[str, object]]:
         {
             "disk": disk.name,
             "model": disk.model.name if disk.model else None,
-            **{name: getattr(disk, name) for name in ("says", "bytes", "capacity")},
-            **{name: getattr(disk, name) or None for name in ("guess", "obstacle")},
+            "says": disk.says,
+            "bytes": disk.bytes,
+            "capacity": disk.capacity,
+            "guess": disk.guess or None,
+            "obstacle": disk.obstacle or None,
         }
         for disk in disks
     ]

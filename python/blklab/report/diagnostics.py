@@ -87,37 +87,42 @@ def _alike(found_diagnostics: Sequence[Diagnostic], names: Mapping[str, Sequence
         plain = [re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", "·", each) if pattern else each for each in texts]
         key = (diagnostic.code, diagnostic.severity, *plain, *located(diagnostic))
         groups.setdefault(key, []).append(diagnostic)
-    return [
-        part
-        for group in groups.values()
-        for part in ([group] if len(group) >= LEAST_ALIKE else [[diagnostic] for diagnostic in group])
-    ]
+    parts = []
+    for group in groups.values():
+        if len(group) >= LEAST_ALIKE:
+            parts.append(group)
+        else:
+            parts += [[diagnostic] for diagnostic in group]
+    return parts
 
 
 def _others_text(diagnostic: Diagnostic, others: Sequence[Diagnostic]) -> str:
     """Returns where else there is the same, and whose commands follow."""
     listed = ", ".join(_subject(other) for other in others[:MOST_ALIKE])
-    listed += f" and {len(others) - MOST_ALIKE} more (--json lists all)" if len(others) > MOST_ALIKE else ""
+    if len(others) > MOST_ALIKE:
+        listed += f" and {len(others) - MOST_ALIKE} more (--json lists all)"
     commands = f"; the commands below are for {_subject(diagnostic)}" if diagnostic.remedy else ""
     return f"The same {len(others)} times more: {listed}{commands}"
 
 
 def located(diagnostic: Diagnostic) -> list[str]:
     """Returns the contents of bad blocks, one line each: files first."""
-    files = [at for each in diagnostic.ranges for at in each.get("files", ())]
-    lines = [
-        f"{format_size(at['bytes'])} of {printable(at['path'])}"
-        + (f", {at['what']}" if at["what"] else "")
-        + (f" from byte {at['offset_bytes']:,}" if at["offset_bytes"] is not None else "")
-        for at in files[:MOST_FILES]
-    ]
+    files = [extent for bad_range in diagnostic.ranges for extent in bad_range.get("files", ())]
+    lines = []
+    for extent in files[:MOST_FILES]:
+        line = f"{format_size(extent['bytes'])} of {printable(extent['path'])}"
+        if extent["what"]:
+            line += f", {extent['what']}"
+        if extent["offset_bytes"] is not None:
+            line += f" from byte {extent['offset_bytes']:,}"
+        lines.append(line)
     if len(files) > MOST_FILES:
         lines.append(f"and {len(files) - MOST_FILES:,} more file extents: --json lists all")
     rest: dict[tuple[str, str], int] = {}
-    for each in diagnostic.ranges:
-        for at in each.get("others", ()):
-            key = (at["what"], at["device"])
-            rest[key] = rest.get(key, 0) + at["bytes"]
+    for bad_range in diagnostic.ranges:
+        for content in bad_range.get("others", ()):
+            key = (content["what"], content["device"])
+            rest[key] = rest.get(key, 0) + content["bytes"]
     for (what, device), many in rest.items():
         lines.append(f"{format_size(many)} of {printable(device)}: {what}")
     return lines
@@ -125,9 +130,8 @@ def located(diagnostic: Diagnostic) -> list[str]:
 
 def counts(found_diagnostics: Sequence[Diagnostic]) -> dict[str, int]:
     """Returns the number of diagnostics of each severity."""
-    return {
-        severity: sum(diagnostic.severity == severity for diagnostic in found_diagnostics) for severity in SEVERITIES
-    }
+    severities = [diagnostic.severity for diagnostic in found_diagnostics]
+    return {severity: severities.count(severity) for severity in SEVERITIES}
 
 
 def title(code: str) -> str:

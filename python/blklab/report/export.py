@@ -34,7 +34,10 @@ def standalone(chart: Chart) -> dict[str, Any]:
     spec: dict[str, Any] = theme.coloured(chart.spec, theme.LIGHT)
     config = {**theme.config(theme.LIGHT, FONT), "background": theme.LIGHT["paper"], "padding": 14}
     if "layer" in spec:  # a picture has no pointer
-        spec["layer"] = [
-            layer for layer in spec["layer"] if not any(p["name"] == "hover" for p in layer.get("params", []))
-        ]
+        layers = []
+        for layer in spec["layer"]:
+            parameters = [parameter["name"] for parameter in layer.get("params", [])]
+            if "hover" not in parameters:
+                layers.append(layer)
+        spec["layer"] = layers
     return {**spec, "title": chart.title, "width": WIDTH[chart.wide], "config": config}

@@ -66,7 +66,10 @@ def rate(bytes_per_second: float | None) -> str:
 
 def plural(amount: int, word: str, words: str | None = None) -> str:
     """Returns `1 read`, `2 reads`, `0 reads`."""
-    return f"{units.format_count(amount)} {word if amount == 1 else words or word + 's'}"
+    noun = word
+    if amount != 1:
+        noun = words or f"{word}s"
+    return f"{units.format_count(amount)} {noun}"
 
 
 def listing(parts: Sequence[str]) -> str:
@@ -105,7 +108,8 @@ def cells(numbers: Sequence[int]) -> str:
             spans.append([number_])
     parts = [f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in spans]
     listed = ", ".join(parts[:6]) + (" …" if len(parts) > 6 else "")
-    return f"{'cell' if len(numbers) == 1 else 'cells'} {listed}"
+    noun = "cell" if len(numbers) == 1 else "cells"
+    return f"{noun} {listed}"
 
 
 def interval(factors: tuple[float, float]) -> str:

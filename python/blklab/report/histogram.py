@@ -49,7 +49,8 @@ def sizes(device: DeviceView) -> list[Histogram]:
             Bin(formatting.size(1024 * kib) if kib else "<2 KiB", max(0, kib - 2) * 1024, (kib + 2) * 1024, count)
             for kib, count in centres
         ]
-        mean, median = (formatting.size(counted.mean_bytes), formatting.size(counted.median_bytes))
+        mean = formatting.size(counted.mean_bytes)
+        median = formatting.size(counted.median_bytes)
         note = f"mean {mean}, median {median}, most often {formatting.size(counted.mode_bytes)}"
         if half := _half_of_bytes(counted.exact):
             note += f"; half of the bytes are in I/Os of at least {formatting.size(half)}"
@@ -59,11 +60,12 @@ def sizes(device: DeviceView) -> list[Histogram]:
 
 def _half_of_bytes(sizes_of_op: Sequence[SizeCount]) -> int | None:
     """Returns the size from which on I/Os have half of the bytes."""
-    whole, above = sum(each.bytes * each.count for each in sizes_of_op), 0
-    for each in sorted(sizes_of_op, key=lambda each: -each.bytes):
-        above += each.bytes * each.count
+    whole = sum(entry.bytes * entry.count for entry in sizes_of_op)
+    above = 0
+    for entry in sorted(sizes_of_op, key=lambda entry: -entry.bytes):
+        above += entry.bytes * entry.count
         if above * 2 >= whole:
-            return each.bytes
+            return entry.bytes
     return None
 
 
@@ -78,7 +80,8 @@ def latency(device: DeviceView) -> list[Histogram]:
             Bin(f"{formatting.duration(low)} – {formatting.duration(high)}", low, high, count)
             for low, high, count in device.life(op).histogram
         ]
-        median, p99 = formatting.duration(quantiles.p50), formatting.duration(quantiles.p99)
+        median = formatting.duration(quantiles.p50)
+        p99 = formatting.duration(quantiles.p99)
         note = f"mean {formatting.duration(quantiles.mean)}, median {median}, 99th percentile {p99}"
         histograms.append(Histogram(f"{stage} of {formatting.ops(op)}", "I/Os", bins, note))
     return histograms
@@ -103,7 +106,8 @@ def _grouped(levels: list[LevelTime]) -> list[Bin]:
         low, high = entry.low, entry.high
         if low > SINGLE:
             power = (low - 1).bit_length()
-            low, high = 2 ** (power - 1) + 1, max(2**power, high)
+            low = 2 ** (power - 1) + 1
+            high = max(2**power, high)
         spent[low, high] = spent.get((low, high), 0) + entry.time_ns
     return [
         Bin(f"{low:,}" if low == high else f"{low:,}–{high:,}", low, high + 1, time_ns)
@@ -168,7 +172,8 @@ def print_histograms(console: Console, by_device: Sequence[tuple[DeviceView, Seq
 def _draw(console: Console, histogram: Histogram) -> None:
     from rich.table import Table as Grid
 
-    total, longest = histogram.total, max(bin_.count for bin_ in histogram.bins)
+    total = histogram.total
+    longest = max(bin_.count for bin_ in histogram.bins)
     counts = [_count(histogram, bin_.count) for bin_ in histogram.bins]
     labels = max(len(bin_.label) for bin_ in histogram.bins)
     room = console.width - labels - max(map(len, [*counts, "time"])) - 2 * 9 - 8

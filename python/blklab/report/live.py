@@ -42,9 +42,11 @@ class LiveCampaign:
     def update(self, cell: Cell, live: Any) -> None:
         """Takes the progress of a cell: `runners.fio.process.FioProgress`."""
         if cell is not self.cell or live.phase != self.phase:
-            self.cell, self.phase = cell, live.phase
+            self.cell = cell
+            self.phase = live.phase
             self.rates.clear()
-        self.seconds, self.total = live.seconds, live.total_seconds
+        self.seconds = live.seconds
+        self.total = live.total_seconds
         if live.read_iops is not None:
             self.rates.append(live.read_iops + (live.write_iops or 0))
 

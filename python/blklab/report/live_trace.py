@@ -31,7 +31,8 @@ class LiveScreen:
 
     def add(self, look: LiveLook) -> None:
         """Takes the next look."""
-        self._look, self._view = look, None if look.profile is None else self._named(look.profile, look.length_ns)
+        self._look = look
+        self._view = None if look.profile is None else self._named(look.profile, look.length_ns)
         device = self._device()
         self._rates.append(device.iops or 0.0 if device else 0.0)
         self._latencies.append(_p99(device) if device else 0.0)
@@ -40,19 +41,23 @@ class LiveScreen:
         for device in profile.devices:
             device.name = self.names.get(device.device, device.name)
             # Rates are those of the whole window.
-            device.first_ns, device.last_ns, device.observed_ns = 0, length_ns, length_ns
+            device.first_ns = 0
+            device.last_ns = length_ns
+            device.observed_ns = length_ns
         return ProfileView(profile)
 
     def _device(self) -> DeviceView | None:
-        shown = [device for device in self._view.devices if device.number == self.first] if self._view else []
-        return shown[0] if shown else None
+        if self._view is None:
+            return None
+        return next((device for device in self._view.devices if device.number == self.first), None)
 
     def line(self) -> str:
         """Returns the main device in one line."""
-        name, device = self.names[self.first], self._device()
-        at = formatting.duration(round(self._look.elapsed, 1) * 1e9 if self._look else 0.0)
+        name = self.names[self.first]
+        device = self._device()
+        elapsed = formatting.duration(round(self._look.elapsed, 1) * 1e9 if self._look else 0.0)
         if device is None or not device.ios:
-            return f"{at}  {name}  no I/O"
+            return f"{elapsed}  {name}  no I/O"
         level = device.data.in_flight
         parts = [
             f"{formatting.number(device.iops)} IOPS",
@@ -63,14 +68,15 @@ class LiveScreen:
         ]
         if self._look and self._look.dropped:
             parts.append(f"{formatting.plural(self._look.dropped, 'event')} dropped: figures are too low")
-        return f"{at}  {name}  {', '.join(parts)}"
+        return f"{elapsed}  {name}  {', '.join(parts)}"
 
     def draw(self, console: Console) -> None:
         """Prints the screen."""
         console.print(styled(self.line(), "bold"))
         console.print(styled(f"IOPS         {sparkline(list(self._rates))}", "cyan"))
         console.print(styled(f"p99 latency  {sparkline(list(self._latencies))}", "cyan"))
-        view, device = self._view, self._device()
+        view = self._view
+        device = self._device()
         if view is None:
             return
         if len(self.names) > 1:
@@ -80,4 +86,5 @@ class LiveScreen:
 
 
 def _p99(device: DeviceView) -> float:
-    return max((response[1].p99 or 0.0 for op in device.ops if (response := device.response(op))), default=0.0)
+    responses = [device.response(op) for op in device.ops]
+    return max((response[1].p99 or 0.0 for response in responses if response), default=0.0)

@@ -25,7 +25,8 @@ def charts(parts: Sequence[PageSection]) -> list[Chart]:
 
 def render(view: ProfileView, parts: Sequence[PageSection] = (), *, title: str | None = None, command: str = "") -> str:
     """Returns the page of `sections`; `command` created it. Raises BlklabError if there is no I/O."""
-    device, doubts = view.focus, trace.diagnose(view)
+    device = view.focus
+    doubts = trace.diagnose(view)
     context: dict[str, Any] = {
         "title": title or f"The workload of {device.label}",
         "device": device,
@@ -46,10 +47,12 @@ def render(view: ProfileView, parts: Sequence[PageSection] = (), *, title: str |
 
 def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageSection]:
     """Returns all sections with content. Raises BlklabError if there is no I/O."""
-    device, stack_charts, charts_over_time = view.focus, over_time.stack_charts(view), over_time.charts(view)
+    device = view.focus
+    stack_charts = over_time.stack_charts(view)
+    charts_over_time = over_time.charts(view)
     shown = [
         *stack_charts[:-1],
-        *(each for each in charts_over_time if each.name == "latency-over-time"),
+        *(chart for chart in charts_over_time if chart.name == "latency-over-time"),
         *charts_over_time,
     ]
     described = SentenceList([*sentences(device), *array_members.sentence(view, device)])
@@ -58,10 +61,14 @@ def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageS
     arrivals: list[Item] = [*pattern.arrival_charts(device), *_some(pattern_tables.gaps(device))]
     blocks: list[Item] = [*pattern.hotness_charts(device), *_some(pattern_tables.hot_blocks(device))]
     origins = _some(load.operations(device), array_members.members_table(view, device))
+    stack = PageSection("stack", "Devices", "The devices", stack_charts[1:])
+    if view.feeds:
+        stack = PageSection("stack", "Stack", "The stack", stack_charts[1:])
+    cache_sections = cache_curves.sections(curves, "Cache") if curves else []
     parts = [
         PageSection("workload", "Workload", "The workload", [*shown[:1], described]),
-        PageSection("stack", *(("Stack", "The stack") if view.feeds else ("Devices", "The devices")), stack_charts[1:]),
-        PageSection("time", "Over time", "Over time", [each for each in charts_over_time if each not in shown[:1]]),
+        stack,
+        PageSection("time", "Over time", "Over time", [chart for chart in charts_over_time if chart not in shown[:1]]),
         PageSection("offset", "Offsets", "Offset over time", density.offset_charts(device)),
         PageSection("sizes", "Sizes", "Request sizes", bars.size_charts(device)),
         PageSection("latency", "Latency", "Latency and queue depth", times),
@@ -72,7 +79,7 @@ def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageS
         ),
         PageSection("rhythm", "Arrivals", "Arrivals", arrivals),
         PageSection("hot", "Hot blocks", "Hot blocks and working set", [*blocks, *over_time.working_set(device)]),
-        *(cache_curves.sections(curves, "Cache") if curves else []),
+        *cache_sections,
         PageSection("files", "Files", "Hot files", _some(load.hot_files(view))),
         PageSection("origin", "Who asked", "Processes, devices and CPUs", [*origins, *bars.origin_charts(device)]),
     ]
@@ -121,8 +128,11 @@ def _precision(device: DeviceView) -> str:
 
 def _others(view: ProfileView) -> list[dict[str, Any]]:
     others = [device for layer in view.layers() for device in layer if device.active and device is not view.focus]
-    tables = (load.operations, life.stages, life.errors)
-    return [{"sentences": sentences(of), "tables": _some(*(build(of) for build in tables))} for of in others]
+    documents = []
+    for device in others:
+        tables = _some(load.operations(device), life.stages(device), life.errors(device))
+        documents.append({"sentences": sentences(device), "tables": tables})
+    return documents
 
 
 def _made(view: ProfileView) -> list[TextTable]:
@@ -140,37 +150,44 @@ MOST = 8  # Maximum number of devices in a layer; if there are more, there is no
 
 def diagram(view: ProfileView) -> dict[str, Any] | None:
     """Returns the boxes and lines of the drawing for the template; None if a layer has too many devices."""
-    layers: list[list[tuple[str, str, str, str]]] = [
-        [_traced(view, device) for device in layer if device.active] for layer in view.layers()
-    ]
+    layers: list[list[tuple[str, str, str, str]]] = []
+    ranks: dict[str, int] = {}  # The number of each device's layer
+    for layer in view.layers():
+        boxes_of_layer = [_traced(view, device) for device in layer if device.active]
+        for number, *_ in boxes_of_layer:
+            ranks[number] = len(layers)
+        layers.append(boxes_of_layer)
     feeds = view.feeds
     traced = {device.number for device in view.devices}
-    rank = {number: at for at, layer in enumerate(layers) for number, *_ in layer}
     unseen = {feed.upper: feed for feed in feeds if feed.upper not in traced}
     for number, feed in unseen.items():
-        at = rank.get(feed.lower, 0) - 1
-        if at < 0:
+        rank = ranks.get(feed.lower, 0) - 1
+        if rank < 0:
             layers.insert(0, [])
-            rank = {known: place + 1 for known, place in rank.items()}
-            at = 0
-        layers[at].append((number, printable(number), "not traced", "unseen"))
+            ranks = {device_number: lower + 1 for device_number, lower in ranks.items()}
+            rank = 0
+        layers[rank].append((number, printable(number), "not traced", "unseen"))
     if max(map(len, layers), default=0) > MOST:
         return None
     width = max(len(layer) for layer in layers) * (BOX_WIDTH + GAP) + GAP
     places: dict[str, tuple[float, float]] = {}
     boxes = []
-    for at, layer in enumerate(layers):
-        left = (width - len(layer) * (BOX_WIDTH + GAP) + GAP) / 2
-        for place, (number, label, more, kind) in enumerate(layer):
-            x, y = left + place * (BOX_WIDTH + GAP), 2 + at * LAYER
+    for rank, boxes_of_layer in enumerate(layers):
+        left = (width - len(boxes_of_layer) * (BOX_WIDTH + GAP) + GAP) / 2
+        y = 2 + rank * LAYER
+        for place, (number, label, more, kind) in enumerate(boxes_of_layer):
+            x = left + place * (BOX_WIDTH + GAP)
             places[number] = (x, y)
             boxes.append({"x": x, "y": y, "label": label, "more": more, "kind": kind})
     lines = []
     for feed in feeds:
         if feed.upper not in places or feed.lower not in places:
             continue
-        (x1, y1), (x2, y2) = places[feed.upper], places[feed.lower]
-        x1, x2, y1 = x1 + BOX_WIDTH / 2, x2 + BOX_WIDTH / 2, y1 + BOX_HEIGHT
+        x1, y1 = places[feed.upper]
+        x2, y2 = places[feed.lower]
+        x1 += BOX_WIDTH / 2
+        x2 += BOX_WIDTH / 2
+        y1 += BOX_HEIGHT
         half = (y1 + y2) / 2
         path = f"M{x1:.0f},{y1:.0f} C{x1:.0f},{half:.0f} {x2:.0f},{half:.0f} {x2:.0f},{y2:.0f}"
         names = f"{view.names.get(feed.upper, printable(feed.upper))} → {view.names[feed.lower]}"

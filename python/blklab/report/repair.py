@@ -67,8 +67,10 @@ def describe_situation(
     if commands:
         next_line = commands[0] + ("   (then the other commands above)" if commands[1:] else "")
     if state is None:
+        if not commands:
+            next_line = command_lines.assemble_all()
         lines = (f"state: {task.array} is not assembled", "data at risk: not known")
-        return *lines, f"next command: {next_line if commands else command_lines.assemble_all()}"
+        return *lines, f"next command: {next_line}"
     words = [f"state: {task.array} is {state.array_state or 'not running'}"]
     words.append(f"{count_in_sync(task, state)} of {task.raid_disks} members are in sync")
     for slot in state.slots:
@@ -137,7 +139,8 @@ def slot_as_dict(plan: SlotPlan | RestartPlan | AssemblyPlan, outcome: str | Non
 
 def _show_rewrite(console: Console, plan: RewritePlan) -> None:
     for member in plan.listed:
-        count, places = sum(bad.sectors for bad in member.ranges), list_names(list(map(str, member.ranges)), 4)
+        count = sum(bad.sectors for bad in member.ranges)
+        places = list_names(list(map(str, member.ranges)), 4)
         flag = "; md has write_error, which blklab clears" if "write_error" in member.states else ""
         console.print(styled(f"{member.path}: {count:,} bad sectors of the member: {places}{flag}"))
     steps = []

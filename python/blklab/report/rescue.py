@@ -136,12 +136,11 @@ def show_sectors(console: Console, saved: SavedSectors, file: str) -> None:
 
 def sectors_as_dict(saved: SavedSectors) -> dict[str, Any]:
     """Returns the JSON document of saved sectors: the header of the file, and what is not in it."""
+    document: dict[str, Any] = {"format_version": FORMAT_VERSION, "header": msgspec.to_builtins(saved.header)}
     missing = {"elsewhere": saved.elsewhere, "listed": saved.listed, "unread": saved.unread}
-    return {
-        "format_version": FORMAT_VERSION,
-        "header": msgspec.to_builtins(saved.header),
-        **{name: [{"sector": at.sector, "sectors": at.sectors} for at in ranges] for name, ranges in missing.items()},
-    }
+    for name, ranges in missing.items():
+        document[name] = [{"sector": gap.sector, "sectors": gap.sectors} for gap in ranges]
+    return document
 
 
 def members_table(rescue: ArrayRescue) -> TextTable:

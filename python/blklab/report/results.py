@@ -35,15 +35,16 @@ def cells_table(plan: ExperimentPlan) -> TextTable:
     descriptions = RUNNERS[plan.runner].descriptions()
     varied = [label for label in plan.varied if label not in descriptions.COLUMNS]
     columns = [TableColumn("#"), *(TableColumn(name, name in FIGURES_OF_CELLS) for name in descriptions.COLUMNS)]
-    columns += [text("varied")] if varied else []
+    if varied:
+        columns.append(text("varied"))
     title = f"{printable(plan.title) or 'Experiment'}: {formatting.plural(len(plan.cells), 'cell')}"
     return TextTable(title, columns, [_cell_row(cell, descriptions, varied) for cell in plan.cells])
 
 
 def _cell_row(cell: Cell, descriptions: CellDescriptions, varied: Sequence[str]) -> list[str]:
     row = [str(cell.number)]
-    for name, of in descriptions.COLUMNS.items():
-        row.append(f"{cell.labels[name]}: {of(cell)}" if name in NAMED else of(cell))
+    for name, describe in descriptions.COLUMNS.items():
+        row.append(f"{cell.labels[name]}: {describe(cell)}" if name in NAMED else describe(cell))
     if varied:
         row.append(" ".join(f"{label}={cell.labels[label]}" for label in varied))
     return [printable(text) for text in row]
@@ -65,11 +66,10 @@ def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunR
         lines += outlier_lines(outcomes)
     rows = [(formatting.cells([result.number]), result.outcome) for result in results]
     terminal.draw_table(console, runs.caches(rows))
-    unfair = [
-        printable(f"{formatting.cells([result.number])}: {sentence}; see --per-job")
-        for cell, result in _pairs(plan, results)
-        for sentence, _ in unfair_shares(result.outcome, cell.document.get("jobs") or [])
-    ]
+    unfair = []
+    for cell, result in _pairs(plan, results):
+        for sentence, _ in unfair_shares(result.outcome, cell.document.get("jobs") or []):
+            unfair.append(printable(f"{formatting.cells([result.number])}: {sentence}; see --per-job"))
     for line in [*lines, *warnings(results), *unfair, *runs.arrays(rows)]:
         console.print(f"note: {line}")
 
@@ -77,11 +77,13 @@ def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunR
 def warnings(results: Sequence[RunResult]) -> list[str]:
     """Returns the warnings of runs, each once, with its cells."""
     pairs = [(warning, result.number) for result in results for warning in result.outcome.warnings]
-    every = len(results)
-    return [
-        printable(warning if len(cells) == every else f"{formatting.cells(cells)}: {warning}")
-        for warning, cells in by_key(pairs).items()
-    ]
+    lines = []
+    for warning, cells in by_key(pairs).items():
+        if len(cells) == len(results):
+            lines.append(printable(warning))
+        else:
+            lines.append(printable(f"{formatting.cells(cells)}: {warning}"))
+    return lines
 
 
 def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTable:
@@ -121,26 +123,32 @@ def _row(cell: Cell, result: RunResult, varied: Sequence[str], *, syncs: bool) -
     shares = [f"{printable(disk.name)} {formatting.share(sum(disk.ios) / total)}" for disk in disks]
     depths = [f"{sum(disk.ticks_ns) / outcome.observed_ns:.0f}" for disk in disks]
     if len(disks) > 4:
-        shares, depths = [f"{len(disks)} disks"], [depths[0], "…", depths[-1]]
-    figures_of_run = outcome_figures(outcome)
+        shares = [f"{len(disks)} disks"]
+        depths = [depths[0], "…", depths[-1]]
+    read_iops, write_iops, mean, p99 = outcome_figures(outcome)
     if outcome.command:
-        figures_of_run[2] = formatting.duration(METRICS["wall"].of(outcome))
-    return [
+        mean = formatting.duration(METRICS["wall"].of(outcome))
+    row = [
         str(cell.number),
         printable(cell.labels["stack"]),
         printable(cell.labels["workload"]),
         *(printable(cell.labels[label]) for label in varied),
-        *figures_of_run[:2],
-        *([] if outcome.interval is None else [_interval(outcome.interval)]),
-        *figures_of_run[2:],
-        *([formatting.duration(METRICS["sync.p99"].of(outcome))] if syncs else []),
-        " ".join(shares),
-        " ".join(depths),
+        read_iops,
+        write_iops,
     ]
+    if outcome.interval is not None:
+        row.append(_interval(outcome.interval))
+    row += [mean, p99]
+    if syncs:
+        row.append(formatting.duration(METRICS["sync.p99"].of(outcome)))
+    row += [" ".join(shares), " ".join(depths)]
+    return row
 
 
-def _interval(known: PredictionInterval) -> str:
-    return " or ".join(map(formatting.number, known.states)) if known.states else formatting.interval(known.iops)
+def _interval(interval: PredictionInterval) -> str:
+    if interval.states:
+        return " or ".join(map(formatting.number, interval.states))
+    return formatting.interval(interval.iops)
 
 
 def explanations(
@@ -166,8 +174,11 @@ def _sources(plan: ExperimentPlan) -> Iterator[str]:
     """Yields where the figures of each device come from."""
     for name, table in plan.raw.get("devices", {}).items():
         model = library_model(table["model"]) if "model" in table else None
-        own = table.get("calibrated") or table.get("source") or "parameters of the experiment"
-        yield f"{name}: {model.name}, {model.certainty or 'yours'}: {model.source}" if model else f"{name}: {own}"
+        if model:
+            yield f"{name}: {model.name}, {model.certainty or 'yours'}: {model.source}"
+            continue
+        source = table.get("calibrated") or table.get("source") or "parameters of the experiment"
+        yield f"{name}: {source}"
 
 
 def _figures(result: RunResult) -> str:
@@ -183,23 +194,24 @@ FIGURES = ("p50", "p99")
 
 def ramp_table(title: str, ramp: LoadRamp) -> TextTable:
     """Returns the table of a ramp, with the rate that was searched below it."""
-    kinds = [kind for kind in ("read", "write") if any(kind in step.latency_ns for step in ramp.steps)]
-    keys = [(kind, figure) for kind in kinds for figure in FIGURES]
-    columns = figures("offered IOPS", "IOPS", *map(" ".join, keys))
-    rows = [
-        [
-            "no limit" if step.offered_iops is None else f"{step.offered_iops:,.0f}",
-            f"{step.iops:,.0f}",
-            *(formatting.duration(step.latency_ns.get(kind, {}).get(figure)) for kind, figure in keys),
-        ]
-        for step in ramp.steps
-    ]
+    keys = []
+    for kind in ("read", "write"):
+        if any(kind in step.latency_ns for step in ramp.steps):
+            keys += [(kind, figure) for figure in FIGURES]
+    columns = figures("offered IOPS", "IOPS", *(f"{kind} {figure}" for kind, figure in keys))
+    rows = []
+    for step in ramp.steps:
+        row = ["no limit" if step.offered_iops is None else f"{step.offered_iops:,.0f}", f"{step.iops:,.0f}"]
+        for kind, figure in keys:
+            row.append(formatting.duration(step.latency_ns.get(kind, {}).get(figure)))
+        rows.append(row)
     return TextTable(title, columns, rows, best_rate(ramp))
 
 
 def best_rate(ramp: LoadRamp) -> str:
     """Returns a sentence about the highest rate below the limit; empty without a limit."""
-    limit, best = ramp.p99_limit_ns, ramp.best_iops
+    limit = ramp.p99_limit_ns
+    best = ramp.best_iops
     if limit is None:
         return ""
     under = f"99th percentile below {formatting.duration(limit)}"
@@ -213,22 +225,28 @@ LATENCIES = ("read.p50", "read.p99", "write.p50", "write.p99")
 
 def grouped(results: Sequence[RunResult]) -> list[list[RunResult]]:
     """Returns the results of fleets, the repeats of a cell together."""
-    fleets = [result for result in results if result.outcome.hosts]
-    labels = (tuple(pair for pair in result.labels.items() if pair[0] != "repeat") for result in fleets)
-    return list(by_key(zip(labels, fleets, strict=True)).values())
+    repeats: dict[tuple[tuple[str, str], ...], list[RunResult]] = {}
+    for result in results:
+        if result.outcome.hosts:
+            labels = tuple(pair for pair in result.labels.items() if pair[0] != "repeat")
+            repeats.setdefault(labels, []).append(result)
+    return list(repeats.values())
 
 
 def as_dicts(results: Sequence[RunResult]) -> list[dict[str, object]]:
     """Returns results for `--json`; those of fleets with the outliers among their hosts."""
-    by_number = {
-        result.number: [asdict(outlier) for outlier in outliers([each.outcome for each in group])]
-        for group in grouped(results)
-        for result in group
-    }
-    return [
-        result.as_dict() | ({"outliers": by_number[result.number]} if result.number in by_number else {})
-        for result in results
-    ]
+    outliers_by_number = {}
+    for group in grouped(results):
+        outlier_dicts = [asdict(outlier) for outlier in outliers([result.outcome for result in group])]
+        for result in group:
+            outliers_by_number[result.number] = outlier_dicts
+    dicts = []
+    for result in results:
+        document = dict(result.as_dict())
+        if result.number in outliers_by_number:
+            document["outliers"] = outliers_by_number[result.number]
+        dicts.append(document)
+    return dicts
 
 
 def hosts_table(cell: str, outcomes: Sequence[Outcome]) -> TextTable:
@@ -238,17 +256,17 @@ def hosts_table(cell: str, outcomes: Sequence[Outcome]) -> TextTable:
     metrics = [name for name in LATENCIES if any(values(outcome, name) for outcome in outcomes)]
     means = {name: _means(outcomes, name) for name in ("iops", *metrics)}
     middle = median(means["iops"].values()) if means["iops"] else None
-    rows = [
-        [
+    rows = []
+    for name in names:
+        iops = means["iops"].get(name)
+        row = [
             printable(name),
             formatting.NONE if iops is None else f"{iops:,.0f}",
             formatting.NONE if iops is None or not middle else f"{100 * iops / middle:.0f} %",
-            *(formatting.duration(means[metric].get(name)) for metric in metrics),
-            _clock(outcomes, name),
         ]
-        for name in names
-        for iops in [means["iops"].get(name)]
-    ]
+        row += [formatting.duration(means[metric].get(name)) for metric in metrics]
+        row.append(_clock(outcomes, name))
+        rows.append(row)
     columns = [text("host"), *figures("IOPS", "of median", *(metric.replace(".", " ") for metric in metrics), "clock")]
     strong = frozenset(names.index(outlier.host) for outlier in different)
     return TextTable(

@@ -36,27 +36,33 @@ def print_campaigns(
 
 def campaigns(rows: Sequence[CampaignRow], tags: Mapping[int, Sequence[str]]) -> TextTable:
     columns = [TableColumn("#"), text("experiment"), text("on"), TableColumn("runs"), text("state")]
-    columns += [text("begun"), *([text("tags")] if tags else []), text("title")]
-    cells = [
-        [
+    columns.append(text("begun"))
+    if tags:
+        columns.append(text("tags"))
+    columns.append(text("title"))
+    body = []
+    for row in rows:
+        cells = [
             str(row.number),
             *map(printable, (row.name, row.place)),
             str(sum(row.states.values())),
             _states(row),
             when(row.begun),
-            *([printable(", ".join(tags.get(row.number, ())))] if tags else []),
-            printable(row.title),
         ]
-        for row in rows
-    ]
-    return TextTable(formatting.plural(len(rows), "campaign"), columns, cells, spare=("title",))
+        if tags:
+            cells.append(printable(", ".join(tags.get(row.number, ()))))
+        cells.append(printable(row.title))
+        body.append(cells)
+    return TextTable(formatting.plural(len(rows), "campaign"), columns, body, spare=("title",))
 
 
 def _states(row: CampaignRow) -> str:
-    there = {state: count for state, count in row.states.items() if count}
-    if set(there) <= {"done"}:
-        return "done" if there else "empty"
-    return ", ".join(f"{count} {state}" for state, count in there.items())
+    counts = {state: count for state, count in row.states.items() if count}
+    if not counts:
+        return "empty"
+    if set(counts) == {"done"}:
+        return "done"
+    return ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
 def print_runs(console: Console, campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> None:
@@ -64,7 +70,8 @@ def print_runs(console: Console, campaign: CampaignRow, stored_runs: Sequence[St
     rows = [(f"run {run.id}", run.figures) for run in stored_runs]
     terminal.draw_table(console, caches(rows))
     failed = [f"run {run.id} failed: {printable(run.message)}" for run in stored_runs if run.message]
-    states, doubted = ([f"* {line}" for line in lines] for lines in (arrays(rows), doubts(stored_runs)))
+    states = [f"* {line}" for line in arrays(rows)]
+    doubted = [f"* {line}" for line in doubts(stored_runs)]
     measured = [(run.labels, run.cell, run.outcome) for run in stored_runs if run.outcome]
     knees = [f"· {saturation_sentence(curve)}" for curve in curves(measured)]
     for line in (*states, *failed, *origins(stored_runs), *doubted, *knees):
@@ -79,41 +86,52 @@ def origins(stored_runs: Sequence[StoredRun]) -> list[str]:
             file = re.sub(r":\d+$", "", origin["source"])
             runs_by_file.setdefault((file, origin.get("measured", "")), []).append(run.id)
     lines = []
-    for (file, stamp), of in runs_by_file.items():
-        numbers = ", ".join(map(str, of)) if len(of) < 4 else f"{of[0]} to {of[-1]}"
+    for (file, stamp), run_numbers in runs_by_file.items():
+        numbers = ", ".join(map(str, run_numbers))
+        if len(run_numbers) > 3:
+            numbers = f"{run_numbers[0]} to {run_numbers[-1]}"
+        noun = "runs" if len(run_numbers) > 1 else "run"
         time = f", measured {when(stamp)}" if stamp else ""
-        lines.append(f"run{'s' * (len(of) > 1)} {numbers}: from {printable(file)}{time}")
+        lines.append(f"{noun} {numbers}: from {printable(file)}{time}")
     return lines
 
 
 def doubts(stored_runs: Sequence[StoredRun]) -> list[str]:
     """Returns the doubts about runs, each once, with its runs."""
     runs_by_doubt = by_key((doubt, str(run.id)) for run in stored_runs for doubt in _doubts(run))
-    return [printable(f"run{'s' * (len(of) > 1)} {', '.join(of)}: {doubt}") for doubt, of in runs_by_doubt.items()]
+    lines = []
+    for doubt, run_numbers in runs_by_doubt.items():
+        noun = "runs" if len(run_numbers) > 1 else "run"
+        lines.append(printable(f"{noun} {', '.join(run_numbers)}: {doubt}"))
+    return lines
 
 
 def _doubts(run: StoredRun) -> list[str]:
     outcome = run.figures
-    forced = " ".join(f"--force {name}" for name in outcome.forced)
-    warnings = [f"measured with {forced}"] if forced else []
-    return [*warnings, *outcome.warnings, *(text for text, _ in unfair_shares(outcome, run.cell.get("jobs") or []))]
+    reasons = []
+    if outcome.forced:
+        forced = " ".join(f"--force {name}" for name in outcome.forced)
+        reasons.append(f"measured with {forced}")
+    reasons += outcome.warnings
+    reasons += [sentence for sentence, _ in unfair_shares(outcome, run.cell.get("jobs") or [])]
+    return reasons
 
 
 def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
     """Returns a row for each job of each run; `heading` is that of the numbers of runs."""
     columns = [TableColumn(heading), text("job"), *figures(*FIGURES, "share", "each clone")]
-    jobs = [
-        [
-            str(number),
-            printable(group.name),
-            *outcome_figures(Outcome(read=group.read, write=group.write)),
-            formatting.share(group.iops / total),
-            " ".join(f"{rate:,.0f}" for rate in group.clones),
-        ]
-        for number, outcome in rows
-        for total in [sum(group.iops for group in outcome.groups) or 1]
-        for group in outcome.groups
-    ]
+    jobs = []
+    for number, outcome in rows:
+        total = sum(group.iops for group in outcome.groups) or 1
+        for group in outcome.groups:
+            cells = [
+                str(number),
+                printable(group.name),
+                *outcome_figures(Outcome(read=group.read, write=group.write)),
+                formatting.share(group.iops / total),
+                " ".join(f"{rate:,.0f}" for rate in group.clones),
+            ]
+            jobs.append(cells)
     return pruned(
         TextTable(
             "Jobs",
@@ -132,7 +150,10 @@ def runs(campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> TextTable:
     title = printable(campaign.title) or printable(campaign.name)
     note = f"{printable(campaign.path)}, begun {when(campaign.begun)}, blklab {campaign.version}"
     title = f"Campaign {campaign.number}: {title}, on {printable(campaign.place)}"
-    rows = [([str(run.id), run.state + " *" * bool(_doubts(run))], run.labels, run.outcome) for run in stored_runs]
+    rows = []
+    for run in stored_runs:
+        state = f"{run.state} *" if _doubts(run) else run.state
+        rows.append(([str(run.id), state], run.labels, run.outcome))
     return _table(title, [TableColumn("run"), text("state")], rows, note)
 
 
@@ -151,13 +172,16 @@ def _table(
     note: str,
 ) -> TextTable:
     """Returns one row for each run: leading columns, varied labels, figures."""
-    labels = list(dict.fromkeys(label for _, own, _ in rows for label in own))
-    varied = [label for label in labels if len({own.get(label) for _, own, _ in rows}) > 1]
-    values = [[own.get(label, formatting.NONE) for label in varied] for _, own, _ in rows]
-    order = units.row_order(varied, values)
+    labels_of_runs = [labels for _, labels, _ in rows]
+    all_labels = list(dict.fromkeys(label for labels in labels_of_runs for label in labels))
+    varied = [label for label in all_labels if len({labels.get(label) for labels in labels_of_runs}) > 1]
+    values_of_runs = [[labels.get(label, formatting.NONE) for label in varied] for labels in labels_of_runs]
+    order = units.row_order(varied, values_of_runs)
     columns = [*columns, *map(text, varied), *figures(*FIGURES)]
-    ordered = sorted(zip(values, rows, strict=True), key=lambda row: order(row[0]))
-    cells = [[*before, *map(printable, own), *outcome_figures(outcome)] for own, (before, _, outcome) in ordered]
+    ordered = sorted(zip(values_of_runs, rows, strict=True), key=lambda row: order(row[0]))
+    cells = []
+    for values, (leading, _, outcome) in ordered:
+        cells.append([*leading, *map(printable, values), *outcome_figures(outcome)])
     return TextTable(title, columns, cells, note, spare=("mean", "state"))
 
 
@@ -208,7 +232,8 @@ def as_csv(runs: Sequence[StoredRun]) -> str:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _safe(value) for name, value in row.items()} for row in table)
+    for row in table:
+        writer.writerow({name: _safe(value) for name, value in row.items()})
     return buffer.getvalue()
 
 
@@ -226,7 +251,9 @@ def as_json(runs: Sequence[StoredRun]) -> str:
 
 def saturation_sentence(curve: SaturationCurve) -> str:
     """Returns a sentence about the knee of a curve."""
-    knee, full, less = curve.knee, curve.saturated, curve.overloaded
+    knee = curve.knee
+    full = curve.saturated
+    less = curve.overloaded
     labels = " ".join(f"{key}={value}" for key, value in curve.labels.items())
     sentence = (
         f"the knee is at {knee.in_flight} I/Os in flight "
@@ -245,12 +272,12 @@ Rows = Sequence[tuple[str, Outcome]]  # Names of runs or cells with their outcom
 
 def caches(rows: Rows) -> TextTable:
     """Returns the table of caches."""
-    cache_rows = [
-        [printable(name), printable(target["name"]), target["kind"], _hits(target, outcome), *_counts(target)]
-        for name, outcome in rows
-        for target in outcome.targets
-        if target.get("kind") in {"lvmcache", "bcache", "writecache"}
-    ]
+    cache_rows = []
+    for name, outcome in rows:
+        for target in outcome.targets:
+            if target.get("kind") in {"lvmcache", "bcache", "writecache"}:
+                names = [printable(name), printable(target["name"]), target["kind"]]
+                cache_rows.append([*names, _hits(target, outcome), *_counts(target)])
     columns = [text("run"), text("cache"), text("kind")]
     columns += figures("hits", "read hits", "write hits", "promoted", "demoted", "used", "dirty")
     return TextTable(
@@ -266,7 +293,9 @@ def caches(rows: Rows) -> TextTable:
 
 def _hits(target: Mapping[str, Any], outcome: Outcome) -> str:
     hits, misses = looked_up(target)
-    low, high = ((outcome.interval and outcome.interval.hits) or {}).get(target["name"], (0, 0))
+    low, high = 0.0, 0.0
+    if outcome.interval and outcome.interval.hits:
+        low, high = outcome.interval.hits.get(target["name"], (0, 0))
     if high - low < LEAST_SHOWN:
         return _share(hits, misses)
     return f"{100 * hits / (hits + misses):.1f} % ({100 * low:.1f} to {100 * high:.1f})"
@@ -274,10 +303,11 @@ def _hits(target: Mapping[str, Any], outcome: Outcome) -> str:
 
 def _counts(target: Mapping[str, Any]) -> list[str]:
     if target["kind"] == "bcache":
-        used, dirty = target.get("unused_percent"), target.get("dirty_data")
+        unused = target.get("unused_percent")
+        dirty = target.get("dirty_data")
         if dirty is None and "dirty_bytes" in target:
             dirty = formatting.size(target["dirty_bytes"])
-        return [*("–",) * 4, "–" if used is None else f"{100 - used} %", printable(str(dirty or "–"))]
+        return [*("–",) * 4, "–" if unused is None else f"{100 - unused} %", printable(str(dirty or "–"))]
     if target["kind"] == "writecache":
         reads, hits, writes, passed = (target.get(key, 0) for key in ("reads", "read_hits", "writes", "writes_around"))
         used = target["blocks"] - target["free_blocks"]
@@ -303,12 +333,15 @@ def _share(hits: int, misses: int) -> str:
 
 def arrays(rows: Rows) -> list[str]:
     """Returns the problems of arrays after the load, one line each."""
-    return [
-        printable(f"{name}: array {target['name']}: {', '.join(text)}")
-        for name, outcome in rows
-        for target in outcome.targets
-        if target.get("kind") == "md" and (text := list(_array_state(target)))
-    ]
+    lines = []
+    for name, outcome in rows:
+        for target in outcome.targets:
+            if target.get("kind") != "md":
+                continue
+            problems = ", ".join(_array_state(target))
+            if problems:
+                lines.append(printable(f"{name}: array {target['name']}: {problems}"))
+    return lines
 
 
 def _array_state(target: Mapping[str, Any]) -> Iterator[str]:

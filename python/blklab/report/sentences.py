@@ -33,43 +33,64 @@ def sentences(device: DeviceView) -> list[Sentence]:
 
 def brief_sentences(device: DeviceView) -> list[Sentence]:
     """Returns the same five topics, each as one short line."""
-    hotness, level = device.data.hotness, device.data.in_flight
     mix = [f"{formatting.share(device.op(op).share_of_ios)} {formatting.ops(op)}" for op in device.ops]
     rates = [f"{formatting.number(device.iops)} IOPS", formatting.rate(device.throughput)]
     load = f"{START.get(device.start, '')}{' and '.join(rates)}: {formatting.listing(mix)}"
-    load += "" if device.capabilities.directions else "; the trace does not distinguish reads and writes"
+    if not device.capabilities.directions:
+        load += "; the trace does not distinguish reads and writes"
     sized = [(op, _sizes(device, op).partition(" (")[0]) for op in ("read", "write") if device.op(op).sizes.count]
-    order = [
-        f"{formatting.ops(op)} {formatting.share(streams.sequential_share)} sequential"
-        for op in ("read", "write")
-        if (streams := device.streams(op)).ios >= FEWEST
-    ]
-    arrivals = device.data.pattern.arrivals.pattern
-    order += [f"arrivals are {arrivals}"] if arrivals else []
-    times = [
-        f"{formatting.ops(op)} {formatting.duration(took[1].p50)} (p99 {formatting.duration(took[1].p99)})"
-        for op in ("read", "write")
-        if (took := device.response(op))
-    ]
-    times += [f"{formatting.number(level.mean)} in flight"] if device.has_depth else []
-    if stopped := device.data.slow.stalls:
-        longest = formatting.duration(max(stall.length_ns for stall in stopped))
-        times.append(f"{formatting.plural(len(stopped), 'stall')} of up to {longest}")
-    often = hotness.accesses_per_block or 0.0
-    where = f"{formatting.size(hotness.unique_bytes)} of distinct blocks, "
-    where += "hardly any of them twice" if often < 1.05 else f"each {formatting.number(often)} times"
     callers = [
         f"{group.label} {formatting.share(group.total / device.ios)}" for group in device.groups("processes")[:3]
     ]
     parts = {
         "Load": load if device.ios else _load(device),
         "Sizes": ", ".join(f"{formatting.ops(op)} {sizes}" for op, sizes in sized),
-        "Pattern": ", ".join(order),
-        "Latency": ", ".join(times),
-        "Locality": where if hotness.accesses else "",
+        "Pattern": _brief_pattern(device),
+        "Latency": _brief_latency(device),
+        "Locality": _brief_locality(device),
         "Origin": ", ".join(callers) if device.ios else "",
     }
     return [Sentence(topic, text) for topic, text in parts.items() if text]
+
+
+def _brief_pattern(device: DeviceView) -> str:
+    parts = []
+    for op in ("read", "write"):
+        streams = device.streams(op)
+        if streams.ios >= FEWEST:
+            parts.append(f"{formatting.ops(op)} {formatting.share(streams.sequential_share)} sequential")
+    arrivals = device.data.pattern.arrivals.pattern
+    if arrivals:
+        parts.append(f"arrivals are {arrivals}")
+    return ", ".join(parts)
+
+
+def _brief_latency(device: DeviceView) -> str:
+    parts = []
+    for op in ("read", "write"):
+        response = device.response(op)
+        if response:
+            _, took = response
+            median = formatting.duration(took.p50)
+            parts.append(f"{formatting.ops(op)} {median} (p99 {formatting.duration(took.p99)})")
+    if device.has_depth:
+        parts.append(f"{formatting.number(device.data.in_flight.mean)} in flight")
+    stalls = device.data.slow.stalls
+    if stalls:
+        longest = formatting.duration(max(stall.length_ns for stall in stalls))
+        parts.append(f"{formatting.plural(len(stalls), 'stall')} of up to {longest}")
+    return ", ".join(parts)
+
+
+def _brief_locality(device: DeviceView) -> str:
+    hotness = device.data.hotness
+    if not hotness.accesses:
+        return ""
+    accesses_per_block = hotness.accesses_per_block or 0.0
+    often = f"each {formatting.number(accesses_per_block)} times"
+    if accesses_per_block < 1.05:
+        often = "hardly any of them twice"
+    return f"{formatting.size(hotness.unique_bytes)} of distinct blocks, {often}"
 
 
 # --- load: how much, of what, how large -----------------------------------------------------------
@@ -110,7 +131,8 @@ def _sizes(device: DeviceView, op: str) -> str:
     sizes = device.op(op).sizes
     if not sizes.count:
         return ""
-    mode, low, high = sizes.mode_bytes, sizes.min_bytes, sizes.max_bytes
+    low, high = sizes.min_bytes, sizes.max_bytes
+    mode = sizes.mode_bytes
     if low == high:
         return f"all {formatting.size(mode)}"
     at_mode = next((entry.count for entry in sizes.exact if entry.bytes == mode), 0)
@@ -137,7 +159,9 @@ def _pattern(device: DeviceView) -> str:
     sentences_of_order = [
         _order(names[op], streams_of_op) for op, streams_of_op in streams.items() if streams_of_op.ios >= FEWEST
     ]
-    few = [f"{names[op]} ({n})" for op, streams_of_op in streams.items() if 0 < (n := streams_of_op.ios) < FEWEST]
+    few = [
+        f"{names[op]} ({streams_of_op.ios})" for op, streams_of_op in streams.items() if 0 < streams_of_op.ios < FEWEST
+    ]
     parts = [formatting.listing(sentences_of_order)] if sentences_of_order else []
     if few:
         parts.append(f"{formatting.listing(few)} are too few to call sequential or random")
@@ -168,9 +192,12 @@ def _arrivals(arrivals: ArrivalsSummary, clock_ns: int | None) -> str:
         return "the clock of the trace is too coarse to describe the rhythm of arrivals"
     if not arrivals.pattern:
         return "too few arrivals to describe their rhythm"
-    text = f"arrivals are {arrivals.pattern}{' and independent' * (arrivals.pattern == 'random')}"
+    text = f"arrivals are {arrivals.pattern}"
+    if arrivals.pattern == "random":
+        text += " and independent"
     if arrivals.peak_to_mean is not None and arrivals.peak_to_mean >= 1.05:
-        busiest, ratio = formatting.plural(arrivals.peak_iops, "I/O"), formatting.number(arrivals.peak_to_mean)
+        busiest = formatting.plural(arrivals.peak_iops, "I/O")
+        ratio = formatting.number(arrivals.peak_to_mean)
         text += f": the busiest second had {busiest}, {ratio} times the mean"
     return text
 
@@ -179,7 +206,11 @@ def _arrivals(arrivals: ArrivalsSummary, clock_ns: int | None) -> str:
 
 
 def _latency(device: DeviceView) -> str:
-    responses = {op: response for op in OPS if (response := device.response(op))}
+    responses = {}
+    for op in OPS:
+        response = device.response(op)
+        if response:
+            responses[op] = response
     timed = [op for op, (_, took) in responses.items() if took.count >= FEWEST] or list(responses)
     depth = _depth(device)
     if not timed:
@@ -188,7 +219,8 @@ def _latency(device: DeviceView) -> str:
     parts: list[str] = []
     for op in timed:
         stage, quantiles = responses[op]
-        p50, p99 = formatting.duration(quantiles.p50), formatting.duration(quantiles.p99)
+        p50 = formatting.duration(quantiles.p50)
+        p99 = formatting.duration(quantiles.p99)
         if parts:
             parts.append(f"{formatting.ops(op)} {p50} and {p99}")
             continue
@@ -214,24 +246,28 @@ def _uncertain(device: DeviceView) -> Iterator[str]:
         if count < FEWEST:
             continue
         # If all that were lost took no time, or longer than all others
-        ranks = (0.99 * (count + lost) - lost, 0.99 * (count + lost))
-        low, high = (next((end for _, end, so_far in _running(took) if so_far >= rank), None) for rank in ranks)
-        least = formatting.duration(next((bin_[0] for bin_ in took if bin_[1] == low), None))
-        most = "no upper bound is known" if high is None else f"at most {formatting.duration(high)}"
+        highest_rank = 0.99 * (count + lost)
+        low_bin = _bin_of_rank(took, highest_rank - lost)
+        high_bin = _bin_of_rank(took, highest_rank)
+        least = formatting.duration(low_bin[0] if low_bin else None)
+        most = f"at most {formatting.duration(high_bin[1])}" if high_bin else "no upper bound is known"
         yield f"the 99th percentile of {formatting.ops(op)} is at least {least}, and {most}"
 
 
-def _running(bins: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Yields each bin with the number of I/Os up to its end."""
+def _bin_of_rank(bins: Sequence[tuple[int, int, int]], rank: float) -> tuple[int, int] | None:
+    """Returns begin and end of the bin with the I/O of a rank; None if there are fewer I/Os."""
     so_far = 0
-    for low, end, number in bins:
+    for begin, end, number in bins:
         so_far += number
-        yield low, end, so_far
+        if so_far >= rank:
+            return begin, end
+    return None
 
 
 def _inside(device: DeviceView, op: str) -> str:
     """Returns the share of the latency before dispatch: waiting instead of service."""
-    whole, inside = device.latency(op), device.latency(op, "d2c")
+    whole = device.latency(op)
+    inside = device.latency(op, "d2c")
     if whole is None or inside is None or not whole.mean:
         return ""
     waiting = max(0.0, 1 - (inside.mean or 0.0) / whole.mean)
@@ -245,8 +281,10 @@ def _depth(device: DeviceView) -> str:
     if level.mean is None or not device.ends or device.start == "C":
         return ""
     mean = formatting.number(level.mean)
-    mean = "less than 0.01" if mean == "0" and level.mean else mean
-    text = f"{mean} {'I/O is' if mean == '1' else 'I/Os are'} in flight on average"
+    if mean == "0" and level.mean:
+        mean = "less than 0.01"
+    subject = "I/O is" if mean == "1" else "I/Os are"
+    text = f"{mean} {subject} in flight on average"
     text += f" (at most {level.max:,}"
     if level.idle_share is not None and level.idle_share >= 0.005:
         text += f"; none for {formatting.share(level.idle_share)} of the time"
@@ -257,7 +295,8 @@ def _stalls(device: DeviceView) -> str:
     if not (stalls := device.data.slow.stalls):
         return ""
     longest = max(stalls, key=lambda stall: stall.length_ns)
-    start, length = formatting.duration(longest.start_ns), formatting.duration(longest.length_ns)
+    start = formatting.duration(longest.start_ns)
+    length = formatting.duration(longest.length_ns)
     text = f"at {start}, nothing completed for {length} although I/Os were in flight"
     if len(stalls) == 1:
         return text

@@ -84,8 +84,10 @@ class PageSection:
 
     @property
     def charts(self) -> list[Chart]:
-        every = [*self.items, *(item for fold in self.folds for item in fold.items)]
-        return [item for item in every if isinstance(item, Chart)]
+        items = list(self.items)
+        for fold in self.folds:
+            items += fold.items
+        return [item for item in items if isinstance(item, Chart)]
 
 
 def render(
@@ -172,10 +174,11 @@ def emphasised(text: str) -> Any:
     """Returns a sentence as HTML; figures are emphasised and are not separated from their units."""
     from markupsafe import Markup, escape
 
-    parts, at = [], 0
+    parts = []
+    end = 0  # Of the figure before
     for match in FIGURE.finditer(text):
-        parts.append(escape(text[at : match.start()]))
+        parts.append(escape(text[end : match.start()]))
         parts.append(Markup("<b>{}</b>").format(match[0].replace(" ", "\u00a0")))
-        at = match.end()
-    parts.append(escape(text[at:]))
+        end = match.end()
+    parts.append(escape(text[end:]))
     return Markup("").join(parts)

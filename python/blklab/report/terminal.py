@@ -36,7 +36,8 @@ PIPED_WIDTH = 80  # Columns of the first screen if the output is no terminal
 
 def first_screen(console: Console, view: ProfileView, command: str) -> None:
     """Prints what matters most of a trace, in at most 30 lines of 80 columns: `command` shows the rest."""
-    device, found = view.focus, causes(view)
+    device = view.focus
+    found = causes(view)
     if not console.is_terminal:
         console.width = min(console.width, PIPED_WIDTH)
     _headline(console, device, first=True)
@@ -57,15 +58,11 @@ def first_screen(console: Console, view: ProfileView, command: str) -> None:
 def recordings(console: Console, views: Mapping[str, ProfileView]) -> None:
     """Prints a row for each recording: its main device, and its largest cause. The keys of `views` are directories."""
     common = os.path.commonpath(map(os.path.abspath, views))
-    rows = [
-        [
-            printable(os.path.relpath(name, common)),
-            view.focus.label,
-            *devices.key_figures(view.focus),
-            next((cause.code for cause in causes(view)), ""),
-        ]
-        for name, view in views.items()
-    ]
+    rows = []
+    for name, view in views.items():
+        largest_cause = next((cause.code for cause in causes(view)), "")
+        path = printable(os.path.relpath(name, common))
+        rows.append([path, view.focus.label, *devices.key_figures(view.focus), largest_cause])
     columns = [text("recording"), text("device"), *figures(*devices.FIGURES), text("cause")]
     draw_table(console, pruned(TextTable("Recordings", columns, rows, spare=devices.SPARE)))
 
@@ -157,19 +154,18 @@ def fitted(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
     for heading in table.spare:
         if heading in KEPT and width >= LEAST_WIDTH:
             continue
-        widths = [
-            _bar_width(width)
-            if column.bar
-            else max(cell_len(text) for text in (column.heading, *(row[at] for row in table.rows)))
-            for at, column in enumerate(table.columns)
-        ]
+        widths = []
+        for number, column in enumerate(table.columns):
+            cells = [column.heading, *(row[number] for row in table.rows)]
+            widths.append(_bar_width(width) if column.bar else max(map(cell_len, cells)))
         if sum(widths) + GAP * (len(widths) - 1) <= width:
             break
         # The first column identifies a row.
         names = [column.heading if at or column.numeric else None for at, column in enumerate(table.columns)]
         if heading in names:
             table = only(table, [at for at, name in enumerate(names) if name != heading])
-            left_out += [heading] if heading else []
+            if heading:
+                left_out.append(heading)
             note = table.note.replace(table.explained.get(heading, "\0"), "")
             note = re.sub(rf"(^| ){re.escape(heading)}: [^.;]*([.;]|$)", "", note) if heading else note
             table = replace(table, note=note.strip())
@@ -184,14 +180,21 @@ def _whole(table: TextTable, width: int) -> tuple[int | None, set[int]]:
     """
     from rich.cells import cell_len
 
-    paths = {at for at in range(len(table.columns)) if any(row[at].startswith("/") for row in table.rows)}
-    whole = {at for at, column in enumerate(table.columns) if column.numeric or column.bar} | paths
+    paths = set()
+    names = set()
+    for number in range(len(table.columns)):
+        cells = [row[number] for row in table.rows]
+        if any(cell.startswith("/") for cell in cells):
+            paths.add(number)
+        if not any(" " in cell for cell in cells):
+            names.add(number)
+    whole = {number for number, column in enumerate(table.columns) if column.numeric or column.bar} | paths
     need = GAP * (len(table.columns) - 1)
-    for at, column in enumerate(table.columns):
-        cells = [column.heading, *(row[at] for row in table.rows)]
-        words_ = [word for cell in cells for word in ([cell] if at in whole else cell.split())]
-        need += _bar_width(width) if column.bar else max(map(cell_len, words_), default=0)
-    names = {at for at in range(len(table.columns)) if not any(" " in row[at] for row in table.rows)}
+    for number, column in enumerate(table.columns):
+        unbroken = [column.heading, *(row[number] for row in table.rows)]
+        if number not in whole:
+            unbroken = " ".join(unbroken).split()
+        need += _bar_width(width) if column.bar else max(map(cell_len, unbroken), default=0)
     if need <= width:
         return None, whole | names
     return (need if paths else None), whole

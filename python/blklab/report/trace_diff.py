@@ -95,9 +95,10 @@ def _decide(
     if paired and metric.series and sides[0].slices()[0] == sides[1].slices()[0]:
         # By the delta method, the logarithm of a ratio varies as the difference of the relative courses.
         common = sorted(courses[0].keys() & courses[1].keys())
-        relative = [_scaled([course[at] for at in common], 1.0) for course in courses]
+        first_course = _scaled([courses[0][start] for start in common], 1.0)
+        second_course = _scaled([courses[1][start] for start in common], 1.0)
         ratio = values[1] / values[0]
-        course = [ratio * (1 + second - first) for first, second in zip(*relative, strict=True)]
+        course = [ratio * (1 + second - first) for first, second in zip(first_course, second_course, strict=True)]
         samples = [[RunSample(1.0, [1.0] * len(course))], [RunSample(ratio, course)]]
     else:
         samples = [
@@ -118,9 +119,14 @@ def _course(metric: TraceMetric, side: DeviceView) -> dict[int, float]:
     if metric.series is None:
         direction, key = metric.name.split(".")
         blocks = getattr(side.data.latency_blocks, direction)
-        return dict(enumerate(map(float, getattr(blocks, f"{key}_ns"))))
-    slices = side.slices()[1][1:-1]
-    return {interval.start_ns: value for interval in slices if (value := metric.series(interval)) is not None}
+        latencies = blocks.p50_ns if key == "p50" else blocks.p99_ns
+        return dict(enumerate(map(float, latencies)))
+    course = {}
+    for interval in side.slices()[1][1:-1]:
+        value = metric.series(interval)
+        if value is not None:
+            course[interval.start_ns] = value
+    return course
 
 
 FORMS = {"time": formatting.duration, "bandwidth": formatting.rate, "size": formatting.size, "rate": formatting.number}
@@ -131,11 +137,24 @@ def _per_second(direction: str, key: str) -> Callable[[DeviceView], float | None
 
 
 def _latency(direction: str, key: str) -> Callable[[DeviceView], float | None]:
-    return lambda side: getattr(response[1], key) if (response := side.response(direction)) else None
+    def latency(side: DeviceView) -> float | None:
+        response = side.response(direction)
+        return getattr(response[1], key) if response else None
+
+    return latency
+
+
+def _mean_size(direction: str) -> Callable[[DeviceView], float | None]:
+    def mean_size(side: DeviceView) -> float | None:
+        operation = side.op(direction)
+        return operation.bytes / operation.ios if operation.ios else None
+
+    return mean_size
 
 
 def _of_direction(direction: str) -> list[TraceMetric]:
-    ios, transferred = attrgetter(f"{direction}s"), attrgetter(f"{direction}_bytes")
+    ios = attrgetter(f"{direction}s")
+    transferred = attrgetter(f"{direction}_bytes")
     bandwidth = _per_second(direction, "bytes")
     return [
         TraceMetric(f"{direction}.iops", f"{direction}s a second", "rate", _per_second(direction, "ios"), ios),
@@ -144,7 +163,7 @@ def _of_direction(direction: str) -> list[TraceMetric]:
             f"{direction}.size",
             f"mean {direction} size",
             "size",
-            lambda s: s.op(direction).bytes / n if (n := s.op(direction).ios) else None,
+            _mean_size(direction),
             lambda interval: transferred(interval) / ios(interval) if ios(interval) else None,
         ),
         *(
@@ -192,19 +211,20 @@ class TraceDiff:
 
     def sentences(self) -> list[Sentence]:
         """Returns each sentence about A and about B."""
-        pairs = zip(*(sentences(side) for side in self.sides), strict=True)
-        return [
-            Sentence(f"{sentence.topic} {name}", sentence.text)
-            for pair in pairs
-            for name, sentence in zip(SIDES, pair, strict=True)
-        ]
+        listed = []
+        for pair in zip(*(sentences(side) for side in self.sides), strict=True):
+            for name, sentence in zip(SIDES, pair, strict=True):
+                listed.append(Sentence(f"{sentence.topic} {name}", sentence.text))
+        return listed
 
     def tables(self) -> list[TextTable]:
         """Returns the tables that are not equal on both sides."""
-        built = (side_by_side([build(side) for side in self.sides], SIDES) for build in terminal.DETAILS)
-        members = side_by_side([devices.overview(view) for view in self.views], SIDES)
-        several = any(len(view.devices) > 1 for view in self.views)
-        return [table for table in ([members] if several else []) + [*built] if table]
+        tables = []
+        if any(len(view.devices) > 1 for view in self.views):
+            tables.append(side_by_side([devices.overview(view) for view in self.views], SIDES))
+        for build in terminal.DETAILS:
+            tables.append(side_by_side([build(side) for side in self.sides], SIDES))
+        return [table for table in tables if table]
 
     def doubts(self) -> list[Diagnostic]:
         """Returns what makes the recordings hard to compare, then the doubts about each of them."""
@@ -234,23 +254,25 @@ class TraceDiff:
                 for name, side in zip(self.names, self.sides, strict=True)
             ],
             "headline": self.headline(),
-            "changes": [
-                {
-                    "metric": change.metric.name,
-                    "a": change.values[0],
-                    "b": change.values[1],
-                    "verdict": change.verdict,
-                    **dict.fromkeys(("change", "low", "high", "p")),
-                    **({k: getattr(d, k) for k in ("change", "low", "high", "p")} if (d := change.decision) else {}),
-                }
-                for change in self.changes
-            ],
+            "changes": [_change_as_dict(change) for change in self.changes],
             "sentences": [
                 {"topic": a.topic, "a": a.text, "b": b.text}
                 for a, b in zip(*(sentences(side) for side in self.sides), strict=True)
             ],
             "doubts": [diagnostics.as_dict(doubt) for doubt in self.doubts()],
         }
+
+
+def _change_as_dict(change: TraceChange) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "metric": change.metric.name,
+        "a": change.values[0],
+        "b": change.values[1],
+        "verdict": change.verdict,
+    }
+    for key in ("change", "low", "high", "p"):
+        document[key] = getattr(change.decision, key) if change.decision else None
+    return document
 
 
 def changes_table(diff: TraceDiff) -> TextTable:
@@ -334,21 +356,26 @@ def side_by_side(tables: Sequence[TextTable], names: Sequence[str]) -> TextTable
     Rows are matched by their texts, and by the first figure where these are not unique. A row that is equal on all
     sides is left out.
     """
-    by_heading = dict(pair for table in tables for pair in zip(_headings(table), table.columns, strict=True))
-    words = [heading for heading, column in by_heading.items() if not column.numeric and not column.bar]
-    rest = [heading for heading in by_heading if heading not in words]
-    cells = [_rows(table, words) for table in tables]
+    by_heading: dict[Heading, TableColumn] = {}
+    for table in tables:
+        by_heading |= zip(_headings(table), table.columns, strict=True)
+    key_headings = [heading for heading, column in by_heading.items() if not column.numeric and not column.bar]
+    rest = [heading for heading in by_heading if heading not in key_headings]
+    cells = [_rows(table, key_headings) for table in tables]
     if not all(len(rows) == len(table.rows) for rows, table in zip(cells, tables, strict=True)):
-        words, rest = [*words, rest[0]], rest[1:]
-        cells = [_rows(table, words) for table in tables]
+        key_headings = [*key_headings, rest[0]]
+        rest = rest[1:]
+        cells = [_rows(table, key_headings) for table in tables]
     rows = []
     for key in dict.fromkeys(key for side in cells for key in side):
         matched = [side.get(key) for side in cells]
         if any(matched) and any(row != matched[0] for row in matched):
             for name, row in zip(names, matched, strict=True):
+                key_cells = list(key) if name == names[0] else [""] * len(key)
                 drawn = [(row or {}).get(heading, "" if heading[1] else formatting.NONE) for heading in rest]
-                rows.append([*(key if name == names[0] else [""] * len(key)), name, *drawn])
-    columns = [*(by_heading[heading] for heading in words), text(""), *(by_heading[heading] for heading in rest)]
+                rows.append([*key_cells, name, *drawn])
+    columns = [by_heading[heading] for heading in key_headings]
+    columns += [text(""), *(by_heading[heading] for heading in rest)]
     present = next((table for table in tables if table), tables[0])
     return TextTable(present.title, columns, rows, spare=present.spare)
 

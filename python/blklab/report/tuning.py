@@ -33,7 +33,8 @@ def tuning_table(tuning: Tuning) -> TextTable:
     """Returns one row for each value that was tried."""
     columns = [text("setting"), text("value"), text("against"), TableColumn("runs"), TableColumn("change")]
     predicted = any(effect.difference.of_model for effect in tuning.effects)
-    level = f"{100 * (NOMINAL if predicted else tuning.confidence):g} % interval"
+    confidence = NOMINAL if predicted else tuning.confidence
+    level = f"{100 * confidence:g} % interval"
     columns += [TableColumn(level), TableColumn("p"), text("")]
     rows = [
         [
@@ -46,7 +47,9 @@ def tuning_table(tuning: Tuning) -> TextTable:
     ]
     labels = " ".join(f"{key}={value}" for key, value in tuning.labels.items())
     base = "" if tuning.baseline is None else f", baseline {figure(tuning.metric, tuning.baseline)}"
-    title = f"{'SIMULATED: ' * predicted}{METRICS[tuning.metric].what}{base}"
+    title = f"{METRICS[tuning.metric].what}{base}"
+    if predicted:
+        title = f"SIMULATED: {title}"
     # The setting and the verdict are hidden last.
     spare = ("p", level, "runs", "against", "change")
     return TextTable(f"{printable(labels)}: {title}" if labels else title, columns, rows, spare=spare)

@@ -160,7 +160,12 @@ class DeviceView:
     @cached_property
     def errors(self) -> dict[str, dict[str, int]]:
         """Failed completions by operation and errno."""
-        return {op: errors for op in OPS if (errors := self.life(op).errors)}
+        errors_by_op = {}
+        for op in OPS:
+            errors = self.life(op).errors
+            if errors:
+                errors_by_op[op] = errors
+        return errors_by_op
 
     @property
     def failed(self) -> int:
@@ -263,32 +268,36 @@ class ProfileView:
     @cached_property
     def feeds(self) -> list[RemapEdge]:
         """The remaps between devices; and what the recording says of devices that do not trace remaps, as bcache."""
-        remaps = [
-            RemapEdge(source.name, device.number, ios, ios / device.ios)
-            for device in self.devices
-            for source in device.data.load.sources
-            if source.name not in {DIRECT, device.number}
-            if (ios := sum(source.ios.values()))
-        ]
-        told = {(feed.upper, feed.lower) for feed in remaps}
+        remaps = []
+        for device in self.devices:
+            for source in device.data.load.sources:
+                ios = sum(source.ios.values())
+                if ios and source.name not in {DIRECT, device.number}:
+                    remaps.append(RemapEdge(source.name, device.number, ios, ios / device.ios))
+        traced_pairs = {(feed.upper, feed.lower) for feed in remaps}
         traced = {device.number for device in self.devices}
         numbers = {layer.name: key for key, layer in self.stack.items()}
-        return remaps + [
-            RemapEdge(upper, device.number, device.ios, 1.0)
-            for device in self.devices
-            for upper in self._recorded_above(device.number, traced, numbers)
-            if (upper, device.number) not in told
-        ]
+        for device in self.devices:
+            for upper in self._recorded_above(device.number, traced, numbers):
+                if (upper, device.number) not in traced_pairs:
+                    remaps.append(RemapEdge(upper, device.number, device.ios, 1.0))
+        return remaps
 
     def _recorded_above(self, number: str, traced: set[str], numbers: dict[str, str]) -> set[str]:
         """Returns the nearest devices of the trace that are above a device, by the record of the stack."""
-        waiting, seen, found = [number], {number}, set()
+        waiting = [number]
+        seen = {number}
+        found = set()
         while waiting:
             layer = self.stack.get(waiting.pop())
-            for upper in {numbers.get(name, "") for name in layer.above} - seen if layer else ():
+            if not layer:
+                continue
+            for upper in {numbers.get(name, "") for name in layer.above} - seen:
                 seen.add(upper)
-                found |= {upper} & traced
-                waiting += [] if upper in traced else [upper]
+                if upper in traced:
+                    found.add(upper)
+                else:
+                    waiting.append(upper)
         return found
 
     def layers(self) -> list[list[DeviceView]]:

@@ -20,7 +20,8 @@ RULES = (
 
 NO_CAUSE = "No rule of blklab finds a cause. That does not say that the storage is fast enough for its load."
 UNKNOWN = "No cause can be found: no I/O was recorded from its beginning to its end."
-BUSY, DEEP = 0.95, 16  # Share of the time, and I/Os in flight, from which on a device is at its limit
+BUSY = 0.95  # Share of the time from which on a device is at its limit,
+DEEP = 16  # if so many I/Os are in flight
 MOST = 3  # Causes that are summed up
 LEAST = 0.05  # Share of the waiting time below which a cause is not worth a sentence
 

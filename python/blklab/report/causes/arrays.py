@@ -9,7 +9,7 @@ from blklab.report.array_members import MD_THREAD, syncs
 from blklab.report.causes.waiting import FEWEST, Waiting, device_ns, sum_ns
 from blklab.report.formatting import duration, number, ops, size
 from blklab.report.formatting import share as share_text
-from blklab.report.view import DeviceView
+from blklab.report.view import DeviceView, OriginGroup
 
 BUSY = 0.9  # A member that is busy for this share of a time limits the array in this time,
 LESS_BUSY = 0.5  # if the others are busy for at most this part of that,
@@ -24,7 +24,7 @@ def slow_member(waiting: Waiting) -> Iterator[Diagnostic]:
     One member limits its array: it is busy while the others are idle, and slower than they are.
     """
     for array, members in waiting.arrays():
-        if any(waiting.role(each) for each in members):
+        if any(waiting.role(member) for member in members):
             continue  # A cache and what is below it differ by intention
         parts = [_by_time(device) for device in (array, *members)]
         width = max(step for step, _ in parts)
@@ -42,8 +42,13 @@ def _by_time(device: DeviceView) -> tuple[int, list[tuple[float, float]]]:
 def _merged(step: int, slices: Sequence[tuple[float, float]], width: int) -> list[tuple[float, float]]:
     """Returns slices of `width`, which is a multiple of theirs."""
     many = max(1, width // step)
-    groups = [slices[at : at + many] for at in range(0, len(slices), many)]
-    return [(sum(part[0] for part in group), sum(part[1] for part in group)) for group in groups]
+    merged = []
+    for start in range(0, len(slices), many):
+        group = slices[start : start + many]
+        area = sum(part[0] for part in group)
+        busy = sum(part[1] for part in group)
+        merged.append((area, busy))
+    return merged
 
 
 def _limiting(
@@ -69,9 +74,14 @@ def _limiting(
     op, slow, usual = _slowest_op(member, [each for each in members if each is not member])
     if not limited or held < LEAST_HELD * whole or slow < SLOWER * usual:
         return None
-    others = median(sum(share(i, p) for p in limited) / len(limited) for i in range(len(members)) if i != at)
+    shares_of_others = []
+    for index in range(len(members)):
+        if index != at:
+            shares_of_others.append(sum(share(index, part) for part in limited) / len(limited))
+    others = median(shares_of_others)
     own = sum(share(at, part) for part in limited) / len(limited)
-    start, end = duration(limited[0] * width), duration((limited[-1] + 1) * width)
+    start = duration(limited[0] * width)
+    end = duration((limited[-1] + 1) * width)
     return waiting.cause(
         "slow-member",
         array,
@@ -90,11 +100,13 @@ def _slowest_op(member: DeviceView, others: Sequence[DeviceView]) -> tuple[str, 
     found = [("write", 0.0, 1.0)]
     for op in ("read", "write"):
         own = member.latency(op)
-        times = [took.mean or 0.0 for each in others if (took := each.latency(op)) and took.count >= FEWEST]
-        sizes = [each.op(op).sizes.mean_bytes or 0.0 for each in (member, *others) if each.op(op).ios >= FEWEST]
+        latencies_of_others = [other.latency(op) for other in others]
+        times = [latency.mean or 0.0 for latency in latencies_of_others if latency and latency.count >= FEWEST]
+        devices = (member, *others)
+        sizes = [device.op(op).sizes.mean_bytes or 0.0 for device in devices if device.op(op).ios >= FEWEST]
         if own and own.count >= FEWEST and times and max(sizes) <= ALIKE * min(sizes):
             found.append((op, own.mean or 0.0, max(1.0, median(times))))
-    return max(found, key=lambda each: each[1] / each[2])
+    return max(found, key=lambda operation: operation[1] / operation[2])
 
 
 PARITY_THREAD = re.compile(r"md\w*_raid[456]")
@@ -109,8 +121,8 @@ def parity_reads(waiting: Waiting) -> Iterator[Diagnostic]:
     """
     for array, members in waiting.arrays():
         writes = array.op("write").ios
-        own = [group for each in members for group in each.groups("processes") if PARITY_THREAD.fullmatch(group.label)]
-        reads = sum(group.ios.get("read", 0) for group in own) / max(1, writes)
+        threads = _threads(members, PARITY_THREAD)
+        reads = sum(thread.ios.get("read", 0) for thread in threads) / max(1, writes)
         if writes < FEWEST or not LEAST_READS <= reads <= RESYNC_READS * len(members):
             continue
         written = sum(each.op("write").ios for each in members) / writes
@@ -127,6 +139,12 @@ def parity_reads(waiting: Waiting) -> Iterator[Diagnostic]:
         )
 
 
+def _threads(members: Sequence[DeviceView], name: re.Pattern[str]) -> list[OriginGroup]:
+    """Returns the kernel's threads that queued I/Os on the members, by the pattern of their names."""
+    groups = [group for member in members for group in member.groups("processes")]
+    return [group for group in groups if name.fullmatch(group.label)]
+
+
 LEAST_SYNCED = 0.05  # Share of the members' bytes from which on it is told
 
 
@@ -136,19 +154,24 @@ def md_sync(waiting: Waiting) -> Iterator[Diagnostic]:
     md's resync, check or recovery runs next to the load.
     """
     for array, members in waiting.arrays():
-        own = [group for each in members for group in each.groups("processes") if MD_THREAD.fullmatch(group.label)]
-        resync = [group for group in own if group.label.endswith("_resync")]
-        moved, whole = sum(group.bytes for group in resync or own), sum(each.bytes for each in members)
-        if not syncs(array, members, own) or moved < LEAST_SYNCED * whole:
+        threads = _threads(members, MD_THREAD)
+        resync = [thread for thread in threads if thread.label.endswith("_resync")]
+        moved = sum(thread.bytes for thread in resync or threads)
+        whole = sum(member.bytes for member in members)
+        if not syncs(array, members, threads) or moved < LEAST_SYNCED * whole:
             continue
-        waits = [each.data.waits for each in members]
-        behind = sum(sum_ns(each.behind_resync) for each in waits)
-        count = sum(each.behind_resync.count for each in waits)
-        alone, others = sum(sum_ns(each.alone) for each in waits), sum(each.alone.count for each in waits)
+        waits = [member.data.waits for member in members]
+        behind_ns = sum(sum_ns(member_waits.behind_resync) for member_waits in waits)
+        behind_count = sum(member_waits.behind_resync.count for member_waits in waits)
+        alone_ns = sum(sum_ns(member_waits.alone) for member_waits in waits)
+        alone_count = sum(member_waits.alone.count for member_waits in waits)
         # With parity, one thread reads for the resync and for writes: then the bytes are all that is known.
-        share = behind / (sum(map(device_ns, members)) or 1.0) if resync else moved / whole
-        told = f"; I/Os that came while it was in flight took {duration(behind / count)}" if count else ""
-        told += f" on average, the others {duration(alone / others)}" if count and others else ""
+        share = behind_ns / (sum(map(device_ns, members)) or 1.0) if resync else moved / whole
+        times = ""
+        if behind_count:
+            times = f"; I/Os that came while it was in flight took {duration(behind_ns / behind_count)}"
+            if alone_count:
+                times += f" on average, the others {duration(alone_ns / alone_count)}"
         layer = waiting.view.stack.get(array.number)
         name = layer.name if layer else "mdX"
         reads = "" if resync else ", or reads what a missing member had"
@@ -157,7 +180,7 @@ def md_sync(waiting: Waiting) -> Iterator[Diagnostic]:
             array,
             share * device_ns(array),
             f"md checks, resyncs or recovers the array{reads}: {size(moved)}, "
-            f"{share_text(moved / whole)} of the bytes of its members{told}",
+            f"{share_text(moved / whole)} of the bytes of its members{times}",
             "see /proc/mdstat: a recovery, or a resync after a crash, brings back the redundancy, so let it end first; "
             f"a check can be slower (/sys/block/{name}/md/sync_speed_max, KiB/s) or run at night",
         )
@@ -175,12 +198,14 @@ def cache_bypass(waiting: Waiting) -> Iterator[Diagnostic]:
     """
     for device, lower in waiting.arrays():
         roles = {waiting.role(each): each for each in lower}
-        cache, backing = roles.get("cache"), roles.get("backing")
+        cache = roles.get("cache")
+        backing = roles.get("backing")
         reads = device.op("read")
         if cache is None or backing is None or reads.ios < FEWEST_READS:
             continue
-        past, kept = backing.op("read").bytes, cache.op("write").bytes
-        if past < PAST * reads.bytes or kept >= KEPT * past:
+        past = backing.op("read").bytes
+        filled = cache.op("write").bytes
+        if past < PAST * reads.bytes or filled >= KEPT * past:
             continue
         sequential = device.streams("read").sequential_share
         yield waiting.cause(

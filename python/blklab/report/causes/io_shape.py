@@ -23,8 +23,9 @@ def tiny_io(waiting: Waiting) -> Iterator[Diagnostic]:
         return
     for device in waiting.tops:
         # Small writes in sequence are a log, which must be stable after each record.
-        load, streams = device.op("read"), device.streams("read")
-        mean, share = load.sizes.mean_bytes or 0.0, streams.sequential_share or 0.0
+        load = device.op("read")
+        mean = load.sizes.mean_bytes or 0.0
+        share = device.streams("read").sequential_share or 0.0
         if load.ios < FEWEST_SMALL or mean >= TINY or share < STREAM:
             continue
         yield waiting.cause(
@@ -64,18 +65,12 @@ def unaligned_io(waiting: Waiting) -> Iterator[Diagnostic]:
             )
     for array, members in waiting.arrays():
         reads = array.op("read")
-        fed = sum(
-            group.ios.get("read", 0)
-            for each in members
-            for group in each.groups("sources")
-            if group.label == array.label
-        )
-        parts, size = fed / max(1, reads.ios), reads.sizes.mode_bytes or 0
-        if any(
-            MD_THREAD.fullmatch(group.label) and group.ios.get("read")
-            for each in members
-            for group in each.groups("processes")
-        ):
+        sources = [group for member in members for group in member.groups("sources")]
+        fed = sum(group.ios.get("read", 0) for group in sources if group.label == array.label)
+        parts = fed / max(1, reads.ios)
+        size = reads.sizes.mode_bytes or 0
+        processes = [group for member in members for group in member.groups("processes")]
+        if any(MD_THREAD.fullmatch(group.label) and group.ios.get("read") for group in processes):
             continue  # md itself reads, such as what a missing member had
         if reads.ios >= FEWEST and BLOCK < size <= SMALL and SPLIT[0] <= parts <= SPLIT[1]:
             crossing = min(1.0, (parts - 1) / parts) * waiting.op_ns(array, "read")

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
+from blklab.documents.profile import LevelTime
 from blklab.report import formatting
 from blklab.report.causes.waiting import FEWEST, Waiting, awaited, device_ns, sum_ns
 from blklab.report.view import UNKNOWN, DeviceView
@@ -20,7 +21,8 @@ def writeback(waiting: Waiting) -> Iterator[Diagnostic]:
     """
     for device in waiting.entrances:
         waits = device.data.waits
-        behind, alone = waits.behind_writeback, waits.alone
+        behind = waits.behind_writeback
+        alone = waits.alone
         usual = alone.mean if alone.count >= FEWEST else None
         if not device.capabilities.layers or behind.count < FEW or sum_ns(behind) < LEAST_BEHIND * device_ns(device):
             continue  # Only blktrace records which writes are synchronous
@@ -75,9 +77,13 @@ def flushes(waiting: Waiting) -> Iterator[Diagnostic]:
 
 def _plain_ns(device: DeviceView) -> float:
     """Returns the mean time of a write without a flush; 0 if there are too few."""
-    writes, flushes, flushing = device.latency("write"), device.latency("flush"), device.data.waits.flushing
+    writes = device.latency("write")
+    flushes = device.latency("flush")
+    flushing = device.data.waits.flushing
     count = (writes.count if writes else 0) - flushing.count + (flushes.count if flushes else 0)
-    return max(0.0, sum_ns(writes) - sum_ns(flushing) + sum_ns(flushes)) / count if count >= FEWEST else 0.0
+    if count < FEWEST:
+        return 0.0
+    return max(0.0, sum_ns(writes) - sum_ns(flushing) + sum_ns(flushes)) / count
 
 
 DEEP = 16  # I/Os in flight from which on the queue is long
@@ -95,7 +101,8 @@ def bursts(waiting: Waiting) -> Iterator[Diagnostic]:
     for device in waiting.entrances:
         if not any(map(sum_ns, awaited(device))):
             continue  # No program waits
-        level, gaps = device.data.in_flight, device.data.pattern.arrivals.inter_arrival_ns
+        level = device.data.in_flight
+        gaps = device.data.pattern.arrivals.inter_arrival_ns
         share, time = _deep(device)
         if level.idle_share is None or level.idle_share < IDLE or share < MOST_WAIT or time > SHORT_TIME:
             continue
@@ -115,10 +122,15 @@ def bursts(waiting: Waiting) -> Iterator[Diagnostic]:
 def _deep(device: DeviceView) -> tuple[float, float]:
     """Returns the share of the waiting in a long queue, and the share of the time with one."""
     levels = device.data.in_flight.histogram
-    areas = [(each.low, each.time_ns * (each.low + each.high) / 2, each.time_ns) for each in levels]
-    area, time = sum(each[1] for each in areas) or 1.0, sum(each[2] for each in areas) or 1
-    deep = [each for each in areas if each[0] >= DEEP]
-    return sum(each[1] for each in deep) / area, sum(each[2] for each in deep) / time
+    deep = [level for level in levels if level.low >= DEEP]
+    area = sum(map(_area, levels)) or 1.0
+    time = sum(level.time_ns for level in levels) or 1
+    return sum(map(_area, deep)) / area, sum(level.time_ns for level in deep) / time
+
+
+def _area(level: LevelTime) -> float:
+    """Returns the I/Os in flight times their time."""
+    return level.time_ns * (level.low + level.high) / 2
 
 
 MOST_WAITING = 0.6  # Share of the waiting
@@ -132,12 +144,13 @@ def one_process(waiting: Waiting) -> Iterator[Diagnostic]:
     One process has most of the waiting.
     """
     for device in waiting.entrances:
-        groups = [each for each in device.groups("processes") if not each.label.startswith(("kworker", UNKNOWN))]
-        times = [sum_ns(each.read_ns) + sum_ns(each.write_ns) for each in groups]
-        whole, ios = sum(times), sum(each.total for each in groups)
+        groups = [group for group in device.groups("processes") if not group.label.startswith(("kworker", UNKNOWN))]
+        times = [sum_ns(group.read_ns) + sum_ns(group.write_ns) for group in groups]
+        whole = sum(times)
+        ios = sum(group.total for group in groups)
         if not whole:
             continue
-        took, group = max(zip(times, groups, strict=True), key=lambda each: each[0])
+        took, group = max(zip(times, groups, strict=True), key=lambda pair: pair[0])
         share = took / whole
         if share < MOST_WAITING or share < MORE * group.total / ios or group.total > (1 - OTHERS) * ios:
             continue

@@ -82,8 +82,9 @@ class Waiting:
 
     def op_ns(self, device: DeviceView, op: str) -> float:
         """Returns the part of `total_ns` that programs wait for one operation of a device."""
-        took, load = sum_ns(device.latency(op) or device.latency(op, "d2c")), device.op(op)
+        took = sum_ns(device.latency(op) or device.latency(op, "d2c"))
         if op == "write" and device.capabilities.layers and any(map(sum_ns, awaited(device))):
+            load = device.op(op)
             took *= load.sync / max(1, load.ios)
         if device in self.entrances:
             return took

@@ -20,7 +20,7 @@ ORIGINS = {"processes": "By process", "sources": "By source device", "cpus": "By
 
 def latency_charts(device: DeviceView) -> list[Chart]:
     """Returns the distribution of latencies and their stages."""
-    return [c for c in (_distribution(device), _stages(device)) if c]
+    return [chart for chart in (_distribution(device), _stages(device)) if chart]
 
 
 def _distribution(device: DeviceView) -> Chart | None:
@@ -55,28 +55,28 @@ def _distribution(device: DeviceView) -> Chart | None:
     )
     tables = [histogram_table(distribution) for distribution in histograms]
     stage = histograms[0].title.split()[0]
-    merged = TextTable(
-        f"{stage} distribution",
-        [*figures("operation"), *tables[0].columns],
-        [[op, *row] for op, distribution in zip(titles, tables, strict=True) for row in distribution.rows],
-    )
+    table_rows = []
+    for op, distribution in zip(titles, tables, strict=True):
+        table_rows += [[op, *row] for row in distribution.rows]
+    merged = TextTable(f"{stage} distribution", [*figures("operation"), *tables[0].columns], table_rows)
     note = f"{stage}, {STAGES[stage.lower()]}; ten bins per decade, for each operation."
     return Chart("latency", "Latency distribution", spec, merged, note, wide=True)
 
 
 def _stages(device: DeviceView) -> Chart | None:
     keys = ("p5", "p50", "p95", "p99")
-    rows: list[Spec] = [
-        {"stage": stage.upper(), "meaning": meaning, "op": op, "n": latency.count}
-        | {key: getattr(latency, key) for key in keys}
-        for op in device.ops
-        for stage, meaning in STAGES.items()
-        if (latency := device.latency(op, stage)) is not None and latency.count > 1
-    ]
+    rows: list[Spec] = []
+    for op in device.ops:
+        for stage, meaning in STAGES.items():
+            latency = device.latency(op, stage)
+            if latency is not None and latency.count > 1:
+                quantiles = {key: getattr(latency, key) for key in keys}
+                rows.append({"stage": stage.upper(), "meaning": meaning, "op": op, "n": latency.count, **quantiles})
     if not rows:
         return None
-    low, high = min(row["p5"] for row in rows), max(row["p99"] for row in rows)
-    ops = [op for op in OPS if any(row["op"] == op for row in rows)]
+    low = min(row["p5"] for row in rows)
+    high = max(row["p99"] for row in rows)
+    ops = _operations(rows)
     y = category("stage", axis={"grid": False, "title": None}, scale={"paddingInner": 0.25})
     offset = {"field": "op", "type": "nominal", "scale": {"domain": ops}}
     named = (("op", "operation"), ("meaning", "from"), ("n", "I/Os", ","))
@@ -93,6 +93,12 @@ def _stages(device: DeviceView) -> Chart | None:
         life.stages(device),
         "From the 5th percentile to the 95th, paler to the 99th; the dot is the median.",
     )
+
+
+def _operations(rows: Sequence[Spec]) -> list[str]:
+    """Returns the operations that rows are of, in their usual order."""
+    present = {row["op"] for row in rows}
+    return [op for op in OPS if op in present]
 
 
 def size_charts(device: DeviceView) -> list[Chart]:
@@ -151,45 +157,50 @@ def _drawn(bins: Sequence[Bin]) -> list[Bin]:
 
 def histogram_table(histogram_: Histogram, *, by_bytes: bool = False) -> TextTable:
     """Returns the bins with their shares; of sizes also those of the bytes."""
-    rows, so_far = [], 0.0
+    rows = []
+    so_far = 0.0
     moved = sum(map(_moved, histogram_.bins)) or 1.0
     for bin_ in histogram_.bins:
         so_far += bin_.count
         share = bin_.count / histogram_.total
         count = formatting.duration(bin_.count) if histogram_.unit == "ns" else formatting.count(int(bin_.count))
-        rows.append(
-            [
-                *(bin_.label, count, formatting.share(share), formatting.share(so_far / histogram_.total), str(share)),
-                *([formatting.share(_moved(bin_) / moved)] if by_bytes else []),
-            ]
-        )
+        row = [bin_.label, count, formatting.share(share), formatting.share(so_far / histogram_.total), str(share)]
+        if by_bytes:
+            row.append(formatting.share(_moved(bin_) / moved))
+        rows.append(row)
     what = "time" if histogram_.unit == "ns" else "I/Os"
-    columns = [*figures("", what, "share", "so far"), BAR, *(figures("of the bytes") if by_bytes else [])]
+    columns = [*figures("", what, "share", "so far"), BAR]
+    if by_bytes:
+        columns += figures("of the bytes")
     return TextTable(histogram_.title, columns, rows)
 
 
 def origin_charts(device: DeviceView) -> list[Chart]:
     """Returns the I/Os by process, source and CPU."""
-    kinds = [kind for kind in ORIGINS if kind != "sources" or device.is_fed]
-    return [chart for kind in kinds if (chart := _bars(device, kind))]
+    charts = []
+    for kind in ORIGINS:
+        if kind == "sources" and not device.is_fed:
+            continue
+        chart = _bars(device, kind)
+        if chart:
+            charts.append(chart)
+    return charts
 
 
 def _bars(device: DeviceView, kind: str) -> Chart | None:
     groups = device.groups(kind)
     if not groups or not device.ios:
         return None
-    rows: list[Spec] = [
-        {"name": group.label, "op": op, "n": number, "share": number / device.ios}
-        for group in groups[:MOST_BARS]
-        for op, number in group.ios.items()
-        if number
-    ]
+    rows: list[Spec] = []
+    for group in groups[:MOST_BARS]:
+        for op, number in group.ios.items():
+            if number:
+                rows.append({"name": group.label, "op": op, "n": number, "share": number / device.ios})
     rest = groups[MOST_BARS:]
-    rows += [
-        {"name": f"{len(rest)} others", "op": op, "n": number, "share": number / device.ios}
-        for op in OPS
-        if (number := sum(group.ios[op] for group in rest))
-    ]
+    for op in OPS:
+        number = sum(group.ios[op] for group in rest)
+        if number:
+            rows.append({"name": f"{len(rest)} others", "op": op, "n": number, "share": number / device.ios})
     names = list(dict.fromkeys(row["name"] for row in rows))
     rank, order = base.stacking()
     spec = chart_spec(
@@ -199,7 +210,7 @@ def _bars(device: DeviceView, kind: str) -> Chart | None:
         encoding={
             "y": {**category("name", axis={"title": None, "labelFontSize": 12}), "sort": names},
             "x": quantity("n", "I/Os", axis={"tickCount": 4, "format": ",d"}),
-            "color": base.by_op([op for op in OPS if any(row["op"] == op for row in rows)]),
+            "color": base.by_op(_operations(rows)),
             "order": order,
             "tooltip": tips(
                 ("name", load.KINDS[kind].lower()), ("op", "operation"), ("n", "I/Os", ","), ("share", "of all", ".2%")

@@ -111,7 +111,11 @@ def log_ticks(low: float, high: float, *, sizes: bool = False) -> list[float]:
         first = math.floor(math.log2(low))
         return [2.0**power for power in range(first, math.ceil(math.log2(high)) + 1, step)]
     span = math.log10(high / low)
-    steps = (1, 2, 5) if span < 1.7 else (1, 3) if span < 2.6 else (1,)
+    steps: tuple[int, ...] = (1,)
+    if span < 1.7:
+        steps = (1, 2, 5)
+    elif span < 2.6:
+        steps = (1, 3)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     return [step * 10.0**power for power in powers for step in steps]
 
@@ -154,7 +158,8 @@ def _text(value: str, size: float, unit: str) -> str:
 
 def log_durations(low: float, high: float, title: str | None) -> Spec:
     """Returns scale and axis of ns over decades."""
-    low, high = max(1.0, low), max(low, high, 10.0)
+    high = max(low, high, 10.0)
+    low = max(1.0, low)
     values = [tick for tick in log_ticks(low, high) if low * 0.999 <= tick <= high * 1.001]
     return {
         "title": title,

@@ -46,12 +46,16 @@ class DensityPicture:
 def levels(texts: Sequence[str]) -> list[bytes]:
     """Returns the levels of density of each row, one for each slice of time: the digits in base 36."""
     columns = max(map(len, texts))
-    return [bytes(0 if letter == "." else int(letter, 36) for letter in text.ljust(columns, ".")) for text in texts]
+    rows = []
+    for text in texts:
+        rows.append(bytes(0 if letter == "." else int(letter, 36) for letter in text.ljust(columns, ".")))
+    return rows
 
 
 def offset_charts(device: DeviceView) -> list[Chart]:
     """Returns where reads and writes went."""
-    offsets, axis = device.data.offsets, TimeAxis.of(device)
+    offsets = device.data.offsets
+    axis = TimeAxis.of(device)
     rows = offsets.rows
     if len(device.slices()[1]) < 2 or not rows:
         return []
@@ -70,13 +74,15 @@ def offset_charts(device: DeviceView) -> list[Chart]:
 
 def latency_charts(device: DeviceView) -> list[Chart]:
     """Returns how long reads and writes took over time."""
-    over_time, axis = device.data.over_time, TimeAxis.of(device)
+    over_time = device.data.over_time
+    axis = TimeAxis.of(device)
     rows = over_time.latencies
     if len(device.slices()[1]) < 2 or not rows:
         return []
     letters = device.latency_letters
     table = _table(letters, rows, formatting.duration, 1)
-    low, high = max(1, rows[0].low), rows[-1].end
+    low = max(1, rows[0].low)
+    high = rows[-1].end
     y = log_durations(low, high, letters)
     drawn = []
     for op, cells in _by_op(rows).items():
@@ -92,7 +98,8 @@ def latency_charts(device: DeviceView) -> list[Chart]:
 
 def map_charts(device: DeviceView) -> list[Chart]:
     """Returns how long reads and writes took by size and by the queue that they found."""
-    maps, letters = device.data.maps, device.latency_letters
+    maps = device.data.maps
+    letters = device.latency_letters
     kinds: tuple[tuple[str, Sequence[DensityRow], str, Callable[[int], str]], ...] = (
         ("size", maps.sizes, "size (less than)", lambda at: formatting.size(1024 << at)),
         ("depth", maps.depths, "I/Os in flight when it came (less than)", lambda at: f"{1 << at:,}"),
@@ -104,13 +111,7 @@ def map_charts(device: DeviceView) -> list[Chart]:
             if len(seen) < 2:
                 continue
             names = [label(at) for at in range(seen[0], seen[-1] + 1)]
-            values: list[Spec] = [
-                {"class": label(at), "low": max(1, row.low), "high": row.end, "level": level, "few": 2 ** (level - 1)}
-                | {"op": op}
-                for row, levels_of_row in zip(rows, cells, strict=True)
-                for at, level in enumerate(levels_of_row)
-                if level
-            ]
+            values = _map_cells(rows, cells, op, label)
             encoding: Spec = {
                 "x": category("class", title, scale={"domain": names}, axis={"labelAngle": 0}),
                 "y": {**quantity("low"), **log_durations(max(1, rows[0].low), rows[-1].end, letters)},
@@ -124,6 +125,17 @@ def map_charts(device: DeviceView) -> list[Chart]:
             table = _table(letters, rows, formatting.duration, 1)
             drawn.append(Chart(f"{kind}-map-{op}", f"Latency of {_plural(device, op)} by {kind}", spec, table, note))
     return drawn
+
+
+def _map_cells(rows: Sequence[DensityRow], cells: Sequence[bytes], op: str, label: Callable[[int], str]) -> list[Spec]:
+    """Returns the cells of a map that have I/Os; `label` names a column."""
+    values: list[Spec] = []
+    for row, levels_of_row in zip(rows, cells, strict=True):
+        for column, level in enumerate(levels_of_row):
+            if level:
+                latency = {"low": max(1, row.low), "high": row.end}
+                values.append({"class": label(column), **latency, "level": level, "few": 2 ** (level - 1), "op": op})
+    return values
 
 
 def _plural(device: DeviceView, op: str) -> str:
@@ -164,7 +176,8 @@ def _spec(
 
 def _offset_spec(device: DeviceView, axis: TimeAxis, picture: DensityPicture) -> Spec:
     offsets = device.data.offsets
-    low, high = SECTOR * offsets.rows[0].low, SECTOR * offsets.rows[-1].end
+    low = SECTOR * offsets.rows[0].low
+    high = SECTOR * offsets.rows[-1].end
     power = min(len(UNITS) - 1, ((high - low).bit_length() - 1) // 10)
     span = (low / 1024**power, high / 1024**power)
     y = {"title": f"offset ({UNITS[power]})", "scale": {"nice": False, "zero": False, "domain": list(span)}}

@@ -14,7 +14,6 @@ from blklab.report.view import BLOCK, DeviceView, ProfileView
 from blklab.text import printable
 
 OPS = {"read": "@read", "write": "@write", "other": "@discard"}
-QUANTILES = ("read_p50", "read_p99", "write_p50", "write_p99")
 OTHERS = "others"
 MOST_POINTS = 128  # Maximum number of slices of lines that would hide each other
 NOTHING = TextTable("", [], [])
@@ -45,11 +44,14 @@ class NamedSeries:
 
 def charts(view: ProfileView) -> list[Chart]:
     """Returns the charts of the main device; none if there is only one slice."""
-    device, axis = view.focus, TimeAxis.of(view.focus)
+    device = view.focus
+    axis = TimeAxis.of(device)
     if len(device.slices()[1]) < 2:
         return []
     drawn = [*_load(device, axis), _latency(device, axis), _depth(device, axis), _processes(device, axis)]
-    return [chart for chart in (*drawn, None if _compared(view) else _utilisation(device, [], axis)) if chart]
+    if not _compared(view):
+        drawn.append(_utilisation(device, [], axis))
+    return [chart for chart in drawn if chart]
 
 
 def charts_of_side(device: DeviceView, side: str) -> list[Chart]:
@@ -58,12 +60,13 @@ def charts_of_side(device: DeviceView, side: str) -> list[Chart]:
     if len(device.slices()[1]) < 2:
         return []
     drawn = [chart for chart in (*_load(device, axis)[:1], _latency(device, axis)) if chart]
-    return [replace(each, name=f"{each.name}-{side}", title=f"{side}: {each.title}") for each in drawn]
+    return [replace(chart, name=f"{chart.name}-{side}", title=f"{side}: {chart.title}") for chart in drawn]
 
 
 def stack_charts(view: ProfileView) -> list[Chart]:
     """Returns the utilisation and the I/Os of the devices that are compared."""
-    axis, devices = TimeAxis.of(view.focus), _compared(view)
+    axis = TimeAxis.of(view.focus)
+    devices = _compared(view)
     if not devices or len(view.focus.slices()[1]) < 2:
         return []
     return [chart for chart in (_utilisation(view.focus, devices, axis), _devices(devices, axis)) if chart]
@@ -77,11 +80,12 @@ def _compared(view: ProfileView) -> list[DeviceView]:
 
 def _by_op(device: DeviceView, keys: Mapping[str, str]) -> list[NamedSeries]:
     over_time = device.data.over_time
-    series = [
-        NamedSeries(op, OPS[op], over_time.width_ns, [getattr(interval, key) for interval in over_time.slices])
-        for op, key in keys.items()
-    ]
-    return [each for each in series if any(each.amounts)]
+    series = []
+    for op, key in keys.items():
+        amounts = [getattr(interval, key) for interval in over_time.slices]
+        if any(amounts):
+            series.append(NamedSeries(op, OPS[op], over_time.width_ns, amounts))
+    return series
 
 
 def _load(device: DeviceView, axis: TimeAxis) -> list[Chart | None]:
@@ -94,10 +98,19 @@ def _load(device: DeviceView, axis: TimeAxis) -> list[Chart | None]:
 
 
 def _latency(device: DeviceView, axis: TimeAxis) -> Chart | None:
-    slices = device.slices()[1]
-    rows = [{**axis.row(s.start_ns), **{k: getattr(s, f"{k}_ns") for k in QUANTILES}} for s in slices]
+    rows = []
+    for interval in device.slices()[1]:
+        quantiles = {
+            "read_p50": interval.read_p50_ns,
+            "read_p99": interval.read_p99_ns,
+            "write_p50": interval.write_p50_ns,
+            "write_p99": interval.write_p99_ns,
+        }
+        rows.append({**axis.row(interval.start_ns), **quantiles})
     ops = [op for op in ("read", "write") if any(row[f"{op}_p50"] for row in rows)]
-    keys = [f"{op}_{quantile}" for op in ops for quantile in ("p50", "p99")]
+    keys = []
+    for op in ops:
+        keys += [f"{op}_p50", f"{op}_p99"]
     values = [row[key] for row in rows for key in keys if row[key]]
     if not values:
         return None
@@ -113,7 +126,9 @@ def _latency(device: DeviceView, axis: TimeAxis) -> Chart | None:
     titles = {key: key.replace("_p50", " median").replace("_p99", " 99 %") for key in keys}
     tooltips = [tip(f"{key}_text", title) for key, title in titles.items()]
     spec = axis.chart(rows, [band, median], tooltips, transform=base.texts(base.duration_label, keys))
-    cells = [[row["when"], *(formatting.duration(row[key]) for key in keys)] for row in rows]
+    cells = []
+    for row in rows:
+        cells.append([row["when"], *(formatting.duration(row[key]) for key in keys)])
     table = TextTable("Latency over time", figures("from", *titles.values()), cells)
     since = "queued" if device.start == "Q" else "dispatched"
     note = (
@@ -126,13 +141,14 @@ def _latency(device: DeviceView, axis: TimeAxis) -> Chart | None:
 def _depth(device: DeviceView, axis: TimeAxis) -> Chart | None:
     if not device.has_depth:
         return None
-    width, slices = device.data.depth_over_time.width_ns, device.data.depth_over_time.slices
-    rows = [
-        axis.row(at * width)
-        | {"mean": round(interval.area_ns / axis.seen_ns(at * width, width), 3), "max": interval.max}
-        for at, interval in enumerate(slices)
-    ]
-    most, mean = (quantity(key, "I/Os in flight") for key in ("max", "mean"))
+    width = device.data.depth_over_time.width_ns
+    rows = []
+    for number, interval in enumerate(device.data.depth_over_time.slices):
+        start = number * width
+        depth = {"mean": round(interval.area_ns / axis.seen_ns(start, width), 3), "max": interval.max}
+        rows.append({**axis.row(start), **depth})
+    most = quantity("max", "I/Os in flight")
+    mean = quantity("mean", "I/Os in flight")
     layers = [layer("area", {"y": most}, **STEPS, color="@accent", fillOpacity=0.25)]
     layers.append(layer("line", {"y": mean}, **STEPS, color="@accent"))
     spec = axis.chart(rows, layers, [tip("mean", "mean", ".3~r"), tip("max", "most", ",")])
@@ -150,7 +166,8 @@ def _utilisation(focus: DeviceView, devices: Sequence[DeviceView], axis: TimeAxi
             depth = device.data.depth_over_time
             busy = [interval.busy_ns / 1e9 for interval in depth.slices]
             series.append(NamedSeries(device.label, colours[device.label], depth.width_ns, busy))
-    rest = f" ({more} more are not drawn)" if (more := len({*devices} - {focus}) - len(theme.MEMBERS)) > 0 else ""
+    more = len({*devices} - {focus}) - len(theme.MEMBERS)
+    rest = f" ({more} more are not drawn)" if more > 0 else ""
     chart = Chart("utilisation", "Utilisation", {}, NOTHING, f"Share of the time with at least one I/O in flight{rest}")
     return _by_name(chart, axis, series, "utilisation")
 
@@ -202,7 +219,10 @@ def _by_name(chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: 
     if unit == "utilisation":
         y |= {"scale": {"domain": [0, 1]}, "axis": {"format": "%", "tickCount": 5}}
     elif unit == "bytes a second":
-        y |= base.size_axis(max(sum(row[key] for key in keys) for row in rows), unit)
+        totals = []
+        for row in rows:
+            totals.append(sum(row[key] for key in keys))
+        y |= base.size_axis(max(totals), unit)
     field = "{}" if d3_format else "{}_text"
     tooltips = [tip(field.format(key), each.name, d3_format) for key, each in zip(keys, series, strict=True)]
     transform = [] if d3_format else base.texts(base.size_label, keys)
@@ -213,10 +233,13 @@ def _by_name(chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: 
     scale = {"domain": [each.name for each in series], "range": [each.colour for each in series]}
     legend = {"title": None, "symbolType": "square" if stacked else "stroke"} if len(series) > 1 else None
     encoding = {"y": {**quantity("value"), **y}, "color": base.category("name", scale=scale, legend=legend)}
-    encoding |= {"order": {"field": "rank", "type": "ordinal"}} if stacked else {}
+    if stacked:
+        encoding["order"] = {"field": "rank", "type": "ordinal"}
     drawn = layer("area" if stacked else "line", encoding, **STEPS)
     drawn["transform"] = [{"fold": keys, "as": ["key", "value"]}, look_up]
-    cells = [[row["when"], *(form(row[key]) for key in keys)] for row in rows]
+    cells = []
+    for row in rows:
+        cells.append([row["when"], *(form(row[key]) for key in keys)])
     table = TextTable(chart.title, figures("from", *(each.name for each in series)), cells)
     note = axis.note(f"{chart.note}, in slices of {formatting.duration(width)}.")
     return replace(
@@ -226,11 +249,11 @@ def _by_name(chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: 
 
 def working_set(device: DeviceView) -> list[Chart]:
     """Returns the distinct blocks that were touched."""
-    axis, slices = TimeAxis.of(device), device.slices()[1]
-    rows = [
-        {**axis.row(s.start_ns), "so_far": s.unique_blocks_so_far * BLOCK, "touched": s.unique_blocks * BLOCK}
-        for s in slices
-    ]
+    axis = TimeAxis.of(device)
+    rows = []
+    for interval in device.slices()[1]:
+        amounts = {"so_far": interval.unique_blocks_so_far * BLOCK, "touched": interval.unique_blocks * BLOCK}
+        rows.append({**axis.row(interval.start_ns), **amounts})
     if len(rows) < 2 or not rows[-1]["so_far"]:
         return []
     y = base.size_axis(max(row["so_far"] for row in rows), "distinct blocks")
@@ -241,10 +264,11 @@ def working_set(device: DeviceView) -> list[Chart]:
     ]
     tooltips = [tip(f"{key}_text", title) for key, title in titles.items()]
     spec = axis.chart(rows, areas, tooltips, transform=base.texts(base.size_label, titles))
-    cells = [[row["when"], *(formatting.size(row[key]) for key in titles)] for row in rows]
+    cells = [[row["when"], formatting.size(row["so_far"]), formatting.size(row["touched"])] for row in rows]
     table = TextTable("Working set", figures("from", *titles.values()), cells)
     hotness = device.data.hotness
-    written, read = (BLOCK * blocks for blocks in (hotness.unique_written_blocks, hotness.unique_read_blocks))
+    written = BLOCK * hotness.unique_written_blocks
+    read = BLOCK * hotness.unique_read_blocks
     note = (
         f"Distinct blocks of {formatting.size(BLOCK)}: "
         f"{formatting.size(hotness.unique_bytes)} in all ({formatting.size(read)} read, "

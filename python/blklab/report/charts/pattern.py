@@ -3,6 +3,7 @@
 from blklab.report import formatting, histogram
 from blklab.report.charts.bars import histogram_table
 from blklab.report.charts.base import Chart, Spec, category, chart_spec, duration_label, layer, quantity, tip, tips
+from blklab.report.histogram import Bin
 from blklab.report.tables import pattern
 from blklab.report.view import DeviceView
 
@@ -16,9 +17,10 @@ def order(device: DeviceView) -> Chart | None:
         streams = device.streams(op)
         if not streams.ios:
             continue
-        close, all_ = streams.strictly_sequential_ios, streams.sequential_ios
-        close = min(close, all_)
-        for kind, number in zip(kinds, (close, all_ - close, streams.ios - all_), strict=True):
+        sequential = streams.sequential_ios
+        strict = min(streams.strictly_sequential_ios, sequential)
+        numbers = (strict, sequential - strict, streams.ios - sequential)
+        for kind, number in zip(kinds, numbers, strict=True):
             rows.append({"op": op, "kind": kind, "n": number, "share": number / streams.ios})
     if not rows:
         return None
@@ -45,6 +47,12 @@ def order(device: DeviceView) -> Chart | None:
     )
 
 
+def _seek_direction(bin_: Bin) -> str:
+    if bin_.low == 0 == bin_.high:
+        return "none"
+    return "forward" if bin_.low > 0 else "backward"
+
+
 def seeks(device: DeviceView) -> Chart | None:
     histograms = histogram.seek(device)
     if not histograms:
@@ -54,7 +62,7 @@ def seeks(device: DeviceView) -> Chart | None:
             "distance": bin_.label.removeprefix("from ").removesuffix(" (sequential)"),
             "n": bin_.count,
             "share": bin_.count / histograms[0].total,
-            "way": "none" if bin_.low == 0 == bin_.high else "forward" if bin_.low > 0 else "backward",
+            "way": _seek_direction(bin_),
         }
         for bin_ in histograms[0].bins
     ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from blklab.analysis.metrics import METRICS, WAYS, device_shares, lowest_devices, with_direction
 from blklab.analysis.samples import over_time
-from blklab.analysis.saturation import LOADS, LoadPoint, curves, in_flight
+from blklab.analysis.saturation import LOADS, LoadPoint, SaturationCurve, curves, in_flight
 from blklab.fio.latency import QUANTILES
 from blklab.outcome import LatencyResult, LoadRamp, LoadStep, Outcome
 from blklab.report import formatting, runs
@@ -24,7 +24,7 @@ from blklab.report.experiment import layout
 from blklab.report.experiment.view import STACK, WORKLOAD, ExperimentView, ReportCell, best, grouped
 from blklab.report.results import best_rate
 from blklab.report.shell import Details, Item, PageSection
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS
 from blklab.text import by_key, printable
@@ -35,17 +35,28 @@ ORDERS = {"sequential": "Sequential I/O", "random": "Random I/O", "mixed": "Sequ
 
 def fastest_charts(view: ExperimentView) -> list[Chart]:
     """Returns a chart for sequential and one for random I/O."""
-    return [
-        _fastest_chart(view, cells, order, title, metric)
-        for order, title in ORDERS.items()
-        for metric in ["bw" if order == "sequential" else "iops"]
-        if (cells := [cell for cell in view.order(view.cells) if cell.order == order and cell.value(metric)])
-    ]
+    charts = []
+    for order, title in ORDERS.items():
+        metric = "bw" if order == "sequential" else "iops"
+        cells = [cell for cell in view.order(view.cells) if cell.order == order and cell.value(metric)]
+        if cells:
+            charts.append(_fastest_chart(view, cells, order, title, metric))
+    return charts
+
+
+def _campaign_column(view: ExperimentView) -> list[TableColumn]:
+    """Returns the column with the campaign of a cell; none for one series."""
+    return [text("campaign")] if view.several else []
+
+
+def _campaign_name(view: ExperimentView, series: str) -> list[str]:
+    """Returns what a row has in the column of campaigns, if there is one."""
+    return [series] if view.several else []
 
 
 def _fastest_chart(view: ExperimentView, cells: Sequence[ReportCell], order: str, title: str, metric: str) -> Chart:
-    chosen = view.order(best(view, cells, metric))
-    drawn = chosen[: layout.MOST_ROWS]
+    best_cells = view.order(best(view, cells, metric))
+    drawn = best_cells[: layout.MOST_ROWS]
     laid = layout.rows(view, drawn, view.loads)
     data = [row for cell in drawn for row in _fastest_rows(view, cell, laid.of[id(cell)], metric)]
     spec = _spec(view, data, metric)
@@ -54,14 +65,17 @@ def _fastest_chart(view: ExperimentView, cells: Sequence[ReportCell], order: str
     notes = ["Bandwidth." if metric == "bw" else "I/Os a second."]
     if view.loads:
         notes.append(f"Each cell at the {formatting.listing(view.loads)} with the highest value.")
-    repeated, sure = (any(row[key] is not None for row in data) for key in ("least", "low"))
-    if repeated and sure:
+    has_ranges = any(row["least"] is not None for row in data)
+    has_intervals = any(row["low"] is not None for row in data)
+    if has_ranges and has_intervals:
         notes.append("Thin whiskers: the range of repeats; thick: the interval.")
-    elif repeated or sure:
-        notes.append(f"Whiskers: the {'range of repeats' if repeated else 'interval'}.")
-    if len(chosen) > len(drawn):
-        notes.append(f"The first {layout.MOST_ROWS} of {len(chosen)}; the table below has all.")
-    return Chart(f"fastest-{order}", title, spec, _fastest_table(view, chosen, metric), " ".join(notes), wide=True)
+    elif has_ranges:
+        notes.append("Whiskers: the range of repeats.")
+    elif has_intervals:
+        notes.append("Whiskers: the interval.")
+    if len(best_cells) > len(drawn):
+        notes.append(f"The first {layout.MOST_ROWS} of {len(best_cells)}; the table below has all.")
+    return Chart(f"fastest-{order}", title, spec, _fastest_table(view, best_cells, metric), " ".join(notes), wide=True)
 
 
 def _fastest_rows(view: ExperimentView, cell: ReportCell, row: str, metric: str) -> list[Spec]:
@@ -79,11 +93,12 @@ def _fastest_rows(view: ExperimentView, cell: ReportCell, row: str, metric: str)
         "high": None if total.high is None else _round(total.high),
         "end": _round(max(total.mean, total.most, total.high or 0.0)),
     }
-    there = [(direction, value) for direction in WAYS if (value := cell.mean(f"{direction}.{metric}"))]
-    return [
-        {**other_labels, "op": direction, "v": _round(value), "first": at == 0}
-        for at, (direction, value) in enumerate(there)
-    ]
+    rows: list[Spec] = []
+    for direction in WAYS:
+        mean = cell.mean(f"{direction}.{metric}")
+        if mean:
+            rows.append({**other_labels, "op": direction, "v": _round(mean), "first": not rows})
+    return rows
 
 
 def _round(value: float) -> float:
@@ -96,7 +111,8 @@ FIRST = {"filter": "datum.first"}  # Returns one row for each bar; the other dir
 def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     most = max((row["end"] for row in data), default=1.0) or 1.0
     label = layout.metric_label(metric, "datum.total")
-    ops = [direction for direction in WAYS if any(row["op"] == direction for row in data)]
+    drawn_ops = {row["op"] for row in data}
+    ops = [direction for direction in WAYS if direction in drawn_ops]
     shared = layout.offset(view)
     figures_of_bar = (("v_text", "mean"), ("range_text", "repeats"), ("interval_text", "interval"))
     tooltips = tips(("name", "cell"), *layout.campaign_tip(view), ("op", "direction"), *figures_of_bar)
@@ -147,26 +163,27 @@ def _ranges(data: Sequence[Spec], shared: Spec, x: Spec) -> list[Spec]:
 
 
 def _between(low: str, high: str, metric: str) -> str:
-    texts = [f"({layout.metric_label(metric, f'datum.{bound}')})" for bound in (low, high)]
-    return f"datum.{low} == null ? '–' : {texts[0]} + ' to ' + {texts[1]}"
+    low_text = layout.metric_label(metric, f"datum.{low}")
+    high_text = layout.metric_label(metric, f"datum.{high}")
+    return f"datum.{low} == null ? '–' : ({low_text}) + ' to ' + ({high_text})"
 
 
 def _fastest_table(view: ExperimentView, cells: Sequence[ReportCell], metric: str) -> TextTable:
     form = formatting.rate if metric == "bw" else formatting.number
-    columns = [text("cell"), *([text("campaign")] if view.several else [])]
+    columns = [text("cell"), *_campaign_column(view)]
     columns += figures("reads", "writes", "together", "range of repeats", "interval")
-    body = [
-        [
-            view.name(cell),
-            *([cell.series.name] if view.several else []),
-            *(form(cell.mean(f"{direction}.{metric}")) for direction in WAYS),
-            form(total.mean),
-            f"{form(total.least)} to {form(total.most)}" if len(cell.runs) > 1 else formatting.NONE,
-            formatting.NONE if None in (total.low, total.high) else f"{form(total.low)} to {form(total.high)}",
-        ]
-        for cell in cells
-        if (total := cell.value(metric))
-    ]
+    body = []
+    for cell in cells:
+        total = cell.value(metric)
+        if not total:
+            continue
+        row = [view.name(cell), *_campaign_name(view, cell.series.name)]
+        for direction in WAYS:
+            row.append(form(cell.mean(f"{direction}.{metric}")))
+        row.append(form(total.mean))
+        row.append(f"{form(total.least)} to {form(total.most)}" if len(cell.runs) > 1 else formatting.NONE)
+        row.append(formatting.NONE if None in (total.low, total.high) else f"{form(total.low)} to {form(total.high)}")
+        body.append(row)
     return TextTable("Fastest", columns, body)
 
 
@@ -196,17 +213,20 @@ class RunLine:
 def course_section(view: ExperimentView) -> PageSection:
     """Returns the section; if there are many cells, only the first workload is not folded."""
     most = max(LEAST, min(MOST, POINTS // max(1, sum(len(cell.runs) for cell in view.cells))))
-    cells = enumerate(grouped(view.order(view.cells), view.labels).values())
-    drawn = [(members[0].labels.get(WORKLOAD, ""), _course_chart(view, members, at, most)) for at, members in cells]
-    charts = by_key((head, chart) for head, chart in drawn if chart is not None)
-    every = [chart for charts_of_cell in charts.values() for chart in charts_of_cell]
+    charts: dict[str, list[Chart]] = {}
+    for number, cells in enumerate(grouped(view.order(view.cells), view.labels).values()):
+        chart = _course_chart(view, cells, number, most)
+        if chart is not None:
+            charts.setdefault(cells[0].labels.get(WORKLOAD, ""), []).append(chart)
+    all_charts = [chart for charts_of_workload in charts.values() for chart in charts_of_workload]
     title = "Over time"
     intro = "Each point is an interval of a run; each line is a smoothed run. All jobs together."
-    if len(every) <= OPEN_COURSES:
-        return PageSection("time", "Over time", title, every, intro)
-    (_, first), *others = charts.items()
+    if len(all_charts) <= OPEN_COURSES:
+        return PageSection("time", "Over time", title, all_charts, intro)
+    (_, first), *folded = charts.items()
     folds = _more(first, OPEN_COURSES)
-    folds += [Details(f"{name} ({len(charts_of_cell)})", charts_of_cell) for name, charts_of_cell in others]
+    for workload, charts_of_workload in folded:
+        folds.append(Details(f"{workload} ({len(charts_of_workload)})", charts_of_workload))
     return PageSection("time", "Over time", title, first[:OPEN_COURSES], intro, folds)
 
 
@@ -221,7 +241,8 @@ def run_line(cell: ReportCell, run: StoredRun, most: int) -> RunLine | None:
     buckets = [values[at : at + size] for at in range(0, len(values), size)]
     seconds = [round(times[at] / 1e9, 3) for at in range(0, len(values), size)]
     means = [sum(bucket) / len(bucket) for bucket in buckets]
-    low, high = ([end(bucket) for bucket in buckets] for end in (min, max))
+    low = [min(bucket) for bucket in buckets]
+    high = [max(bucket) for bucket in buckets]
     return RunLine(run, seconds, means, low, high, smoothed(means), len(values))
 
 
@@ -239,7 +260,12 @@ def smoothed(values: Sequence[float]) -> list[float]:
 
 
 def _course_chart(view: ExperimentView, cells: Sequence[ReportCell], number: int, most: int) -> Chart | None:
-    drawn = [(cell, line) for cell in cells for run in cell.runs if (line := run_line(cell, run, most)) is not None]
+    drawn = []
+    for cell in cells:
+        for run in cell.runs:
+            line = run_line(cell, run, most)
+            if line is not None:
+                drawn.append((cell, line))
     if not drawn:
         return None
     bucketed = any(line.intervals > len(line.values) for _, line in drawn)
@@ -272,18 +298,17 @@ def _logarithmic(data: Sequence[Spec], high: float) -> Spec:
 
 
 def _course_rows(cell: ReportCell, line: RunLine, bucketed: bool) -> list[dict[str, Any]]:
-    columns = zip(line.seconds, line.values, line.low, line.high, line.smooth, strict=True)
-    return [
-        {
-            "t": t,
-            "v": _short(v),
-            **({"l": _short(low), "h": _short(high)} if bucketed else {}),
-            "s": _short(smooth),
-            "r": line.run.id,
-            "c": cell.series.name,
-        }
-        for t, v, low, high, smooth in columns
-    ]
+    rows = []
+    for t, v, low, high, smooth in zip(line.seconds, line.values, line.low, line.high, line.smooth, strict=True):
+        row: dict[str, Any] = {"t": t, "v": _short(v)}
+        if bucketed:
+            row["l"] = _short(low)
+            row["h"] = _short(high)
+        row["s"] = _short(smooth)
+        row["r"] = line.run.id
+        row["c"] = cell.series.name
+        rows.append(row)
+    return rows
 
 
 def _short(value: float) -> float:
@@ -297,20 +322,22 @@ def _layers(view: ExperimentView, high: float, bucketed: bool) -> list[Spec]:
         "axis": {"labelExpr": "format(datum.value, '~s')", "tickCount": 4, "minExtent": 44},
     }
     tooltips = [tip("t", "seconds", ".4~r"), tip("v", "I/Os a second", ",.3~r"), tip("r", "run")]
-    tooltips += [tip("c", "campaign")] if view.several else []
-    band = {"y": quantity("l", **y), "y2": {"field": "h"}}
+    if view.several:
+        tooltips.append(tip("c", "campaign"))
+    layers = []
+    if bucketed:
+        band = {"y": quantity("l", **y), "y2": {"field": "h"}}
+        layers.append(layer("area", band, fillOpacity=0.16, clip=True))
     point = {"y": quantity("v", **y), "tooltip": tooltips}
+    layers.append(layer("point", point, filled=True, size=9, opacity=0.33, clip=True))
     line = layer("line", {"y": quantity("s", **y)}, strokeWidth=1.7, clip=True)
-    return [
-        *([layer("area", band, fillOpacity=0.16, clip=True)] if bucketed else []),
-        layer("point", point, filled=True, size=9, opacity=0.33, clip=True),
-        {**line, "params": [base.zoom("x")]},
-    ]
+    layers.append({**line, "params": [base.zoom("x")]})
+    return layers
 
 
 def _course_table(view: ExperimentView, drawn: Sequence[tuple[ReportCell, RunLine]]) -> TextTable:
     """Returns a table of all runs: the series itself is in the store."""
-    columns = [text("run"), *([text("campaign")] if view.several else [])]
+    columns = [text("run"), *_campaign_column(view)]
     columns += figures("seconds", "intervals", "mean", "median", "least", "most", "variation")
     body = []
     for cell, line in drawn:
@@ -320,7 +347,7 @@ def _course_table(view: ExperimentView, drawn: Sequence[tuple[ReportCell, RunLin
         body.append(
             [
                 str(line.run.id),
-                *([cell.series.name] if view.several else []),
+                *_campaign_name(view, cell.series.name),
                 f"{line.run.figures.runtime_ns / 1e9:.3g}",
                 formatting.count(line.intervals),
                 *map(formatting.number, (mean, median(values), min(values), max(values))),
@@ -339,16 +366,22 @@ OPEN_LATENCIES = 4  # Number of charts that are not folded
 def latency_section(view: ExperimentView) -> PageSection:
     line = layout.line_label(view)
     charts: list[Chart] = []
-    for at, cells in enumerate(layout.panels(view, line).values()):
-        for direction, label in NAMES.items():
-            mine = [cell for cell in cells if _clat(cell, direction)]
-            if not mine:
-                continue
-            name = layout.titled(view, mine, line)
-            several = len([key for key in NAMES if any(_clat(cell, key) for cell in cells)]) > 1
-            title = f"{name}, {label}" if name and several else name or label
-            charts.append(_percentiles(view, mine, line, direction, f"percentiles-{at}-{direction}", title))
-            charts += filter(None, [_histogram(view, mine, line, direction, f"histogram-{at}-{direction}", title)])
+    for number, cells in enumerate(layout.panels(view, line).values()):
+        cells_by_direction = {}
+        for direction in NAMES:
+            timed = [cell for cell in cells if _clat(cell, direction)]
+            if timed:
+                cells_by_direction[direction] = timed
+        for direction, timed in cells_by_direction.items():
+            title = layout.titled(view, timed, line)
+            if not title:
+                title = NAMES[direction]
+            elif len(cells_by_direction) > 1:
+                title += f", {NAMES[direction]}"
+            charts.append(_percentiles(view, timed, line, direction, f"percentiles-{number}-{direction}", title))
+            histogram = _histogram(view, timed, line, direction, f"histogram-{number}-{direction}", title)
+            if histogram:
+                charts.append(histogram)
     intro = "From submission to completion, as the jobs measured it. Repeats are merged."
     folds = _more(charts, OPEN_LATENCIES)
     return PageSection("latency", "Latency", "Latency", charts[:OPEN_LATENCIES], intro, folds)
@@ -373,8 +406,9 @@ def _named(view: ExperimentView, cell: ReportCell, line: str | None) -> Spec:
 
 
 def _quantile(cell: ReportCell, direction: str, key: str) -> float | None:
-    values = [value for clat in _clat(cell, direction) if (value := getattr(clat, key))]
-    return sum(values) / len(values) if values else None
+    values = [getattr(clat, key) for clat in _clat(cell, direction)]
+    measured = [value for value in values if value]
+    return sum(measured) / len(measured) if measured else None
 
 
 def nines(percent: float) -> float:
@@ -385,12 +419,13 @@ def nines(percent: float) -> float:
 def _percentiles(
     view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str, name: str, title: str
 ) -> Chart:
-    data: list[Spec] = [
-        {"x": round(nines(percent), 4), "q": f"{percent:.6g} %", "v": value, **_named(view, cell, line)}
-        for cell in cells
-        for key, percent in QUANTILES.items()
-        if (value := _quantile(cell, direction, key)) is not None
-    ]
+    data: list[Spec] = []
+    for cell in cells:
+        for key, percent in QUANTILES.items():
+            latency = _quantile(cell, direction, key)
+            if latency is not None:
+                place = {"x": round(nines(percent), 4), "q": f"{percent:.6g} %", "v": latency}
+                data.append({**place, **_named(view, cell, line)})
     lines = list(dict.fromkeys(row["line"] for row in data))
     places = {round(nines(QUANTILES[key]), 4): label for key, label in TICKS.items()}
     shown = " : ".join(f"abs(datum.value - {at}) < 0.001 ? '{t} %'" for at, t in places.items())
@@ -413,16 +448,14 @@ def _latency_lines(data: Sequence[Spec], **encoding: Any) -> Spec:
 
 
 def _latency_table(view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str) -> TextTable:
-    columns = [text(line or ""), *([text("campaign")] if view.several else [])]
+    columns = [text(line or ""), *_campaign_column(view)]
     columns += figures("mean", *(f"{percent:.6g} %" for percent in QUANTILES.values()))
-    body = [
-        [
-            _line(view, cell, line),
-            *([cell.series.name] if view.several else []),
-            *(formatting.duration(_quantile(cell, direction, key)) for key in ("mean", *QUANTILES)),
-        ]
-        for cell in cells
-    ]
+    body = []
+    for cell in cells:
+        row = [_line(view, cell, line), *_campaign_name(view, cell.series.name)]
+        for key in ("mean", *QUANTILES):
+            row.append(formatting.duration(_quantile(cell, direction, key)))
+        body.append(row)
     return TextTable("Percentiles", columns, body)
 
 
@@ -437,13 +470,15 @@ def _binned(
         for clat in _clat(cell, direction):
             for value, count in clat.bins:
                 if value > 0:
-                    at = math.floor(BINS * math.log10(value))
-                    counts[at] = counts.get(at, 0) + count
+                    number = math.floor(BINS * math.log10(value))
+                    counts[number] = counts.get(number, 0) + count
         total = sum(counts.values())
-        counted += [cell] if total else []
-        for at in range(min(counts, default=0), max(counts, default=-1) + 1):
-            low, high = (round(10 ** (edge / BINS), 1) for edge in (at, at + 1))
-            count = counts.get(at, 0)
+        if total:
+            counted.append(cell)
+        for number in range(min(counts, default=0), max(counts, default=-1) + 1):
+            low = round(10 ** (number / BINS), 1)
+            high = round(10 ** ((number + 1) / BINS), 1)
+            count = counts.get(number, 0)
             data.append({"low": low, "high": high, "share": count / total, "n": count, **_named(view, cell, line)})
     return data, counted
 
@@ -489,13 +524,13 @@ def _histogram(
 def load_section(view: ExperimentView) -> PageSection:
     """Returns the section on latency against offered load; it is empty if no cell has a load ramp."""
     ramps = list(_ramps(view))
-    charts = [
-        _load_chart(kind, lines)
-        for kind in ("read", "write")
-        if (lines := [(name, _steps(ramp, kind)) for name, ramp in ramps if _steps(ramp, kind)])
-    ]
-    best = (f"{name}: {best_rate(ramp)}" for name, ramp in ramps if best_rate(ramp))
-    intro = " ".join(["Each cell at several rates; the last point of a line has no limit.", *best])
+    charts = []
+    for kind in ("read", "write"):
+        lines = [(name, _steps(ramp, kind)) for name, ramp in ramps if _steps(ramp, kind)]
+        if lines:
+            charts.append(_load_chart(kind, lines))
+    rates = [f"{name}: {best_rate(ramp)}" for name, ramp in ramps if best_rate(ramp)]
+    intro = " ".join(["Each cell at several rates; the last point of a line has no limit.", *rates])
     return PageSection("load", "Load", "Latency against load", charts, intro)
 
 
@@ -527,16 +562,19 @@ def _load_chart(kind: str, lines: Sequence[tuple[str, Sequence[LoadStep]]]) -> C
         color=layout.colour("line", [name for name, _ in drawn], symbolType="stroke"),
         tooltip=tips(("line", "cell"), ("x", "IOPS", ",.0f"), ("v_text", "p99")),
     )
-    body = [
-        [
-            name,
-            "no limit" if step.offered_iops is None else f"{step.offered_iops:,.0f}",
-            f"{step.iops:,.0f}",
-            *(formatting.duration(step.latency_ns[kind].get(figure)) for figure in ("mean", "p50", "p99")),
-        ]
-        for name, steps in lines
-        for step in steps
-    ]
+    body = []
+    for name, steps in lines:
+        for step in steps:
+            latencies = step.latency_ns[kind]
+            row = [
+                name,
+                "no limit" if step.offered_iops is None else f"{step.offered_iops:,.0f}",
+                f"{step.iops:,.0f}",
+                formatting.duration(latencies.get("mean")),
+                formatting.duration(latencies.get("p50")),
+                formatting.duration(latencies.get("p99")),
+            ]
+            body.append(row)
     columns = [text("cell"), *figures("offered IOPS", "IOPS", "mean", "50 %", "99 %")]
     table = TextTable("Latency against load", columns, body)
     note = f"The first {len(drawn)} of {len(lines)} lines; the table has all." if len(drawn) < len(lines) else ""
@@ -552,42 +590,50 @@ def members_section(view: ExperimentView) -> PageSection:
     cells = [cell for cell in view.order(view.cells) if lowest_devices(cell.runs[0].figures)]
     several = [cell for cell in cells if len(lowest_devices(cell.runs[0].figures)) > 1]
     shown = view.order(best(view, several, "iops"))
-    charts = [chart for direction in WAYS if (chart := _members_chart(view, shown, direction))]
+    items: list[Item] = []
+    for direction in WAYS:
+        chart = _members_chart(view, shown, direction)
+        if chart:
+            items.append(chart)
     caches = runs.caches([(view.name(cell), cell.runs[0].figures) for cell in view.order(view.cells)])
     tables = (*_trees(view), _members_table(view, view.order(best(view, cells, "iops"))), caches)
+    items += [table for table in tables if table]
     intro = "I/Os at the lowest devices, after merging."
-    return PageSection("members", "Members", "Share of each device", [*charts, *filter(None, tables)], intro)
+    return PageSection("members", "Members", "Share of each device", items, intro)
 
 
 def share(cell: ReportCell) -> dict[str, tuple[float | None, float | None]]:
     """Returns each device's share of a cell's reads and writes, the mean of its runs."""
-    ios = [sum(device.ios[at] for run in cell.runs for device in lowest_devices(run.figures)) for at in (0, 1)]
-    stray = [count < NEGLIGIBLE * sum(ios) for count in ios]
-    every = [device_shares(run.figures) for run in cell.runs]
+    devices = [device for run in cell.runs for device in lowest_devices(run.figures)]
+    total_reads = sum(device.ios[0] for device in devices)
+    total_writes = sum(device.ios[1] for device in devices)
+    negligible = NEGLIGIBLE * (total_reads + total_writes)
+    shares_of_runs = [device_shares(run.figures) for run in cell.runs]
+    pairs_by_name = by_key(pair for shares in shares_of_runs for pair in shares.items())
     shares_by_name = {}
-    for name in dict.fromkeys(name for devices in every for name in devices):
-        pairs = [devices[name] for devices in every if name in devices]
-        reads, writes = (None if stray[at] else _mean([pair[at] for pair in pairs]) for at in (0, 1))
+    for name, pairs in pairs_by_name.items():
+        reads = None if total_reads < negligible else _mean([pair[0] for pair in pairs])
+        writes = None if total_writes < negligible else _mean([pair[1] for pair in pairs])
         shares_by_name[name] = (reads, writes)
     return shares_by_name
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    measured = [value for value in values if value is not None]
+    return sum(measured) / len(measured) if measured else None
 
 
 def _members_chart(view: ExperimentView, cells: Sequence[ReportCell], direction: str) -> Chart | None:
-    at = WAYS.index(direction)
-    kept = [cell for cell in cells if any(pair[at] for pair in share(cell).values())]
-    if not kept:
+    way = WAYS.index(direction)
+    with_shares = [cell for cell in cells if any(pair[way] for pair in share(cell).values())]
+    if not with_shares:
         return None
-    drawn = kept[: layout.MOST_ROWS]
+    drawn = with_shares[: layout.MOST_ROWS]
     laid = layout.rows(view, drawn, view.loads)
     names = sorted({name for cell in drawn for name in share(cell)})
     data: list[Spec] = []
     for cell in drawn:
-        parts = {name: pair[at] or 0.0 for name, pair in share(cell).items()}
+        parts = {name: pair[way] or 0.0 for name, pair in share(cell).items()}
         for name in names[:MOST_DEVICES]:
             if name in parts:
                 data.append(_members_row(view, cell, laid.of[id(cell)], printable(name), parts[name]))
@@ -621,8 +667,8 @@ def _members_chart(view: ExperimentView, cells: Sequence[ReportCell], direction:
     )
     spec["height"] = laid.height((12 if view.several else 15) * len(view.series), 16, 60)
     body = [
-        [view.name(cell, series=True), printable(name), formatting.share(pair[at])]
-        for cell in kept
+        [view.name(cell, series=True), printable(name), formatting.share(pair[way])]
+        for cell in with_shares
         for name, pair in share(cell).items()
     ]
     table = TextTable("Shares", [text("cell"), text("device"), *figures("share")], body)
@@ -635,13 +681,12 @@ def _members_row(view: ExperimentView, cell: ReportCell, row: str, device: str, 
 
 
 def _members_table(view: ExperimentView, cells: Sequence[ReportCell]) -> TextTable:
-    columns = [text("cell"), *([text("campaign")] if view.several else []), text("device")]
+    columns = [text("cell"), *_campaign_column(view), text("device")]
     columns += figures("reads", "writes", "IOPS", "each took", "in its queue", "merged into each", "busy")
-    body = [
-        [view.name(cell), *([cell.series.name] if view.several else []), *figures_of]
-        for cell in cells
-        for figures_of in _figures(cell)
-    ]
+    body = []
+    for cell in cells:
+        for figures_of_device in _figures(cell):
+            body.append([view.name(cell), *_campaign_name(view, cell.series.name), *figures_of_device])
     return TextTable(
         "Devices",
         columns,
@@ -659,12 +704,11 @@ def _figures(cell: ReportCell) -> Iterator[list[str]]:
     for name, (reads, writes) in share(cell).items():
         mine = [(device, observed_ns) for device, observed_ns in lowest if device.name == name]
         runtime = sum(time for _, time in mine)
-        ios = sum(sum(device.ios) for device, _ in mine)
-        ticks, merged, busy = (
-            None if any(counted in (None, ()) for counted in known) else sum(map(_sum, known))
-            for key in ("ticks_ns", "merges", "busy_ns")
-            for known in [[getattr(device, key) for device, _ in mine]]
-        )
+        devices = [device for device, _ in mine]
+        ios = sum(sum(device.ios) for device in devices)
+        ticks = _total([device.ticks_ns for device in devices])
+        merged = _total([device.merges for device in devices])
+        busy = _total([device.busy_ns for device in devices])
         yield [
             printable(name),
             *map(formatting.share, (reads, writes)),
@@ -676,8 +720,14 @@ def _figures(cell: ReportCell) -> Iterator[list[str]]:
         ]
 
 
-def _sum(value: float | Sequence[float]) -> float:
-    return value if isinstance(value, int | float) else sum(value)
+def _total(counts: Sequence[float | Sequence[float] | None]) -> float | None:
+    """Returns the sum of a counter of devices; None if one of them has no such counter."""
+    total: float = 0
+    for count in counts:
+        if count is None or count == ():
+            return None
+        total += count if isinstance(count, int | float) else sum(count)
+    return total
 
 
 def _trees(view: ExperimentView) -> Iterator[TextTable]:
@@ -687,7 +737,9 @@ def _trees(view: ExperimentView) -> Iterator[TextTable]:
         if not any(device.above for device in cell.runs[0].figures.devices):
             continue
         stack = cell.runs[0].labels.get(STACK, cell.series.name)
-        title = f"Devices below {printable(str(stack))}{f' ({cell.series.name})' if view.several else ''}"
+        title = f"Devices below {printable(str(stack))}"
+        if view.several:
+            title += f" ({cell.series.name})"
         columns = [text("device"), text("kind"), *figures("reads", "writes", "each took", "in its queue")]
         body = list(_branches(cell.runs[0].figures))
         yield TextTable(title, columns, body, f"I/Os in {view.name(cell)}, run {cell.runs[0].id}.")
@@ -702,7 +754,8 @@ def _branches(outcome: Outcome) -> Iterator[list[str]]:
             above = [upper for upper in device.above if upper in names]
             if device.name in seen or (name is None and above) or (name is not None and name not in above):
                 continue
-            ios, ticks = device.ios, device.ticks_ns
+            ios = device.ios
+            ticks = device.ticks_ns
             yield [
                 f"{'  ' * (depth - 1)}└ {printable(device.name)}" if depth else printable(device.name),
                 printable(device.kind or ""),
@@ -723,33 +776,34 @@ def axes_section(view: ExperimentView, x: str | None, metric: str | None) -> Pag
     """Returns the section; the free chart begins with `x` and `metric`. Raises UsageError."""
     order = sorted(view.axes, key=lambda label: label not in LOADS)
     charts = [chart for label in order for chart in _over(view.drawn, label)]
-    chosen = layout.chooser(view, x, metric)
-    items: list[Item] = [chosen] if len(chosen.rows) > 1 else []
-    items += [*filter(None, [_knees(view)]), *charts[:OPEN_AXES]]
+    items: list[Item] = []
+    chooser = layout.chooser(view, x, metric)
+    if len(chooser.rows) > 1:
+        items.append(chooser)
+    knees = _knees(view)
+    if knees:
+        items.append(knees)
+    items += charts[:OPEN_AXES]
     return PageSection("axes", "Axes", "Metrics by parameter", items, "", _more(charts, OPEN_AXES))
 
 
 def _knees(view: ExperimentView) -> TextTable:
     """Returns the table of knees: where more load does not increase bandwidth."""
-    every = [
-        (series.name, curve)
-        for series in view.series
-        if not set(LOADS).isdisjoint(view.labels)
-        for curve in curves([(run.labels, run.cell, run.figures) for run in series.runs])
-    ]
-    labels = list(dict.fromkeys(label for _, curve in every for label in curve.labels))
-    columns = [*([text("campaign")] if view.several else []), *(text(label) for label in labels)]
+    named_curves: list[tuple[str, SaturationCurve]] = []
+    if not set(LOADS).isdisjoint(view.labels):
+        for series in view.series:
+            measured = [(run.labels, run.cell, run.figures) for run in series.runs]
+            named_curves += [(series.name, curve) for curve in curves(measured)]
+    labels = list(dict.fromkeys(label for _, curve in named_curves for label in curve.labels))
+    columns = [*_campaign_column(view), *(text(label) for label in labels)]
     columns += figures("knee at", "IOPS", "latency", "saturated at", "IOPS", "latency", "less from")
-    body = [
-        [
-            *([name] if view.several else []),
-            *(printable(curve.labels.get(label, "")) for label in labels),
-            *_load(curve.knee),
-            *_load(curve.saturated),
-            str(curve.overloaded.in_flight) if curve.overloaded else formatting.NONE,
-        ]
-        for name, curve in every
-    ]
+    body = []
+    for name, curve in named_curves:
+        row = _campaign_name(view, name)
+        row += [printable(curve.labels.get(label, "")) for label in labels]
+        row += [*_load(curve.knee), *_load(curve.saturated)]
+        row.append(str(curve.overloaded.in_flight) if curve.overloaded else formatting.NONE)
+        body.append(row)
     return TextTable(
         "Saturation",
         columns,
@@ -769,18 +823,20 @@ def _over(view: ExperimentView, label: str) -> list[Chart]:
     line = layout.line_label(view, [label])
     names = ("bw", "iops", "mean") if layout.is_size(label) else ("iops", "mean")
     charts = []
-    for at, cells in enumerate(layout.panels(view, line, [label]).values()):
+    for number, cells in enumerate(layout.panels(view, line, [label]).values()):
         outcomes = [run.figures for cell in cells for run in cell.runs]
-        for metric in (with_direction(name, [outcomes]) for name in names):
-            mine = [cell for cell in cells if label in cell.labels and cell.value(metric)]
-            if len({cell.labels[label] for cell in mine}) > 2:
-                charts.append(_lines(view, mine, label, line, metric, at))
+        for name in names:
+            metric = with_direction(name, [outcomes])
+            measured = [cell for cell in cells if label in cell.labels and cell.value(metric)]
+            if len({cell.labels[label] for cell in measured}) > 2:
+                charts.append(_lines(view, measured, label, line, metric, number))
     return charts
 
 
 def axis(values: Sequence[float], label: str) -> Spec:
     """Returns scale and axis of a label's values; a few values are ticks."""
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values)
     spec: Spec = {"scale": {"type": "linear", "nice": False, "zero": False, "padding": 10}, "axis": {"grid": False}}
     if low > 0 and high / low >= WIDE:
         spec["scale"] = {"type": "log", "base": 2, "nice": False, "padding": 10}
@@ -825,7 +881,8 @@ def _lines(
     spec = chart_spec(data, transform=texts, encoding={"x": x}, layer=layers)
     other_labels = layout.titled(view, cells, line, [label])
     title = f"{METRICS[metric].what[:1].upper()}{METRICS[metric].what[1:]} by {label}"
-    title += f": {other_labels}" if other_labels else ""
+    if other_labels:
+        title += f": {other_labels}"
     name = f"axis-{view.labels.index(label)}-{number}-{metric.rpartition('.')[2]}"
     return Chart(name, title, spec, _axes_table(view, data, label, line, metric), note)
 
@@ -838,7 +895,8 @@ def _scale(ys: Sequence[float], metric: str) -> Spec:
         "scale": {"zero": True},
     }
     if metric.endswith(".mean") and max(ys) / min(ys) >= WIDE:
-        low, high = min(ys) * 0.85, max(ys) * 1.15
+        low = min(ys) * 0.85
+        high = max(ys) * 1.15
         ticks = [tick for tick in base.log_ticks(low, high) if low <= tick <= high]
         y["scale"] = {"type": "log", "nice": False, "domain": [low, high]}
         y["axis"]["values"] = ticks
@@ -879,16 +937,15 @@ def _marked(cells: Sequence[ReportCell], data: Sequence[Mapping[str, Any]]) -> l
 def _axes_table(
     view: ExperimentView, data: Sequence[Mapping[str, Any]], label: str, line: str | None, metric: str
 ) -> TextTable:
-    columns = [*([text(line)] if line else []), *([text("campaign")] if view.several else [])]
+    columns = [text(line)] if line else []
+    columns += _campaign_column(view)
     columns += figures(label, METRICS[metric].what, "interval")
-    body = [
-        [
-            *([row["line"]] if line else []),
-            *([row["series"]] if view.several else []),
-            row["value"],
-            figure(metric, row["v"]),
-            formatting.NONE if row["low"] is None else f"{figure(metric, row['low'])} to {figure(metric, row['high'])}",
-        ]
-        for row in data
-    ]
+    body = []
+    for row in data:
+        interval = formatting.NONE
+        if row["low"] is not None:
+            interval = f"{figure(metric, row['low'])} to {figure(metric, row['high'])}"
+        cells = [row["line"]] if line else []
+        cells += [*_campaign_name(view, row["series"]), row["value"], figure(metric, row["v"]), interval]
+        body.append(cells)
     return TextTable(f"{METRICS[metric].what} by {label}", columns, body)

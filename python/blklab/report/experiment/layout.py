@@ -54,14 +54,15 @@ def rows(view: ExperimentView, cells: Sequence[ReportCell], without: Sequence[st
     names: list[str] = []
     of: dict[int, str] = {}
     headed = WORKLOAD in view.labels and any(cell.labels.get(label) for cell in cells for label in shown)
-    for (workload,), members in grouped(cells, [WORKLOAD]).items():
+    hidden = [*without, WORKLOAD] if headed else list(without)
+    for (workload,), cells_of_workload in grouped(cells, [WORKLOAD]).items():
         if headed:
             names.append(f"#{len(names)}|{workload}")
-        for members_ in grouped(members, shown).values():
-            text = view.name(members_[0], [*without, *([WORKLOAD] if headed else [])])
-            row = f"{len(names)}|{text}"
+        for cells_of_row in grouped(cells_of_workload, shown).values():
+            row = f"{len(names)}|{view.name(cells_of_row[0], hidden)}"
             names.append(row)
-            of |= {id(cell): row for cell in members_}
+            for cell in cells_of_row:
+                of[id(cell)] = row
     return ChartRows(names, of)
 
 
@@ -81,8 +82,10 @@ def opacity(view: ExperimentView) -> Spec:
     """Returns the opacity of the field `series`, with its legend."""
     predicts = [series.predicts for series in view.series]
     names = [series.name for series in view.series]
-    full, mixed = iter(PAPER), len(set(predicts)) > 1
-    scale = {"domain": names, "range": [PREDICTED if mixed and each else next(full) for each in predicts]}
+    mixed = len(set(predicts)) > 1
+    full = iter(PAPER)
+    opacities = [PREDICTED if mixed and is_prediction else next(full) for is_prediction in predicts]
+    scale = {"domain": names, "range": opacities}
     legend = {"title": None, "symbolFillColor": "@soft", "symbolType": "square", **legend_room(names)}
     return {**category("series", scale=scale, legend=legend if view.several else None), "type": "ordinal"}
 
@@ -140,7 +143,9 @@ def panels(
 
 def titled(view: ExperimentView, cells: Sequence[ReportCell], line: str | None, without: Sequence[str] = ()) -> str:
     """Returns the labels that the cells of a panel share."""
-    hidden = [*without, *([line] if line else [])]
+    hidden = list(without)
+    if line:
+        hidden.append(line)
     return "" if set(cells[0].labels) <= set(hidden) else view.name(cells[0], hidden)
 
 
@@ -228,7 +233,8 @@ def _rows(view: ExperimentView, names: Mapping[str, str], metrics: Sequence[str]
             row[f"{names[label]}t"] = value
         for metric in metrics:
             if (cell_figure := cell.value(metric)) is not None:
-                low, high = cell_figure.low, cell_figure.high
+                low = cell_figure.low
+                high = cell_figure.high
                 row[names[metric]] = _digits(cell_figure.mean)
                 if low is not None and high is not None:
                     row |= {f"{names[metric]}l": _digits(max(0.0, low)), f"{names[metric]}h": _digits(high)}
@@ -247,14 +253,14 @@ def _telling(view: ExperimentView, labels: Sequence[str], metric: str) -> str:
     """
 
     def ratio(label: str) -> float:
-        values = ((cell.labels.get(label, ""), cell.mean(metric)) for cell in view.cells)
-        groups = by_key((name, math.log(value)) for name, value in values if value)
-        every = [value for values in groups.values() for value in values]
-        if not every:
+        means = ((cell.labels.get(label, ""), cell.mean(metric)) for cell in view.cells)
+        groups = by_key((name, math.log(value)) for name, value in means if value)
+        logs = [log for group in groups.values() for log in group]
+        if not logs:
             return 0.0
-        mean = sum(every) / len(every)
-        total = sum((value - mean) ** 2 for value in every)
-        between = sum(len(v) * (sum(v) / len(v) - mean) ** 2 for v in groups.values())
+        mean = sum(logs) / len(logs)
+        total = sum((log - mean) ** 2 for log in logs)
+        between = sum(len(group) * (sum(group) / len(group) - mean) ** 2 for group in groups.values())
         return between / total if total else 0.0
 
     order = [

@@ -78,7 +78,8 @@ class ExperimentReport:
     @property
     def facts(self) -> list[str]:
         """A short description of the experiment."""
-        view, rows = self.view, self.view.campaigns
+        view = self.view
+        rows = view.campaigns
         facts = [
             formatting.plural(len({row.number for row in rows}), "campaign"),
             formatting.plural(len(view.cells), "cell"),
@@ -86,18 +87,19 @@ class ExperimentReport:
             formatting.listing(list(dict.fromkeys(did(row.runner) for row in rows))),
             ", ".join(dict.fromkeys(runs.when(row.begun) for row in rows)),
             *(f"{label} {value}" for label, value in view.fixed.items()),
-            f"charts have the first {MOST_SIDES} of {len(view.series)} campaigns" * (len(view.series) > MOST_SIDES),
         ]
+        if len(view.series) > MOST_SIDES:
+            facts.append(f"charts have the first {MOST_SIDES} of {len(view.series)} campaigns")
         return [fact for fact in facts if fact]
 
     @property
     def doubts(self) -> list[str]:
         """Titles of the doubts with their number of runs, shown before the figures."""
-        runs: dict[str, set[int]] = {}
+        runs_by_title: dict[str, set[int]] = {}
         for diagnostic in self.diagnostics:
             if diagnostic.severity != "note":
-                runs.setdefault(diagnostics.title(diagnostic.code), set()).update(diagnostic.runs)
-        return [f"{title} ({formatting.plural(len(of), 'run')})" for title, of in runs.items()]
+                runs_by_title.setdefault(diagnostics.title(diagnostic.code), set()).update(diagnostic.runs)
+        return [f"{title} ({formatting.plural(len(numbers), 'run')})" for title, numbers in runs_by_title.items()]
 
     def html(self) -> str:
         return shell.render(
@@ -156,7 +158,8 @@ def _raw(view: ExperimentView, raw: Raw) -> PageSection:
 
 
 def _raw_text(run: StoredRun, fio_output: str, most: int) -> PlainText:
-    labels, note = [f"{key}={value}" for key, value in run.labels.items()], ""
+    labels = [f"{key}={value}" for key, value in run.labels.items()]
+    note = ""
     if len(fio_output) > most:
         parts = f"{formatting.size(most)} of {formatting.size(len(fio_output))}"
         note = f"{parts}; the rest: blklab runs show '{run.campaign}:{','.join(labels)}' --raw"
@@ -186,24 +189,21 @@ def _cells(view: ExperimentView) -> PageSection:
 
 
 def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
-    columns = [*map(text, view.labels), *([text("campaign")] if view.several else [])]
+    columns = _cell_columns(view)
     columns += figures("runs", "reads/s", "writes/s", "IOPS", "±", "bandwidth")
     columns += figures("mean", "50 %", "99 %", "99.9 %", "fsync mean", "fsync 99 %", "CPUs", "machine")
-    body = [
-        [
-            *(cell.labels.get(label, "") for label in view.labels),
-            *([cell.series.name] if view.several else []),
-            str(len(cell.runs)),
-            *(formatting.number(cell.mean(name)) for name in ("read.iops", "write.iops", "iops")),
-            _half(cell, "iops"),
-            formatting.rate(cell.mean("bw")),
-            *(formatting.duration(cell.mean(name)) for name in SHOWN),
-            formatting.number(_mean_figure(cell, cores)),
-            formatting.share(_mean_figure(cell, _machine)),
-        ]
-        for cell in cells
-        if cell.value("iops")
-    ]
+    body = []
+    for cell in cells:
+        if not cell.value("iops"):
+            continue
+        row = _cell_names(view, cell)
+        row.append(str(len(cell.runs)))
+        row += [formatting.number(cell.mean(name)) for name in ("read.iops", "write.iops", "iops")]
+        row += [_half(cell, "iops"), formatting.rate(cell.mean("bw"))]
+        row += [formatting.duration(cell.mean(name)) for name in SHOWN]
+        row.append(formatting.number(_mean_figure(cell, cores)))
+        row.append(formatting.share(_mean_figure(cell, _machine)))
+        body.append(row)
     return pruned(
         TextTable(
             "Figures",
@@ -217,6 +217,22 @@ def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
     )
 
 
+def _cell_columns(view: ExperimentView) -> list[TableColumn]:
+    """Returns the columns that say which cell a row is: its labels, and its campaign if there are several."""
+    columns = [text(label) for label in view.labels]
+    if view.several:
+        columns.append(text("campaign"))
+    return columns
+
+
+def _cell_names(view: ExperimentView, cell: ReportCell) -> list[str]:
+    """Returns what a row has in `_cell_columns`."""
+    names = [cell.labels.get(label, "") for label in view.labels]
+    if view.several:
+        names.append(cell.series.name)
+    return names
+
+
 def _half(cell: ReportCell, metric: str) -> str:
     value = cell.value(metric)
     if value is None or value.low is None or value.high is None or not value.mean:
@@ -225,7 +241,8 @@ def _half(cell: ReportCell, metric: str) -> str:
 
 
 def _mean_figure(cell: ReportCell, figure: "Any") -> float | None:
-    figures = [value for run in cell.runs if (value := figure(run.figures)) is not None]
+    values = [figure(run.figures) for run in cell.runs]
+    figures = [value for value in values if value is not None]
     return sum(figures) / len(figures) if figures else None
 
 
@@ -235,18 +252,18 @@ def _machine(outcome: Outcome) -> float | None:
 
 
 def _commands(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
-    columns = [*map(text, view.labels), *([text("campaign")] if view.several else [])]
-    columns += [TableColumn("runs"), *figures("took", "±", "user", "system")]
-    body = [
-        [
-            *(cell.labels.get(label, "") for label in view.labels),
-            *([cell.series.name] if view.several else []),
+    columns = [*_cell_columns(view), TableColumn("runs"), *figures("took", "±", "user", "system")]
+    body = []
+    for cell in cells:
+        if not cell.value("wall"):
+            continue
+        row = [
+            *_cell_names(view, cell),
             str(len(cell.runs)),
             formatting.duration(cell.mean("wall")),
             _half(cell, "wall"),
-            *(formatting.duration(cell.mean(name)) for name in ("user", "system")),
+            formatting.duration(cell.mean("user")),
+            formatting.duration(cell.mean("system")),
         ]
-        for cell in cells
-        if cell.value("wall")
-    ]
+        body.append(row)
     return TextTable("Commands", columns, body, "Means of a command's runs; caches were dropped before each run.")

@@ -152,11 +152,14 @@ def _rankings(groups: Sequence[Sequence[ReportCell]], rule: Rule) -> list[_Ranki
         rule,
         len(cells[0].figures.cells) - 1,  # as `tune` compares all settings, although some are not ranked
     )
-    known = dict(zip(pairs, decisions, strict=True))
-    rankings, start = [], 0
+    decisions_by_pair = dict(zip(pairs, decisions, strict=True))
+    rankings = []
+    start = 0
     for group in ordered:
-        mine = itertools.combinations(range(len(group)), 2)
-        rankings.append(_Ranking(metric, group, {(a, b): known[start + a, start + b] for a, b in mine}))
+        decisions_of_group = {}
+        for first, second in itertools.combinations(range(len(group)), 2):
+            decisions_of_group[first, second] = decisions_by_pair[start + first, start + second]
+        rankings.append(_Ranking(metric, group, decisions_of_group))
         start += len(group)
     return rankings
 
@@ -178,17 +181,24 @@ def _subject(view: ExperimentView, cells: Sequence[ReportCell]) -> str | None:
 def _alone(view: ExperimentView, cells: Sequence[ReportCell]) -> Iterator[Sentence]:
     """Returns the result of each cell if there are few cells and nothing to compare."""
     for cell in best(view, cells, "iops")[:MOST]:
-        if (value := cell.value(metric := metric_of(cell))) is None:
+        metric = metric_of(cell)
+        value = cell.value(metric)
+        if value is None:
             continue
         text = _rate(metric, value.mean)
         if value.low is not None and value.high is not None:
-            ends = [figure(metric, end) for end in (value.low, value.high)]
-            text += f" (interval {ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""
-        mean, p99 = cell.mean("mean"), cell.mean("p99")
+            low = figure(metric, value.low)
+            high = figure(metric, value.high)
+            if low != high:
+                text += f" (interval {low} to {high})"
+        mean = cell.mean("mean")
+        p99 = cell.mean("p99")
         if mean is not None and p99 is not None:
             text += f"; an I/O takes {formatting.duration(mean)}, 99 % of them at most {formatting.duration(p99)}"
         load = " ".join(f"{label}={cell.labels.get(label, formatting.NONE)}" for label in view.loads)
-        yield Sentence(view.name(cell, view.loads), f"{text}{f', at {load}' if load else ''}.")
+        if load:
+            text += f", at {load}"
+        yield Sentence(view.name(cell, view.loads), f"{text}.")
 
 
 def _predicted(view: ExperimentView) -> Iterator[Sentence]:
@@ -208,7 +218,8 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
         if prediction is None or other is None or any(rate_scale(run.figures) != 1 for run in other.runs):
             continue
         metric = metric_of(other)
-        expected, measurement = prediction.mean(metric), other.mean(metric)
+        expected = prediction.mean(metric)
+        measurement = other.mean(metric)
         if expected and measurement:
             pairs.append((expected / measurement - 1, prediction, other))
     if not pairs:
@@ -216,7 +227,11 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
     off = median([abs(error) for error, *_ in pairs])
     error, prediction, other = max(pairs, key=lambda pair: abs(pair[0]))
     metric = metric_of(other)
-    for case in by_key((tuple(pair[2].labels.get(label, "") for label in others), pair) for pair in pairs).values():
+    cases: dict[tuple[str, ...], list[tuple[float, ReportCell, ReportCell]]] = {}
+    for pair in pairs:
+        key = tuple(pair[2].labels.get(label, "") for label in others)
+        cases.setdefault(key, []).append(pair)
+    for case in cases.values():
         if len(case) > 1:
             name = metric_of(case[0][2])
             expected_first = max(case, key=lambda pair: pair[1].mean(name) or 0.0)
@@ -273,6 +288,6 @@ def _since(view: ExperimentView, base: ReportSeries, other: ReportSeries) -> Ite
         more = f"{more_repeats(max(needed))} needed" if needed else "use repeats"
         parts.append(f"cannot tell in {len(unclear)} ({more})")
     if parts:
-        of = formatting.plural(sum(map(len, verdicts.values())), "cell")
-        text = f"{other.name} against {base.name}, of {of}: {formatting.listing(parts)}."
+        cells_text = formatting.plural(sum(map(len, verdicts.values())), "cell")
+        text = f"{other.name} against {base.name}, of {cells_text}: {formatting.listing(parts)}."
         yield Sentence("Change", text)

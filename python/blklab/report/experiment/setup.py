@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -24,16 +24,16 @@ def section(view: ExperimentView, experiments: Mapping[str, Any]) -> PageSection
     """Returns the section. `experiments` are the tables of the experiment files, by series."""
     tables = [_machines(view), _md(view), _devices(view), _settings(view)]
     listings = [*_builds(view), *_jobs(view)]
-    files = [
-        PlainText(
-            f"The experiment{f' ({name})' if len(experiments) > 1 else ''}",
-            printable_lines(json.dumps(table, indent=2, ensure_ascii=False).split("\n")),
-            "As JSON, without the comments of the file.",
-        )
-        for name, table in experiments.items()
-    ]
-    folds = [Details("Commands to build and measure it", listings)] if listings else []
-    folds += [Details("Experiment files", files)] if files else []
+    files = []
+    for name, table in experiments.items():
+        title = f"The experiment ({name})" if len(experiments) > 1 else "The experiment"
+        lines = json.dumps(table, indent=2, ensure_ascii=False).split("\n")
+        files.append(PlainText(title, printable_lines(lines), "As JSON, without the comments of the file."))
+    folds = []
+    if listings:
+        folds.append(Details("Commands to build and measure it", listings))
+    if files:
+        folds.append(Details("Experiment files", files))
     return PageSection("setup", "Set-up", "Set-up", [table for table in tables if table], "", folds)
 
 
@@ -50,15 +50,18 @@ def _environments(view: ExperimentView) -> Iterator[tuple[str, Mapping[str, Any]
 def _machines(view: ExperimentView) -> TextTable:
     """Returns one column for each environment: kernel, CPUs, versions, writeback settings."""
     environments = list(_environments(view))
-    every = [_facts(environment) for _, environment in environments]
-    keys = dict.fromkeys(key for facts in every for key in facts)
+    facts_of_hosts = [_facts(environment) for _, environment in environments]
+    keys = dict.fromkeys(key for facts in facts_of_hosts for key in facts)
     names = [name if view.several or len(environments) > 1 else "" for name, _ in environments]
-    body = [[key, *(facts.get(key, formatting.NONE) for facts in every)] for key in keys]
+    body = []
+    for key in keys:
+        body.append([key, *(facts.get(key, formatting.NONE) for facts in facts_of_hosts)])
     return TextTable("Host and versions", [text(""), *map(text, names)], body)
 
 
 def _facts(environment: Mapping[str, Any]) -> dict[str, str]:
-    kernel, cpu = environment.get("kernel") or {}, environment.get("cpu") or {}
+    kernel = environment.get("kernel") or {}
+    cpu = environment.get("cpu") or {}
     memory = environment.get("memory_bytes")
     facts = {
         "kernel": " ".join(filter(None, (kernel.get("system"), kernel.get("release")))),
@@ -74,7 +77,16 @@ def _facts(environment: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _columns(view: ExperimentView, *headings: str) -> list[TableColumn]:
-    return [text(heading) for heading in (*(["campaign"] if view.several else []), *headings)]
+    columns = [text("campaign")] if view.several else []
+    columns += [text(heading) for heading in headings]
+    return columns
+
+
+def _row(view: ExperimentView, series: str, cells: Iterable[str]) -> tuple[str, ...]:
+    """Returns a row of a table with `_columns`; the name of the series is in it if there are several."""
+    if view.several:
+        return (series, *map(printable, cells))
+    return tuple(map(printable, cells))
 
 
 def _devices(view: ExperimentView) -> TextTable:
@@ -82,7 +94,8 @@ def _devices(view: ExperimentView) -> TextTable:
     body: dict[tuple[str, ...], None] = {}
     for name, environment in _environments(view):
         for device in environment.get("devices") or []:
-            hardware, queue = device.get("hardware") or {}, device.get("queue") or {}
+            hardware = device.get("hardware") or {}
+            queue = device.get("queue") or {}
             model = " ".join(str(hardware[key]) for key in ("vendor", "model", "rev") if hardware.get(key))
             size = device.get("size")
             row = (
@@ -94,9 +107,12 @@ def _devices(view: ExperimentView) -> TextTable:
                 *(_chosen(str(queue.get(key, ""))) for key in QUEUE),
                 next(iter(map(str, device.get("ids") or [])), ""),
             )
-            body[(*([name] if view.several else []), *map(printable, row))] = None
+            body[_row(view, name, row)] = None
     table = TextTable("Devices and their queues", columns, [list(row) for row in body])
-    return only(table, [at for at in range(len(columns)) if any(row[at] for row in body)]) if table else table
+    if not table:
+        return table
+    filled = [number for number in range(len(columns)) if any(row[number] for row in body)]
+    return only(table, filled)
 
 
 def _chosen(value: str) -> str:
@@ -115,13 +131,14 @@ def _md(view: ExperimentView) -> TextTable:
                 text = _members(value) if isinstance(value, Mapping) else str(value)
                 if key == "layout" and (word := _layout(str(md.get("level")), text)):
                     text = f"{text} ({word})"
-                row = (str(device.get("name")), key, text)
-                body[(*([name] if view.several else []), *map(printable, row))] = None
+                body[_row(view, name, (str(device.get("name")), key, text))] = None
     return TextTable("Arrays", columns, [list(row) for row in body])
 
 
 def _members(members: Mapping[str, Any]) -> str:
-    parts = [(str(of.get("slot", "")), f"{name} ({of.get('state', '?')})") for name, of in members.items()]
+    parts = []
+    for name, member in members.items():
+        parts.append((str(member.get("slot", "")), f"{name} ({member.get('state', '?')})"))
     return ", ".join(f"{slot}: {member}" for slot, member in sorted(parts))
 
 
@@ -131,8 +148,8 @@ def _settings(view: ExperimentView) -> TextTable:
     for series in view.series:
         for run in series.runs:
             for setting in run.figures.settings or ():
-                row = map(printable, astuple(setting))
-                body.setdefault((*([series.name] if view.several else []), *row), set()).add(run.id)
+                row = _row(view, series.name, astuple(setting))
+                body.setdefault(row, set()).add(run.id)
     columns = _columns(view, "device", "setting", "original", "set to", "in")
     rows = [[*row, formatting.plural(len(runs), "run")] for row, runs in body.items()]
     return TextTable("Settings that were changed and restored", columns, rows)
@@ -145,16 +162,14 @@ def _builds(view: ExperimentView) -> Iterator[PlainText]:
     commands_shown: set[str] = set()
     for series in view.series:
         stacks = series.campaign.experiment.get("stacks")
-        lines = [line for run in series.runs[:1] for line in _kernel_built(run.environment)]
+        lines = list(_kernel_built(series.runs[0].environment)) if series.runs else []
         lines = lines or list(_spec_built(stacks if isinstance(stacks, Mapping) else {}))
-        wanted = printable_lines(lines)
-        if wanted and wanted not in commands_shown:
-            commands_shown.add(wanted)
-            yield PlainText(
-                f"Building the stacks{f' ({series.name})' if view.several else ''}",
-                wanted,
-                "They overwrite the devices: read them before use. Devices of the experiment are called /dev/NAME.",
-            )
+        commands = printable_lines(lines)
+        if commands and commands not in commands_shown:
+            commands_shown.add(commands)
+            title = f"Building the stacks ({series.name})" if view.several else "Building the stacks"
+            note = "They overwrite the devices: read them before use. Devices of the experiment are called /dev/NAME."
+            yield PlainText(title, commands, note)
 
 
 def printable_lines(lines: Sequence[str]) -> str:
@@ -182,7 +197,8 @@ def _kernel_built(environment: Mapping[str, Any]) -> Iterator[str]:
                 words_.append(f"--metadata={md['metadata_version']}")
             yield shlex.join([*words_, *(f"/dev/{name}" for name, _ in slots)])
         for mount in device.get("mounts") or []:
-            kind, point = str(mount.get("type")), str(mount.get("point"))
+            kind = str(mount.get("type"))
+            point = str(mount.get("point"))
             if kind and not kind.startswith(("tmpfs", "overlay")) and md:
                 yield shlex.join([f"mkfs.{kind}", f"/dev/{device['name']}"])
                 yield shlex.join(["mount", "-o", str(mount.get("options")), f"/dev/{device['name']}", point])
@@ -199,8 +215,12 @@ def _layout(level: str, layout: str) -> str:
         return ""
     number = int(layout)
     if level == "raid10":
-        near, far, offset = number & 255, number >> 8 & 255, number >> 16 & 1
-        return f"{'o' if offset else 'f'}{far}" if far > 1 else f"n{near}"
+        near = number & 255
+        far = number >> 8 & 255
+        has_offset = number >> 16 & 1
+        if far <= 1:
+            return f"n{near}"
+        return f"o{far}" if has_offset else f"f{far}"
     return LAYOUTS[number] if number < len(LAYOUTS) else layout
 
 
@@ -208,7 +228,9 @@ def _bitmap(level: str, kind: str) -> list[str]:
     """Returns --bitmap, without which mdadm 4.4 asks, or makes none; mdadm 4.2 refuses it for arrays that have none."""
     if level not in REDUNDANT:
         return []
-    return [f"--bitmap={kind if kind in {'none', 'lockless'} else 'internal'}"]
+    if kind in {"none", "lockless"}:
+        return [f"--bitmap={kind}"]
+    return ["--bitmap=internal"]
 
 
 def _spec_built(stacks: Mapping[str, Any]) -> Iterator[str]:
@@ -226,10 +248,10 @@ def _spec_built(stacks: Mapping[str, Any]) -> Iterator[str]:
             arguments.append(f"--chunk={stack.get('chunk', '512K')}")
         arguments += _bitmap(level if level == "linear" else f"raid{level}", str(stack.get("bitmap") or "none"))
         mostly = {str(member_name) for member_name in stack.get("write_mostly") or []}
-        for member in sorted(members, key=mostly.__contains__):
-            if member in mostly and "--write-mostly" not in arguments:
-                arguments.append("--write-mostly")
-            arguments.append(_path(member, stacks))
+        arguments += [_path(member, stacks) for member in members if member not in mostly]
+        write_mostly = [_path(member, stacks) for member in members if member in mostly]
+        if write_mostly:
+            arguments += ["--write-mostly", *write_mostly]  # mdadm applies it to the members after it
         yield shlex.join(arguments)
 
 

@@ -103,20 +103,27 @@ class FiguresTogether:
         self._computed: dict[str, dict[ReportCell, CellFigure | None]] = {}
 
     def of(self, cell: ReportCell, metric: str) -> CellFigure | None:
-        if (key := (cell.directions, metric)) not in self._names:
+        key = (cell.directions, metric)
+        if key not in self._names:
             # Cells that read and write alike show the same direction.
-            alike = [[run.figures for run in each.runs] for each in self.cells if each.directions == cell.directions]
-            self._names[key] = with_direction(metric, alike)
-        if (name := self._names[key]) not in self._computed:
+            alike = [other for other in self.cells if other.directions == cell.directions]
+            outcomes = [[run.figures for run in other.runs] for other in alike]
+            self._names[key] = with_direction(metric, outcomes)
+        name = self._names[key]
+        if name not in self._computed:
             self._computed[name] = dict(zip(self.cells, self._all(name), strict=True))
         return self._computed[name][cell]
 
     def _all(self, metric: str) -> Iterator[CellFigure | None]:
         samples = [cell.samples(metric) for cell in self.cells]
         sides = [cell.series.name for cell in self.cells]
-        for mine, ends in zip(samples, intervals(samples, sides, Rule(METRICS[metric])), strict=True):
-            values = [sample.value for sample in mine]
-            yield CellFigure(mean(mine), min(values), max(values), *(ends or (None, None))) if values else None
+        for samples_of_cell, ends in zip(samples, intervals(samples, sides, Rule(METRICS[metric])), strict=True):
+            if not samples_of_cell:
+                yield None
+                continue
+            values = [sample.value for sample in samples_of_cell]
+            low, high = ends or (None, None)
+            yield CellFigure(mean(samples_of_cell), min(values), max(values), low, high)
 
 
 def patterns(run: StoredRun) -> list[str]:
@@ -141,7 +148,10 @@ def workload_options(run: StoredRun, without: Collection[str]) -> tuple[tuple[st
     jobs = [job.get("options", job) for job in run.cell.get("jobs") or []]
     jobs = jobs or list(run.figures.job_options.values())
     keys = [key for key in OPTIONS if key not in without]
-    return tuple(tuple(str(options.get(key, "")) for key in keys) for options in jobs)
+    values_of_jobs = []
+    for options in jobs:
+        values_of_jobs.append(tuple(str(options.get(key, "")) for key in keys))
+    return tuple(values_of_jobs)
 
 
 def _rw(options: Mapping[str, Any]) -> str:
@@ -181,32 +191,38 @@ class ExperimentView:
 
     def _telling(self) -> list[str]:
         """Returns the labels with several values in some series, stack and workload first."""
-        every = dict.fromkeys(label for s in self.series for run in s.runs for label in run.labels)
-        values = [
-            label
-            for label in every
-            if label != REPEAT and any(len({run.labels.get(label) for run in s.runs}) > 1 for s in self.series)
-        ]
-        first: list[str] = [label for label in (*PLACES, WORKLOAD) if label in values]
-        if not values:
-            first = [label for label in (WORKLOAD, STACK) if label in every][:1]
-        return [*first, *(label for label in values if label not in first)]
+        all_labels = dict.fromkeys(label for run in self.runs for label in run.labels)
+        varied = [label for label in all_labels if label != REPEAT and self._varies(label)]
+        first: list[str] = [label for label in (*PLACES, WORKLOAD) if label in varied]
+        if not varied:
+            first = [label for label in (WORKLOAD, STACK) if label in all_labels][:1]
+        return [*first, *(label for label in varied if label not in first)]
+
+    def _varies(self, label: str) -> bool:
+        """Whether a label has several values in a series; a missing label is a value."""
+        for series in self.series:
+            values = {run.labels.get(label) for run in series.runs}
+            if len(values) > 1:
+                return True
+        return False
 
     def _folded(self, series: ReportSeries) -> list[ReportCell]:
         # A missing label counts as equal to the only value of another series.
-        own = dict.fromkeys(label for run in series.runs for label in run.labels)
-        own.pop(REPEAT, None)
-        runs_by_cell = by_key((tuple(run.labels.get(label, "") for label in own), run) for run in series.runs)
-        return [
-            ReportCell(
-                series,
-                {label: printable(value) for label in self.labels if (value := runs[0].labels.get(label)) is not None},
-                runs,
-                self.points,
-                self.figures,
-            )
-            for runs in runs_by_cell.values()
-        ]
+        labels_of_series = dict.fromkeys(label for run in series.runs for label in run.labels)
+        labels_of_series.pop(REPEAT, None)
+        runs_by_cell: dict[tuple[str, ...], list[StoredRun]] = {}
+        for run in series.runs:
+            values = tuple(run.labels.get(label, "") for label in labels_of_series)
+            runs_by_cell.setdefault(values, []).append(run)
+        cells = []
+        for runs in runs_by_cell.values():
+            labels = {}
+            for label in self.labels:
+                value = runs[0].labels.get(label)
+                if value is not None:
+                    labels[label] = printable(value)
+            cells.append(ReportCell(series, labels, runs, self.points, self.figures))
+        return cells
 
     @cached_property
     def drawn(self) -> "ExperimentView":
@@ -219,9 +235,10 @@ class ExperimentView:
     @cached_property
     def fixed(self) -> dict[str, str]:
         """Labels with the same value everywhere."""
+        values_by_label = by_key(pair for run in self.runs for pair in run.labels.items())
         return {
             label: printable(values[0])
-            for label, values in by_key(pair for run in self.runs for pair in run.labels.items()).items()
+            for label, values in values_by_label.items()
             if len(set(values)) == 1 and label != REPEAT and label not in self.labels
         }
 
@@ -232,13 +249,11 @@ class ExperimentView:
     @cached_property
     def axes(self) -> list[str]:
         """Labels with enough numeric values for a line."""
-        return [
-            label
-            for label in self.labels
-            if label not in NAMES
-            and len(values := self.values(label)) >= AXIS
-            and all(units.numeric(value) is not None for value in values)
-        ]
+        return [label for label in self.labels if label not in NAMES and self._is_axis(label)]
+
+    def _is_axis(self, label: str) -> bool:
+        values = self.values(label)
+        return len(values) >= AXIS and all(units.numeric(value) is not None for value in values)
 
     @cached_property
     def loads(self) -> list[str]:
@@ -258,15 +273,16 @@ class ExperimentView:
 
     def order(self, cells: "Sequence[ReportCell]") -> "list[ReportCell]":
         """Returns cells in the order of their labels' values."""
-        ranks = {label: {v: at for at, v in enumerate(self.values(label))} for label in self.labels}
-        rank = {series.name: at for at, series in enumerate(self.series)}
-        return sorted(
-            cells,
-            key=lambda cell: (
-                *(ranks[label].get(cell.labels.get(label, ""), -1) for label in self.labels),
-                rank[cell.series.name],
-            ),
-        )
+        ranks_by_label: dict[str, dict[str, int]] = {}
+        for label in self.labels:
+            ranks_by_label[label] = {value: rank for rank, value in enumerate(self.values(label))}
+        series_ranks = {series.name: rank for rank, series in enumerate(self.series)}
+
+        def place(cell: ReportCell) -> list[int]:
+            ranks = [ranks_by_label[label].get(cell.labels.get(label, ""), -1) for label in self.labels]
+            return [*ranks, series_ranks[cell.series.name]]
+
+        return sorted(cells, key=place)
 
 
 def best(view: ExperimentView, cells: Sequence[ReportCell], metric: str) -> list[ReportCell]:
@@ -279,15 +295,20 @@ def grouped(
     cells: Sequence[ReportCell], by: Sequence[str], *, series: bool = False
 ) -> dict[tuple[str, ...], list[ReportCell]]:
     """Returns cells by the values of labels and by series."""
-    return by_key(
-        ((*(cell.labels.get(label, "") for label in by), *([cell.series.name] if series else [])), cell)
-        for cell in cells
-    )
+    groups: dict[tuple[str, ...], list[ReportCell]] = {}
+    for cell in cells:
+        key = [cell.labels.get(label, "") for label in by]
+        if series:
+            key.append(cell.series.name)
+        groups.setdefault(tuple(key), []).append(cell)
+    return groups
 
 
 def _sides(names: Sequence[str], selections: Sequence[Selection]) -> "list[tuple[str, CampaignRow, list[StoredRun]]]":
     """Returns the series: a campaign with a label that another one lacks becomes one for each value."""
-    done = [merged_unchanged([run for run in selection.runs if run.outcome]) for selection in selections]
+    done = []
+    for selection in selections:
+        done.append(merged_unchanged([run for run in selection.runs if run.outcome]))
     whole = [(name, selection.campaign, runs) for name, selection, runs in zip(names, selections, done, strict=True)]
     if len(whole) < 2:
         return whole

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-WIDE, LONG = 7, 40  # Columns of a table, and characters of a cell, from which a table takes the whole width
+WIDE = 7  # Columns of a table from which it takes the whole width
+LONG = 40  # Characters of a cell from which its table takes the whole width
 
 
 class LinkedCell(str):
@@ -77,12 +78,11 @@ def figures(*headings: str) -> list[TableColumn]:
 def pruned(table: TextTable) -> TextTable:
     """Returns the table without columns that contain only `–` or 0."""
     empty = {"", "0", "–", "0 B", "0 %"}
-    kept = [
-        at
-        for at, column in enumerate(table.columns)
-        if not column.numeric or any(row[at] not in empty for row in table.rows)
-    ]
-    return only(table, kept)
+    filled = []
+    for number, column in enumerate(table.columns):
+        if not column.numeric or any(row[number] not in empty for row in table.rows):
+            filled.append(number)
+    return only(table, filled)
 
 
 def only(table: TextTable, kept: Sequence[int]) -> TextTable:

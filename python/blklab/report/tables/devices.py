@@ -39,11 +39,17 @@ def key_figures(device: DeviceView) -> list[str]:
         formatting.number(device.iops),
         formatting.rate(device.throughput),
         formatting.share(device.op("read").share_of_ios if device.ios else None),
-        *(formatting.pair(response[1] if (response := device.response(op)) else None) for op in ("read", "write")),
+        _latency(device, "read"),
+        _latency(device, "write"),
         formatting.number(device.data.in_flight.mean if device.ends else None),
         formatting.share(device.busy),
         formatting.count(device.failed),
     ]
+
+
+def _latency(device: DeviceView, op: str) -> str:
+    response = device.response(op)
+    return formatting.pair(response[1] if response else None)
 
 
 def stack(view: ProfileView) -> str:
@@ -51,8 +57,10 @@ def stack(view: ProfileView) -> str:
     layers = view.layers()
     if len(layers) < 2:
         return ""
-    chain = " → ".join(", ".join(device.label for device in layer) for layer in layers)
-    return f"stack: {chain}"
+    parts = []
+    for layer in layers:
+        parts.append(", ".join(device.label for device in layer))
+    return f"stack: {' → '.join(parts)}"
 
 
 def feeds(view: ProfileView) -> TextTable:

@@ -11,17 +11,20 @@ PERCENTILES = ("p50", "p90", "p99", "p99_9")
 
 def stages(device: DeviceView) -> TextTable:
     """Returns the stages of an I/O by operation: time from event to event."""
-    rows, keys = [], ("min", *PERCENTILES, "max", "mean")
+    keys = ("min", *PERCENTILES, "max", "mean")
+    rows = []
     for op in OPS:
         first = True
         for stage in STAGES:
-            if (quantiles := device.latency(op, stage)) is None:
+            quantiles = device.latency(op, stage)
+            if quantiles is None:
                 continue
             durations = [formatting.duration(getattr(quantiles, key)) for key in keys]
             rows.append([op if first else "", stage.upper(), formatting.count(quantiles.count), *durations])
             first = False
     names = [key.replace("_", ".") for key in keys]
-    used = [stage for stage in STAGES if any(row[1] == stage.upper() for row in rows)]
+    used_letters = {row[1] for row in rows}
+    used = [stage for stage in STAGES if stage.upper() in used_letters]
     note = "; ".join(f"{stage.upper()}: {STAGES[stage]}" for stage in used)
     if used and device.passes_on:
         note += f". {device.label} is bio-based, like md and device-mapper: it has no dispatch, so no D2C"
@@ -53,12 +56,14 @@ def depth(device: DeviceView) -> TextTable:
 
 def errors(device: DeviceView) -> TextTable:
     """Returns the table of failed completions."""
-    rows = [
-        [op, name, formatting.count(number), formatting.share(number / completed), str(number / completed)]
-        for op, errors in device.errors.items()
-        for name, number in errors.items()
-        if (completed := device.life(op).completed + device.life(op).without_queue)
-    ]
+    rows = []
+    for op, errors_of_op in device.errors.items():
+        completed = device.life(op).completed + device.life(op).without_queue
+        if not completed:
+            continue
+        for name, number in errors_of_op.items():
+            share = number / completed
+            rows.append([op, name, formatting.count(number), formatting.share(share), str(share)])
     columns = [text("operation"), text("error"), *figures("I/Os", "of completed"), BAR]
     return TextTable("Errors", columns, rows)
 
@@ -115,7 +120,9 @@ def _stage(device: DeviceView, io: LongTimeProfile) -> str:
 
 
 def _in_flight(time: LongTimeProfile) -> str:
-    listed = ", ".join(
-        f"{number:,} {op if number == 1 else formatting.ops(op)}" for op, number in time.in_flight.items() if number
-    )
-    return listed or formatting.NONE
+    parts = []
+    for op, number in time.in_flight.items():
+        if number:
+            noun = op if number == 1 else formatting.ops(op)
+            parts.append(f"{number:,} {noun}")
+    return ", ".join(parts) or formatting.NONE

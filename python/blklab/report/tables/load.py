@@ -43,15 +43,18 @@ def over_time(device: DeviceView) -> TextTable:
     joined = -(-len(slices) // SPARKS)
     parts = [slices[at : at + joined] for at in range(0, len(slices), joined)] if len(slices) > 1 else []
     seconds = width * joined / 1e9
-    iops = [sum(s.reads + s.writes + s.others for s in part) / seconds for part in parts]
+    iops = []
+    read_p99 = []
+    write_p99 = []
+    for part in parts:
+        iops.append(sum(interval.reads + interval.writes + interval.others for interval in part) / seconds)
+        read_p99.append(max(interval.read_p99_ns or 0 for interval in part))
+        write_p99.append(max(interval.write_p99_ns or 0 for interval in part))
     rows = [["IOPS", formatting.sparkline(iops), formatting.number(max(iops))]] if parts else []
-    for op in ("read", "write"):
-        of_slices = [[getattr(s, f"{op}_p99_ns") or 0 for s in part] for part in parts]
-        if any(map(any, of_slices)):
-            p99 = [max(part) for part in of_slices]
-            rows.append(
-                [f"{op} {device.latency_letters} p99", formatting.sparkline(p99), formatting.duration(max(p99))]
-            )
+    for op, p99 in (("read", read_p99), ("write", write_p99)):
+        if any(p99):
+            title = f"{op} {device.latency_letters} p99"
+            rows.append([title, formatting.sparkline(p99), formatting.duration(max(p99))])
     note = f"each character is {formatting.duration(width * joined)}; the highest one is the figure at the end"
     return TextTable("Over time", [text(""), text(""), *figures("at most")], rows, note)
 
@@ -68,7 +71,8 @@ def sizes(device: DeviceView) -> TextTable:
         top = sorted(sizes_of_op.exact, key=lambda entry: -entry.count)[:MOST_SIZES]
         shown = [(formatting.size(entry.bytes), entry.count, entry.count * entry.bytes) for entry in top]
         if rest := len(sizes_of_op.exact) - len(top):
-            count, moved = sum(each[1] for each in shown), sum(each[2] for each in shown)
+            count = sum(row[1] for row in shown)
+            moved = sum(row[2] for row in shown)
             shown.append((f"{rest} others", sizes_of_op.count - count, sizes_of_op.total_bytes - moved))
         for at, (size, count, moved) in enumerate(shown):
             share = count / sizes_of_op.count

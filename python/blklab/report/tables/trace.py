@@ -53,11 +53,10 @@ def headline(view: ProfileView) -> list[str]:
 def filters(view: ProfileView) -> str:
     """Returns the filters of the user; empty if there are none."""
     chosen = view.profile.filter
-    parts = [
-        f"{name} {formatting.listing([printable(value) for value in values])}"
-        for name, values in (("device", chosen.devices), ("process", chosen.processes), ("operation", chosen.ops))
-        if values
-    ]
+    parts = []
+    for name, values in (("device", chosen.devices), ("process", chosen.processes), ("operation", chosen.ops)):
+        if values:
+            parts.append(f"{name} {formatting.listing([printable(value) for value in values])}")
     sizes = dict.fromkeys(map(formatting.size, (chosen.min_bytes, chosen.max_bytes)))
     limits = (
         (chosen.since_ns, f"from {formatting.duration(chosen.since_ns)} on"),
@@ -153,11 +152,12 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
         diagnostics.append(doubt("too-many-devices", f"{skipped} of devices beyond 1,024 skipped"))
     silent = {device.number for device in view.devices if device.ios and not device.ends}
     below = {feed.lower for feed in view.feeds if feed.upper in silent}
-    diagnostics += [
-        replace(each, severity="note") if each.code == "never-queued" and device.number in below else each
-        for device in view.devices
-        for each in _of_device(device)
-    ]
+    for device in view.devices:
+        for diagnostic in _of_device(device):
+            if diagnostic.code == "never-queued" and device.number in below:
+                diagnostics.append(replace(diagnostic, severity="note"))
+            else:
+                diagnostics.append(diagnostic)
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)
 
 
