@@ -104,7 +104,9 @@ def _report(
     kept, chosen, points = opened
     words = ["blklab", "report", *(selection.words for selection in chosen)]
     options = (("--job", job), ("--x", x), ("--metric", metric))
-    words += [part for name, value in options if value for part in (name, value)]
+    for name, value in options:
+        if value:
+            words += [name, value]
     return ExperimentReport(
         ExperimentView(chosen, points),
         lambda run: query.raw(kept, run),

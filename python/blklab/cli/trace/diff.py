@@ -62,7 +62,8 @@ def diff(*, source: TraceSource, between: str | None, output: str | None, title:
     if output is not None:
         words = ["blklab", "trace", "diff", *source.paths]
         words += selection_words(source.format_name, views[0].profile)
-        words += ["--between", between] if between else []
+        if between:
+            words += ["--between", between]
         write_page(output, trace_diff.render(compared, title=title, command=shlex.join(words)), as_json=as_json)
         return
     emit(compared.as_dict(), as_json, lambda console: trace_diff.print_diff(console, compared))

@@ -119,14 +119,17 @@ def default_name(path: str) -> str:
 
 def command_line(source: TraceSource, profile: "Profile", reading: TraceReading, *, cache: bool) -> str:
     """Returns the command that makes the page again."""
-    words = (
-        selection_words(source.format_name, profile)
-        + ["--exact"] * reading.exact
-        + (["--files", reading.files] if reading.files else [])
-        + ["--cache"] * cache
-        + ([f"--cluster={reading.cluster}"] if reading.cluster else [])
-        + ["--skip-broken"] * reading.skip_broken
-    )
+    words = selection_words(source.format_name, profile)
+    if reading.exact:
+        words.append("--exact")
+    if reading.files:
+        words += ["--files", reading.files]
+    if cache:
+        words.append("--cache")
+    if reading.cluster:
+        words.append(f"--cluster={reading.cluster}")
+    if reading.skip_broken:
+        words.append("--skip-broken")
     return shlex.join(["blklab", "trace", "report", *source.paths, *words])
 
 
@@ -137,9 +140,12 @@ def selection_words(format_name: str | None, profile: "Profile") -> list[str]:
         columns = format_name.removeprefix(COLUMNS)
         words = ["--format", format_name] if columns == format_name else ["--columns", columns]
     chosen = profile.filter
-    words += [word for value in chosen.devices for word in ("--device", value)]
-    words += [word for value in chosen.processes for word in ("--process", value)]
-    words += [word for value in chosen.ops for word in ("--op", value)]
+    for device in chosen.devices:
+        words += ["--device", device]
+    for process in chosen.processes:
+        words += ["--process", process]
+    for op in chosen.ops:
+        words += ["--op", op]
     for time, option in (
         (chosen.since_ns, "--since"),
         (chosen.until_ns, "--until"),
