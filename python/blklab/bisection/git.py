@@ -185,8 +185,8 @@ def of_list(items: Sequence[tuple[str, str]], into: Path) -> tuple[Repository, l
         command += ["-m", name]
         if text:
             command += ["-m", text]
-        made = repository.run(*command)
-        commits.append(Commit(made, name, text.partition("\n")[0], text))
+        commit_name = repository.run(*command)
+        commits.append(Commit(commit_name, name, text.partition("\n")[0], text))
     return repository, commits
 
 

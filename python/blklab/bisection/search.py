@@ -354,11 +354,11 @@ class BisectionEvidence:
     def _decision(self, key: TestKey, commit: Commit, phase: str) -> bool | None:
         test = self._tests[key]
         values, baseline = (self._values(key, each, phase) for each in (commit, self._good))
-        others = []
+        other_values = []
         for group, runs in self._runs.items():
             if group not in {(phase, commit.name), (phase, self._good.name)}:
-                others.append(self._values_of(key, runs))
-        return test.decide(test.evidence(values, baseline, others, self._halves[key]))
+                other_values.append(self._values_of(key, runs))
+        return test.decide(test.evidence(values, baseline, other_values, self._halves[key]))
 
 
 @dataclass(frozen=True)
@@ -394,7 +394,8 @@ class BisectionSearch:
         repository = self.source.repository
         old, new = (bad, good) if self.fixes else (good, bad)
         history = [old.name, *repository.run("rev-list", "--reverse", "--topo-order", new.name, f"^{old.name}").split()]
-        places = {name: at for at, name in enumerate(history)}  # git also tests merge bases, which are older
+        # git also tests merge bases, which are older.
+        places = {name: position for position, name in enumerate(history)}
         count = len(history) - 1
         steps = math.ceil(math.log2(max(2, count)))
         self.note(f"{self.source.label}s between both ends: {count - 1} (steps: about {steps})")

@@ -154,9 +154,9 @@ def _figures(kind: str, counted: Mapping[str, int], cases: Sequence[Mapping[str,
     for direction in ("read", "write") if kind == "dm-cache" else ("read",):
         share = hit_share(counted, direction)
         expected = [hit_share(case, direction) for case in cases]
-        known = [value for value in expected if value is not None]
-        if share is not None and known:
-            low, high = min(known), max(known)
+        expected_shares = [value for value in expected if value is not None]
+        if share is not None and expected_shares:
+            low, high = min(expected_shares), max(expected_shares)
             holds = low - HIT_TOLERANCE <= share <= high + HIT_TOLERANCE
             figures.append(CheckedFigure(f"{direction}_hits", share, low, high, holds))
     for name in ("promotions", "demotions") if kind == "dm-cache" else ("bypassed_bytes",):

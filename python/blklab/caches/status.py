@@ -113,14 +113,14 @@ def read_dm_caches(roots: Roots) -> tuple[list[BlockCache], list[str]]:
         kind = table[2] if len(table) > 2 else ""
         if kernel_name is None or kind not in {"cache", "writecache"}:
             continue
-        words = status.get(title, [])
+        status_words = status.get(title, [])
         try:
             identity = text(roots.sys / "block" / kernel_name / "dm/uuid") or title
             read = _cache if kind == "cache" else _writecache
-            cache = read(kernel_name, title, identity, table[3:], words[3:])
+            cache = read(kernel_name, title, identity, table[3:], status_words[3:])
             caches.append(replace(cache, origin_size=int(table[1]) * SECTOR))
         except (ValueError, IndexError):
-            unseen.append(f"{title}: not seen: unknown status {' '.join(words[2:])[:200]!r}")
+            unseen.append(f"{title}: not seen: unknown status {' '.join(status_words[2:])[:200]!r}")
     targets = {kernel_name: tables[title][2] for title, kernel_name in names.items() if title in tables}
     return [replace(cache, redundant=is_redundant(cache.device, roots, targets)) for cache in caches], unseen
 

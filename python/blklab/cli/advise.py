@@ -208,8 +208,8 @@ def _question(asked: AdviseArguments) -> "tuple[Question, dict[str, str], list[A
         from blklab.advice.this_host import pools_of_this_host
         from blklab.system.roots import Roots
 
-        own, paths, present = pools_of_this_host(Roots(), prices, asked.flash_state, common.warn)
-        pools = question.merged(own, pools)
+        host_pools, paths, present = pools_of_this_host(Roots(), prices, asked.flash_state, common.warn)
+        pools = question.merged(host_pools, pools)
     if not pools:
         raise UsageError("no disks: give --devices, such as 2xpm983,4xhdd-7200, or --this-host")
     question.check_prices(prices, pools)
@@ -229,8 +229,8 @@ def _question(asked: AdviseArguments) -> "tuple[Question, dict[str, str], list[A
     care = Care(asked.replaced_after / NANOSECONDS["h"], checked if checked < YEARS * 365 else None)
     loads = question.distinct_loads(loads)
     settings = {"kernel": asked.kernel}
-    wanted = question.Question(pools, loads, constraints, settings, asked.growth, asked.seed, care, Path.cwd())
-    return wanted, paths, present
+    asked_question = question.Question(pools, loads, constraints, settings, asked.growth, asked.seed, care, Path.cwd())
+    return asked_question, paths, present
 
 
 def _search(

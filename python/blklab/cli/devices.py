@@ -43,11 +43,11 @@ def list_(words: tuple[str, ...], *, as_json: bool) -> None:
     from blklab.report import device_models as report
     from blklab.spec.stock_models import library
 
-    wanted = [word.lower() for word in words]
+    search_words = [word.lower() for word in words]
     models = []
     for model in library():
         description = f"{model.name} {model.device_class} {model.product} {model.kind}".lower()
-        if all(word in description for word in wanted):
+        if all(word in description for word in search_words):
             models.append(model)
     emit([report.as_dict(model) for model in models], as_json, lambda console: report.draw_models(console, models))
 

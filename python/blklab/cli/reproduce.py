@@ -164,11 +164,11 @@ def _stack(text: str) -> "tuple[str, Table]":
         raise UsageError(f"--stack {text!r}: expected NAME=DEVICE or NAME=LEVEL:MEMBER,..., such as md0=raid1:sda,sdb")
     if not colon:
         return name, {"device": what}
-    words = [word.strip() for word in rest.split(",") if word.strip()]
+    terms = [word.strip() for word in rest.split(",") if word.strip()]
     members = []
     keys = {}
     try:
-        for word in words:
+        for word in terms:
             if "=" in word:
                 change = parse_set(word)
                 keys[change.key] = change.value

@@ -227,23 +227,23 @@ def run(arguments: RunArguments, **options: object) -> None:
     if arguments.explain and not kind.explain:
         able = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.explain]
         raise _refused("--explain", "measurements have no explanation", able)
-    chosen = _runner(kind, options)
-    plan = chosen.planned(plan)
+    runner = _runner(kind, options)
+    plan = runner.planned(plan)
     common.warn_each(plan.notes)
     if arguments.dry_run:
         from blklab.report.results import print_cells
 
-        chosen.check(plan)
+        runner.check(plan)
         common.emit(plan.as_dict(), arguments.as_json, lambda console: print_cells(console, plan))
         return
-    with chosen.session():
-        chosen.check(plan)
-        outcome = measured(chosen, plan, arguments.store, keep=not arguments.no_store, resume=arguments.resume)
+    with runner.session():
+        runner.check(plan)
+        outcome = measured(runner, plan, arguments.store, keep=not arguments.no_store, resume=arguments.resume)
         if arguments.margin and outcome.campaign is not None and not outcome.failed:
             from blklab.store.campaigns import Store
 
             store = Store(arguments.store, warn=common.warn)
-            plan, outcome = until_sure(chosen, planned, store, outcome, arguments.margin)
+            plan, outcome = until_sure(runner, planned, store, outcome, arguments.margin)
     _print(plan, outcome.results, explain=arguments.explain, per_job=arguments.per_job, as_json=arguments.as_json)
     common.fail_with(outcome.failed)
 
@@ -346,8 +346,8 @@ def until_sure(
     first = planned()
 
     def between(former: int, repeats: int) -> "ExperimentPlan":
-        every = planned([Override("repeats", repeats, "--until-sure")])
-        return runner.planned(with_repeats(every, former, first))
+        all_repeats = planned([Override("repeats", repeats, "--until-sure")])
+        return runner.planned(with_repeats(all_repeats, former, first))
 
     while True:
         row = query.campaign(store, number)

@@ -176,12 +176,12 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
     I/Os and bytes are added; latencies are weighted by their I/Os. `logged_ms` is fio's `log_avg_msec`, estimated from
     the logs if not given. The sums are scaled to the totals if these are known.
     """
-    every = logged_ms or _every(logs)
+    line_interval_ms = logged_ms or _every(logs)
     ios = []
     size = []
     for log in logs:
-        ios.append([_rate(log, log.iops, direction, every, "total_ios") for direction in (0, 1)])
-        size.append([_rate(log, log.bandwidth, direction, every, "io_bytes") for direction in (0, 1)])
+        ios.append([_rate(log, log.iops, direction, line_interval_ms, "total_ios") for direction in (0, 1)])
+        size.append([_rate(log, log.bandwidth, direction, line_interval_ms, "io_bytes") for direction in (0, 1)])
     ends = [spread.end for pair in (*ios, *size) for spread in pair]
     end = max([*ends, *(float(log.runtime_ms) for log in logs)], default=0.0)
     if end <= 0:
@@ -200,7 +200,7 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
     means = []
     for direction in (0, 1):
         ios_of_logs = [(log, pair[direction]) for log, pair in zip(logs, ios, strict=True)]
-        means.append(_means(ios_of_logs, direction, every, edges))
+        means.append(_means(ios_of_logs, direction, line_interval_ms, edges))
     slices = []
     for index in range(count):
         begin = index * interval_ns
@@ -251,8 +251,8 @@ def _means(
     sums = [0.0] * count
     for log, ios in jobs:
         for start, end, value in _covered(log.clat, direction, every):
-            for at, since, until in _parts(start, end, edges):
+            for index, since, until in _parts(start, end, edges):
                 weight = ios.until(until) - ios.until(since)
-                weights[at] += weight
-                sums[at] += weight * value
+                weights[index] += weight
+                sums[index] += weight * value
     return [total / weight if weight > 0 else None for total, weight in zip(sums, weights, strict=True)]

@@ -131,10 +131,10 @@ def _read(
     joined = {log.path for logs in companions.values() for log in logs}
     by_origin: dict[str, list[ImportedRun]] = {}
     for name, each in FORMATS.items():
-        chosen = [file for file in by_format.get(name, []) if file.path not in joined]
-        if not chosen:
+        files_of_format = [file for file in by_format.get(name, []) if file.path not in joined]
+        if not files_of_format:
             continue
-        read = _each(each, replace(given, files=chosen, logs=companions), failed)
+        read = _each(each, replace(given, files=files_of_format, logs=companions), failed)
         runs = by_origin.setdefault(each.runner, [])
         runs += read.runs
         notes += read.notes

@@ -58,9 +58,9 @@ def _status_points(document: FioDocument) -> list[SeriesPoint]:
     points: list[SeriesPoint] = []
     time = 0
     before = [(0, 0, 0.0), (0, 0, 0.0)]  # I/Os, bytes and the sum of latencies of reads and writes
-    for each in [*document["earlier"], document] if "earlier" in document else ():
+    for status in [*document["earlier"], document] if "earlier" in document else ():
         try:
-            outcome = output.outcome(each)
+            outcome = output.outcome(status)
         except BlklabError:
             continue  # no I/O yet
         now = []

@@ -153,17 +153,17 @@ class IostatText:
         return self._report
 
     def _is_header(self, at: int, words: Sequence[str]) -> bool:
-        known = [word for word in words if word in COLUMNS]
-        if len(known) >= 2 and len(words) - len(known) <= 1:
+        known_columns = [word for word in words if word in COLUMNS]
+        if len(known_columns) >= 2 and len(words) - len(known_columns) <= 1:
             self._columns = list(words)
             self._kind = "devices"
             self._rows_unnamed = 0
-            if len(words) == len(known):
+            if len(words) == len(known_columns):
                 # The name of the first column is truncated or empty.
                 self._columns = ["Device", *words]
             # A report has each column once; -h splits them into several tables.
-            report = self._begin(at, bool(self._report and self._report.columns & set(known)))
-            report.columns |= set(known)
+            report = self._begin(at, bool(self._report and self._report.columns & set(known_columns)))
+            report.columns |= set(known_columns)
             return True
         if sum(word in CPU for word in words) >= 4:
             self._columns = [word for word in words if word in CPU]
@@ -261,18 +261,18 @@ def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[Impor
     if not names:
         raise BlklabError(f"{file.where}: no device in the reports after the first")
     points = {name: _points(name, reports, widths) for name in names}
-    chosen = _chosen(file, points, given.device)
+    device = _chosen(file, points, given.device)
     runtime = sum(widths)
     devices = [_device(name, names, reports, widths) for name in names]
-    own = points[chosen]
-    directions = [of_points(own, at, runtime, {}) for at in (0, 1)]
+    device_points = points[device]
+    directions = [of_points(device_points, at, runtime, {}) for at in (0, 1)]
     if not any(direction.total_ios for direction in directions):
-        raise BlklabError(f"{file.where}: {chosen} did no I/O")
-    result = outcome(chosen, runtime, directions, devices, [problem.partition(": ")[2] for problem in notes])
+        raise BlklabError(f"{file.where}: {device} did no I/O")
+    result = outcome(device, runtime, directions, devices, [problem.partition(": ")[2] for problem in notes])
     result.cpu = _cpu(reports, widths)
-    jobs = [replace(point, source=JOBS) for point in own]
-    every = [point for series in points.values() for point in series]
-    run = ImportedRun(file.where, "iostat", {}, result, [*jobs, *every], packed(file.text), {"device": chosen})
+    jobs = [replace(point, source=JOBS) for point in device_points]
+    all_points = [point for series in points.values() for point in series]
+    run = ImportedRun(file.where, "iostat", {}, result, [*jobs, *all_points], packed(file.text), {"device": device})
     return run, notes
 
 

@@ -119,11 +119,11 @@ def make_labels(runs: Sequence[ImportedRun], naming: RunNaming) -> tuple[list[La
     facts = []
     for run in runs:
         facts.append({key: _short(run.options[key]) for key in keys if key in run.options})
-    kept = [key for key in keys if _tells(key, runs, facts)]
+    label_keys = [key for key in keys if _tells(key, runs, facts)]
     labels_of_runs: list[Labels] = []
     for run, options in zip(runs, facts, strict=True):
         labels = {**run.labels, "workload": run.workload}
-        labels |= {key: options[key] for key in kept if key in options}
+        labels |= {key: options[key] for key in label_keys if key in options}
         labels.pop("repeat", None)
         labels_of_runs.append(labels)
     places = [_places(run) for run in runs]

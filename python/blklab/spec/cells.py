@@ -130,12 +130,12 @@ def plan(
         values = {cell.labels[label] for cell in cells}
         if len(values) > 1:
             varied.append(label)
-    kept = _only(cells, wanted)
+    selected_cells = _only(cells, wanted)
     simulated = []
     if form.runner == "sim":
-        simulated = [*_typical(source), *dict.fromkeys([*_zones(kept), *_later(kept)])]
-    swept = sweep.without_effect(source.raw.get("sweep", {}), [(cell.labels, cell.document) for cell in kept])
-    of_cells = dict.fromkeys(note for cell in kept for note in cell.notes)
+        simulated = [*_typical(source), *dict.fromkeys([*_zones(selected_cells), *_later(selected_cells)])]
+    swept = sweep.without_effect(source.raw.get("sweep", {}), [(cell.labels, cell.document) for cell in selected_cells])
+    of_cells = dict.fromkeys(note for cell in selected_cells for note in cell.notes)
     notes = [*source.notes, *simulated, *swept, *of_cells]
     repeats = max(int(cell.labels["repeat"]) for cell in cells)
     raw = source.raw if source.raw.get("repeats", 1) == repeats else {**source.raw, "repeats": repeats}
@@ -146,7 +146,7 @@ def plan(
     elif measured and form.runner == "sim":
         notes.append(f"{other[0]} is changed: the figures of [[measured]] are not compared")
         measured = []
-    return ExperimentPlan(str(title), kept, varied, form.runner, source.path, raw, notes, measured)
+    return ExperimentPlan(str(title), selected_cells, varied, form.runner, source.path, raw, notes, measured)
 
 
 def _check_measured(source: load.ExperimentSource, measured: Sequence[MeasuredFigures], cells: Sequence[Cell]) -> None:
@@ -344,12 +344,12 @@ def _on_host(
             host_axes[key] = axis
         elif release and key.removeprefix("settings.") == "kernel":
             same = [each for each in axis if str(each.value).split(".")[:2] == release.split(".")[:2]]
-            others = ", ".join(str(each.value) for each in axis if each not in same)
+            other_values = ", ".join(str(each.value) for each in axis if each not in same)
             if same:
                 host_axes[key] = same
             instead = "" if same else ", and each cell is measured on it once"
-            if others:
-                notes.append(f"cells of kernel {others} are skipped: this host runs {release}{instead}")
+            if other_values:
+                notes.append(f"cells of kernel {other_values} are skipped: this host runs {release}{instead}")
     return host_axes, notes
 
 

@@ -52,9 +52,9 @@ def unique(name: str, taken: Mapping[str, Any]) -> str:
 
 
 def _notes(path: Path, jobs: Sequence[Mapping[str, str]]) -> list[str]:
-    own = known_options.HARMLESS - known_options.OPTIONS - WITHOUT_EFFECT - {"thread"}
+    own_options = known_options.HARMLESS - known_options.OPTIONS - WITHOUT_EFFECT - {"thread"}
     options = dict.fromkeys(option for job in jobs for option in job)
-    ignored = [option for option in options if option in own]
+    ignored = [option for option in options if option in own_options]
     notes = []
     if ignored:
         where = ""

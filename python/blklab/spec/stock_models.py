@@ -163,17 +163,17 @@ def identify(name: str, size: int | None = None) -> Identified | None:
 
     Of the models that name products, the longest pattern decides, then the families in their order.
     """
-    words = " ".join(name.split())
+    plain_name = " ".join(name.split())
     matching = []
     for entry in library():
         for pattern in entry.match:
-            if fnmatch.fnmatchcase(words.lower(), pattern.lower()):
+            if fnmatch.fnmatchcase(plain_name.lower(), pattern.lower()):
                 matching.append((entry.own, len(pattern), entry))
     if matching:
         _, _, best = max(matching, key=lambda match: match[:2])
         return Identified(best)
     for family in _read(FAMILIES)["patterns"]:
-        if (found := re.match(family["pattern"], words, re.IGNORECASE)) is None:
+        if (found := re.match(family["pattern"], plain_name, re.IGNORECASE)) is None:
             continue
         model = library_model(family["model"])
         if "size" not in found.groupdict():

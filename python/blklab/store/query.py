@@ -313,9 +313,9 @@ def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
 
 def earlier_campaigns(store: Store, selections: Sequence[Selection]) -> list[list[StoredRun]]:
     """Returns the runs of finished campaigns of the same cells on the same host, up to the first selected one."""
-    now, *others = (selection.campaign for selection in selections)
+    now, *other_campaigns = (selection.campaign for selection in selections)
     same = all_campaigns(store, campaigns.c.digest == now.digest, campaigns.c.id <= now.number)
-    numbers = [row.number for row in same if row.place == now.place and row not in others][-MOST_CAMPAIGNS:]
+    numbers = [row.number for row in same if row.place == now.place and row not in other_campaigns][-MOST_CAMPAIGNS:]
     finished = []
     for number in numbers:
         finished.append([run for run in runs_of(store, number) if run.outcome is not None])

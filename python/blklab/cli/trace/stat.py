@@ -110,10 +110,10 @@ def stat(
         from blklab.store.campaigns import Store
 
         documents.keep(Store(store), "profile", keep, to_builtins(view.profile))
-    words = [*source.paths, *selection_words(source.format_name, view.profile)]
-    if len(words) > MOST_WORDS:
-        words = ["…"]
-    command = printable(shlex.join(["blklab", "trace", "stat", *words]))
+    arguments = [*source.paths, *selection_words(source.format_name, view.profile)]
+    if len(arguments) > MOST_WORDS:
+        arguments = ["…"]
+    command = printable(shlex.join(["blklab", "trace", "stat", *arguments]))
 
     def draw(console: Console) -> None:
         from blklab.report import terminal
