@@ -38,7 +38,8 @@ def expanded(names: list[str], directory: Path) -> dict[str, str]:
 
 
 def _hosts(text: str, directory: Path) -> dict[str, str]:
-    path, group = directory / Path(text).expanduser(), "all"
+    path = directory / Path(text).expanduser()
+    group = "all"
     if not path.exists() and ":" in text:
         file, _, group = text.rpartition(":")
         path = directory / Path(file).expanduser()
@@ -88,9 +89,12 @@ def _address(host: str, variables: Mapping[str, object]) -> str:
 
     if (connection := value("connection") or "ssh") not in SSH:
         raise BlklabError(f"host {host!r}: found ansible_connection={connection}, expected ssh: name another group")
-    user, where = f"{value('user')}@" if value("user") else "", str(value("host") or host)
+    user = f"{value('user')}@" if value("user") else ""
+    where = str(value("host") or host)
     if "{{" in user + where:
         raise BlklabError(f"host {host!r}: found the template {user}{where}, expected a name")
     if not value("port"):
         return user + where
-    return f"ssh://{user}{f'[{where}]' if ':' in where else where}:{value('port')}"
+    if ":" in where:  # IPv6
+        where = f"[{where}]"
+    return f"ssh://{user}{where}:{value('port')}"

@@ -65,7 +65,11 @@ def signals_held_back() -> Iterator[None]:
     to another one, and Python calls the handler here.
     """
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    handlers = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+    handlers = {}
+    for number in numbers:
+        handler = signal.getsignal(number)
+        if callable(handler):
+            handlers[number] = handler
     if threading.current_thread() is not threading.main_thread():
         handlers = {}  # Python calls them in the main thread only
     came: list[signal.Signals] = []

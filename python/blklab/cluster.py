@@ -152,7 +152,8 @@ class DaskCluster:
                 raise self._gone() from None
             if not threads and not self._threads:
                 self._tell(f"{self._address}: no worker yet; waiting for one (`dask worker {self._address}`)")
-            self._threads, self._counted = threads, time.monotonic()
+            self._threads = threads
+            self._counted = time.monotonic()
         return self._threads
 
 

@@ -24,7 +24,8 @@ def read_all(command: str) -> tuple[dict[str, list[str]], str]:
 
     Only devices with one line are returned, as caches are. `status` does not commit metadata (`--noflush`).
     """
-    output, failure = _run(command, *(["--noflush"] if command == "status" else []))
+    options = ["--noflush"] if command == "status" else []
+    output, failure = _run(command, *options)
     lines: dict[str, list[list[str]]] = {}
     for line in output.splitlines():
         name, colon, rest = line.partition(": ")

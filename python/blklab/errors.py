@@ -54,7 +54,10 @@ class SystemErrors:
     """
 
     def __init__(self, kind: Callable[..., BlklabError], where: object, more: str = "", *remedy: str) -> None:
-        self._kind, self._where, self._more, self._remedy = kind, where, more, remedy
+        self._kind = kind
+        self._where = where
+        self._more = more
+        self._remedy = remedy
 
     def __enter__(self) -> None:
         pass

@@ -117,7 +117,8 @@ def _table(name: str, content: object, keys: Mapping[str, Check], required: tupl
     """Returns the checked values of a table by key. Raises ValueError with the key; a message never repeats a value."""
     prefix = f"{name}." if name else ""
     if not isinstance(content, dict):
-        raise ValueError(f"{name + ': ' if name else ''}expected a table of keys and values")
+        where = f"{name}: " if name else ""
+        raise ValueError(f"{where}expected a table of keys and values")
     for key in content:
         if key not in keys:
             raise ValueError(f"{prefix}{key}: blklab does not support this key: remove it if you do not rely on it")
@@ -283,7 +284,8 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
             all_addresses = self.server_address[0] == "::"
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(not all_addresses))
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), self.port
+        self.server_name = str(self.server_address[0])
+        self.server_port = self.port
         self.setup_environ()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002

@@ -360,9 +360,8 @@ def looked_up(target: VolumeReport) -> tuple[int, int]:
     if target["kind"] == "writecache":
         hits = count["read_hits"] + count["writes"] - count["writes_around"]
         return hits, count["reads"] + count["writes"] - hits
-    hits, misses = (
-        sum(count.get(f"{of}_{what}", 0) for of in ("read", "write", "cache")) for what in ("hits", "misses")
-    )
+    hits = count.get("read_hits", 0) + count.get("write_hits", 0) + count.get("cache_hits", 0)
+    misses = count.get("read_misses", 0) + count.get("write_misses", 0) + count.get("cache_misses", 0)
     return hits, misses
 
 

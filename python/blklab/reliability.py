@@ -80,10 +80,12 @@ def disk_rate(model: str, kind: str) -> tuple[float, float, float, float]:
     unreadable sector, per year.
     """
     known = _RATES["classes"]["hdd" if kind == "hdd" else "ssd"]
-    failures, years = known["failures"], known["drive_years"]
+    failures = known["failures"]
+    years = known["drive_years"]
     for row in _RATES["models"]:
         if any(fnmatch(model, pattern) for pattern in row["names"]):
-            failures, years = failures + row["failures"], years + row["drive_days"] / 365.25
+            failures += row["failures"]
+            years += row["drive_days"] / 365.25
     return failures, years, *known["latent_errors"]
 
 
@@ -92,7 +94,8 @@ def probability(disks: Sequence[Disk], arrays: Sequence[RedundantArray], care: C
 
     Disks of one model have the same rates. These are unknown: they are drawn, as is the owner's time.
     """
-    rates = {disk[:2]: disk_rate(disk.model, disk.kind) for disk in disks}
+    rates = {(disk.model, disk.kind): disk_rate(disk.model, disk.kind) for disk in disks}
+    positions = {model_and_kind: position for position, model_and_kind in enumerate(rates)}
     rng = random.Random(1)  # noqa: S311
 
     def log_uniform(low: float, high: float) -> float:
@@ -101,19 +104,24 @@ def probability(disks: Sequence[Disk], arrays: Sequence[RedundantArray], care: C
     def draw(failures: float, drive_years: float, low: float, high: float) -> tuple[float, float]:
         return rng.gammavariate(failures, 1 / drive_years) / YEAR, log_uniform(low, high) / YEAR
 
+    draws = []
+    for _ in range(DRAWS):
+        drawn_rates = [draw(*rate) for rate in rates.values()]
+        draws.append((drawn_rates, care.replacement_hours * log_uniform(*OWNER)))
     question = care._asdict() | {
         "hours": years * YEAR,
-        "draws": [
-            ([draw(*rate) for rate in rates.values()], care.replacement_hours * log_uniform(*OWNER))
-            for _ in range(DRAWS)
-        ],
+        "draws": draws,
         "histories": HISTORIES,
-        "disks": [(list(rates).index(disk[:2]), disk.bytes) for disk in disks],
+        "disks": [(positions[disk.model, disk.kind], disk.bytes) for disk in disks],
         "arrays": [array_question(array, disks) for array in arrays],
     }
     *chances, lost = zip(*loss_probabilities(json.dumps(question)), strict=True)
-    # The mean weight of a few histories of a likely loss can be above 1.
-    return Loss(*map(estimate, [*([min(1.0, each) for each in chance] for chance in chances), lost]))
+    probabilities = []
+    for weights in chances:
+        # The mean weight of a few histories of a likely loss can be above 1.
+        probabilities.append([min(1.0, weight) for weight in weights])
+    any_loss, of_disks, of_sectors = map(estimate, probabilities)
+    return Loss(any_loss, of_disks, of_sectors, estimate(lost))
 
 
 def array_question(array: RedundantArray, disks: Sequence[Disk]) -> dict[str, Any]:
@@ -152,4 +160,5 @@ def one_in(probability: float) -> str:
         return f"{100 * probability:.0f} %"
     if probability < RAREST:
         return "less than 1 in a million"
-    return f"1 in {float(f'{1 / probability:.1e}'):,.0f}"
+    two_digits = float(f"{1 / probability:.1e}")
+    return f"1 in {two_digits:,.0f}"

@@ -60,7 +60,8 @@ def program(modules: Sequence[str], main: str) -> bytes:
     return f"exec({loader!r})\n".encode() + archive
 
 
-PDEATHSIG, SUBREAPER = 1, 36  # prctl(2)
+PDEATHSIG = 1  # PR_SET_PDEATHSIG (prctl(2))
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 

@@ -19,7 +19,10 @@ def command(host: str, remote: str, *options: str) -> list[str]:
     program = shutil.which("ssh")
     if program is None:
         raise EnvironmentLacks("ssh is not installed", "apt-get install openssh-client")
-    return [program, "-T", *[word for option in (*SAFE, *options) for word in ("-o", option)], "--", host, remote]
+    command = [program, "-T"]
+    for option in (*SAFE, *options):
+        command += ["-o", option]
+    return [*command, "--", host, remote]
 
 
 def check_name(host: str) -> None:

@@ -39,7 +39,8 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a size: write bytes (512) or 4k, 1.5M, 10GiB")
-    prefix, unit = match["prefix"].upper(), (match["unit"] or "").lower()
+    prefix = match["prefix"].upper()
+    unit = (match["unit"] or "").lower()
     if prefix and unit == "b":
         raise ValueError(
             f"{text!r} could mean powers of 1000 or of 1024: write {match['number']}{prefix}iB "
@@ -109,7 +110,9 @@ def in_order(label: str, values: Iterable[str]) -> list[str]:
 def row_order(labels: Sequence[str], rows: Iterable[Sequence[str]]) -> Callable[[Sequence[str]], list[int]]:
     """Returns the key that sorts rows of labels' values, in the order of each label's values."""
     columns = zip(labels, zip(*rows, strict=True), strict=False)
-    ranks = [{value: rank for rank, value in enumerate(in_order(label, column))} for label, column in columns]
+    ranks = []
+    for label, column in columns:
+        ranks.append({value: rank for rank, value in enumerate(in_order(label, column))})
     return lambda row: [rank[value] for rank, value in zip(ranks, row, strict=True)]
 
 

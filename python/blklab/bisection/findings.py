@@ -47,7 +47,8 @@ class Bisection:
     @property
     def summary(self) -> str:
         """The result in a line."""
-        first = f"the first {'fixed' if self.fixes else 'bad'} {self.kind}"
+        state = "fixed" if self.fixes else "bad"
+        first = f"the first {state} {self.kind}"
         if self.culprit is None:
             return f"{first} is one of {len(self.candidates)}, which cannot be measured"
         doubt = "" if self.confirmed else ", but the new runs of both sides do not confirm it"

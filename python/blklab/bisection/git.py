@@ -81,10 +81,12 @@ class Repository:
 
     def run(self, *words: str) -> str:
         """Runs git here and returns its output. Raises EnvironmentLacks without git, and GitFailed."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        kept |= {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _IDENTITY.items()}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        for what, value in _IDENTITY.items():
+            environment[f"GIT_AUTHOR_{what}"] = value
+            environment[f"GIT_COMMITTER_{what}"] = value
         arguments = ["git", "-C", str(self.directory), "-c", "core.hooksPath=/dev/null", *words]
-        status, output = run(arguments, environment=kept, package="git", apart=True)
+        status, output = run(arguments, environment=environment, package="git", apart=True)
         if status:
             raise GitFailed(output, status)
         return output
@@ -143,9 +145,10 @@ class GitBisect:
             return BisectionState(candidates=re.findall(r"^[0-9a-f]{40,64}$", output, re.M))
         if match := re.search(rf"^([0-9a-f]{{40,64}}) is the first {self._terms[True]} commit", output, re.M):
             return BisectionState(culprit=match[1])
-        following, left = _NEXT.search(output), _LEFT.search(output)
-        words = f"{left[1]} left to test after this one (steps: about {left[2]})" if left else ""
-        return BisectionState(next=following[1] if following else None, left=words)
+        following = _NEXT.search(output)
+        left = _LEFT.search(output)
+        progress = f"{left[1]} left to test after this one (steps: about {left[2]})" if left else ""
+        return BisectionState(next=following[1] if following else None, left=progress)
 
     def log(self) -> str:
         """Returns the log, for `git bisect replay` in the user's tree, with checkouts."""
@@ -176,9 +179,14 @@ def of_list(items: Sequence[tuple[str, str]], into: Path) -> tuple[Repository, l
     tree = repository.run("write-tree")
     commits: list[Commit] = []
     for name, text in items:
-        parent = ("-p", commits[-1].name) if commits else ()
-        made = repository.run("commit-tree", tree, *parent, "-m", name, *(("-m", text) if text else ()))
-        commits.append(Commit(made, name, text.partition("\n")[0], text))
+        command = ["commit-tree", tree]
+        if commits:
+            command += ["-p", commits[-1].name]
+        command += ["-m", name]
+        if text:
+            command += ["-m", text]
+        commit_name = repository.run(*command)
+        commits.append(Commit(commit_name, name, text.partition("\n")[0], text))
     return repository, commits
 
 

@@ -61,7 +61,8 @@ class BisectedTree(BisectionSource):
         """`ends` are the good and the bad one. Raises UsageError without such a repository, or such commits in it."""
         self.repository = shared(tree, work / "tree")
         self.good, self.bad = map(Repository(tree).commit, ends)
-        self._work, self._lab = work, lab
+        self._work = work
+        self._lab = lab
 
     def commit(self, name: str) -> Commit:
         return self.repository.commit(name)
@@ -384,7 +385,8 @@ def carry_out(request: BisectionRequest, store: Store, *, resume: bool, note: No
 
 
 def _source(request: BisectionRequest, plan: ExperimentPlan, work: Path, note: Note) -> BisectionSource:
-    ends, lab = (request.good, request.bad), LabOptions(request.accelerator, note)
+    ends = (request.good, request.bad)
+    lab = LabOptions(request.accelerator, note)
     if request.tree is not None and request.commands:
         return KernelTree(request.tree, request.commands, ends, work, lab)
     if request.tree is not None:

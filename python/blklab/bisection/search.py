@@ -32,7 +32,8 @@ from blklab.store.campaigns import Store, StoredCampaign
 
 REPEAT = "repeat"
 PHASE = "phase"  # The label that tells the search from the check at its end
-SEARCH, CHECK = "search", "check"
+SEARCH = "search"
+CHECK = "check"
 
 Labels = tuple[tuple[str, str], ...]
 PlanOf = Callable[[Commit], ExperimentPlan]
@@ -151,7 +152,8 @@ def _key(labels: Mapping[str, str]) -> Labels:
 
 _STEPS = 32
 _FACTORS = [2 ** (8 * step / _STEPS) for step in range(_STEPS)]
-_PRIOR = [(factor, 1 / factor / sum(1 / each for each in _FACTORS)) for factor in _FACTORS]
+_SUM_OF_WEIGHTS = sum(1 / factor for factor in _FACTORS)
+_PRIOR = [(factor, 1 / factor / _SUM_OF_WEIGHTS) for factor in _FACTORS]
 """Multiples of the distance, and their weights: half of the weight is below twice the distance."""
 
 FEWEST = 2  # Runs of each side before a decision: one run can be an outlier
@@ -192,9 +194,16 @@ class SequentialTest:
         """
         groups = [group for group in (values, baseline, *others) if group]
         degrees = max(1, sum(len(group) - 1 for group in groups))
-        squares = sum((math.log(value) - _log_mean(group)) ** 2 for group in groups for value in group)
+        deviations: list[float] = []
+        for group in groups:
+            mean = _log_mean(group)
+            deviations += [math.log(value) - mean for value in group]
+        squares = sum(deviation**2 for deviation in deviations)
         variance = max(squares / degrees, self.metric.resolution**2 / 12)
-        return math.sqrt(variance * (1 / len(values) + (1 / len(baseline) if self.condition.relative else 0))), degrees
+        parts = 1 / len(values)
+        if self.condition.relative:
+            parts += 1 / len(baseline)
+        return math.sqrt(variance * parts), degrees
 
     def evidence(
         self, values: Sequence[float], baseline: Sequence[float], others: Sequence[Sequence[float]], half: float
@@ -272,7 +281,11 @@ class BisectionEvidence:
     def is_true(self, commit: Commit, phase: str) -> bool | None:
         """Tells whether the condition is true for a commit; None if more runs are needed."""
         decisions = [self._decision(key, commit, phase) for key in self._tests]
-        return True if True in decisions else None if None in decisions else False
+        if True in decisions:
+            return True
+        if None in decisions:
+            return None
+        return False
 
     def make_tests(self, conditions: Sequence[Condition], error_rate: float) -> None:
         """Makes the tests from the first run of both ends; `error_rate` is that of a commit. Raises UsageError."""
@@ -311,17 +324,17 @@ class BisectionEvidence:
 
     def figures(self, commit: Commit, phase: str) -> list[CommitFigure]:
         """Returns the figures of a commit, for each test."""
-        return [
-            CommitFigure(
-                " ".join(f"{label}={value}" for label, value in key[0]),
-                test.metric.name,
-                mean,
-                mean / fmean(baseline) if (baseline := self._values(key, self._good, phase)) else None,
-                len(values),
-            )
-            for key, test in self._tests.items()
-            if (values := self._values(key, commit, phase)) and (mean := fmean(values))
-        ]
+        figures = []
+        for key, test in self._tests.items():
+            values = self._values(key, commit, phase)
+            mean = fmean(values) if values else 0.0
+            if not mean:
+                continue
+            baseline = self._values(key, self._good, phase)
+            ratio = mean / fmean(baseline) if baseline else None
+            labels = " ".join(f"{label}={value}" for label, value in key[0])
+            figures.append(CommitFigure(labels, test.metric.name, mean, ratio, len(values)))
+        return figures
 
     # --- values of a test -------------------------------------------------------------------------
 
@@ -329,19 +342,23 @@ class BisectionEvidence:
         return self._runs.setdefault((phase, commit.name), [])
 
     def _values(self, key: TestKey, commit: Commit, phase: str) -> list[float]:
+        return self._values_of(key, self._of(commit, phase))
+
+    def _values_of(self, key: TestKey, runs: Sequence[Outcomes]) -> list[float]:
+        """Returns the values of a test's metric in runs, without those that are unknown or 0."""
         metric = self._tests[key].metric
-        return [value for run in self._of(commit, phase) if (value := metric.of(run[key[0]]))]
+        labels, _ = key
+        values = [metric.of(run[labels]) for run in runs]
+        return [value for value in values if value]
 
     def _decision(self, key: TestKey, commit: Commit, phase: str) -> bool | None:
         test = self._tests[key]
         values, baseline = (self._values(key, each, phase) for each in (commit, self._good))
-        metric = test.metric
-        others = [
-            [value for run in runs if (value := metric.of(run[key[0]]))]
-            for group, runs in self._runs.items()
-            if group not in {(phase, commit.name), (phase, self._good.name)}
-        ]
-        return test.decide(test.evidence(values, baseline, others, self._halves[key]))
+        other_values = []
+        for group, runs in self._runs.items():
+            if group not in {(phase, commit.name), (phase, self._good.name)}:
+                other_values.append(self._values_of(key, runs))
+        return test.decide(test.evidence(values, baseline, other_values, self._halves[key]))
 
 
 @dataclass(frozen=True)
@@ -373,15 +390,18 @@ class BisectionSearch:
 
     def find(self) -> Bisection:
         """Bisects. Raises UsageError if the condition does not tell the ends apart."""
-        good, bad, repository = self.source.good, self.source.bad, self.source.repository
+        good, bad = self.source.good, self.source.bad
+        repository = self.source.repository
         old, new = (bad, good) if self.fixes else (good, bad)
         history = [old.name, *repository.run("rev-list", "--reverse", "--topo-order", new.name, f"^{old.name}").split()]
-        places = {name: at for at, name in enumerate(history)}  # git also tests merge bases, which are older
+        # git also tests merge bases, which are older.
+        places = {name: position for position, name in enumerate(history)}
         count = len(history) - 1
         steps = math.ceil(math.log2(max(2, count)))
         self.note(f"{self.source.label}s between both ends: {count - 1} (steps: about {steps})")
         self._compare_ends((1 - self.rule.sure) / (steps + FURTHER))
-        bisect = GitBisect(repository, new.name, *(("broken", "fixed") if self.fixes else ("good", "bad")))
+        terms = ("broken", "fixed") if self.fixes else ("good", "bad")
+        bisect = GitBisect(repository, new.name, *terms)
         bisect.judge(old.name, new=False)
         state = bisect.judge(new.name, new=True)
         while state.next is not None:
@@ -404,7 +424,8 @@ class BisectionSearch:
 
     def _compare_ends(self, error_rate: float) -> None:
         """Measures both ends until the condition is known to be true for the bad one only. Raises UsageError."""
-        ends, evidence = (self.source.good, self.source.bad), self.evidence
+        ends = (self.source.good, self.source.bad)
+        evidence = self.evidence
         for end in ends:
             self._measure_end(end)
         evidence.make_tests(self.rule.conditions, error_rate)
@@ -415,11 +436,12 @@ class BisectionSearch:
             self._measure_end(following)
         figures = {end.short: evidence.figures(end, SEARCH) for end in ends}
         if not evidence.keep_telling():
-            shown = "; ".join(
-                f"{figure.metric} of {name}: {METRICS[figure.metric].with_unit(figure.value)} ({figure.runs} runs)"
-                for name, of_end in figures.items()
-                for figure in of_end[:1]
-            )
+            descriptions = []
+            for name, of_end in figures.items():
+                for figure in of_end[:1]:
+                    value = METRICS[figure.metric].with_unit(figure.value)
+                    descriptions.append(f"{figure.metric} of {name}: {value} ({figure.runs} runs)")
+            shown = "; ".join(descriptions)
             raise UsageError(f"--fail-if: expected a condition that is true for the bad end only; {shown}")
         for end, verdict in zip(ends, ("good", "bad"), strict=True):
             self._record(CommitVerdict(end, verdict, evidence.figures(end, SEARCH)))
@@ -443,7 +465,9 @@ class BisectionSearch:
     def _step(self, bisect: GitBisect, commit: Commit, left: str) -> BisectionState:
         self.note(f"{commit.short} {commit.subject}: {left}")
         is_bad, reason = self._judged(commit)
-        verdict = "skipped" if is_bad is None else "bad" if is_bad else "good"
+        verdict = "bad" if is_bad else "good"
+        if is_bad is None:
+            verdict = "skipped"
         self._record(CommitVerdict(commit, verdict, self.evidence.figures(commit, SEARCH), reason))
         return bisect.judge(commit.name, new=None if is_bad is None else is_bad is not self.fixes)
 
@@ -464,9 +488,12 @@ class BisectionSearch:
         before = self.source.commit(self.source.repository.run("rev-parse", f"{culprit.name}^"))
         self.note(f"measuring both sides again: {before.short} and {culprit.short}")
         pair = {commit.name: commit for commit in (before, culprit)}
-        wanted = {**({self.source.good.name: self.source.good} if self.evidence.relative else {}), **pair}
+        commits: dict[str, Commit] = {}
+        if self.evidence.relative:
+            commits[self.source.good.name] = self.source.good
+        commits |= pair
         while None in [self.evidence.is_true(each, CHECK) for each in pair.values()]:
-            following = min(wanted.values(), key=lambda each: self.evidence.count(each, CHECK))
+            following = min(commits.values(), key=lambda each: self.evidence.count(each, CHECK))
             if self.evidence.count(following, CHECK) >= self.rule.most:
                 break
             try:
@@ -486,4 +513,5 @@ class BisectionSearch:
         figures = ", ".join(
             f"{figure.metric} {METRICS[figure.metric].with_unit(figure.value)}" for figure in verdict.figures[:2]
         )
-        self.note(f"  {verdict.commit.short}: {verdict.verdict}: {verdict.reason or f'{figures} ({runs} runs)'}")
+        reason = verdict.reason or f"{figures} ({runs} runs)"
+        self.note(f"  {verdict.commit.short}: {verdict.verdict}: {reason}")

@@ -100,7 +100,8 @@ def check(
     selection: str | _core.Filter | None,
 ) -> CacheCheck:
     """Replays the trace, and compares. Raises BlklabError if trace and counters do not belong together."""
-    title, kind = after.title, after.kind
+    title = after.title
+    kind = after.kind
     if kind == "writecache":
         raise UsageError(f"{title}: dm-writecache takes every write while it has room: see `blklab cache status`")
     for key in ("kind", "identity", "size", "block", "mode", "policy"):
@@ -110,7 +111,10 @@ def check(
     counted = {key: value - before.counters.get(key, 0) for key, value in after.counters.items()}
     if min(counted.values(), default=0) < 0:
         raise BlklabError(f"{title}: the counters began at 0 again: the device was set up again during the trace")
-    for key in ("size", "used", "block", *(["origin_size"] if kind == "dm-cache" else [])):
+    needed = ["size", "used", "block"]
+    if kind == "dm-cache":
+        needed.append("origin_size")
+    for key in needed:
         if getattr(before, key) is None:
             raise BlklabError(f"{title}: its {key} is not known: run `blklab cache status` as root")
     version = ".".join(re.findall(r"\d+", kernel)[:2]) if re.match(r"\d+\.\d+\.\d+", kernel) else kernel
@@ -133,8 +137,11 @@ def check(
 
 def _check_amount(title: str, kind: str, counted: Mapping[str, int], case: Mapping[str, int]) -> None:
     """Refuses a trace that has not the I/O that was counted."""
-    keys = ("read_hits", "read_misses", *(("write_hits", "write_misses") if kind == "dm-cache" else ()))
-    seen, traced = (sum(counts.get(key, 0) for key in keys) for counts in (counted, case))
+    keys = ["read_hits", "read_misses"]
+    if kind == "dm-cache":
+        keys += ["write_hits", "write_misses"]
+    seen = sum(counted.get(key, 0) for key in keys)
+    traced = sum(case.get(key, 0) for key in keys)
     if abs(seen - traced) > COUNT_TOLERANCE * max(seen, traced):
         raise BlklabError(
             f"{title}: it counted {seen:,} accesses, but the trace has {traced:,}: "
@@ -145,10 +152,11 @@ def _check_amount(title: str, kind: str, counted: Mapping[str, int], case: Mappi
 def _figures(kind: str, counted: Mapping[str, int], cases: Sequence[Mapping[str, int]]) -> list[CheckedFigure]:
     figures = []
     for direction in ("read", "write") if kind == "dm-cache" else ("read",):
-        share, expected = hit_share(counted, direction), [hit_share(case, direction) for case in cases]
-        known = [value for value in expected if value is not None]
-        if share is not None and known:
-            low, high = min(known), max(known)
+        share = hit_share(counted, direction)
+        expected = [hit_share(case, direction) for case in cases]
+        expected_shares = [value for value in expected if value is not None]
+        if share is not None and expected_shares:
+            low, high = min(expected_shares), max(expected_shares)
             holds = low - HIT_TOLERANCE <= share <= high + HIT_TOLERANCE
             figures.append(CheckedFigure(f"{direction}_hits", share, low, high, holds))
     for name in ("promotions", "demotions") if kind == "dm-cache" else ("bypassed_bytes",):

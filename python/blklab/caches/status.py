@@ -6,7 +6,7 @@ bcache is read here, from sysfs (Documentation/admin-guide/bcache.rst).
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -106,20 +106,21 @@ def read_dm_caches(roots: Roots) -> tuple[list[BlockCache], list[str]]:
     if failure:
         return [], [f"dm devices ({len(names)}): not seen: {failure}"]
     status, failure = dmsetup.read_all("status")
-    caches, unseen = [], [failure] if failure else []
+    caches = []
+    unseen = [failure] if failure else []
     for title, table in tables.items():
         kernel_name = names.get(title)
         kind = table[2] if len(table) > 2 else ""
         if kernel_name is None or kind not in {"cache", "writecache"}:
             continue
-        words = status.get(title, [])
+        status_words = status.get(title, [])
         try:
             identity = text(roots.sys / "block" / kernel_name / "dm/uuid") or title
             read = _cache if kind == "cache" else _writecache
-            cache = read(kernel_name, title, identity, table[3:], words[3:])
+            cache = read(kernel_name, title, identity, table[3:], status_words[3:])
             caches.append(replace(cache, origin_size=int(table[1]) * SECTOR))
         except (ValueError, IndexError):
-            unseen.append(f"{title}: not seen: unknown status {' '.join(words[2:])[:200]!r}")
+            unseen.append(f"{title}: not seen: unknown status {' '.join(status_words[2:])[:200]!r}")
     targets = {kernel_name: tables[title][2] for title, kernel_name in names.items() if title in tables}
     return [replace(cache, redundant=is_redundant(cache.device, roots, targets)) for cache in caches], unseen
 
@@ -201,25 +202,27 @@ def read_bcaches(roots: Roots) -> list[BlockCache]:
 
 
 def _bcache(node: Path, roots: Roots) -> BlockCache:
-    name, cache_set = node.parent.name, node / "cache"
+    name = node.parent.name
+    cache_set = node / "cache"
     caches = [entry for entry in entries(cache_set) if re.fullmatch(r"cache\d+", entry.name)]
     cache = caches[0] if caches else None
     bucket = _bcache_figure(cache / "bucket_size") if cache else None
     buckets = _bcache_figure(cache / "nbuckets") if cache else None
     shares = dict(re.findall(r"^(\w+):\s+(\d+)%", text(cache / "priority_stats") or "", re.M)) if cache else {}
     size = bucket * buckets if bucket and buckets else None
-    counters = {
-        key: value
-        for file, key in BCACHE_COUNTS.items()
-        if (value := _bcache_figure(node / "stats_total" / file)) is not None
-    }
+    counters = {}
+    for file, key in BCACHE_COUNTS.items():
+        value = _bcache_figure(node / "stats_total" / file)
+        if value is not None:
+            counters[key] = value
     if cache and (written := _bcache_figure(cache / "written")) is not None:
         counters["written_bytes"] = written
-    settings = {key: value for key in DEVICE_SETTINGS if (value := _bcache_figure(node / key)) is not None}
-    settings |= {key: value for key in SET_SETTINGS if (value := _bcache_figure(cache_set / key)) is not None}
+    settings = _bcache_figures(node, DEVICE_SETTINGS) | _bcache_figures(cache_set, SET_SETTINGS)
     errors = _bcache_figure(cache / "io_errors") if cache else None
     state = text(node / "state") or ""
     faults = [f"state {state}"] if state in {"no cache", "inconsistent"} else []
+    if errors:
+        faults.append(f"{errors} I/O errors")
     # cacheN leads to the directory `bcache` of the cache device.
     device = text(cache.resolve().parent / "dev") if cache else None
     return BlockCache(
@@ -235,7 +238,7 @@ def _bcache(node: Path, roots: Roots) -> BlockCache:
         block=bucket,
         counters=counters,
         settings=settings,
-        faults=(*faults, *([f"{errors} I/O errors"] if errors else [])),
+        faults=tuple(faults),
         device=device or "",
         redundant=is_redundant(device, roots) if device else None,
     )
@@ -256,6 +259,16 @@ def _bcache_figure(path: Path) -> int | None:
     return round(float(match[1]) * 1024 ** " kMGTPEZY".index(match[2] or " ")) if match else None
 
 
+def _bcache_figures(directory: Path, names: Iterable[str]) -> dict[str, int]:
+    """Returns the numbers in files of a directory, without those that have none."""
+    figures = {}
+    for name in names:
+        value = _bcache_figure(directory / name)
+        if value is not None:
+            figures[name] = value
+    return figures
+
+
 FILE = "caches.json"
 """In the state directory: the counters of the last call."""
 
@@ -264,7 +277,8 @@ def read_caches(roots: Roots, *, remember: bool = False) -> CacheInventory:
     """Returns all caches with their counters at the last call that was remembered."""
     dm_caches, unseen = read_dm_caches(roots)
     caches = (*dm_caches, *read_bcaches(roots))
-    now, boot = time.time(), boot_id(roots)
+    now = time.time()
+    boot = boot_id(roots)
     last = _load(roots) if remember else {}
     earlier = {}
     if last.get("boot_id") == boot:
@@ -305,7 +319,10 @@ FULL_METADATA = 0.9
 
 def find_problems(caches: tuple[BlockCache, ...]) -> list[Diagnostic]:
     """Returns what is wrong or risky, the worst first."""
-    findings = [finding for cache in caches for finding in (*_problems_of_any(cache), *_RULES[cache.kind](cache))]
+    findings: list[Diagnostic] = []
+    for cache in caches:
+        findings += _problems_of_any(cache)
+        findings += _RULES[cache.kind](cache)
     return sorted(findings, key=lambda finding: finding.rank)
 
 

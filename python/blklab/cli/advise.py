@@ -185,11 +185,16 @@ def _question(asked: AdviseArguments) -> "tuple[Question, dict[str, str], list[A
     from blklab.advice.search import excluded_kinds, words_of
     from blklab.reliability import Care
 
-    every: list[Load] = [question.load_of_trace(trace, asked.device, at) for at, trace in enumerate(asked.traces, 1)]
-    every += [load for file in asked.job_files for load in question.loads_of_job_file(file)]
-    every += [load for file in asked.experiments for load in question.loads_of_experiment(file)]
-    every += [question.published_load(name, asked.working_set) for name in asked.mixes]
-    if not every:
+    loads: list[Load] = []
+    for number, trace in enumerate(asked.traces, 1):
+        loads.append(question.load_of_trace(trace, asked.device, number))
+    for file in asked.job_files:
+        loads += question.loads_of_job_file(file)
+    for file in asked.experiments:
+        loads += question.loads_of_experiment(file)
+    for name in asked.mixes:
+        loads.append(question.published_load(name, asked.working_set))
+    if not loads:
         raise UsageError("no load: give --trace, --job, --experiment or --load")
     if asked.device is not None and not asked.traces:
         raise UsageError("--device: is the device of a trace: give --trace")
@@ -203,8 +208,8 @@ def _question(asked: AdviseArguments) -> "tuple[Question, dict[str, str], list[A
         from blklab.advice.this_host import pools_of_this_host
         from blklab.system.roots import Roots
 
-        own, paths, present = pools_of_this_host(Roots(), prices, asked.flash_state, common.warn)
-        pools = question.merged(own, pools)
+        host_pools, paths, present = pools_of_this_host(Roots(), prices, asked.flash_state, common.warn)
+        pools = question.merged(host_pools, pools)
     if not pools:
         raise UsageError("no disks: give --devices, such as 2xpm983,4xhdd-7200, or --this-host")
     question.check_prices(prices, pools)
@@ -222,9 +227,10 @@ def _question(asked: AdviseArguments) -> "tuple[Question, dict[str, str], list[A
     )
     checked = (asked.checked_every or math.inf) / NANOSECONDS["d"]
     care = Care(asked.replaced_after / NANOSECONDS["h"], checked if checked < YEARS * 365 else None)
-    loads, settings = question.distinct_loads(every), {"kernel": asked.kernel}
-    wanted = question.Question(pools, loads, constraints, settings, asked.growth, asked.seed, care, Path.cwd())
-    return wanted, paths, present
+    loads = question.distinct_loads(loads)
+    settings = {"kernel": asked.kernel}
+    asked_question = question.Question(pools, loads, constraints, settings, asked.growth, asked.seed, care, Path.cwd())
+    return asked_question, paths, present
 
 
 def _search(

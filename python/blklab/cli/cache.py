@@ -31,8 +31,9 @@ def cache() -> None:
 
 
 def _parse_share(text: str) -> float:
-    number, percent = text.removesuffix("%"), 100 if text.endswith("%") else 1
-    share = units.parse_number(number) / percent
+    share = units.parse_number(text.removesuffix("%"))
+    if text.endswith("%"):
+        share /= 100
     if not 0 < share <= 1:
         raise ValueError(f"{text!r}: expected a share of the blocks, such as 1% or 0.01")
     return share
@@ -123,7 +124,9 @@ def curve(arguments: CacheCurveArguments) -> None:
     """
     from blklab.report import cache_curves
 
-    source, policies, output = arguments.source, arguments.policies or POLICIES, arguments.output
+    source = arguments.source
+    policies = arguments.policies or POLICIES
+    output = arguments.output
     if "-" in source.paths and arguments.cluster:
         raise UsageError("-: workers cannot read stdin: write the trace to a file that they can read")
     if "-" in source.paths and set(policies) & {"smq", "bcache"}:

@@ -265,8 +265,11 @@ def _model_of(device: str | None) -> str:
     node = resolve(device, Roots()).node
     disk = node.parent.name if (node / "partition").exists() else node.name
     identified = {disk.name: disk.model for disk in identify_disks(Roots())}.get(disk)
-    tell(f"{device}: starting from {identified.name if identified else 'a virtual disk without limits'}")
-    return identified.name if identified else VIRTUAL
+    if identified is None:
+        tell(f"{device}: starting from a virtual disk without limits")
+        return VIRTUAL
+    tell(f"{device}: starting from {identified.name}")
+    return identified.name
 
 
 def _measured(experiment: "ExperimentSource", arguments: CalibrateArguments) -> "list[Observation]":

@@ -275,7 +275,8 @@ def progress(
     `as_json` and a `total`, every five seconds, a line of JSON with the time left.
     """
     if not sys.stderr.isatty():
-        amount, begun = 0, time.monotonic()
+        amount = 0
+        begun = time.monotonic()
 
         def line() -> str:
             if as_json and total:

@@ -9,6 +9,7 @@ from blklab.cli import common
 from blklab.errors import Undecided, UsageError
 
 if TYPE_CHECKING:
+    from blklab.analysis.fail_if import Judgement
     from blklab.report.console import Console
     from blklab.store.query import Selection
 
@@ -113,40 +114,50 @@ def compare(
     if (allow_missing or not sure) and not conditions:
         option = "--allow-missing" if allow_missing else "--plain"
         raise UsageError(f"{option} needs a condition: --fail-if 'iops < 0.95*baseline'")
-    wanted = [fail_if.parse_condition(text) for text in conditions]
-    kept, selections, points = query.opened(store, campaigns, job)
-    chosen = [(name, selection.runs) for name, selection in zip(_short(campaigns, selections), selections, strict=True)]
+    parsed_conditions = [fail_if.parse_condition(text) for text in conditions]
+    opened_store, selections, points = query.opened(store, campaigns, job)
+    sides = [(name, selection.runs) for name, selection in zip(_short(campaigns, selections), selections, strict=True)]
     for number in dict.fromkeys(each.campaign.number for each in selections if each.campaign.states["running"]):
         common.warn(f"campaign {number} still runs: decide when it has ended; looks at a part of it are not counted")
-    names = [*map(metric_name, metrics.split(",")), *(condition.metric for condition in wanted)]
-    if (looks := query.earlier_looks(kept, selections)) >= MOST_LOOKS:
+    names = [*map(metric_name, metrics.split(",")), *(condition.metric for condition in parsed_conditions)]
+    named_labels = _labels(campaigns)
+    if between:
+        named_labels.add(between)
+    if (looks := query.earlier_looks(opened_store, selections)) >= MOST_LOOKS:
         common.warn(f"fewer repeats of these cells were compared {looks} times before: measure a new campaign")
     comparison = analysis.compare(
-        analysis.comparison_sides(chosen, between),
+        analysis.comparison_sides(sides, between),
         list(dict.fromkeys(names)),
         points,
         by=None if by is None else [label.strip() for label in by.split(",")],
-        chosen={*_labels(campaigns), *([between] if between else [])},
+        chosen=named_labels,
         confidence=confidence,
         margin=margin,
         look=1.0 if final else look_share(looks),
-        earlier=lambda: query.earlier_campaigns(kept, selections),
+        earlier=lambda: query.earlier_campaigns(opened_store, selections),
     )
-    judged = [fail_if.judge_condition(comparison, judgement, sure=sure) for judgement in wanted]
-    failed = [line for judgement in judged for line in judgement.failed]
-    unjudged = list(
-        dict.fromkeys(line for judgement in judged for line in judgement.unjudged(allow_missing=allow_missing))
-    )
-    undecided = [line for judgement in judged for line in judgement.undecided]
-    noted = [diagnostics.as_dict(judgement) for judgement in comparison.notes]
-    document = comparison.as_dict() | {"diagnostics": noted, "failed": failed}
-    document |= {"unjudged": unjudged, "undecided": undecided}
+    judgements = [fail_if.judge_condition(comparison, condition, sure=sure) for condition in parsed_conditions]
+    failed, unjudged, undecided = _lines(judgements, allow_missing=allow_missing)
+    document = comparison.as_dict() | {"diagnostics": [diagnostics.as_dict(note) for note in comparison.notes]}
+    document |= {"failed": failed, "unjudged": unjudged, "undecided": undecided}
     common.emit(document, as_json, lambda console: report.print_comparison(console, comparison))
     common.fail_with(failed)  # even if other conditions could not be judged
     if unjudged:
         raise UsageError(common.first(unjudged))
     if undecided:
         raise Undecided(common.first(undecided))
+
+
+def _lines(judgements: "list[Judgement]", *, allow_missing: bool) -> tuple[list[str], list[str], list[str]]:
+    """Return the lines about what failed, what was not judged, and what is undecided."""
+    failed: list[str] = []
+    unjudged: list[str] = []
+    undecided: list[str] = []
+    for judgement in judgements:
+        failed += judgement.failed
+        unjudged += judgement.unjudged(allow_missing=allow_missing)
+        undecided += judgement.undecided
+    return failed, list(dict.fromkeys(unjudged)), undecided
 
 
 def _plan(campaign: str, metrics: str, change: float, confidence: float, store: str | None, *, as_json: bool) -> None:

@@ -43,12 +43,12 @@ def list_(words: tuple[str, ...], *, as_json: bool) -> None:
     from blklab.report import device_models as report
     from blklab.spec.stock_models import library
 
-    wanted = [word.lower() for word in words]
-    models = [
-        model
-        for model in library()
-        if all(word in f"{model.name} {model.device_class} {model.product} {model.kind}".lower() for word in wanted)
-    ]
+    search_words = [word.lower() for word in words]
+    models = []
+    for model in library():
+        description = f"{model.name} {model.device_class} {model.product} {model.kind}".lower()
+        if all(word in description for word in search_words):
+            models.append(model)
     emit([report.as_dict(model) for model in models], as_json, lambda console: report.draw_models(console, models))
 
 
@@ -138,7 +138,10 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
     of_fio = [observations.is_fio(path) for path in files]
     if len(set(of_fio)) > 1:
         raise UsageError(f"{files[of_fio.index(False)]}: is no result of fio, but other files are: import one kind")
-    disks = [disk for path in files for disk in iocost.read(path)] if not of_fio[0] else []
+    disks = []
+    if not of_fio[0]:
+        for path in files:
+            disks += iocost.read(path)
     names = sorted({disk.name for disk in disks if disk.name})
     if len(names) > 1:
         raise UsageError(f"{names[0]!r} and {names[1]!r} are different disks: import one at a time")
@@ -150,11 +153,15 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
     if disks and typical.kind not in {"ssd", "nvme"}:
         raise UsageError(f"--model: expected a flash disk, found {typical.kind}")
     about: dict[str, object] = {"name": name or "A measured disk", "class": typical.device_class}
-    about |= {"certainty": "measured", **({"match": [f"{name}*"]} if name else {})}
+    about["certainty"] = "measured"
+    if name:
+        about["match"] = [f"{name}*"]
     base = stock_models.stock(typical.name)
     if disks:
         source = f"io.cost figures: {', '.join(map(str, files))}"
-        base |= next(({"capacity": disk.capacity} for disk in disks if disk.capacity), {})
+        capacities = [disk.capacity for disk in disks if disk.capacity]
+        if capacities:
+            base["capacity"] = capacities[0]
         text = iocost.as_toml(iocost.median(disks), base, about, source)
     else:
         from blklab.analysis.calibrate import Bench, as_toml

@@ -51,23 +51,24 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
     from blklab.spec.lab_cell import FORM
 
     path = Path(lab.__file__).with_name("mirrors.toml")
-    measuring, predicting = plan(path, form=FORM), plan(path)
+    measuring = plan(path, form=FORM)
+    predicting = plan(path)
     runner = LabRunner(accelerator=accel, note=note)
     runner.check(measuring)
     note("booting a real kernel; mdadm and fio run in it")
     outcome = measured(runner, measuring, store, keep=True, resume=False)
     simulated = outcomes([cell.document for cell in predicting.cells])
     by_number = dict(zip((cell.number for cell in predicting.cells), simulated, strict=True))
-    rows = [
-        {
-            "labels": dict(result.labels),
-            "iops": [side.read.iops for side in sides],
-            "shares": {name: [share[name][0] or 0.0 for share in shares] for name in shares[0]},
-        }
-        for result in outcome.results
-        for sides in [(by_number[result.number], result.outcome)]
-        for shares in [[device_shares(side) for side in sides]]
-    ]
+    rows = []
+    for result in outcome.results:
+        prediction = by_number[result.number]
+        measurement = result.outcome
+        measured_shares = device_shares(measurement)
+        shares = {}
+        for name, predicted_share in device_shares(prediction).items():
+            shares[name] = [predicted_share[0] or 0.0, measured_shares[name][0] or 0.0]
+        iops = [prediction.read.iops, measurement.read.iops]
+        rows.append({"labels": dict(result.labels), "iops": iops, "shares": shares})
     emit(rows, as_json, lambda console: draw_table(console, _table(rows)))
     fail_with(outcome.failed)
 
@@ -78,7 +79,8 @@ def _table(rows: list[dict[str, Any]]) -> "TextTable":
 
     cells = []
     for row in rows:
-        (predicted, measured), (name, shares) = row["iops"], next(iter(row["shares"].items()))
+        predicted, measured = row["iops"]
+        name, shares = next(iter(row["shares"].items()))
         error = f"{100 * (predicted / measured - 1):+.1f} %" if measured else "–"
         share = f"{name} {100 * shares[0]:.0f} → {100 * shares[1]:.0f}"
         cells.append([f"{row['labels']['stack']}", f"{predicted:,.0f}", f"{measured:,.0f}", error, share])

@@ -87,14 +87,21 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries of the registry, without importing the commands; mark those that lack an extra."""
-        rows, heading = [], ""
+        rows = []
+        heading = ""
         for name, entry in self.entries.items():
             if entry.rare and not ctx.meta.get(ALL):
                 continue
-            shown = f"{entry.heading if entry.heading != heading else '':9}{name}" if entry.heading else name
+            shown = name
+            if entry.heading:
+                new_heading = entry.heading if entry.heading != heading else ""
+                shown = f"{new_heading:9}{name}"
             heading = entry.heading
+            summary = entry.summary
             lacking = missing([*ctx.meta.get(NEEDED, ()), *entry.extras])
-            rows.append((shown, entry.summary + (f" (missing extras: {', '.join(lacking)})" if lacking else "")))
+            if lacking:
+                summary += f" (missing extras: {', '.join(lacking)})"
+            rows.append((shown, summary))
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)

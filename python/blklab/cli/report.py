@@ -101,16 +101,18 @@ def _report(
     from blklab.report.experiment.view import ExperimentView
     from blklab.store import query
 
-    kept, chosen, points = opened
-    words = ["blklab", "report", *(selection.words for selection in chosen)]
+    opened_store, selections, points = opened
+    command = ["blklab", "report", *(selection.words for selection in selections)]
     options = (("--job", job), ("--x", x), ("--metric", metric))
-    words += [part for name, value in options if value for part in (name, value)]
+    for name, value in options:
+        if value:
+            command += [name, value]
     return ExperimentReport(
-        ExperimentView(chosen, points),
-        lambda run: query.raw(kept, run),
+        ExperimentView(selections, points),
+        lambda run: query.raw(opened_store, run),
         title=title,
-        command=shlex.join(words),
+        command=shlex.join(command),
         x=x,
         metric=metric,
-        bisections=findings.kept(kept, {selection.campaign.number for selection in chosen}),
+        bisections=findings.kept(opened_store, {selection.campaign.number for selection in selections}),
     )

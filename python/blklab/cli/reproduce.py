@@ -135,7 +135,10 @@ def _devices(texts: Sequence[str]) -> "dict[str, Table]":
     from blklab.spec.fields import NAME
 
     tables: dict[str, Table] = {}
-    for text in [word.strip() for words in texts for word in words.split(",") if word.strip()]:
+    for word in ",".join(texts).split(","):
+        text = word.strip()
+        if not text:
+            continue
         name, equals, model = text.rpartition("=")
         pool = read_pools([model], {}, "used")[0]
         name = name if equals else pool.name
@@ -144,8 +147,10 @@ def _devices(texts: Sequence[str]) -> "dict[str, Table]":
             raise UsageError(f"--devices {text!r}: {reason}")
         # The default of the library is the state of disks in use.
         sized = ":" in Path(model).name
-        kept = {key: value for key, value in pool.table.items() if key != "state" and (sized or key != "size")}
-        tables[name] = {**kept, **({"count": pool.count} if pool.count > 1 else {})}
+        table = {key: value for key, value in pool.table.items() if key != "state" and (sized or key != "size")}
+        if pool.count > 1:
+            table["count"] = pool.count
+        tables[name] = table
     return tables
 
 
@@ -159,17 +164,26 @@ def _stack(text: str) -> "tuple[str, Table]":
         raise UsageError(f"--stack {text!r}: expected NAME=DEVICE or NAME=LEVEL:MEMBER,..., such as md0=raid1:sda,sdb")
     if not colon:
         return name, {"device": what}
-    words = [word.strip() for word in rest.split(",") if word.strip()]
-    members = [word for word in words if "=" not in word]
+    terms = [word.strip() for word in rest.split(",") if word.strip()]
+    members = []
+    keys = {}
     try:
-        keys = {change.key: change.value for change in (parse_set(word) for word in words if "=" in word)}
+        for word in terms:
+            if "=" in word:
+                change = parse_set(word)
+                keys[change.key] = change.value
+            else:
+                members.append(word)
     except ValueError as error:
         raise UsageError(f"--stack {text!r}: {error}; write lists into the file") from None
     if wrong := keys.keys() & {"members", "level", "kind"}:
         raise UsageError(f"--stack {text!r}: {min(wrong)}: expected LEVEL:MEMBER,...,KEY=VALUE")
     level = kind.removeprefix("raid")
-    table = {"level": int(level)} if level.isascii() and level.isdigit() else {"kind": kind}
-    return name, {**table, **keys, **({"members": members} if members else {})}
+    table: Table = {"level": int(level)} if level.isascii() and level.isdigit() else {"kind": kind}
+    table |= keys
+    if members:
+        table["members"] = members
+    return name, table
 
 
 def _asked(

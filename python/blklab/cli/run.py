@@ -55,18 +55,26 @@ class _RunCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; --help acts after --on."""
-        return super().parse_args(ctx, args if "--" in args else sorted(args, key=ctx.help_option_names.__contains__))
+        if "--" not in args:
+            others = [word for word in args if word not in ctx.help_option_names]
+            args = others + [word for word in args if word in ctx.help_option_names]
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options; those that a runner refuses only if no --on names it."""
         shown = self.get_params(ctx)[1:]
         if kind := RUNNERS.get(ctx.params.get("runner", "")):
             refused = {option.name for option in _options()} - {option.name for option in kind.options}
-            applies = {"margin": not kind.predicts, "targets": kind.name in {"host", "fleet"}, "explain": kind.explain}
-            refused |= {name for name, does in applies.items() if not does}
+            if kind.predicts:
+                refused.add("margin")
+            if kind.name not in {"host", "fleet"}:
+                refused.add("targets")
+            if not kind.explain:
+                refused.add("explain")
             shown = [option for option in shown if option.name not in refused]
         with formatter.section("Options"):
-            formatter.write_dl([record for option in shown if (record := option.get_help_record(ctx))])
+            records = [option.get_help_record(ctx) for option in shown]
+            formatter.write_dl([record for record in records if record])
 
 
 def _options() -> "Collection[RunnerOption]":
@@ -189,7 +197,9 @@ def run(arguments: RunArguments, **options: object) -> None:
 
         click.echo(text(), nl=False)
         return
-    experiments, interleave, only = arguments.experiments, arguments.interleave, dict(arguments.only)
+    experiments = arguments.experiments
+    interleave = arguments.interleave
+    only = dict(arguments.only)
     if not experiments:
         raise click.UsageError("Missing argument 'EXPERIMENT'.")
     if (len(experiments) > 1) != interleave:
@@ -217,23 +227,23 @@ def run(arguments: RunArguments, **options: object) -> None:
     if arguments.explain and not kind.explain:
         able = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.explain]
         raise _refused("--explain", "measurements have no explanation", able)
-    chosen = _runner(kind, options)
-    plan = chosen.planned(plan)
+    runner = _runner(kind, options)
+    plan = runner.planned(plan)
     common.warn_each(plan.notes)
     if arguments.dry_run:
         from blklab.report.results import print_cells
 
-        chosen.check(plan)
+        runner.check(plan)
         common.emit(plan.as_dict(), arguments.as_json, lambda console: print_cells(console, plan))
         return
-    with chosen.session():
-        chosen.check(plan)
-        outcome = measured(chosen, plan, arguments.store, keep=not arguments.no_store, resume=arguments.resume)
+    with runner.session():
+        runner.check(plan)
+        outcome = measured(runner, plan, arguments.store, keep=not arguments.no_store, resume=arguments.resume)
         if arguments.margin and outcome.campaign is not None and not outcome.failed:
             from blklab.store.campaigns import Store
 
             store = Store(arguments.store, warn=common.warn)
-            plan, outcome = until_sure(chosen, planned, store, outcome, arguments.margin)
+            plan, outcome = until_sure(runner, planned, store, outcome, arguments.margin)
     _print(plan, outcome.results, explain=arguments.explain, per_job=arguments.per_job, as_json=arguments.as_json)
     common.fail_with(outcome.failed)
 
@@ -332,11 +342,12 @@ def until_sure(
     from blklab.spec.overrides import Override
     from blklab.store import query
 
-    number, first = outcome.campaign or 0, planned()
+    number = outcome.campaign or 0
+    first = planned()
 
     def between(former: int, repeats: int) -> "ExperimentPlan":
-        every = planned([Override("repeats", repeats, "--until-sure")])
-        return runner.planned(with_repeats(every, former, first))
+        all_repeats = planned([Override("repeats", repeats, "--until-sure")])
+        return runner.planned(with_repeats(all_repeats, former, first))
 
     while True:
         row = query.campaign(store, number)
@@ -353,7 +364,8 @@ def until_sure(
         store.extend(number, between(row.repeats, repeats).cells, repeats)
     if unsure and not outcome.failed:
         common.warn(f"{unsure} comparisons are open after {row.repeats} repeats: begin a new campaign with more")
-    more = between([*row.former_repeats, row.repeats][0], row.repeats)
+    first_repeats = row.former_repeats[0] if row.former_repeats else row.repeats
+    more = between(first_repeats, row.repeats)
     plan = replace(first, cells=[*runner.planned(first).cells, *more.cells])
     return plan, replace(outcome, results=[of_run(store, run) for run in runs])
 

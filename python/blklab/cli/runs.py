@@ -182,12 +182,14 @@ def _annotate(words: str, kind: "AnnotationKind", text: str | None, where: str |
     Store(where, reading=True)  # fails for a mistyped name, instead of creating a store
     store = Store(where)
     campaign = query.selected(store, words).campaign
-    shown, what = f"campaign {campaign.number}", kind if text is None else f"{kind} {text!r}"
+    shown = f"campaign {campaign.number}"
+    what = kind if text is None else f"{kind} {text!r}"
     if not remove:
         annotations.annotate(store, [campaign.number], kind, text or "")
         tell(f"{shown} ({campaign.name}): added {what}")
     elif count := annotations.remove(store, [campaign.number], kind, text):
-        tell(f"{shown} ({campaign.name}): removed {plural(count, kind) if text is None else what}")
+        removed = plural(count, kind) if text is None else what
+        tell(f"{shown} ({campaign.name}): removed {removed}")
     else:
         raise BlklabError(f"{shown}: has no {what}")
 

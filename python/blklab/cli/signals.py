@@ -89,7 +89,11 @@ def at_once() -> Iterator[None]:
         yield
         return
     ours = (_interrupt, _end)
-    before = {number: old for number in (signal.SIGINT, *ENDING) if (old := signal.getsignal(number)) in ours}
+    before = {}
+    for number in (signal.SIGINT, *ENDING):
+        handler = signal.getsignal(number)
+        if handler in ours:
+            before[number] = handler
     for number in before:
         signal.signal(number, signal.SIG_DFL)
     try:

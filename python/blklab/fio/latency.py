@@ -72,9 +72,11 @@ NOTHING = LatencySummary()  # The latency of no I/O, or of I/O without measured 
 
 def parse_latency(direction: JsonNode, total_ios: int, key: str = "clat_ns") -> LatencySummary:
     """Returns the latency of one direction of a job: `clat_ns`, or `clat` in µs (fio 2)."""
-    table, unit = direction.part(key), 1
+    table = direction.part(key)
+    unit = 1
     if table is None:
-        table, unit = direction.part("clat"), 1000
+        table = direction.part("clat")
+        unit = 1000
     if table is None or not total_ios:
         return NOTHING
     high = table.number("max", 0) * unit
@@ -91,7 +93,8 @@ def parse_latency(direction: JsonNode, total_ios: int, key: str = "clat_ns") -> 
                 if not number.is_integer():
                     raise BlklabError(f"{counted.where}: found {number:g}, expected a count")
                 bins[round(value * unit)] = int(number)
-    low, stddev = min(table.number("min", 0) * unit, high), table.number("stddev", 0) * unit
+    low = min(table.number("min", 0) * unit, high)
+    stddev = table.number("stddev", 0) * unit
     given: dict[str, float] = {}
     if (percentiles := table.part("percentile")) is not None:
         # fio 2 pads with "0.00".

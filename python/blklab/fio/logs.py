@@ -104,7 +104,8 @@ class _AmountOverTime:
     def fitted(self, total: int, runtime_ms: float) -> "_AmountOverTime":
         """Returns it with the sum `total`: a missing amount is added after the last line, or everywhere."""
         pieces = list(self.pieces)
-        missing, rest = total - self.amount, runtime_ms - self.end
+        missing = total - self.amount
+        rest = runtime_ms - self.end
         if missing > 0 and rest > 0:
             usual = self.amount / self.end if self.end else math.inf
             pieces.append((self.end, runtime_ms, min(missing, 2 * usual * rest)))
@@ -160,14 +161,12 @@ def _covered(samples: Sequence[LogSample], direction: int, every_ms: float) -> l
 
 def _every(logs: Sequence[JobLog]) -> float:
     """Returns the logging interval of fio, ms: the most frequent distance of lines."""
-    gaps = [
-        float(later - sooner)
-        for log in logs
-        for samples in (log.iops, log.bandwidth, log.clat)
-        for direction in (0, 1)
-        for sooner, later in pairwise(sorted(sample.time_ms for sample in samples if sample.direction == direction))
-        if later > sooner
-    ]
+    gaps: list[float] = []
+    for log in logs:
+        for samples in (log.iops, log.bandwidth, log.clat):
+            for direction in (0, 1):
+                times = sorted(sample.time_ms for sample in samples if sample.direction == direction)
+                gaps += [float(later - sooner) for sooner, later in pairwise(times) if later > sooner]
     return median(gaps) if gaps else 1000.0
 
 
@@ -177,9 +176,12 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
     I/Os and bytes are added; latencies are weighted by their I/Os. `logged_ms` is fio's `log_avg_msec`, estimated from
     the logs if not given. The sums are scaled to the totals if these are known.
     """
-    every = logged_ms or _every(logs)
-    ios = [[_rate(log, log.iops, direction, every, "total_ios") for direction in (0, 1)] for log in logs]
-    size = [[_rate(log, log.bandwidth, direction_, every, "io_bytes") for direction_ in (0, 1)] for log in logs]
+    line_interval_ms = logged_ms or _every(logs)
+    ios = []
+    size = []
+    for log in logs:
+        ios.append([_rate(log, log.iops, direction, line_interval_ms, "total_ios") for direction in (0, 1)])
+        size.append([_rate(log, log.bandwidth, direction, line_interval_ms, "io_bytes") for direction in (0, 1)])
     ends = [spread.end for pair in (*ios, *size) for spread in pair]
     end = max([*ends, *(float(log.runtime_ms) for log in logs)], default=0.0)
     if end <= 0:
@@ -189,27 +191,23 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
     if count > MOST_SLICES:
         raise BlklabError(f"{count:,} intervals: expected at most {MOST_SLICES:,}")
     edges = [at * width for at in range(count)] + [max(end, (count - 1) * width + RAGGED)]
-    columns = [
-        _whole(
-            [pair[direction_].among(edges) for pair in pairs],
-            _total(logs, [pair[direction_] for pair in pairs], direction_, what),
-        )
-        for pairs, what in ((ios, "total_ios"), (size, "io_bytes"))
-        for direction_ in (0, 1)
-    ]
-    means = [
-        _means([(log, pair[direction_]) for log, pair in zip(logs, ios, strict=True)], direction_, every, edges)
-        for direction_ in (0, 1)
-    ]
-    return [
-        LogSlice(
-            at * interval_ns,
-            interval_ns if at < count - 1 else round(edges[-1] * 1e6) - at * interval_ns,
-            *(column[at] for column in columns),
-            *(mean[at] for mean in means),
-        )
-        for at in range(count)
-    ]
+    columns = []
+    for pairs, what in ((ios, "total_ios"), (size, "io_bytes")):
+        for direction in (0, 1):
+            spreads = [pair[direction] for pair in pairs]
+            amounts = [spread.among(edges) for spread in spreads]
+            columns.append(_whole(amounts, _total(logs, spreads, direction, what)))
+    means = []
+    for direction in (0, 1):
+        ios_of_logs = [(log, pair[direction]) for log, pair in zip(logs, ios, strict=True)]
+        means.append(_means(ios_of_logs, direction, line_interval_ms, edges))
+    slices = []
+    for index in range(count):
+        begin = index * interval_ns
+        length = interval_ns if index < count - 1 else round(edges[-1] * 1e6) - begin
+        figures = (column[index] for column in columns)
+        slices.append(LogSlice(begin, length, *figures, *(mean[index] for mean in means)))
+    return slices
 
 
 def _rate(log: JobLog, samples: Sequence[LogSample], direction: int, every: float, what: str) -> _AmountOverTime:
@@ -225,7 +223,8 @@ def _rate(log: JobLog, samples: Sequence[LogSample], direction: int, every: floa
 def _whole(parts: Sequence[Sequence[float]], total: int) -> list[int]:
     """Returns the sums as whole numbers with the same total."""
     edges: list[int] = []
-    exact, given = 0.0, 0
+    exact = 0.0
+    given = 0
     for values in zip(*parts, strict=True):
         exact += math.fsum(values)
         edges.append(min(round(exact), total) - given)
@@ -248,11 +247,12 @@ def _means(
     jobs: Sequence[tuple[JobLog, _AmountOverTime]], direction: int, every: float, edges: Sequence[float]
 ) -> list[float | None]:
     count = len(edges) - 1
-    weights, sums = [0.0] * count, [0.0] * count
+    weights = [0.0] * count
+    sums = [0.0] * count
     for log, ios in jobs:
         for start, end, value in _covered(log.clat, direction, every):
-            for at, since, until in _parts(start, end, edges):
+            for index, since, until in _parts(start, end, edges):
                 weight = ios.until(until) - ios.until(since)
-                weights[at] += weight
-                sums[at] += weight * value
+                weights[index] += weight
+                sums[index] += weight * value
     return [total / weight if weight > 0 else None for total, weight in zip(sums, weights, strict=True)]

@@ -99,8 +99,10 @@ def _decode(text: str) -> tuple[list[tuple[FioDocument, int, int]], str]:
     """Returns the documents in a text with their positions, and what is wrong with the rest."""
     decoder = json.JSONDecoder(parse_constant=lambda _: None)
     decoded: list[tuple[FioDocument, int, int]] = []
-    furthest, why = -1, ""
-    end = tries = 0
+    furthest = -1
+    why = ""
+    end = 0
+    tries = 0
     for start in [match.start() for match in _OBJECT.finditer(text)] or [text.find("{")]:
         if start < end or start < 0 or tries >= MOST_TRIES:
             continue
@@ -109,13 +111,16 @@ def _decode(text: str) -> tuple[list[tuple[FioDocument, int, int]], str]:
             value, stop = decoder.raw_decode(text, start)
         except json.JSONDecodeError as error:
             if error.pos > furthest:
-                furthest, why = error.pos, _where(text, error)
+                furthest = error.pos
+                why = _where(text, error)
         except (ValueError, RecursionError) as error:
-            furthest, why = len(text), str(error)
+            furthest = len(text)
+            why = str(error)
         else:
             if isinstance(value, dict) and ("jobs" in value or "client_stats" in value):
                 decoded.append((value, start, stop))
-                end, tries = stop, 0
+                end = stop
+                tries = 0
     return decoded, why
 
 
@@ -251,7 +256,8 @@ def _job(node: JsonNode, shared: Mapping[str, str], messages: Sequence[str]) -> 
         warnings += doubt
     trim = node.part("trim")
     # With group_reporting, percentages are of the sum of the clones' runtimes (stat.c, `add_ddir_status_json`).
-    numjobs, runtime = options.get("numjobs", ""), max(read.runtime_ms, write.runtime_ms)
+    numjobs = options.get("numjobs", "")
+    runtime = max(read.runtime_ms, write.runtime_ms)
     clones = float(numjobs) if "group_reporting" in options and numjobs.isdecimal() else 1.0
     if runtime and node.has("job_runtime"):
         clones = node.number("job_runtime") / runtime
@@ -289,11 +295,17 @@ def divide(
             f"job {name!r}: reads and writes are merged (unified_rw_reporting), "
             "and their shares are unknown: expected separate figures, or fio's JSON"
         )
-    text, other = options.get("rwmixread", ""), options.get("rwmixwrite", "")
-    share = int(text) if text.isdigit() else 100 - int(other) if other.isdigit() else 50
+    of_reads = options.get("rwmixread", "")
+    of_writes = options.get("rwmixwrite", "")
+    share = 50
+    if of_reads.isdigit():
+        share = int(of_reads)
+    elif of_writes.isdigit():
+        share = 100 - int(of_writes)
     parts = []
     for part in (share / 100, 1 - share / 100):
-        ios, size = round(mixed.total_ios * part), round(mixed.io_bytes * part)
+        ios = round(mixed.total_ios * part)
+        size = round(mixed.io_bytes * part)
         parts.append(FioDirection(ios, size, mixed.iops * part, mixed.bw_bytes * part, mixed.runtime_ms))
     return (parts[0], parts[1]), [
         f"job {name!r}: fio merged reads and writes (unified_rw_reporting): they are divided"
@@ -372,7 +384,8 @@ def _options(members: Sequence[FioJobResult]) -> dict[str, dict[str, str]]:
 
 def grouped(document: FioDocument, jobs: Sequence[FioJobResult]) -> list[Outcome]:
     """Returns one outcome for each group of jobs, like `outcomes`; the rest is in the document."""
-    merged = [_outcome(document, members) for members in by_key((job.group, job) for job in jobs).values()]
+    jobs_by_group = by_key((job.group, job) for job in jobs)
+    merged = [_outcome(document, members) for members in jobs_by_group.values()]
     if len(merged) > 1 and merged[0].devices:
         for outcome_ in merged:
             outcome_.warnings = [*outcome_.warnings, f"devices: totals of all {len(merged)} groups"]
@@ -399,18 +412,19 @@ def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Outcome:
     sync = latency.merge([job.sync for job in members])
     notes = document.get("notes")
     messages = [note for note in notes if str(note).startswith(WORTH)] if isinstance(notes, list) else []
+    groups = []
+    for name, same_name in by_key((job.name, job) for job in members).items():
+        read, write = _merged(same_name)
+        clones = [] if root.has("client_stats") else _clones(same_name)
+        groups.append(GroupResult(name, read.as_result(), write.as_result(), clones))
     return Outcome(
         runtime_ns,
         whole[0].as_result(),
         whole[1].as_result(),
         SyncResult(sync.count, sync.count * 1e9 / runtime_ns if runtime_ns else 0.0, sync.as_result()),
-        groups=[
-            GroupResult(name, read.as_result(), write.as_result(), [] if root.has("client_stats") else _clones(same))
-            for name, same in by_key((job.name, job) for job in members).items()
-            for read, write in [_merged(same)]
-        ],
+        groups=groups,
         devices=_devices(root, runtime_ns),
-        warnings=list(dict.fromkeys([*messages, *(w for job in members for w in job.warnings)])),
+        warnings=list(dict.fromkeys([*messages, *(warning for job in members for warning in job.warnings)])),
         fio=FioFacts(
             version=root.text("fio version", "unknown"),
             command=[],
@@ -425,24 +439,29 @@ def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Outcome:
 
 def _clones(jobs: Sequence[FioJobResult]) -> list[float]:
     """Returns the IOPS of the clones of a job; none if it has only one, or the jobs only share a name."""
-    alike = len(jobs) > 1 and all(job.options == jobs[0].options for job in jobs)
-    return [sum(direction.iops for direction in job.directions) for job in jobs] if alike else []
+    if len(jobs) == 1 or any(job.options != jobs[0].options for job in jobs):
+        return []
+    iops = []
+    for job in jobs:
+        iops.append(sum(direction.iops for direction in job.directions))
+    return iops
 
 
 def _merged(members: Sequence[FioJobResult]) -> tuple[FioDirection, FioDirection]:
     """Returns reads and writes of jobs that ran at the same time: rates are added."""
-    read, write = (
-        FioDirection(
-            sum(direction.total_ios for direction in directions),
-            sum(each_direction.io_bytes for each_direction in directions),
-            sum(each_direction.iops for each_direction in directions),
-            sum(each_direction.bw_bytes for each_direction in directions),
-            max(each_direction.runtime_ms for each_direction in directions),
-            latency.merge([each_direction.clat for each_direction in directions]),
-        )
-        for directions in zip(*(job.directions for job in members), strict=True)
+    reads, writes = zip(*(job.directions for job in members), strict=True)
+    return _sum_directions(reads), _sum_directions(writes)
+
+
+def _sum_directions(directions: Sequence[FioDirection]) -> FioDirection:
+    return FioDirection(
+        sum(direction.total_ios for direction in directions),
+        sum(direction.io_bytes for direction in directions),
+        sum(direction.iops for direction in directions),
+        sum(direction.bw_bytes for direction in directions),
+        max(direction.runtime_ms for direction in directions),
+        latency.merge([direction.clat for direction in directions]),
     )
-    return read, write
 
 
 def _devices(root: JsonNode, runtime_ns: int) -> list[DeviceResult]:

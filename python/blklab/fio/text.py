@@ -271,9 +271,9 @@ class _TextReader:
 
     def read(self, line: TextLine) -> None:
         """Takes a line. Raises BlklabError for a truncated line."""
-        take: Callable[[TextLine], None] | None = getattr(self, f"_read_{line.kind}", None)
-        if take is not None:
-            take(line)
+        read_kind = _READERS.get(line.kind)
+        if read_kind is not None:
+            read_kind(self, line)
 
     def _wrong(self, line: TextLine, expected: str) -> BlklabError:
         return BlklabError(f"line {line.number}: found {printable(line.text[:60])!r}, expected {expected}")
@@ -322,7 +322,8 @@ class _TextReader:
         match = old or _WAY_3.match(line.text)
         if match is None:
             raise self._wrong(line, "IOPS, bandwidth, size and runtime")
-        job, name = self._jobs[-1], match["way"]
+        job = self._jobs[-1]
+        name = match["way"]
         kilo = 1024 if old else 1000
         self._way = _TextDirection(
             _scaled(match["iops"]),
@@ -469,6 +470,24 @@ class _TextReader:
         return FioJobResult(job.name, job.group, (read, write), sync, trims, *job.cpu, options, doubts)
 
 
+_READERS: dict[str, Callable[[_TextReader, TextLine], None]] = {
+    "header": _TextReader._read_header,
+    "version": _TextReader._read_version,
+    "starting": _TextReader._read_starting,
+    "job": _TextReader._read_job,
+    "way": _TextReader._read_way,
+    "latency": _TextReader._read_latency,
+    "percentiles": _TextReader._read_percentiles,
+    "row": _TextReader._read_row,
+    "cpu": _TextReader._read_cpu,
+    "issued": _TextReader._read_issued,
+    "status": _TextReader._read_status,
+    "disk": _TextReader._read_disk,
+    "said": _TextReader._read_said,
+}
+"""What a line of each kind does; lines of other kinds are not read."""
+
+
 _DID = {"read": "read", "write": "wrote"}
 _DISK_WORDS = {"ios": "ios", "sectors": "sectors", "merge": "merges", "ticks": "ticks"}
 
@@ -477,15 +496,18 @@ def _made(direction: _TextDirection | None, issued: int | None, size: int | None
     """Returns the result of a direction, exact where the text is."""
     if direction is None:
         return FioDirection()
-    iops, runtime = direction.iops, direction.runtime_ms
+    iops = direction.iops
+    runtime = direction.runtime_ms
     total = round(iops * runtime / 1000)
     exact = issued is not None
     if issued is not None and runtime:
         counted = issued * 1000 / runtime
         exact = abs(counted - iops) <= max(direction.iops_step, 0.01 * iops)
         if exact:
-            iops, total = counted, issued
-    io_bytes, bandwidth = direction.size, float(direction.bandwidth)
+            iops = counted
+            total = issued
+    io_bytes = direction.size
+    bandwidth = float(direction.bandwidth)
     if exact and size and abs(total * size - io_bytes) <= direction.size_step:
         io_bytes = total * size
         bandwidth = io_bytes * 1000 / runtime if runtime else bandwidth
@@ -532,9 +554,11 @@ def _header(text: str) -> TextHeader | None:
         for size in _SIZES.finditer(match["rest"].partition(", ioengine")[0])
     ][:2]
     if ranges:
-        key, texts = "bs", [str(low) for low, _ in ranges]
+        key = "bs"
+        texts = [str(low) for low, _ in ranges]
         if any(low != high for low, high in ranges):
-            key, texts = "bsrange", [f"{low}-{high}" for low, high in ranges]
+            key = "bsrange"
+            texts = [f"{low}-{high}" for low, high in ranges]
         options[key] = ",".join(dict.fromkeys(texts))
     for word in ("ioengine", "iodepth"):
         if match_ := re.search(rf"\b{word}=([\w.-]{{1,60}})", match["rest"]):

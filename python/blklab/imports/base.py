@@ -134,7 +134,8 @@ def of_points(points: Sequence[SeriesPoint], at: int, runtime_ns: int, known: Ma
         else (point.write_ios, point.write_bytes, point.write_clat_ns)
         for point in points
     ]
-    ios, size = sum(part[0] for part in parts), sum(part[1] for part in parts)
+    ios = sum(part[0] for part in parts)
+    size = sum(part[1] for part in parts)
     timed = [(part[0], part[2]) for part in parts if part[2] is not None and part[0]]
     weight = sum(count for count, _ in timed)
     mean = math.fsum(count * value for count, value in timed) / weight if weight else None

@@ -108,7 +108,8 @@ def _read(
     by_format: dict[str, list[ImportFile]] = {}
     log_names: dict[Path, set[str]] = {}  # What each JSON calls its logs
     first: Path | None = None
-    empty, notes = [], []
+    empty = []
+    notes = []
     for file in files:
         try:
             if not file.text.strip():
@@ -130,10 +131,10 @@ def _read(
     joined = {log.path for logs in companions.values() for log in logs}
     by_origin: dict[str, list[ImportedRun]] = {}
     for name, each in FORMATS.items():
-        chosen = [file for file in by_format.get(name, []) if file.path not in joined]
-        if not chosen:
+        files_of_format = [file for file in by_format.get(name, []) if file.path not in joined]
+        if not files_of_format:
             continue
-        read = _each(each, replace(given, files=chosen, logs=companions), failed)
+        read = _each(each, replace(given, files=files_of_format, logs=companions), failed)
         runs = by_origin.setdefault(each.runner, [])
         runs += read.runs
         notes += read.notes
@@ -181,7 +182,8 @@ def _companions(log_names: Mapping[Path, set[str]], logs: Sequence[ImportFile]) 
     others = by_key((path.parent, path) for path, names in log_names.items() if not names)
     companions: dict[Path, list[ImportFile]] = {}
     for log in logs:
-        match, directory = fio_log.NAME.fullmatch(log.path.name), log.path.parent
+        match = fio_log.NAME.fullmatch(log.path.name)
+        directory = log.path.parent
         by_name = naming.get((directory, match["prefix"]), []) if match else []
         alone = others.get(directory, [])
         if by_name or len(alone) == 1:
@@ -194,14 +196,18 @@ def _companions(log_names: Mapping[Path, set[str]], logs: Sequence[ImportFile]) 
 
 def _batch(runner: str, runs: Sequence[ImportedRun], first: Path, naming: RunNaming) -> tuple[Batch, list[str]]:
     labels, doubts = run_labels.make_labels(runs, naming)
-    cells, finished = [], {}
+    cells = []
+    finished = {}
     for number, (run, own) in enumerate(zip(runs, labels, strict=True), 1):
         cell = Cell(number, own, _document(run), 0)
         cells.append(cell)
         outcome = _renamed(run.outcome, naming)
         finished[cell.key] = FinishedRun(outcome, run.outcome.runtime_ns / 1e9, run.points, run.raw)
-    names = dict.fromkeys(label for own in labels for label in own)
-    varied = [label for label in names if len({own.get(label) for own in labels}) > 1]
+    varied = []
+    for label in dict.fromkeys(label for own in labels for label in own):
+        values = {own.get(label) for own in labels}
+        if len(values) > 1:
+            varied.append(label)
     log = fio_log.NAME.fullmatch(first.name)
     default = log["prefix"] if log else _shared(runs)
     # The name must not contain the characters that select campaigns.

@@ -148,7 +148,8 @@ def _histograms(members: Sequence[_Log]) -> tuple[list[SeriesPoint], list[Counte
             cells[second][direction].update(counted)
             whole[direction].update(counted)
             sizes[second][direction] += size * sum(bins)
-    points, begin = [], 0
+    points = []
+    begin = 0
     for second, both in sorted(cells.items()):
         width = max(1, second - begin)
         means = (_known(part).get("mean") for part in both)
@@ -204,7 +205,8 @@ def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[Counter[in
     end = 0
     for log in (log for log in chosen if log.kind in {kind, "clat"}):
         for time_ms, value, direction, size in _ios(log.file):
-            second, end = time_ms // 1000, max(end, time_ms + 1)
+            second = time_ms // 1000
+            end = max(end, time_ms + 1)
             if log.kind == kind:
                 ios[second][direction] += 1
                 sizes[second][direction] += size
@@ -217,17 +219,13 @@ def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[Counter[in
     slices = math.ceil(end / 1000)
     if slices > logs.MOST_SLICES:
         raise BlklabError(f"{chosen[0].file.where}: {slices:,} s: expected at most {logs.MOST_SLICES:,}")
-    points = [
-        SeriesPoint(
-            JOBS,
-            at * SECOND,
-            SECOND if at < slices - 1 else end * 10**6 - at * SECOND,
-            *ios[at],
-            *sizes[at],
-            *(total / count if count else None for total, count in zip(lasted[at], timed[at], strict=True)),
-        )
-        for at in range(slices)
-    ]
+    points = []
+    for second in range(slices):
+        begin = second * SECOND
+        length = SECOND if second < slices - 1 else end * 10**6 - begin
+        totals = zip(lasted[second], timed[second], strict=True)
+        means = (total / count if count else None for total, count in totals)
+        points.append(SeriesPoint(JOBS, begin, length, *ios[second], *sizes[second], *means))
     return points, latencies
 
 

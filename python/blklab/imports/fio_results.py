@@ -36,34 +36,36 @@ def _runs(file: ImportFile, given: ImportSource, documents: Sequence[FioDocument
         message = f"{sum(map(len, outcomes))} groups ran one after another: interval logs need a run with one group"
         raise BlklabError(message)
     points = fio_log.with_totals(logs, output.jobs(documents[0])) if logs else []
-    return [
-        ImportedRun(
-            file.where if len(documents) == 1 else f"{file.where}:{document.get('line', number)}",
-            name(outcome),
-            asked(outcome),
-            outcome,
-            points or (_status_points(document) if len(groups) == 1 else []),
-            raw,
-            measured=output.measured_at(document),
-        )
-        for number, (document, groups) in enumerate(zip(documents, outcomes, strict=True), 1)
-        for raw in [packed(file.text if len(documents) == 1 else json.dumps(document))]
-        for outcome in groups
-    ]
+    runs = []
+    for number, (document, groups) in enumerate(zip(documents, outcomes, strict=True), 1):
+        where = file.where
+        source = file.text
+        if len(documents) > 1:
+            where = f"{file.where}:{document.get('line', number)}"
+            source = json.dumps(document)
+        raw = packed(source)
+        measured = output.measured_at(document)
+        for outcome in groups:
+            series = points
+            if not series and len(groups) == 1:
+                series = _status_points(document)
+            runs.append(ImportedRun(where, name(outcome), asked(outcome), outcome, series, raw, measured=measured))
+    return runs
 
 
 def _status_points(document: FioDocument) -> list[SeriesPoint]:
     """Returns what a run did between its documents (`--status-interval`)."""
     points: list[SeriesPoint] = []
-    time, before = 0, [(0, 0, 0.0), (0, 0, 0.0)]
-    for each in [*document["earlier"], document] if "earlier" in document else ():
+    time = 0
+    before = [(0, 0, 0.0), (0, 0, 0.0)]  # I/Os, bytes and the sum of latencies of reads and writes
+    for status in [*document["earlier"], document] if "earlier" in document else ():
         try:
-            outcome = output.outcome(each)
+            outcome = output.outcome(status)
         except BlklabError:
             continue  # no I/O yet
-        now = [
-            (n := part.total_ios, part.io_bytes, (part.clat_ns.mean or 0) * n) for part in (outcome.read, outcome.write)
-        ]
+        now = []
+        for part in (outcome.read, outcome.write):
+            now.append((part.total_ios, part.io_bytes, (part.clat_ns.mean or 0) * part.total_ios))
         pairs = list(zip(now, before, strict=True))
         ios = [new[0] - old[0] for new, old in pairs]
         if (width := outcome.runtime_ns - time) > 0:
@@ -73,7 +75,8 @@ def _status_points(document: FioDocument) -> list[SeriesPoint]:
             )
             sizes = (new[1] - old[1] for new, old in pairs)
             points.append(SeriesPoint(JOBS, time, width, *ios, *sizes, *means))
-            time, before = time + width, now
+            time += width
+            before = now
     return points
 
 
@@ -87,7 +90,10 @@ def asked(outcome: Outcome) -> dict[str, str]:
     by_job = list(outcome.job_options.values())
     if not by_job:
         return {}
-    common = {key: value for key, value in by_job[0].items() if all(options.get(key) == value for options in by_job)}
+    common = {}
+    for key, value in by_job[0].items():
+        if all(options.get(key) == value for options in by_job):
+            common[key] = value
     counts = [str(options.get("numjobs") or 1) for options in by_job]
     if len(by_job) > 1 and all(count.isascii() and count.isdigit() for count in counts):
         common["numjobs"] = str(sum(map(int, counts)))

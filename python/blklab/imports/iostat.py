@@ -132,7 +132,8 @@ class IostatText:
         elif self._kind == "devices" and self._is_unnamed(words):
             self._rows_unnamed += 1
             # Rows of one table are devices; rows below the only header are intervals.
-            name = f"unnamed-{self._rows_unnamed if self._headers > 1 else 1}"
+            number = self._rows_unnamed if self._headers > 1 else 1
+            name = f"unnamed-{number}"
             place = next(at for at, word in enumerate(self._columns) if word not in COLUMNS)
             self._device(at, [*words[:place], name, *words[place:]])
         elif (time := _TIME.fullmatch(line.strip())) is not None:
@@ -152,19 +153,21 @@ class IostatText:
         return self._report
 
     def _is_header(self, at: int, words: Sequence[str]) -> bool:
-        known = [word for word in words if word in COLUMNS]
-        if len(known) >= 2 and len(words) - len(known) <= 1:
-            self._columns, self._kind = list(words), "devices"
+        known_columns = [word for word in words if word in COLUMNS]
+        if len(known_columns) >= 2 and len(words) - len(known_columns) <= 1:
+            self._columns = list(words)
+            self._kind = "devices"
             self._rows_unnamed = 0
-            if len(words) == len(known):
+            if len(words) == len(known_columns):
                 # The name of the first column is truncated or empty.
                 self._columns = ["Device", *words]
             # A report has each column once; -h splits them into several tables.
-            report = self._begin(at, bool(self._report and self._report.columns & set(known)))
-            report.columns |= set(known)
+            report = self._begin(at, bool(self._report and self._report.columns & set(known_columns)))
+            report.columns |= set(known_columns)
             return True
         if sum(word in CPU for word in words) >= 4:
-            self._columns, self._kind = [word for word in words if word in CPU], "cpu"
+            self._columns = [word for word in words if word in CPU]
+            self._kind = "cpu"
             return True
         return False
 
@@ -242,7 +245,8 @@ def read(given: ImportSource) -> ImportResult:
 
 
 def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[ImportedRun, list[str]]:
-    reports, notes = list(text.reports), []
+    reports = list(text.reports)
+    notes = []
     if not (text.skips_boot or given.keep_first):
         if len(reports) == 1:
             raise BlklabError(
@@ -257,18 +261,18 @@ def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[Impor
     if not names:
         raise BlklabError(f"{file.where}: no device in the reports after the first")
     points = {name: _points(name, reports, widths) for name in names}
-    chosen = _chosen(file, points, given.device)
+    device = _chosen(file, points, given.device)
     runtime = sum(widths)
     devices = [_device(name, names, reports, widths) for name in names]
-    own = points[chosen]
-    directions = [of_points(own, at, runtime, {}) for at in (0, 1)]
+    device_points = points[device]
+    directions = [of_points(device_points, at, runtime, {}) for at in (0, 1)]
     if not any(direction.total_ios for direction in directions):
-        raise BlklabError(f"{file.where}: {chosen} did no I/O")
-    result = outcome(chosen, runtime, directions, devices, [problem.partition(": ")[2] for problem in notes])
+        raise BlklabError(f"{file.where}: {device} did no I/O")
+    result = outcome(device, runtime, directions, devices, [problem.partition(": ")[2] for problem in notes])
     result.cpu = _cpu(reports, widths)
-    jobs = [replace(point, source=JOBS) for point in own]
-    every = [point for series in points.values() for point in series]
-    run = ImportedRun(file.where, "iostat", {}, result, [*jobs, *every], packed(file.text), {"device": chosen})
+    jobs = [replace(point, source=JOBS) for point in device_points]
+    all_points = [point for series in points.values() for point in series]
+    run = ImportedRun(file.where, "iostat", {}, result, [*jobs, *all_points], packed(file.text), {"device": device})
     return run, notes
 
 
@@ -298,12 +302,15 @@ def _chosen(file: ImportFile, points: Mapping[str, Sequence[SeriesPoint]], wante
         if wanted not in points:
             raise BlklabError(f"{file.where}: no device {wanted!r}; it has {', '.join(points)}")
         return wanted
-    busy = [
-        name for name, series in points.items() if any(point.read_ios or point.write_ios for point in series)
-    ] or list(points)
-    for some in (busy, [name for name in busy if _kind(name) == "md"]):
-        if len(some) == 1:
-            return some[0]
+    busy = []
+    for name, series in points.items():
+        if any(point.read_ios or point.write_ios for point in series):
+            busy.append(name)
+    busy = busy or list(points)
+    arrays = [name for name in busy if _kind(name) == "md"]
+    for candidates in (busy, arrays):
+        if len(candidates) == 1:
+            return candidates[0]
     raise BlklabError(f"{file.where}: {len(busy)} devices: select one with --device: {', '.join(busy[:40])}")
 
 
@@ -339,7 +346,8 @@ class _IostatRow:
 
 
 def _points(name: str, reports: Sequence[IostatReport], widths: Sequence[int]) -> list[SeriesPoint]:
-    points, time = [], 0
+    points = []
+    time = 0
     for report, width in zip(reports, widths, strict=True):
         row = _IostatRow(report.devices.get(name, {}), width)
         points.append(SeriesPoint(name, time, width, *map(round, row.ios), *map(round, row.bytes), *row.waits))
@@ -368,7 +376,9 @@ def _device(name: str, names: Sequence[str], reports: Sequence[IostatReport], wi
         ):
             single[key] = None if value is None else (single[key] or 0.0) + value
     kind = _kind(name, names)
-    counted: dict[str, Any] = {key: [round(amount) for amount in pair] for key, pair in sums.items()}
+    counted: dict[str, Any] = {}
+    for key, pair in sums.items():
+        counted[key] = [round(amount) for amount in pair]
     counted |= {key: None if value is None else round(value) for key, value in single.items()}
     return DeviceResult(name, **counted, kind=kind, leaf=kind in {"disk", "loop"})
 
@@ -381,7 +391,11 @@ def _cpu(reports: Sequence[IostatReport], widths: Sequence[int]) -> dict[str, fl
         return None
 
     def share(*columns: str) -> float:
-        return sum(sum(cpu.get(column, 0.0) for column in columns) * width for cpu, width in facts) / (100 * whole)
+        weighted = []
+        for cpu, width in facts:
+            percentage = sum(cpu.get(column, 0.0) for column in columns)
+            weighted.append(percentage * width)
+        return sum(weighted) / (100 * whole)
 
     return {
         "user": share("%user", "%nice"),

@@ -71,7 +71,9 @@ def split_names(runs: Sequence[ImportedRun], pattern: str | None) -> tuple[list[
     """
     if pattern is None:
         return list(runs), [], []
-    expression, matching, unmatched = name_pattern(pattern), [], []
+    expression = name_pattern(pattern)
+    matching = []
+    unmatched = []
     won: dict[str, list[str]] = {}
     for run in runs:
         path = PurePath(_LINE.sub("", run.where))
@@ -111,39 +113,52 @@ def make_labels(runs: Sequence[ImportedRun], naming: RunNaming) -> tuple[list[La
     An option becomes a label if it is the same in all runs, or if it distinguishes runs of one workload. An option that
     follows the workload's name is left out: an experiment has no such label, so the runs would not match.
     """
-    renamed, extra = naming.renamed or {}, dict(naming.labels or {})
+    renamed = naming.renamed or {}
+    extra = dict(naming.labels or {})
     keys = (*TOLD, *DISTINGUISHING)
-    facts = [{key: _short(run.options[key]) for key in keys if key in run.options} for run in runs]
-    kept = [key for key in keys if _tells(key, runs, facts)]
+    facts = []
+    for run in runs:
+        facts.append({key: _short(run.options[key]) for key in keys if key in run.options})
+    label_keys = [key for key in keys if _tells(key, runs, facts)]
     labels_of_runs: list[Labels] = []
     for run, options in zip(runs, facts, strict=True):
         labels = {**run.labels, "workload": run.workload}
-        labels |= {key: options[key] for key in kept if key in options}
+        labels |= {key: options[key] for key in label_keys if key in options}
         labels.pop("repeat", None)
         labels_of_runs.append(labels)
     places = [_places(run) for run in runs]
     files = list(dict.fromkeys(place["file"] for place in places if "file" in place))
     short = dict(zip(files, differing(files), strict=True))
     for key in ("host", "device", "file"):
-        if any(len({places[at].get(key) for at in same}) > 1 for same in _same(labels_of_runs)):
+        if any(_differ(key, places, same) for same in _same(labels_of_runs)):
             for labels, place in zip(labels_of_runs, places, strict=True):
                 if key in place:
                     labels.setdefault(key, short.get(place[key], place[key]))
     numbered = naming.pattern is not None and "{repeat}" in naming.pattern
     notes = [] if numbered else _keep_apart(runs, labels_of_runs, places)
-    labels_of_runs = [
-        {key: renamed.get((key, value), value) for key, value in labels.items()} | extra for labels in labels_of_runs
-    ]
-    for same in _same(labels_of_runs):
-        for number, at in enumerate(same, 1):
-            labels_of_runs[at]["repeat"] = str(number)
-    return labels_of_runs, notes
+    renamed_labels = []
+    for labels in labels_of_runs:
+        own = {key: renamed.get((key, value), value) for key, value in labels.items()}
+        renamed_labels.append(own | extra)
+    for same in _same(renamed_labels):
+        for number, position in enumerate(same, 1):
+            renamed_labels[position]["repeat"] = str(number)
+    return renamed_labels, notes
 
 
 def _same(labels_of_runs: Sequence[Labels]) -> list[list[int]]:
     """Returns the positions of runs with equal labels, in groups."""
-    own = (tuple(sorted(pair for pair in labels.items() if pair[0] != "repeat")) for labels in labels_of_runs)
-    return list(by_key((labels, at) for at, labels in enumerate(own)).values())
+    positions = []
+    for position, labels in enumerate(labels_of_runs):
+        own = tuple(sorted(pair for pair in labels.items() if pair[0] != "repeat"))
+        positions.append((own, position))
+    return list(by_key(positions).values())
+
+
+def _differ(key: str, places: Sequence[Mapping[str, str]], positions: Sequence[int]) -> bool:
+    """Returns whether the runs at some positions have different values of a key."""
+    values = {places[position].get(key) for position in positions}
+    return len(values) > 1
 
 
 def _tells(key: str, runs: Sequence[ImportedRun], facts: Sequence[Mapping[str, str]]) -> bool:
@@ -217,13 +232,14 @@ def _numbered_series(runs: Sequence[ImportedRun]) -> dict[str, str]:
 
     Their jobs have the same options, and they are numbered from 0 or 1 without gaps.
     """
-    found = by_key(
-        ((match["name"], match["ending"], tuple(sorted(run.options.items()))), (int(match["number"]), run.where))
-        for run in runs
-        if run.options and (match := _COUNTED.fullmatch(run.where)) and not _THINGS.search(match["name"])
-    )
+    numbered = []
+    for run in runs:
+        match = _COUNTED.fullmatch(run.where)
+        if run.options and match and not _THINGS.search(match["name"]):
+            options = tuple(sorted(run.options.items()))
+            numbered.append(((match["name"], match["ending"], options), (int(match["number"]), run.where)))
     series: dict[str, str] = {}
-    for (name, ending, _), files in found.items():
+    for (name, ending, _), files in by_key(numbered).items():
         numbers = [number for number, _ in files]
         first, last = min(numbers), max(numbers)
         if first < 2 and len(numbers) > 1 and sorted(numbers) == [*range(first, last + 1)]:

@@ -68,12 +68,10 @@ def carry_out(
         many = "1 cell was" if len(missing) == 1 else f"{len(missing)} cells were"
         failed.append(f"{many} taken by another process or removed, the first is {missing[0]}: continue with --resume")
     ordered = [results[cell.number] for cell in plan.cells if cell.number in results]
-    failed += [
-        f"cell {result.number}: measured without {host.name}: {host.failure}"
-        for result in ordered
-        for host in result.outcome.hosts
-        if host.failure
-    ]
+    for result in ordered:
+        for host in result.outcome.hosts:
+            if host.failure:
+                failed.append(f"cell {result.number}: measured without {host.name}: {host.failure}")
     return CampaignOutcome(ordered, failed, None if campaign is None else campaign.number)
 
 
@@ -88,7 +86,8 @@ def with_repeats(plan: ExperimentPlan, repeats: int, first: ExperimentPlan) -> E
     more = [(int(cell.labels["repeat"]), cell) for cell in plan.cells if int(cell.labels["repeat"]) > repeats]
     of_each = sum(cell.labels["repeat"] == "1" for cell in plan.cells)
     added = len(more) // of_each  # The repeats of a cell follow each other in a plan.
-    last, done = max(cell.number for cell in first.cells), len(first.cells)
+    last = max(cell.number for cell in first.cells)
+    done = len(first.cells)
     cells = [
         replace(cell, number=last - done + (repeat - 1) * of_each + at // added + 1)
         for at, (repeat, cell) in enumerate(more)

@@ -63,7 +63,9 @@ class CounterDeltas:
 
     def forget(self) -> None:
         """Starts again at the last reading, and discards what was before."""
-        self.total, self._interval, self.points = {}, {}, []
+        self.total = {}
+        self._interval = {}
+        self.points = []
         self.began_ns = self._interval_began_ns = self.read_ns
 
     def say(self, problem: str) -> None:

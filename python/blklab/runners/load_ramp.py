@@ -73,7 +73,8 @@ def _search(steps: Sequence[LoadStep], limit_ns: int, at: Callable[[float], Load
         if _p99(step) > limit_ns:
             high = rate
         else:
-            low, best = rate, step.iops
+            low = rate
+            best = step.iops
     return best
 
 
@@ -85,11 +86,10 @@ def _p99(step: LoadStep) -> float:
 def _step(rate: float | None, outcome: Outcome) -> LoadStep:
     iops = outcome.read.iops + outcome.write.iops
     latencies = {kind: vars(outcome.latency(kind)) for kind in KINDS}
-    figures = {
-        kind: {key: float(latency[key]) for key in FIGURES if latency[key]}
-        for kind, latency in latencies.items()
-        if latency["count"]
-    }
+    figures = {}
+    for kind, latency in latencies.items():
+        if latency["count"]:
+            figures[kind] = {key: float(latency[key]) for key in FIGURES if latency[key]}
     return LoadStep(iops, figures, rate)
 
 

@@ -133,7 +133,8 @@ def parts(path: str, page: int, total: int) -> list[LinkedCell]:
 
 def campaigns(store: Store, arguments: Mapping[str, str], page: int) -> SitePage:
     """Returns the list of campaigns, the newest first, filtered by `name` and `tag`."""
-    name, tag = arguments.get("name", ""), arguments.get("tag", "")
+    name = arguments.get("name", "")
+    tag = arguments.get("tag", "")
     tags = annotations.tags(store)
     rows = [
         row
@@ -238,17 +239,12 @@ def _document(title: str, document: object) -> PlainText:
 def every_run(store: Store, page: int) -> SitePage:
     """Returns the list of all runs, the newest first."""
     stored, total = query.newest_runs(store, (page - 1) * ROWS, ROWS)
-    rows = [
-        [
-            LinkedCell(str(run.id), f"/runs/{run.id}"),
-            LinkedCell(f"{run.campaign} {printable(run.name)}", f"/campaigns/{run.campaign}"),
-            run.runner,
-            run.state,
-            printable(" ".join(f"{key}={value}" for key, value in run.labels.items())),
-            *runs.outcome_figures(run.outcome),
-        ]
-        for run in stored
-    ]
+    rows = []
+    for run in stored:
+        link = LinkedCell(str(run.id), f"/runs/{run.id}")
+        campaign = LinkedCell(f"{run.campaign} {printable(run.name)}", f"/campaigns/{run.campaign}")
+        labels = printable(" ".join(f"{key}={value}" for key, value in run.labels.items()))
+        rows.append([link, campaign, run.runner, run.state, labels, *runs.outcome_figures(run.outcome)])
     columns = [TableColumn("run"), *(text(name) for name in ("campaign", "on", "state", "cell"))]
     columns += [TableColumn(name) for name in ("read IOPS", "write IOPS", "mean", "p99")]
     table = TextTable("Runs, the newest first", columns, rows)
@@ -263,8 +259,9 @@ def run(store: Store, number: int) -> SitePage:
         _document("The result", stored.outcome and stored.outcome.as_document()),
         _document("The cell", stored.cell),
         _document("The environment", stored.environment),
-        *([PlainText("Output", printable_lines(output.split("\n")), folded=True)] if output else []),
     ]
+    if output:
+        details.append(PlainText("Output", printable_lines(output.split("\n")), folded=True))
     figures = PageSection("figures", "Figures", "Figures", [table])
     sections = [figures, PageSection("details", "Details", "Details", details)]
     return SitePage(
@@ -370,36 +367,44 @@ def of_trend(store: Store, name: str, place: str) -> list[CampaignRow]:
 def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
     """Returns a metric of an experiment over its campaigns. Raises UsageError."""
     campaigns = of_trend(store, name, place)
-    stored = {row.number: [run for run in query.runs_of(store, row.number) if run.outcome] for row in campaigns}
-    metric = with_direction(metric, [[run.outcome for run in of if run.outcome] for of in stored.values() if of])
-    named, apart = _identifying([of for of in stored.values() if of])
-    points = [
-        TrendPoint(row, f"{row.number} {printable(side)}".rstrip(), _values(of, metric, named))
-        for row in campaigns
-        for side, of in _sides(stored[row.number], apart).items()
-    ]
+    stored = {}
+    outcomes = []
+    for row in campaigns:
+        finished = [run for run in query.runs_of(store, row.number) if run.outcome]
+        stored[row.number] = finished
+        if finished:
+            outcomes.append([run.outcome for run in finished if run.outcome])
+    metric = with_direction(metric, outcomes)
+    named, apart = _identifying([finished for finished in stored.values() if finished])
+    points = []
+    for row in campaigns:
+        for side, of_side in _sides(stored[row.number], apart).items():
+            title = f"{row.number} {printable(side)}".rstrip()
+            points.append(TrendPoint(row, title, _values(of_side, metric, named)))
     cells = list(dict.fromkeys(cell for point in points for cell in point.values))
     measured = list({point.campaign.number: point.campaign for point in points if point.values}.values())
     verdicts = _verdicts(store, measured, stored, metric) if len(measured) > 1 else []
     columns = [TableColumn("campaign"), text("begun"), text("blklab"), *(TableColumn(cell) for cell in cells)]
-    rows = [
-        [
-            LinkedCell(point.name, f"/campaigns/{point.campaign.number}"),
-            runs.when(point.campaign.begun),
-            point.campaign.version,
-            *(comparison.figure(metric, of[cell]) if cell in of else formatting.NONE for cell in cells),
-        ]
-        for point, of in ((point, point.values) for point in reversed(points))
-    ]
+    rows = []
+    for point in reversed(points):
+        link = LinkedCell(point.name, f"/campaigns/{point.campaign.number}")
+        line: list[LinkedCell | str] = [link, runs.when(point.campaign.begun), point.campaign.version]
+        for cell in cells:
+            has_value = cell in point.values
+            line.append(comparison.figure(metric, point.values[cell]) if has_value else formatting.NONE)
+        rows.append(line)
     table = TextTable(f"{printable(name)}: {metric}", columns, rows)
     chart = _chart(metric, [point for point in points if point.values], cells, table, annotations.tags(store))
     fields = [FormField("metric", "Metric", metric), FormField("on", "On", place)]
+    facts = [formatting.plural(len(campaigns), "campaign")]
+    if place:
+        facts.append(f"on {printable(place)}")
     return SitePage(
         printable(name),
         [PageSection("trend", "Trend", f"{metric} over time", [chart])],
         kicker="trend",
         here="/trends",
-        facts=[formatting.plural(len(campaigns), "campaign"), *([f"on {printable(place)}"] if place else [])],
+        facts=facts,
         sentences=verdicts,
         form=Form(f"/trends/{quote(name, safe='')}", "Show", fields),
     )
@@ -411,21 +416,32 @@ def _identifying(campaigns: Sequence[Sequence[StoredRun]]) -> tuple[list[str], l
     The latter are those that some campaigns lack, and those that none varies, such as another kernel for each. Stack
     and workload always identify a cell if all campaigns have them.
     """
-    labels: tuple[list[str], list[str]] = ([], [])
-    every = dict.fromkeys(label for of in campaigns for run in of for label in run.labels)
-    for label in [label for label in every if label != analysis.REPEAT]:
-        values = [{run.labels.get(label) for run in of} for of in campaigns]
-        alike = any(len(each) > 1 for each in values) or len(set.union(*values)) < 2
-        shared = all(None not in each for each in values) and (alike or label in {STACK, WORKLOAD})
-        labels[0 if shared else 1].append(label)
-    return labels
+    identifying: list[str] = []
+    apart: list[str] = []
+    all_labels: dict[str, None] = {}  # A set with an order
+    for stored in campaigns:
+        for run in stored:
+            all_labels |= dict.fromkeys(run.labels)
+    for label in all_labels:
+        if label == analysis.REPEAT:
+            continue
+        values = []
+        for stored in campaigns:
+            values.append({run.labels.get(label) for run in stored})
+        alike = any(len(of_campaign) > 1 for of_campaign in values) or len(set.union(*values)) < 2
+        if all(None not in of_campaign for of_campaign in values) and (alike or label in {STACK, WORKLOAD}):
+            identifying.append(label)
+        else:
+            apart.append(label)
+    return identifying, apart
 
 
 def _sides(stored: Sequence[StoredRun], apart: Sequence[str]) -> dict[str, list[StoredRun]]:
     """Returns the runs of each side of a campaign, by its name: as in `compare`, each value is a side."""
-    named = (
-        (" ".join(f"{label}={run.labels[label]}" for label in apart if label in run.labels), run) for run in stored
-    )
+    named = []
+    for run in stored:
+        side = " ".join(f"{label}={run.labels[label]}" for label in apart if label in run.labels)
+        named.append((side, run))
     return by_key(named) or {"": []}
 
 
@@ -458,17 +474,13 @@ def _chart(
     ranked = sorted(cells, key=lambda cell: -sum(cell in point.values for point in points))
     of_each = (next(cell for cell in ranked if cell in point.values) for point in points)
     drawn = list(dict.fromkeys([*of_each, *ranked]))[:MOST_LINES]
-    data = [
-        {
-            "campaign": " ".join([point.name, *map(printable, tags.get(point.campaign.number, ()))]),
-            "begun": runs.when(point.campaign.begun),
-            "cell": cell,
-            "v": point.values[cell],
-        }
-        for point in points
-        for cell in drawn
-        if cell in point.values
-    ]
+    data = []
+    for point in points:
+        campaign = " ".join([point.name, *map(printable, tags.get(point.campaign.number, ()))])
+        begun = runs.when(point.campaign.begun)
+        for cell in drawn:
+            if cell in point.values:
+                data.append({"campaign": campaign, "begun": begun, "cell": cell, "v": point.values[cell]})
     axis = {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5}
     encoding = {
         "x": category("campaign", "campaign", axis={"labelAngle": 0}),
@@ -517,16 +529,13 @@ def hosts(store: Store) -> SitePage:
     """Returns the last audit of every host, those with the worst findings first."""
     audits = documents.latest(store, "audit")
     audits.sort(key=lambda kept: [-_counts(kept.document)[severity] for severity in SEVERITIES])
-    rows = [
-        [
-            LinkedCell(printable(kept.name), f"/hosts/{kept.id}"),
-            runs.when(kept.created),
-            str(len(kept.document["arrays"])),
-            *(str(count) for count in _counts(kept.document).values()),
-            printable(kept.document.get("failure") or ""),
-        ]
-        for kept in audits
-    ]
+    rows = []
+    for kept in audits:
+        link = LinkedCell(printable(kept.name), f"/hosts/{kept.id}")
+        arrays = str(len(kept.document["arrays"]))
+        counts = map(str, _counts(kept.document).values())
+        failure = printable(kept.document.get("failure") or "")
+        rows.append([link, runs.when(kept.created), arrays, *counts, failure])
     columns = [text("host"), text("audited"), *figures("arrays", *SEVERITIES), text("failure")]
     table = TextTable("The last audit of every host", columns, rows)
     critical = sum(_counts(kept.document)["critical"] > 0 for kept in audits)
@@ -550,11 +559,12 @@ def host(store: Store, number: int) -> SitePage:
     rows = [
         [LinkedCell(runs.when(created), f"/hosts/{at}"), "shown" if at == number else ""] for at, created in earlier
     ]
-    sections = [
-        PageSection(f"{severity}-findings", severity.capitalize(), f"{severity.capitalize()} findings", items)
-        for severity in SEVERITIES
-        if (items := _findings([each for each in audit["findings"] if each["severity"] == severity]))
-    ]
+    sections = []
+    for severity in SEVERITIES:
+        items = _findings([finding for finding in audit["findings"] if finding["severity"] == severity])
+        if items:
+            title = severity.capitalize()
+            sections.append(PageSection(f"{severity}-findings", title, f"{title} findings", items))
     unread = "\n".join(map(printable, audit["unseen"]))
     unseen = [PlainText("What could not be read", unread)] if unread else []
     failure = printable(audit.get("failure") or "")
@@ -606,7 +616,9 @@ class Site:
         self._host_names = names
         self._log = log
         self._reports = DrawnOnce(lambda _state, number: report(self._store, number))
-        self._trend_pages = DrawnOnce(lambda _state, *of: trend(self._store, *of).html())
+        self._trend_pages = DrawnOnce(
+            lambda _state, name, place, metric: trend(self._store, name, place, metric).html()
+        )
         number = "<int(max=2147483647):number>"
         pages: dict[str, Callable[..., SitePage | str]] = {
             "/": lambda arguments: campaigns(self._store, arguments, _page(arguments)),
@@ -638,9 +650,11 @@ class Site:
             if code in {301, 308}:
                 response = Response(status=code, headers=dict(error.get_headers(environ)))
             else:
-                title, reason = "There is no such page.", f"{request.path}: {error.name}"
+                title = "There is no such page."
+                reason = f"{request.path}: {error.name}"
                 if isinstance(error, BadRequest):
-                    title, reason = "This address cannot be used.", error.description
+                    title = "This address cannot be used."
+                    reason = error.description
                 response = self._failure(request, code, title, reason)
         except UsageError as error:
             response = self._failure(request, 404, "There is no such page.", str(error))

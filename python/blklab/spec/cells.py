@@ -125,11 +125,18 @@ def plan(
     except RecursionError:
         raise UsageError(f"{source.path}: tables are nested too deeply") from None
     title = source.raw.get("title", "")
-    varied = [label for label in cells[0].labels if len({cell.labels[label] for cell in cells}) > 1]
-    kept = _only(cells, wanted)
-    simulated = [*_typical(source), *dict.fromkeys([*_zones(kept), *_later(kept)])] if form.runner == "sim" else []
-    swept = sweep.without_effect(source.raw.get("sweep", {}), [(cell.labels, cell.document) for cell in kept])
-    notes = [*source.notes, *simulated, *swept, *dict.fromkeys(note for cell in kept for note in cell.notes)]
+    varied = []
+    for label in cells[0].labels:
+        values = {cell.labels[label] for cell in cells}
+        if len(values) > 1:
+            varied.append(label)
+    selected_cells = _only(cells, wanted)
+    simulated = []
+    if form.runner == "sim":
+        simulated = [*_typical(source), *dict.fromkeys([*_zones(selected_cells), *_later(selected_cells)])]
+    swept = sweep.without_effect(source.raw.get("sweep", {}), [(cell.labels, cell.document) for cell in selected_cells])
+    of_cells = dict.fromkeys(note for cell in selected_cells for note in cell.notes)
+    notes = [*source.notes, *simulated, *swept, *of_cells]
     repeats = max(int(cell.labels["repeat"]) for cell in cells)
     raw = source.raw if source.raw.get("repeats", 1) == repeats else {**source.raw, "repeats": repeats}
     measured = [MeasuredFigures.model_validate(table) for table in source.raw.get("measured", [])]
@@ -139,7 +146,7 @@ def plan(
     elif measured and form.runner == "sim":
         notes.append(f"{other[0]} is changed: the figures of [[measured]] are not compared")
         measured = []
-    return ExperimentPlan(str(title), kept, varied, form.runner, source.path, raw, notes, measured)
+    return ExperimentPlan(str(title), selected_cells, varied, form.runner, source.path, raw, notes, measured)
 
 
 def _check_measured(source: load.ExperimentSource, measured: Sequence[MeasuredFigures], cells: Sequence[Cell]) -> None:
@@ -166,7 +173,8 @@ def interleaved(plans: Sequence[ExperimentPlan]) -> ExperimentPlan:
     if len({tuple(plan.cells[0].labels) for plan in plans}) > 1:
         raise UsageError("--interleave: expected experiments with the same keys in [matrix] and [sweep]")
     targets = dict[str, object]()
-    shuffle, places = random.Random(0), dict[tuple[str, ...], float]()  # noqa: S311
+    shuffle = random.Random(0)  # noqa: S311
+    places = dict[tuple[str, ...], float]()
     cells: list[Cell] = []
     for plan in plans:
         for cell in plan.cells:
@@ -179,10 +187,8 @@ def interleaved(plans: Sequence[ExperimentPlan]) -> ExperimentPlan:
     repeats = max(int(cell.labels["repeat"]) for cell in cells)
     raw = {"experiments": {plan.name: plan.raw for plan in plans}, "repeats": repeats}
     varied = ["experiment", *dict.fromkeys(label for plan in plans for label in plan.varied)]
-    title, path = (
-        " and ".join(plan.title or plan.name for plan in plans),
-        plans[0].path.with_name("+".join(names) + ".toml"),
-    )
+    title = " and ".join(plan.title or plan.name for plan in plans)
+    path = plans[0].path.with_name("+".join(names) + ".toml")
     notes = [note for plan in plans for note in plan.notes]
     same_size = _sized(cells) if targets.keys() != {""} else cells
     return ExperimentPlan(title, same_size, varied, plans[0].runner, path, raw, notes)
@@ -211,7 +217,8 @@ def _zones(cells: Sequence[Cell]) -> Iterator[str]:
         nodes = [(member["node"] or {}).get("device") for member in array.get("members", [])]
         sizes = [cell.document["devices"][node]["bytes"] for node in nodes if node is not None]
         if array.get("level") == "raid0" and sizes and max(sizes) > UNLIKE * min(sizes):
-            size, name = format_size(len(sizes) * min(sizes)), array["name"]
+            size = format_size(len(sizes) * min(sizes))
+            name = array["name"]
             yield f"{name} is a RAID-0 of unlike disks, so it has zones: beyond {size}, only the larger disks have data"
 
 
@@ -309,11 +316,14 @@ def _cells(
                 continue
             for repeat, each in enumerate(repeated):
                 yield Cell(
-                    next(number),
-                    each,
-                    {"seed": experiment.seed + repeat, **made.document},
-                    *made[1:],
-                    shuffle.random() if base.order == "random" else 0.0,
+                    number=next(number),
+                    labels=each,
+                    document={"seed": experiment.seed + repeat, **made.document},
+                    capacity=made.capacity,
+                    replay=made.replay,
+                    uncertainties=made.uncertainties,
+                    notes=made.notes,
+                    place=shuffle.random() if base.order == "random" else 0.0,
                 )
     if troubles:
         raise SpecProblems(troubles)
@@ -327,17 +337,20 @@ def _on_host(
     What only models have is no axis. The running kernel `release` is one if the matrix names it, so that its cells are
     compared.
     """
-    kept, notes = dict[str, list[Override]](), list[str]()
+    host_axes = dict[str, list[Override]]()
+    notes = list[str]()
     for key, axis in axes.items():
         if not only_simulated(source.raw, axis[0]):
-            kept[key] = axis
+            host_axes[key] = axis
         elif release and key.removeprefix("settings.") == "kernel":
             same = [each for each in axis if str(each.value).split(".")[:2] == release.split(".")[:2]]
-            others = ", ".join(str(each.value) for each in axis if each not in same)
-            kept |= {key: same} if same else {}
+            other_values = ", ".join(str(each.value) for each in axis if each not in same)
+            if same:
+                host_axes[key] = same
             instead = "" if same else ", and each cell is measured on it once"
-            notes += [f"cells of kernel {others} are skipped: this host runs {release}{instead}"] if others else []
-    return kept, notes
+            if other_values:
+                notes.append(f"cells of kernel {other_values} are skipped: this host runs {release}{instead}")
+    return host_axes, notes
 
 
 def _tried(experiment: Experiment, axes: Mapping[str, object]) -> Sequence[SweepPoint]:

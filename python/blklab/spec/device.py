@@ -178,8 +178,8 @@ class Throttled(ThrottledSpec, DiskTable):
 
     @model_validator(mode="after")
     def _possible_burst(self) -> "Throttled":
-        for unit in ("iops", "bps"):
-            burst, rate = getattr(self, f"{unit}_burst"), getattr(self, f"{unit}_total")
+        limits = {"iops": (self.iops_burst, self.iops_total), "bps": (self.bps_burst, self.bps_total)}
+        for unit, (burst, rate) in limits.items():
             if burst and not 0 < rate <= burst:
                 raise ValueError(f"{unit}_burst of {burst:g} needs {unit}_total, at most as large: found {rate:g}")
             if burst and not self.burst_seconds:

@@ -52,11 +52,14 @@ def unique(name: str, taken: Mapping[str, Any]) -> str:
 
 
 def _notes(path: Path, jobs: Sequence[Mapping[str, str]]) -> list[str]:
-    own = known_options.HARMLESS - known_options.OPTIONS - WITHOUT_EFFECT - {"thread"}
-    ignored = [option for option in dict.fromkeys(key for job in jobs for key in job) if option in own]
+    own_options = known_options.HARMLESS - known_options.OPTIONS - WITHOUT_EFFECT - {"thread"}
+    options = dict.fromkeys(option for job in jobs for option in job)
+    ignored = [option for option in options if option in own_options]
     notes = []
     if ignored:
-        where = " (jobs use the stack's device or file)" * bool({"filename", "directory"} & set(ignored))
+        where = ""
+        if "filename" in ignored or "directory" in ignored:
+            where = " (jobs use the stack's device or file)"
         notes.append(f"{path}: blklab sets these options itself: {', '.join(ignored)}{where}")
     several = len(jobs) > 1 or any(job.get("numjobs", "1") != "1" for job in jobs)
     if several and any(job.get("thread", "0") in {"0", "false"} for job in jobs):

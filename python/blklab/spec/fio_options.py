@@ -49,7 +49,8 @@ def block_size(text: str) -> int:
 
 def check_direct(bs: str | None, bssplit: str | None) -> None:
     """Raises ValueError for block sizes that the kernel refuses with direct I/O (open(2))."""
-    for size in {size for sizes in block_sizes(bs, bssplit) for size, _ in sizes}:
+    distinct_sizes = {size for sizes in block_sizes(bs, bssplit) for size, _ in sizes}
+    for size in distinct_sizes:
         if size % SECTOR:
             raise ValueError(
                 f"block size {size}: expected a multiple of 512, "
@@ -124,13 +125,14 @@ def distribution(text: str) -> Distribution:
 
 
 def _parameter(text: str, name: str, least: float, most: float, *, closed: bool = True) -> float:
-    allowed = f"{name} {text!r}: expected a number above {least:g} and {'up to' if closed else 'below'}"
+    limit = "up to" if closed else "below"
+    message = f"{name} {text!r}: expected a number above {least:g} and {limit} {most:g}"
     try:
         value = float(text)
     except ValueError:
-        raise ValueError(f"{allowed} {most:g}") from None
+        raise ValueError(message) from None
     if not (least < value <= most) or (not closed and value == most):
-        raise ValueError(f"{allowed} {most:g}")
+        raise ValueError(message)
     return value
 
 

@@ -34,15 +34,16 @@ def document(
     source: load.ExperimentSource, experiment: Experiment, target: str, workload: str, swept: Mapping[str, Any]
 ) -> Made:
     """Returns a cell's document without the seed and the file's size (`file_bytes`)."""
-    settings, place = experiment.settings, experiment.targets[target]
+    settings = experiment.settings
+    place = experiment.targets[target]
     path, table, tables = sim_cell.job_tables(experiment, workload)
     command = _command(table, place, path) if isinstance(table, Command) else None
     load_of, notes = fio_load(source, settings, workload, path, table, tables, target, place)
-    changed = {
-        kernels: sweep.text(value)
-        for kernels, key in sweep.SIMULATED.items()
-        if (value := getattr(settings, key)) is not None
-    }
+    changed = {}
+    for kernels, key in sweep.SIMULATED.items():
+        value = getattr(settings, key)
+        if value is not None:
+            changed[kernels] = sweep.text(value)
     made = {
         "target": _place(source, target, place),
         "command": command,
@@ -248,7 +249,8 @@ def fleet_document(
         if host_of(name, hosts) is None:
             raise problems.fail(f"destroy[{number}]", f"found {shown(name)}, expected HOST:ID with a host of [fleet]")
     place = experiment.targets[target]
-    ((kind, where),) = ((key, path) for key in PLACES if (path := getattr(place, key)) is not None)
+    (kind,) = (key for key in PLACES if getattr(place, key) is not None)
+    where = getattr(place, kind)
     if not Path(where).is_absolute():
         raise problems.fail(
             f"targets.{target}.{kind}", f"found {shown(where)}, expected an absolute path: it is on other hosts"

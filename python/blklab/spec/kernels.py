@@ -58,8 +58,8 @@ def parse(text: str) -> tuple[int, int]:
 
 def multi_queue(kind: Kind, version: tuple[int, int]) -> bool:
     """Tells whether the block layer is multi-queue for such a device."""
-    first = {"ssd": SCSI_MQ, "hdd": SCSI_MQ, "nvme": (3, 19), "throttled": (3, 13)}[kind]
-    return version >= first
+    first_by_kind = {"ssd": SCSI_MQ, "hdd": SCSI_MQ, "nvme": (3, 19), "throttled": (3, 13)}
+    return version >= first_by_kind[kind]
 
 
 def schedulers(kind: Kind, version: tuple[int, int]) -> list[Scheduler]:
@@ -86,7 +86,8 @@ def requests(scheduler: Scheduler, queue_depth: int) -> int:
 def queue_depth(kind: Kind, version: tuple[int, int]) -> int:
     """Returns how many requests such a device accepts at a time."""
     sata = 32 if version >= (4, 18) else 31
-    return {"ssd": sata, "hdd": sata, "nvme": 1023, "throttled": 256}[kind]
+    depth_by_kind = {"ssd": sata, "hdd": sata, "nvme": 1023, "throttled": 256}
+    return depth_by_kind[kind]
 
 
 def scheduler(kind: Kind, version: tuple[int, int]) -> Scheduler:

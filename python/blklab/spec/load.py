@@ -161,7 +161,8 @@ def placed(source: ExperimentSource, texts: Sequence[str]) -> ExperimentSource:
     for text in texts:
         name, equals, path = text.partition("=")
         if not equals or NAME.fullmatch(name) is None:
-            name, path = _only_place(source, text), text
+            name = _only_place(source, text)
+            path = text
         if not path:
             raise UsageError(f"--target {text!r}: expected STACK=PATH, such as raid1=/mnt/raid1")
         where = Path(path).expanduser().absolute()
@@ -176,12 +177,11 @@ def placed(source: ExperimentSource, texts: Sequence[str]) -> ExperimentSource:
 
 def _only_place(source: ExperimentSource, text: str) -> str:
     """Returns the name of the only stack or target. Raises UsageError."""
-    names = {
-        name: None
-        for section in ("targets", "stacks")
-        if isinstance(tables := source.raw.get(section), dict)
-        for name in tables
-    }
+    names: dict[str, None] = {}  # A set with an order
+    for section in ("targets", "stacks"):
+        tables = source.raw.get(section)
+        if isinstance(tables, dict):
+            names |= dict.fromkeys(tables)
     if len(names) > 1:
         listed = ", ".join(names)
         raise UsageError(f"--target {text!r}: choose one of {listed}, and write STACK={text}")

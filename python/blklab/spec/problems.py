@@ -69,7 +69,11 @@ def _merged(problems: Iterable[SpecProblem]) -> list[str]:
     mistakes = by_key(((each.path.rpartition(".")[2], each.message), each.path) for each in problems)
     lines: dict[str, str] = {}
     for (_, message), (path, *others) in mistakes.items():
-        also = f" (also {others[0]}{f' and {len(others) - 1} more' if others[1:] else ''})" if others else ""
+        also = ""
+        if len(others) == 1:
+            also = f" (also {others[0]})"
+        elif others:
+            also = f" (also {others[0]} and {len(others) - 1} more)"
         lines.setdefault(path, f"{SpecProblem(path, message)}{also}")
     return list(lines.values())
 

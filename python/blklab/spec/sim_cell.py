@@ -25,7 +25,8 @@ def document(
         raise problems.fail(built.real, "is not simulated: use --on lab, which has a real kernel")
     settings = experiment.settings
     path, table, tables = job_tables(experiment, workload)
-    replay, source_of = None, None
+    replay = None
+    source_of = None
     runtime, ramp = settings.runtime, settings.ramp_time
     match table:
         case Replay():
@@ -63,7 +64,8 @@ FORM = CellForm("sim", document, settings_are_keys=True)
 
 def job_tables(experiment: Experiment, workload: str) -> tuple[str, Workload, dict[str, tuple[str, Job]]]:
     """Returns a workload's path and table, and its jobs by name with their paths; none if it is no job of fio."""
-    path, table = f"workloads.{workload}", experiment.workloads[workload]
+    path = f"workloads.{workload}"
+    table = experiment.workloads[workload]
     match table:
         case Job():
             return path, table, {workload: (path, table)}

@@ -113,7 +113,8 @@ class KeyedError(ValueError):
 
 
 def _chunk(md: Md, given: set[str]) -> tuple[str, str] | None:
-    level, chunk = md.level, units.format_size(md.chunk)
+    level = md.level
+    chunk = units.format_size(md.chunk)
     if level not in md_levels.STRIPED:
         return ("chunk", f"level {short(level)} has no chunk") if "chunk" in given else None
     if not md.chunk or md.chunk % PAGE:
@@ -329,8 +330,14 @@ def parts(stack: "Stack") -> list[str]:
         return [stack.device]
     if isinstance(stack, Md):
         return stack.members
-    named = [getattr(stack, key) for key in stack.PARTS]
-    return [name for names in named for name in (names if isinstance(names, list) else [names])]
+    names = []
+    for key in stack.PARTS:
+        part = getattr(stack, key)
+        if isinstance(part, list):
+            names += part
+        else:
+            names.append(part)
+    return names
 
 
 def _kind(value: Any) -> str:

@@ -29,7 +29,10 @@ class ResolvedStack:
 
 def inner(experiment: Experiment) -> set[str]:
     """Returns the stacks that are members of others."""
-    stacks = {member for stack in experiment.stacks.values() if not isinstance(stack, Bare) for member in parts(stack)}
+    stacks: set[str] = set()
+    for stack in experiment.stacks.values():
+        if not isinstance(stack, Bare):
+            stacks.update(parts(stack))
     return (stacks & experiment.stacks.keys()) - {name for name, _ in _units(experiment)} - experiment.devices.keys()
 
 
@@ -86,10 +89,12 @@ class _StackResolver:
         sizes: dict[str, list[int]] = {}
         for key in table.PARTS:
             names = resolved[key] if key == "members" else [resolved[key]]
-            every = [part_name for part in names for part_name in self._expanded(part, f"{path}.{key}")]
-            if MISSING in every or (key != "members" and len(every) > 1):
+            part_names: list[str] = []
+            for part in names:
+                part_names += self._expanded(part, f"{path}.{key}")
+            if MISSING in part_names or (key != "members" and len(part_names) > 1):
                 raise problems.fail(f"{path}.{key}", "expected one device or stack")
-            made = [self._member(part_name, name, above, key) for part_name in every]
+            made = [self._member(part_name, name, above, key) for part_name in part_names]
             resolved[key] = [node for node, _ in made] if key == "members" else made[0][0]
             sizes[key] = [size or 0 for _, size in made]
         try:
@@ -102,7 +107,9 @@ class _StackResolver:
 
     def array(self, name: str, md: Md, above: tuple[str, ...]) -> tuple[documents.Node, int]:
         path = f"stacks.{name}"
-        members = [member_name for member in md.members for member_name in self._expanded(member, f"{path}.members")]
+        members: list[str] = []
+        for member in md.members:
+            members += self._expanded(member, f"{path}.members")
         mostly = self._subset(md.write_mostly, members, f"{path}.write_mostly")
         rebuilding = self._subset(md.rebuilding, members, f"{path}.rebuilding")
         if problem := capacity.too_few(md.level, len(members), md.copies):
@@ -171,12 +178,12 @@ class _StackResolver:
         raise problems.fail(path, f"there is no device or stack {name!r}; {hint}")
 
     def _subset(self, names: list[str], members: list[str], path: str) -> set[str]:
-        wanted = {member_name for name in names for member_name in self._expanded(name, path)}
-        for name in names:
-            if not set(self._expanded(name, path)) <= set(members) or name == MISSING:
+        expanded = {name: self._expanded(name, path) for name in names}
+        for name, member_names in expanded.items():
+            if not set(member_names) <= set(members) or name == MISSING:
                 listed = ", ".join(member for member in members if member != MISSING)
                 raise problems.fail(path, f"{name!r} is not a member of the array; allowed: {listed}")
-        return wanted
+        return set[str]().union(*expanded.values())
 
     def _document(self, name: str, md: Md, slots: list[cell.Member]) -> cell.Md:
         rebuilds = any(slot["rebuilding"] for slot in slots)
@@ -264,7 +271,8 @@ def device_document(name: str, table: str, disk: DiskTable, settings: Settings) 
 
 def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.QueueSettings:
     """Returns a device's queue: its own keys, then the settings', then the kernel's defaults."""
-    kind, version = disk.kind, kernels.parse(settings.kernel)
+    kind = disk.kind
+    version = kernels.parse(settings.kernel)
     scheduler = disk.scheduler or settings.scheduler or kernels.scheduler(kind, version)
     allowed = kernels.schedulers(kind, version)
     if scheduler not in allowed:

@@ -125,7 +125,9 @@ def library_model(name: str) -> LibraryModel:
 
 def _library_model(name: str, path: Path) -> LibraryModel:
     device, about = _tables(path)
-    rated, match, spread = about.get("rated", {}), about.get("match", []), about.get("spread", 0)
+    rated = about.get("rated", {})
+    match = about.get("match", [])
+    spread = about.get("spread", 0)
     try:
         if not isinstance(match, list) or not all(0 < float(figure) < math.inf for figure in rated.values()):
             raise ValueError("match must be a list, and figures positive")
@@ -161,17 +163,17 @@ def identify(name: str, size: int | None = None) -> Identified | None:
 
     Of the models that name products, the longest pattern decides, then the families in their order.
     """
-    words = " ".join(name.split())
-    matching = [
-        (entry.own, len(pattern), entry)
-        for entry in library()
-        for pattern in entry.match
-        if fnmatch.fnmatchcase(words.lower(), pattern.lower())
-    ]
+    plain_name = " ".join(name.split())
+    matching = []
+    for entry in library():
+        for pattern in entry.match:
+            if fnmatch.fnmatchcase(plain_name.lower(), pattern.lower()):
+                matching.append((entry.own, len(pattern), entry))
     if matching:
-        return Identified(max(matching, key=lambda match: match[:2])[2])
+        _, _, best = max(matching, key=lambda match: match[:2])
+        return Identified(best)
     for family in _read(FAMILIES)["patterns"]:
-        if (found := re.match(family["pattern"], words, re.IGNORECASE)) is None:
+        if (found := re.match(family["pattern"], plain_name, re.IGNORECASE)) is None:
             continue
         model = library_model(family["model"])
         if "size" not in found.groupdict():

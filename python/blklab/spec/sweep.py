@@ -52,19 +52,24 @@ def no_effect(setting: str, cells: Iterable[FioCellDocument]) -> str:
 def _no_effect(direction: str, options: Mapping[str, str]) -> str:
     if options.get("direct") == "1" and options.get("ioengine") != "mmap" and "buffered" not in options:
         return "direct I/O"
-    only = {"read": ("write", "randwrite"), "write": READING}[direction]
-    return f"no {direction}s" if "direct" in options and options.get("rw", "read").partition(":")[0] in only else ""
+    other_kinds = ("write", "randwrite") if direction == "read" else READING
+    if "direct" in options and options.get("rw", "read").partition(":")[0] in other_kinds:
+        return f"no {direction}s"
+    return ""
 
 
 def without_effect(table: Iterable[str], cells: Sequence[tuple[Mapping[str, str], FioCellDocument]]) -> list[str]:
     """Returns a line for each setting of [sweep] that cannot act on any cell (its labels and its document)."""
-    every = [document for _, document in cells]  # the simulator has no cells for settings without effect
-    changed = {key: [document for labels, document in cells if labels.get(key, AS_IS) != AS_IS] for key in table}
-    return [
-        f"sweep.{key} cannot act on any workload ({why}): remove it, or add one on which it acts (direct = false)"
-        for key in table
-        if (why := no_effect(key, changed[key] or every))
-    ]
+    all_documents = [document for _, document in cells]
+    lines = []
+    for key in table:
+        changed = [document for labels, document in cells if labels.get(key, AS_IS) != AS_IS]
+        # The simulator has no cells for settings without effect.
+        why = no_effect(key, changed or all_documents)
+        if why:
+            advice = "remove it, or add one on which it acts (direct = false)"
+            lines.append(f"sweep.{key} cannot act on any workload ({why}): {advice}")
+    return lines
 
 
 def _checked(table: dict[str, Any]) -> dict[str, Any]:
@@ -130,13 +135,15 @@ def points(table: Mapping[str, Any]) -> Sequence[SweepPoint]:
     if not axes:
         return [SweepPoint()]
     if table.get(MODE, MODES[0]) == "all":
-        return [
-            SweepPoint({key: text(value) for key, value in zip(axes, chosen, strict=True)}, values)
-            for chosen in itertools.product(*axes.values())
-            for values in [dict(zip(axes, chosen, strict=True))]
-        ]
+        combinations = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+        return [SweepPoint(_texts(combination), combination) for combination in combinations]
     baseline = dict.fromkeys(axes, AS_IS)
-    return [
-        SweepPoint(baseline),
-        *(SweepPoint({**baseline, key: text(value)}, {key: value}) for key, values in axes.items() for value in values),
-    ]
+    points = [SweepPoint(baseline)]
+    for key, values in axes.items():
+        for value in values:
+            points.append(SweepPoint({**baseline, key: text(value)}, {key: value}))
+    return points
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {key: text(value) for key, value in values.items()}

@@ -307,7 +307,8 @@ def this_owner() -> str:
 
 def owner_is_alive(owner: str) -> bool:
     """Tells whether an owner may still be alive; on another machine it always may."""
-    machine, boot, pid, started = (*owner.split(), "", "", "", "")[:4]
+    words = [*owner.split(), "", "", "", ""]  # Missing ones are empty
+    machine, boot, pid, started = words[:4]
     if machine != _machine_id():
         return True
     if boot != _boot_id() or not pid.isdigit():

@@ -366,7 +366,8 @@ def _revision(database: Database, connection: sa.Connection) -> str | None:
             f"store {database.name}: was made by a newer blklab (revision {revision}, "
             f"this one knows {REVISION}): use the newer blklab, or another --store"
         )
-    shown, known = printable(str(revision)), ", ".join(KNOWN)
+    shown = printable(str(revision))
+    known = ", ".join(KNOWN)
     raise StoreError(
         f"{database.name}: is not a store that this version of blklab knows (revision {shown}; known: "
         f"{known}): use another --store"

@@ -305,18 +305,21 @@ def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
     def looks(now: CampaignRow) -> int:
         earlier = all_campaigns(store, campaigns.c.name == now.name, campaigns.c.id < now.number)
         same = [row for row in earlier if row.place == now.place and row.states["done"]]
-        return sum(count < now.repeats for count in {*now.former_repeats, *(row.repeats for row in same)})
+        counts = {*now.former_repeats, *(row.repeats for row in same)}
+        return sum(count < now.repeats for count in counts)
 
     return max(looks(selection.campaign) for selection in selections)
 
 
 def earlier_campaigns(store: Store, selections: Sequence[Selection]) -> list[list[StoredRun]]:
     """Returns the runs of finished campaigns of the same cells on the same host, up to the first selected one."""
-    now, *others = (selection.campaign for selection in selections)
+    now, *other_campaigns = (selection.campaign for selection in selections)
     same = all_campaigns(store, campaigns.c.digest == now.digest, campaigns.c.id <= now.number)
-    numbers = [row.number for row in same if row.place == now.place and row not in others][-MOST_CAMPAIGNS:]
-    every = [[run for run in runs_of(store, number) if run.outcome is not None] for number in numbers]
-    return [runs for runs in every if runs and len(runs) == len(every[-1])]
+    numbers = [row.number for row in same if row.place == now.place and row not in other_campaigns][-MOST_CAMPAIGNS:]
+    finished = []
+    for number in numbers:
+        finished.append([run for run in runs_of(store, number) if run.outcome is not None])
+    return [runs for runs in finished if runs and len(runs) == len(finished[-1])]
 
 
 def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
@@ -324,14 +327,17 @@ def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
         return campaign(store, int(match["number"]))
     where = f"in store {store.database.name}"
     name = Path(match["name"]).stem if match["name"].endswith(".toml") else match["name"]
-    of_name, places = campaigns.c.name == name, (campaigns.c.runner, campaigns.c.host)
+    of_name = campaigns.c.name == name
     with store.database.reading() as connection:
-        query = sa.select(campaigns.c.id, *places).where(of_name).order_by(campaigns.c.id)
+        columns = (campaigns.c.id, campaigns.c.runner, campaigns.c.host)
+        query = sa.select(*columns).where(of_name).order_by(campaigns.c.id)
         named = connection.execute(query).all()
     if not named:
         known = ", ".join(dict.fromkeys(row.name for row in reversed(all_campaigns(store))))
-        raise UsageError(f"no campaign of {name!r} {where}; " + (f"it has {known}" if known else "it is empty"))
-    on = [number for number, *place in named if match["place"] in {None, *place}]
+        content = f"it has {known}" if known else "it is empty"
+        raise UsageError(f"no campaign of {name!r} {where}; {content}")
+    place = match["place"]
+    on = [number for number, runner, host in named if place is None or place in (runner, host)]
     back = int(match["back"] or 0)
     if len(on) <= back:
         known = ", ".join(dict.fromkeys(row.place for row in all_campaigns(store, of_name)))
@@ -342,15 +348,16 @@ def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
 
 def _with_labels(words: str, text: str, stored: Sequence[StoredRun]) -> list[StoredRun]:
     try:
-        wanted = label_patterns(text)
+        patterns = label_patterns(text)
     except ValueError as error:
         raise UsageError(f"{words!r}: after the colon: {error}") from None
-    kept = [
-        run
-        for run in stored
-        if all(fnmatchcase(run.labels.get(label, ""), pattern) for label, pattern in wanted.items())
-    ]
-    if not kept:
+    runs = [run for run in stored if _matches(run, patterns)]
+    if not runs:
         known = ", ".join(dict.fromkeys(label for run in stored for label in run.labels))
         raise UsageError(f"{words!r}: no run matches; labels are {known}")
-    return kept
+    return runs
+
+
+def _matches(run: StoredRun, patterns: Mapping[str, str]) -> bool:
+    """Tells whether a run's labels match the patterns of all labels."""
+    return all(fnmatchcase(run.labels.get(label, ""), pattern) for label, pattern in patterns.items())

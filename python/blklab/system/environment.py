@@ -103,7 +103,8 @@ def _throttled(roots: Roots) -> int | None:
 
 def _device(layer: SysfsLayer, roots: Roots) -> dict[str, Any]:
     facts: dict[str, Any] = {**vars(layer), "above": list(layer.above)}
-    node, disk = facts.pop("node"), layer.disk
+    node = facts.pop("node")
+    disk = layer.disk
     if node is None or disk is None:
         return {**facts, "gone": True}
     identity = asdict(of_node(node, roots))

@@ -36,10 +36,13 @@ HEAD = struct.Struct("=QQIIII")
 RECORD = struct.Struct("=IIQQQQ24x")
 EXTENTS_PER_CALL = 256
 
-LAST_EXTENT, SHARED = 0x1, 0x2000  # FIEMAP_EXTENT_LAST, FIEMAP_EXTENT_SHARED
+LAST_EXTENT = 0x1  # FIEMAP_EXTENT_LAST
+SHARED = 0x2000  # FIEMAP_EXTENT_SHARED
 NOT_ON_DISK = 0x2 | 0x4 | 0x8 | 0x200  # Unknown, not yet written, encoded, or inside the inode
 
-SPECIAL, FREE, UNKNOWN = 0x10, 1, 2  # FMR_OF_SPECIAL_OWNER, FMR_OWN_FREE, FMR_OWN_UNKNOWN
+SPECIAL = 0x10  # FMR_OF_SPECIAL_OWNER
+FREE = 1  # FMR_OWN_FREE
+UNKNOWN = 2  # FMR_OWN_UNKNOWN
 MAX_U64 = (1 << 64) - 1
 
 XFS = {  # FMR_OWNER('X', …), by both filesystems
@@ -126,7 +129,11 @@ def read_owned_extents(descriptor: int, device: int, begin: int, end: int) -> It
 
 def _owned_extent(begin: int, end: int, flags: int, owner: int, offset: int) -> OwnedExtent:
     if not flags & SPECIAL:
-        what = "extended attributes" if flags & 0x2 else "extent map" if flags & 0x4 else ""
+        what = ""
+        if flags & 0x2:
+            what = "extended attributes"
+        elif flags & 0x4:
+            what = "extent map"
         return OwnedExtent(begin, end, what, owner, None if what else offset)
     kind, code = owner >> 32, owner & 0xFFFFFFFF
     if kind == 0:
@@ -226,7 +233,8 @@ def _walk(root: int, point: str, search: _FileSearch, advance: Advance) -> None:
             if examined % 512 == 0:
                 advance(examined)
             try:
-                inode, directory = entry.inode(), entry.is_dir(follow_symlinks=False)
+                inode = entry.inode()
+                directory = entry.is_dir(follow_symlinks=False)
                 _add_owned(inode, name, search)
                 if directory:
                     waiting.append(path)

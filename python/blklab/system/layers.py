@@ -261,4 +261,5 @@ def mounted_devices(mount: Mount, roots: Roots) -> set[str]:
 
 
 def _numbers_in(nodes: Iterable[Path]) -> set[str]:
-    return {number for node in nodes if (number := text(node / "dev"))}
+    numbers = {text(node / "dev") for node in nodes}
+    return {number for number in numbers if number}

@@ -49,8 +49,10 @@ def mounts(roots: Roots, process: str = "self") -> list[Mount]:
         rest = fields[fields.index("-", 6) + 1 :]
         if len(rest) < 2:
             continue
-        point, source = unescaped(fields[4]), unescaped(rest[1])
-        options, root = ",".join(rest[2:]), unescaped(fields[3])
+        point = unescaped(fields[4])
+        source = unescaped(rest[1])
+        options = ",".join(rest[2:])
+        root = unescaped(fields[3])
         mounts_read.append(Mount(fields[2], point, rest[0], source, options, fields[5], root))
     return mounts_read
 

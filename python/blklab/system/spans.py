@@ -19,7 +19,12 @@ class Span(NamedTuple):
 
 def spans_within(spans: Iterable[Span], begin: int, end: int) -> list[Span]:
     """Returns the parts of spans between two bytes of the device."""
-    return [piece for span in spans if (piece := span.within(begin, end))]
+    pieces = []
+    for span in spans:
+        piece = span.within(begin, end)
+        if piece:
+            pieces.append(piece)
+    return pieces
 
 
 def spans_without(spans: Iterable[Span], taken: Iterable[tuple[int, int]]) -> list[Span]:

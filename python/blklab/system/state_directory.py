@@ -14,7 +14,8 @@ def prepare(roots: Roots) -> Path:
     Root writes values from it into /sys, so no other user may have write permission.
     """
     path = roots.state
-    why, remedy = ": blklab cannot record the changes that it must undo", "set BLKLAB_STATE to a writable directory"
+    why = ": blklab cannot record the changes that it must undo"
+    remedy = "set BLKLAB_STATE to a writable directory"
     with SystemErrors(EnvironmentLacks, path, why, remedy):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()

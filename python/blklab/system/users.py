@@ -63,7 +63,8 @@ def _reached(number: str, related: dict[str, Path], device: BlockDevice, roots: 
     own = set(related)
     if (device.node / "partition").exists():
         own.discard(text(device.node.parent / "dev") or "")
-    used = sorted(own & {n for n in {layer.number for layer in layers.layers([number], roots)} if n})
+    beneath = {layer.number for layer in layers.layers([number], roots) if layer.number}
+    used = sorted(own & beneath)
     return layers.name_of(used[0], roots) if used else None
 
 
@@ -105,7 +106,12 @@ def _looped(related: dict[str, Path], roots: Roots) -> Iterator[str]:
 
     A file may have several names (hard links), so inodes are compared.
     """
-    mine = {_inode(path, roots) for node in related.values() if (path := layers.loop_file(node))} - {None}
+    mine = set()
+    for node in related.values():
+        path = layers.loop_file(node)
+        inode = _inode(path, roots) if path else None
+        if inode is not None:
+            mine.add(inode)
     for loop in entries(roots.sys / "block"):
         backing = layers.loop_file(loop)
         if backing is None or loop.resolve() in related.values():
@@ -139,7 +145,8 @@ def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
     for process in entries(roots.proc):
         if not process.name.isdigit() or int(process.name) == os.getpid():
             continue
-        pid, program = int(process.name), text(process / "comm") or "?"
+        pid = int(process.name)
+        program = text(process / "comm") or "?"
         kinds: dict[str, str] | None = None  # Of filesystems, by the id of the mount
         for descriptor in entries(process / "fd"):
             place = _link(descriptor)

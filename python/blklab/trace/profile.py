@@ -57,18 +57,22 @@ def read_mounted_files(
     except OSError as error:
         raise BlklabError(f"--files {path}: {file_search.error_reason(error)}") from error
     start = int(text(device.node / "start") or 0)
-    numbers = [number, *([text(device.node.parent / "dev") or ""] if (device.node / "partition").exists() else [])]
+    numbers = [number]
+    if (device.node / "partition").exists():
+        numbers.append(text(device.node.parent / "dev") or "")
     owners: dict[tuple[str, bool], int] = {}
     extents = []
     for piece in pieces:
         name = f"{piece.path} ({piece.what})" if piece.path and piece.what else piece.path or piece.what
         owner = owners.setdefault((printable(name), bool(piece.path)), len(owners))
         extents.append((start + piece.begin // SECTOR, start + -(-piece.end // SECTOR), owner))
-    devices = [known for each in numbers for known in (each.replace(":", ","), name_of(each, roots))]
-    warnings = [
-        (mount.point, f"{count:,} {'file or directory' if count == 1 else 'files or directories'} not examined: {why}")
-        for why, count in failures.items()
-    ]
+    devices = []
+    for disk_number in numbers:
+        devices += [disk_number.replace(":", ","), name_of(disk_number, roots)]
+    warnings = []
+    for why, count in failures.items():
+        noun = "file or directory" if count == 1 else "files or directories"
+        warnings.append((mount.point, f"{count:,} {noun} not examined: {why}"))
     return MountedFiles(printable(mount.point), devices, list(owners), extents), warnings
 
 

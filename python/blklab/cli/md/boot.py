@@ -119,7 +119,8 @@ def status(*, as_json: bool) -> None:
     """
     root = Roots().dev.parent
     listed = read_config(root)
-    config, initramfs = root / CONFIG, root / f"boot/initrd.img-{os.uname().release}"
+    config = root / CONFIG
+    initramfs = root / f"boot/initrd.img-{os.uname().release}"
     problems = [f"{path}: not found: install blklab's Debian package again" for path in find_missing(root)]
     if not os.path.lexists(root / f"etc/systemd/system/sysinit.target.wants/{UNIT}"):
         problems.append(f"{UNIT} is not enabled: systemctl enable {UNIT}")

@@ -91,13 +91,7 @@ def watch(
     if mail or journal or command:
         if listen or web_config or textfile or superblocks is not None:
             raise UsageError("--mail, --journal, --command: remove --listen, --web-config, --superblocks, --textfile")
-        from blklab.md import alerts
-
-        senders = [alerts.mail(mail)] if mail else []
-        senders += [alerts.journal] if journal else []
-        senders += [alerts.program([command, *arguments])] if command else []
-        for alert in alerts.watch(Roots().state_of_root / STATE_FILE, senders):
-            note(alert.title)
+        _send_alerts(mail, [command, *arguments] if command else None, to_journal=journal)
         return
     if arguments:
         raise UsageError(f"{printable(arguments[0])}: unexpected: arguments are those of the program of --command")
@@ -126,3 +120,18 @@ def watch(
         while True:
             activity.read()
             time.sleep(exporter.READ_INTERVAL_S)
+
+
+def _send_alerts(mail: str | None, program: list[str] | None, *, to_journal: bool) -> None:
+    """Sends what changed to each receiver that was asked for, and prints its titles on a terminal."""
+    from blklab.md import alerts
+
+    senders = []
+    if mail:
+        senders.append(alerts.mail(mail))
+    if to_journal:
+        senders.append(alerts.journal)
+    if program:
+        senders.append(alerts.program(program))
+    for alert in alerts.watch(Roots().state_of_root / STATE_FILE, senders):
+        note(alert.title)

@@ -60,9 +60,10 @@ def diff(*, source: TraceSource, between: str | None, output: str | None, title:
         [view.active_device(*each) for view, each in zip(views, zip(devices, names, strict=True), strict=True)],
     )
     if output is not None:
-        words = ["blklab", "trace", "diff", *source.paths]
-        words += selection_words(source.format_name, views[0].profile)
-        words += ["--between", between] if between else []
-        write_page(output, trace_diff.render(compared, title=title, command=shlex.join(words)), as_json=as_json)
+        command = ["blklab", "trace", "diff", *source.paths]
+        command += selection_words(source.format_name, views[0].profile)
+        if between:
+            command += ["--between", between]
+        write_page(output, trace_diff.render(compared, title=title, command=shlex.join(command)), as_json=as_json)
         return
     emit(compared.as_dict(), as_json, lambda console: trace_diff.print_diff(console, compared))

@@ -119,38 +119,44 @@ def default_name(path: str) -> str:
 
 def command_line(source: TraceSource, profile: "Profile", reading: TraceReading, *, cache: bool) -> str:
     """Returns the command that makes the page again."""
-    words = (
-        selection_words(source.format_name, profile)
-        + ["--exact"] * reading.exact
-        + (["--files", reading.files] if reading.files else [])
-        + ["--cache"] * cache
-        + ([f"--cluster={reading.cluster}"] if reading.cluster else [])
-        + ["--skip-broken"] * reading.skip_broken
-    )
-    return shlex.join(["blklab", "trace", "report", *source.paths, *words])
+    options = selection_words(source.format_name, profile)
+    if reading.exact:
+        options.append("--exact")
+    if reading.files:
+        options += ["--files", reading.files]
+    if cache:
+        options.append("--cache")
+    if reading.cluster:
+        options.append(f"--cluster={reading.cluster}")
+    if reading.skip_broken:
+        options.append("--skip-broken")
+    return shlex.join(["blklab", "trace", "report", *source.paths, *options])
 
 
 def selection_words(format_name: str | None, profile: "Profile") -> list[str]:
     """Returns the options that select the same I/O again."""
-    words: list[str] = []
+    options: list[str] = []
     if format_name is not None:
         columns = format_name.removeprefix(COLUMNS)
-        words = ["--format", format_name] if columns == format_name else ["--columns", columns]
-    chosen = profile.filter
-    words += [word for value in chosen.devices for word in ("--device", value)]
-    words += [word for value in chosen.processes for word in ("--process", value)]
-    words += [word for value in chosen.ops for word in ("--op", value)]
+        options = ["--format", format_name] if columns == format_name else ["--columns", columns]
+    filters = profile.filter
+    for device in filters.devices:
+        options += ["--device", device]
+    for process in filters.processes:
+        options += ["--process", process]
+    for op in filters.ops:
+        options += ["--op", op]
     for time, option in (
-        (chosen.since_ns, "--since"),
-        (chosen.until_ns, "--until"),
-        (chosen.min_latency_ns, "--min-latency"),
+        (filters.since_ns, "--since"),
+        (filters.until_ns, "--until"),
+        (filters.min_latency_ns, "--min-latency"),
     ):
         if time is not None:
-            words += [option, f"{time}ns"]
+            options += [option, f"{time}ns"]
     for low, high, option in (
-        (chosen.first_sector, chosen.last_sector, "--sector"),
-        (chosen.min_bytes, chosen.max_bytes, "--size"),
+        (filters.first_sector, filters.last_sector, "--sector"),
+        (filters.min_bytes, filters.max_bytes, "--size"),
     ):
         if low is not None:
-            words += [option, f"{low}-{high}"]
-    return words
+            options += [option, f"{low}-{high}"]
+    return options

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from blklab.report.view import DeviceView, ProfileView
 
-MANY, DETAILED = 64, 8  # Devices from which on --json describes only the busiest in full, and how many these are
+MANY = 64  # Devices from which on --json describes only the busiest in full
+DETAILED = 8  # How many devices --json describes in full then
 MOST_WORDS = 8  # Words of a command that is printed
 
 
@@ -109,8 +110,10 @@ def stat(
         from blklab.store.campaigns import Store
 
         documents.keep(Store(store), "profile", keep, to_builtins(view.profile))
-    words = [*source.paths, *selection_words(source.format_name, view.profile)]
-    command = printable(shlex.join(["blklab", "trace", "stat", *(words if len(words) <= MOST_WORDS else ["…"])]))
+    arguments = [*source.paths, *selection_words(source.format_name, view.profile)]
+    if len(arguments) > MOST_WORDS:
+        arguments = ["…"]
+    command = printable(shlex.join(["blklab", "trace", "stat", *arguments]))
 
     def draw(console: Console) -> None:
         from blklab.report import terminal
@@ -162,12 +165,12 @@ def _document(view: "ProfileView", *, all_devices: bool) -> dict[str, object]:
 
 def _figures(device: "DeviceView") -> dict[str, object]:
     """Returns the key figures of a device that is not described in full."""
-    quantiles = {
-        f"{op}_{key}_ns": getattr(response[1], key)
-        for op in ("read", "write")
-        if (response := device.response(op))
-        for key in ("p50", "p99")
-    }
+    quantiles = {}
+    for op in ("read", "write"):
+        response = device.response(op)
+        if response:
+            for key in ("p50", "p99"):
+                quantiles[f"{op}_{key}_ns"] = getattr(response[1], key)
     return {
         "device": device.number,
         "name": device.data.name,

@@ -84,17 +84,27 @@ def _checked(view: ProfileView, source: TraceSource) -> ProfileView:
 
 def _nothing(view: ProfileView, source: TraceSource) -> str:
     """Return the message for a selection without I/O: what was selected, and what the trace has."""
-    chosen = filters(view)
+    selection = filters(view)
+    selected = f" ({selection})" if selection else ""
     profile = view.profile
-    known = ((profile.filter.devices, view.names.values()), (profile.filter.processes, profile.process_names))
-    guesses = [similar(name, names) for wanted, names in known for name in wanted if name not in names]
     return (
-        f"no I/O in {', '.join(source.paths)}{f' ({chosen})' if chosen else ''}: the trace has"
+        f"no I/O in {', '.join(source.paths)}{selected}: the trace has"
         f" {formatting.plural(profile.events, 'event')}"
         f" between {formatting.duration(profile.first_ns)}"
         f" and {formatting.duration(profile.last_ns)}{_named('of', list(view.names.values()))}"
-        f"{_named('by', [printable(name) for name in profile.process_names])}{next(filter(None, guesses), '')}"
+        f"{_named('by', [printable(name) for name in profile.process_names])}{_guess(view)}"
     )
+
+
+def _guess(view: ProfileView) -> str:
+    """Return a name of the trace that resembles one of the selection; empty if there is none."""
+    profile = view.profile
+    names_by_kind = ((profile.filter.devices, view.names.values()), (profile.filter.processes, profile.process_names))
+    for selected, names in names_by_kind:
+        for name in selected:
+            if name not in names and (guess := similar(name, names)):
+                return guess
+    return ""
 
 
 def _named(word: str, names: list[str]) -> str:
@@ -102,5 +112,7 @@ def _named(word: str, names: list[str]) -> str:
         return ""
     listed = ", ".join(names[:MAX_NAMED])
     left = len(names) - MAX_NAMED
-    more = f" and {left:,} {'other' if left == 1 else 'others'}" if left > 0 else ""
-    return f", {word} {listed}{more}"
+    if left > 0:
+        others = "other" if left == 1 else "others"
+        listed += f" and {left:,} {others}"
+    return f", {word} {listed}"

@@ -184,7 +184,8 @@ def figures(ran: process.FioExit, interval_ns: int, log_ms: int, *, timed: bool)
     points = [SeriesPoint("jobs", *interval) for interval in slices]
     if timed:
         outcome.read.clat_ns = outcome.write.clat_ns = LatencyResult()
-        outcome.sync, outcome.groups = None, ()
+        outcome.sync = None
+        outcome.groups = ()
         points = [replace(point, read_clat_ns=None, write_clat_ns=None) for point in points]
     return FioFigures(outcome, points, ran.output)
 

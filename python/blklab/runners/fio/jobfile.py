@@ -69,7 +69,8 @@ def render(cell: FioCellDocument, target: Path, *, runtime_ns: int | None = None
     ramp_ns = 0 if runtime_ns else int(cell.get("ramp_ns") or 0)
     usual_ns = cell.get("runtime_ns")
     for job in cell["jobs"]:
-        name, options = str(job["name"]), job["options"]
+        name = str(job["name"])
+        options = job["options"]
         if not _NAME.fullmatch(name) or name in {"global", "include"}:
             raise UsageError(f"job name {name!r}: use letters, digits, blanks and . , + @ = - _")
         lines += ["", f"[{name}]"]
@@ -97,7 +98,8 @@ def _place(name: str, *, replays: bool) -> list[str]:
     """Returns the options that lead all I/O to one file, instead of a log's own names."""
     if replays:
         # Its value is a name as it is: a colon has no escape (iolog.c, `read_iolog`).
-        return [f"replay_redirect={LINK if ':' in name else name}", f"read_iolog=../{REPLAY}"]
+        target = LINK if ":" in name else name
+        return [f"replay_redirect={target}", f"read_iolog=../{REPLAY}"]
     return [f"filename={name}"]
 
 

@@ -123,7 +123,8 @@ class FioMessages:
         for line in lines:
             rates = iops(line)
             if rates or line.startswith("Jobs: "):
-                progress, self.rates = progress + 1, rates or self.rates
+                progress += 1
+                self.rates = rates or self.rates
             elif line.strip() and len(self.text) < MOST_SAID:
                 self.text += line + "\n"
         return progress
@@ -159,7 +160,9 @@ def run(
         if target is not None:
             (own / LINK).symlink_to(target.absolute())
         output = own / "job.json"
-        options = ["--output-format=json+", *(["--readonly"] if readonly else [])]
+        options = ["--output-format=json+"]
+        if readonly:
+            options.append("--readonly")
         # Progress once a second, also without a terminal; the rates only once fio can tell its end.
         command = [fio, *options, f"--output={output}", "--eta=always", "job.fio"]
         begin()

@@ -170,7 +170,9 @@ class _FioServer:
     ) -> FioExit:
         """Serves the job to blklab's fio and returns what that received. Raises BlklabError."""
         self.socket.unlink(missing_ok=True)
-        command = [fio, f"--server=sock:{self.socket}", *(["--readonly"] if readonly else [])]
+        command = [fio, f"--server=sock:{self.socket}"]
+        if readonly:
+            command.append("--readonly")
         with tempfile.TemporaryDirectory(dir=directory, prefix="fio-") as name:
             (Path(name) / process.LINK).symlink_to(target.absolute())
             descriptors = process.descriptors(target)

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
 
 from blklab import __version__, child_process, remote_program, ssh
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
@@ -61,7 +60,9 @@ class HostLink:
         self.remote = remote  # Name of the directory of that socket on the host
         self.lost = ""  # Why there is no connection; empty while there is one
         self.clock: ClockOffset | None = None
-        self._process, self._pipes, self._stdin = process, pipes, stdin
+        self._process = process
+        self._pipes = pipes
+        self._stdin = stdin
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._sent: dict[int, int] = {}  # Times of the pings without an answer yet, ns
@@ -96,7 +97,9 @@ class HostLink:
     def read(self, program: bytes, inbox: Inbox) -> None:
         """Sends the program, and puts what the host answers into the inbox until it ends."""
         self._write(program)
-        noise, rest, answered = bytearray(), bytearray(), False
+        noise = bytearray()
+        rest = bytearray()
+        answered = False
         with selectors.DefaultSelector() as selector:
             for pipe in self._pipes:
                 selector.register(pipe, selectors.EVENT_READ)
@@ -126,7 +129,8 @@ class HostLink:
             if str(message["kind"]) != "pong":
                 inbox.put((self, message))
                 return True
-            now, number = time.time_ns(), int(message["number"])
+            now = time.time_ns()
+            number = int(message["number"])
             sent = self._sent.pop(number)
             clock = ClockOffset(int(message["clock_ns"]) - (sent + now) // 2, (now - sent + 1) // 2)
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -140,7 +144,7 @@ class HostLink:
     def _reason(self, last: str, answered: bool) -> str:
         last = printable(last)
         if answered:
-            return f"the connection was lost{f': {last}' if last else ''}"
+            return f"the connection was lost: {last}" if last else "the connection was lost"
         if self._status() == NOT_FOUND:
             return f"{last or 'python3: not found'}; install Python there, or name it in python of [fleet]"
         return last or "ssh failed without a message"
@@ -227,8 +231,9 @@ class ClientRun:
 
     def only(self, sockets: list[str]) -> FioDocument:
         """Returns the document with the results of some hosts, by their sockets, which are fio's names of them."""
-        kept = {key: self.document.get(key, []) for key in ("client_stats", "disk_util")}
-        hosts = {key: [part for part in parts if part.get("hostname") in sockets] for key, parts in kept.items()}
+        hosts = {}
+        for key in ("client_stats", "disk_util"):
+            hosts[key] = [part for part in self.document.get(key, []) if part.get("hostname") in sockets]
         hosts["client_stats"] = [part for part in hosts["client_stats"] if part.get("jobname") != "All clients"]
         return {**self.document, **hosts}
 
@@ -277,17 +282,17 @@ def fleet_outcome(
     outcomes = {name: part.outcome for name, part in parts.items()}
     count = len(clocks)
     lacking = [f"{name}: {why}; the totals are of {len(parts)} of {count} hosts" for name, why in failures.items()]
+    settings = []
+    for name, part in outcomes.items():
+        for change in part.settings or ():
+            settings.append(replace(change, where=f"{name}:{change.where}"))
     return replace(
         whole,
         hosts=[_host(name, clock, outcomes.get(name), failures.get(name)) for name, clock in clocks.items()],
         devices=[_named(name, device) for name, part in outcomes.items() for device in part.devices],
         watched_ns=max(part.watched_ns or 0 for part in outcomes.values()),
         warnings=[*lacking, *_together({name: part.warnings for name, part in outcomes.items()})],
-        settings=[
-            replace(change, where=f"{name}:{change.where}")
-            for name, part in outcomes.items()
-            for change in part.settings or ()
-        ],
+        settings=settings,
         forced=list(dict.fromkeys(code for part in outcomes.values() for code in part.forced)),
     )
 
@@ -304,11 +309,15 @@ def _named(host: str, device: DeviceResult) -> DeviceResult:
 
 def _together(by_host: Mapping[str, Sequence[str]]) -> list[str]:
     """Returns each warning once, with the hosts that it is about."""
-    hosts = by_key((warning, name) for name, warnings in by_host.items() for warning in dict.fromkeys(warnings))
-    every = len(by_host)
-    return [
-        f"{'all hosts' if len(names) == every > 1 else ', '.join(names)}: {warning}" for warning, names in hosts.items()
-    ]
+    pairs = []
+    for name, warnings in by_host.items():
+        for warning in dict.fromkeys(warnings):
+            pairs.append((warning, name))
+    lines = []
+    for warning, names in by_key(pairs).items():
+        hosts = "all hosts" if len(names) == len(by_host) > 1 else ", ".join(names)
+        lines.append(f"{hosts}: {warning}")
+    return lines
 
 
 def fleet_series(parts: Parts) -> list[SeriesPoint]:
@@ -325,15 +334,24 @@ def fleet_series(parts: Parts) -> list[SeriesPoint]:
 
 
 def _sum(point: SeriesPoint, other: SeriesPoint) -> SeriesPoint:
-    def mean(direction: str) -> float | None:
-        pairs = [(getattr(each, f"{direction}_clat_ns"), getattr(each, f"{direction}_ios")) for each in (point, other)]
-        ios = sum(count for latency, count in pairs if latency is not None)
-        return sum(latency * count for latency, count in pairs if latency is not None) / ios if ios else None
+    return SeriesPoint(
+        source=JOBS,
+        time_ns=point.time_ns,
+        width_ns=max(point.width_ns, other.width_ns),
+        read_ios=point.read_ios + other.read_ios,
+        write_ios=point.write_ios + other.write_ios,
+        read_bytes=point.read_bytes + other.read_bytes,
+        write_bytes=point.write_bytes + other.write_bytes,
+        read_clat_ns=_mean([(point.read_clat_ns, point.read_ios), (other.read_clat_ns, other.read_ios)]),
+        write_clat_ns=_mean([(point.write_clat_ns, point.write_ios), (other.write_clat_ns, other.write_ios)]),
+    )
 
-    summed = ("read_ios", "write_ios", "read_bytes", "write_bytes")
-    amounts: dict[str, Any] = {key: getattr(point, key) + getattr(other, key) for key in summed}
-    amounts |= {f"{direction}_clat_ns": mean(direction) for direction in ("read", "write")}
-    return replace(point, source=JOBS, width_ns=max(point.width_ns, other.width_ns), **amounts)
+
+def _mean(latencies: Sequence[tuple[float | None, int]]) -> float | None:
+    """Returns the mean of latencies with the numbers of their I/Os; None if none is known."""
+    known = [(latency, ios) for latency, ios in latencies if latency is not None]
+    all_ios = sum(ios for _, ios in known)
+    return sum(latency * ios for latency, ios in known) / all_ios if all_ios else None
 
 
 class FleetRunner(Runner):
@@ -346,11 +364,13 @@ class FleetRunner(Runner):
         note: object = None,  # noqa: ARG002 - of the simulator and the lab
     ) -> None:
         """`warn` is called with messages for the user. Raises UsageError for an unknown condition."""
-        known = (*conditions.NAMES, SHARED)
+        codes = (*conditions.NAMES, SHARED)
         for name in force:
-            if name not in known:
-                raise UsageError(f"--force {name!r}: expected one of {', '.join(known)}")
-        self._force, self._yes_destroy, self._warn = force, yes_destroy, warn
+            if name not in codes:
+                raise UsageError(f"--force {name!r}: expected one of {', '.join(codes)}")
+        self._force = force
+        self._yes_destroy = yes_destroy
+        self._warn = warn
         self._inbox: Inbox = SimpleQueue()
         self._links: list[HostLink] = []
         self._gone: dict[str, str] = {}  # Hosts that are not measured any more, and why

@@ -145,16 +145,15 @@ def check(
     devices for SAMPLE seconds, unless they may be busy: no I/O of blklab may run meanwhile.
     """
     beneath = layers_of(target, roots)
-    diagnostics = [
-        *arrays(beneath),
-        *([] if "device-busy" in passed_by else _busy(beneath, roots, sleep)),
-        *_page_cache(target, cells, beneath, roots),
-        *_small_data(target, cells, beneath),
-        *_powersave(roots),
-        *_shingled(beneath, cells),
-        *_uncounted(beneath),
-        *_memory(roots),
-    ]
+    diagnostics = list(arrays(beneath))
+    if "device-busy" not in passed_by:
+        diagnostics += _busy(beneath, roots, sleep)
+    diagnostics += _page_cache(target, cells, beneath, roots)
+    diagnostics += _small_data(target, cells, beneath)
+    diagnostics += _powersave(roots)
+    diagnostics += _shingled(beneath, cells)
+    diagnostics += _uncounted(beneath)
+    diagnostics += _memory(roots)
     return [
         replace(diagnostic, severity="warning") if diagnostic.code in passed_by else diagnostic
         for diagnostic in diagnostics
@@ -197,10 +196,12 @@ def _progress(completed: str | None) -> str:
 def _busy(beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], object]) -> Iterator[Diagnostic]:
     """Reads /proc/stat and /proc/diskstats twice, for the lowest and the topmost devices only."""
     watched = [layer.name for layer in beneath if layer.leaf or not layer.above]
-    before, cpu = diskstats.read(roots), cpu_times(roots)
+    before = diskstats.read(roots)
+    cpu = cpu_times(roots)
     began = time.monotonic()
     sleep(SAMPLE)
-    after, cpu_after = diskstats.read(roots), cpu_times(roots)
+    after = diskstats.read(roots)
+    cpu_after = cpu_times(roots)
     if cpu is not None and cpu_after is not None:
         shares = cpu.shares(cpu_after)
         yield from busy_cpus(shares["user"] + shares["system"] + shares["irq"], shares["steal"])
@@ -211,7 +212,8 @@ def _busy(beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], 
         if old is None or new is None:
             continue
         did = diskstats.difference(old, new, seconds, bits=diskstats.long_bits())
-        rate, share = sum(did.ios) / seconds, did.busy_ns / 1e9 / seconds
+        rate = sum(did.ios) / seconds
+        share = did.busy_ns / 1e9 / seconds
         if rate > BUSY_IOS or share > BUSY_SHARE:
             yield Diagnostic(
                 "device-busy",
@@ -379,7 +381,8 @@ def _uncounted(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
 
 def _memory(roots: Roots) -> Iterator[Diagnostic]:
     memory_ = memory(roots)
-    total, free = memory_.get("MemTotal", 0), memory_.get("MemAvailable")
+    total = memory_.get("MemTotal", 0)
+    free = memory_.get("MemAvailable")
     if total and free is not None and free < total / 20:
         yield Diagnostic(
             "low-memory",
@@ -406,13 +409,15 @@ def collapse(points: Sequence[SeriesPoint], source: str) -> Diagnostic | None:
     sums = [0.0]
     for rate in rates:
         sums.append(sums[-1] + rate)
-    best, where = 0.0, 0
+    best = 0.0
+    where = 0
     for at in range(5, len(rates) - 4):
         before, after = sums[at] / at, (sums[-1] - sums[at]) / (len(rates) - at)
         # The variance between the parts: what the division explains.
         explains = (before - after) * math.sqrt(at * (len(rates) - at))
         if explains > best:
-            best, where = explains, at
+            best = explains
+            where = at
     if not where:
         return None
     before, after = sums[where] / where, (sums[-1] - sums[where]) / (len(rates) - where)

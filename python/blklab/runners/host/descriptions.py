@@ -53,8 +53,10 @@ def _job(options: Mapping[str, str]) -> str:
     for key, value in options.items():
         if PLAIN.get(key) == value or (key == "rwmixread" and "rw" not in options["rw"]):
             continue
-        sized = key in {"size", "offset"} and value.isdigit()
-        parts.append(f"{key}={format_size(int(value)).replace(' ', '') if sized else value}")
+        text = value
+        if key in {"size", "offset"} and value.isdigit():
+            text = format_size(int(value)).replace(" ", "")
+        parts.append(f"{key}={text}")
     return " ".join(parts)
 
 
@@ -83,9 +85,11 @@ def _amounts(plan: ExperimentPlan) -> list[str]:
     """Returns how long the cells take, and how much their jobs write, as far as it is known."""
     documents = [cell.document for cell in plan.cells]
     lines = duration(documents)
-    writing = [
-        (document, job["options"]) for document in documents for job in document["jobs"] if job_writes(job["options"])
-    ]
+    writing = []
+    for document in documents:
+        for job in document["jobs"]:
+            if job_writes(job["options"]):
+                writing.append((document, job["options"]))
     amounts = [_written(document, options) for document, options in writing]
     if total := sum(
         (amount or 0) * ramp_runs(document) for amount, (document, _) in zip(amounts, writing, strict=True)
@@ -100,9 +104,10 @@ def _amounts(plan: ExperimentPlan) -> list[str]:
 def duration(documents: Sequence[FioCellDocument]) -> list[str]:
     """Returns how long the cells take, as far as it is known."""
     limits = [minimum_ns(document) for document in documents if document["runtime_ns"]]
-    most = "at most " * any("number_ios" in job["options"] for document in documents for job in document["jobs"])
-    some = "the cells" if len(limits) == len(documents) else f"{len(limits)} of the cells"
-    return [f"{some} would take {most}{format_duration(sum(limits))}, without preparation"] if limits else []
+    limits_ios = any("number_ios" in job["options"] for document in documents for job in document["jobs"])
+    most = "at most " if limits_ios else ""
+    subject = "the cells" if len(limits) == len(documents) else f"{len(limits)} of the cells"
+    return [f"{subject} would take {most}{format_duration(sum(limits))}, without preparation"] if limits else []
 
 
 def _written(document: FioCellDocument, options: Mapping[str, str]) -> int | None:

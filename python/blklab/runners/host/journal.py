@@ -126,7 +126,8 @@ class HostJournal:
         return {where for where in self._open.values() if where is not None}
 
     def _add(self, entry: dict[str, Any], where: str | None = None) -> int:
-        number, self._next = self._next, self._next + 1
+        number = self._next
+        self._next += 1
         self._write({"id": number, **entry})
         self._open[number] = where
         return number
@@ -161,7 +162,9 @@ def _fill(left: LeftoverJournal, lines: list[dict[str, Any]]) -> None:
     owner, *rest = lines
     if owner["journal"] != FORMAT:
         raise ValueError(f"format {owner['journal']}, expected {FORMAT}")
-    left.boot, left.pid, left.start = str(owner["boot_id"]), int(owner["pid"]), int(owner["start"])
+    left.boot = str(owner["boot_id"])
+    left.pid = int(owner["pid"])
+    left.start = int(owner["start"])
     for line in rest:
         if "done" in line:
             left.entries.pop(int(line["done"]), None)

@@ -178,16 +178,18 @@ def measured(
     outcome.cpu = sampler.cpu
     outcome.settings = changes
     outcome.forced = list(forced)
+    ramp_warnings = _ramp(outcome) if document["ramp_ns"] else []
+    collapses = [conditions.collapse(sampler.deltas.points, name) for name in leaves]
     outcome.warnings = [
         *place.warnings,
         *dict.fromkeys([*warnings, *map(str, conditions.arrays(layers))]),  # Members can fail during the run.
         *outcome.warnings,
         *(f"{name}: the kernel does not count its I/O" for name in uncounted),
-        *(_ramp(outcome) if document["ramp_ns"] else []),
+        *ramp_warnings,
         *sampler.deltas.problems,
         *(warning for load in loads for warning in load.warnings(sampler.cpu)),
         *foreign_io(document, outcome),
-        *(str(fall) for name in leaves if (fall := conditions.collapse(sampler.deltas.points, name))),
+        *(str(collapse) for collapse in collapses if collapse),
     ]
     return FinishedRun(outcome, seconds, [*figures.series, *sampler.deltas.points], packed(figures.raw))
 
@@ -285,8 +287,7 @@ class HostRunner(Runner):
                 jobfile.render(document, Path("/"))
                 settings.check(document["settings"], layers, self._roots)
                 places.of(document, documents)
-            every = (layer for layers in beneath.values() for layer in layers)
-            self._layers = list(dict.fromkeys(every))
+            self._layers = list(dict.fromkeys(layer for layers in beneath.values() for layer in layers))
             for warning in places.warnings():
                 self._warn(warning)
 
@@ -338,7 +339,8 @@ class HostRunner(Runner):
         findings = self._findings(cell)
         refused = [finding for finding in findings if finding.severity == "critical"]
         if refused:
-            names = " ".join(f"--force {name}" for name in dict.fromkeys(o.code for o in refused))
+            codes = dict.fromkeys(finding.code for finding in refused)
+            names = " ".join(f"--force {code}" for code in codes)
             raise BlklabError(f"{'; '.join(map(str, refused))}; to measure despite this, add {names}")
         place = places.of(cell.document, documents)
         return measure_ramp(

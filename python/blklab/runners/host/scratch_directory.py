@@ -40,8 +40,9 @@ class ScratchDirectory:
         A user with write access to the parent could have replaced it with a link.
         """
         with SystemErrors(BlklabError, self.path, ": it was removed during the run"):
-            status, made = self.path.lstat(), os.fstat(self.descriptor)
-        if (status.st_dev, status.st_ino) != (made.st_dev, made.st_ino):
+            status = self.path.lstat()
+            own_status = os.fstat(self.descriptor)
+        if (status.st_dev, status.st_ino) != (own_status.st_dev, own_status.st_ino):
             raise BlklabError(f"{self.path}: another directory has replaced the one that blklab made")
 
 
@@ -120,7 +121,8 @@ def _check_room(real: Path, parent: int, needed: int) -> None:
     status = os.fstatvfs(parent)
     if status.f_flag & os.ST_RDONLY:
         raise UsageError(f"{real}: on a filesystem that is mounted read-only")
-    total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+    total = status.f_blocks * status.f_frsize
+    free = status.f_bavail * status.f_frsize
     if total and needed > free - KEEP * total:
         room = max(0, int(free - KEEP * total))
         message = f"{real}: found space for {room} bytes ({free} free, 5 % of {total} stay free), expected {needed}"

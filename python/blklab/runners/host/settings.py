@@ -22,14 +22,23 @@ from blklab.system.roots import Roots, entries, opened, text
 FILES = {  # Keys of devices, and their files in the device's directory in sysfs
     # In the order in which they are written: the scheduler resets nr_requests and wbt, the
     # largest request can change the read-ahead, the write cache wbt.
-    key: f"{directory}/{key}"
-    for directory, keys in (
-        ("queue", ("scheduler", "write_cache", "rotational", "max_sectors_kb")),
-        ("device", ("queue_depth",)),
-        ("queue", ("nr_requests", "read_ahead_kb", "nomerges", "rq_affinity", "add_random", "iostats", "wbt_lat_usec")),
-        ("md", ("stripe_cache_size", "group_thread_cnt", "rmw_level", "sync_speed_min", "sync_speed_max")),
-    )
-    for key in keys
+    "scheduler": "queue/scheduler",
+    "write_cache": "queue/write_cache",
+    "rotational": "queue/rotational",
+    "max_sectors_kb": "queue/max_sectors_kb",
+    "queue_depth": "device/queue_depth",
+    "nr_requests": "queue/nr_requests",
+    "read_ahead_kb": "queue/read_ahead_kb",
+    "nomerges": "queue/nomerges",
+    "rq_affinity": "queue/rq_affinity",
+    "add_random": "queue/add_random",
+    "iostats": "queue/iostats",
+    "wbt_lat_usec": "queue/wbt_lat_usec",
+    "stripe_cache_size": "md/stripe_cache_size",
+    "group_thread_cnt": "md/group_thread_cnt",
+    "rmw_level": "md/rmw_level",
+    "sync_speed_min": "md/sync_speed_min",
+    "sync_speed_max": "md/sync_speed_max",
 }
 
 ALSO = {  # What else the kernel changes when a setting is written
@@ -116,19 +125,20 @@ def applied(
     restored is an error (BlklabError), and stays in the journal for `restore`.
     """
     roots = journal.roots
-    wanted = {key: _checked(key, value) for key, value in settings.items()}
-    plan = _plan(wanted, devices, roots)
+    checked_settings = {key: _checked(key, value) for key, value in settings.items()}
+    plan = _plan(checked_settings, devices, roots)
     with ExitStack() as locks:
         for device in plan:
             locks.callback(journals.release, journals.lock(_where(device), roots))
         _check_no_leftovers(plan, journal)
         with _put_back_after(plan, journal):
-            yield [
-                change
-                for device, keys in plan.items()
-                for key in sorted(keys, key=_rank)
-                if (change := _set(device, key, wanted[key], roots))
-            ]
+            changes = []
+            for device, keys in plan.items():
+                for key in sorted(keys, key=_rank):
+                    change = _set(device, key, checked_settings[key], roots)
+                    if change:
+                        changes.append(change)
+            yield changes
 
 
 def check(settings: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roots) -> None:
@@ -158,7 +168,10 @@ def _plan(
     wanted: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roots
 ) -> dict[BlockDevice | None, list[str]]:
     """Returns the keys to set, by device; None is the kernel."""
-    disks = {disk: of_node(disk, roots) for disk in dict.fromkeys(layer.disk for layer in devices) if disk is not None}
+    disks = {}
+    for layer in devices:
+        if layer.disk is not None and layer.disk not in disks:
+            disks[layer.disk] = of_node(layer.disk, roots)
     plan: dict[BlockDevice | None, list[str]] = {}
     for key in wanted:
         if key.startswith("vm."):
@@ -230,8 +243,9 @@ def _put_back_after(plan: Mapping[BlockDevice | None, Sequence[str]], journal: H
                 journal.done(number)
             problems += failed
         if problems:
-            problem = "; ".join([*([str(cause)] if cause else []), *problems])
-            raise BlklabError(f"{problem}; run `blklab restore` to try again") from cause
+            if cause:
+                problems.insert(0, str(cause))
+            raise BlklabError(f"{'; '.join(problems)}; run `blklab restore` to try again") from cause
 
 
 def _values(device: BlockDevice | None, keys: Sequence[str], roots: Roots) -> dict[str, str]:

@@ -186,13 +186,14 @@ def _check_blank(device: BlockDevice, journal: HostJournal, yes_destroy: Collect
     """Raises BlklabError if the device or a partition of it has a signature."""
     roots = journal.roots
     found = []
-    parts = [of_number(number, roots) for part in partitions(device.node) if (number := text(part / "dev"))]
+    numbers = [text(partition / "dev") for partition in partitions(device.node)]
+    parts = [of_number(number, roots) for number in numbers if number]
     if parts:
-        found.append(f"{len(parts)} partition{'s' if len(parts) > 1 else ''}")
-    for each in [device, *parts]:
+        found.append("1 partition" if len(parts) == 1 else f"{len(parts)} partitions")
+    for block_device in [device, *parts]:
         with ExitStack() as stack:
-            node = _node(each, journal, stack) if os.geteuid() == 0 else Path(each.path)
-            found += [f"{sign} on {each.name}" for sign in signatures(node)]
+            node = _node(block_device, journal, stack) if os.geteuid() == 0 else Path(block_device.path)
+            found += [f"{sign} on {block_device.name}" for sign in signatures(node)]
     if found and not any(device.is_called(name) for name in yes_destroy):
         listed = ", ".join(_shown(found))
         raise BlklabError(
@@ -201,7 +202,9 @@ def _check_blank(device: BlockDevice, journal: HostJournal, yes_destroy: Collect
 
 
 def _shown(names: Sequence[str]) -> list[str]:
-    return [*names[:5], *([f"{len(names) - 5} more"] if len(names) > 5 else [])]
+    if len(names) <= 5:
+        return list(names)
+    return [*names[:5], f"{len(names) - 5} more"]
 
 
 def _node(device: BlockDevice, journal: HostJournal, stack: ExitStack) -> Path:

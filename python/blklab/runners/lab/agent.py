@@ -409,8 +409,9 @@ class Agent(AgentConnection):
             raise GuestFailed(str(error)) from None
         exits.append(ran := converted(reply, ProgramExit))
         if ran.status not in {0, -signal.SIGINT}:
-            words = ran.stderr.strip().splitlines()
-            raise GuestFailed(f"in the guest: {argv[0]}: {printable(words[-1] if words else '?')}")
+            lines = ran.stderr.strip().splitlines()
+            reason = printable(lines[-1] if lines else "?")
+            raise GuestFailed(f"in the guest: {argv[0]}: {reason}")
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
         """Returns files' contents, up to 4 MiB of each; None for files that cannot be read.

@@ -210,7 +210,8 @@ class PressureMeter:
 
     def share(self) -> float | None:
         """Returns the share so far, 0 to 1; None if the kernel does not report it."""
-        after, seconds = waited_us(self._roots), time.monotonic() - self._began
+        after = waited_us(self._roots)
+        seconds = time.monotonic() - self._began
         if self._before is None or after is None or seconds <= 0:
             return None
         return min(1.0, (after - self._before) / 1e6 / seconds)
@@ -218,6 +219,16 @@ class PressureMeter:
 
 QUEUE = ("scheduler", "nr_requests", "rotational", "max_sectors_kb", "wbt_lat_usec")
 """Attributes of each layer's queue that are kept with a result."""
+
+
+def _describe_layer(layer: GuestLayer, answers: Mapping[str, str | None]) -> dict[str, Any]:
+    """Returns the kernel's name of a layer, and the attributes of its queue that the kernel has."""
+    queue = {}
+    for key in QUEUE:
+        text = answers[f"/sys/block/{layer.kernel}/queue/{key}"]
+        if text is not None:
+            queue[key] = text.strip()
+    return {"kernel_name": layer.kernel, "queue": queue}
 
 
 def describe_guest(
@@ -232,17 +243,7 @@ def describe_guest(
         wanted.scale,
         {device["name"]: limits for device, limits in zip(document["devices"], wanted.limits, strict=True)},
         machine.io_cost,
-        {
-            layer.name: {
-                "kernel_name": layer.kernel,
-                "queue": {
-                    key: text.strip()
-                    for key in QUEUE
-                    if (text := answers[f"/sys/block/{layer.kernel}/queue/{key}"]) is not None
-                },
-            }
-            for layer in guest.layers
-        },
+        {layer.name: _describe_layer(layer, answers) for layer in guest.layers},
         guest.run("lsblk", "-J", "-o", "NAME,TYPE,SIZE,ROTA,FSTYPE", check=False).stdout,
         waited,
     )
@@ -297,18 +298,19 @@ def measure_io_cost(machine: GuestMachine) -> IoCost:
     ioengines.c) the time of a submission, and from there to the completion. Raises BlklabError.
     """
     device = results_device(machine)
-    words = ["--output-format=json", "--name=alone", f"--filename={device}", *ALONE.split(), "--thread"]
+    options = ["--output-format=json", "--name=alone", f"--filename={device}", *ALONE.split(), "--thread"]
     with machine.agent.sampling(CALM_SPAN_MS, [DISKSTATS]) as samples:
-        ran = machine.agent.run(["fio", *words], timeout=PATIENCE)
+        ran = machine.agent.run(["fio", *options], timeout=PATIENCE)
     counted = [
         (sample.t_ns, diskstats.of(diskstats.parse(sample.files.get(DISKSTATS) or ""), device.removeprefix("/dev/")))
         for sample in samples
     ]
-    spans = [
-        ((end_ns - start_ns) / reads, (after.read_ticks - before.read_ticks) * diskstats.MS / reads)
-        for (start_ns, before), (end_ns, after) in pairwise(counted)
-        if (reads := after.reads - before.reads) > 0
-    ]
+    spans = []
+    for (start_ns, before), (end_ns, after) in pairwise(counted):
+        reads = after.reads - before.reads
+        if reads > 0:
+            busy_ns = (after.read_ticks - before.read_ticks) * diskstats.MS
+            spans.append(((end_ns - start_ns) / reads, busy_ns / reads))
     document = output.parse_document(ran.stdout)
     iops = output.outcome(document).read.iops
     if not spans or not iops:
@@ -453,7 +455,8 @@ def _junk(
         )
     begin = documents.extent(document)
     if document["filesystem"] is not None:
-        target, begin = JUNK, 0
+        target = JUNK
+        begin = 0
         _write(fill, target, begin, many)
     region = {"offset": str(begin), "size": str(many)}
     if kind == "lvmcache":
@@ -776,7 +779,9 @@ def _tracing(machine: GuestMachine, guest: GuestStack, layers: Sequence[GuestLay
     problems: list[str] = []
     guest.run("rm", "-rf", TRACES)
     guest.run("mkdir", "-p", TRACES)
-    devices = [word for layer in layers for word in ("-d", layer.path)]
+    devices = []
+    for layer in layers:
+        devices += ["-d", layer.path]
     with machine.agent.running(["blktrace", "-D", TRACES, *devices], cwd=TRACES) as exits:
         guest.until(lambda: len(guest.glob(f"{TRACES}/*")) >= len(layers), "blktrace records events")
         yield problems

@@ -20,16 +20,22 @@ def stack(node: Mapping[str, Any] | None, document: LabCellDocument) -> str:
     if kind == "md":
         members = ", ".join(stack(slot["node"], document) for slot in inner["members"])
         return f"{inner['level']}({members})"
-    below = [("cache " if key == "cache" else "") + stack(part, document) for key, part in documents.nodes_below(inner)]
-    return f"{kind}({', '.join([*below, *([inner['mode']] if 'mode' in inner else [])])})"
+    parts = []
+    for key, part in documents.nodes_below(inner):
+        prefix = "cache " if key == "cache" else ""
+        parts.append(prefix + stack(part, document))
+    if "mode" in inner:
+        parts.append(inner["mode"])
+    return f"{kind}({', '.join(parts)})"
 
 
 def notes(plan: ExperimentPlan) -> list[str]:
     """Returns the guests and their disks, one line each."""
     first = plan.cells[0].document
     kernels = sorted({cell.document["kernel"] for cell in plan.cells})
+    guests = "1 guest" if len(kernels) == 1 else f"{len(kernels)} guests"
     lines = [
-        f"{len(kernels)} guest{'s' * (len(kernels) != 1)} (kernel {', '.join(kernels)}):"
+        f"{guests} (kernel {', '.join(kernels)}):"
         f" {first['lab']['cpus']} CPUs, {format_size(first['lab']['memory'])} of memory"
     ]
     disks = {device["name"]: device for cell in plan.cells for device in cell.document["devices"]}

@@ -27,7 +27,12 @@ def _node(node: Node | None, names: Sequence[str]) -> str:
     level = str(md["level"])
     parts = ["md", "linear" if level == "linear" else f"RAID-{level.removeprefix('raid')}"]
     if level == "raid10":
-        parts.append(f"n{md['near']}" if md["far"] == 1 else f"{'o' if md['offset'] else 'f'}{md['far']}")
+        if md["far"] == 1:
+            parts.append(f"n{md['near']}")
+        elif md["offset"]:
+            parts.append(f"o{md['far']}")
+        else:
+            parts.append(f"f{md['far']}")
     if md["chunk"]:
         parts.append(fio_size(md["chunk"]).upper())
     if md["bitmap"]:
@@ -51,7 +56,11 @@ def _volume(node: Node, names: Sequence[str]) -> str:
 
 
 def _member(member: Member, names: Sequence[str]) -> str:
-    marks = ["write-mostly"] * member["write_mostly"] + ["rebuilding"] * member["rebuilding"]
+    marks = []
+    if member["write_mostly"]:
+        marks.append("write-mostly")
+    if member["rebuilding"]:
+        marks.append("rebuilding")
     drawn = _node(member["node"], names)
     return f"{drawn}({','.join(marks)})" if marks else drawn
 
@@ -71,9 +80,13 @@ def workload(cell: Cell) -> str:
 
 def simulated_job(job: Job) -> str:
     """Returns a simulated job in fio's options, separated by blanks."""
-    reads, writes = job["read_share"] > 0, job["read_share"] < 1
-    mixed = "rw" if reads and writes else "read" if reads else "write"
-    parts = [f"rw={'rand' if job['random'] else ''}{mixed}"]
+    reads = job["read_share"] > 0
+    writes = job["read_share"] < 1
+    directions = "read" if reads else "write"
+    if reads and writes:
+        directions = "rw"
+    order = "rand" if job["random"] else ""
+    parts = [f"rw={order}{directions}"]
     if reads and writes:
         parts.append(f"rwmixread={100 * job['read_share']:g}")
     parts.append(_sizes(job, reads=reads, writes=writes))
@@ -93,13 +106,15 @@ def simulated_job(job: Job) -> str:
 
 
 def _sizes(job: Job, *, reads: bool, writes: bool) -> str:
-    used = [sizes for sizes, wanted in ((job["read_sizes"], reads), (job["write_sizes"], writes)) if wanted]
+    used = [sizes for sizes, is_used in ((job["read_sizes"], reads), (job["write_sizes"], writes)) if is_used]
     if len(used) == 2 and used[0] == used[1]:
         used.pop()
     if all(len(sizes) == 1 for sizes in used):
         return "bs=" + ",".join(fio_size(sizes[0][0]) for sizes in used)
-    split = (":".join(f"{fio_size(size)}/{100 * weight:.4g}" for size, weight in sizes) for sizes in used)
-    return f"bssplit={','.join(split)}"
+    splits = []
+    for sizes in used:
+        splits.append(":".join(f"{fio_size(size)}/{100 * weight:.4g}" for size, weight in sizes))
+    return f"bssplit={','.join(splits)}"
 
 
 def notes(_plan: ExperimentPlan) -> list[str]:

@@ -82,7 +82,8 @@ def other_run(cell: Cell, number: int) -> Cell:
     """
     if number == 0:
         return cell
-    seed, stack = cell.document["seed"] + number * SEED_STEP, deepcopy(cell.document["stack"])
+    seed = cell.document["seed"] + number * SEED_STEP
+    stack = deepcopy(cell.document["stack"])
     for kind, table in built_nodes(stack):
         if kind == "lvmcache":
             age_ns = number * AGE_STEP_NS
@@ -113,12 +114,15 @@ def interval(
     of_thread = max((array["thread_ns"] for array in _arrays(outcome)), default=0) / outcome.observed_ns
     of_host = UNMEASURED if is_unmeasured(cell, outcome) else 0
     runs = [outcome, *others]
-    rate, settled = _rate(outcome), [_settled(cell, run) for run in runs]
+    rate = _rate(outcome)
+    settled = [_settled(cell, run) for run in runs]
     mean, of_chance = outcomes.next_value([math.log(each) for each in settled])
     known = math.hypot(of_devices, KERNEL, ROWS if of_thread >= outcomes.CROWDED else 0, of_host)
     deviation = math.hypot(known, of_chance / outcomes.NORMAL)
     states = _states(settled)
-    middles = [*(states or [math.exp(mean)]), *([] if settled[0] == rate else [rate])]
+    middles = list(states) if states else [math.exp(mean)]
+    if settled[0] != rate:
+        middles.append(rate)
     low, high = _factors(known if states else deviation)
     low, high = low * min(middles) / rate, high * max(middles) / rate
     shared = math.hypot(of_devices, math.sqrt(KERNEL**2 - outcomes.OTHER_KERNEL**2 / 2))
@@ -241,11 +245,12 @@ def _of_locks(outcome: outcomes.Outcome) -> tuple[float, float]:
     """Returns the factors of IOPS with the slowest and the fastest hand-over of the locks of arrays and caches."""
     low, high = 1.0, 1.0
     targets = cast(Sequence[TargetReport], outcome.targets)
-    for lock in (lock for target in targets for lock in cast(list[LockUse], target.get("locks", []))):
-        fastest, slowest = (lock["taken"] / lock["ways"] * lock["contended_ns"] * factor for factor in HANDOVER)
-        low = min(low, outcome.observed_ns / slowest)
-        if lock["held_ns"] >= outcomes.CROWDED * outcome.observed_ns:
-            high = max(high, lock["held_ns"] / fastest)
+    for target in targets:
+        for lock in cast(list[LockUse], target.get("locks", [])):
+            fastest, slowest = (lock["taken"] / lock["ways"] * lock["contended_ns"] * factor for factor in HANDOVER)
+            low = min(low, outcome.observed_ns / slowest)
+            if lock["held_ns"] >= outcomes.CROWDED * outcome.observed_ns:
+                high = max(high, lock["held_ns"] / fastest)
     return low, high
 
 

@@ -152,7 +152,8 @@ def locality(device: DeviceProfile, sequential: float, largest: int) -> OffsetDi
     bytes.
     """
     hot = device.hotness
-    accesses, blocks = float(hot.accesses), float(hot.unique_blocks)
+    accesses = float(hot.accesses)
+    blocks = float(hot.unique_blocks)
     span = SECTOR * ((device.load.end_sector or 0) - (device.load.first_sector or 0))
     least = max(1 << 20, 4 * largest)
     per_block = accesses / blocks if blocks else 0.0
@@ -206,7 +207,8 @@ def poisson_rate(mean_touched: float) -> float:
 def fifth_by_chance(mean_touched: float) -> float:
     """Returns the hottest fifth's share of the I/O if all blocks are equal."""
     rate = poisson_rate(mean_touched)
-    left, share = 0.2, 0.0
+    left = 0.2
+    share = 0.0
     for count in range(int(rate + 12 * math.sqrt(rate) + 20), 0, -1):
         logarithm = count * math.log(rate) - math.lgamma(count + 1) - rate
         part = min(left, math.exp(logarithm) / -math.expm1(-rate))
@@ -222,7 +224,8 @@ def _zones(hot: HotnessSummary, span: int) -> list[OffsetZone]:
     percent = fraction = share = 0.0
     step = 100 / MOST_ZONES
     for point in hot.rank_curve:
-        width, gain = point.fraction - fraction, point.io_share - share
+        width = point.fraction - fraction
+        gain = point.io_share - share
         if width <= 0 or gain * accesses / (width * blocks) < COLD:
             if zones:
                 break
@@ -230,7 +233,9 @@ def _zones(hot: HotnessSummary, span: int) -> list[OffsetZone]:
         whole = round(point.io_share * 100)
         if whole - percent >= step and whole < 100:
             zones.append(OffsetZone(int(whole - percent), _blocks(width * blocks)))
-            percent, fraction, share = whole, point.fraction, point.io_share
+            percent = whole
+            fraction = point.fraction
+            share = point.io_share
     if percent < 100:
         cold = (1 - fraction) * blocks
         rate = poisson_rate(max(1.0, (1 - share) * accesses / cold))
@@ -321,7 +326,8 @@ def make_plan(profile: Profile, *, loop: Loop | None = None, runtime_ns: int | N
     level = device.in_flight if device.life["all"].completed * 2 >= weight else None  # None without completions
     judged_loop, why = judge_loop(level, weight)
     if loop:
-        judged_loop, why = loop, f"as requested; {why}"
+        judged_loop = loop
+        why = f"as requested; {why}"
     arrivals = device.pattern.arrivals.pattern or "too few"
     sequential = sum(direction.sequential * direction.ios for direction in directions) / weight
     largest = max(share.bytes for direction in directions for share in direction.sizes)
@@ -354,7 +360,9 @@ def judge_loop(level: LevelSummary | None, ios: int) -> tuple[Loop, str]:
     """Infers from the I/Os in flight whether their number is limited (closed loop)."""
     if level is None:
         return "open", "the trace has no completions, so the job keeps the arrivals"
-    idle, most, p95 = level.idle_share or 0.0, level.max, level.p95 or 0
+    idle = level.idle_share or 0.0
+    most = level.max
+    p95 = level.p95 or 0
     busy = level.mean_when_busy or 0.0
     idle_share = f"idle {100 * idle:.0f} % of the time"
     figures = f"in flight {busy:.1f} when busy, {p95} at the 95th percentile, at most {most}; {idle_share}"
@@ -375,7 +383,8 @@ def streams_of(device: DeviceProfile, op: str) -> StreamsSummary | None:
 def _direction(device: DeviceProfile, op: str, duration: int) -> DirectionPlan:
     asked = device.load.ops[op]
     rate = asked.ios / duration * 1e9
-    streams, life = streams_of(device, op), device.life.get(op)
+    streams = streams_of(device, op)
+    life = device.life.get(op)
     took = life.latency_ns["q2c"].mean if life else None
     return DirectionPlan(
         direction=WAYS[op],
@@ -406,7 +415,11 @@ def _jobs(
             by_way["write"], flushed = parted
     mixed = [by_way[direction] for direction in ("read", "write") if direction in by_way]
     apart = flushes and flushed is None and len(mixed) == 2
-    groups = [[direction] for direction in mixed] if apart else [mixed] if mixed else []
+    groups = []
+    if apart:
+        groups = [[direction] for direction in mixed]
+    elif mixed:
+        groups = [mixed]
     if "trim" in by_way:
         groups.append([by_way["trim"]])
     depth = UNKNOWN_DEPTH
@@ -470,7 +483,8 @@ def _by_stream(job: JobPlan, device: DeviceProfile, loop: Loop) -> JobPlan:
 def _notes(device: DeviceProfile, directions: list[DirectionPlan], loop: Loop, arrivals: str) -> Iterator[str]:
     if loop == "open" and arrivals == "bursty":
         yield "arrivals are bursty; fio's are at most Poisson (--iolog keeps the bursts)"
-    fua, writes = device.load.ops["write"].fua, device.load.ops["write"].ios
+    fua = device.load.ops["write"].fua
+    writes = device.load.ops["write"].ios
     if writes and 0 < fua < writes / 2:
         yield f"{fua} of {writes} writes were FUA: too few to set sync= for all"
     if any(size.bytes % 512 for op in WAYS for size in _sizes(device, op)):

@@ -61,11 +61,12 @@ _TOTAL = re.compile(r"^\s*Total:\s+(\d+) events \(dropped (\d+)\),\s+(\d+) KiB d
 
 def tallies(output: str) -> dict[str, BlktraceTotals]:
     """Returns the totals by device of blktrace's closing report (blktrace.c, show_stats)."""
-    return {
-        name: BlktraceTotals(*map(int, total.groups()))
-        for name, block in re.findall(r"^=== (.+?) ===\n(.*?)(?=^===|\Z)", output, re.M | re.S)
-        if (total := _TOTAL.search(block))
-    }
+    totals = {}
+    for name, block in re.findall(r"^=== (.+?) ===\n(.*?)(?=^===|\Z)", output, re.M | re.S):
+        total = _TOTAL.search(block)
+        if total:
+            totals[name] = BlktraceTotals(*map(int, total.groups()))
+    return totals
 
 
 def version(blktrace: str) -> str:
@@ -93,7 +94,8 @@ def run(
     trace is removed. Raises BlklabError or EnvironmentLacks with blktrace's message if it fails.
     """
     with tempfile.TemporaryFile("w+", errors="replace") as output:
-        started, process = time.monotonic(), None
+        started = time.monotonic()
+        process = None
         stopped_by = "blktrace"
         try:
             try:

@@ -49,7 +49,10 @@ def check_apart(devices: Sequence[RecordedDevice], directory: Path, roots: Roots
     returns a note for the user.
     """
     holders, untold = filesystem_devices(directory, roots)
-    reached = {number: holder for holder in holders for number in beneath(holder, roots)}
+    reached = {}  # By the number of a device below the directory: the device of its filesystem
+    for holder in holders:
+        for number in beneath(holder, roots):
+            reached[number] = holder
     for device in devices:
         if device.number in reached:
             holder = name_of(reached[device.number], roots)
@@ -101,7 +104,8 @@ def ready_debugfs(roots: Roots) -> Iterator[str]:
     try:
         _run("mount", "-t", "debugfs", "debugfs", DEBUGFS)
     except (OSError, subprocess.SubprocessError) as error:
-        why = [*(getattr(error, "stderr", None) or str(error)).strip().splitlines(), "no reason given"][0]
+        lines = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        why = lines[0] if lines else "no reason given"
         message = f"debugfs is not mounted, and cannot be: {why}"
         raise EnvironmentLacks(message, "record outside a container, on a kernel with CONFIG_DEBUG_FS") from None
     try:

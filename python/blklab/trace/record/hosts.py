@@ -46,7 +46,9 @@ class _RecordingHost:
         self.done = threading.Event()
         """At the end. A signal in `Thread.join` would mark the thread as ended (bpo-45274)."""
 
-        self._pipes, self._stdin, self._tell = pipes, stdin, tell
+        self._pipes = pipes
+        self._stdin = stdin
+        self._tell = tell
         self._errors = bytearray()
         self.thread = threading.Thread(target=self._read, name=f"blklab-{result.host}", daemon=True)
 
@@ -64,15 +66,16 @@ class _RecordingHost:
                 self.ready.set()
                 answer = self._line(stream, "error")
                 if answer["error"]:
-                    self.result.failure, self.result.status = printable(str(answer["error"])), int(answer["status"])
+                    self.result.failure = printable(str(answer["error"]))
+                    self.result.status = int(answer["status"])
                 else:
                     self._unpack(stream)
                 while stream.read(1 << 16):  # the host closes it after it has removed its files
                     pass
         except (OSError, ValueError, KeyError, TypeError, tarfile.TarError):
             reader.join(1)
-            words = printable(ssh.last_line(self._errors))
-            self.result.failure, self.result.status = words or "the connection was lost", 3
+            self.result.failure = printable(ssh.last_line(self._errors)) or "the connection was lost"
+            self.result.status = 3
         finally:
             self.ready.set()
             self.done.set()
@@ -160,7 +163,8 @@ def _wait(links: Sequence[_RecordingHost]) -> None:
         except KeyboardInterrupt:
             if stopped:
                 raise
-            line, stopped = b"stop\n", True
+            line = b"stop\n"
+            stopped = True
 
 
 def check_all_recorded(recordings: Sequence[HostRecording]) -> None:

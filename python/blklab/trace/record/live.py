@@ -69,9 +69,11 @@ def watched(devices: Sequence[RecordedDevice], options: LiveOptions, roots: Root
         tempfile.TemporaryFile("w+", errors="replace") as errors,
     ):
         counters = [Path(debugfs) / "block" / device.name / "dropped" for device in devices]
-        chosen = [word for device in devices for word in ("-d", device.path)]
+        device_options = []
+        for device in devices:
+            device_options += ["-d", device.path]
         process = subprocess.Popen(
-            child_process.command([blktrace, "-r", debugfs, *BUFFERS, "-o", "-", *chosen], death_signal="INT"),
+            child_process.command([blktrace, "-r", debugfs, *BUFFERS, "-o", "-", *device_options], death_signal="INT"),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -174,15 +174,19 @@ def _make_way(output: TraceOutput, overwrite: bool) -> None:
 
 
 def _sidecar(recording: TraceRecording, command: list[str], began: int, blktrace: str, roots: Roots) -> dict[str, Any]:
-    devices = [
-        {
-            "name": device.name,
-            "path": device.path,
-            **dict(zip(("major", "minor"), map(int, device.number.split(":")), strict=True)),
-            **{key: getattr(tally, key) if tally else None for key in ("events", "dropped")},
-        }
-        for device, tally in recording.devices
-    ]
+    devices = []
+    for device, tally in recording.devices:
+        major, minor = map(int, device.number.split(":"))
+        devices.append(
+            {
+                "name": device.name,
+                "path": device.path,
+                "major": major,
+                "minor": minor,
+                "events": tally.events if tally else None,
+                "dropped": tally.dropped if tally else None,
+            }
+        )
     return {
         "sidecar_version": SIDECAR_VERSION,
         "blklab_version": __version__,

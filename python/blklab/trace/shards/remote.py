@@ -34,7 +34,9 @@ def naming(url: str) -> Iterator[None]:
 
 
 def _plain(url: str, error: Exception) -> BlklabError:
-    names = {kind.__name__ for cause in _causes(error) for kind in type(cause).__mro__}
+    names: set[str] = set()
+    for cause in _causes(error):
+        names.update(kind.__name__ for kind in type(cause).__mro__)
     reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
     if names & UNREACHABLE:
         return BlklabError(f"{url}: cannot be reached ({reason})")
@@ -73,8 +75,13 @@ def find(url: str) -> tuple[str, list[tuple[str, list[str]]]]:
             for name, info in matched.items()
         ]
         start = url.removesuffix(path)  # With the host, which fsspec leaves out of the URLs that it makes for sftp
-        url_of = start.__add__ if start not in {"", url} else filesystem.unstrip_protocol
-        return path, [(name, [url_of(file) for file in all_files]) for name, all_files in files]
+
+        def url_of(file: str) -> str:
+            if start in {"", url}:
+                return str(filesystem.unstrip_protocol(file))
+            return start + file
+
+        return path, [(name, list(map(url_of, shard_files))) for name, shard_files in files]
 
 
 def download(urls: Sequence[str], directory: Path) -> list[str]:

@@ -33,7 +33,8 @@ class Figures(TypedDict):
 def read_figures(name: str, group: str, shards: int, total: _core.PartialProfile) -> Figures:
     profile = PROFILES.decode(total.profile())
     ops = [op for device in profile.devices for op in device.load.ops.values()]
-    ios, observed = sum(op.ios for op in ops), sum(device.observed_ns for device in profile.devices)
+    ios = sum(op.ios for op in ops)
+    observed = sum(device.observed_ns for device in profile.devices)
     lives = profile.devices[0].life if profile.devices else {}
     read_p50, read_p99 = _latency(lives.get("read"))
     write_p50, write_p99 = _latency(lives.get("write"))
@@ -108,7 +109,9 @@ def read_shards(task: ShardTask, /, *, stop: _core.Stop | None = None) -> ShardR
                 merged.merge(partial)
     if merged is None or not task.whole_host:
         return ShardResult(merged, tuple(broken))
-    first, total, count = task.shards[0], merged.sum(), len(task.shards) - len(broken)
+    first = task.shards[0]
+    total = merged.sum()
+    count = len(task.shards) - len(broken)
     return ShardResult(total, tuple(broken), read_figures(first.host, first.group, count, total))
 
 

@@ -101,7 +101,9 @@ def prune(agent: Path = AGENT) -> int:
     with cache.locked(_silent):
         first = cache.recall(parts.PROGRAMS)
         kernels = cache.recalled(kernel_name(""))
-        used = {_APT, *kernels, *([first] if first is not None else [])}
+        used = {_APT, *kernels}
+        if first is not None:
+            used.add(first)
         if first is not None and agent.is_file():
             init = agent.read_bytes()
             used |= {_key(first, second, init) for second in kernels}

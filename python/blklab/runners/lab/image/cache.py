@@ -115,7 +115,8 @@ class ImageCache:
     def recalled(self, beginning: str) -> set[str]:
         """Returns the keys that are kept under names with a prefix."""
         names = [name for name in self._pointers() if name.startswith(beginning)]
-        return {key for name in names if (key := self.recall(name)) is not None}
+        keys = {self.recall(name) for name in names}
+        return {key for key in keys if key is not None}
 
     def keep(self, name: str, key: str) -> None:
         """Keeps a key under a name. Needs the lock."""

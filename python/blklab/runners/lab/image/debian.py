@@ -123,7 +123,12 @@ class DebianArchive:
             return {}
         shown = self._apt("apt-cache", "show", "--no-all-versions", *packages)
         matches = re.findall(r"^Package: (\S+)\n(?:.+\n)*?Version: (\S+)$", shown, re.M)
-        return {match[1]: version for name, version in matches if (match := _KERNEL.fullmatch(name))}
+        versions = {}
+        for name, version in matches:
+            match = _KERNEL.fullmatch(name)
+            if match:
+                versions[match[1]] = version
+        return versions
 
     def with_dependencies(self, names: Collection[str]) -> list[DebianPackage]:
         """Returns packages and all their dependencies, as apt resolves them."""
@@ -133,7 +138,8 @@ class DebianArchive:
         """Returns the packages of a kernel's image and modules; since Linux 7.3 `linux-image` has neither."""
         own = [f"linux-{part}-{version}" for part in ("base", "binary", "modules")]
         split = set(own) <= set(self._apt("apt-cache", "pkgnames", "linux-").split())
-        return self._listed("download", *(own if split else [f"linux-image-{version}"]))
+        names = own if split else [f"linux-image-{version}"]
+        return self._listed("download", *names)
 
     def _listed(self, *arguments: str) -> list[DebianPackage]:
         # What lies in the directory it is started in counts as downloaded and is not listed.
@@ -149,10 +155,11 @@ class DebianArchive:
     def download(self, debs: Sequence[DebianPackage], into: Path) -> list[Path]:
         """Downloads packages, which apt compares with the signed lists. Raises ProgramFailed."""
         total = format_size(sum(deb.bytes for deb in debs))
-        self._note(f"downloading {len(debs)} package{'s' if len(debs) != 1 else ''}, {total}")
-        wanted = [f"{deb.name}={deb.version}" for deb in debs]
+        packages = "1 package" if len(debs) == 1 else f"{len(debs)} packages"
+        self._note(f"downloading {packages}, {total}")
+        versions = [f"{deb.name}={deb.version}" for deb in debs]
         # `download` writes to the directory it is started in.
-        self._apt("apt-get", "-qq", "download", *wanted, directory=into)
+        self._apt("apt-get", "-qq", "download", *versions, directory=into)
         paths = [into / deb.file for deb in debs]
         for path in paths:
             if not path.is_file():
@@ -165,7 +172,9 @@ class DebianArchive:
             "Dir::State::status": self._directory / "status",
             "Dir::Cache": self._directory / "cache",
         }
-        options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+        options = []
+        for key, value in settings.items():
+            options += ["-o", f"{key}={value}"]
         self._directory.mkdir(parents=True, exist_ok=True)
         return run([program, "-c", str(CONFIGURATION), *options, *arguments], directory=directory)
 

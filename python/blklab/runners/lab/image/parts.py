@@ -45,11 +45,11 @@ def chosen_modules(directory: Path) -> list[str]:
     """
     needs = dict(_dependencies(directory))
     by_name = {name_of(path): path for path in needs}
-    soft = {
-        words[1].replace("-", "_"): [word.replace("-", "_") for word in words[2:]]
-        for words in _lines(directory / "modules.softdep", optional=True)
-        if words[0] == "softdep"
-    }
+    soft = {}
+    for words in _lines(directory / "modules.softdep", optional=True):
+        if words[0] == "softdep":
+            module = words[1].replace("-", "_")
+            soft[module] = [word.replace("-", "_") for word in words[2:]]
     waiting = [path for path in needs if _wanted(path)]
     modules: set[str] = set()
     while waiting:
@@ -73,9 +73,10 @@ def _wanted(path: str) -> bool:
 
 def _dependencies(directory: Path) -> Iterator[tuple[str, list[str]]]:
     for words in _lines(directory / "modules.dep"):
-        path, colon = words[0][:-1], words[0][-1:]
-        for each in (path, *words[1:]):
-            if colon != ":" or each.startswith("/") or ".." in each.split("/") or not each:
+        path = words[0][:-1]
+        colon = words[0][-1:]
+        for module in (path, *words[1:]):
+            if colon != ":" or module.startswith("/") or ".." in module.split("/") or not module:
                 where = printable(str(directory / "modules.dep"))
                 line = printable(" ".join(words))
                 raise BlklabError(

@@ -53,7 +53,11 @@ class GuestConsole:
     def reason(self) -> str | None:
         """Returns the line that best explains why a guest ended, None if there is none."""
         lines = self._every()
-        return next((line for words in TELLING for line in lines if words in line), None)
+        for phrase in TELLING:
+            for line in lines:
+                if phrase in line:
+                    return line
+        return None
 
     def join(self) -> None:
         """Waits until everything has been read, once its writer has ended."""
@@ -82,9 +86,14 @@ Limits = Mapping[str, int]
 """QEMU's limits by name: `iops_total`, `iops_read`, `iops_write`, `bps_total`, …; 0 is no limit."""
 
 NAMES = {  # Their names in `block_set_io_throttle`
-    f"{unit}_{ours}": unit + theirs
-    for unit in ("iops", "bps")
-    for ours, theirs in (("total", ""), ("read", "_rd"), ("write", "_wr"), ("burst", "_max"))
+    "iops_total": "iops",
+    "iops_read": "iops_rd",
+    "iops_write": "iops_wr",
+    "iops_burst": "iops_max",
+    "bps_total": "bps",
+    "bps_read": "bps_rd",
+    "bps_write": "bps_wr",
+    "bps_burst": "bps_max",
 }
 
 
@@ -106,7 +115,8 @@ class GuestMachine:
         self.agent: Agent
         self.spoilt = False  # Whether a cell left something behind, so that no other cell must be measured here
         self.io_cost: IoCost | None = None  # None until it is measured
-        self._cpus, self._memory = cpus, memory
+        self._cpus = cpus
+        self._memory = memory
         self._disks = VirtualDisks(shapes)
         self._stack = ExitStack()
         self._qmp: QmpConnection

@@ -76,7 +76,8 @@ class VirtualDisk:
             if not part:
                 raise BlklabError(f"disk {self.serial}: ends at {offset}, expected {many} more bytes")
             parts.append(part)
-            offset, many = offset + len(part), many - len(part)
+            offset += len(part)
+            many -= len(part)
         return b"".join(parts)
 
 
@@ -143,10 +144,12 @@ class VirtualDisks:
 
 def _serial(name: str, taken: set[str]) -> str:
     """Returns a serial number like a device's name, different from all others."""
-    serial, number = name[:SERIAL], 2
+    serial = name[:SERIAL]
+    number = 2
     while serial in taken or serial == RESULTS:
         ending = f"-{number}"
-        serial, number = name[: SERIAL - len(ending)] + ending, number + 1
+        serial = name[: SERIAL - len(ending)] + ending
+        number += 1
     return serial
 
 

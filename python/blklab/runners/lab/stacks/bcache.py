@@ -22,7 +22,8 @@ BYPASS = ("sequential_cutoff", "congested_read_threshold_us", "congested_write_t
 
 def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
     """Makes a bcache and returns its path. Raises BlklabError."""
-    (backing,), (cache,) = paths["backing"], paths["cache"]
+    (backing,) = paths["backing"]
+    (cache,) = paths["cache"]
     guest.loaded("bcache")
     guest.run(
         *("make-bcache", "--wipe-bcache", "--block", f"{table['block']}"),
@@ -35,7 +36,8 @@ def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequ
     guest.until(lambda: len(guest.glob("/sys/block/bcache*/size")) > len(before), "bcache device exists")
     made = _wait_for_new(guest, "/sys/block/bcache*/size", before)
     of_set = _wait_for_new(guest, "/sys/fs/bcache/*/average_key_size", sets)
-    kernel, cache_set = made.split("/")[3], of_set.rpartition("/")[0]
+    kernel = made.split("/")[3]
+    cache_set = of_set.rpartition("/")[0]
     base = f"/sys/block/{kernel}/bcache"
     guest.undoing.append(lambda: _stop(guest, kernel, cache_set))
     guest.until(lambda: (guest.read(f"{base}/state") or "no cache") != "no cache", "bcache is attached")
@@ -72,7 +74,8 @@ def _statistics(guest: GuestStack, base: str, name: str) -> dict[str, Any]:
     )
     figures: dict[str, Any] = {"name": name}
     for path, text in answers.items():
-        key, value = path.rpartition("/")[2], (text or "").strip()
+        key = path.rpartition("/")[2]
+        value = (text or "").strip()
         figures[key] = int(value) if re.fullmatch(r"\d{1,18}", value, re.A) else value or None
     return {**figures, **buckets(guest, name)}
 

@@ -25,7 +25,8 @@ COUNTS = (
 
 def create_writecache(guest: GuestStack, table: cell.Writecache, paths: Mapping[str, Sequence[str]]) -> str:
     """Puts an empty writecache on `cache` over `origin`; returns its path."""
-    (origin,), (cache,) = paths["origin"], paths["cache"]
+    (origin,) = paths["origin"]
+    (cache,) = paths["cache"]
     guest.loaded("dm-writecache")
     below = origin.removeprefix("/dev/")
     block = table["block"] // 512
@@ -108,12 +109,7 @@ def build(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) 
     """
     disks = _disks(guest, document, serials)
     # mdadm must be able to add, or re-add, a member.
-    adds = bool(document["failures"]) or any(
-        slot["rebuilding"]
-        for kind, table in documents.built_nodes(document["stack"])
-        if kind == "md"
-        for slot in table["members"]
-    )
+    adds = bool(document["failures"]) or _rebuilds(document)
     md.configure(guest, bad_blocks=not adds)
     try:
         path = _node(guest, document["stack"], disks)
@@ -128,6 +124,14 @@ def build(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) 
             raise
         kernel = guest.agent.hello(1).kernel
         raise BlklabError(f"{error} (kernel {kernel} has no module {', '.join(guest.lacking)})") from error
+
+
+def _rebuilds(document: LabCellDocument) -> bool:
+    """Tells whether an array of the stack has a member that is rebuilding."""
+    for kind, table in documents.built_nodes(document["stack"]):
+        if kind == "md" and any(slot["rebuilding"] for slot in table["members"]):
+            return True
+    return False
 
 
 def _disks(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) -> list[str]:
@@ -194,10 +198,12 @@ def apply_settings(guest: GuestStack, settings: Mapping[str, str]) -> None:
         if key.startswith(VM):
             changed(guest, f"/proc/sys/vm/{key.removeprefix(VM)}", value)
             continue
-        kind = "md" if key in MD else "queue" if key in QUEUE else None
-        if kind is None:
+        if key in MD:
+            name = f"md/{key}"
+        elif key in QUEUE:
+            name = f"device/{key}" if key == "queue_depth" else f"queue/{key}"
+        else:
             raise BlklabError(f"setting {key}: not supported in the lab")
-        name = f"device/{key}" if key == "queue_depth" else f"{kind}/{key}"
         layers = [layer for layer in guest.layers if layer.kind == "disk" or key not in OF_REQUESTS]
         paths = guest.glob(*(f"/sys/block/{layer.kernel}/{name}" for layer in layers))
         if not paths:

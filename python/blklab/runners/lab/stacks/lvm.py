@@ -28,7 +28,8 @@ def volume(guest: GuestStack, lvm: Mapping[str, Any], paths: Mapping[str, Sequen
 
 def cached(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
     """Makes a logical volume on `origin` with a cache on `cache`; returns its path."""
-    (origin,), (cache,) = paths["origin"], paths["cache"]
+    (origin,) = paths["origin"]
+    (cache,) = paths["cache"]
     guest.loaded("dm-cache", "dm-cache-smq")
     group = _group(guest, table["name"], [origin, cache])
     guest.run("lvcreate", "-y", "-Wn", "-Zn", "-n", "data", "-l", "100%PVS", group, origin)

@@ -27,7 +27,8 @@ def create(guest: GuestStack, md: Mapping[str, Any], members: Sequence[str | Non
     A resync, or the recovery of rebuilding members, waits for the load's first I/O, also of
     layers above the array. Raises BlklabError with mdadm's message.
     """
-    level, sync = md["level"], md["sync"]
+    level = md["level"]
+    sync = md["sync"]
     guest.loaded(MODULES[level])
     kernel = f"md{len(guest.members)}"
     path = f"/dev/{kernel}"
@@ -69,7 +70,8 @@ def create(guest: GuestStack, md: Mapping[str, Any], members: Sequence[str | Non
 
 def _held(guest: GuestStack, md: Mapping[str, Any], kernel: str, rebuilding: Sequence[str | None]) -> None:
     """Prepares an array so that one write to `sync_action` begins its sync."""
-    action, sync = f"/sys/block/{kernel}/md/sync_action", md["sync"]
+    action = f"/sys/block/{kernel}/md/sync_action"
+    sync = md["sync"]
     guest.syncing[md["name"]] = sync
     if sync == "check":
         guest.starting.append(lambda: guest.write(action, "check"))
@@ -85,12 +87,17 @@ def _held(guest: GuestStack, md: Mapping[str, Any], kernel: str, rebuilding: Seq
 
 
 def _options(md: Mapping[str, Any]) -> list[str]:
-    level, options = md["level"], []
+    level = md["level"]
+    options = []
     if md["chunk"]:
         options.append(f"--chunk={md['chunk'] >> 10}")
     if level == "raid10":
         copies = md["near"] if md["near"] > 1 else md["far"]
-        kind = "n" if md["far"] == 1 else "o" if md["offset"] else "f"
+        kind = "f"
+        if md["far"] == 1:
+            kind = "n"
+        elif md["offset"]:
+            kind = "o"
         options.append(f"--layout={kind}{copies}")
     if level in REDUNDANT:
         if md["bitmap"]:
