@@ -100,12 +100,10 @@ def _find_undecided(known: WatchState, findings: Sequence[Diagnostic], inventory
     missing = [finding for finding in known.findings if _key(finding) not in found]
     if inventory.unseen:  # What cannot be read is not gone
         return missing
-    readable = {
-        name
-        for array in inventory.arrays
-        if not array.unseen
-        for name in names_of_array(array, known.arrays, inventory)
-    }
+    readable: set[str] = set()
+    for array in inventory.arrays:
+        if not array.unseen:
+            readable.update(names_of_array(array, known.arrays, inventory))
     return [finding for finding in missing if finding.subject and finding.subject not in readable]
 
 
@@ -129,7 +127,8 @@ def forget(state: Path, wanted: str) -> str:
 
 def changes(before: Sequence[Diagnostic], now: Sequence[Diagnostic]) -> list[Alert]:
     """Returns what is new, worse (the severity, or more bad sectors) or gone, in this order."""
-    old, new = ({_key(finding): finding for finding in findings} for findings in (before, now))
+    old = {_key(finding): finding for finding in before}
+    new = {_key(finding): finding for finding in now}
     added = [Alert("new", finding) for key, finding in new.items() if key not in old]
     worse = [Alert("worse", finding) for key, finding in new.items() if key in old and _is_worse(finding, old[key])]
     return [*added, *worse, *(Alert("gone", finding) for key, finding in old.items() if key not in new)]
@@ -140,8 +139,11 @@ def _key(finding: Diagnostic) -> tuple[str, str, str]:
 
 
 def _is_worse(finding: Diagnostic, before: Diagnostic) -> bool:
-    sectors = [sum(bad["sectors"] for bad in of.ranges) for of in (finding, before)]
-    return finding.rank < before.rank or sectors[0] > sectors[1]
+    return finding.rank < before.rank or _bad_sectors(finding) > _bad_sectors(before)
+
+
+def _bad_sectors(finding: Diagnostic) -> int:
+    return sum(bad_range["sectors"] for bad_range in finding.ranges)
 
 
 def read_state(path: Path) -> WatchState:
@@ -205,7 +207,9 @@ def program(arguments: Sequence[str]) -> Send:
 
 
 def _text(alerts: Sequence[Alert]) -> list[str]:
-    lines = [line for alert in alerts for line in (*alert.lines, "")]
+    lines: list[str] = []
+    for alert in alerts:
+        lines += [*alert.lines, ""]
     return [*lines, f"From blklab md watch on {printable(platform.node())}. All findings: blklab md audit"]
 
 

@@ -13,6 +13,7 @@ from blklab.errors import BlklabError, SystemErrors
 from blklab.md.inventory import parse_number
 from blklab.md.model import Array, BlockContent, Inventory, merge_ranges
 from blklab.md.probing import Probe
+from blklab.md.superblocks import SectorRange
 from blklab.system import file_search
 from blklab.system.file_search import UNREACHED, FilesFound
 from blklab.system.identity import device_number, of_node
@@ -34,7 +35,10 @@ def find_unmounted_files(path: str, block: int, spans: Sequence[Span]) -> list[F
     program = shutil.which("debugfs", path=PATH)
     if program is None:
         raise BlklabError("not mounted, and debugfs is not installed: apt-get install e2fsprogs")
-    blocks = sorted({at for span in spans for at in range(span.begin // block, -(-span.end // block))})
+    numbers: set[int] = set()
+    for span in spans:
+        numbers.update(range(span.begin // block, -(-span.end // block)))
+    blocks = sorted(numbers)
     if len(blocks) > MAX_BLOCKS:
         raise BlklabError(
             f"not mounted, and debugfs can find only {MAX_BLOCKS:,} of {len(blocks):,} blocks: "
@@ -49,7 +53,9 @@ def find_unmounted_files(path: str, block: int, spans: Sequence[Span]) -> list[F
     located = []
     for number in blocks:
         inode = owners.get(number)
-        name, offset, what = "", None, ""
+        name = ""
+        offset = None
+        what = ""
         if number in unused:
             what = "free space"
         elif inode is None:
@@ -84,12 +90,16 @@ class _Debugfs:
         output = completed.stdout
         if b": Filesystem not open" in output + completed.stderr or completed.returncode:
             lines = completed.stderr.decode(errors="replace").splitlines()[1:]
-            raise BlklabError(f"debugfs: {lines[0] if lines else 'cannot open the filesystem'}")
+            reason = lines[0] if lines else "cannot open the filesystem"
+            raise BlklabError(f"debugfs: {reason}")
         return output.decode(errors="surrogateescape")
 
     def unused(self, blocks: Sequence[int]) -> set[int]:
-        outputs = [self._run(f"testb {first} {count}") for first, count in _runs(blocks)]
-        return {int(number) for output in outputs for number in re.findall(r"^Block (\d+) not in use$", output, re.M)}
+        unused: set[int] = set()
+        for first, count in _runs(blocks):
+            output = self._run(f"testb {first} {count}")
+            unused.update(map(int, re.findall(r"^Block (\d+) not in use$", output, re.M)))
+        return unused
 
     def owners(self, blocks: Sequence[int]) -> dict[int, int]:
         output = self._run(f"icheck {' '.join(map(str, blocks))}") if blocks else ""
@@ -183,7 +193,9 @@ def parse_table(mapping: str, number: str) -> Iterator[tuple[int, int, str, int]
         words = line.split()
         if len(words) < 4 or not (words[0].isdecimal() and words[1].isdecimal()):
             continue
-        begin, length, kind = int(words[0]) * SECTOR, int(words[1]) * SECTOR, words[2]
+        begin = int(words[0]) * SECTOR
+        length = int(words[1]) * SECTOR
+        kind = words[2]
         # linear DEVICE OFFSET; crypt CIPHER KEY IV_OFFSET DEVICE OFFSET …
         at = {"linear": 3, "crypt": 6}.get(kind)
         if at is not None and len(words) > at + 1 and re.fullmatch(r"\d{1,18}", words[at + 1]):
@@ -207,10 +219,12 @@ def add_contents(inventory: Inventory, roots: Roots, advance: Callable[[int], No
 
 
 def _add_contents(array: Array, roots: Roots, reader: Probe, advance: Callable[[int], None]) -> Array:
-    ranges, unseen = [], []
+    ranges: list[SectorRange] = []
+    unseen = []
     for member in array.members:
         mapped = [array.array_ranges(member, bad_range) for bad_range in member.ranges]
-        ranges += [piece for pieces in mapped for piece in pieces or ()]
+        for pieces in mapped:
+            ranges += pieces or ()
         if None in mapped:
             unseen.append(f"{array.name}: not seen: files on bad blocks of {member.name}")
     spans = [
@@ -227,7 +241,8 @@ def _add_contents(array: Array, roots: Roots, reader: Probe, advance: Callable[[
         except (OSError, BlklabError) as error:
             reason = file_search.error_reason(error) if isinstance(error, OSError) else str(error)
             unseen.append(f"{path}: not seen: files on bad blocks: {reason}")
-        contents += [content for file in located_files for content in _content(file, place, path)]
+        for file in located_files:
+            contents += _content(file, place, path)
     return replace(array, contents=tuple(sorted(contents)), unseen=(*array.unseen, *dict.fromkeys(unseen)))
 
 

@@ -54,7 +54,9 @@ def find_bad_pieces(
                 edges.setdefault(piece.sector, Counter())[member.slot] += 1
                 edges.setdefault(piece.end, Counter())[member.slot] -= 1
     missing = _missing_slots(array) | without
-    bad_pieces, depth, begin = [], Counter[int](), 0
+    bad_pieces = []
+    depth = Counter[int]()
+    begin = 0
     for at in sorted(edges):
         if bad := frozenset(slot for slot, count in depth.items() if count):
             holders = _holders(array, begin)
@@ -174,15 +176,22 @@ def find_rewritable_pages(array: Array) -> Pages:
     To rewrite parity, one page of data of the stripe is written: md then writes the parity as well.
     """
     pieces = find_bad_pieces(array) or [] if array.redundant else []
-    lost = {page for at in find_lost_ranges(array) for page in _pages(at)}
-    lost_rows = {row for piece in pieces if piece.lost for row in _pages(piece.sectors)}
+    lost = {page for sectors in find_lost_ranges(array) for page in _pages(sectors)}
+    lost_rows: set[int] = set()
+    for piece in pieces:
+        if piece.lost:
+            lost_rows.update(_pages(piece.sectors))
     pages: Pages = {}
     for member in array.distinct if pieces else ():
-        offset, size = member.data_offset or 0, array.member_sectors
+        offset = member.data_offset or 0
+        size = array.member_sectors
         ranges = find_bad_ranges(member) if member.slot is not None else ()
-        inside = [at for at in ranges if at.sector - offset < size]
-        own = (SectorRange(at.sector - offset, at.sectors) for at in inside)
-        for row in sorted({row for at in own for row in _pages(at) if 0 <= row * PAGE < size}):
+        rows: set[int] = set()
+        for bad_range in ranges:
+            if bad_range.sector - offset < size:
+                pages_of_range = _pages(SectorRange(bad_range.sector - offset, bad_range.sectors))
+                rows.update(row for row in pages_of_range if 0 <= row * PAGE < size)
+        for row in sorted(rows):
             if array.level in PARITIES and row in lost_rows:
                 continue
             on_member = SectorRange(row * PAGE, min(PAGE, size - row * PAGE))

@@ -50,8 +50,13 @@ def make_arrays(members: Iterable[ArrayMember]) -> tuple[Array, ...]:
 
 def _short_names(paths: Sequence[Path]) -> dict[Path, str]:
     """Returns names for messages: the shortest different ends of the paths, in the middle cut if long."""
-    ends = [[str(Path(*path.parts[-depth:])) for path in paths] for depth in (1, 2, 3, 4)]
-    names = [next((end[at] for end in ends if end.count(end[at]) == 1), str(path)) for at, path in enumerate(paths)]
+    ends = []  # The ends of all paths, by the number of their parts
+    for depth in (1, 2, 3, 4):
+        ends.append([str(Path(*path.parts[-depth:])) for path in paths])
+    names = []
+    for position, path in enumerate(paths):
+        unique = (same_depth[position] for same_depth in ends if same_depth.count(same_depth[position]) == 1)
+        names.append(next(unique, str(path)))
     for width in (24, 32, 48):
         cut = [name if len(name) <= width else f"{name[: width // 2 - 1]}…{name[-width // 2 :]}" for name in names]
         if len(set(cut)) == len(paths):
@@ -74,6 +79,9 @@ def make_array(members: list[ArrayMember]) -> Array:
     newest = max(superblocks, key=lambda superblock: (superblock.accepted, superblock.events, superblock.updated))
     slots = {member.slot for member in members}
     present = [slot for slot, is_present in enumerate(newest.present) if is_present]
+    state = "refused"
+    if newest.accepted:
+        state = "clean" if newest.resync_offset is None else "not clean"
     return Array(
         name=newest.name or newest.uuid[:8],
         path="",
@@ -89,7 +97,7 @@ def make_array(members: list[ArrayMember]) -> Array:
         member_sectors=newest.size,
         label=newest.name,
         size=_size(newest, members) if newest.accepted else None,
-        state=("clean" if newest.resync_offset is None else "not clean") if newest.accepted else "refused",
+        state=state,
         # Of a refused superblock, the number of slots may be damage.
         degraded=len(newest.present) - len(present) if newest.level_name in REDUNDANT and newest.accepted else None,
         bitmap=any(superblock.bitmap for superblock in superblocks),

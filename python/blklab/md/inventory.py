@@ -175,7 +175,8 @@ def _with_geometry_of_superblocks(array: Array) -> Array:
     """
     if array.state != "inactive" or array.external or (array.raid_disks and array.level):
         return array
-    known, others = [], []
+    known = []
+    others = []
     for member in array.members:
         superblock = member.superblock
         if superblock is None:

@@ -35,7 +35,10 @@ def parse_listed_arrays(content: str, file: str = "") -> Iterator[ListedArray]:
         # Keywords may be shortened to three letters or more, and case does not matter.
         if len(keyword) < 3 or not "array".startswith(keyword.lower()):
             continue
-        path, uuid, name, is_external = "", "", "", False
+        path = ""
+        uuid = ""
+        name = ""
+        is_external = False
         for word in words:
             key, equals, value = word.partition("=")
             if not equals or word.startswith("/"):

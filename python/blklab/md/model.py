@@ -172,7 +172,8 @@ class ArrayMember:
         return "HDD" if self.rotational else self.transport or "flash"
 
     def as_dict(self) -> dict[str, Any]:
-        superblock, bad = self.superblock, self.bad_blocks
+        superblock = self.superblock
+        bad = self.bad_blocks
         named = ("version", "role", "slot", "events", "checksum_holds", "bitmap")
         return {
             **{name: getattr(self, name) for name in ("name", "path", "slot", "errors", "rotational")},
@@ -342,7 +343,8 @@ class Array:
 
         Empty for parity and for what is not data. None if unknown: without a map, during a reshape, or without a slot.
         """
-        slot, offset = member.slot, member.data_offset
+        slot = member.slot
+        offset = member.data_offset
         if slot is None or offset is None or self.reshaping or self.member_sectors <= 0:
             return None
         first = max(0, member_range.sector - offset)

@@ -220,7 +220,9 @@ class Probe:
         # root repairs arrays, whichever user runs this.
         states = {roots.state, roots.state_of_root}
         journals_exist = {_exists(journal_path(uuid, replace(roots, state=state))) for state in states}
-        return True if True in journals_exist else None if None in journals_exist else False
+        if True in journals_exist:
+            return True
+        return None if None in journals_exist else False
 
     def find_users(self, device: BlockDevice, roots: Roots) -> list[str]:
         """Returns what uses an array, for messages. It may hang: files of loop devices on a network

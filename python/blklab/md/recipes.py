@@ -44,13 +44,14 @@ def offline_recipe(array: Array | None) -> Recipe:
     """Returns how to remove lists from a stopped array; of an example if `array` is None."""
     path = array.path if array else "/dev/md0"
     members = [member.path for member in array.members] if array else ["/dev/sdX1", "/dev/sdY1"]
+    stop = stop_users(array) if array else ()
     return Recipe(
         "offline",
         (
             "# Remove the lists while the array is stopped, in a rescue system or in the shell of an initramfs.",
             "# Debian, Ubuntu: add break=premount to the kernel command line; dracut: rd.break=pre-mount.",
             "# Lists must be empty: mdadm keeps a list with entries, and still exits with status 0.",
-            *(stop_users(array) if array else ()),
+            *stop,
             command_lines.stop_array(path),
             command_lines.assemble_without_lists(path, members),
             '# Check the result. Each member must print "No bad-blocks list configured on".',

@@ -89,11 +89,11 @@ class _SmartctlNode:
 def _health(root: _SmartctlNode) -> DiskHealth:
     attributes = root.list("ata_smart_attributes", "table")
     log = "nvme_smart_health_information_log"
-    counters = [
-        number
-        for direction in ("read", "write", "verify")
-        if (number := root.number("scsi_error_counter_log", direction, "total_uncorrected_errors")) is not None
-    ]
+    counters = []
+    for direction in ("read", "write", "verify"):
+        number = root.number("scsi_error_counter_log", direction, "total_uncorrected_errors")
+        if number is not None:
+            counters.append(number)
     counts = {key: _attribute(attributes, *which) for key, which in ATA_COUNTERS.items()}
     if counts["pending"] is None:
         counts["pending"] = root.number("scsi_pending_defects", "count")
@@ -197,7 +197,8 @@ def add_health(
     probe = reader or Probe()
     nodes = _find_disks(inventory, roots)
     answers = _read_all([(of_node(node, roots).path, "") for node in nodes], probe, advance)
-    disks, hidden = [], []
+    disks = []
+    hidden = []
     for (node, arrays), (health, failure) in zip(nodes.items(), answers, strict=True):
         device = of_node(node, roots)
         disk = PhysicalDisk(

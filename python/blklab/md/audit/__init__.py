@@ -52,7 +52,9 @@ def find_problems(inventory: Inventory) -> list[Diagnostic]:
     """Returns what all rules find, the worst first. Reads and changes nothing."""
     software = inventory.software
     diagnostics = list(absent.check_absent(inventory))  # An array that is not there is the worst
-    diagnostics += [finding for rule in RULES for array in inventory.arrays for finding in rule(array, software)]
+    for rule in RULES:
+        for array in inventory.arrays:
+            diagnostics += rule(array, software)
     diagnostics += split.check_split(inventory)
     diagnostics = _without_contradictions(diagnostics, inventory)
     diagnostics = [_with_unread_disks(diagnostic, inventory) for diagnostic in diagnostics]

@@ -39,7 +39,8 @@ def check_partitions(array: Array, _software: Software | None) -> Iterator[Diagn
         if not part.start or array.level not in STRIPED or width <= 0:
             continue
         if part.start % width:
-            parity, within = array.level in PARITIES, "a chunk" if part.start % array.chunk else "a stripe"
+            parity = array.level in PARITIES
+            within = "a chunk" if part.start % array.chunk else "a stripe"
             message = (
                 f"partition {part.name} begins inside {within}, at byte {part.start:,}: "
                 f"a full stripe has {format_size(width)}, a chunk {format_size(array.chunk)}"
@@ -70,7 +71,8 @@ def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int)
         if geometry.unit_bytes or geometry.width_bytes
         else "does not know the chunk and the stripe of the array"
     )
-    commands, correction = [], ""
+    commands = []
+    correction = ""
     if geometry.kind == "ext4":
         blocks = array.chunk // geometry.block_bytes
         commands = [command_lines.set_stripe(part.path, blocks, blocks * array.data_disks)]

@@ -65,13 +65,21 @@ def check_garbage(array: Array, _software: Software | None) -> Iterator[Diagnost
     if not damaged:
         return
     ends = {member.name: find_end(member) or 0 for member in damaged}
-    beyond = [at for member in damaged for at in member.ranges if at.end > ends[member.name]]
-    within = [at for member in damaged for at in member.ranges if at.end <= ends[member.name]]
+    beyond = []
+    within = []
+    for member in damaged:
+        for bad_range in member.ranges:
+            if bad_range.end > ends[member.name]:
+                beyond.append(bad_range)
+            else:
+                within.append(bad_range)
     names = list_names(list(ends))
     lists = "lists" if damaged[1:] else "list"
+    lists_verb = "are" if damaged[1:] else "is"
+    beyond_verb = "is" if len(beyond) == 1 else "are"
     message = (
-        f"the bad-block {lists} of {names} {'are' if damaged[1:] else 'is'} damaged, not the disks: "
-        f"{len(beyond):,} of {_count(len(beyond) + len(within), 'bad range')} {'is' if len(beyond) == 1 else 'are'} "
+        f"the bad-block {lists} of {names} {lists_verb} damaged, not the disks: "
+        f"{len(beyond):,} of {_count(len(beyond) + len(within), 'bad range')} {beyond_verb} "
         f"beyond the end of the disk (the first is sector {min(beyond).sector:,} of {ends[damaged[0].name]:,}). "
         "md refuses or ignores such entries, and may refuse the member. To drop the lists, stop the array, and "
         "assemble it once with mdadm --assemble --update=force-no-bbl"
@@ -330,8 +338,13 @@ def _effect(array: Array, member: ArrayMember) -> str:
     elif array.level == "raid1" and not lost:
         gone = frozenset[int]().union(*(piece.gone for piece in own))
         good = [other.name for other in array.distinct if other.slot not in {None, *gone} and is_current(array, other)]
-        copies = f"the only good copy is on {good[0]}" if len(good) == 1 else f"good copies are on {list_names(good)}"
-        effect = f"one copy fewer there: {copies if good else 'each sector has a good copy on another member'}"
+        if not good:
+            copies = "each sector has a good copy on another member"
+        elif len(good) == 1:
+            copies = f"the only good copy is on {good[0]}"
+        else:
+            copies = f"good copies are on {list_names(good)}"
+        effect = f"one copy fewer there: {copies}"
     else:
         effect = "one copy fewer there: other members have good copies"
     return effect + (f", but of some sectors there is none: see {reason}" if lost else "")
@@ -344,8 +357,10 @@ def _remedy(array: Array) -> tuple[str, ...]:
 
 
 def _count(count: int, noun: str) -> str:
-    plural = {"entry": "entries"}.get(noun, noun + "s")
-    return f"{count:,} {noun if count == 1 else plural}"
+    if count == 1:
+        return f"{count:,} {noun}"
+    plural = "entries" if noun == "entry" else f"{noun}s"
+    return f"{count:,} {plural}"
 
 
 def _sector_count(ranges: tuple[SectorRange, ...]) -> str:

@@ -11,9 +11,10 @@ from blklab.text import document_path
 PREFERS_FLASH_SINCE = (5, 3)
 """Linux since which RAID-10 reads from members that do not rotate, if there are any (drivers/md/raid10.c)."""
 
-MIN_IOS, MAX_IOS = 10_000, 40_000_000
-"""I/Os for a meaningful mean. The kernel counts times in 32 bits of ms: with more than MAX_IOS, the
-counter may have wrapped unless the mean is below 0.1 s.
+MIN_IOS = 10_000  # I/Os for a meaningful mean
+MAX_IOS = 40_000_000
+"""With more I/Os, the kernel's counter of their times, 32 bits of ms, may have wrapped, unless their mean is below
+0.1 s.
 """
 
 UNEQUAL_FACTOR = 3  # Ratio of latencies that is larger than the difference between disks of one model
@@ -54,32 +55,39 @@ def check_unequal_latency(array: Array, _software: Software | None) -> Iterator[
     must be similar, which leaves out members that were rebuilt since boot. Long after boot there are too many I/Os
     (`MAX_IOS`): use `blklab md watch` then. Other partitions of a disk slow down a partition.
     """
-    chosen = array.level in {"raid1", "raid10"}
-    for direction in ("write",) if chosen else ("read", "write"):
+    chooses_copy = array.level in {"raid1", "raid10"}
+    for direction in ("write",) if chooses_copy else ("read", "write"):
         for rotating in (True, False):
-            busy = {
-                member.name: mean
-                for member in array.active
-                if member.rotational is rotating
-                and not {"write_mostly", "faulty"}.intersection(member.states)
-                and (mean := _mean(member, direction)) is not None
-            }
+            busy = _means(array, direction, rotating=rotating)
             if len(busy) < 2:
                 continue
             fast = min(busy, key=lambda name: busy[name][0])
             slow = max(busy, key=lambda name: busy[name][0])
-            (fast_ms, fast_size, fast_ios), (slow_ms, slow_size, slow_ios) = busy[fast], busy[slow]
+            fast_ms, fast_size, fast_ios = busy[fast]
+            slow_ms, slow_size, slow_ios = busy[slow]
             alike = max(fast_size, slow_size) <= 2 * min(fast_size, slow_size)
             if slow_ms < max(MIN_LATENCY_MS, UNEQUAL_FACTOR * fast_ms) or not alike:
                 continue
             show = command_lines.show_smart(next(member.path for member in array.members if member.name == slow))
-            each = "each write is" if direction == "write" else "each stripe is"
+            subject = "each write is" if direction == "write" else "each stripe is"
             message = (
                 f"{direction}s take {slow_ms:.3g} ms on {slow} and {fast_ms:.3g} ms on {fast} "
-                f"(means of {slow_ios:,} and {fast_ios:,} since boot): {each} as slow as {slow}; "
+                f"(means of {slow_ios:,} and {fast_ios:,} since boot): {subject} as slow as {slow}; "
                 f"possible causes: a failing, shingled or shared disk, or a bad cable; {PREDICT}"
             )
             yield make_finding(array, "warning", "unequal", message, show, member=slow)
+
+
+def _means(array: Array, direction: str, *, rotating: bool) -> dict[str, tuple[float, float, int]]:
+    """Returns the means of each member that rotates or does not, is used like the others, and has enough I/Os."""
+    means = {}
+    for member in array.active:
+        if member.rotational is not rotating or {"write_mostly", "faulty"}.intersection(member.states):
+            continue
+        mean = _mean(member, direction)
+        if mean is not None:
+            means[member.name] = mean
+    return means
 
 
 def _mean(member: ArrayMember, direction: str) -> tuple[float, float, int] | None:
@@ -115,7 +123,8 @@ def check_write_mostly(array: Array, _software: Software | None) -> Iterator[Dia
 
 def check_layout(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A RAID-10 of flash has the layout far or offset, which helps only rotating disks."""
-    far, offset = array.layout >> 8 & 0xFF, array.layout >> 16 & 1
+    far = array.layout >> 8 & 0xFF
+    offset = array.layout >> 16 & 1
     active = array.active
     if array.level == "raid10" and far > 1 and active and all(member.rotational is False for member in active):
         kind = "offset" if offset else "far"

@@ -7,7 +7,8 @@ from blklab.md import command_lines
 from blklab.md.audit.rule import list_names, make_finding
 from blklab.md.model import Array, Inventory, Software
 
-ADD_BUG_SINCE_LINUX, ADD_BUG_FIXED_IN_MDADM = (6, 12), (4, 5)
+ADD_BUG_SINCE_LINUX = (6, 12)
+ADD_BUG_FIXED_IN_MDADM = (4, 5)
 """With these, `--add` to an array with feature 8 fails (observed on Linux 6.12 with mdadm 4.2)."""
 
 

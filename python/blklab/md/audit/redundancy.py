@@ -38,7 +38,8 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
     verb = "is" if array.degraded == 1 else "are"
     message = f"{array.degraded} of {array.raid_disks} members {verb} missing, and {replacement}"
     if last:
-        message += f"; the next failure {'may lose' if array.level == 'raid10' else 'loses'} data"
+        effect = "may lose" if array.level == "raid10" else "loses"
+        message += f"; the next failure {effect} data"
     message += _describe_risk(array, software, rebuilding)
     runs = array.live and array.state != "inactive" and not is_past_redundancy(array)
     can_add = not (rebuilding or spares or array.external or adding_fails(array, software))
@@ -117,11 +118,12 @@ def explain_broken(array: Array, software: Software | None) -> tuple[str, Recipe
         return message, Recipe("keep", keep_running(unusable))
     erring = [member.path for member in array.members if _has_error(array, member)]
     disks = list_names(erring) if erring else "the disk with the error (see dmesg)"
+    resume = [command_lines.resume_fix()] if array.repairing else []
     lines = (
         f"# Copy {disks} first (ddrescue), before anything is rebuilt from it. Correct a bad cable or controller.",
         *stop_users(array),
         command_lines.fix_restart(array.path),
-        *([command_lines.resume_fix()] if array.repairing else []),
+        *resume,
         "# Then check the filesystem: data that were being written may be damaged.",
     )
     return message, Recipe("restart", lines)

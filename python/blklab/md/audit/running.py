@@ -126,10 +126,8 @@ def _danger_text(array: Array, availability: Availability, chosen: tuple[ArrayMe
     """Returns what is lost by forcing members that are behind."""
     superblocks = [member.superblock for member in chosen if member.superblock]
     events = max(availability.newest, *(superblock.events for superblock in superblocks))
-    latest = max(
-        superblock.updated
-        for superblock in (*superblocks, *(member.superblock for member in availability.current if member.superblock))
-    )
+    current = [member.superblock for member in availability.current if member.superblock]
+    latest = max(superblock.updated for superblock in (*superblocks, *current))
     behind = events - min(superblock.events for superblock in superblocks)
     seconds = latest - min(superblock.updated for superblock in superblocks)
     if array.reshaping:

@@ -140,7 +140,8 @@ def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     The kernel resets a disk after its time-out, 30 s. md then fails the disk instead of reading the
     other copy and rewriting the sector. Flash does not retry for long; SCSI disks have a limit.
     """
-    health, waits = disk.health, disk.timeout
+    health = disk.health
+    waits = disk.timeout
     if health.protocol != "ATA" or not health.rotation or waits is None or disk.kind:
         return
     longer = command_lines.set_timeout(disk.name, LONGEST_RETRY_S)
@@ -155,7 +156,8 @@ def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
         retries = max(limit or 0 for limit in health.erc_seconds)
         if retries < waits:
             return
-        cause, remedy = f"retries a bad sector for {retries:g} s", shorter
+        cause = f"retries a bad sector for {retries:g} s"
+        remedy = shorter
     message = (
         f"{cause}, and the kernel waits only {waits} s: it then resets the disk, "
         f"and md fails the disk in {list_names(list(disk.arrays))} because of one sector; "

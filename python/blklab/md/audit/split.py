@@ -98,18 +98,14 @@ def _halves_outside(array: Array, unassembled: Sequence[Array]) -> Iterator[Half
         if other.uuid == array.uuid:
             others += [member for member in other.members if member not in others]
     own = Half(array.name, array.members)
-    newer = [
-        member
-        for member in others
-        if member.superblock
-        and member.superblock.accepted
-        and member.superblock.slot is not None
-        and (
-            member.superblock.events > own.events + 1
-            or member.superblock.updated > own.updated > 0
-            or any(exclude_each_other(member, each) for each in array.members)
-        )
-    ]
+    newer = []
+    for member in others:
+        superblock = member.superblock
+        if superblock is None or not superblock.accepted or superblock.slot is None:
+            continue
+        has_newer = superblock.events > own.events + 1 or superblock.updated > own.updated > 0
+        if has_newer or any(exclude_each_other(member, inside) for inside in array.members):
+            newer.append(member)
     if newer:
         yield Half(list_names([member.path for member in newer]), tuple(newer))
 
@@ -136,5 +132,6 @@ def exclude_each_other(one: ArrayMember, other: ArrayMember) -> bool:
 def _says_missing(member: ArrayMember, other: ArrayMember) -> bool:
     if member.superblock is None or other.superblock is None:
         return False
-    slot, present = other.superblock.slot, member.superblock.present
+    slot = other.superblock.slot
+    present = member.superblock.present
     return slot is not None and slot < len(present) and not present[slot]

@@ -68,7 +68,9 @@ class ActivityCounter:
                         total[name] += diskstats.difference(before, after, at - self._at, bits=diskstats.long_bits())
                     except BlklabError as error:
                         problems.append(f"not counted: {error}")
-            self._last, self._total, self._at = now, total, at
+            self._last = now
+            self._total = total
+            self._at = at
         return problems
 
     def of(self, name: str) -> DeviceActivity | None:
@@ -94,7 +96,9 @@ class ActivitySinceBoot:
     def of(self, name: str) -> DeviceActivity | None:
         """Returns the kernel's counters of a device; times are modulo 2^32 ms."""
         counters = self._now.get(name.replace("!", "/"))
-        return None if counters is None else diskstats.activity(vars(counters).__getitem__)
+        if counters is None:
+            return None
+        return diskstats.activity(lambda name: getattr(counters, name))
 
 
 ActivitySource = ActivityCounter | ActivitySinceBoot
@@ -158,7 +162,8 @@ class InventoryCache:
 
     def _read(self) -> None:
         """Reads the members first: a disk that hangs and is in no array must not hide them."""
-        reader, read_at = self.reader(), time.time()
+        reader = self.reader()
+        read_at = time.time()
         memory = _Memory(NO_ANSWER, reader)
         memory.since = self.clock()
         try:
@@ -166,7 +171,8 @@ class InventoryCache:
             memory.mark = _mark(inventory, self.roots)
             memory.reader = None
             memory.take_superblocks(self._known)
-            self._known, self.read_at = memory, read_at
+            self._known = memory
+            self.read_at = read_at
             for node in find_candidates(self.roots, inventory.arrays, everywhere(self.roots)):
                 path = self.roots.device(node.name)
                 memory.remember_superblocks(path, reader.read_superblocks(path))
@@ -391,7 +397,8 @@ class Collector:
 def list_unseen(inventory: Inventory) -> list[str]:
     """Returns what could not be read, without disks that the user excluded."""
     reasons = [*inventory.unseen, *inventory.unread]
-    reasons += [reason for array in inventory.arrays for reason in array.unseen]
+    for array in inventory.arrays:
+        reasons += array.unseen
     return [reason for reason in reasons if not reason.endswith(NOT_READ)]
 
 

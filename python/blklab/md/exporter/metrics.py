@@ -280,8 +280,9 @@ def member_samples(array: Array) -> Iterator[Sample]:
 def activity_samples(array: Array, member: ArrayMember, activity: DeviceActivity) -> Iterator[Sample]:
     """Yields the I/O counters of a member."""
     name = (array.name, member.name)
-    (reads, writes), (sectors_read, sectors_written) = activity.ios[:2], activity.sectors[:2]
-    read_ns, write_ns = activity.ticks_ns[:2]
+    reads, writes = activity.ios
+    sectors_read, sectors_written = activity.sectors
+    read_ns, write_ns = activity.ticks_ns
     yield MEMBER_READS_COMPLETED_TOTAL, name, reads
     yield MEMBER_READ_BYTES_TOTAL, name, sectors_read * SECTOR
     yield MEMBER_READ_TIME_SECONDS_TOTAL, name, read_ns / 1e9

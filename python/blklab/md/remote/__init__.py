@@ -52,7 +52,9 @@ class RecordedProbe(Probe):
 
     def __init__(self, roots: RemoteRoots, failures: Mapping[Path, str], mdadm: str) -> None:
         """`failures`: recorded devices, and why they could not be read, or an empty string."""
-        self._roots, self._failures, self._mdadm = roots, failures, mdadm
+        self._roots = roots
+        self._failures = failures
+        self._mdadm = mdadm
 
     def read_superblocks(self, path: Path) -> SuperblockReading:
         """Returns a member's superblocks; a path outside of the tree does not exist."""
@@ -206,7 +208,9 @@ def read_hosts(hosts: Sequence[tuple[str, str]], *, sudo: bool, timeout: float) 
 
 def _run_probe(arguments: Sequence[str], timeout: float, cancelled: threading.Event) -> bytearray:
     """Returns the probe's output. Raises BlklabError with the last line that ssh or the host wrote."""
-    data, stderr, deadline = bytearray(), b"", time.monotonic() + timeout
+    data = bytearray()
+    stderr = b""
+    deadline = time.monotonic() + timeout
     with (
         PROBE.open("rb") as script,
         child_process.started(arguments, Path(), apart=True, stdin=script.fileno()) as (process, pipes),

@@ -182,7 +182,8 @@ def _parse_disk(body: bytes) -> ProbedDevice:
         elif word == "refused":
             disk.refused = value
         elif word == "at":
-            piece, repeated = bytearray(), False
+            piece = bytearray()
+            repeated = False
             disk.pieces.append((int(value), piece))
             if len(disk.pieces) > 2:
                 raise _MalformedRecord("a third piece of a disk")

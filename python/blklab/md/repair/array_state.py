@@ -76,7 +76,8 @@ def find_array_node(uuid: str, roots: Roots) -> Path:
             members = read_members(entry.resolve(), "", roots, Probe())
             if any(member.superblock and member.superblock.uuid == uuid for member in members):
                 return entry.resolve()
-    assemble, resume = command_lines.assemble_all(), command_lines.resume_fix()
+    assemble = command_lines.assemble_all()
+    resume = command_lines.resume_fix()
     raise BlklabError(f"the array {uuid} is not assembled: assemble it ({assemble}), then run {resume}")
 
 

@@ -285,9 +285,10 @@ class _Rewrite:
         """Puts sectors back into members' lists: md then reads them from the others, and does not write them here."""
         with SystemErrors(StoppedRepair, f"{self._array.path}: cannot list sector {page * PAGE} again"):
             for member, sector in wrong:
-                node, at = self._md / f"dev-{member.name}", sector + (member.data_offset or 0)
+                node = self._md / f"dev-{member.name}"
+                on_disk = sector + (member.data_offset or 0)
                 (node / "state").write_text("write_error")
-                (node / "bad_blocks").write_text(f"{at} {min(PAGE, self._array.member_sectors - sector)}")
+                (node / "bad_blocks").write_text(f"{on_disk} {min(PAGE, self._array.member_sectors - sector)}")
             # md writes its lists to the disks with the next write. Nothing but the data from before is written.
             if _digest(data := self._read(page)) == digest:
                 write_page(self._descriptor, page * PAGE_BYTES, data)

@@ -115,8 +115,9 @@ def plan_replace(name: str, old: str, new: str, roots: Roots) -> SlotPlan:
         reasons += check_new_disk(array, device, own, roots)
     path = _path(device, roots)
     add = SlotStep(f"add {device.name} as a spare", command_lines.add_disk(array.path, path))
+    first_steps = () if _is_spare_of(array, device) else (add,)
     steps = (
-        *(() if _is_spare_of(array, device) else (add,)),
+        *first_steps,
         SlotStep(
             f"have md copy {member.name} onto it; where {member.name} has bad blocks, md reads the other members",
             command_lines.replace_disk(array.path, member.path, path),

@@ -33,8 +33,10 @@ def leave_cgroup() -> None:
 
 def main() -> None:
     """Sends the start time to the socket; at the end, writes 0 to the file HIGH if it has MARK."""
-    socket, high = int(sys.argv[1]), int(sys.argv[2])
-    seconds, mark = float(sys.argv[3]), sys.argv[4].encode()
+    socket = int(sys.argv[1])
+    high = int(sys.argv[2])
+    seconds = float(sys.argv[3])
+    mark = sys.argv[4].encode()
     try:
         # With another name, `killall python3` does not end it.
         with open("/proc/self/comm", "w") as name:  # noqa: PTH123  # pathlib is slow to import
