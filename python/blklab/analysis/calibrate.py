@@ -191,8 +191,10 @@ def calibrate(
     fitted |= {name: changed.pop(name)[0] for name in unknown if name in changed}
     (residuals,) = bench.residuals([fitted], runs)
     fitted["uncertainty"] = _uncertainty(device.get("uncertainty", {}), residuals)
-    stages = [([name for name in parameters if name in changed], chosen) for parameters, chosen in stages]
-    return Calibration(fitted, changed, _intervals(fitted, stages, residuals, slopes), residuals, unknown)
+    changed_stages = []
+    for names, runs_of_stage in stages:
+        changed_stages.append(([name for name in names if name in changed], runs_of_stage))
+    return Calibration(fitted, changed, _intervals(fitted, changed_stages, residuals, slopes), residuals, unknown)
 
 
 def _uncertainty(before: Mapping[str, float], residuals: Sequence[Residual]) -> dict[str, float]:
@@ -245,22 +247,29 @@ def _intervals(
             continue
         width = noise(runs, free) if free > 0 else noise(everything, all_free)
         own = [number for number, run in enumerate(everything) if run in runs]
-        depends = np.array([[slopes[name][number] for number in own] for name in parameters])
-        known = depends @ depends.T / max(width, 1e-6) ** 2 + np.eye(len(parameters)) / BEFORE**2
-        for name, variance in zip(parameters, np.diag(np.linalg.inv(known)), strict=True):
+        rows = []
+        for name in parameters:
+            rows.append([slopes[name][number] for number in own])
+        depends = np.array(rows)
+        information = depends @ depends.T / max(width, 1e-6) ** 2 + np.eye(len(parameters)) / BEFORE**2
+        for name, variance in zip(parameters, np.diag(np.linalg.inv(information)), strict=True):
             factor = math.exp(math.sqrt(variance))
             intervals[name] = (device[name] / factor, device[name] * factor)
     return intervals
 
 
 def _slopes(bench: "Bench", device: DeviceTable, names: Sequence[str], runs: Sequence[Observation]) -> Slopes:
-    steps = [(name, math.exp(step)) for name in names for step in (STEP, -STEP)]
-    sides = [{**device, name: _allowed(name, max(1, device[name]) * factor)} for name, factor in steps]
+    sides = []
+    for name in names:
+        value = max(1, device[name])
+        sides.append({**device, name: _allowed(name, value * math.exp(STEP))})
+        sides.append({**device, name: _allowed(name, value * math.exp(-STEP))})
     rows = bench.rough(device).residuals(sides, runs)
-    return {
-        name: [(a.log_error - b.log_error) / (2 * STEP) for a, b in zip(up, down, strict=True)]
-        for name, up, down in zip(names, rows[::2], rows[1::2], strict=True)
-    }
+    slopes = {}
+    for name, larger, smaller in zip(names, rows[::2], rows[1::2], strict=True):
+        pairs = zip(larger, smaller, strict=True)
+        slopes[name] = [(up.log_error - down.log_error) / (2 * STEP) for up, down in pairs]
+    return slopes
 
 
 def check(device: DeviceTable, runs: Sequence[Observation], bench: "Bench") -> None:
@@ -282,7 +291,7 @@ ONE_LIMIT = 0.05  # Difference of two rates, as a share, that the same limit mak
 def _saturating(runs: Sequence[Observation], way: str) -> list[tuple[int, Observation]]:
     """Returns the runs that only read or only write, with several I/Os in flight, each with the bytes of an I/O."""
     busy = _busy_reads if way == "read" else _busy_writes
-    return [(size, run) for run in runs if busy(run) and (size := run.block_bytes)]
+    return [(run.block_bytes, run) for run in runs if busy(run) and run.block_bytes]
 
 
 def as_limits(runs: Sequence[Observation]) -> dict[str, float]:
@@ -329,16 +338,20 @@ class Bench:
 
     def residuals(self, devices: Sequence[DeviceTable], runs: Sequence[Observation]) -> list[list[Residual]]:
         """Returns the predictions of the runs for each device."""
-        outcomes = iter(sim.outcomes([self.document(device, run) for device in devices for run in runs]))
-        return [
-            [Residual(run, of.read.iops, of.write.iops) for run, of in zip(runs, outcomes, strict=False)]
-            for _ in devices
-        ]
+        outcomes = sim.outcomes([self.document(device, run) for device in devices for run in runs])
+        rows = []
+        for number in range(len(devices)):
+            outcomes_of_device = outcomes[number * len(runs) : (number + 1) * len(runs)]
+            pairs = zip(runs, outcomes_of_device, strict=True)
+            rows.append([Residual(run, outcome.read.iops, outcome.write.iops) for run, outcome in pairs])
+        return rows
 
     def document(self, device: Mapping[str, object], run: Observation) -> Mapping[str, Any]:
         limits = {"max_ios": max(1, ENOUGH_IOS // self.part), "runtime": f"{ENOUGH_TIME / self.part}s"}
         settings = {"kernel": self.kernel, "filesystem": self.filesystem, **limits}
-        table = {**_consistent(device), **({"size": self.size} if self.size else {})}
+        table = _consistent(device)
+        if self.size:
+            table["size"] = self.size
         return dict(sim.alone(self.where, table, (run.name, run.workload), settings).document)
 
 
@@ -350,9 +363,9 @@ def _fit(bench: Bench, device: DeviceTable, parameters: Sequence[str], runs: Seq
     import numpy as np
     from scipy.optimize import minimize
 
-    known = {**device, **_at_once(device, runs)}
-    initial, begin = (np.log([max(1.0, table[name]) for name in parameters]) for table in (device, known))
-    starts = [initial, begin]
+    of_rates = {**device, **_at_once(device, runs)}
+    initial = np.log([max(1.0, device[name]) for name in parameters])
+    starts = [initial, np.log([max(1.0, of_rates[name]) for name in parameters])]
     slopes = np.zeros((len(parameters), len(runs)))
 
     def values(point: Any) -> dict[str, int]:
@@ -360,7 +373,10 @@ def _fit(bench: Bench, device: DeviceTable, parameters: Sequence[str], runs: Seq
 
     def errors(within: Bench, points: Any) -> Any:
         devices = [{**device, **values(point)} for point in points]
-        return np.array([[residual.log_error for residual in row] for row in within.residuals(devices, runs)])
+        rows = []
+        for residuals in within.residuals(devices, runs):
+            rows.append([residual.log_error for residual in residuals])
+        return np.array(rows)
 
     def misfit(point: Any, row: Any) -> float:
         return float(2 * far * (np.hypot(row, far) - far).sum() + HOLD * np.sum((point - initial) ** 2))
@@ -393,7 +409,8 @@ def _fit(bench: Bench, device: DeviceTable, parameters: Sequence[str], runs: Seq
             for share in (1, 0.5, 0.2):
                 (tried,) = errors(within, [here + share * step])
                 if misfit(here + share * step, tried) < misfit(here, row):
-                    here, row = here + share * step, tried
+                    here = here + share * step
+                    row = tried
                     break
             else:
                 break
@@ -408,11 +425,13 @@ def _at_once(device: DeviceTable, runs: Sequence[Observation]) -> dict[str, floa
     """
     found: dict[str, float] = {}
     for way in output.WAYS if device["kind"] in {"ssd", "nvme"} else ():
-        command_ns, byte_ns = device[f"{way}_command_ns"], 1e9 / device[f"{way}_bandwidth"]
+        command_ns = device[f"{way}_command_ns"]
+        byte_ns = 1e9 / device[f"{way}_bandwidth"]
         # The time of an I/O at saturation, by its bytes.
         ns = {size: 1e9 / run.iops for size, run in sorted(_saturating(runs, way), key=lambda pair: pair[1].iops)}
         if ns:
-            small, large = min(ns), max(ns)
+            small = min(ns)
+            large = max(ns)
             if large > small:
                 byte_ns = max((ns[large] - ns[small]) / (large - small), 1e9 / EXACT)
             command_ns = ns[small] - small * byte_ns
@@ -421,15 +440,19 @@ def _at_once(device: DeviceTable, runs: Sequence[Observation]) -> dict[str, floa
                 found["program_ns"] = device["units"] * device["program_bytes"] * ns[large] / large
         media_ns = device["page_read_ns"] if way == "read" else 0
         for run in runs:
-            if run.alone and not run.synced and (run.reads, run.writes)[way == "write"] and (size := run.block_bytes):
+            is_of_way = run.writes if way == "write" else run.reads
+            size = run.block_bytes
+            if run.alone and not run.synced and is_of_way and size:
                 found[f"{way}_latency_ns"] = 1e9 / run.iops - command_ns - size * byte_ns - media_ns
     return found
 
 
 def _consistent(device: Mapping[str, Any]) -> DeviceTable:
     """Returns a device whose programs into several bits are not faster than those into one."""
-    slowest = max(device.get("program_ns", 0), device.get("fold_ns", 0))
-    return {**device, **({"fold_ns": slowest} if "fold_ns" in device else {})}
+    table = dict(device)
+    if "fold_ns" in table:
+        table["fold_ns"] = max(table.get("program_ns", 0), table["fold_ns"])
+    return table
 
 
 def _allowed(name: str, value: float) -> int:
@@ -459,7 +482,8 @@ def as_toml(
             mark = "  # fitted" if key in calibration.fitted else ""
             if limits := calibration.intervals.get(key):
                 mark += f", {limits[0]:_.0f} to {limits[1]:_.0f} ({100 * NOMINAL:.0f} %)"
-            mark += f"  # unknown: from {printable(base)}" if key in calibration.unknown else ""
+            if key in calibration.unknown:
+                mark += f"  # unknown: from {printable(base)}"
             lines.append(toml_line(key, value) + mark)
     lines += ["", "# Predicted and measured IOPS of every input:"]
     for residual in calibration.residuals:
@@ -485,7 +509,9 @@ def toml_line(key: str, value: object) -> str:
 
 
 _TESTS = toml_file(__package__, "calibrate.toml")
-READS, WRITES, FORCED = _TESTS["reads"], _TESTS["writes"], _TESTS["forced"]
+READS = _TESTS["reads"]
+WRITES = _TESTS["writes"]
+FORCED = _TESTS["forced"]
 
 FILE_SIZE = "8GiB"  # Size of the file below a directory
 RAMP = 0.1  # Share of a test's time that is not counted

@@ -69,6 +69,15 @@ class ComparisonRow:
         """The verdict of each side except the first."""
         return [decision.verdict if decision else "unknown" for decision in self.differences]
 
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "metric": self.metric,
+            "labels": dict(self.labels),
+            "values": [value and vars(value) for value in self.values],
+            "differences": [difference and vars(difference) for difference in self.differences],
+            "verdicts": self.verdicts,
+        }
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -82,20 +91,7 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the comparison for `--json`."""
-        return {
-            **vars(self),
-            "rows": [
-                {
-                    "metric": row.metric,
-                    "labels": dict(row.labels),
-                    "values": [value and vars(value) for value in row.values],
-                    "differences": [difference and vars(difference) for difference in row.differences],
-                    "verdicts": row.verdicts,
-                }
-                for row in self.rows
-            ],
-            "notes": [str(note) for note in self.notes],
-        }
+        return {**vars(self), "rows": [row.as_dict() for row in self.rows], "notes": [str(note) for note in self.notes]}
 
 
 REPEAT = "repeat"  # The label that numbers the runs of a cell
@@ -114,15 +110,17 @@ def comparison_notes(
     compared: Sequence[ComparisonSide], rows: Sequence[ComparisonRow], pairs: Sequence[Pair], chosen: Collection[str]
 ) -> Iterator[Diagnostic]:
     """Yields the notes about the sides, their rows and the pairs of cells."""
-    single = any(value is not None and value.runs == 1 for row in rows for value in row.values)
-    repeated = any(value is not None and value.runs > 1 for row in rows for value in row.values)
-    measured = any(difference and not difference.of_model for row in rows for difference in row.differences)
-    alone = all(difference is None for row in rows for difference in row.differences)
+    values = [value for row in rows for value in row.values]
+    differences = [difference for row in rows for difference in row.differences]
+    single = any(value is not None and value.runs == 1 for value in values)
+    repeated = any(value is not None and value.runs > 1 for value in values)
+    measured = any(difference and not difference.of_model for difference in differences)
+    alone = all(difference is None for difference in differences)
     if single and measured:
         known = "they are assumed to vary as the others" if repeated else "the variation between runs is unknown"
         yield note("run-once", f"some cells have one run: {known}; use repeats = 2 or more")
     yield from _other_directions(rows, pairs)
-    missing = sum(value is None for row in rows for value in row.values)
+    missing = sum(value is None for value in values)
     if alone:
         apart = ", ".join(rows[0].labels) or "nothing"
         yield note(
@@ -157,8 +155,11 @@ def _other_directions(rows: Sequence[ComparisonRow], pairs: Sequence[Pair]) -> I
     """Yields a note about cells that only read on one side and only write on the other."""
     if not any(name in LATENCIES for row in rows for name in row.asked):
         return
-    there = [[directions(run.figures for run in side) for side in pair] for pair in pairs]
-    count = sum(all(sides) and not set.intersection(*sides) for sides in there)
+    count = 0
+    for pair in pairs:
+        sides = [directions(run.figures for run in side) for side in pair]
+        if all(sides) and not set.intersection(*sides):
+            count += 1
     if count:
         cells = "cell" if count == 1 else "cells"
         yield note(
@@ -191,11 +192,11 @@ def _two_groups(low: Sequence[float], high: Sequence[float]) -> str:
     less = len(low) <= len(high)
     few, others = (low, high) if less else (high, low)
     ratio = math.exp(fmean(map(math.log, few)) - fmean(map(math.log, others)))
-    far = (
-        f"{ratio:.1f} times as high as"
-        if ratio >= 2
-        else f"{100 * abs(ratio - 1):.0f} % {'lower' if less else 'higher'} than"
-    )
+    far = f"{100 * abs(ratio - 1):.0f} % higher than"
+    if ratio >= 2:
+        far = f"{ratio:.1f} times as high as"
+    elif less:
+        far = f"{100 * abs(ratio - 1):.0f} % lower than"
     modes = "two modes: " if len(few) > 1 else ""
     are = "is" if len(few) == 1 else "are"
     return f"{modes}{len(few)} of {len(low) + len(high)} runs {are} {far} the others"
@@ -203,15 +204,25 @@ def _two_groups(low: Sequence[float], high: Sequence[float]) -> str:
 
 def _between(earlier: Sequence[Sequence[StoredRun]], metric: Metric) -> tuple[float, float] | None:
     """Returns how much campaigns vary; None if it is unknown."""
-    by_cell = [by_key((run.cell_labels, metric.of(run.figures)) for run in runs) for runs in earlier]
-    known = [key for key in by_cell[0] if all(all(cell.get(key, [None])) for cell in by_cell)] if by_cell else []
-    return between_campaigns([[[value for value in cell[key] if value] for cell in by_cell] for key in known])
+    campaigns = []
+    for runs in earlier:
+        campaigns.append(by_key((run.cell_labels, metric.of(run.figures)) for run in runs))
+    cells = []
+    for labels in campaigns[0] if campaigns else ():
+        values = [campaign.get(labels, [None]) for campaign in campaigns]
+        if all(map(all, values)):  # All runs have the metric
+            cells.append([list(filter(None, values_of_campaign)) for values_of_campaign in values])
+    return between_campaigns(cells)
 
 
 def _are_apart(compared: Sequence[ComparisonSide]) -> bool:
     """Returns whether the first side was measured in another campaign than a second one."""
-    sides = [{run.campaign for run in side.runs if run.figures.simulated_ios is None} for side in compared]
-    return any(side and sides[0] and not side & sides[0] for side in sides[1:])
+    first, *others = (_measured_campaigns(side) for side in compared)
+    return any(first and other and not first & other for other in others)
+
+
+def _measured_campaigns(side: ComparisonSide) -> set[int]:
+    return {run.campaign for run in side.runs if run.figures.simulated_ios is None}
 
 
 def _two_campaigns(known: tuple[float, float] | None, count: int, metric: str) -> Diagnostic:
@@ -303,13 +314,12 @@ def _labels(runs: Sequence[StoredRun]) -> list[str]:
 
 
 def _own(runs: Sequence[StoredRun], others: Sequence[set[str]]) -> list[str]:
-    return [
-        label
-        for label in _labels(runs)
-        if label != REPEAT
-        and any(label not in other for other in others)
-        and len({run.labels.get(label) for run in runs}) > 1
-    ]
+    own_labels = []
+    for label in _labels(runs):
+        values = {run.labels.get(label) for run in runs}
+        if label != REPEAT and len(values) > 1 and any(label not in other for other in others):
+            own_labels.append(label)
+    return own_labels
 
 
 def _key(run: StoredRun, by: Sequence[str]) -> Key:
@@ -337,10 +347,12 @@ def compare(
     baseline's cells, which show how much campaigns differ. Raises UsageError for metrics and labels that do not exist.
     """
     names = [metric_name(name) for name in metrics]
-    usable = [ComparisonSide(side.name, [run for run in side.runs if run.outcome]) for side in compared]
-    for side in usable:
-        if not side.runs:
+    usable = []
+    for side in compared:
+        done = [run for run in side.runs if run.outcome]
+        if not done:
             raise UsageError(f"{side.name}: no run is done")
+        usable.append(ComparisonSide(side.name, done))
     shared = _shared(usable)
     chosen = {*chosen, *labels_of_sides([side.runs for side in usable])}
     for label in by or ():
@@ -351,47 +363,54 @@ def compare(
     keys.sort(key=units.row_order(labels, keys))
     within = [label for label in _telling(usable, shared, shared) if label not in labels]
     series = cache(points)  # several metrics read the same series
-    by_cell = [by_key((_key(run, labels), run) for run in side.runs) for side in usable]
-    cells = [_PairedCell([side.get(key, []) for side in by_cell], (labels, within), key, series) for key in keys]
+    runs_by_cell = [by_key((_key(run, labels), run) for run in side.runs) for side in usable]
+    cells = []
+    for key in keys:
+        cells.append(_PairedCell([side_runs.get(key, []) for side_runs in runs_by_cell], (labels, within), key, series))
     asked: dict[str, dict[int, list[str]]] = {}
     for name in names:
-        for at, cell in enumerate(cells):
-            asked.setdefault(cell.metric(name), {}).setdefault(at, []).append(name)
+        for number, cell in enumerate(cells):
+            asked.setdefault(cell.metric(name), {}).setdefault(number, []).append(name)
     apart = _are_apart(usable)
     before = earlier() if apart else []
     between = {name: _between(before, METRICS[name]) for name in asked}
-    rows = [
-        row
-        for name, wanted in asked.items()
-        for row in _rows(
-            [(cells[at], why) for at, why in wanted.items()],
-            Rule(METRICS[name], confidence, margin, look, between[name]),
-        )
-    ]
+    rows: list[ComparisonRow] = []
+    for name, names_by_cell in asked.items():
+        cells_of_metric = [(cells[number], asked_names) for number, asked_names in names_by_cell.items()]
+        rows += _rows(cells_of_metric, Rule(METRICS[name], confidence, margin, look, between[name]))
     if not rows:
         raise UsageError(f"nothing to compare: no run has {' or '.join(metrics)}")
-    noted = [_two_campaigns(between[rows[0].metric], len(before), rows[0].metric)] if apart else []
-    noted += comparison_notes(usable, rows, [cell.runs for cell in cells], chosen)
-    predicted = [all(run.figures.simulated_ios is not None for run in side.runs) for side in usable]
-    return Comparison([side.name for side in usable], labels, rows, noted, predicted, confidence, margin)
+    notes = [_two_campaigns(between[rows[0].metric], len(before), rows[0].metric)] if apart else []
+    notes += comparison_notes(usable, rows, [cell.runs for cell in cells], chosen)
+    predicted = [_is_predicted(side) for side in usable]
+    return Comparison([side.name for side in usable], labels, rows, notes, predicted, confidence, margin)
+
+
+def _is_predicted(side: ComparisonSide) -> bool:
+    return all(run.figures.simulated_ios is not None for run in side.runs)
 
 
 def _shared(compared: Sequence[ComparisonSide]) -> list[str]:
-    every = [set(_labels(side.runs)) for side in compared]
-    return [label for label in _labels(compared[0].runs) if all(label in labels for labels in every)]
+    shared = _labels(compared[0].runs)
+    for side in compared[1:]:
+        labels = set(_labels(side.runs))
+        shared = [label for label in shared if label in labels]
+    return shared
 
 
 def _telling(compared: Sequence[ComparisonSide], shared: Sequence[str], chosen: Collection[str]) -> list[str]:
     """Returns the labels that identify cells: those with several values on a side, or different
     values on two sides, unless the sides were selected by them.
     """
-    values = {label: [{run.labels.get(label) for run in side.runs} for side in compared] for label in shared}
-    return [
-        label
-        for label, on in values.items()
-        if label != REPEAT
-        and (any(len(values_of_side) > 1 for values_of_side in on) or (label not in chosen and on[0] != set.union(*on)))
-    ]
+    telling = []
+    for label in shared:
+        if label == REPEAT:
+            continue
+        values_of_sides = [{run.labels.get(label) for run in side.runs} for side in compared]
+        has_several = any(len(values) > 1 for values in values_of_sides)
+        if has_several or (label not in chosen and values_of_sides[0] != set.union(*values_of_sides)):
+            telling.append(label)
+    return telling
 
 
 class _PairedCell:
@@ -417,25 +436,34 @@ class _PairedCell:
         """
         measured = [run_samples(side, rule.metric, self._points) for side in self.runs]
         merged = [by_key((_key(run, self._within), sample) for run, sample in side) for side in measured]
-        on = [cells for cells in merged if cells]
-        common = [key for key in on[0] if all(key in cells for cells in on)] if on else []
-        lacks = [
-            [
-                " ".join(f"{label}={value}" for label, value in zip(self._within, cell, strict=True))
-                for cell in merged[0]
-                if side and cell not in side
-            ]
-            for side in merged[1:]
-        ]
-        if common:
-            return [[cells[key] for key in common] if cells else [[]] for cells in merged], lacks
-        return [[[sample for _, sample in side]] for side in measured], lacks
+        sides_with_cells = [cells for cells in merged if cells]
+        common: list[Key] = list(sides_with_cells[0]) if sides_with_cells else []
+        for cells in sides_with_cells[1:]:
+            common = [key for key in common if key in cells]
+        lacks = [self._lacking(merged[0], cells) if cells else [] for cells in merged[1:]]
+        sides: list[Merged] = []
+        for samples, cells in zip(measured, merged, strict=True):
+            if not common:
+                sides.append([[sample for _, sample in samples]])
+            elif cells:
+                sides.append([cells[key] for key in common])
+            else:
+                sides.append([[]])
+        return sides, lacks
+
+    def _lacking(self, baseline: Collection[Key], other: Collection[Key]) -> list[str]:
+        """Returns the merged cells of the baseline that another side does not have."""
+        lacking = []
+        for key in baseline:
+            if key not in other:
+                lacking.append(" ".join(f"{label}={value}" for label, value in zip(self._within, key, strict=True)))
+        return lacking
 
 
 def _rows(cells: Sequence[tuple[_PairedCell, list[str]]], rule: Rule) -> list[ComparisonRow]:
     """Returns the rows of a metric: all its comparisons are decided together."""
     measured = [(cell, asked, *cell.row(rule)) for cell, asked in cells]
-    measured = [item for item in measured if any(any(side) for side in item[2])]
+    measured = [item for item in measured if any(map(any, item[2]))]
     if not measured:
         return []
     many = len(measured[0][2])
@@ -447,12 +475,16 @@ def _rows(cells: Sequence[tuple[_PairedCell, list[str]]], rule: Rule) -> list[Co
             places.append(list(range(len(samples), len(samples) + len(merged))))
             samples += merged
             sides += [side] * len(merged)
-    pairs = [(places[base], places[base + at]) for base in range(0, len(places), many) for at in range(1, many)]
+    pairs = []
+    for base in range(0, len(places), many):
+        pairs += [(places[base], places[base + side]) for side in range(1, many)]
     decisions = decide(samples, sides, pairs, rule)
-    repeated = any(len(cell) > 1 or any(sample.prediction for sample in cell) for cell in samples)
-    count = sum(any(samples[at] for at in side) for side in places)
-    ends = intervals(samples, sides, rule, count, places) if repeated else [None] * len(places)
-    values = [_value([samples[at] for at in side], both) for side, both in zip(places, ends, strict=True)]
+    merged_cells = [[samples[position] for position in positions] for positions in places]
+    count = sum(any(cells_of_side) for cells_of_side in merged_cells)
+    ends: Sequence[tuple[float, float] | None] = [None] * len(places)
+    if any(len(cell) > 1 or _has_prediction(cell) for cell in samples):
+        ends = intervals(samples, sides, rule, count, places)
+    values = [_value(cells_of_side, both) for cells_of_side, both in zip(merged_cells, ends, strict=True)]
     return [
         ComparisonRow(
             rule.metric.name,
@@ -465,6 +497,10 @@ def _rows(cells: Sequence[tuple[_PairedCell, list[str]]], rule: Rule) -> list[Co
         )
         for at, (cell, asked, row, lacks) in enumerate(measured)
     ]
+
+
+def _has_prediction(cell: Sequence[RunSample]) -> bool:
+    return any(sample.prediction for sample in cell)
 
 
 def _value(cells: Merged, ends: tuple[float, float] | None) -> CellValue | None:
@@ -509,17 +545,25 @@ def _place_of(run: StoredRun, place: str) -> str:
         return target_devices(run.figures)
     options = [job.get("options", {}) for job in run.cell.get("jobs") or []]
     keys = {"file": ("filename", "directory"), "host": ("hostname",)}.get(place, ())
-    return next((str(each[key]) for each in options for key in keys if each.get(key)), "")
+    for options_of_job in options:
+        for key in keys:
+            if options_of_job.get(key):
+                return str(options_of_job[key])
+    return ""
 
 
 def labels_of_sides(sides: Sequence[Sequence[StoredRun]]) -> set[str]:
     """Returns the labels that have one value on each side, not the same on all, and say where the
     workloads ran: they distinguish sides, not cells.
     """
-    every = {label for side in sides for run in side for label in run.labels} - LOAD
-    values = {label: [{run.labels.get(label, "") for run in side} for side in sides] for label in every}
-    return {
-        label
-        for label, on in values.items()
-        if all(len(side) == 1 for side in on) and any(side != on[0] for side in on)
-    }
+    all_labels: set[str] = set()
+    for side in sides:
+        for run in side:
+            all_labels |= run.labels.keys()
+    distinguishing = set()
+    for label in all_labels - LOAD:
+        values_of_sides = [{run.labels.get(label, "") for run in side} for side in sides]
+        is_constant = all(len(values) == 1 for values in values_of_sides)
+        if is_constant and any(values != values_of_sides[0] for values in values_of_sides):
+            distinguishing.add(label)
+    return distinguishing

@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean, median, stdev
+from typing import Any
 
 from blklab.analysis.metrics import Metric
 from blklab.analysis.variation import ModelError, RunSample, Spread, mean, outlying, spreads, spreads_of_pairs
@@ -104,7 +105,9 @@ def decide(
     """
     resolution = rule.metric.resolution
     known = spreads(cells, sides, resolution)
-    matched = [(first, second) for pair in pairs for first, second in zip(*pair, strict=False)]
+    matched: list[tuple[int, int]] = []
+    for baseline, compared in pairs:
+        matched += zip(baseline, compared, strict=False)
     both = spreads_of_pairs(cells, sides, matched, resolution)
     contrasts = [_contrast(cells, known, both, pair, resolution) for pair in pairs]
     count = sum(bool(contrast and contrast.cells) for contrast in contrasts)
@@ -128,7 +131,8 @@ def intervals(
     known = spreads(cells, sides, rule.metric.resolution)
 
     def ends(group: Sequence[int]) -> tuple[float, float] | None:
-        means, found = [mean(cells[at]) for at in group if cells[at]], [known[at] for at in group]
+        means = [mean(cells[at]) for at in group if cells[at]]
+        found = [known[at] for at in group]
         if not all(means) or not means:
             return None
         if model := _model_error([cells[at] for at in group]):
@@ -144,7 +148,9 @@ def intervals(
         low, high = (middle * math.exp(max(-WIDEST, min(WIDEST, log))) for log in logs)
         return low, high
 
-    return [ends(group) for group in groups or [[at] for at in range(len(cells))]]
+    if not groups:
+        groups = [[position] for position in range(len(cells))]
+    return [ends(group) for group in groups]
 
 
 def mean_over_cells(logs: Sequence[float], groups: Sequence[object]) -> tuple[float, float, float] | None:
@@ -217,18 +223,26 @@ def _contrast(
     resolution: float,
 ) -> _Contrast | None:
     """Returns the mean change from the first side to the second; None without values."""
-    if not all(cells[at] for side in pair for at in side):
+    base_cells = [cells[position] for position in pair[0]]
+    other_cells = [cells[position] for position in pair[1]]
+    if not all(base_cells) or not all(other_cells):
         return None
-    means = [[mean(cells[at]) for at in side] for side in pair]
-    if not means[0] or not all(means[0]):
+    base_means = [mean(cell) for cell in base_cells]
+    other_means = [mean(cell) for cell in other_cells]
+    if not base_means or not all(base_means):
         return None
-    logs = [math.log(other / base) if other / base > 0 else -math.inf for base, other in zip(*means, strict=True)]
+    ratios = [other / base for base, other in zip(base_means, other_means, strict=True)]
+    logs = [math.log(ratio) if ratio > 0 else -math.inf for ratio in ratios]
     middle = sum(logs) / len(logs)
-    predictions = (_model_error([cells[at] for at in pair[0]]), _model_error([cells[at] for at in pair[1]]))
-    measured = [at for side, predicted in zip(pair, predictions, strict=True) for at in side if not predicted]
-    spreads_of = [spread for at in measured if (spread := known[at])]
+    predictions = (_model_error(base_cells), _model_error(other_cells))
+    measured: list[int] = []
+    for side, predicted in zip(pair, predictions, strict=True):
+        if not predicted:
+            measured += side
+    spreads_of_measured = [known[position] for position in measured]
+    spreads_of = [spread for spread in spreads_of_measured if spread]
     all_known = len(spreads_of) == len(measured) and math.isfinite(middle)
-    once = all(len(cells[at]) == 1 for side in pair for at in side)
+    once = all(len(cell) == 1 for cell in (*base_cells, *other_cells))
     if len(logs) > 1 and once and math.isfinite(middle) and not any(predictions):
         # Without repeats, the other settings of a full sweep are the repeats.
         variance = sum((log - middle) ** 2 for log in logs) / (len(logs) - 1)
@@ -240,9 +254,10 @@ def _contrast(
     common = [both.get(two) for two in zip(*pair, strict=True)]
     if all_known and all(common):
         of_cells = [(spread, weight * math.sqrt(2)) for spread in common if spread]
-    values = [[sample.value for at in side for sample in cells[at]] for side in pair]
-    far = outlying(values[0], values[1], resolution) if len(logs) == 1 and all_known else []
-    return _Contrast(middle, of_cells, within, predictions, (values[0], values[1]) if far else None, far)
+    base_values = [sample.value for cell in base_cells for sample in cell]
+    other_values = [sample.value for cell in other_cells for sample in cell]
+    far = outlying(base_values, other_values, resolution) if len(logs) == 1 and all_known else []
+    return _Contrast(middle, of_cells, within, predictions, (base_values, other_values) if far else None, far)
 
 
 def _model_error(cells: Sequence[Sequence[RunSample]]) -> ModelError | None:
@@ -251,13 +266,21 @@ def _model_error(cells: Sequence[Sequence[RunSample]]) -> ModelError | None:
     One model predicts all cells of a side, so errors do not cancel in their mean.
     """
     errors = [sample.prediction for cell in cells for sample in cell]
-    known = [error for error in errors if error]
-    if not known or len(known) < len(errors):
+    model_errors = [error for error in errors if error]
+    if not model_errors or len(model_errors) < len(errors):
         return None
-    below, above, shared = (fmean(getattr(error, key) for error in known) for key in ("below", "above", "shared"))
-    setup, cell = ([getattr(error, key) for error in known] for key in ("setup", "cell"))
-    alike = [of[0] if of.count(of[0]) == len(of) else None for of in (setup, cell)]
-    return ModelError(below, above, shared, *alike)
+    return ModelError(
+        fmean(error.below for error in model_errors),
+        fmean(error.above for error in model_errors),
+        fmean(error.shared for error in model_errors),
+        _common([error.setup for error in model_errors]),
+        _common([error.cell for error in model_errors]),
+    )
+
+
+def _common(values: Sequence[Any]) -> Any:
+    """Returns the value that all are equal to; None without one."""
+    return values[0] if values.count(values[0]) == len(values) else None
 
 
 def _quantile(confidence: float, degrees: float) -> float:
@@ -275,9 +298,12 @@ def _by_means(contrast: _Contrast, each: float, campaigns: tuple[float, float] |
 
     error, degrees = contrast.error()
     if campaigns and 2 * campaigns[0] > error**2:
-        error, degrees = math.sqrt(2 * campaigns[0]), campaigns[1]
+        error = math.sqrt(2 * campaigns[0])
+        degrees = campaigns[1]
     reach = _quantile(each, degrees) * error
-    t = abs(contrast.log) / error if error else math.inf if contrast.log else 0.0
+    t = math.inf if contrast.log else 0.0
+    if error:
+        t = abs(contrast.log) / error
     return contrast.log, contrast.log - reach, contrast.log + reach, 2 * float(stdtr(degrees, -t))
 
 
@@ -285,14 +311,16 @@ def _by_ranks(first: Sequence[float], second: Sequence[float], each: float) -> _
     """Returns the shift between two sides by the ranks of their values; None if they are too few to decide."""
     ways = _rank_counts(len(first), len(second))
     total = sum(ways)
-    below, sums = 0, []
+    below = 0
+    sums = []
     for count in ways:
         below += count
         sums.append(min(1.0, 2 * below / total))
     if sums[0] > 1 - each:
         return None
     differences = sorted(math.log(other / base) for base in first for other in second)
-    less, ties = sum(each < 0 for each in differences), sum(each == 0 for each in differences)
+    less = sum(difference < 0 for difference in differences)
+    ties = sum(difference == 0 for difference in differences)
     rank = min(less, len(differences) - less - ties) + ties
     out = sum(p <= 1 - each for p in sums)
     return median(differences), differences[out - 1], differences[-out], sums[min(rank, len(sums) - 1)]
@@ -323,7 +351,10 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
     largest = max(abs(low), abs(high))
     within = repeats = None
     if largest <= max(NEGLIGIBLE, rule.metric.resolution, rule.margin):
-        verdict, within = ("unclear", None) if once else ("same", largest)
+        verdict = "unclear"
+        if not once:
+            verdict = "same"
+            within = largest
     elif low <= 0 <= high:
         verdict = "unclear"
     elif once:
@@ -341,9 +372,9 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
         repeats = needed_more if needed_more > MOST_REPEATS else next_look(runs) - runs
     detectable = None if rule.campaigns else math.expm1(min(WIDEST, contrast.resolved(each, 0)))
     needed = runs + _repeats(contrast, each, margin) if grows else None
-    p, change = rule.adjusted(raw_p, count), math.expm1(log)
+    p = rule.adjusted(raw_p, count)
     far = contrast.far if ranks else ()
-    return Decision(verdict, change, low, high, p, once, within, repeats, detectable, needed, far)
+    return Decision(verdict, math.expm1(log), low, high, p, once, within, repeats, detectable, needed, far)
 
 
 def look_share(earlier: int) -> float:
@@ -368,7 +399,8 @@ def _judge_predictions(contrast: _Contrast, rule: Rule, base: ModelError | None,
     with Satterthwaite's degrees of freedom. Of two predictions that differ only in the kernel or the host,
     most of the error cancels.
     """
-    change, log = math.expm1(contrast.log), contrast.log
+    log = contrast.log
+    change = math.expm1(log)
     error, degrees = contrast.error() if contrast.cells and not contrast.once else (0.0, math.inf)
     if base and other:
         cancels = base.setup is not None and base.setup == other.setup
@@ -394,7 +426,11 @@ def _judge_predictions(contrast: _Contrast, rule: Rule, base: ModelError | None,
     down, up = map(reach, variances)
     if not (base and other):
         close = is_inside(log, (-down, up), rule.metric.resolution)
-        verdict = "outside" if not close else "unclear" if error**2 > max(variances) else "inside"
+        verdict = "inside"
+        if not close:
+            verdict = "outside"
+        elif error**2 > max(variances):
+            verdict = "unclear"
         return Decision(verdict, change, math.expm1(-down), math.expm1(up), of_model=True)
     low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in (log - down, log + up))
     if low <= 0 <= high:

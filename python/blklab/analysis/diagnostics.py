@@ -58,15 +58,16 @@ def drift(values: Sequence[float]) -> float | None:
     third = len(values) // 3
     if len(values) < FEWEST:
         return None
-    first, last = values[:third], values[-third:]
     still = _without_line(values)
     # The variance within a third must not include the drift itself.
-    before, after = (series_variance(part) for part in (still[:third], still[-third:]))
-    means = [sum(part) / third for part in (first, last)]
-    if not means[0] or before is None or after is None:
+    before = series_variance(still[:third])
+    after = series_variance(still[-third:])
+    first_mean = sum(values[:third]) / third
+    last_mean = sum(values[-third:]) / third
+    if not first_mean or before is None or after is None:
         return None
-    change = means[1] / means[0] - 1
-    chance = _chance(means[1] - means[0], before[0] + after[0], min(before[1], after[1]))
+    change = last_mean / first_mean - 1
+    chance = _chance(last_mean - first_mean, before[0] + after[0], min(before[1], after[1]))
     return None if abs(change) < DRIFT or chance >= CERTAIN else change
 
 
@@ -147,23 +148,30 @@ def levels(values: Sequence[float], counts: Sequence[float]) -> Levels | None:
     Gray-Level Histograms", IEEE Transactions on Systems, Man and Cybernetics 9(1), 1979).
     """
     ordered = sorted(values)
-    count, total = len(ordered), sum(ordered)
+    count = len(ordered)
+    total = sum(ordered)
     if count < FEWEST or total <= 0:
         return None
     mean = total / count
     variance = sum((value - mean) ** 2 for value in ordered)
     if variance <= 0:
         return None
-    best, cut, below = 0.0, 0, 0.0
-    for at in range(1, count):
-        below += ordered[at - 1]
-        low, high = below / at, (total - below) / (count - at)
-        between = at * (count - at) / count * (high - low) ** 2
+    best = 0.0
+    cut = 0
+    below = 0.0
+    for number in range(1, count):
+        below += ordered[number - 1]
+        low = below / number
+        high = (total - below) / (count - number)
+        between = number * (count - number) / count * (high - low) ** 2
         if between > best:
-            best, cut = between, at
-    low, high = sum(ordered[:cut]) / cut, sum(ordered[cut:]) / (count - cut)
+            best = between
+            cut = number
+    low = sum(ordered[:cut]) / cut
+    high = sum(ordered[cut:]) / (count - cut)
     share = cut / count
-    noise = CHANCE / math.sqrt(usual) if (usual := median(counts)) else math.inf
+    usual = median(counts)
+    noise = CHANCE / math.sqrt(usual) if usual else math.inf
     wide = high - low > mean * max(APART, noise)
     common = min(share, 1 - share) >= LEAST_SHARE
     return Levels(low, high, share) if best / variance >= LEVELS and wide and common else None
@@ -180,7 +188,8 @@ def course(ratios: Sequence[float]) -> float | None:
     if count < 8:
         return None
     half = count // 2
-    first, last = sum(ratios[:half]) / half, sum(ratios[-half:]) / half
+    first = sum(ratios[:half]) / half
+    last = sum(ratios[-half:]) / half
     change = last / first - 1 if first else 0.0
     if abs(change) < 0.03:
         return None
@@ -233,8 +242,11 @@ class _RunNames:
 
     def __init__(self, runs: Sequence[StoredRun]) -> None:
         self.runs = {run.id: run for run in runs}
-        labels = dict.fromkeys(label for run in runs for label in run.labels)
-        self._told = [label for label in labels if len({run.labels.get(label) for run in runs}) > 1]
+        self._told = []
+        for label in dict.fromkeys(label for run in runs for label in run.labels):
+            values = {run.labels.get(label) for run in runs}
+            if len(values) > 1:
+                self._told.append(label)
         self._several = len({run.campaign for run in runs}) > 1
 
     def of(self, run: StoredRun, *, repeat: bool = True) -> str:
@@ -252,10 +264,15 @@ class _RunNames:
 
 def _merged(diagnostics: Sequence[Diagnostic], names: _RunNames) -> Iterator[Diagnostic]:
     """Merges diagnostics with the same code; the one with the largest weight is shown in full."""
-    codes = by_key(((each.code, each.message if each.code in SAID else ""), each) for each in diagnostics)
+    codes: dict[tuple[str, str], list[Diagnostic]] = {}
+    for diagnostic in diagnostics:
+        key = (diagnostic.code, diagnostic.message if diagnostic.code in SAID else "")
+        codes.setdefault(key, []).append(diagnostic)
     for (code, message), members in codes.items():
         members.sort(key=lambda diagnostic: -diagnostic.weight)
-        ids = dict.fromkeys(number for diagnostic_ in members for number in diagnostic_.runs)
+        ids: dict[int, None] = {}
+        for diagnostic in members:
+            ids |= dict.fromkeys(diagnostic.runs)
         runs = [names.runs[number] for number in ids]
         if message:
             few = len(runs) <= SHOWN
@@ -300,7 +317,8 @@ def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnosti
     change = drift(values)
     if change is not None:
         third = len(values) // 3
-        first, last = sum(values[:third]) / third, sum(values[-third:]) / third
+        first = sum(values[:third]) / third
+        last = sum(values[-third:]) / third
         message = f"{first:,.0f} IOPS in the first third and {last:,.0f} in the last ({_percent(change)})"
         yield _doubt("drift", message, run, weight=abs(change))
     elif two := levels(values, counts):
@@ -353,10 +371,10 @@ def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
             if part:
                 counted.setdefault((*where, part), []).append(run.id)
     several = len({runner for runner, *_ in counted}) > 1
-    parts = [
-        f"{name}{f' ({runner})' if several else ''} in {len(ids)} of {used[runner, name]} runs ({part})"
-        for (runner, name, part), ids in sorted(counted.items(), key=lambda item: -len(item[1]))
-    ]
+    parts = []
+    for (runner, name, part), ids in sorted(counted.items(), key=lambda item: -len(item[1])):
+        device_name = f"{name} ({runner})" if several else name
+        parts.append(f"{device_name} in {len(ids)} of {used[runner, name]} runs ({part})")
     if parts:
         rest = f", and {len(parts) - 8} more" if len(parts) > 8 else ""
         text = f"Always busy: {', '.join(parts[:8])}{rest}."
@@ -365,8 +383,8 @@ def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
                 " A rotating disk is then at its limit. "
                 "A flash disk is at its limit only if more I/Os in flight do not increase IOPS."
             )
-        ids = tuple(dict.fromkeys(number for ids in counted.values() for number in ids))
-        yield Diagnostic("busy-devices", "note", "", text, runs=ids)
+        all_ids = dict.fromkeys(number for ids in counted.values() for number in ids)
+        yield Diagnostic("busy-devices", "note", "", text, runs=tuple(all_ids))
 
 
 def cores(outcome: Outcome) -> float | None:
@@ -433,22 +451,22 @@ def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnost
     true = [run for run in runs if rate_scale(run.figures) == 1]
     for sim in predicted:
         for other in measured:
-            chosen = [
-                (f"{campaigns[number]} {number}", [run for run in true if run.campaign == number])
-                for number in (other, sim)
-            ]
+            sides = []
+            for number in (other, sim):
+                sides.append((f"{campaigns[number]} {number}", [run for run in true if run.campaign == number]))
             try:
-                comparison = compare.compare(compare.comparison_sides(chosen), ["iops"], points)
+                comparison = compare.compare(compare.comparison_sides(sides), ["iops"], points)
             except UsageError:  # no common cell
                 continue
             pairs = [(row.labels, change) for row in comparison.rows for change in row.differences if change]
-            if off := [(labels, change) for labels, change in pairs if change.verdict == "outside"]:
+            off = [(labels, change) for labels, change in pairs if change.verdict == "outside"]
+            if off:
                 labels, worst = max(off, key=lambda item: abs(item[1].change))
-                of = f", {' '.join(labels.values())}," if labels else ""
+                of_cell = f", {' '.join(labels.values())}," if labels else ""
                 message = (
                     f"Of {len(pairs)} cells that were predicted and measured, {len(off)} are outside of the interval "
                     "of their prediction (1 of 10 is expected); "
-                    f"the largest difference{of} is {_percent(worst.change)} "
+                    f"the largest difference{of_cell} is {_percent(worst.change)} "
                     f"({_percent(worst.low)} to {_percent(worst.high)} expected)."
                 )
                 yield _doubt("prediction", message, *(run for run in runs if run.campaign == sim))

@@ -6,7 +6,6 @@ from typing import cast
 from blklab.documents import outcome as simulated
 from blklab.documents.cell import Cell
 from blklab.outcome import CROWDED, LEAST_SHOWN, DeviceResult, Outcome, looked_up
-from blklab.text import by_key
 from blklab.units import format_count, format_duration, format_rate, format_size
 
 BUSY = 0.95  # A part is saturated if it is busy for more than this share of the time
@@ -81,7 +80,8 @@ def _states(document: Cell, outcome: Outcome) -> Iterator[str]:
 def _wear(document: Cell, outcome: Outcome) -> Iterator[str]:
     """Says how much more a used flash disk programs than is written to it."""
     for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
-        written, flash = device.sectors[1] * 512, _work(device)["flash_bytes"]
+        written = device.sectors[1] * 512
+        flash = _work(device)["flash_bytes"]
         if of_cell["model"].get("used") and written and flash > written * COPIES:
             yield (
                 f"{device.name} programs {flash / written:.1f} bytes of flash for each byte written: "
@@ -93,14 +93,18 @@ def _wear(document: Cell, outcome: Outcome) -> Iterator[str]:
 def _cleaning(document: Cell, outcome: Outcome) -> Iterator[str]:
     """Says when the media cache of a shingled disk, or a disk's media log, was full."""
     for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
-        full_ns, bands = _work(device)["media_cache_full_ns"], _work(device)["bands_cleaned"]
+        full_ns = _work(device)["media_cache_full_ns"]
+        bands = _work(device)["bands_cleaned"]
         if full_ns is None or _work(device)["flash_bytes"]:
             continue
-        place, then = "media cache", f"writes waited until a band was rewritten ({format_count(bands)} bands in all)"
-        last = "`media_cache_fill` is how full it is at first."
+        when = f"of {device.name} was full after {full_ns / 1e9:.1f} s: from then on,"
         if of_cell["model"].get("media_log_writes"):
-            place, then, last = "media log", "each write went to its place", "The disk empties it when it is idle."
-        yield f"The {place} of {device.name} was full after {full_ns / 1e9:.1f} s: from then on, {then}. {last}"
+            yield f"The media log {when} each write went to its place. The disk empties it when it is idle."
+        else:
+            yield (
+                f"The media cache {when} writes waited until a band was rewritten "
+                f"({format_count(bands)} bands in all). `media_cache_fill` is how full it is at first."
+            )
 
 
 def _work(device: DeviceResult) -> simulated.DiskWork:
@@ -109,7 +113,8 @@ def _work(device: DeviceResult) -> simulated.DiskWork:
 
 def saturation(device: DeviceResult, runtime_ns: int) -> tuple[float, str]:
     """Returns the busy share of a device's busiest part, and the name of the part."""
-    work, flush_ns = _work(device), device.flush_ns or 0
+    work = _work(device)
+    flush_ns = device.flush_ns or 0
     parts = {
         "interface": work["interface_ns"] / runtime_ns,
         "media": (work["media_ns"] - flush_ns) / runtime_ns,
@@ -127,11 +132,10 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
     runtime = outcome.observed_ns
     busy = [(*saturation(device, runtime), device) for device in outcome.devices]
     saturated = [f"{disk.name} ({PARTS[part]} {_of_time(share)})" for share, part, disk in busy if share >= BUSY]
-    saturated += [
-        f"controller {name} ({_of_time(share)})"
-        for name, devices in _behind_controllers(document, outcome).items()
-        if (share := sum(device.controller_ns or 0 for device in devices) / runtime) >= BUSY
-    ]
+    for name, devices in _behind_controllers(document, outcome).items():
+        share = sum(device.controller_ns or 0 for device in devices) / runtime
+        if share >= BUSY:
+            saturated.append(f"controller {name} ({_of_time(share)})")
     limited = list(_processor_limits(document, outcome))
     yield from limited
     if saturated:
@@ -171,8 +175,12 @@ def _processor_limits(document: Cell, outcome: Outcome) -> Iterator[str]:
 
 def _behind_controllers(document: Cell, outcome: Outcome) -> dict[str, list[DeviceResult]]:
     """Returns the devices behind each controller, by its name."""
-    pairs = zip(outcome.devices, document["devices"], strict=True)
-    return by_key((name, device) for device, of_cell in pairs if (name := of_cell.get("controller")))
+    devices_by_controller: dict[str, list[DeviceResult]] = {}
+    for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
+        name = of_cell.get("controller")
+        if name:
+            devices_by_controller.setdefault(name, []).append(device)
+    return devices_by_controller
 
 
 def _is_throttled(device: DeviceResult) -> bool:
@@ -230,18 +238,28 @@ def _chance(outcome: Outcome) -> Iterator[str]:
 def _hits_over_time(outcome: Outcome) -> Iterator[str]:
     """Compares the first, the middle and the last tenth of the time, if their shares of hits differ."""
     counts = outcome.look_ups
-    tenth, middle = len(counts) // 10, len(counts) * 9 // 20
+    tenth = len(counts) // 10
+    middle = len(counts) * 9 // 20
     if tenth:
-        parts = counts[:tenth], counts[middle : middle + tenth], counts[-tenth:]
-        first, between, last = (sum(h for h, _ in part) / sum(h + m for h, m in part) for part in parts)
+        first = _hit_share(counts[:tenth])
+        between = _hit_share(counts[middle : middle + tenth])
+        last = _hit_share(counts[-tenth:])
         if max(first, between, last) - min(first, between, last) > 0.01:
             three = f"{100 * first:.1f} % in the first tenth of the time, {100 * between:.1f} % in the middle"
             yield f"Hits over time: {three}, {100 * last:.1f} % in the last tenth."
 
 
+def _hit_share(counts: Sequence[Sequence[int]]) -> float:
+    """Returns the share of hits, from numbers of hits and misses."""
+    hits = sum(hits for hits, _ in counts)
+    return hits / sum(hits + misses for hits, misses in counts)
+
+
 def _dm_cache(cache: simulated.LvmcacheTargetReport) -> Iterator[str]:
     hits, misses = looked_up(cache)
-    name, promoted, full = cache["name"], cache["promotions"], cache["used_blocks"] == cache["blocks"]
+    name = cache["name"]
+    promoted = cache["promotions"]
+    full = cache["used_blocks"] == cache["blocks"]
     if not hits + misses:
         return
     yield (
@@ -273,9 +291,12 @@ def _bcache(cache: simulated.BcacheTargetReport) -> Iterator[str]:
 
 
 def _writecache(cache: simulated.WritecacheTargetReport) -> Iterator[str]:
-    name, reads, writes = cache["name"], cache["reads"], cache["writes"]
+    name = cache["name"]
+    reads = cache["reads"]
+    writes = cache["writes"]
     if writes:
-        back, commits = format_count(cache["writebacks"]), format_count(cache["commits"])
+        back = format_count(cache["writebacks"])
+        commits = format_count(cache["commits"])
         share = 100 * (1 - cache["writes_around"] / writes)
         yield (
             f"{name} took {share:.1f} % of the blocks that were written. It wrote {back} back. "
@@ -291,18 +312,17 @@ def _writecache(cache: simulated.WritecacheTargetReport) -> Iterator[str]:
 
 
 def _md(document: Cell, array: simulated.MdReport) -> Iterator[str]:
-    chosen = [
-        (slot, reason, count)
-        for slot, stats in enumerate(array["slots"])
-        for reason, count in stats.items()
-        if reason in REASONS and isinstance(count, int) and count
-    ]
-    total = sum(count for *_, count in chosen)
+    choices = []
+    for slot, stats in enumerate(array["slots"]):
+        for reason, count in stats.items():
+            if reason in REASONS and isinstance(count, int) and count:
+                choices.append((slot, reason, count))
+    total = sum(count for *_, count in choices)
     if total and len(array["slots"]) > 1:
-        chosen.sort(key=lambda choice: -choice[2])
+        choices.sort(key=lambda choice: -choice[2])
         shares = [
             f"{100 * count / total:.1f} % went to slot {slot} because {REASONS[reason]}"
-            for slot, reason, count in chosen[:4]
+            for slot, reason, count in choices[:4]
             if count / total >= 0.001
         ]
         balancer = f"The balancer of {array['name']} (kernel {document['kernel']})"

@@ -82,7 +82,9 @@ class Judgement:
 
     def unjudged(self, *, allow_missing: bool) -> list[str]:
         """Returns the lines about what was not judged but must be, for a success."""
-        return [self.nothing] if self.nothing else [] if allow_missing else [*self.missing]
+        if self.nothing:
+            return [self.nothing]
+        return [] if allow_missing else [*self.missing]
 
 
 def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool) -> Judgement:
@@ -92,7 +94,9 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
     interval of the change for a relative bound, otherwise that of the side's mean. Without, the measured value decides.
     A cell that the baseline lacks is not a failure.
     """
-    failed, missing, undecided = list[str](), list[str](), list[str]()
+    failed: list[str] = []
+    missing: list[str] = []
+    undecided: list[str] = []
     count = 0
     for row in comparison.rows:
         if condition.metric not in row.asked:
@@ -104,13 +108,13 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
                 where = " ".join(filter(None, (labels, cell)))
                 missing.append(f"{row.metric}: {where}: not measured on {side}")
             if row.values[at] is None:
-                where = f"{row.metric}: {labels}{': ' if labels else ''}"
-                missing.append(f"{where}not measured on {side}")
+                where = f"{row.metric}: {labels}" if labels else row.metric
+                missing.append(f"{where}: not measured on {side}")
                 continue
             if row.values[0] is None and condition.relative:
                 continue
             count += 1
-            where = f"{side}{f' {labels}' if labels else ''}"
+            where = f"{side} {labels}" if labels else side
             used = "" if row.metric == condition.metric else f" ({row.metric})"
             ends = _ends(row, at, condition) if sure else [_point(row, at, condition)]
             holds = {condition.holds(end) for end in ends}
@@ -128,7 +132,8 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
 
 def _point(row: ComparisonRow, at: int, condition: Condition) -> float:
     """Returns the value that is compared with the bound: a multiple of the baseline, or a mean."""
-    value, baseline = row.values[at], row.values[0]
+    value = row.values[at]
+    baseline = row.values[0]
     mean = value.mean if value else math.nan
     if not condition.relative:
         return mean
@@ -137,7 +142,8 @@ def _point(row: ComparisonRow, at: int, condition: Condition) -> float:
 
 def _ends(row: ComparisonRow, at: int, condition: Condition) -> list[float]:
     """Returns the ends of the interval, of the change or of the mean; none if it is unknown."""
-    value, change = row.values[at], row.differences[at - 1]
+    value = row.values[at]
+    change = row.differences[at - 1]
     if not condition.relative:
         return [] if value is None or value.low is None or value.high is None else [value.low, value.high]
     if change is None or change.once or change.low is None or change.high is None or change.verdict in AGREEMENTS:
@@ -147,7 +153,8 @@ def _ends(row: ComparisonRow, at: int, condition: Condition) -> list[float]:
 
 def _why(row: ComparisonRow, at: int, condition: Condition) -> str:
     """Returns why a cell is undecided, and what decides it."""
-    value, change = row.values[at], row.differences[at - 1]
+    value = row.values[at]
+    change = row.differences[at - 1]
     if change is not None and change.of_model and condition.relative:
         measured = change.verdict in AGREEMENTS
         return "one side is predicted: measure both" if measured else "the model's error includes the bound: measure"

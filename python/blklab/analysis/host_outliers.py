@@ -48,7 +48,9 @@ def values(outcome: Outcome, metric: str) -> dict[str, float]:
 
 def outliers(repeats: Sequence[Outcome]) -> list[HostOutlier]:
     """Returns the outliers of a cell in all its repeats, the slow ones first."""
-    result = [outlier for metric in NAMES for outlier in _of_metric(metric, [values(run, metric) for run in repeats])]
+    result: list[HostOutlier] = []
+    for metric in NAMES:
+        result += _of_metric(metric, [values(run, metric) for run in repeats])
     return sorted(result, key=lambda outlier: (not outlier.worse, -abs(math.log1p(outlier.change))))
 
 
@@ -60,7 +62,9 @@ def _of_metric(metric: str, runs: Sequence[Mapping[str, float]]) -> Iterator[Hos
             ratios.setdefault(name, []).append(value / cast(float, middle))
     if len(ratios) < FEWEST:
         return
-    samples = [[RunSample(ratio) for ratio in of_host] for of_host in ratios.values()]
+    samples = []
+    for ratios_of_host in ratios.values():
+        samples.append([RunSample(ratio) for ratio in ratios_of_host])
     intervals = decision.intervals(samples, [None] * len(samples), decision.Rule(METRICS[metric]), len(samples))
     logs = {name: fmean(map(math.log, of_host)) for name, of_host in ratios.items()}
     middle = median(logs.values())

@@ -102,7 +102,8 @@ class HostProfile:
     @property
     def host(self) -> dict[str, int]:
         """The table [host]. Its times are in the ratio of the defaults."""
-        submit, reap = DEFAULTS["submit_ns"], DEFAULTS["reap_ns"]
+        submit = DEFAULTS["submit_ns"]
+        reap = DEFAULTS["reap_ns"]
         submit_ns = round(self.io_ns * submit / (submit + reap))
         return {"submit_ns": submit_ns, "reap_ns": round(self.io_ns) - submit_ns}
 

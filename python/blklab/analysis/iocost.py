@@ -10,7 +10,7 @@ import math
 import re
 import statistics
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -33,7 +33,9 @@ LOADS: Mapping[str, tuple[str, str, int]] = {
 """`rw`, `bs` and `iodepth` of the eight jobs that measure each figure. For bytes, resctl-bench has `bs` = 128 MiB,
 which the kernel splits."""
 
-JOBS, SMALL, LARGE = 8, 4096, 1 << 20  # Jobs; bytes of an I/O, and of one of `rbps` and `wbps`
+JOBS = 8
+SMALL = 4096  # Bytes of an I/O
+LARGE = 1 << 20  # Bytes of an I/O of `rbps` and `wbps`
 LEAST_NS = 100  # Of a command: some disks do more bytes in small I/Os than in large ones
 SEQUENTIAL = 1.1
 """If a disk does more sequential small reads than random ones by this factor, its flash limits the random ones: several
@@ -109,7 +111,10 @@ def _in_lines(text: str) -> Iterator[Figures]:
 
 def median(disks: list[MeasuredDisk]) -> Figures:
     """Returns the median of each figure."""
-    return {figure: statistics.median(disk.figures[figure] for disk in disks) for figure in LOADS}
+    medians = {}
+    for figure in LOADS:
+        medians[figure] = statistics.median(disk.figures[figure] for disk in disks)
+    return medians
 
 
 def model_of(figures: Figures, base: DeviceTable) -> DeviceTable:
@@ -120,12 +125,15 @@ def model_of(figures: Figures, base: DeviceTable) -> DeviceTable:
     """
     unknown = ("slc_bytes", "fold_ns", "direct_ns", "cell_bits")
     table = {key: value for key, value in base.items() if key not in unknown and not key.startswith("sustained_")}
-    random, page_ns = figures["rrandiops"], table["page_read_ns"]
+    random = figures["rrandiops"]
+    page_ns = table["page_read_ns"]
     of_flash = figures["rseqiops"] > SEQUENTIAL * random
     # Reads: the time of a command, and that of bytes in the interface.
-    small_ns, large_ns = 1e9 / (figures["rseqiops"] if of_flash else random), 1e9 * LARGE / figures["rbps"]
+    small_ns = 1e9 / (figures["rseqiops"] if of_flash else random)
+    large_ns = 1e9 * LARGE / figures["rbps"]
     byte_ns = max(1e-3, min((large_ns - small_ns) / (LARGE - SMALL), (small_ns - LEAST_NS) / SMALL))
-    table["read_command_ns"], table["read_bandwidth"] = round(small_ns - byte_ns * SMALL), round(1e9 / byte_ns)
+    table["read_command_ns"] = round(small_ns - byte_ns * SMALL)
+    table["read_bandwidth"] = round(1e9 / byte_ns)
     # Writes: the time of a command, and that of bytes in flash, which depends on the number of dies.
     table["write_bandwidth"] = round(max(SPARE * figures["wbps"], table["write_bandwidth"]))
     small_ns = 1e9 / figures["wrandiops"]
@@ -156,12 +164,15 @@ def _document(table: DeviceTable, figure: str, rate: Mapping[str, int] | None = 
 def uncertainty(table: DeviceTable, figures: Figures, base: DeviceTable) -> dict[str, float]:
     """Returns the deviations of a model that was made from figures: how far it is from them, and what is typical."""
     errors = {figure: math.log(value / figures[figure]) for figure, value in simulated(table).items()}
-    reads, writes = (
-        round(math.hypot(CONTROLLER, math.sqrt(statistics.fmean(errors[figure] ** 2 for figure in chosen))), 3)
-        for chosen in (list(LOADS)[:3], list(LOADS)[3:])
-    )
+    reads = _deviation([errors[figure] for figure in list(LOADS)[:3]])
+    writes = _deviation([errors[figure] for figure in list(LOADS)[3:]])
     mixed = round(math.hypot(0.3, max(reads, writes)), 3)
     return {"read": reads, "write": writes, "mixed": mixed, "latency": LATENCY, "sync": base["uncertainty"]["sync"]}
+
+
+def _deviation(errors: Sequence[float]) -> float:
+    """Returns the root mean square of errors, with that of a controller."""
+    return round(math.hypot(CONTROLLER, math.sqrt(statistics.fmean(error**2 for error in errors))), 3)
 
 
 def qos(table: DeviceTable, figures: Figures) -> dict[str, float]:

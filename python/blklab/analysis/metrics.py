@@ -28,8 +28,14 @@ class Metric:
 
     def with_unit(self, value: float) -> str:
         """Returns a value with its unit."""
-        form = {"time": format_duration, "bandwidth": format_rate}.get(self.kind)
-        return form(value) if form else f"{value:,.6g}" + "/s" * (self.kind == "rate")
+        match self.kind:
+            case "time":
+                return format_duration(value)
+            case "bandwidth":
+                return format_rate(value)
+            case "rate":
+                return f"{value:,.6g}/s"
+        return f"{value:,.6g}"
 
 
 def _rate(direction: str, key: str, outcome: Outcome) -> float | None:
@@ -39,8 +45,9 @@ def _rate(direction: str, key: str, outcome: Outcome) -> float | None:
 
 
 def _sum(key: str, outcome: Outcome) -> float | None:
-    there = [value for value in [_rate(direction, key, outcome) for direction in WAYS] if value is not None]
-    return sum(there) if there else None
+    rates = [_rate(direction, key, outcome) for direction in WAYS]
+    known_rates = [rate for rate in rates if rate is not None]
+    return sum(known_rates) if known_rates else None
 
 
 def _latency(direction: str, key: str, outcome: Outcome) -> float | None:
@@ -75,23 +82,25 @@ comparison have, reads rather than writes: see `with_direction`."""
 
 BIN = 1 / 64  # The width of a bin of fio's histogram of latencies (stat.h: FIO_IO_U_PLAT_BITS is 6)
 
+
+def _latency_metrics(direction: str) -> list[Metric]:
+    noun = "fsyncs" if direction == "sync" else f"{direction}s"
+    metrics = []
+    for key, what in LATENCIES.items():
+        resolution = BIN if key.startswith("p") else 0.002
+        value = partial(_latency, direction, key)
+        metrics.append(Metric(f"{direction}.{key}", f"{what} of {noun}", "time", False, value, resolution))
+    return metrics
+
+
 _ALL = [
     Metric("iops", "I/Os a second", "rate", True, partial(_sum, "iops")),
     Metric("bw", "bandwidth", "bandwidth", True, partial(_sum, "bw_bytes")),
     *(Metric(f"{way}.iops", f"{way}s a second", "rate", True, partial(_rate, way, "iops")) for way in WAYS),
     *(Metric(f"{way}.bw", f"{way} bandwidth", "bandwidth", True, partial(_rate, way, "bw_bytes")) for way in WAYS),
-    *(
-        Metric(
-            f"{direction}.{key}",
-            f"{what} of {'fsync' if direction == 'sync' else direction}s",
-            "time",
-            False,
-            partial(_latency, direction, key),
-            BIN if key.startswith("p") else 0.002,
-        )
-        for direction in (*WAYS, "sync")
-        for key, what in LATENCIES.items()
-    ),
+    *_latency_metrics("read"),
+    *_latency_metrics("write"),
+    *_latency_metrics("sync"),
     Metric("sync.iops", "fsyncs a second", "rate", True, _sync_rate),
     Metric("load.iops", "I/Os a second with the 99th percentile below p99_below", "rate", True, _best_rate),
     Metric("wall", "wall-clock time of the command", "time", False, partial(_command, "wall_ns")),
@@ -126,11 +135,12 @@ def with_direction(name: str, sides: Sequence[Sequence[Outcome]]) -> str:
     """
     if name not in LATENCIES:
         return name
-    there = [directions(side) for side in sides]
+    directions_of_sides = [directions(side) for side in sides]
 
     def weight(direction: str) -> tuple[int, float]:
-        counts = (outcome.direction(direction).total_ios for side in sides for outcome in side)
-        return sum(direction in side for side in there), sum(counts) * (1.1 if direction == "read" else 1)
+        ios = sum(outcome.direction(direction).total_ios for side in sides for outcome in side)
+        side_count = sum(direction in side for side in directions_of_sides)
+        return side_count, ios * (1.1 if direction == "read" else 1)
 
     return f"{max(WAYS, key=weight)}.{name}"
 
@@ -157,11 +167,12 @@ def device_shares(outcome: Outcome) -> dict[str, tuple[float | None, float | Non
     Shares are of I/Os at the devices, after merging.
     """
     devices = lowest_devices(outcome)
-    totals = [sum(device.ios[direction] for device in devices) for direction in (0, 1)]
+    total_reads = sum(device.ios[0] for device in devices)
+    total_writes = sum(device.ios[1] for device in devices)
     return {
         device.name: (
-            device.ios[0] / totals[0] if totals[0] else None,
-            device.ios[1] / totals[1] if totals[1] else None,
+            device.ios[0] / total_reads if total_reads else None,
+            device.ios[1] / total_writes if total_writes else None,
         )
         for device in devices
     }

@@ -81,7 +81,10 @@ class Observation:
     def load(self) -> dict[str, str]:
         """The words that say what it did; those of different jobs are joined by a plus sign."""
         defaults = {"rw": "read", "bs": "4k", "iodepth": "1", "numjobs": "1"}
-        return {key: "+".join(str(job.get(key, value)) for job in self.jobs) for key, value in defaults.items()}
+        words = {}
+        for key, value in defaults.items():
+            words[key] = "+".join(str(job.get(key, value)) for job in self.jobs)
+        return words
 
     @property
     def seconds_alone(self) -> float:
@@ -158,7 +161,8 @@ def from_fio(path: Path) -> list[Observation]:
     try:
         for document, jobs in _goings(content):
             for members in by_key((job.group, job) for job in jobs).values():
-                read, write = (sum(job.directions[direction].iops for job in members) for direction in (0, 1))
+                read = sum(job.directions[0].iops for job in members)
+                write = sum(job.directions[1].iops for job in members)
                 if run := of_jobs(str(path), [(j.name, j.options) for j in members], read, write):
                     counted = any(part.total_ios for job in members for part in job.directions)
                     outcome = output.grouped(document, members)[0] if counted else None
@@ -194,12 +198,16 @@ def of_jobs(
     if read + write == 0:
         return None
     by_name = by_key(members)
-    disks = sorted({file for _, options in members if (file := options.get("filename", "")).startswith("/dev/")})
+    files = {options.get("filename", "") for _, options in members}
+    disks = sorted(file for file in files if file.startswith("/dev/"))
     jobs: dict[str, dict[str, Any]] = {}
     for name, clones in by_name.items():
         _check(where, name, {key: value for key, value in clones[0].items() if key not in more})
         words = _words(where, name, clones[0], more)
-        words.setdefault("rw", "rw" if read and write else "read" if read else "write")
+        if read and write:
+            words.setdefault("rw", "rw")
+        else:
+            words.setdefault("rw", "read" if read else "write")
         if words["rw"] in text.MIXED and read and write and not words.keys() & {"rwmixread", "rwmixwrite"}:
             # fio's text output does not contain the requested rate; fio achieves it.
             words["rwmixread"] = round(100 * read / (read + write))

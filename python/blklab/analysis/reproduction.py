@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from blklab.analysis import observations
 from blklab.analysis.compare import LOAD, PLACES
-from blklab.analysis.decision import AGREEMENTS, Decision, Rule, decide, intervals
+from blklab.analysis.decision import Decision, Rule, decide, intervals
 from blklab.analysis.explain import BUSY as SATURATED
 from blklab.analysis.explain import explain, saturation
 from blklab.analysis.metrics import METRICS, Metric, lowest_devices
@@ -113,14 +113,17 @@ def as_experiment(
         label = next((name for name, other in loads.items() if (other, details[name]) == (load, run.details)), "")
         if not label:
             label = _unlike("-".join(filter(None, (run.labels["workload"], run.details))), load, loads)
-            loads[label], details[label] = load, run.details
+            loads[label] = load
+            details[label] = run.details
         pairs.setdefault(run.place, []).append(label)
         measured.append(_figures(run, {"stack": run.place, "workload": label}, dropped))
     if not measured:
         raise UsageError(f"{runs[0].where}: no run is left")
     learns = any("kind" in stack for stack in stacks.values())
     longest = max(run.outcome.runtime_ns for run in runs)
-    limits: Table = {"runtime": f"{math.ceil(longest / 1e9)}s", **({} if learns else {"max_ios": IOS})}
+    limits: Table = {"runtime": f"{math.ceil(longest / 1e9)}s"}
+    if not learns:
+        limits["max_ios"] = IOS
     return {
         "title": f"Predictions for {name}",
         "settings": {**settings, **limits},
@@ -147,19 +150,10 @@ def _load(run: MeasuredRun) -> tuple[Table, list[str]]:
     options = run.outcome.job_options
     if not any({"rw", "readwrite", "bs", "blocksize"} & of.keys() for of in options.values()):
         raise UsageError(f"{run.where}: does not contain fio's options: expected fio's JSON or normal output")
-    jobs = list(options.items())
-    ignored = {*MORE, *observations.WORDS, *HARMLESS, "runtime", "ramp_time", "ioengine", "direct", "buffered"}
-    dropped = dict.fromkeys(f"{key}={value}" for _, of in jobs for key, value in of.items() if key not in ignored)
-    kept = [(name, {key: value for key, value in of.items() if f"{key}={value}" not in dropped}) for name, of in jobs]
-    for _, of in kept:
-        word = "rw" if "rw" in of else "readwrite"
-        if ":" in of.get(word, ""):
-            dropped[f"{word}={of[word]}"] = None
-            of[word] = of[word].partition(":")[0]
-        if "bssplit" in of:
-            of.pop("bs", None)
+    simulated, dropped = _simulated_options(options)
     figures = run.outcome
-    seen = observations.of_jobs(run.where, kept, figures.read.iops, figures.write.iops, MORE - {*observations.WORDS})
+    more = MORE - {*observations.WORDS}
+    seen = observations.of_jobs(run.where, simulated, figures.read.iops, figures.write.iops, more)
     if seen is None:
         raise UsageError(f"{run.where}: has no I/Os")
     for job in seen.jobs:
@@ -174,7 +168,29 @@ def _load(run: MeasuredRun) -> tuple[Table, list[str]]:
                 f"{run.where}: fio's figures have {direction}s and its options have none: "
                 "several jobs were reported as one"
             )
-    return dict(seen.workload), list(dropped)
+    return dict(seen.workload), dropped
+
+
+def _simulated_options(options: Mapping[str, Mapping[str, str]]) -> tuple[list[tuple[str, dict[str, str]]], list[str]]:
+    """Returns the options of each job that are simulated, and the others."""
+    ignored = {*MORE, *observations.WORDS, *HARMLESS, "runtime", "ramp_time", "ioengine", "direct", "buffered"}
+    dropped: dict[str, None] = {}
+    for options_of_job in options.values():
+        for key, value in options_of_job.items():
+            if key not in ignored:
+                dropped[f"{key}={value}"] = None
+    simulated = []
+    for name, options_of_job in options.items():
+        remaining = {key: value for key, value in options_of_job.items() if f"{key}={value}" not in dropped}
+        simulated.append((name, remaining))
+    for _, remaining in simulated:
+        word = "rw" if "rw" in remaining else "readwrite"
+        if ":" in remaining.get(word, ""):
+            dropped[f"{word}={remaining[word]}"] = None
+            remaining[word] = remaining[word].partition(":")[0]
+        if "bssplit" in remaining:
+            remaining.pop("bs", None)
+    return simulated, list(dropped)
 
 
 def _unlike(name: str, load: Table, taken: Mapping[str, Table]) -> str:
@@ -195,9 +211,13 @@ def _figures(run: MeasuredRun, cell: Table, dropped: Sequence[str]) -> Table:
         if figures.total_ios and figures.clat_ns.mean:
             table[f"{direction}_mean_ns"] = round(figures.clat_ns.mean)
     shares = {device.name: sum(device.ios) for device in lowest_devices(outcome) if sum(device.ios)}
-    table |= {"device_ios": shares} if len(shares) > 1 else {}
+    if len(shares) > 1:
+        table["device_ios"] = shares
     doubts = list(_doubts(run, dropped))
-    return {**table, **({"doubts": doubts} if doubts else {}), "source": run.where}
+    if doubts:
+        table["doubts"] = doubts
+    table["source"] = run.where
+    return table
 
 
 def _doubts(run: MeasuredRun, dropped: Sequence[str]) -> Iterator[str]:
@@ -251,7 +271,9 @@ class JudgedFigure:
     @property
     def verdict(self) -> str:
         """`fitted` or `limited` if it is no test of the prediction; otherwise that of the decision."""
-        return "fitted" if self.fitted else "limited" if self.limited else self.decision.verdict
+        if self.fitted:
+            return "fitted"
+        return "limited" if self.limited else self.decision.verdict
 
     def as_dict(self) -> dict[str, object]:
         """Returns the figure for `--json`."""
@@ -272,13 +294,18 @@ def judge(plan: ExperimentPlan, outcomes: Mapping[int, Outcome]) -> list[JudgedF
 
     Of the repeats of a cell, the first is judged.
     """
-    first = {tuple(pair for pair in cell.labels.items() if pair[0] != "repeat"): cell for cell in reversed(plan.cells)}
-    pairs = [
-        (cell, outcomes[cell.number], figures)
-        for cell in reversed(first.values())
-        if cell.number in outcomes and (figures := [each for each in plan.measured if each.matches(cell.labels)])
-    ]
-    rows = [row for name in JUDGED for row in _judged(METRICS[name], pairs)]
+    first_repeats: dict[tuple[tuple[str, str], ...], Cell] = {}
+    for cell in reversed(plan.cells):
+        labels = tuple(pair for pair in cell.labels.items() if pair[0] != "repeat")
+        first_repeats[labels] = cell
+    pairs = []
+    for cell in reversed(first_repeats.values()):
+        figures = [measured for measured in plan.measured if measured.matches(cell.labels)]
+        if figures and cell.number in outcomes:
+            pairs.append((cell, outcomes[cell.number], figures))
+    rows: list[JudgedFigure] = []
+    for name in JUDGED:
+        rows += _judged(METRICS[name], pairs)
     for row in rows:
         if row.verdict == "outside":
             row.reasons.extend(dict.fromkeys(_reasons(row, rows, plan)))
@@ -295,17 +322,22 @@ def are_too_few(inside: int, count: int) -> bool:
 def _judged(metric: Metric, pairs: Sequence[tuple[Cell, Outcome, Sequence[MeasuredFigures]]]) -> Iterator[JudgedFigure]:
     for cell, outcome, figures in pairs:
         predicted = metric.of(outcome)
-        measured = [(value, each) for each in figures if (value := metric.of(_outcome(each)))]
-        if not (predicted and measured):
+        values = []
+        with_metric = []
+        for measured in figures:
+            value = metric.of(_outcome(measured))
+            if value:
+                values.append(value)
+                with_metric.append(measured)
+        if not (predicted and values):
             continue
         error = model_error(outcome, cell.document, metric)
-        values, known = zip(*measured, strict=True)
         # Each cell alone: how much others vary says nothing about a single run of someone else.
         sides = [[RunSample(predicted, (), error)], [RunSample(value) for value in values]]
         (decision,) = decide(sides, [0, 1], [([0], [1])], Rule(metric))
         ends = intervals(sides[:1], [0], Rule(metric))[0] if error and math.isfinite(error.below) else None
         if decision is not None:
-            yield JudgedFigure(cell, outcome, metric, predicted, ends, values, decision, known)
+            yield JudgedFigure(cell, outcome, metric, predicted, ends, tuple(values), decision, tuple(with_metric))
 
 
 def _outcome(figures: MeasuredFigures) -> Outcome:
@@ -319,29 +351,25 @@ def _outcome(figures: MeasuredFigures) -> Outcome:
 
 def _reasons(row: JudgedFigure, rows: Sequence[JudgedFigure], plan: ExperimentPlan) -> Iterator[str]:
     """Yields what is known about a miss, the surest first; the limit of the prediction, if nothing is known."""
-    doubts = [doubt for each in row.figures for doubt in each.doubts]
+    doubts = [doubt for figures in row.figures for doubt in figures.doubts]
     yield from doubts
-    found = [
-        *_alone(row, rows),
-        *_shares(row),
-        *_beyond(row),
-        *(_model(row, plan) if _is_alone(row) and not doubts and _miss_often(row, rows) else []),
-    ]
-    yield from found
-    if not (found or doubts):
+    reasons = [*_alone(row, rows), *_shares(row), *_beyond(row)]
+    if _is_alone(row) and not doubts and _miss_often(row, rows):
+        reasons += _model(row, plan)
+    yield from reasons
+    if not (reasons or doubts):
         yield "chance, or the model does not fit this disk" if _is_alone(row) else f"no cause is known{_limit(row)}"
 
 
 def _miss_often(row: JudgedFigure, rows: Sequence[JudgedFigure]) -> bool:
     """Returns whether more measurements of the same disk are outside than chance explains."""
     device = row.cell.document["devices"][0]["model"]
-    verdicts = [
-        each.verdict
-        for each in rows
-        if each.metric == row.metric and _is_alone(each) and each.cell.document["devices"][0]["model"] == device
-    ]
-    inside, outside = (verdicts.count(verdict) for verdict in AGREEMENTS)
-    return are_too_few(inside, inside + outside)
+    verdicts = []
+    for other in rows:
+        if other.metric == row.metric and _is_alone(other) and other.cell.document["devices"][0]["model"] == device:
+            verdicts.append(other.verdict)
+    inside = verdicts.count("inside")
+    return are_too_few(inside, inside + verdicts.count("outside"))
 
 
 def _limit(row: JudgedFigure) -> str:
@@ -375,9 +403,10 @@ def _alone(row: JudgedFigure, rows: Sequence[JudgedFigure]) -> Iterator[str]:
         if not (same and _is_alone(other) and other.cell.document["devices"][0]["model"] in models):
             continue
         if log * _log(other) > 0 and abs(_log(other)) >= CONTRIBUTES * abs(log):
-            share = f"{abs(100 * other.decision.change):.0f} % {'higher' if _log(other) > 0 else 'lower'}"
+            share = f"{abs(100 * other.decision.change):.0f} %"
+            sign = "higher" if _log(other) > 0 else "lower"
             name = other.cell.labels["stack"]
-            yield f"{name} alone is {share} than predicted as well: this explains a part"
+            yield f"{name} alone is {share} {sign} than predicted as well: this explains a part"
 
 
 def _log(row: JudgedFigure) -> float:
@@ -390,10 +419,18 @@ def _shares(row: JudgedFigure) -> Iterator[str]:
     for figures in row.figures:
         if len(predicted) < 2 or figures.device_ios.keys() != predicted.keys():
             continue
-        shares = [{name: ios / sum(of.values()) for name, ios in of.items()} for of in (figures.device_ios, predicted)]
-        name = max(predicted, key=lambda name: abs(shares[0][name] - shares[1][name]))
-        if abs(shares[0][name] - shares[1][name]) >= OTHER_SHARE:
-            yield f"{name} served {100 * shares[0][name]:.0f} % of the I/Os, {100 * shares[1][name]:.0f} % predicted"
+        measured_shares = _as_shares(figures.device_ios)
+        predicted_shares = _as_shares(predicted)
+        differences = {name: abs(measured_shares[name] - predicted_shares[name]) for name in predicted}
+        name, difference = max(differences.items(), key=lambda item: item[1])
+        if difference >= OTHER_SHARE:
+            measured_percent = f"{100 * measured_shares[name]:.0f} %"
+            yield f"{name} served {measured_percent} of the I/Os, {100 * predicted_shares[name]:.0f} % predicted"
+
+
+def _as_shares(ios: Mapping[str, float]) -> dict[str, float]:
+    total = sum(ios.values())
+    return {name: ios_of_disk / total for name, ios_of_disk in ios.items()}
 
 
 def _beyond(row: JudgedFigure) -> Iterator[str]:
@@ -426,7 +463,5 @@ def _model(row: JudgedFigure, plan: ExperimentPlan) -> Iterator[str]:
 
 def grouped_reasons(rows: Sequence[JudgedFigure]) -> dict[str, list[int]]:
     """Returns the reasons of misses, each with the numbers of its cells."""
-    return {
-        reason: list(dict.fromkeys(numbers))
-        for reason, numbers in by_key((reason, row.cell.number) for row in rows for reason in row.reasons).items()
-    }
+    numbers_by_reason = by_key((reason, row.cell.number) for row in rows for reason in row.reasons)
+    return {reason: list(dict.fromkeys(numbers)) for reason, numbers in numbers_by_reason.items()}

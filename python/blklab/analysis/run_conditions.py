@@ -59,12 +59,17 @@ def find_drift(runs: Sequence[StoredRun], metric: str, alpha: float = SURE) -> f
 
     began = {run.id: _began(run) for run in runs if not predicts(run.runner)}
     order = {time: place for place, time in enumerate(sorted({*filter(None, began.values())}))}
-    measured = [
-        (run.cell_labels, (order[time], math.log(value)))
-        for run in runs
-        if (time := began.get(run.id)) and (value := METRICS[metric].of(run.figures) or 0) > 0
-    ]
-    repeated = [cell for cell in by_key(measured).values() if len({place for place, _ in cell}) > 1]
+    measured = []
+    for run in runs:
+        time = began.get(run.id)
+        value = METRICS[metric].of(run.figures) or 0
+        if time and value > 0:
+            measured.append((run.cell_labels, (order[time], math.log(value))))
+    repeated = []
+    for cell in by_key(measured).values():
+        places_of_cell = {place for place, _ in cell}
+        if len(places_of_cell) > 1:
+            repeated.append(cell)
     places = [place for cell in repeated for place, _ in cell]
     points = [point for cell in repeated for point in _centred(cell)]
     degrees = len(points) - len(repeated) - 1
@@ -96,4 +101,5 @@ def note(code: str, message: str) -> Diagnostic:
 
 
 def _count(runs: int) -> str:
-    return f"{runs:,} run{'s' * (runs != 1)}"
+    noun = "run" if runs == 1 else "runs"
+    return f"{runs:,} {noun}"

@@ -39,10 +39,12 @@ def plan_runs(
 ) -> list[RunPlan]:
     """Returns a plan for each cell of a campaign: to find a change, as a share, with a probability of 80 %."""
     cells = by_key((run.cell_labels, (run, sample)) for run, sample in run_samples(runs, metric, points))
-    samples = [[sample for _, sample in cell] for cell in cells.values()]
-    known = spreads(samples, [0] * len(samples), metric.resolution)
+    samples = []
+    for cell in cells.values():
+        samples.append([sample for _, sample in cell])
+    spreads_of_cells = spreads(samples, [0] * len(samples), metric.resolution)
     plans = []
-    for (labels, cell), spread in zip(cells.items(), known, strict=True):
+    for (labels, cell), spread in zip(cells.items(), spreads_of_cells, strict=True):
         seconds = sum(run.figures.runtime_ns for run, _ in cell) / len(cell) / 1e9
         plan = RunPlan(dict(labels), len(cell), seconds, None, None, None)
         if spread is not None:
@@ -56,12 +58,14 @@ def plan_runs(
 
 def _within(samples: Sequence[RunSample]) -> float:
     """Returns the relative variance of a run's value that its length explains; 0 if no run has a long enough series."""
-    known = [
-        variance[0] / sample.value**2
-        for sample in samples
-        if sample.value and (variance := series_variance(sample.series)) is not None
-    ]
-    return sum(known) / len(known) if known else 0.0
+    variances = []
+    for sample in samples:
+        if not sample.value:
+            continue
+        variance = series_variance(sample.series)
+        if variance is not None:
+            variances.append(variance[0] / sample.value**2)
+    return sum(variances) / len(variances) if variances else 0.0
 
 
 def _shortest(

@@ -27,7 +27,7 @@ def merged_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
     for run in runs:
         changes = run.figures.settings
         if changes is not None:
-            changed = {each.key for each in changes}
+            changed = {change.key for change in changes}
             unchanged = {label for label in swept if is_setting(label)} - changed
             labels = {**run.labels, **dict.fromkeys(unchanged & set(run.labels), AS_IS)}
             merged.append(replace(run, labels=labels))
@@ -37,11 +37,13 @@ def merged_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
 
 
 def run_samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
-    return [
-        (run, RunSample(value, over_time(metric.name, points(run.id)), model_error(run.figures, run.cell, metric)))
-        for run in runs
-        if (value := metric.of(run.figures)) is not None
-    ]
+    samples = []
+    for run in runs:
+        value = metric.of(run.figures)
+        if value is not None:
+            series = over_time(metric.name, points(run.id))
+            samples.append((run, RunSample(value, series, model_error(run.figures, run.cell, metric))))
+    return samples
 
 
 def model_error(figures: Outcome, cell: Cell, metric: Metric) -> ModelError | None:
@@ -50,14 +52,15 @@ def model_error(figures: Outcome, cell: Cell, metric: Metric) -> ModelError | No
     Latencies up to the 99th percentile have its interval, the widest, except means that follow from the IOPS. Other
     metrics have none.
     """
-    interval, simulated = figures.interval, figures.simulated_ios is not None
+    interval = figures.interval
     if interval is None:
-        return ModelError(math.inf, math.inf) if simulated else None
+        return None if figures.simulated_ios is None else ModelError(math.inf, math.inf)
     if metric.kind == "time" and metric.name.rpartition(".")[2] not in LATENCIES_KNOWN:
         return ModelError(math.inf, math.inf)
     low, high = interval.p99 if metric.kind == "time" else interval.iops
     if metric.name in {"read.mean", "write.mean"} and _is_inverse(cell):
-        low, high = 1 / interval.iops[1], 1 / interval.iops[0]
+        low = 1 / interval.iops[1]
+        high = 1 / interval.iops[0]
     below, above = (abs(math.log(max(factor, 1e-9))) / NORMAL for factor in (low, high))
     setup = [cell.get(key) for key in ("devices", "stack", "jobs")]
     return ModelError(below, above, interval.shared, setup, {**cell, "seed": None})
@@ -81,14 +84,21 @@ def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:
     direction, _, figure = metric.rpartition(".")
     if direction not in {"", *WAYS}:
         return []
-    directions = [direction] if direction else list(WAYS)
     match figure:
-        case "iops" | "bw":
-            key = "ios" if figure == "iops" else "bytes"
-            return [
-                sum(getattr(point, f"{name}_{key}") for name in directions) * 1e9 / point.width_ns for point in mine
-            ]
+        case "iops":
+            return [_amount(direction, point.read_ios, point.write_ios) * 1e9 / point.width_ns for point in mine]
+        case "bw":
+            return [_amount(direction, point.read_bytes, point.write_bytes) * 1e9 / point.width_ns for point in mine]
         case "mean" if direction:
-            latencies = (getattr(point, f"{direction}_clat_ns") for point in mine)
+            latencies = [point.read_clat_ns if direction == "read" else point.write_clat_ns for point in mine]
             return [latency for latency in latencies if latency is not None]
     return []
+
+
+def _amount(direction: str, read: int, written: int) -> int:
+    """Returns what belongs to a direction; without one, both together."""
+    if direction == "read":
+        return read
+    if direction == "write":
+        return written
+    return read + written

@@ -13,9 +13,9 @@ from typing import Any
 from blklab.analysis.metrics import lowest_devices
 from blklab.analysis.saturation import in_flight
 from blklab.diagnostic import Diagnostic
-from blklab.outcome import DeviceResult, Outcome
+from blklab.outcome import DeviceResult, GroupResult, Outcome
 from blklab.store.query import StoredRun
-from blklab.text import by_key, printable
+from blklab.text import printable
 from blklab.units import format_duration, format_rate, format_size
 
 ENOUGH = 1000  # Minimum number of I/Os for these checks
@@ -56,17 +56,20 @@ def unfair_shares(outcome: Outcome, jobs: Sequence[Mapping[str, Any]]) -> Iterat
     `jobs` are those of the cell, for a result without fio's options.
     """
     options = {job.get("name"): job.get("options", job) for job in jobs} | dict(outcome.job_options)
-    alike = by_key(
-        (tuple(sorted((key, str(value)) for key, value in mine.items() if key not in OF_ITS_OWN)), group)
-        for group in outcome.groups
-        if (mine := options.get(group.name))
-    )
-    rates = [
-        [(f"job {of.name}", f"job {of.name}, with equal options", of.iops) for of in own] for own in alike.values()
-    ]
-    rates += [[(f"a clone of job {of.name}", "another", rate) for rate in of.clones] for of in outcome.groups]
-    for mine in filter(None, rates):
-        (_, slow, low), (fast, _, high) = (choose(mine, key=lambda rate: rate[2]) for choose in (min, max))
+    alike: dict[tuple[tuple[str, str], ...], list[GroupResult]] = {}
+    for group in outcome.groups:
+        options_of_job = options.get(group.name)
+        if options_of_job:
+            shared = sorted((key, str(value)) for key, value in options_of_job.items() if key not in OF_ITS_OWN)
+            alike.setdefault(tuple(shared), []).append(group)
+    rates = []
+    for jobs_alike in alike.values():
+        rates.append([(f"job {job.name}", f"job {job.name}, with equal options", job.iops) for job in jobs_alike])
+    for group in outcome.groups:
+        rates.append([(f"a clone of job {group.name}", "another", rate) for rate in group.clones])
+    for equal_rates in filter(None, rates):
+        _, slow, low = min(equal_rates, key=lambda rate: rate[2])
+        fast, _, high = max(equal_rates, key=lambda rate: rate[2])
         least, most = (max(1.0, rate * outcome.runtime_ns / 1e9) for rate in (low, high))
         if most / least > max(UNFAIR, math.exp(CHANCE * math.sqrt(1 / least + 1 / most))):
             times = f"{high / low:.1f} times the IOPS of {slow}" if low else f"all I/Os, and none for {slow}"
@@ -146,9 +149,10 @@ def _unwritten(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
     if set(every) != {"randread"} or not all("iodepth" in words for words in words_of(run)) or in_flight(run.cell) != 1:
         return
     for device in lowest_devices(outcome):
-        known, reads = hardware(run, device.name), device.ios[0]
-        model = str((known.get("hardware") or {}).get("model") or "")
-        spins = (known.get("queue") or {}).get("rotational") == "1"
+        described = hardware(run, device.name)
+        reads = device.ios[0]
+        model = str((described.get("hardware") or {}).get("model") or "")
+        spins = (described.get("queue") or {}).get("rotational") == "1"
         if not model or spins or FAST_CELLS.search(model) or reads < ENOUGH or not device.sectors:
             continue
         if device.sectors[0] / reads <= 8 and (each := device.ticks_ns[0] / reads) < UNWRITTEN_NS:

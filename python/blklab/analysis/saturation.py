@@ -69,19 +69,17 @@ def curves(runs: Sequence[Measured]) -> list[SaturationCurve]:
         load = _load(in_flight(document), outcome)
         if load is not None:
             loads_by_group.setdefault(other_labels, {}).setdefault(load.in_flight, []).append(load)
-    tell = {
-        label
-        for label in varied
-        if len({value for other_labels in loads_by_group for name, value in other_labels if name == label}) > 1
-    }
-    return [
-        SaturationCurve(
-            {label: value for label, value in other_labels if label in tell},
-            [_mean(loads[depth]) for depth in sorted(loads)],
-        )
-        for other_labels, loads in loads_by_group.items()
-        if len(loads) > 2
-    ]
+    values_by_label: dict[str, set[str]] = {}
+    for other_labels in loads_by_group:
+        for label, value in other_labels:
+            values_by_label.setdefault(label, set()).add(value)
+    found_curves = []
+    for other_labels, loads in loads_by_group.items():
+        if len(loads) > 2:
+            shown_labels = {label: value for label, value in other_labels if len(values_by_label[label]) > 1}
+            points = [_mean(loads[depth]) for depth in sorted(loads)]
+            found_curves.append(SaturationCurve(shown_labels, points))
+    return found_curves
 
 
 def in_flight(document: Mapping[str, Any]) -> int:
@@ -97,11 +95,11 @@ def in_flight(document: Mapping[str, Any]) -> int:
 
 def _load(depth: int, outcome: Outcome) -> LoadPoint | None:
     iops = METRICS["iops"].of(outcome)
-    weighed = [
-        (direction.total_ios, mean)
-        for direction in (outcome.read, outcome.write)
-        if (mean := direction.clat_ns.mean) and direction.total_ios
-    ]
+    weighed = []
+    for direction in (outcome.read, outcome.write):
+        mean = direction.clat_ns.mean
+        if mean and direction.total_ios:
+            weighed.append((direction.total_ios, mean))
     if not iops or not depth or not weighed:
         return None
     latency = sum(ios * mean for ios, mean in weighed) / sum(ios for ios, _ in weighed)

@@ -3,7 +3,6 @@
 Settings persist as shell commands for now, and as a udev rule and a sysctl file for the next boot.
 """
 
-import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from blklab.errors import UsageError
 from blklab.outcome import Outcome
 from blklab.spec.sweep import AS_IS, MD, MODE, VM, is_setting, no_effect
 from blklab.store.query import CampaignRow, StoredRun
-from blklab.text import by_key, document_path
+from blklab.text import document_path
 
 
 @dataclass(frozen=True)
@@ -89,13 +88,13 @@ def tune(
     asked = metric_name(metric)
     settings = [key for key in campaign.experiment.get("sweep", {}) if key != MODE]
     done = merged_unchanged([run for run in runs if run.outcome is not None])
-    had = {
-        f"{setting} = {before.labels[setting]}"
-        for before, after in zip(runs, merged_unchanged(runs), strict=True)
-        for setting in settings
-        if before.labels[setting] != after.labels[setting]
-    }
-    runs = merged_unchanged(runs)
+    had = set()
+    merged = merged_unchanged(runs)
+    for before, after in zip(runs, merged, strict=True):
+        for setting in settings:
+            if before.labels[setting] != after.labels[setting]:
+                had.add(f"{setting} = {before.labels[setting]}")
+    runs = merged
     if not settings:
         page = document_path("reference/experiments.md")
         raise UsageError(
@@ -104,8 +103,11 @@ def tune(
     if not done:
         raise UsageError(f"campaign {campaign.number}: no run is done")
     same = {*settings, REPEAT}
-    contexts = by_key((tuple(pair for pair in run.labels.items() if pair[0] not in same), run) for run in done)
-    varied = {label for label in dict(next(iter(contexts))) if len({dict(context)[label] for context in contexts}) > 1}
+    contexts: dict[tuple[tuple[str, str], ...], list[StoredRun]] = {}
+    for run in done:
+        context = tuple(pair for pair in run.labels.items() if pair[0] not in same)
+        contexts.setdefault(context, []).append(run)
+    varied = _varied_labels([dict(context) for context in contexts])
     together = campaign.experiment["sweep"].get(MODE) == "all"
     by_metric: dict[str, list[_Context]] = {}
     for context, mine in contexts.items():
@@ -115,17 +117,28 @@ def tune(
             labels = {label: value for label, value in context if label in varied}
             unchanged = f"the host already had {', '.join(sorted(had))}: this counts as '{AS_IS}'" if had else ""
             note = _left_out(measured, runs, settings) if together else unchanged
-            inert = {key: no_effect(key, [run.cell for run in mine if run.labels[key] != AS_IS]) for key in settings}
+            inert = {}
+            for key in settings:
+                inert[key] = no_effect(key, [run.cell for run in mine if run.labels[key] != AS_IS])
             by_metric.setdefault(name, []).append(
                 _Context(labels, _by_settings(measured, settings), settings, together, note, inert)
             )
     if not by_metric:
         raise UsageError(f"campaign {campaign.number}: no run has {metric}")
-    return [
-        tuning
-        for name, contexts_of in by_metric.items()
-        for tuning in _tunings(contexts_of, Rule(METRICS[name], confidence, margin, look))
-    ]
+    tunings: list[Tuning] = []
+    for name, contexts_of_metric in by_metric.items():
+        tunings += _tunings(contexts_of_metric, Rule(METRICS[name], confidence, margin, look))
+    return tunings
+
+
+def _varied_labels(contexts: Sequence[Mapping[str, str]]) -> set[str]:
+    """Returns the labels in which workloads and stacks differ."""
+    varied = set()
+    for label in contexts[0]:
+        values = {labels[label] for labels in contexts}
+        if len(values) > 1:
+            varied.add(label)
+    return varied
 
 
 Values = tuple[str, ...]
@@ -143,9 +156,11 @@ def undecided(campaign: CampaignRow, runs: Sequence[StoredRun], points: Points, 
         verdicts = [effect.verdict for tuning in tunings for effect in tuning.effects]
     else:
         labels = [label for label in runs[0].labels if label not in {"stack", "workload", REPEAT}]
-        varied = [
-            label for label in ("experiment", "stack", *labels) if len({run.labels.get(label) for run in runs}) > 1
-        ]
+        varied = []
+        for label in ("experiment", "stack", *labels):
+            values = {run.labels.get(label) for run in runs}
+            if len(values) > 1:
+                varied.append(label)
         if not varied:
             raise UsageError("--until-sure: the cells differ only in their workloads: nothing to compare")
         sides = comparison_sides([(campaign.name, runs)], varied[0])
@@ -187,17 +202,26 @@ class _Context:
 
 
 def _by_settings(measured: Sequence[Measured], settings: Sequence[str]) -> dict[Values, list[RunSample]]:
-    return by_key((tuple(run.labels[setting] for setting in settings), sample) for run, sample in measured)
+    samples_by_values: dict[Values, list[RunSample]] = {}
+    for run, sample in measured:
+        values = tuple(run.labels[setting] for setting in settings)
+        samples_by_values.setdefault(values, []).append(sample)
+    return samples_by_values
 
 
 def _left_out(measured: Sequence[Measured], tried: Sequence[StoredRun], settings: Sequence[str]) -> str:
     """Returns a sentence about missing combinations, if there are any."""
-    every = math.prod(len({run.labels[setting] for run in tried}) for setting in settings)
-    missing = every - len(_by_settings(measured, settings))
+    combinations = 1
+    for setting in settings:
+        combinations *= len({run.labels[setting] for run in tried})
+    missing = combinations - len(_by_settings(measured, settings))
     if not missing:
         return ""
     were = "was" if missing == 1 else "were"
-    return f"{missing} of {every} combinations {were} not measured: values are compared only where both were measured"
+    return (
+        f"{missing} of {combinations} combinations {were} not measured: "
+        "values are compared only where both were measured"
+    )
 
 
 def _tunings(contexts: Sequence[_Context], rule: Rule) -> Iterator[Tuning]:
@@ -230,17 +254,14 @@ def settings_of(tunings: Sequence[Tuning]) -> dict[str, str]:
 
     A value is included if it is `better` for at least one workload and `worse` for none.
     """
-    chosen: dict[str, str] = {}
+    effects = [effect for tuning in tunings for effect in tuning.effects]
+    worse = {(effect.setting, effect.value) for effect in effects if effect.verdict == "worse"}
+    best_values: dict[str, str] = {}
     for tuning in tunings:
         for setting, effect in tuning.best.items():
-            if is_setting(setting) and not any(
-                other.verdict == "worse"
-                for each in tunings
-                for other in each.effects
-                if (other.setting, other.value) == (setting, effect.value)
-            ):
-                chosen.setdefault(setting, effect.value)
-    return chosen
+            if is_setting(setting) and (setting, effect.value) not in worse:
+                best_values.setdefault(setting, effect.value)
+    return best_values
 
 
 UDEV = "/etc/udev/rules.d/60-blklab.rules"
@@ -265,15 +286,18 @@ def persist_settings(settings: Mapping[str, str], outcomes: Iterable[Outcome]) -
         ids |= {device.name: device.id for device in outcome.devices}
         for change in outcome.settings or ():
             changed[change.key, change.where] = None
-    commands, rules, lines = [], [], []
+    commands = []
+    rules = []
+    lines = []
     for key, value in settings.items():
         if key.startswith(VM):
             commands.append(f"sysctl -w {key}={shlex.quote(value)}")
             lines.append(f"{key} = {value}")
             continue
-        for name in (name for of, name in changed if of == key):
-            path = attribute(key)
-            commands.append(f"echo {shlex.quote(value)} > {shlex.quote(f'/sys/block/{name}/{path}')}")
+        path = attribute(key)
+        for name in [name for changed_key, name in changed if changed_key == key]:
+            file = shlex.quote(f"/sys/block/{name}/{path}")
+            commands.append(f"echo {shlex.quote(value)} > {file}")
             rules.append(
                 'ACTION=="add|change", SUBSYSTEM=="block", '
                 f'ENV{{DEVTYPE}}=="disk", {_match(name, ids.get(name))}, ATTR{{{path}}}="{_quoted(value)}"'

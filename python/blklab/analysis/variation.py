@@ -131,12 +131,13 @@ def spreads_of_pairs(
         excess = sum(log**2 / chance for log, chance in squares)
         if abs(shift) >= 1 or excess >= count + math.sqrt(2 * count):
             continue
-        common = [each for sides_of in known.values() if (each := _pooled(sides_of))]
+        variances = [_pooled(sides_of) for sides_of in known.values()]
+        common = [variance for variance in variances if variance]
         fit = _fit(common, math.inf)
-        for pair, each in zip(known, common, strict=True):
-            both = _pooled([each, fit]) or each
-            degrees = min(each.degrees + fit.degrees, sum(peer.degrees for peer in common))
-            variance = max(each.variance, both.variance)
+        for pair, of_pair in zip(known, common, strict=True):
+            both = _pooled([of_pair, fit]) or of_pair
+            degrees = min(of_pair.degrees + fit.degrees, sum(peer.degrees for peer in common))
+            variance = max(of_pair.variance, both.variance)
             result[pair] = Spread(1.0, len(cells[pair[0]]), variance, degrees, "both")
     return result
 
@@ -149,7 +150,9 @@ def between_campaigns(cells: Sequence[Sequence[Sequence[float]]]) -> tuple[float
     """
     from statistics import fmean, variance
 
-    logs = [[fmean(map(math.log, values)) for values in cell] for cell in cells]
+    logs = []
+    for cell in cells:
+        logs.append([fmean(map(math.log, values)) for values in cell])
     if not logs or len(logs[0]) < FEWEST_CAMPAIGNS:
         return None
     return fmean(variance(means) for means in logs), len(logs[0]) - 1.0
@@ -166,7 +169,7 @@ def two_groups(values: Sequence[float]) -> tuple[list[float], list[float]] | Non
     logs = [math.log(value) for value in ordered]
     gap, at = max((high - low, at) for at, (low, high) in enumerate(pairwise(logs), 1))
     within = max(logs[at - 1] - logs[0], logs[-1] - logs[at])
-    least = APART[len(ordered) >= FEWEST_APART]
+    least = APART[1] if len(ordered) >= FEWEST_APART else APART[0]
     return (ordered[:at], ordered[at:]) if gap >= max(math.log(least), WIDER * within) else None
 
 
@@ -180,9 +183,11 @@ def outlying(first: Sequence[float], second: Sequence[float], resolution: float)
 
     if min((*first, *second), default=0) <= 0 or max(len(first), len(second)) < 2:
         return []
-    distances = [
-        (abs(math.log(value / median(side))), value) for side in (first, second) if len(side) > 1 for value in side
-    ]
+    distances = []
+    for side in (first, second):
+        if len(side) > 1:
+            middle = median(side)
+            distances += [(abs(math.log(value / middle)), value) for value in side]
     deviation = max(1.4826 * median(distance for distance, _ in distances), resolution / math.sqrt(12), 1e-6)
     return [value for distance, value in distances if distance > FAR * deviation]
 
