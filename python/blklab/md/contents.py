@@ -121,7 +121,8 @@ class _Debugfs:
         extents = {}
         for numbers in re.findall(pattern, output, re.M):
             logical, physical, count = map(int, numbers)
-            first, last = bisect_left(blocks, physical), bisect_left(blocks, physical + count)
+            first = bisect_left(blocks, physical)
+            last = bisect_left(blocks, physical + count)
             for number in blocks[first:last]:
                 extents[number] = logical + number - physical
         return extents

@@ -250,7 +250,8 @@ def _comparable_pieces(array: Array, member: ArrayMember, bad_range: SectorRange
     begin = max(0, bad_range.sector - member.data_offset)
     end = min(bad_range.end - member.data_offset, array.member_sectors)
     if array.level in PARITIES:  # a stripe has pages: a page with one bad sector is bad (drivers/md/raid5.c)
-        begin, end = begin // PAGE * PAGE, -(-end // PAGE) * PAGE
+        begin = begin // PAGE * PAGE
+        end = -(-end // PAGE) * PAGE
     on_member = SectorRange(begin, max(0, end - begin))
     mapped = array.map_pieces(member.slot, on_member)
     if mapped is None:

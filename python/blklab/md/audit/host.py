@@ -15,7 +15,8 @@ ADD_BUG_FIXED_IN_MDADM = (4, 5)
 def check_add(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """With this kernel and mdadm, no disk can be added to the array."""
     if adding_fails(array, software) and software and software.kernel and software.mdadm:
-        kernel, mdadm = software.kernel, software.mdadm
+        kernel = software.kernel
+        mdadm = software.mdadm
         message = (
             f"Linux {kernel[0]}.{kernel[1]} with mdadm {mdadm[0]}.{mdadm[1]}: "
             "--add to this array fails (Invalid argument), because a bad-block list has entries; "

@@ -48,7 +48,8 @@ def check_split(inventory: Inventory) -> Iterator[Diagnostic]:
 
 
 def _describe_split(split: Split) -> str:
-    first, second = split.first, split.second
+    first = split.first
+    second = split.second
     newer = max((first, second), key=lambda half: (half.events, half.updated))
     older = second if newer is first else first
     apart = ", and each was written to without the other" if split.is_diverged else ""

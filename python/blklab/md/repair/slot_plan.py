@@ -281,7 +281,8 @@ def _check_former_member(array: Array, device: BlockDevice, own: Superblock, roo
             f"{device.name} and {array.path} were written to apart from each other: each has data that the other has"
             " not. Decide which of the two has the right data first, and copy what only the other has",
         )
-    begin, end = own.data_offset * SECTOR, (own.data_offset + own.data_size) * SECTOR
+    begin = own.data_offset * SECTOR
+    end = (own.data_offset + own.data_size) * SECTOR
     for kind, at in locate_signatures(roots.device(device.name)):
         if at != own.offset and not begin <= at < end:  # In between are signatures of what is on the array
             yield (
