@@ -14,7 +14,10 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "python/blklab"
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 TEXTS = (ast.List, ast.JoinedStr, ast.Tuple)
-READ_DUNDERS = {"__name__", "__file__", "__doc__", "__package__", "__class__", "__init__", "__version__", "__path__"}
+READ_DUNDERS = {
+    "__cause__", "__class__", "__context__", "__doc__", "__file__", "__init__", "__mro__", "__name__", "__package__",
+    "__path__", "__traceback__", "__version__",
+}  # fmt: skip
 """Names with double underscores that are values, or that a subclass calls."""
 
 CLASSES = {

@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -98,3 +99,20 @@ def test_percent_has_one_form() -> None:
     """`34 %`: the format `%` of Python writes it without the space."""
     written = [path for top in ("python", "accuracy", "scripts") for path in (ROOT / top).rglob("*.py")]
     assert not [path for path in written if re.search(r":[+,]*\.\d%\}", path.read_text())]
+
+
+PUZZLES_SHARED = {"times", "two-assignments", "nested-loops"}
+"""Classes that also have plain members: a list times a number, `begin, end`, a flattened list."""
+
+
+def test_the_code_has_no_puzzles() -> None:
+    """STYLE.md, "Statements": three lines with an `if` are better than one clever line."""
+    printed = subprocess.run(
+        [sys.executable, str(ROOT / "scripts/puzzles.py"), str(ROOT / "python/blklab")],
+        text=True,
+        capture_output=True,
+        check=True,
+    ).stdout
+    puzzles = [line for line in printed.splitlines() if line.split(": ")[1] not in PUZZLES_SHARED]
+    assert not puzzles, "write plain statements:\n" + "\n".join(puzzles[:20])
+    assert printed.count(": nested-loops: ") > 100  # The script found something

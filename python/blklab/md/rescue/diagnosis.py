@@ -556,9 +556,10 @@ def _write_headline_of_members(array: Array, condition: Condition, chosen: tuple
         case "unclear":
             return f"{count}, which is enough, but do not start it yet. {' '.join(find_obstacles(array, current))}"
         case "new":
+            events = newest.events if newest else 0
             return (
                 "The array was made a short time ago: its superblocks have only "
-                f"{_write_events(newest.events if newest else 0)}. If you have just made it, it is sound: {count}. "
+                f"{_write_events(events)}. If you have just made it, it is sound: {count}. "
                 "If its data are older, someone used --create over the old array: do not start it."
             )
         case "overwritten":

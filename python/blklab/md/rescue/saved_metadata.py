@@ -137,7 +137,11 @@ def check_place(target: Path, option: str, paths: Sequence[str], roots: Roots) -
     parent = target.absolute().parent
     if not parent.is_dir():
         raise UsageError(f"{option} {target}: {parent} is not a directory")
-    devices = {path: number for path in paths if (number := _number(Path(path)))}
+    devices = {}
+    for path in paths:
+        number = _number(Path(path))
+        if number:
+            devices[path] = number
     if not devices:
         return []  # All of them are images
     numbers, problem = filesystem_devices(parent, roots)
