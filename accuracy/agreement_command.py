@@ -15,7 +15,7 @@ from accuracy.agreement_report import agreement_table
 from accuracy.options import check_option, output_option, reference_option
 from accuracy.recordings import LabRecording
 from blklab.cli.common import emit, fail_with, json_option, note, store_option
-from blklab.cli.run import changes, measured, only_cells
+from blklab.cli.run import changes, measure_campaign, only_cells
 from blklab.errors import UsageError
 from blklab.output import write
 from blklab.report import terminal
@@ -97,7 +97,7 @@ def agreement(
     for name, value in {**measuring, "--resume": resume, "--store": store}.items():
         if recorded and value:
             raise UsageError(f"{name}: --recorded measures nothing")
-    pairs, failed = _recorded(wanted) if recorded else _measured(wanted)
+    pairs, failed = _recorded(wanted) if recorded else _measure_pairs(wanted)
     rows = [row for _, own in pairs for row in own]
     verdicts = analysis.agreement_verdicts(rows)
     if output is not None:
@@ -157,7 +157,7 @@ def _recorded(wanted: AgreementOptions) -> tuple[list[tuple[LabRecording, list[A
     return pairs, []
 
 
-def _measured(wanted: AgreementOptions) -> tuple[list[tuple[LabRecording, list[AgreementRow]]], list[str]]:
+def _measure_pairs(wanted: AgreementOptions) -> tuple[list[tuple[LabRecording, list[AgreementRow]]], list[str]]:
     """Run every suite on both runners. With --resume, finished cells are not run again."""
     paths = recordings.suites(wanted.directory, wanted.suite)
     extra = changes(wanted.settings)
@@ -171,11 +171,13 @@ def _measured(wanted: AgreementOptions) -> tuple[list[tuple[LabRecording, list[A
     failed: list[str] = []
     machines: dict[str, dict[str, str]] = {}
     for real, model in zip(theirs, ours, strict=True):
-        real_ones = measured(lab, real, wanted.store, keep=True, resume=wanted.resume)
+        real_ones = measure_campaign(lab, real, wanted.store, keep=True, resume=wanted.resume)
         results = real_ones.results
         known = {key: figures for _, key, figures in _figures(real, results)}
         costed = analysis.with_io_costs(model, known)
-        simulated = measured(SimRunner(seed_count=lambda _cell: 1), costed, wanted.store, keep=True, resume=False)
+        simulated = measure_campaign(
+            SimRunner(seed_count=lambda _cell: 1), costed, wanted.store, keep=True, resume=False
+        )
         failed += [*real_ones.failed, *simulated.failed]
         for kept, some in ((predicted, simulated.results), (given, results)):
             for kernel, suite, figures in _figures(model, some):

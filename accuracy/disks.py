@@ -192,7 +192,7 @@ def predicted(measured: Sequence[Measurement], parallel: Parallel = HERE) -> lis
 def iocost(directory: Path) -> Iterator[Measurement]:
     """Yields the medians of iocost.csv: each disk with its class without the disk's family, then with its own model."""
     disks = medians(directory)
-    flash, on_sata = members(directory), sata.measured(directory)
+    flash, on_sata = members(directory), sata.read_sets(directory)
     for disk, measured in disks.items():
         ways: list[tuple[str, Mapping[str, Any]]] = []
         if disk in flash:
@@ -277,7 +277,7 @@ def class_model(disks: Sequence[MeasuredDisk]) -> dict[str, Any]:
 
 def plots(directory: Path) -> Iterator[Measurement]:
     """Yields the rows of fio_plot.csv with one job or 16; SATA flash disks with each model that judges them."""
-    on_sata = sata.measured(directory)
+    on_sata = sata.read_sets(directory)
     models = {
         name: _models(name, next(kind for kind, disks in sata.CLASSES.items() if name in disks), on_sata)
         for name in {disk.disk for disk in on_sata if disk.alone_ns}

@@ -82,7 +82,7 @@ def disk_of(name: str) -> str | None:
     return next((disk for word, disk in DISKS.items() if word in name), None)
 
 
-def measured(directory: Path) -> list[Measured]:
+def read_sets(directory: Path) -> list[Measured]:
     """Returns the disks on their hosts, from the sets of one direction in fio_plot.csv, iocost.csv and others.csv."""
     sets: dict[str, list[tuple[str, int, float]]] = defaultdict(list)
     for table, column in (("fio_plot", "set"), ("others", "disk")):
@@ -94,10 +94,10 @@ def measured(directory: Path) -> list[Measured]:
         if disk_of(row["model"]):
             rates = {way: number(where, row, f"{way[0]}randiops") for way in DIRECTIONS}
             sets[row["model"]] += [(way, SATURATED, iops) for way, iops in rates.items()]
-    return [_measured(name, of_set) for name, of_set in sets.items()]
+    return [_describe_set(name, of_set) for name, of_set in sets.items()]
 
 
-def _measured(name: str, rows: Sequence[tuple[str, int, float]]) -> Measured:
+def _describe_set(name: str, rows: Sequence[tuple[str, int, float]]) -> Measured:
     """Returns what rows of direction, I/Os in flight and IOPS say."""
     most = {
         way: statistics.median(iops for rw, flight, iops in rows if rw == way and flight >= SATURATED)

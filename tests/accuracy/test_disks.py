@@ -48,7 +48,7 @@ def test_sata_disks_are_in_the_interval_of_other_disks_and_of_other_hosts() -> N
 
 def test_the_classes_are_the_means_of_their_disks() -> None:
     assert disks.class_model(list(disks.members(REFERENCE).values())) == stock_models.stock(disks.CLASS)
-    on_sata = sata.measured(REFERENCE)
+    on_sata = sata.read_sets(REFERENCE)
     for name, of_class in sata.CLASSES.items():
         assert sata.of_class(name, on_sata) == stock_models.stock(name)
         for disk in of_class:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from blklab.errors import BlklabError, UsageError
 from blklab.spec import capacity, host_cell, kernels, load, sim_cell, stock_models
 from blklab.spec.cells import plan
-from blklab.spec.load import placed
+from blklab.spec.load import add_targets
 from blklab.spec.overrides import parse_set
 from tests.spec.conftest import SMALL, Expand
 
@@ -27,7 +27,7 @@ GOLDEN = Path(__file__).parent / "golden" / "unbalanced-21.json"
 def test_every_example_expands(path: Path) -> None:
     source = load.read(path)
     form = sim_cell.FORM if "stacks" in source.raw else host_cell.FORM
-    result = plan(placed(source, ("/srv",) if form.on_targets else ()), form=form)
+    result = plan(add_targets(source, ("/srv",) if form.on_targets else ()), form=form)
     assert result.title
     assert [cell.number for cell in result.cells] == list(range(1, len(result.cells) + 1))
     json.dumps(result.as_dict(), allow_nan=False)

@@ -15,7 +15,7 @@ from blklab.advice.arrangement import Arrangement, members_of, names_in
 from blklab.advice.cache import CacheAnswer, cache_answer
 from blklab.advice.figures import ArrangementFigures
 from blklab.advice.question import FLASH, Constraints, Question, Table
-from blklab.advice.race import SAME, Candidate, RaceResult, ios_of, longest, measured, price_of, race
+from blklab.advice.race import SAME, Candidate, RaceResult, ios_of, longest, price_of, race, simulate_candidates
 from blklab.advice.samples import SampleRequest, Simulations, Tick, document_of, ignore_tick
 from blklab.advice.search import SearchSpace, named, needed_capacity, relaxations, runnable, sized, space
 from blklab.analysis.explain import explain
@@ -403,7 +403,9 @@ def _nothing_fits(question: Question, options: SearchSpace) -> str:
 def _late(question: Question, slow: Sequence[Candidate], simulations: Simulations) -> list[Candidate]:
     """Returns those of the least slow candidates that meet the bound in full after all. Raises BlklabError for none."""
     bound = question.constraints.p99_ns or 0
-    full = sorted(measured(question, slow, simulations, longest(question), finalists=True), key=lambda of: of.p99_ns)
+    full = sorted(
+        simulate_candidates(question, slow, simulations, longest(question), finalists=True), key=lambda of: of.p99_ns
+    )
     if kept := [candidate for candidate in full if candidate.p99_ns <= bound]:
         return kept
     best = full[0]

@@ -8,7 +8,7 @@ from blklab.advice.arrangement import Arrangement
 from blklab.advice.candidates import LVM_CHUNKS, arrays_of, with_caches
 from blklab.advice.figures import KEEPS_UP, YEARS, wear
 from blklab.advice.question import DiskPool, Load, Question
-from blklab.advice.race import SAME, Candidate, ios_of, measured
+from blklab.advice.race import SAME, Candidate, ios_of, simulate_candidates
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 from blklab.advice.search import named, runnable, words_of
 from blklab.documents.cache_curves import CacheCurves
@@ -170,12 +170,12 @@ def cache_answer(
         raise UsageError(messages[0] if messages else "--exclude: leaves no kind of cache")
     simulations.expected_ios = ios * len(question.loads) * (len(able) + AFTER)
     by_size: dict[str, dict[int, Candidate]] = {}
-    for candidate in _measured(question, able[1:], simulations, ios, finalists=False):
+    for candidate in _simulate_caches(question, able[1:], simulations, ios, finalists=False):
         size = next(iter(candidate.arrangement.sizes.values()), fast.bytes)
         by_size.setdefault(candidate.arrangement.level, {})[size] = candidate
     enough = {kind: _enough(sizes, weights) for kind, sizes in by_size.items()}
     choices, tuned = _choices(question, enough.values(), simulations, ios)
-    final = _measured(question, [origin, *tuned], simulations, ios, finalists=True)
+    final = _simulate_caches(question, [origin, *tuned], simulations, ios, finalists=True)
     without, *caches = _figures(question, final, simulations)
     keeping = [row for row in caches if row.arrangement.failures >= origin.failures] or caches
     keeping = [row for row in keeping if row.serves] or keeping
@@ -268,13 +268,13 @@ def _halves(candidate: Candidate) -> tuple[Sequence[Sample], Sequence[Sample]]:
     return half, full
 
 
-def _measured(
+def _simulate_caches(
     question: Question, arrangements: Iterable[Arrangement], simulations: Simulations, ios: int, *, finalists: bool
 ) -> list[Candidate]:
     """Simulates the first half of the I/Os, and all of them."""
     candidates = [Candidate(of, None) for of in arrangements]
     for length in (max(1, ios // 2), max(2, ios)):
-        candidates = measured(question, candidates, simulations, length, finalists=finalists)
+        candidates = simulate_candidates(question, candidates, simulations, length, finalists=finalists)
     return candidates
 
 
@@ -313,7 +313,7 @@ def _choices(
     for candidate in candidates:
         of = candidate.arrangement
         able, _ = runnable(list(_variants(question, of)), simulations)
-        others = _measured(question, able, simulations, ios, finalists=False)
+        others = _simulate_caches(question, able, simulations, ios, finalists=False)
         base = candidate.mean_ns(weights)
         choices[of.level] = {choice_of(other.arrangement): other.mean_ns(weights) / base for other in others}
         least = min(YEARS, _wear(question, candidate)[1] or 0)

@@ -8,7 +8,7 @@ from itertools import islice
 from blklab._core import MD_STRIPE_CACHE, MD_SYNC_SPEED_MAX, MD_SYNC_SPEED_MIN, Stop
 from blklab.advice.arrangement import Arrangement, members_of
 from blklab.advice.question import FLASH, Question, Table
-from blklab.advice.race import SAME, Candidate, longest, measured
+from blklab.advice.race import SAME, Candidate, longest, simulate_candidates
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 from blklab.advice.search import runnable
 from blklab.reliability import Disk, Loss, RedundantArray, probability
@@ -228,7 +228,7 @@ def tuned(question: Question, candidate: Candidate, simulations: Simulations) ->
         if setting is None or not runnable([setting], simulations)[0]:  # an old kernel may not have it
             continue
         both = [candidate, replace(candidate, arrangement=setting, by_length={})]
-        candidate, other = measured(question, both, simulations, longest(question), finalists=True)
+        candidate, other = simulate_candidates(question, both, simulations, longest(question), finalists=True)
         slower, half = other.slower(candidate, [load.weight for load in question.loads])
         if slower + half < -SAME:
             candidate = other
@@ -252,7 +252,7 @@ def with_changes(question: Question, of: ArrangementFigures, simulations: Simula
     weights = [load.weight for load in question.loads]
     chosen = [(name, variant) for name, variant in _variants(of.arrangement) if runnable([variant], simulations)[0]]
     variants = {name: Candidate(variant, None) for name, variant in chosen}
-    others = measured(question, list(variants.values()), simulations, longest(question), finalists=True)
+    others = simulate_candidates(question, list(variants.values()), simulations, longest(question), finalists=True)
     changes = {
         name: math.exp(difference(other.samples, of.today, weights)[0])
         for name, other in zip(variants, others, strict=True)

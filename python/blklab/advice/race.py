@@ -106,12 +106,14 @@ def race(
     too_slow: list[Candidate] = []
     lengths = sorted({min(full, max(SHORTEST, full // part)) for part in rounds})
     for last, length in pairwise([0, *lengths]):
+        # Once all were simulated, only those that could still win or lose are simulated for longer.
         undecided = _undecided(question, alive, weights) if last else alive
         left = most - (simulations.simulated_ios - before)
+        # What is left of the I/Os for the search is shared by all; the first round is simulated in any case.
         ios = min(length, left // max(1, len(undecided) * len(weights))) if last else length
         if ios <= last:
             break
-        longer = measured(question, undecided, simulations, ios)
+        longer = simulate_candidates(question, undecided, simulations, ios)
         by_id = {id(old): new for old, new in zip(undecided, longer, strict=True)}
         alive = [by_id.get(id(candidate), candidate) for candidate in alive]
         alive, slow = _within_bound(question, alive, last=False)
@@ -122,7 +124,7 @@ def race(
             best += undominated(members, weights)
         alive = _best_of_each_class(best, weights)
     searched = simulations.simulated_ios - before
-    alive = measured(question, _finalists(alive, weights), simulations, full, finalists=True)
+    alive = simulate_candidates(question, _finalists(alive, weights), simulations, full, finalists=True)
     fast, slow = _within_bound(question, alive, last=True)
     too_slow = sorted([*too_slow, *slow], key=lambda candidate: candidate.p99_ns)
     preferred = undominated([_preferred(members, weights) for members in _classes(fast, of_level=False)], weights)
@@ -160,7 +162,7 @@ def _finalists(candidates: Sequence[Candidate], weights: Sequence[float]) -> lis
     return [candidate for candidate in candidates if id(candidate) in finalists]
 
 
-def measured(
+def simulate_candidates(
     question: Question, candidates: Sequence[Candidate], simulations: Simulations, ios: int, *, finalists: bool = False
 ) -> list[Candidate]:
     """Simulates candidates under all loads, finalists with several seeds."""

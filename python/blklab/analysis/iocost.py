@@ -146,7 +146,7 @@ def model_of(figures: Figures, base: DeviceTable) -> DeviceTable:
     return table
 
 
-def simulated(table: DeviceTable) -> dict[str, float]:
+def simulate_figures(table: DeviceTable) -> dict[str, float]:
     """Returns the figures of a disk in the simulator."""
     units = ["bw_bytes" if figure.endswith("bps") else "iops" for figure in LOADS]
     outcomes = sim.outcomes([_document(table, figure) for figure in LOADS])
@@ -163,7 +163,7 @@ def _document(table: DeviceTable, figure: str, rate: Mapping[str, int] | None = 
 
 def uncertainty(table: DeviceTable, figures: Figures, base: DeviceTable) -> dict[str, float]:
     """Returns the deviations of a model that was made from figures: how far it is from them, and what is typical."""
-    errors = {figure: math.log(value / figures[figure]) for figure, value in simulated(table).items()}
+    errors = {figure: math.log(value / figures[figure]) for figure, value in simulate_figures(table).items()}
     reads = _deviation([errors[figure] for figure in list(LOADS)[:3]])
     writes = _deviation([errors[figure] for figure in list(LOADS)[3:]])
     mixed = round(math.hypot(0.3, max(reads, writes)), 3)

@@ -157,7 +157,7 @@ def calibrate(arguments: CalibrateArguments) -> None:
         runs = _runs(arguments.inputs, arguments.store)
     else:
         analysis.check(table, analysis.expected_runs(experiment), bench)
-        runs = _measured(experiment, arguments)
+        runs = _measure_points(experiment, arguments)
     calibration = fitted(table, runs, bench)
     if arguments.output is not None:
         write(arguments.output, analysis.as_toml(calibration, name, places).encode())
@@ -272,9 +272,9 @@ def _model_of(device: str | None) -> str:
     return identified.name
 
 
-def _measured(experiment: "ExperimentSource", arguments: CalibrateArguments) -> "list[Observation]":
+def _measure_points(experiment: "ExperimentSource", arguments: CalibrateArguments) -> "list[Observation]":
     from blklab.analysis.calibrate import observations
-    from blklab.cli.run import measured
+    from blklab.cli.run import measure_campaign
     from blklab.runners.host.runner import HostRunner
     from blklab.spec import cells
     from blklab.spec.host_cell import FORM
@@ -283,7 +283,7 @@ def _measured(experiment: "ExperimentSource", arguments: CalibrateArguments) -> 
     plan = runner.planned(cells.plan(experiment, form=FORM))
     with runner.session():
         runner.check(plan)
-        outcome = measured(runner, plan, arguments.store, keep=True, resume=arguments.resume)
+        outcome = measure_campaign(runner, plan, arguments.store, keep=True, resume=arguments.resume)
     fail_with(outcome.failed)
     return observations(experiment, ((result.labels["workload"], result.outcome) for result in outcome.results))
 

@@ -202,7 +202,7 @@ def export(name: str, *, iocost: bool, device: str, as_json: bool) -> None:
     table = stock_models.stock(name)
     if table["kind"] == "throttled":
         raise UsageError(f"{name} is a virtual disk: the kernel of its host has the controller")
-    figures = analysis.simulated(table)
+    figures = analysis.simulate_figures(table)
     qos = analysis.qos(table, figures)
     lines = [f"{device} ctrl=user model=linear {analysis.words(figures)}", f"{device} {analysis.words(qos)}"]
     emit({"model": figures, "qos": qos}, as_json, lambda console: console.print("\n".join(lines), soft_wrap=True))

@@ -42,7 +42,7 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
     The output shows predictions next to measurements. The experiment is examples/mirrors.toml. The results are stored.
     """
     from blklab.analysis.metrics import device_shares
-    from blklab.cli.run import measured
+    from blklab.cli.run import measure_campaign
     from blklab.report.terminal import draw_table
     from blklab.runners import lab
     from blklab.runners.lab.runner import LabRunner
@@ -56,7 +56,7 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
     runner = LabRunner(accelerator=accel, note=note)
     runner.check(measuring)
     note("booting a real kernel; mdadm and fio run in it")
-    outcome = measured(runner, measuring, store, keep=True, resume=False)
+    outcome = measure_campaign(runner, measuring, store, keep=True, resume=False)
     simulated = outcomes([cell.document for cell in predicting.cells])
     by_number = dict(zip((cell.number for cell in predicting.cells), simulated, strict=True))
     rows = []

@@ -205,11 +205,13 @@ def run(arguments: RunArguments, **options: object) -> None:
     if (len(experiments) > 1) != interleave:
         raise UsageError("several experiments need --interleave, which measures them in turns, and it needs several")
     from blklab.spec import cells, load
-    from blklab.spec.load import placed
+    from blklab.spec.load import add_targets
 
     kind = RUNNERS[arguments.runner]
     pattern = only.pop("experiment", "*") if interleave else "*"
-    sources = [placed(load.read(each), arguments.targets) for each in experiments if fnmatchcase(each.stem, pattern)]
+    sources = [
+        add_targets(load.read(each), arguments.targets) for each in experiments if fnmatchcase(each.stem, pattern)
+    ]
     if not sources:
         names = ", ".join(each.stem for each in experiments)
         raise UsageError(f"--only experiment={pattern}: no such experiment; there are {names}")
@@ -238,7 +240,7 @@ def run(arguments: RunArguments, **options: object) -> None:
         return
     with runner.session():
         runner.check(plan)
-        outcome = measured(runner, plan, arguments.store, keep=not arguments.no_store, resume=arguments.resume)
+        outcome = measure_campaign(runner, plan, arguments.store, keep=not arguments.no_store, resume=arguments.resume)
         if arguments.margin and outcome.campaign is not None and not outcome.failed:
             from blklab.store.campaigns import Store
 
@@ -257,7 +259,7 @@ def predict(experiment: Path, store: str | None, *, as_json: bool) -> None:
     plan = runner.planned(cells.plan(experiment, form=kind.form()))
     common.warn_each(plan.notes)
     runner.check(plan)
-    outcome = measured(runner, plan, store, keep=True, resume=False)
+    outcome = measure_campaign(runner, plan, store, keep=True, resume=False)
     _print(plan, outcome.results, explain=False, per_job=False, as_json=as_json)
     common.fail_with(outcome.failed)
 
@@ -295,7 +297,7 @@ def _refused(flag: str, reason: str, whose: list[str]) -> Exception:
     return UsageError(f"{flag}: {reason}: only --on {' or '.join(whose)} takes it")
 
 
-def measured(
+def measure_campaign(
     runner: "Runner", plan: "ExperimentPlan", where: str | None, *, keep: bool, resume: bool
 ) -> "CampaignOutcome":
     """Run the cells that are not done yet."""

@@ -290,6 +290,9 @@ def _cells(
         point, swept = points[place]
         return _at(source, [*fixed, *point, *_changes(swept, form)])
 
+    # A document takes time to make. All of them are made if cells that are not wanted decide about others: on targets,
+    # all cells of a target share a file (`_sized`); a sweep compares each document with that without swept values; and a
+    # random order is drawn for all cells, so that a part of them keeps its order.
     every = form.on_targets or len(tried) > 1 or base.order == "random"
     troubles: list[SpecProblem] = []
     shuffle = random.Random(base.seed)  # noqa: S311  # not for secrets
@@ -308,6 +311,7 @@ def _cells(
                 made = form.document(source, experiment, stack, workload, swept.settings)
                 made = made._replace(notes=[*skipped, *made.notes])
             except SpecProblems as problem:
+                # Go on: the user sees the problems of all cells at once.
                 troubles += _origins(problem.found, origins)
                 continue
             if not swept.values:

@@ -149,7 +149,7 @@ def _check_file(path: Path, form: Any, table: dict[str, Any], known: Any, place:
         raise problems.usage_error(str(path), found) from error
 
 
-def placed(source: ExperimentSource, texts: Sequence[str]) -> ExperimentSource:
+def add_targets(source: ExperimentSource, texts: Sequence[str]) -> ExperimentSource:
     """Returns the experiment with these targets; they replace its own of the same name.
 
     A path without a name is for the only stack or target of the experiment. Raises UsageError.

@@ -492,11 +492,11 @@ class FleetRunner(Runner):
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
         """Measures cells one after the other; a cell without any host is reported to the ledger as failed."""
-        self.measure_each(cells, ledger, self._measured)
+        self.measure_each(cells, ledger, self._measure_cell)
         for link in self._links:
             link.send("end")
 
-    def _measured(self, cell: Cell) -> FinishedRun:
+    def _measure_cell(self, cell: Cell) -> FinishedRun:
         began = time.monotonic()
         links = [link for link in self._links if link.name not in self._gone]
         for link in links:

@@ -128,7 +128,7 @@ FOREIGN_SHARE = 0.2  # Bytes of other programs, as a share of the jobs' bytes, t
 FOREIGN_BYTES = 4 << 20  # Bytes that are not reported: a filesystem's own, and I/Os in flight at the ends
 
 
-def measured(
+def measure_cell(
     document: HostCellDocument,
     place: TargetLocation,
     journal: HostJournal,
@@ -330,10 +330,10 @@ class HostRunner(Runner):
         documents = [cell.document for cell in cells]
         with HostJournal(self._roots) as journal, ExitStack() as stack:
             places = TargetLocations(stack, journal, self._yes_destroy)
-            measure = partial(self._measured, documents=documents, places=places, journal=journal)
+            measure = partial(self._measure, documents=documents, places=places, journal=journal)
             self.measure_each(cells, ledger, measure, fatal=(EnvironmentLacks,))
 
-    def _measured(
+    def _measure(
         self, cell: "Cell", documents: Sequence[HostCellDocument], places: TargetLocations, journal: HostJournal
     ) -> FinishedRun:
         findings = self._findings(cell)
@@ -345,7 +345,7 @@ class HostRunner(Runner):
         place = places.of(cell.document, documents)
         return measure_ramp(
             cell.document,
-            lambda document: measured(
+            lambda document: measure_cell(
                 document,
                 place,
                 journal,

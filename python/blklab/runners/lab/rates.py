@@ -112,7 +112,7 @@ def _doubts(document: LabCellDocument) -> list[Diagnostic]:
 def _saturated(document: LabCellDocument, device: Mapping[str, Any]) -> bool:
     own = _alone(document, device, None)
     many = {**own, "jobs": [{**job, "iodepth": max(MANY, job["iodepth"])} for job in own["jobs"]]}
-    usual, most = (outcome.read.bw_bytes + outcome.write.bw_bytes for outcome in _simulated(own, many))
+    usual, most = (outcome.read.bw_bytes + outcome.write.bw_bytes for outcome in _simulate_documents(own, many))
     return usual >= SATURATED * most
 
 
@@ -128,17 +128,17 @@ def _limits(document: LabCellDocument, device: Mapping[str, Any]) -> dict[str, f
     mixed = any(0 < job["read_share"] < 1 for job in jobs) or (len({job["read_share"] for job in jobs}) > 1)
     random = any(job["random"] for job in jobs)
     if mixed or turns(document["stack"]):
-        (both,) = _simulated(_alone(document, device, None if mixed else EVEN))
+        (both,) = _simulate_documents(_alone(document, device, None if mixed else EVEN))
         if random:
             return {"iops_total": both.read.iops + both.write.iops}
         return {"bps_total": both.read.bw_bytes + both.write.bw_bytes}
-    reads, writes = _simulated(*(_alone(document, device, share) for share in (1.0, 0.0)))
+    reads, writes = _simulate_documents(*(_alone(document, device, share) for share in (1.0, 0.0)))
     if random:
         return {"iops_read": reads.read.iops, "iops_write": writes.write.iops}
     return {"bps_read": reads.read.bw_bytes, "bps_write": writes.write.bw_bytes}
 
 
-def _simulated(*documents: Mapping[str, Any]) -> list[Outcome]:
+def _simulate_documents(*documents: Mapping[str, Any]) -> list[Outcome]:
     """Returns outcomes; equal disks under equal loads are simulated only once, for all cells."""
     return [_outcome(json.dumps(document, sort_keys=True)) for document in documents]
 

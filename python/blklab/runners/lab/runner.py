@@ -149,7 +149,7 @@ class LabRunner(Runner):
                 # Where one guest does not boot the next would not: that ends the campaign.
                 machine = machine or self._booted(kernel, cells[at:])
                 try:
-                    finished = self._measured(machine, cell)
+                    finished = self._measure_cell(machine, cell)
                 except (EnvironmentLacks, UsageError):
                     raise
                 except GuestLost as error:
@@ -191,7 +191,7 @@ class LabRunner(Runner):
                 self._images[kernel] = made
         return self._images[kernel]
 
-    def _measured(self, machine: GuestMachine, cell: Cell) -> FinishedRun:
+    def _measure_cell(self, machine: GuestMachine, cell: Cell) -> FinishedRun:
         try:
             with _awake():
                 return measure_ramp(

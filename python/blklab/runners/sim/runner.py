@@ -121,7 +121,7 @@ class SimRunner(Runner):
                         taken.append((begun, seed))
                         yield other_run(begun[0], seed)
 
-        for number, finished in self._parallel.each(simulated, begun()):
+        for number, finished in self._parallel.each(simulate_cell, begun()):
             group, seed = taken[number]
             results.setdefault(group[0].number, {})[seed] = finished
             if len(results[group[0].number]) < self._seed_count(group[0]):
@@ -159,7 +159,7 @@ def make(
     return SimRunner(jobs, cluster, warn, len(os.sched_getaffinity(0)) if this_host else None)
 
 
-def simulated(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedRun:
+def simulate_cell(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedRun:
     """Simulates a cell, at each rate of its ramp. Raises UsageError for a cell that makes no sense."""
     begin = time.perf_counter()
 
