@@ -291,7 +291,7 @@ def _cells(
         return _at(source, [*fixed, *point, *_changes(swept, form)])
 
     # A document takes time to make. All of them are made if cells that are not wanted decide about others: on targets,
-    # all cells of a target share a file (`_sized`); a sweep compares each document with that without swept values; and a
+    # all cells of a target share a file (`_sized`); a sweep compares each document with that without swept values; a
     # random order is drawn for all cells, so that a part of them keeps its order.
     every = form.on_targets or len(tried) > 1 or base.order == "random"
     troubles: list[SpecProblem] = []
