@@ -6,7 +6,8 @@ from pathlib import Path
 from blklab.md.images import read_images
 from blklab.md.model import ArrayMember
 from blklab.md.rescue.diagnosis import ArrayRescue, diagnose
-from blklab.md.rescue.written_since import HEADER_BYTES, count_chunks, describe_written, find_written
+from blklab.md.rescue.metadata_places import BITMAP_HEADER
+from blklab.md.rescue.written_since import count_chunks, describe_written, find_written
 from tests.md.rescue.test_restored_metadata import overwrite, recorded
 
 
@@ -20,7 +21,7 @@ def mark(path: Path, first: int, count: int) -> None:
     superblock = read_member(path).superblock
     assert superblock is not None and superblock.bitmap_superblock is not None
     content = ((1 << count) - 1).to_bytes(-(-count // 8), "little")
-    overwrite(path, superblock.bitmap_superblock.offset + HEADER_BYTES + first // 8, content)
+    overwrite(path, superblock.bitmap_superblock.offset + BITMAP_HEADER + first // 8, content)
 
 
 def test_marked_chunks_are_counted(tmp_path: Path) -> None:
@@ -28,7 +29,7 @@ def test_marked_chunks_are_counted(tmp_path: Path) -> None:
     superblock = read_member(path).superblock
     assert superblock is not None and superblock.bitmap_superblock is not None
     total = -(-superblock.bitmap_superblock.sync_size * 512 // superblock.bitmap_superblock.chunk)
-    overwrite(path, superblock.bitmap_superblock.offset + HEADER_BYTES, bytes(-(-total // 8)))
+    overwrite(path, superblock.bitmap_superblock.offset + BITMAP_HEADER, bytes(-(-total // 8)))
     assert count_chunks(read_member(path)) == (0, total)
     mark(path, 0, min(3, total))
     assert count_chunks(read_member(path)) == (min(3, total), total)

@@ -99,6 +99,9 @@ def search_on_overlays(plan: SearchPlan, report: Report, roots: Roots) -> tuple[
             record = _try_geometry(plan, geometry, report, roots)
             if record.trial is not None and record.trial.verdict == "good":
                 break
+        # Only of the geometry whose overlays are left: another one was tried and given up.
+        if record is not None and record.trial is not None and record.trial.verdict in {"good", "unchecked"}:
+            _save_superblocks(record, plan.members, directory, report, roots)
     return search, record
 
 
@@ -138,8 +141,6 @@ def _try_geometry(plan: SearchPlan, geometry: OldGeometry, report: Report, roots
         lines = [f"Tried: {'; '.join(describe_geometry(geometry))}.", *record.trial.lines]
         record = msgspec.structs.replace(record, trial=msgspec.structs.replace(record.trial, lines=lines))
         write_record(record, plan.directory)
-    if record.trial is not None and record.trial.verdict != "failed":
-        _save_superblocks(record, members, plan.directory, report, roots)
     return record
 
 
@@ -166,9 +167,10 @@ def _save_superblocks(
     report(f"save the superblocks of the overlays to {directory / FOUND}", "")
     overlays = {text(node / "dm/uuid"): f"/dev/{node.name}" for node in find_overlay_nodes(record, roots)}
     pairs = []
-    for number, member in enumerate(members):
+    by_path = {member.path: member for member in members}
+    for number, facts in enumerate(record.members):  # In order of slots, as the overlays
         overlay = overlays.get(f"{record.uuid_prefix}{number}")
         if overlay is None:
-            raise BlklabError(f"{member.path}: its overlay is gone")
-        pairs.append((member, overlay))
+            raise BlklabError(f"{facts.path}: its overlay is gone")
+        pairs.append((by_path[facts.path], overlay))
     save_found(pairs, directory / FOUND, roots)

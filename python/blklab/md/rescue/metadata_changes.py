@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from blklab.md.rescue.saved_index import SavedMember, load_device, read_index
+from blklab.md.rescue.overlay_record import find_known_device
+from blklab.md.rescue.saved_index import load_device, read_index
 from blklab.md.rescue.saved_metadata import ReadFailed, read_range
-from blklab.system import identity
 from blklab.system.roots import Roots
 
 
@@ -17,10 +17,11 @@ def find_changes(directory: Path, roots: Roots) -> list[str]:
     for member in read_index(directory).members:
         with load_device(directory, member):
             pass  # The copies are as they were saved
-        path = _find_path(member, roots)
-        if path is None:
+        device = find_known_device(member.path, member.ids, member.size_bytes, roots)
+        if device is None:
             changes.append(f"{member.path}: this disk is not here any more")
             continue
+        path = device.path
         for saved in member.ranges:
             try:
                 checksum, unread = read_range(path, saved.offset_bytes, saved.length_bytes, None)
@@ -31,14 +32,3 @@ def find_changes(directory: Path, roots: Roots) -> list[str]:
                 changes.append(f"{path}: its metadata have changed since they were saved")
                 break
     return changes
-
-
-def _find_path(member: SavedMember, roots: Roots) -> str | None:
-    """Returns the path of a member now: of a disk with stable ids by these, else by its name; None if it is gone."""
-    for known in member.ids:
-        for device in identity.called(known, roots):
-            if device.size == member.size_bytes:
-                return device.path
-    if member.ids or not Path(member.path).exists():
-        return None
-    return member.path

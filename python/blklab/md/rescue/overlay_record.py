@@ -5,6 +5,7 @@ their stable ids and superblocks, overlays by the UUID that device-mapper keeps 
 """
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,15 +105,20 @@ def describe_member(member: ArrayMember, *, is_read_only: bool, roots: Roots) ->
 
 def find_device(facts: MemberFacts, roots: Roots) -> FoundDevice | None:
     """Returns the device of a member: by a stable id, and only without one by its name; None if it is not here."""
-    for known in facts.ids:
+    return find_known_device(facts.path, facts.ids, facts.size, roots)
+
+
+def find_known_device(path: str, ids: Sequence[str], size: int | None, roots: Roots) -> FoundDevice | None:
+    """Returns the device that had a path, stable ids and a size in bytes: as `find_device`."""
+    for known in ids:
         for device in identity.called(known, roots):
-            if device.size == facts.size:
+            if device.size == size:
                 return FoundDevice(device.path, device.name)
-    if facts.ids:
+    if ids:
         return None
     with suppress(OSError, BlklabError):
-        device = identity.of_number(number_of(os.stat(facts.path).st_rdev), roots, facts.path)  # noqa: PTH116
-        if device.size == facts.size:
+        device = identity.of_number(number_of(os.stat(path).st_rdev), roots, path)  # noqa: PTH116
+        if device.size == size:
             return FoundDevice(device.path, device.name)
     return None
 

@@ -159,7 +159,7 @@ def choose_members(rescue: ArrayRescue, names: Sequence[str]) -> tuple[ArrayMemb
 
 
 def start_overlays(plan: OverlayPlan, report: Report, roots: Roots) -> OverlayRecord:
-    """Makes the overlays, and tries the array on them. Whatever fails, everything is undone.
+    """Makes the overlays, and tries the array on them. If a step fails, everything is undone.
 
     Raises BlklabError if an overlay cannot be made, or a member's metadata cannot be saved.
     """
@@ -195,7 +195,7 @@ def try_on_overlays(
 ) -> OverlayRecord:
     """Makes overlays of the members of a record, tries the array, and writes the result into the record.
 
-    `assemble` returns the command that assembles an array from overlays, by their paths. Whatever fails, everything is
+    `assemble` returns the command that assembles an array from overlays, by their paths. If a step fails, everything is
     undone.
     """
     try:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from blklab.md.model import Array, ArrayMember
 from blklab.md.rescue.diagnosis import ArrayRescue, find_newest, known_members
 from blklab.md.rescue.lost_members import ArrayNote
+from blklab.md.rescue.metadata_places import BITMAP_HEADER
 from blklab.system.roots import opened
 from blklab.units import SECTOR, format_size
 
-HEADER_BYTES = 256  # Before the bits (drivers/md/md-bitmap.h, bitmap_super_t)
 BIT_BITMAPS = (3, 4)  # Versions with a bit for each chunk
 MOST_BYTES = 64 << 20  # Of the bits that are read
 
@@ -61,7 +61,7 @@ def count_chunks(member: ArrayMember) -> tuple[int, int] | None:
         return None
     try:
         with opened(member.path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
-            content = os.pread(descriptor, length, bitmap.offset + HEADER_BYTES)
+            content = os.pread(descriptor, length, bitmap.offset + BITMAP_HEADER)
     except OSError:
         return None
     if len(content) < length:
