@@ -54,6 +54,10 @@ def describe_next(record: OverlayRecord, directory: Path) -> list[str]:
     if verdict == "failed":
         lines.append("# Ask on the linux-raid list, with the output of `blklab md rescue`.")
         return lines
+    if not record.array_uuid and verdict == "damaged":
+        lines.append("# No geometry that was tried gives a sound filesystem: do not put one of them on the disks.")
+        lines.append("# Ask on the linux-raid list, with this output.")
+        return lines
     if not record.array_uuid:  # Of a search for an old array
         lines.append("# The safest way: copy all your files from there to other disks, and make a new array.")
         found = shlex.quote(str(directory / FOUND))

@@ -41,6 +41,13 @@ def test_after_a_search_the_files_are_copied(run: Run, tmp_path: Path) -> None:
     assert f"blklab md fix metadata {tmp_path}/found" in shown
 
 
+def test_after_a_search_that_found_nothing_sound_no_superblocks_are_offered(run: Run, tmp_path: Path) -> None:
+    write(tmp_path, "damaged", uuid="")
+    shown = run("md", "overlays", "show", str(tmp_path)).out
+    assert "do not put one of them on the disks" in shown
+    assert "fix metadata" not in shown
+
+
 def test_the_document_has_the_facts(run: Run, tmp_path: Path) -> None:
     write(tmp_path, "damaged")
     document = json.loads(run("md", "overlays", "show", "--json", str(tmp_path)).out)
