@@ -1,7 +1,8 @@
 //! The commands that wait for the mechanism of a rotating disk, and the one that it executes first.
 
+use crate::device::DiskCommand;
 use crate::device::geometry::{DiskPosition, Geometry, fraction};
-use crate::device::{CommandOrder, DiskCommand};
+use crate::device::hdd_spec::CommandOrder;
 use crate::events::Time;
 
 #[derive(Clone, Copy, Debug)]

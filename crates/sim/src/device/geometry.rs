@@ -1,6 +1,6 @@
 //! The position of a byte on a rotating disk, and the time to reach it.
 
-use super::hdd::HddSpec;
+use super::hdd_spec::HddSpec;
 use crate::events::Time;
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,6 +8,7 @@ mod controller;
 mod flash;
 mod geometry;
 mod hdd;
+mod hdd_spec;
 mod shingled;
 mod throttled;
 mod translation;
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use controller::{Admission, Controller, ControllerSpec};
 pub use flash::{Condition, FlashSpec};
-pub use hdd::{CommandOrder, HddSpec};
+pub use hdd_spec::{CommandOrder, HddSpec};
 pub use throttled::ThrottledSpec;
 pub use translation::FlashUse;
 

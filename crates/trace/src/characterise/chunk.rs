@@ -1,12 +1,14 @@
 //! The input of the statistics: rows of one device, some thousands at a time.
 
-use super::intake::MANY_DEVICES;
 use crate::event::{DeviceId, Op, Rwbs, StartAction, op_of};
 use crate::io::Io;
 use blklab_stats::{Merge, checked};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Devices from which on their chunks are smaller, and their events are sorted by device, some at a time.
+pub const MANY_DEVICES: usize = 16;
 
 /// One arrival: a Q event with its process and source resolved.
 #[derive(Clone, Copy, Debug)]

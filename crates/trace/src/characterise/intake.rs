@@ -1,6 +1,6 @@
 //! From events to chunks: counts, pairs and filters events, and sorts them by device.
 
-use super::chunk::{Chunk, QueuedIo};
+use super::chunk::{Chunk, MANY_DEVICES, QueuedIo};
 use super::depth::QueueDepth;
 use super::dispatches::DispatchOrder;
 use super::observed::ObservedTime;
@@ -26,7 +26,6 @@ const UNKNOWN: &str = "(unknown)"; // The name of unnamed processes
 const MOST_LATE: usize = 1 << 16; // I/Os of a device that wait to be queued in order of time
 const FEWEST: u64 = 100; // Complete bios from which on their times say what is usual
 const RENEWED: u64 = 256; // Complete bios after which this is computed again
-pub const MANY_DEVICES: usize = 16; // Devices from which on their events are sorted by device, some at a time
 const SORTED: usize = 1 << 16; // Events that are sorted at a time: 4 MiB
 const RECENT: usize = 4096; // Processes whose names are cached
 
@@ -364,7 +363,10 @@ impl Intake {
         let name = self.info.device_name(event.device, event.input);
         let name = if name.is_empty() { event.device.to_string() } else { name.to_owned() };
         let place = [self.host.as_str(), "\0", &name].concat();
-        place.bytes().fold(0, |hash, byte| hash64(hash ^ u64::from(byte))) >> 2 & !63
+        let hash = place.bytes().fold(0, |hash, byte| hash64(hash ^ u64::from(byte)));
+        // A quarter of the numbers at most, so that the last block of a disk cannot overflow. A multiple of 64, because
+        // `Hotness` counts a large I/O by aligned ranges of 64 blocks.
+        hash >> 2 & !63
     }
 
     fn add_state(&mut self, event: &Event) -> usize {

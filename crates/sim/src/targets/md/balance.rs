@@ -3,18 +3,8 @@
 
 use crate::kernel::Kernel;
 use crate::targets::md::member::MemberSlot;
+use crate::targets::md::report::BalanceReason;
 use blklab_md::map::MemberSector;
-
-/// Why a copy was chosen; counted for `--explain`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum BalanceReason {
-    Only,       // There was no other copy, or a resync did not allow others
-    Sequential, // It continues the member's last read, or starts at its head
-    Idlest,     // Fewest I/Os pending
-    Nearest,    // Nearest to the member's head
-    Lowest,     // Lowest address: far and offset layouts
-}
 
 /// RAID-1: the slot that serves a read of `sectors` at `sector`.
 #[inline(always)]

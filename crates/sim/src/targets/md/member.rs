@@ -1,6 +1,6 @@
 //! The members of an array, and how md submits bios to them.
 
-use super::spec::MdReport;
+use super::report::MdReport;
 use crate::bio::{Bio, Flags, NONE, Op, Owner};
 use crate::engine::Simulation;
 use crate::kernel::Kernel;

@@ -9,6 +9,7 @@ mod bitmap;
 mod level;
 mod member;
 mod parity;
+mod report;
 mod spec;
 mod stripes;
 mod sync;
@@ -32,7 +33,8 @@ use stripes::StripeCache;
 use sync::RunningSync;
 
 pub use blklab_md::Level;
-pub use spec::{Md, MdReport, Member, SlotStats, SyncAction};
+pub use report::{MdReport, SlotStats};
+pub use spec::{Md, Member, SyncAction};
 
 /// The largest number of members: their slots are kept in a byte.
 const MOST_MEMBERS: usize = 255;
