@@ -97,6 +97,19 @@ def test_prices_and_a_bound_choose_the_cheapest() -> None:
     assert sorted(best.arrangement.disks) == ["hdd-7200-1", "hdd-7200-2"]
 
 
+def test_only_arrangements_with_overlap_are_not_certainly_slower() -> None:
+    result = answer()
+    row = result.rows[0]
+    (sample,) = row.today
+
+    def with_mean(factor: float) -> figures.ArrangementFigures:
+        return replace(row, today=[replace(sample, mean_ns=factor * sample.mean_ns)])
+
+    # The cheapest may be the first one: then number 2, which is surely faster, does not overlap.
+    rows = [with_mean(1), with_mean(0.001), with_mean(1.01), with_mean(1000)]
+    assert report.numbers_with_overlap(replace(result, rows=rows, others=[], present=[])) == ["3"]
+
+
 def test_data_loss_depends_on_redundancy_and_on_what_a_cache_holds() -> None:
     asked = question("6xhdd-7200:1TiB,1xpm983:64GiB", failures=0)
     hdds = [f"hdd-7200-{number}" for number in range(1, 7)]

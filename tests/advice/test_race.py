@@ -59,7 +59,7 @@ def test_the_winner_is_that_of_brute_force(
     every = race(asked, fitting, Simulations(asked), rounds=(1,))
     levels = {of.level for of in fitting}
     assert {each.arrangement.level for each in (*raced.kept, *raced.others)} == levels
-    slower, half = raced.kept[0].slower(every.kept[0], [1.0])
+    slower, half = raced.kept[0].slowdown(every.kept[0], [1.0])
     names = (raced.kept[0].arrangement.name, every.kept[0].arrangement.name)
     assert slower - half <= SAME, names
     assert raced.kept[0].mean_ns([1.0]) <= 1.1 * every.kept[0].mean_ns([1.0]), names

@@ -72,6 +72,21 @@ def test_mistakes_are_one_line_and_status_2(run: Run, arguments: list[object], o
     assert outcome.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("examples/unbalanced.toml --target near=/srv", "--target: sim uses no directory or device of this host"),
+        ("examples/unbalanced.toml --on lab --target near=/srv", "only --on host or fleet takes it"),
+        ("examples/unbalanced.toml --set repeat=3", "--set repeat: no such key: set repeats"),
+        ("examples/unbalanced.toml --interleave", "--interleave: expected several experiments, found one"),
+        ("examples/unbalanced.toml examples/unbalanced.toml", "several experiments: add --interleave"),
+    ],
+)
+def test_options_without_effect_are_refused(run: Run, arguments: str, message: str) -> None:
+    refused = run("run", *arguments.split(), "--dry-run")
+    assert (refused.status, refused.out, message in refused.err) == (2, "", True), refused.err
+
+
 def test_the_schema_is_printed(run: Run) -> None:
     outcome = run("run", "--schema")
     assert outcome.status == 0

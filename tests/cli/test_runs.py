@@ -323,7 +323,10 @@ def test_a_plan_says_how_often_to_measure(run: Run, tmp_path: Path) -> None:
     assert "expected one campaign" in run("compare", "--plan", "unbalanced", "unbalanced", "--store", store).err
     judged = run("compare", "--plan", "unbalanced", "--fail-if", "iops < 5", "--store", store)
     assert (judged.status, judged.out) == (2, "")
-    assert "no --fail-if" in judged.err
+    assert "--plan: --fail-if has no effect with it" in judged.err
+    for options in ("--between stack", "--job a", "--by stack", "--margin 1%", "--final", "--plain", "--allow-missing"):
+        refused = run("compare", "--plan", "unbalanced", *options.split(), "--store", store)
+        assert (refused.status, f"{options.split()[0]} has no effect" in refused.err) == (2, True), options
     refused = run("compare", "--plan", "unbalanced", "--change", "0", "--store", store)
     assert (refused.status, "expected a share between 0 and 100 %" in refused.err) == (2, True)
     experiment = ("run", "examples/unbalanced.toml", "--only", "stack=near,workload=randread")

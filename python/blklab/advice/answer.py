@@ -336,12 +336,12 @@ def _safe_enough(question: Question, rows: Sequence[ArrangementFigures]) -> list
     """
     bound = question.constraints.loss or 0
     most_p99_ns = question.constraints.p99_ns
-    fast = [row for row in rows if most_p99_ns is None or row.slowest().p99_ns <= most_p99_ns]
+    fast = [row for row in rows if most_p99_ns is None or row.slowest_load().p99_ns <= most_p99_ns]
     safe = [row for row in fast if row.loss.any.mean <= bound]
     if safe:
         if not question.cheapest_first:
-            slowest = (1 + SAME) * safe[0].slowest().mean_ns
-            safe.sort(key=lambda row: -row.arrangement.capacity if row.slowest().mean_ns <= slowest else 0)
+            slowest = (1 + SAME) * safe[0].slowest_load().mean_ns
+            safe.sort(key=lambda row: -row.arrangement.capacity if row.slowest_load().mean_ns <= slowest else 0)
         distinct = []
         for number, row in enumerate(safe):
             if not any(_as_good(other, row) for other in safe[:number]):
@@ -364,7 +364,7 @@ def _as_good(other: ArrangementFigures, row: ArrangementFigures) -> bool:
         other.arrangement.capacity >= row.arrangement.capacity
         and other.arrangement.failures >= row.arrangement.failures
         and (other.price or 0) <= (row.price or 0)
-        and other.slowest().mean_ns <= (1 + SAME) * row.slowest().mean_ns
+        and other.slowest_load().mean_ns <= (1 + SAME) * row.slowest_load().mean_ns
     )
 
 

@@ -47,8 +47,8 @@ class ArrangementFigures:
     changes: Mapping[str, float] = field(default_factory=dict)
     """Mean latency with one choice changed, as a ratio to this."""
 
-    def slowest(self) -> Sample:
-        """Returns the load with the highest 99th percentile."""
+    def slowest_load(self) -> Sample:
+        """Returns the figures of the load with the highest 99th percentile."""
         return max(self.today, key=lambda sample: sample.p99_ns)
 
 
@@ -229,7 +229,7 @@ def tuned(question: Question, candidate: Candidate, simulations: Simulations) ->
             continue
         both = [candidate, replace(candidate, arrangement=setting, by_length={})]
         candidate, other = simulate_candidates(question, both, simulations, longest(question), finalists=True)
-        slower, half = other.slower(candidate, [load.weight for load in question.loads])
+        slower, half = other.slowdown(candidate, [load.weight for load in question.loads])
         if slower + half < -SAME:
             candidate = other
     return candidate

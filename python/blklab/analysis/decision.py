@@ -26,15 +26,19 @@ from blklab.analysis.variation import ModelError, RunSample, Spread, mean, outly
 from blklab.outcome import NOMINAL, OTHER_KERNEL
 from blklab.text import by_key
 
-NEGLIGIBLE = 0.005  # A change that is surely smaller is no change, however small the variation is
+NEGLIGIBLE = 0.005  # A change that is surely smaller is no change, also with a margin of 0
 MARGIN = 0.05  # Two cells are `same` if they surely differ by less than this share
 POWER = 0.8  # The probability with which the advised number of repeats decides
 MOST_REPEATS = 100  # The largest number of further repeats that is computed
+# A look is a comparison that is made before all repeats are there. Each look may find a difference by chance, so each
+# has only a share of the error rate. The shares of all looks are 1.125 together. But later looks contain the runs of
+# earlier ones, so fewer verdicts are false than this sum says: docs/explanation/verdicts.md simulates six looks.
 FIRST_LOOK = 0.5  # The share of the error rate that the first look at the runs has
 LATER_LOOK = 0.125  # That of each later look
-AGREEMENTS = ("inside", "outside")  # The verdicts on a measurement against a prediction
-MOST_LOOKS = 5  # The largest number of later looks
+MOST_LATER_LOOKS = 5  # The help of `blklab run --until-sure` names this number, and the next one
 MORE = 1.6  # The next look has so many times the repeats
+AGREEMENTS = ("inside", "outside")  # The verdicts on a measurement against a prediction
+SMALLEST_VARIANCE = 1e-6  # Of logarithms, between cells of a full sweep: changes that are equal to 0.1 % say no more
 WIDEST = 50.0  # The largest logarithm of a ratio: beyond e^50 an interval is useless, and it would overflow
 
 
@@ -87,7 +91,10 @@ class Rule:
         return 1 - self.look * (1 - float(self.confidence ** (1 / max(1, count))))
 
     def adjusted(self, p: float, count: int) -> float:
-        """Returns the probability for `count` comparisons and all looks together."""
+        """Returns the probability for `count` comparisons and all looks together: the inverse of `each`.
+
+        It is below 1 - `confidence` where the interval of `each` excludes 0.
+        """
         return -math.expm1(count * math.log1p(-min(p / self.look, 1 - 1e-16)))
 
 
@@ -104,12 +111,12 @@ def decide(
     mean of their changes is decided. `least` is the number of comparisons if these pairs were chosen among more.
     """
     resolution = rule.metric.resolution
-    known = spreads(cells, sides, resolution)
-    matched: list[tuple[int, int]] = []
+    cell_spreads = spreads(cells, sides, resolution)
+    cell_pairs: list[tuple[int, int]] = []
     for baseline, compared in pairs:
-        matched += zip(baseline, compared, strict=False)
-    both = spreads_of_pairs(cells, sides, matched, resolution)
-    contrasts = [_contrast(cells, known, both, pair, resolution) for pair in pairs]
+        cell_pairs += zip(baseline, compared, strict=True)
+    pair_spreads = spreads_of_pairs(cells, sides, cell_pairs, resolution)
+    contrasts = [_contrast(cells, cell_spreads, pair_spreads, pair, resolution) for pair in pairs]
     count = sum(bool(contrast and contrast.cells) for contrast in contrasts)
     count = max(count, least)
     return [None if contrast is None else _judge(contrast, rule, count) for contrast in contrasts]
@@ -138,8 +145,9 @@ def intervals(
         if model := _model_error([cells[at] for at in group]):
             normal = _quantile(NOMINAL, math.inf)
             logs = (-normal * model.below, normal * model.above)
-        elif of_cells := [(spread, 1 / len(group)) for spread in found if spread and all(found)]:
-            error, degrees = _Contrast(0.0, of_cells).error()
+        elif found and all(found):
+            # The error of the mean of logarithms, as of a contrast with a fixed number.
+            error, degrees = _Contrast(0.0, [(spread, 1 / len(group)) for spread in found if spread]).error()
             reach = _quantile(rule.each(count), degrees) * error
             logs = (-reach, reach)
         else:
@@ -194,6 +202,7 @@ class _Contrast:
 
     def error(self, more: int = 0) -> tuple[float, float]:
         """Returns the standard error and its degrees of freedom, with more repeats of each side."""
+        # One more repeat of a cell adds one degree of freedom.
         parts = [
             (weight**2 * spread.variance / (spread.runs + more), spread.degrees + more) for spread, weight in self.cells
         ]
@@ -201,12 +210,15 @@ class _Contrast:
         if not total:
             return 0.0, min(degrees for _, degrees in parts)
         degrees = total**2 / sum(variance**2 / degrees for variance, degrees in parts)
-        if all(spread.origin == "own" and own == 1 for (spread, _), (_, own) in zip(self.cells, parts, strict=True)):
+        part_degrees = [degrees_of_part for _, degrees_of_part in parts]
+        has_own_spreads = all(spread.origin == "own" for spread, _ in self.cells)
+        if has_own_spreads and all(degrees_of_part == 1 for degrees_of_part in part_degrees):
             # Of two repeats, Satterthwaite's value is too small: docs/explanation/verdicts.md.
             degrees = 0.3 * len(parts) + 0.7 * degrees
         if any(spread.origin == "shared" and spread.runs > 1 for spread, _ in self.cells):
             # Far in the tails, Satterthwaite's value is too large for a fitted variance.
-            degrees = math.sqrt(degrees * max(parts)[1])
+            degrees_of_largest = max(parts)[1]
+            degrees = math.sqrt(degrees * degrees_of_largest)
         return math.sqrt(total), degrees
 
     def resolved(self, confidence: float, more: int) -> float:
@@ -217,8 +229,8 @@ class _Contrast:
 
 def _contrast(
     cells: Sequence[Sequence[RunSample]],
-    known: Sequence[Spread | None],
-    both: Mapping[tuple[int, int], Spread],
+    cell_spreads: Sequence[Spread | None],
+    pair_spreads: Mapping[tuple[int, int], Spread],
     pair: Pair,
     resolution: float,
 ) -> _Contrast | None:
@@ -235,29 +247,33 @@ def _contrast(
     logs = [math.log(ratio) if ratio > 0 else -math.inf for ratio in ratios]
     middle = sum(logs) / len(logs)
     predictions = (_model_error(base_cells), _model_error(other_cells))
-    measured: list[int] = []
+    measured_cells: list[int] = []
     for side, predicted in zip(pair, predictions, strict=True):
         if not predicted:
-            measured += side
-    spreads_of_measured = [known[position] for position in measured]
-    spreads_of = [spread for spread in spreads_of_measured if spread]
-    all_known = len(spreads_of) == len(measured) and math.isfinite(middle)
+            measured_cells += side
+    measured_spreads = [cell_spreads[position] for position in measured_cells]
+    known_spreads = [spread for spread in measured_spreads if spread]
+    all_known = len(known_spreads) == len(measured_cells) and math.isfinite(middle)
     once = all(len(cell) == 1 for cell in (*base_cells, *other_cells))
     if len(logs) > 1 and once and math.isfinite(middle) and not any(predictions):
         # Without repeats, the other settings of a full sweep are the repeats.
         variance = sum((log - middle) ** 2 for log in logs) / (len(logs) - 1)
-        spread = Spread(1.0, len(logs), max(variance, 1e-6), len(logs) - 1.0, "cells")
+        spread = Spread(
+            mean=1.0, runs=len(logs), variance=max(variance, SMALLEST_VARIANCE), degrees=len(logs) - 1.0, origin="cells"
+        )
         return _Contrast(middle, [(spread, 1.0)])
-    within = all_known and all(spread.origin == "within" for spread in spreads_of)
+    within = all_known and all(spread.origin == "within" for spread in known_spreads)
     weight = 1 / len(logs)
-    of_cells = [(spread, weight) for spread in spreads_of] if all_known else []
-    common = [both.get(two) for two in zip(*pair, strict=True)]
-    if all_known and all(common):
-        of_cells = [(spread, weight * math.sqrt(2)) for spread in common if spread]
+    weighted_spreads = [(spread, weight) for spread in known_spreads] if all_known else []
+    common_spreads = [pair_spreads.get(cell_pair) for cell_pair in zip(*pair, strict=True)]
+    if all_known and all(common_spreads):
+        # One spread stands for two cells, so its variance counts twice.
+        weighted_spreads = [(spread, weight * math.sqrt(2)) for spread in common_spreads if spread]
     base_values = [sample.value for cell in base_cells for sample in cell]
     other_values = [sample.value for cell in other_cells for sample in cell]
     far = outlying(base_values, other_values, resolution) if len(logs) == 1 and all_known else []
-    return _Contrast(middle, of_cells, within, predictions, (base_values, other_values) if far else None, far)
+    ranked = (base_values, other_values) if far else None
+    return _Contrast(middle, weighted_spreads, within, predictions, ranked, far)
 
 
 def _model_error(cells: Sequence[Sequence[RunSample]]) -> ModelError | None:
@@ -297,33 +313,43 @@ def _by_means(contrast: _Contrast, each: float, campaigns: tuple[float, float] |
     from scipy.special import stdtr
 
     error, degrees = contrast.error()
+    # The variance from campaign to campaign contains that from run to run, so the larger one of the two decides.
     if campaigns and 2 * campaigns[0] > error**2:
         error = math.sqrt(2 * campaigns[0])
         degrees = campaigns[1]
     reach = _quantile(each, degrees) * error
-    t = math.inf if contrast.log else 0.0
     if error:
         t = abs(contrast.log) / error
+    elif contrast.log:
+        t = math.inf
+    else:
+        t = 0.0
     return contrast.log, contrast.log - reach, contrast.log + reach, 2 * float(stdtr(degrees, -t))
 
 
 def _by_ranks(first: Sequence[float], second: Sequence[float], each: float) -> _Estimate | None:
-    """Returns the shift between two sides by the ranks of their values; None if they are too few to decide."""
+    """Returns the shift between two sides by the ranks of their values; None if they are too few to decide.
+
+    The statistic of Mann and Whitney counts the pairs of runs in which the second side has less. The estimate is the
+    median of all differences between a run of each side, and the interval ends at differences of a rank (Hodges and
+    Lehmann). Equal values count against a difference.
+    """
     ways = _rank_counts(len(first), len(second))
     total = sum(ways)
-    below = 0
-    sums = []
+    orders = 0
+    p_by_statistic = []
     for count in ways:
-        below += count
-        sums.append(min(1.0, 2 * below / total))
-    if sums[0] > 1 - each:
+        orders += count
+        p_by_statistic.append(min(1.0, 2 * orders / total))
+    if p_by_statistic[0] > 1 - each:
         return None
     differences = sorted(math.log(other / base) for base in first for other in second)
     less = sum(difference < 0 for difference in differences)
     ties = sum(difference == 0 for difference in differences)
-    rank = min(less, len(differences) - less - ties) + ties
-    out = sum(p <= 1 - each for p in sums)
-    return median(differences), differences[out - 1], differences[-out], sums[min(rank, len(sums) - 1)]
+    statistic = min(less, len(differences) - less - ties) + ties
+    outside = sum(p <= 1 - each for p in p_by_statistic)  # Differences beyond each end of the interval
+    p = p_by_statistic[min(statistic, len(p_by_statistic) - 1)]
+    return median(differences), differences[outside - 1], differences[-outside], p
 
 
 def _rank_counts(first: int, second: int) -> list[int]:
@@ -350,9 +376,11 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
     low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in ends)
     largest = max(abs(low), abs(high))
     within = repeats = None
+    # The margin comes first: a change of surely 1 to 3 % is "the same" for a user who does not care about 5 %.
     if largest <= max(NEGLIGIBLE, rule.metric.resolution, rule.margin):
-        verdict = "unclear"
-        if not once:
+        if once:  # Runs may differ by more than what varies within them
+            verdict = "unclear"
+        else:
             verdict = "same"
             within = largest
     elif low <= 0 <= high:
@@ -373,8 +401,19 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
     detectable = None if rule.campaigns else math.expm1(min(WIDEST, contrast.resolved(each, 0)))
     needed = runs + _repeats(contrast, each, margin) if grows else None
     p = rule.adjusted(raw_p, count)
-    far = contrast.far if ranks else ()
-    return Decision(verdict, math.expm1(log), low, high, p, once, within, repeats, detectable, needed, far)
+    return Decision(
+        verdict,
+        change=math.expm1(log),
+        low=low,
+        high=high,
+        p=p,
+        once=once,
+        within=within,
+        repeats=repeats,
+        detectable=detectable,
+        needed=needed,
+        far=contrast.far if ranks else (),
+    )
 
 
 def look_share(earlier: int) -> float:
@@ -393,53 +432,79 @@ def is_inside(log: float, ends: tuple[float, float], resolution: float = NEGLIGI
 
 
 def _judge_predictions(contrast: _Contrast, rule: Rule, base: ModelError | None, other: ModelError | None) -> Decision:
-    """Decides with the error of the model: of one prediction against a measurement, or of two predictions.
+    """Decides with the error of the model, which is lognormal. The interval has the confidence `NOMINAL`."""
+    if base and other:
+        return _judge_two_predictions(contrast, rule, base, other)
+    if base:
+        return _judge_measurement(contrast, rule, below=base.below, above=base.above)
+    # The measurement is the baseline, so a prediction that is too large makes the ratio larger.
+    predicted = other or ModelError(0.0, 0.0)
+    return _judge_measurement(contrast, rule, below=predicted.above, above=predicted.below)
 
-    The interval has the confidence `NOMINAL`. The model's error is lognormal; a measurement adds its own variation,
-    with Satterthwaite's degrees of freedom. Of two predictions that differ only in the kernel or the host,
-    most of the error cancels.
+
+def _judge_measurement(contrast: _Contrast, rule: Rule, *, below: float, above: float) -> Decision:
+    """Decides whether a measurement is inside of a prediction's interval, which is around a ratio of 1.
+
+    `below` and `above` are the deviations of the model to both sides. A measurement adds its own variation, with
+    Satterthwaite's degrees of freedom.
+    """
+    change = math.expm1(contrast.log)
+    if not (math.isfinite(below) and math.isfinite(above)):
+        return Decision("unknown", change, of_model=True)
+    error = 0.0
+    degrees = math.inf
+    if contrast.cells and not contrast.once:
+        error, degrees = contrast.error()
+
+    def reach(deviation: float) -> float:
+        variance = deviation**2 + error**2
+        total_degrees = variance**2 / (error**4 / degrees) if error else math.inf
+        return min(WIDEST, _quantile(NOMINAL, total_degrees) * math.sqrt(variance))
+
+    down = reach(below)
+    up = reach(above)
+    if not is_inside(contrast.log, (-down, up), rule.metric.resolution):
+        verdict = "outside"
+    elif error > max(below, above):
+        verdict = "unclear"  # The measurement varies by more than the model errs: it judges nothing
+    else:
+        verdict = "inside"
+    return Decision(verdict, change, math.expm1(-down), math.expm1(up), of_model=True)
+
+
+def _judge_two_predictions(contrast: _Contrast, rule: Rule, base: ModelError, other: ModelError) -> Decision:
+    """Decides between two predictions; the interval is around their ratio.
+
+    What differs from seed to seed is part of the model's errors. If the predictions differ only in the kernel or the
+    host, most of their errors cancels.
     """
     log = contrast.log
     change = math.expm1(log)
-    error, degrees = contrast.error() if contrast.cells and not contrast.once else (0.0, math.inf)
-    if base and other:
-        cancels = base.setup is not None and base.setup == other.setup
-        common = min(base.shared, other.shared) if cancels else 0.0
-        # The ratio is larger than predicted if more than predicted is measured on the other side, and less on this one.
-        variances = [
-            max(OTHER_KERNEL**2, own**2 + its**2 - 2 * common**2)
-            for own, its in ((base.above, other.below), (base.below, other.above))
-        ]
-        if base.cell is not None and base.cell == other.cell:
-            variances = [0.0, 0.0]
-        error = 0.0  # The intervals contain what differs from seed to seed.
-    else:
-        one = base or other or ModelError(0.0, 0.0)
-        variances = [one.below**2, one.above**2] if base else [one.above**2, one.below**2]
-    if not all(map(math.isfinite, variances)):
+    if base.cell is not None and base.cell == other.cell:
+        # The same cell was predicted twice: the change is the model's, and has no error.
+        verdict = "same" if abs(change) <= rule.margin else "unclear"
+        within = abs(change) if verdict == "same" else None
+        return Decision(verdict, change, change, change, within=within, of_model=True)
+    if not all(map(math.isfinite, (base.below, base.above, other.below, other.above))):
         return Decision("unknown", change, of_model=True)
+    has_same_setup = base.setup is not None and base.setup == other.setup
+    common = min(base.shared, other.shared) if has_same_setup else 0.0
 
-    def reach(variance: float) -> float:
-        known = (variance + error**2) ** 2 / (error**4 / degrees) if error else math.inf
-        return min(WIDEST, _quantile(NOMINAL, known) * math.sqrt(max(0.0, variance) + error**2))
+    def reach(deviation: float, other_deviation: float) -> float:
+        variance = max(OTHER_KERNEL**2, deviation**2 + other_deviation**2 - 2 * common**2)
+        return min(WIDEST, _quantile(NOMINAL, math.inf) * math.sqrt(variance))
 
-    down, up = map(reach, variances)
-    if not (base and other):
-        close = is_inside(log, (-down, up), rule.metric.resolution)
-        verdict = "inside"
-        if not close:
-            verdict = "outside"
-        elif error**2 > max(variances):
-            verdict = "unclear"
-        return Decision(verdict, change, math.expm1(-down), math.expm1(up), of_model=True)
+    # The ratio is larger than predicted if more than predicted is measured on the other side, and less on this one.
+    down = reach(base.above, other.below)
+    up = reach(base.below, other.above)
     low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in (log - down, log + up))
+    within = None
     if low <= 0 <= high:
-        verdict = "same" if max(-low, high) <= rule.margin else "unclear"
+        largest = max(-low, high)
+        verdict = "same" if largest <= rule.margin else "unclear"
+        within = largest if verdict == "same" else None
     else:
         verdict = "better" if (log > 0) == rule.metric.more_is_better else "worse"
-    if verdict != "same" and low == high:
-        verdict = "same" if abs(change) <= rule.margin else "unclear"
-    within = max(abs(low), abs(high)) if verdict == "same" else None
     return Decision(verdict, change, low, high, within=within, of_model=True)
 
 

@@ -294,7 +294,7 @@ def advise(asked: CacheAdviseArguments) -> None:
     from blklab.advice.samples import Simulations
     from blklab.advice.search import excluded_kinds, sized
     from blklab.cli.common import progress
-    from blklab.report import advice as report
+    from blklab.report import cache_advice as report
 
     level, _, disks = asked.slow.partition(":") if asked.slow.startswith("raid") else ("", "", asked.slow)
     slow = read_pool(disks, asked.flash_state, option="--slow")
@@ -317,6 +317,6 @@ def advise(asked: CacheAdviseArguments) -> None:
         simulations = Simulations(question, None, parallel, show)
         origin = sized(question, caching.origin_of(slow, level))
         answer = caching.cache_answer(question, origin, fast, simulations, most=asked.budget)
-        about, lines = report.cache_script(answer, simulations)
-    document = {**report.cache_as_dict(answer), "script": lines, "check": report.cache_check(answer)}
-    common.emit(document, asked.as_json, lambda console: report.print_cache_answer(console, answer, about, lines))
+        about, lines = report.script_lines(answer, simulations)
+    document = {**report.as_dict(answer), "script": lines, "check": report.check_commands(answer)}
+    common.emit(document, asked.as_json, lambda console: report.print_answer(console, answer, about, lines))

@@ -1,6 +1,6 @@
 """`blklab compare`: compare results and show whether they differ."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +12,39 @@ if TYPE_CHECKING:
     from blklab.analysis.fail_if import Judgement
     from blklab.report.console import Console
     from blklab.store.query import Selection
+
+COMPARISON_OPTIONS = {
+    "--job": "job",
+    "--by": "by",
+    "--between": "between",
+    "--margin": "margin",
+    "--fail-if": "conditions",
+    "--plain": "sure",
+    "--final": "final",
+    "--allow-missing": "allow_missing",
+}
+"""The options that --plan refuses, with the names of their values."""
+
+
+@dataclass(frozen=True)
+class CompareArguments:
+    """What `blklab compare` is asked."""
+
+    campaigns: tuple[str, ...]  # `7`, `unbalanced@host`, `base:stack=near`
+    metrics: str  # Separated by commas
+    job: str | None  # None: all jobs together
+    by: str | None  # Labels, separated by commas
+    between: str | None  # A label
+    confidence: float
+    margin: float  # Sides that differ by less than this share are the same
+    conditions: tuple[str, ...]  # `iops < 0.95*baseline`
+    sure: bool  # Whether the whole interval must fulfil a condition
+    final: bool  # Whether the number of repeats was fixed before
+    allow_missing: bool
+    plan: bool  # Whether to print the runs that are needed, instead of comparing
+    change: float  # The change that the planned runs find
+    store: str | None
+    as_json: bool
 
 
 @click.command()
@@ -50,30 +83,16 @@ if TYPE_CHECKING:
 )
 @common.store_option
 @common.json_option
-def compare(
-    *,
-    campaigns: tuple[str, ...],
-    metrics: str,
-    job: str | None,
-    by: str | None,
-    between: str | None,
-    confidence: float,
-    margin: float,
-    conditions: tuple[str, ...],
-    sure: bool,
-    final: bool,
-    allow_missing: bool,
-    plan: bool,
-    change: float,
-    store: str | None,
-    as_json: bool,
-) -> None:
+@common.collect_options(CompareArguments)
+def compare(arguments: CompareArguments) -> None:
     """Compare CAMPAIGNS cell by cell. The first campaign is the baseline.
 
     `blklab runs --help` explains how to name a campaign. Repeats of a cell are merged. Two cells match if the labels
     that both have are equal. To compare two workloads, use --between workload, or name 'a:workload=x' and
-    'b:workload=y'. A latency without a direction, such as p99, is of the direction that both sides have; of both, of
-    reads, unless there are 10 % more writes. The table names it.
+    'b:workload=y'.
+
+    A latency without a direction, such as p99, means the direction that both sides have. If both sides read and write,
+    it means reads, unless there are at least 10 % more writes than reads. The table names the direction.
 
     A verdict is "better", "worse", "the same within ±x %", or "cannot tell" with the number of
     repeats before the next comparison. Verdicts stay valid if you follow this advice. All intervals of a metric hold
@@ -98,57 +117,81 @@ def compare(
     """
     from blklab.analysis import compare as analysis
     from blklab.analysis import fail_if
-    from blklab.analysis.decision import MOST_LOOKS, look_share
+    from blklab.analysis.decision import MOST_LATER_LOOKS, look_share
     from blklab.analysis.metrics import metric_name
-    from blklab.report import comparison as report
-    from blklab.report import diagnostics
+    from blklab.report import comparison as comparison_report
+    from blklab.report import diagnostics as diagnostics_report
     from blklab.store import query
 
-    if plan:
-        if len(campaigns) > 1 or conditions:
-            raise UsageError("--plan: expected one campaign, and no --fail-if")
-        _plan(campaigns[0], metrics, change, confidence, store, as_json=as_json)
+    _check_options(arguments)
+    if arguments.plan:
+        _print_needed_runs(arguments)
         return
-    if click.get_current_context().get_parameter_source("change") is not click.core.ParameterSource.DEFAULT:
-        raise UsageError("--change needs --plan: it is the change that the planned runs can find")
-    if (allow_missing or not sure) and not conditions:
-        option = "--allow-missing" if allow_missing else "--plain"
-        raise UsageError(f"{option} needs a condition: --fail-if 'iops < 0.95*baseline'")
-    parsed_conditions = [fail_if.parse_condition(text) for text in conditions]
-    opened_store, selections, points = query.opened(store, campaigns, job)
-    sides = [(name, selection.runs) for name, selection in zip(_short(campaigns, selections), selections, strict=True)]
-    for number in dict.fromkeys(each.campaign.number for each in selections if each.campaign.states["running"]):
+    conditions = [fail_if.parse_condition(text) for text in arguments.conditions]
+    store, selections, points = query.opened(arguments.store, arguments.campaigns, arguments.job)
+    numbers = [selection.campaign.number for selection in selections if selection.campaign.states["running"]]
+    for number in dict.fromkeys(numbers):
         common.warn(f"campaign {number} still runs: decide when it has ended; looks at a part of it are not counted")
-    names = [*map(metric_name, metrics.split(",")), *(condition.metric for condition in parsed_conditions)]
-    named_labels = _labels(campaigns)
-    if between:
-        named_labels.add(between)
-    if (looks := query.earlier_looks(opened_store, selections)) >= MOST_LOOKS:
-        common.warn(f"fewer repeats of these cells were compared {looks} times before: measure a new campaign")
+    names = _name_sides(arguments.campaigns, selections)
+    sides = [(name, selection.runs) for name, selection in zip(names, selections, strict=True)]
+    metrics = [metric_name(text) for text in arguments.metrics.split(",")]
+    metrics += [condition.metric for condition in conditions]
+    # The sides differ in the labels that the user chose them by.
+    labels_of_sides = _labels_after_colon(arguments.campaigns)
+    if arguments.between:
+        labels_of_sides.add(arguments.between)
+    earlier_looks = query.earlier_looks(store, selections)
+    if earlier_looks >= MOST_LATER_LOOKS and not arguments.final:
+        times = f"{earlier_looks} times before"
+        common.warn(f"fewer repeats of these cells were compared {times}: measure a new campaign")
     comparison = analysis.compare(
-        analysis.comparison_sides(sides, between),
-        list(dict.fromkeys(names)),
+        analysis.comparison_sides(sides, arguments.between),
+        list(dict.fromkeys(metrics)),
         points,
-        by=None if by is None else [label.strip() for label in by.split(",")],
-        chosen=named_labels,
-        confidence=confidence,
-        margin=margin,
-        look=1.0 if final else look_share(looks),
-        earlier=lambda: query.earlier_campaigns(opened_store, selections),
+        by=None if arguments.by is None else [label.strip() for label in arguments.by.split(",")],
+        chosen=labels_of_sides,
+        confidence=arguments.confidence,
+        margin=arguments.margin,
+        look=1.0 if arguments.final else look_share(earlier_looks),
+        earlier=lambda: query.earlier_campaigns(store, selections),  # read only if the sides are two campaigns
     )
-    judgements = [fail_if.judge_condition(comparison, condition, sure=sure) for condition in parsed_conditions]
-    failed, unjudged, undecided = _lines(judgements, allow_missing=allow_missing)
-    document = comparison.as_dict() | {"diagnostics": [diagnostics.as_dict(note) for note in comparison.notes]}
+    judgements = [fail_if.judge_condition(comparison, condition, sure=arguments.sure) for condition in conditions]
+    failed, unjudged, undecided = _collect_lines(judgements, allow_missing=arguments.allow_missing)
+    document = comparison.as_dict() | {"diagnostics": [diagnostics_report.as_dict(note) for note in comparison.notes]}
     document |= {"failed": failed, "unjudged": unjudged, "undecided": undecided}
-    common.emit(document, as_json, lambda console: report.print_comparison(console, comparison))
-    common.fail_with(failed)  # even if other conditions could not be judged
+    common.emit(document, arguments.as_json, lambda console: comparison_report.print_comparison(console, comparison))
+    # The exit status is 1 if a condition is true, also if others could not be judged; then 2, then 4.
+    common.fail_with(failed)
     if unjudged:
         raise UsageError(common.first(unjudged))
     if undecided:
         raise Undecided(common.first(undecided))
 
 
-def _lines(judgements: "list[Judgement]", *, allow_missing: bool) -> tuple[list[str], list[str], list[str]]:
+def _check_options(arguments: CompareArguments) -> None:
+    """Raise UsageError for options that have no effect together."""
+    if arguments.plan:
+        if len(arguments.campaigns) > 1:
+            raise UsageError("--plan: expected one campaign")
+        unused = [flag for flag in COMPARISON_OPTIONS if _is_given(COMPARISON_OPTIONS[flag])]
+        if unused:
+            raise UsageError(f"--plan: {unused[0]} has no effect with it: it plans runs, and compares nothing")
+        return
+    if _is_given("change"):
+        raise UsageError("--change needs --plan: it is the change that the planned runs can find")
+    if not arguments.conditions:
+        for flag, name in (("--allow-missing", "allow_missing"), ("--plain", "sure")):
+            if _is_given(name):
+                raise UsageError(f"{flag} needs a condition: --fail-if 'iops < 0.95*baseline'")
+
+
+def _is_given(parameter: str) -> bool:
+    """Return whether the user wrote an option, rather than click its default."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is not click.core.ParameterSource.DEFAULT
+
+
+def _collect_lines(judgements: "list[Judgement]", *, allow_missing: bool) -> tuple[list[str], list[str], list[str]]:
     """Return the lines about what failed, what was not judged, and what is undecided."""
     failed: list[str] = []
     unjudged: list[str] = []
@@ -160,48 +203,65 @@ def _lines(judgements: "list[Judgement]", *, allow_missing: bool) -> tuple[list[
     return failed, list(dict.fromkeys(unjudged)), undecided
 
 
-def _plan(campaign: str, metrics: str, change: float, confidence: float, store: str | None, *, as_json: bool) -> None:
+def _print_needed_runs(arguments: CompareArguments) -> None:
     """Print how long and how often to measure to see a change."""
     from blklab.analysis.diagnostics import diagnose
     from blklab.analysis.metrics import METRICS, metric_name, with_direction
     from blklab.analysis.run_planning import plan_runs
-    from blklab.report import comparison, diagnostics, terminal
+    from blklab.report import comparison as comparison_report
+    from blklab.report import diagnostics as diagnostics_report
+    from blklab.report import terminal
     from blklab.store import query
 
-    _, (selection,), points = query.opened(store, [campaign])
+    campaign = arguments.campaigns[0]
+    _, (selection,), points = query.opened(arguments.store, [campaign])
     outcomes = [run.outcome for run in selection.runs if run.outcome]
     if outcomes and all(outcome.simulated_ios is not None for outcome in outcomes):
         raise UsageError(f"{campaign}: repeats do not make predictions surer: measure with --on host or --on lab")
-    names = [with_direction(metric_name(each), [outcomes]) for each in metrics.split(",")]
-    plans = {name: plan_runs(selection.runs, METRICS[name], points, change, confidence) for name in names}
-    if not any(plans.values()):
-        raise UsageError(f"{campaign}: no finished run has {metrics}")
+    metrics = [with_direction(metric_name(text), [outcomes]) for text in arguments.metrics.split(",")]
+    needed_runs = {
+        metric: plan_runs(selection.runs, METRICS[metric], points, arguments.change, arguments.confidence)
+        for metric in metrics
+    }
+    if not any(needed_runs.values()):
+        raise UsageError(f"{campaign}: no finished run has {arguments.metrics}")
     doubts = diagnose(selection.runs, points)
 
     def draw(console: "Console") -> None:
-        for name, needed in plans.items():
-            if needed:
-                terminal.draw_table(console, comparison.run_plans_table(needed, name, change))
-        diagnostics.print_diagnostics(console, doubts, "Doubts about these runs")
+        for metric, run_plans in needed_runs.items():
+            if run_plans:
+                table = comparison_report.run_plans_table(run_plans, metric, arguments.change)
+                terminal.draw_table(console, table)
+        diagnostics_report.print_diagnostics(console, doubts, "Doubts about these runs")
 
-    document = {
-        "runs": [{"metric": name, **asdict(plan)} for name, needed in plans.items() for plan in needed],
-        "diagnostics": [diagnostics.as_dict(doubt) for doubt in doubts],
-    }
-    common.emit(document, as_json, draw)
-
-
-def _labels(campaigns: tuple[str, ...]) -> set[str]:
-    """Return the labels that are named behind a colon."""
-    terms = [term for words in campaigns for term in words.partition(":")[2].split(",")]
-    return {term.partition("=")[0].strip() for term in terms if term.strip()}
+    rows = []
+    for metric, run_plans in needed_runs.items():
+        rows += [{"metric": metric, **asdict(run_plan)} for run_plan in run_plans]
+    document = {"runs": rows, "diagnostics": [diagnostics_report.as_dict(doubt) for doubt in doubts]}
+    common.emit(document, arguments.as_json, draw)
 
 
-def _short(campaigns: tuple[str, ...], selections: "list[Selection]") -> list[str]:
-    """Return the names of the sides: what distinguishes numbered campaigns, without labels."""
+def _labels_after_colon(campaigns: tuple[str, ...]) -> set[str]:
+    """Return the labels that the names of campaigns have behind a colon: of `a:workload=x`, `workload`."""
+    labels = set()
+    for name in campaigns:
+        for term in name.partition(":")[2].split(","):
+            labels.add(term.partition("=")[0].strip())
+    return labels - {""}
+
+
+def _name_sides(campaigns: tuple[str, ...], selections: "list[Selection]") -> list[str]:
+    """Return a short name of each side.
+
+    Of campaigns that are given as numbers, it is the first property that differs between them, such as the kernel;
+    otherwise what the user typed, up to the colon if that is unlike.
+    """
     from blklab.analysis.compare import distinguish
 
-    if all(words.isdigit() for words in campaigns) and (known := distinguish(selections)):
-        return known[1]
-    names = [words.partition(":")[0].strip() for words in campaigns]
+    if all(name.isdigit() for name in campaigns):
+        difference = distinguish(selections)
+        if difference is not None:
+            _place, values = difference
+            return values
+    names = [name.partition(":")[0].strip() for name in campaigns]
     return names if len(set(names)) == len(names) else list(campaigns)

@@ -33,14 +33,14 @@ def only_cells(_ctx: click.Context, _parameter: click.Parameter, text: str | Non
         raise click.BadParameter(str(error)) from None
 
 
-@cache  # Click looks for the same option when it parses
-def _on(*runners: str) -> click.Option:
+@cache  # click keeps parameters by identity, so each call must return the same object
+def _runner_option() -> click.Option:
     return click.Option(
         ["--on", "runner"],
-        type=click.Choice(runners),
+        type=click.Choice(tuple(RUNNERS)),
         default="sim",
         is_eager=True,  # --help shows the options of this runner
-        help="The runner: " + "; ".join(f"{name}: {RUNNERS[name].summary}" for name in runners),
+        help="The runner: " + "; ".join(f"{kind.name}: {kind.summary}" for kind in RUNNERS.values()),
     )
 
 
@@ -49,25 +49,26 @@ class _RunCommand(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters. The options of runners come before `--resume`."""
-        experiment, *others = super().get_params(ctx)
-        at = next(at for at, parameter in enumerate(others) if parameter.name == "resume")
-        return [experiment, _on(*RUNNERS), *others[:at], *_options(), *others[at:]]
+        experiment_argument, *options = super().get_params(ctx)  # in the order of the decorators below
+        names = [option.name for option in options]
+        resume = names.index("resume")
+        return [experiment_argument, _runner_option(), *options[:resume], *_runner_options(), *options[resume:]]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; --help acts after --on."""
         if "--" not in args:
-            others = [word for word in args if word not in ctx.help_option_names]
-            args = others + [word for word in args if word in ctx.help_option_names]
+            help_options = [argument for argument in args if argument in ctx.help_option_names]
+            args = [argument for argument in args if argument not in ctx.help_option_names] + help_options
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options; those that a runner refuses only if no --on names it."""
         shown = self.get_params(ctx)[1:]
         if kind := RUNNERS.get(ctx.params.get("runner", "")):
-            refused = {option.name for option in _options()} - {option.name for option in kind.options}
+            refused = {option.name for option in _runner_options()} - {option.name for option in kind.options}
             if kind.predicts:
                 refused.add("margin")
-            if kind.name not in {"host", "fleet"}:
+            if not kind.form().on_targets:
                 refused.add("targets")
             if not kind.explain:
                 refused.add("explain")
@@ -77,7 +78,7 @@ class _RunCommand(click.Command):
             formatter.write_dl([record for record in records if record])
 
 
-def _options() -> "Collection[RunnerOption]":
+def _runner_options() -> "Collection[RunnerOption]":
     """Return the options of all runners; an option of several runners comes once."""
     return dict.fromkeys(option for kind in RUNNERS.values() for option in kind.options)
 
@@ -135,7 +136,7 @@ class RunArguments:
     "targets",
     multiple=True,
     metavar="[STACK=]PATH",
-    help="With --on host: the directory or device of a stack; replaces its entry in [targets].",
+    help="With --on host or fleet: the directory or device of a stack; replaces its entry in [targets].",
 )
 @click.option("--resume", is_flag=True, help="Continue an interrupted campaign.")
 @click.option(
@@ -193,43 +194,22 @@ def run(arguments: RunArguments, **options: object) -> None:
     valid; 3 a program such as fio is missing, or the store failed.
     """
     if arguments.schema:
-        from blklab.spec.schema import text
+        from blklab.spec import schema
 
-        click.echo(text(), nl=False)
+        click.echo(schema.text(), nl=False)
         return
-    experiments = arguments.experiments
-    interleave = arguments.interleave
-    only = dict(arguments.only)
-    if not experiments:
-        raise click.UsageError("Missing argument 'EXPERIMENT'.")
-    if (len(experiments) > 1) != interleave:
-        raise UsageError("several experiments need --interleave, which measures them in turns, and it needs several")
-    from blklab.spec import cells, load
-    from blklab.spec.load import add_targets
-
     kind = RUNNERS[arguments.runner]
-    pattern = only.pop("experiment", "*") if interleave else "*"
-    sources = [
-        add_targets(load.read(each), arguments.targets) for each in experiments if fnmatchcase(each.stem, pattern)
-    ]
-    if not sources:
-        names = ", ".join(each.stem for each in experiments)
-        raise UsageError(f"--only experiment={pattern}: no such experiment; there are {names}")
-
-    def planned(more: "Sequence[Override]" = ()) -> "ExperimentPlan":
-        changed = [*changes(arguments.settings), *more]
-        plans = [
-            cells.plan(each, changes=changed, seed=arguments.seed, only=only, form=kind.form()) for each in sources
-        ]
-        return cells.interleaved(plans) if interleave else plans[0]
-
-    plan = planned()
+    expand = _read_experiments(arguments, kind)
+    plan = expand()
     if arguments.margin:
         _check_until_sure(kind, plan, stored=not arguments.no_store)
     if arguments.explain and not kind.explain:
-        able = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.explain]
-        raise _refused("--explain", "measurements have no explanation", able)
-    runner = _runner(kind, options)
+        runners = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.explain]
+        raise _option_refusal("--explain", "measurements have no explanation", runners)
+    if arguments.targets and not kind.form().on_targets:
+        runners = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.form().on_targets]
+        raise _option_refusal("--target", f"{kind.name} uses no directory or device of this host", runners)
+    runner = _make_runner(kind, options)
     plan = runner.planned(plan)
     common.warn_each(plan.notes)
     if arguments.dry_run:
@@ -245,9 +225,38 @@ def run(arguments: RunArguments, **options: object) -> None:
             from blklab.store.campaigns import Store
 
             store = Store(arguments.store, warn=common.warn)
-            plan, outcome = until_sure(runner, planned, store, outcome, arguments.margin)
+            plan, outcome = until_sure(runner, expand, store, outcome, arguments.margin)
     _print(plan, outcome.results, explain=arguments.explain, per_job=arguments.per_job, as_json=arguments.as_json)
     common.fail_with(outcome.failed)
+
+
+def _read_experiments(arguments: RunArguments, kind: "RunnerKind") -> "Callable[..., ExperimentPlan]":
+    """Read the files; return the function that expands them into a plan, with further changes if asked."""
+    from blklab.spec import cells, load
+
+    if not arguments.experiments:
+        raise click.UsageError("Missing argument 'EXPERIMENT'.")
+    if len(arguments.experiments) > 1 and not arguments.interleave:
+        raise UsageError("several experiments: add --interleave, which measures them in turns, or run one at a time")
+    if len(arguments.experiments) == 1 and arguments.interleave:
+        raise UsageError("--interleave: expected several experiments, found one")
+    only = dict(arguments.only)
+    pattern = only.pop("experiment", "*") if arguments.interleave else "*"
+    paths = [path for path in arguments.experiments if fnmatchcase(path.stem, pattern)]
+    if not paths:
+        names = ", ".join(path.stem for path in arguments.experiments)
+        raise UsageError(f"--only experiment={pattern}: no such experiment; there are {names}")
+    sources = [load.add_targets(load.read(path), arguments.targets) for path in paths]
+
+    def expand(further_changes: "Sequence[Override]" = ()) -> "ExperimentPlan":
+        overrides = [*changes(arguments.settings), *further_changes]
+        plans = [
+            cells.plan(source, changes=overrides, seed=arguments.seed, only=only, form=kind.form())
+            for source in sources
+        ]
+        return cells.interleaved(plans) if arguments.interleave else plans[0]
+
+    return expand
 
 
 def predict(experiment: Path, store: str | None, *, as_json: bool) -> None:
@@ -255,7 +264,7 @@ def predict(experiment: Path, store: str | None, *, as_json: bool) -> None:
     from blklab.spec import cells
 
     kind = RUNNERS["sim"]
-    runner = _runner(kind, {option.name: None for option in _options()})
+    runner = _make_runner(kind, {option.name: None for option in _runner_options()})
     plan = runner.planned(cells.plan(experiment, form=kind.form()))
     common.warn_each(plan.notes)
     runner.check(plan)
@@ -283,27 +292,29 @@ def changes(settings: tuple[str, ...]) -> "list[Override]":
         raise UsageError(f"--set {error}") from None
 
 
-def _runner(kind: "RunnerKind", options: "Mapping[str, object]") -> "Runner":
+def _make_runner(kind: "RunnerKind", options: "Mapping[str, object]") -> "Runner":
     """Create a runner. Raises UsageError for options of other runners."""
-    for option in _options():
+    for option in _runner_options():
         if option not in kind.options and options[option.name]:
-            whose = [runner_kind.name for runner_kind in RUNNERS.values() if option in runner_kind.options]
-            raise _refused(option.opts[0], option.elsewhere, whose)
-    own = {option.name: options[option.name] for option in kind.options}
-    return kind.make()(**own, note=common.note, warn=common.warn)
+            runners = [runner_kind.name for runner_kind in RUNNERS.values() if option in runner_kind.options]
+            raise _option_refusal(option.opts[0], option.elsewhere, runners)
+    runner_options = {option.name: options[option.name] for option in kind.options}
+    make = kind.make()  # imports the runner's module
+    return make(**runner_options, note=common.note, warn=common.warn)
 
 
-def _refused(flag: str, reason: str, whose: list[str]) -> Exception:
-    return UsageError(f"{flag}: {reason}: only --on {' or '.join(whose)} takes it")
+def _option_refusal(flag: str, reason: str, runners: list[str]) -> UsageError:
+    return UsageError(f"{flag}: {reason}: only --on {' or '.join(runners)} takes it")
 
 
 def measure_campaign(
-    runner: "Runner", plan: "ExperimentPlan", where: str | None, *, keep: bool, resume: bool
+    runner: "Runner", plan: "ExperimentPlan", store_address: str | None, *, keep: bool, resume: bool
 ) -> "CampaignOutcome":
-    """Run the cells that are not done yet."""
+    """Open the store, run the cells that are not done yet, and say where the results are."""
     from blklab.store.campaigns import Store
 
-    outcome = _measure(runner, plan, Store(where, warn=common.warn) if keep else None, resume=resume)
+    store = Store(store_address, warn=common.warn) if keep else None
+    outcome = _measure(runner, plan, store, resume=resume)
     if outcome.campaign is not None:
         common.note(f"stored as campaign {outcome.campaign}: blklab report {outcome.campaign}")
     return outcome
@@ -317,10 +328,11 @@ def _measure(
     resume: bool = False,
     campaign: "StoredCampaign | None" = None,
 ) -> "CampaignOutcome":
+    """Run cells with progress on the terminal; after an interrupt, say how to continue."""
     from blklab.runners.campaign import carry_out
 
     try:
-        with _watched(runner, plan) as ended:
+        with _show_progress(runner, plan) as ended:
             return carry_out(runner, plan, store, resume=resume, campaign=campaign, ended=ended, note=common.warn)
     except KeyboardInterrupt:
         if store is None:
@@ -331,59 +343,67 @@ def _measure(
 
 
 def until_sure(
-    runner: "Runner",
-    planned: "Callable[..., ExperimentPlan]",
-    store: "Store",
-    outcome: "CampaignOutcome",
-    margin: float,
+    runner: "Runner", expand: "Callable[..., ExperimentPlan]", store: "Store", outcome: "CampaignOutcome", margin: float
 ) -> "tuple[ExperimentPlan, CampaignOutcome]":
-    """Measure more repeats of a campaign until each of its comparisons is decided; return all cells and results."""
-    from blklab.analysis.decision import MOST_LOOKS, look_share, next_look
+    """Measure more repeats of a campaign until each of its comparisons is decided; return all cells and results.
+
+    `expand` makes the plan of the experiment files; it takes further changes of them.
+    """
+    from blklab.analysis.decision import MOST_LATER_LOOKS, look_share, next_look
     from blklab.analysis.tune import undecided
     from blklab.runners.campaign import of_run, with_repeats
     from blklab.spec.overrides import Override
     from blklab.store import query
 
     number = outcome.campaign or 0
-    first = planned()
+    # The numbers of the first cells are those of the files, also of cells that the runner drops.
+    first_plan = expand()
 
-    def between(former: int, repeats: int) -> "ExperimentPlan":
-        all_repeats = planned([Override("repeats", repeats, "--until-sure")])
-        return runner.planned(with_repeats(all_repeats, former, first))
+    def plan_repeats(after: int, until: int) -> "ExperimentPlan":
+        """Return the cells of the repeats `after` + 1 to `until`."""
+        all_repeats = expand([Override("repeats", until, "--until-sure")])
+        return runner.planned(with_repeats(all_repeats, after, first_plan))
 
     while True:
+        # The store knows the new number of repeats before they are measured (`extend` below). So this loop begins with
+        # what the store expects, whether this process or an interrupted one has written it.
         row = query.campaign(store, number)
-        if row.former_repeats:  # of this process, or of one that was interrupted
-            plan = between(row.former_repeats[-1], row.repeats)
-            outcome = replace(outcome, failed=_measure(runner, plan, store, campaign=store.continued(number)).failed)
+        if row.former_repeats:  # the number of repeats before each extension
+            plan = plan_repeats(row.former_repeats[-1], row.repeats)
+            added = _measure(runner, plan, store, campaign=store.continued(number))
+            outcome = replace(outcome, failed=added.failed)
         runs = [run for run in query.runs_of(store, number) if run.outcome is not None]
         look = look_share(query.earlier_looks(store, [query.Selection("", row, runs)]))
         unsure = undecided(row, runs, partial(query.points, store), margin, look)
-        if outcome.failed or not unsure or len(row.former_repeats) >= MOST_LOOKS:
+        # A failed cell would fail again. Each look finds differences by chance, so their number has a limit.
+        if outcome.failed or not unsure or len(row.former_repeats) >= MOST_LATER_LOOKS:
             break
         repeats = next_look(row.repeats)
         common.note(f"{unsure} comparisons are open after {row.repeats} repeats: measuring {repeats}")
-        store.extend(number, between(row.repeats, repeats).cells, repeats)
+        store.extend(number, plan_repeats(row.repeats, repeats).cells, repeats)
     if unsure and not outcome.failed:
         common.warn(f"{unsure} comparisons are open after {row.repeats} repeats: begin a new campaign with more")
     first_repeats = row.former_repeats[0] if row.former_repeats else row.repeats
-    more = between(first_repeats, row.repeats)
-    plan = replace(first, cells=[*runner.planned(first).cells, *more.cells])
+    added_plan = plan_repeats(first_repeats, row.repeats)
+    plan = replace(first_plan, cells=[*runner.planned(first_plan).cells, *added_plan.cells])
     return plan, replace(outcome, results=[of_run(store, run) for run in runs])
 
 
 @contextmanager
-def _watched(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callable[[int], None]]":
-    """Show the progress of a campaign; yield the function that takes the number of cells done."""
+def _show_progress(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callable[[int], None]]":
+    """Show the progress of a campaign; yield the function to call with the number of cells that have ended.
+
+    Of a measurement, the display shows each cell as it runs: the runner reports to it through `runner.progress`.
+    """
     if RUNNERS[plan.runner].predicts:
         with common.progress(f"running on {plan.runner}", len(plan.cells), unit="cells") as advance:
             yield advance
         return
-    from blklab.report.live import shown
+    from blklab.report import live
 
     console = common.notes()
     with ExitStack() as stack:
-        campaign = stack.enter_context(shown(console, plan))
+        campaign = stack.enter_context(live.shown(console, plan))
         if not console.is_terminal:
             stack.enter_context(common.each_minute(lambda: "; ".join(campaign.lines()[:2])))
         runner.progress = campaign.update
@@ -400,24 +420,26 @@ def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool,
     if explain and (load_explainer := RUNNERS[plan.runner].explain):
         explain_cell = load_explainer()
         explanations = [explain_cell(cells[result.number].document, result.outcome) for result in results]
-    predicts = RUNNERS[plan.runner].predicts
-    judged = judge(plan, {result.number: result.outcome for result in results}) if predicts and plan.measured else []
-    by_cell = by_key((row.cell.number, row.as_dict()) for row in judged)
+    # Predictions are judged by the figures that the file has in [[measured]].
+    judgements = []
+    if RUNNERS[plan.runner].predicts and plan.measured:
+        judgements = judge(plan, {result.number: result.outcome for result in results})
+    judgements_by_cell = by_key((row.cell.number, row.as_dict()) for row in judgements)
     documents = report.as_dicts(results)
     for document, sentences in zip(documents, explanations, strict=True):
         if explain:
             document["explanation"] = sentences
-        if document["number"] in by_cell:
-            document["judged"] = by_cell[document["number"]]
+        if document["number"] in judgements_by_cell:
+            document["judged"] = judgements_by_cell[document["number"]]
 
     def draw(console: Console) -> None:
         report.print_results(console, plan, results)
         if per_job:
             terminal.draw_table(console, runs.jobs_table("#", [(result.number, result.outcome) for result in results]))
-        if judged:
-            terminal.draw_table(console, *comparison.judged_tables(plan, judged))
+        if judgements:
+            terminal.draw_table(console, *comparison.judged_tables(plan, judgements))
             console.print()
-            for line in comparison.judged_lines(judged):
+            for line in comparison.judged_lines(judgements):
                 console.print(line)
         if explain:
             report.explanations(console, plan, results, explanations)

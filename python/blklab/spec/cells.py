@@ -24,11 +24,12 @@ from blklab.spec.problems import SpecProblem, SpecProblems
 from blklab.spec.sweep import SweepPoint
 from blklab.units import format_size
 
-MOST = 100_000  # Cells of one experiment
-PAIR = ("stack", "workload")
-UNLIKE = 1.05  # Ratio of sizes from which a RAID-0 has zones worth a note
-LENGTH = ("max_ios", "runtime", "seed", "repeats", "series")  # Settings that do not change what is measured
-OWN = (*PAIR, "repeat")  # Axes that every experiment has
+MAX_CELLS = 100_000  # Of one experiment
+PAIR_AXES = ("stack", "workload")
+BUILT_IN_AXES = (*PAIR_AXES, "repeat")  # Axes that every experiment has
+ZONE_RATIO = 1.05  # Ratio of sizes from which a RAID-0 has zones worth a note
+# Settings of how much is measured: measured figures stay comparable if they change.
+EXTENT_SETTINGS = ("max_ios", "runtime", "seed", "repeats", "series")
 
 
 @dataclass(frozen=True)
@@ -37,17 +38,19 @@ class Cell:
 
     number: int  # From 1, in the order of the experiment
     labels: Mapping[str, str]  # How it differs from other cells: stack, workload, keys of matrix and sweep, repeat
-    document: Any  # What its runner takes: a dictionary of `documents.cell` or of `spec.documents`
+    document: Any
+    """What its runner takes. The simulator: a dictionary of `blklab.documents.cell`, generated from Rust; the lab and
+    hosts: one of `blklab.spec.documents`."""
     capacity: int  # Bytes of the stack, or of the file on a target; 0 of a device, whose own capacity counts
     replay: cell_form.ReplaySource | None = None  # The trace whose I/Os the simulator replays
-    uncertainties: Sequence[Uncertainty] = ()  # Of each device; only for predictions
+    uncertainties: Sequence[Uncertainty] = ()  # Of each device; the interval of a prediction follows from them
     notes: Sequence[str] = ()  # What its runner cannot do exactly
-    place: float = 0.0  # Where it is among the cells of its repeat, if they are measured one after the other
+    order: float = 0.0  # Sorts the cells of a repeat, if they are measured in random order or in turns
 
     @property
     def turn(self) -> tuple[int, float, int]:
         """Sorts cells in the order of measurement: all once, then all again."""
-        return int(self.labels["repeat"]), self.place, self.number
+        return int(self.labels["repeat"]), self.order, self.number
 
     @property
     def name(self) -> str:
@@ -57,7 +60,10 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """A digest, the same for the same cell of the same experiment on every machine."""
+        """A digest, the same for the same cell of the same experiment on every machine.
+
+        `--resume` finds by it what was measured, and comparisons find earlier campaigns of the same cells.
+        """
         content = [dict(self.labels), self.document, self.replay and asdict(self.replay)]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -115,11 +121,11 @@ def plan(
     """
     source = load.read(experiment) if isinstance(experiment, Path) else experiment
     extra = [*changes] if seed is None else [*changes, Override("seed", seed, "--seed")]
-    wanted = only or {}
+    patterns = only or {}
     try:
-        cells = list(_cells(source, extra, form, wanted))
+        cells = list(_expand_cells(source, extra, form, patterns))
         if form.on_targets:
-            cells = _sized(cells)
+            cells = _with_common_file_size(cells)
     except SpecProblems as problem:
         raise problems.usage_error(str(source.path), problem.found) from None
     except RecursionError:
@@ -130,22 +136,26 @@ def plan(
         values = {cell.labels[label] for cell in cells}
         if len(values) > 1:
             varied.append(label)
-    selected_cells = _only(cells, wanted)
-    simulated = []
+    selected_cells = _select_cells(cells, patterns)
+    model_notes: list[str] = []
     if form.runner == "sim":
-        simulated = [*_typical(source), *dict.fromkeys([*_zones(selected_cells), *_later(selected_cells)])]
-    swept = sweep.without_effect(source.raw.get("sweep", {}), [(cell.labels, cell.document) for cell in selected_cells])
-    of_cells = dict.fromkeys(note for cell in selected_cells for note in cell.notes)
-    notes = [*source.notes, *simulated, *swept, *of_cells]
+        model_notes += _notes_on_models(source)
+        model_notes += dict.fromkeys([*_notes_on_zones(selected_cells), *_notes_on_kernels(selected_cells)])
+    sweep_notes = sweep.without_effect(
+        source.raw.get("sweep", {}), [(cell.labels, cell.document) for cell in selected_cells]
+    )
+    cell_notes = dict.fromkeys(note for cell in selected_cells for note in cell.notes)
+    notes = [*source.notes, *model_notes, *sweep_notes, *cell_notes]
     repeats = max(int(cell.labels["repeat"]) for cell in cells)
     raw = source.raw if source.raw.get("repeats", 1) == repeats else {**source.raw, "repeats": repeats}
     measured = [MeasuredFigures.model_validate(table) for table in source.raw.get("measured", [])]
-    other = [change.key for change in changes if change.key not in LENGTH]
-    if not (other or form.on_targets):
-        _check_measured(source, measured, cells)
-    elif measured and form.runner == "sim":
-        notes.append(f"{other[0]} is changed: the figures of [[measured]] are not compared")
+    changed_keys = [change.key for change in changes if change.key not in EXTENT_SETTINGS]
+    if changed_keys and measured and form.runner == "sim":
+        notes.append(f"{changed_keys[0]} is changed: the figures of [[measured]] are not compared")
         measured = []
+    elif not changed_keys and not form.on_targets:
+        # A host may lack cells of the file, such as those of other kernels, which [[measured]] may name.
+        _check_measured(source, measured, cells)
     return ExperimentPlan(str(title), selected_cells, varied, form.runner, source.path, raw, notes, measured)
 
 
@@ -173,28 +183,32 @@ def interleaved(plans: Sequence[ExperimentPlan]) -> ExperimentPlan:
     if len({tuple(plan.cells[0].labels) for plan in plans}) > 1:
         raise UsageError("--interleave: expected experiments with the same keys in [matrix] and [sweep]")
     targets = dict[str, object]()
-    shuffle = random.Random(0)  # noqa: S311
-    places = dict[tuple[str, ...], float]()
     cells: list[Cell] = []
+    # Always the same order, so that --resume finds the cells where they were.
+    shuffle = random.Random(0)  # noqa: S311
+    order_by_labels = dict[tuple[str, ...], float]()  # by the labels with the repeat, so each repeat has its own order
     for plan in plans:
         for cell in plan.cells:
             target = cell.document.get("target", {})
-            if targets.setdefault(name := target.get("name", ""), target) != target:
+            name = target.get("name", "")
+            if targets.setdefault(name, target) != target:
                 raise UsageError(f"--interleave: target {name}: expected the same place in all experiments")
-            place = places.setdefault(tuple(cell.labels.values()), shuffle.random())
+            order = order_by_labels.setdefault(tuple(cell.labels.values()), shuffle.random())
+            # The small part orders the experiments among each other.
+            order += 1e-9 * shuffle.random()
             labels = {"experiment": plan.name, **cell.labels}
-            cells.append(replace(cell, number=len(cells) + 1, labels=labels, place=place + 1e-9 * shuffle.random()))
+            cells.append(replace(cell, number=len(cells) + 1, labels=labels, order=order))
     repeats = max(int(cell.labels["repeat"]) for cell in cells)
     raw = {"experiments": {plan.name: plan.raw for plan in plans}, "repeats": repeats}
     varied = ["experiment", *dict.fromkeys(label for plan in plans for label in plan.varied)]
     title = " and ".join(plan.title or plan.name for plan in plans)
     path = plans[0].path.with_name("+".join(names) + ".toml")
     notes = [note for plan in plans for note in plan.notes]
-    same_size = _sized(cells) if targets.keys() != {""} else cells
+    same_size = _with_common_file_size(cells) if targets.keys() != {""} else cells
     return ExperimentPlan(title, same_size, varied, plans[0].runner, path, raw, notes)
 
 
-def _typical(source: load.ExperimentSource) -> Iterator[str]:
+def _notes_on_models(source: load.ExperimentSource) -> Iterator[str]:
     """Yields a note for each model that stands for a class of devices, or for other disks of its family."""
     tables = source.raw.get("devices", {}).values()
     for table in tables:
@@ -210,19 +224,19 @@ def _typical(source: load.ExperimentSource) -> Iterator[str]:
             yield f"{name} is a typical device of its class: others differ by {differ}, and so do figures"
 
 
-def _zones(cells: Sequence[Cell]) -> Iterator[str]:
+def _notes_on_zones(cells: Sequence[Cell]) -> Iterator[str]:
     """Yields a note for each RAID-0 of disks of unlike size."""
     for cell in cells:
         array = cell.document["stack"].get("md", {})
         nodes = [(member["node"] or {}).get("device") for member in array.get("members", [])]
         sizes = [cell.document["devices"][node]["bytes"] for node in nodes if node is not None]
-        if array.get("level") == "raid0" and sizes and max(sizes) > UNLIKE * min(sizes):
+        if array.get("level") == "raid0" and sizes and max(sizes) > ZONE_RATIO * min(sizes):
             size = format_size(len(sizes) * min(sizes))
             name = array["name"]
             yield f"{name} is a RAID-0 of unlike disks, so it has zones: beyond {size}, only the larger disks have data"
 
 
-def _later(cells: Sequence[Cell]) -> Iterator[str]:
+def _notes_on_kernels(cells: Sequence[Cell]) -> Iterator[str]:
     """Yields a note for each kernel after the last that blklab knows to differ."""
     last = kernels.STEPS[-1][0]
     for cell in cells:
@@ -230,7 +244,7 @@ def _later(cells: Sequence[Cell]) -> Iterator[str]:
             yield f"kernel {kernel} is simulated like {last}, the last of which blklab knows a change"
 
 
-def _sized(cells: Sequence[Cell]) -> list[Cell]:
+def _with_common_file_size(cells: Sequence[Cell]) -> list[Cell]:
     """Gives all cells on a target the same file size, so that one file serves them all."""
     needs: dict[str, int] = {}
     for cell in cells:
@@ -244,96 +258,129 @@ def _sized(cells: Sequence[Cell]) -> list[Cell]:
     ]
 
 
-def _only(cells: list[Cell], wanted: Mapping[str, str]) -> list[Cell]:
-    known = cells[0].labels
-    for label in wanted:
-        if label not in known:
-            raise UsageError(f"--only: no label {label!r}; {problems.near(label, known)}")
-    kept = [cell for cell in cells if _is_wanted(cell.labels, wanted)]
-    if not kept:
-        terms = ",".join(f"{label}={pattern}" for label, pattern in wanted.items())
-        for label, pattern in wanted.items():
+def _select_cells(cells: list[Cell], patterns: Mapping[str, str]) -> list[Cell]:
+    """Returns the cells of `--only`. Raises UsageError if there are none."""
+    labels = cells[0].labels
+    for label in patterns:
+        if label not in labels:
+            raise UsageError(f"--only: no label {label!r}; {problems.near(label, labels)}")
+    selected = [cell for cell in cells if _matches(cell.labels, patterns)]
+    if not selected:
+        terms = ",".join(f"{label}={pattern}" for label, pattern in patterns.items())
+        for label, pattern in patterns.items():
             values = list(dict.fromkeys(cell.labels[label] for cell in cells))
             if not any(fnmatchcase(value, pattern) for value in values):
                 raise UsageError(f"--only {terms}: no such {label}; {problems.near(pattern, values)}")
         raise UsageError(f"--only {terms}: matches none of the {len(cells)} cells")
-    return kept
+    return selected
 
 
-def _is_wanted(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+def _matches(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return all(fnmatchcase(labels.get(label, ""), pattern) for label, pattern in wanted.items())
 
 
-def _cells(
-    source: load.ExperimentSource, changes: Sequence[Override], form: CellForm, wanted: Mapping[str, str]
-) -> Iterator[Cell]:
-    """Yields the cells. Those that are not wanted have no document, unless it decides about other cells."""
-    fixed = [change for change in changes if change.key not in OWN and not change.axis]
-    base, axes = _axes(source, fixed, [change for change in changes if change.axis])
-    pairs = _pairs(base, axes, {change.key: change for change in changes if change.key in OWN}, form)
-    axes = {key: values for key, values in axes.items() if key not in OWN}
-    skipped: list[str] = []
+@dataclass(frozen=True)
+class _Combinations:
+    """What an experiment varies, before its cells are made."""
+
+    base: Experiment  # Without the matrix
+    pairs: Sequence[tuple[str, str]]  # Stacks and workloads
+    points: Sequence[tuple[Sequence[Override], SweepPoint]]
+    """The combinations of the other axes with the points of the sweep. The sweep's points come innermost, and the one
+    without changes, the baseline of the others, comes first (a full sweep has none)."""
+
+    has_sweep: bool
+    notes: Sequence[str]  # On cells that the host does not have
+
+
+def _combine(
+    source: load.ExperimentSource, changes: Sequence[Override], fixed: Sequence[Override], form: CellForm
+) -> _Combinations:
+    """Lists what cells combine. `fixed` are the changes that hold for all cells. Raises SpecProblems."""
+    base, axes = _read_axes(source, fixed, [change for change in changes if change.axis])
+    # `--set stack=near` and `--set stack=[near, far]` choose among the names of the file.
+    name_changes = {change.key: change for change in changes if change.key in PAIR_AXES}
+    pairs = _list_pairs(base, axes, name_changes, form)
+    axes = {key: values for key, values in axes.items() if key not in BUILT_IN_AXES}
+    notes: list[str] = []
     if form.on_targets:
         # A fleet's hosts may run any kernel.
-        axes, skipped = _on_host(source, axes, platform.release() if form.runner == "host" else None)
-    tried = _tried(base, axes)
-    count = base.repeats * len(pairs) * len(tried)
+        axes, notes = _axes_of_host(source, axes, platform.release() if form.runner == "host" else None)
+    sweep_points = _sweep_points(base, axes)
+    count = base.repeats * len(pairs) * len(sweep_points)
     for values in axes.values():
         count *= len(values)
-    if count > MOST:
-        raise problems.fail("matrix", f"makes {count:,} cells, expected at most {MOST:,}")
-    number = itertools.count(1)
-    points = list(itertools.product(itertools.product(*axes.values()), tried))
+    if count > MAX_CELLS:
+        raise problems.fail("matrix", f"makes {count:,} cells, expected at most {MAX_CELLS:,}")
+    points = list(itertools.product(itertools.product(*axes.values()), sweep_points))
+    return _Combinations(base, pairs, points, len(sweep_points) > 1, notes)
+
+
+def _expand_cells(
+    source: load.ExperimentSource, changes: Sequence[Override], form: CellForm, patterns: Mapping[str, str]
+) -> Iterator[Cell]:
+    """Yields the cells. Those that do not match `patterns` may have no document: they are only counted."""
+    for change in changes:
+        if change.key == "repeat":
+            raise problems.fail(change.where, "no such key: set repeats")
+    fixed = [change for change in changes if change.key not in PAIR_AXES and not change.axis]
+    combinations = _combine(source, changes, fixed, form)
+    base = combinations.base
 
     @cache
-    def at(place: int) -> tuple[Experiment, dict[str, str]]:
-        point, swept = points[place]
-        return _at(source, [*fixed, *point, *_changes(swept, form)])
+    def experiment_at(index: int) -> tuple[Experiment, dict[str, str]]:
+        point, sweep_point = combinations.points[index]
+        return _apply_changes(source, [*fixed, *point, *_changes_of_point(sweep_point, form)])
 
-    # A document takes time to make. All of them are made if cells that are not wanted decide about others: on targets,
-    # all cells of a target share a file (`_sized`); a sweep compares each document with that without swept values; a
-    # random order is drawn for all cells, so that a part of them keeps its order.
-    every = form.on_targets or len(tried) > 1 or base.order == "random"
-    troubles: list[SpecProblem] = []
+    # A document takes time to make. All of them are made if cells that do not match decide about others: on targets,
+    # all cells of a target share a file (`_with_common_file_size`); a sweep compares each document with that without
+    # its changes; a random order is drawn for all cells, so that a part of them keeps its order.
+    needs_all = form.on_targets or combinations.has_sweep or base.order == "random"
+    number = itertools.count(1)
+    problems_found: list[SpecProblem] = []
     shuffle = random.Random(base.seed)  # noqa: S311  # not for secrets
-    for stack, workload in pairs:
+    for stack, workload in combinations.pairs:
         baseline: Mapping[str, Any] = {}
-        for place, (point, swept) in enumerate(points):
+        for index, (point, sweep_point) in enumerate(combinations.points):
             labels = {"stack": stack, "workload": workload}
             labels |= {change.key: _label(change.value) for change in point}
-            labels |= swept.labels
-            repeated = [{**labels, "repeat": str(repeat)} for repeat in range(1, base.repeats + 1)]
-            if not (every or any(_is_wanted(each, wanted) for each in repeated)):
-                yield from (Cell(next(number), each, {}, 0) for each in repeated)
+            labels |= sweep_point.labels
+            labels_of_repeats = [{**labels, "repeat": str(repeat)} for repeat in range(1, base.repeats + 1)]
+            if not (needs_all or any(_matches(repeat_labels, patterns) for repeat_labels in labels_of_repeats)):
+                # These cells have a number and labels only; `_select_cells` drops them.
+                yield from (Cell(next(number), repeat_labels, {}, 0) for repeat_labels in labels_of_repeats)
                 continue
-            experiment, origins = at(place)
+            # Go on after a problem: the user sees what is wrong with all cells at once.
             try:
-                made = form.document(source, experiment, stack, workload, swept.settings)
-                made = made._replace(notes=[*skipped, *made.notes])
+                experiment, origins = experiment_at(index)
             except SpecProblems as problem:
-                # Go on: the user sees the problems of all cells at once.
-                troubles += _origins(problem.found, origins)
+                problems_found += [found for found in problem.found if found not in problems_found]
                 continue
-            if not swept.values:
+            try:
+                made = form.document(source, experiment, stack, workload, sweep_point.settings)
+            except SpecProblems as problem:
+                problems_found += _name_origins(problem.found, origins)
+                continue
+            if not sweep_point.values:
                 baseline = made.document
             elif made.document == baseline:  # a setting that this workload does not have
                 continue
-            for repeat, each in enumerate(repeated):
+            for repeat, repeat_labels in enumerate(labels_of_repeats):
                 yield Cell(
                     number=next(number),
-                    labels=each,
+                    labels=repeat_labels,
                     document={"seed": experiment.seed + repeat, **made.document},
                     capacity=made.capacity,
                     replay=made.replay,
                     uncertainties=made.uncertainties,
-                    notes=made.notes,
-                    place=shuffle.random() if base.order == "random" else 0.0,
+                    notes=[*combinations.notes, *made.notes],
+                    order=shuffle.random() if base.order == "random" else 0.0,
                 )
-    if troubles:
-        raise SpecProblems(troubles)
+    if problems_found:
+        raise SpecProblems(problems_found)
 
 
-def _on_host(
+def _axes_of_host(
     source: load.ExperimentSource, axes: Mapping[str, list[Override]], release: str | None
 ) -> tuple[dict[str, list[Override]], list[str]]:
     """Returns the axes that a host has, and a note on the kernels that it does not run.
@@ -357,17 +404,17 @@ def _on_host(
     return host_axes, notes
 
 
-def _tried(experiment: Experiment, axes: Mapping[str, object]) -> Sequence[SweepPoint]:
+def _sweep_points(experiment: Experiment, axes: Mapping[str, object]) -> Sequence[SweepPoint]:
     """Returns the points of the sweep. Raises Problems for what the matrix varies already."""
     for key in experiment.sweep:
-        if key in OWN:
+        if key in BUILT_IN_AXES:
             raise problems.fail(f"sweep.{key}", "not a setting: choose stacks and workloads in [matrix]")
         if key in axes:
             raise problems.fail(f"sweep.{key}", "[matrix] varies it as well: remove one of the two")
     return sweep.points(experiment.sweep)
 
 
-def _changes(swept: SweepPoint, form: CellForm) -> list[Override]:
+def _changes_of_point(swept: SweepPoint, form: CellForm) -> list[Override]:
     """Returns what a point of the sweep changes in the experiment file."""
     changes = []
     for key, value in swept.values.items():
@@ -380,12 +427,12 @@ def _changes(swept: SweepPoint, form: CellForm) -> list[Override]:
     return changes
 
 
-def _axes(
+def _read_axes(
     source: load.ExperimentSource, fixed: Sequence[Override], asked: Sequence[Override]
 ) -> tuple[Experiment, dict[str, list[Override]]]:
     """Returns the experiment without its matrix, and what the matrix and `--set` vary."""
     raw, origins = applied(source.raw, list(fixed))
-    experiment = _checked(source, raw, origins)
+    experiment = _check_experiment(source, raw, origins)
     set_already = {change.key for change in fixed}
     axes: dict[str, list[Override]] = {}
     varied = {key: (f"matrix.{key}", values) for key, values in experiment.matrix.items()}
@@ -405,34 +452,34 @@ def _axes(
     return experiment, axes
 
 
-def _pairs(
+def _list_pairs(
     experiment: Experiment, axes: Mapping[str, list[Override]], chosen: Mapping[str, Override], form: CellForm
 ) -> list[tuple[str, str]]:
     """Returns the stacks and workloads to run: those of [[cells]], otherwise each with each."""
     if not experiment.cells:
-        stacks, workloads = (_chosen(experiment, axis, axes, chosen, form) for axis in PAIR)
+        stacks, workloads = (_list_names(experiment, axis, axes, chosen, form) for axis in PAIR_AXES)
         return list(itertools.product(stacks, workloads))
     pairs: list[tuple[str, str]] = []
     for at, table in enumerate(experiment.cells):
-        named = {axis: Override(axis, getattr(table, axis), f"cells[{at}].{axis}") for axis in PAIR}
-        stacks, workloads = (_chosen(experiment, axis, {}, named, form) for axis in PAIR)
+        named = {axis: Override(axis, getattr(table, axis), f"cells[{at}].{axis}") for axis in PAIR_AXES}
+        stacks, workloads = (_list_names(experiment, axis, {}, named, form) for axis in PAIR_AXES)
         for pair in itertools.product(stacks, workloads):
             if pair in pairs:
                 raise problems.fail(f"cells[{at}]", f"found stack {pair[0]!r} with workload {pair[1]!r} twice")
             pairs.append(pair)
-    for at, axis in enumerate(PAIR):
+    for at, axis in enumerate(PAIR_AXES):
         if axis in chosen:
-            wanted = _chosen(experiment, axis, {}, chosen, form)
+            wanted = _list_names(experiment, axis, {}, chosen, form)
             pairs = [pair for pair in pairs if pair[at] in wanted]
         elif axis in axes:
             raise problems.fail(f"matrix.{axis}", f"[[cells]] names each {axis} as well: remove one of the two")
     if not pairs:
-        options = " and ".join(chosen[axis].where for axis in PAIR if axis in chosen)
+        options = " and ".join(chosen[axis].where for axis in PAIR_AXES if axis in chosen)
         raise problems.fail(options, "[[cells]] has no such pair")
     return pairs
 
 
-def _chosen(
+def _list_names(
     experiment: Experiment,
     axis: str,
     axes: Mapping[str, list[Override]],
@@ -450,7 +497,7 @@ def _chosen(
     known: Mapping[str, Any] = stacks if axis == "stack" else experiment.workloads
     changes = [chosen[axis]] if axis in chosen else axes.get(axis)
     if changes is None:
-        return _outermost(experiment) if known is experiment.stacks else list(known)
+        return _outermost_stacks(experiment) if known is experiment.stacks else list(known)
     names = []
     for change in changes:
         values = change.value if isinstance(change.value, list) else [change.value]
@@ -463,32 +510,32 @@ def _chosen(
     return names
 
 
-def _outermost(experiment: Experiment) -> list[str]:
+def _outermost_stacks(experiment: Experiment) -> list[str]:
     """Returns the stacks that are part of no other stack; all, if each is part of another."""
     inner = stack_resolution.inner(experiment)
     return [name for name in experiment.stacks if name not in inner] or list(experiment.stacks)
 
 
-def _at(source: load.ExperimentSource, changes: Sequence[Override]) -> tuple[Experiment, dict[str, str]]:
+def _apply_changes(source: load.ExperimentSource, changes: Sequence[Override]) -> tuple[Experiment, dict[str, str]]:
     raw, origins = applied(source.raw, list(changes))
-    return _checked(source, raw, origins), origins
+    return _check_experiment(source, raw, origins), origins
 
 
-def _checked(source: load.ExperimentSource, raw: Mapping[str, Any], origins: Mapping[str, str]) -> Experiment:
+def _check_experiment(source: load.ExperimentSource, raw: Mapping[str, Any], origins: Mapping[str, str]) -> Experiment:
     try:
         experiment = load.checked(source, raw)
         stack_resolution.check_names(experiment)
     except SpecProblems as problem:
-        raise SpecProblems(_origins(problem.found, origins)) from None
+        raise SpecProblems(_name_origins(problem.found, origins)) from None
     return experiment
 
 
-def _origins(problems_found: Sequence[SpecProblem], origins: Mapping[str, str]) -> list[SpecProblem]:
+def _name_origins(problems_found: Sequence[SpecProblem], origins: Mapping[str, str]) -> list[SpecProblem]:
     """Names the place in the matrix, or the option, that a wrong value came from."""
-    return [SpecProblem(_origin(problem.path, origins), problem.message) for problem in problems_found]
+    return [SpecProblem(_find_origin(problem.path, origins), problem.message) for problem in problems_found]
 
 
-def _origin(path: str, origins: Mapping[str, str]) -> str:
+def _find_origin(path: str, origins: Mapping[str, str]) -> str:
     for place, where in origins.items():
         if path == place or path.startswith(f"{place}."):
             return where + path.removeprefix(place)
