@@ -10,6 +10,7 @@ from blklab.advice.candidates import CACHE_WORDS
 from blklab.advice.figures import YEARS, ArrangementFigures
 from blklab.advice.race import SAME
 from blklab.advice.samples import Sample, Simulations
+from blklab.printing import printable
 from blklab.reliability import RAREST, in_words, one_in
 from blklab.report import formatting, shell, terminal
 from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, tip
@@ -17,7 +18,6 @@ from blklab.report.console import Console
 from blklab.report.formatting import Sentence
 from blklab.report.shell import Item, PageSection, PlainText
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.text import printable
 from blklab.units import NANOSECONDS, format_duration, format_size
 
 NEAR = 1.15  # Points of a chart with at most this ratio share a label

@@ -7,6 +7,7 @@ from blklab.analysis.diagnostics import cores, diagnose
 from blklab.bisection.findings import Bisection
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import Outcome
+from blklab.printing import printable
 from blklab.report import bisection, diagnostics, formatting, markdown, runs, shell
 from blklab.report.charts.base import Chart
 from blklab.report.experiment import setup
@@ -24,7 +25,6 @@ from blklab.report.shell import Details, Item, PageSection, PlainText, SentenceL
 from blklab.report.tables.base import TableColumn, TextTable, figures, pruned, text
 from blklab.runners.registry import did
 from blklab.store.query import StoredRun
-from blklab.text import printable
 
 RAW = 48 << 10  # Maximum characters of a run's raw output on the page
 RAW_ALL = 1 << 20  # Maximum characters of all raw output on the page

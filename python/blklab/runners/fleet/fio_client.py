@@ -10,9 +10,9 @@ from blklab import child_process
 from blklab.errors import BlklabError
 from blklab.fio import output
 from blklab.fio.node import FioDocument
+from blklab.printing import printable
 from blklab.runners.fio import jobfile, process
 from blklab.runners.fio.process import FioExit, Progress, complaint
-from blklab.text import printable
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from blklab.fio import output
 from blklab.fio.node import FioDocument
+from blklab.grouping import by_key
 from blklab.outcome import ClockOffset, DeviceResult, HostResult, Outcome
 from blklab.store.series import JOBS, FinishedRun, SeriesPoint
-from blklab.text import by_key
 
 Parts = Mapping[str, FinishedRun]  # By host
 

@@ -1,7 +1,8 @@
 """Lists the modules that are sent to other hosts."""
 
 PAYLOAD = (  # Of blklab; importing them imports no others
-    *("child_process", "diagnostic", "errors", "outcome", "remote_program", "signatures", "text", "units"),
+    *("child_process", "diagnostic", "errors", "grouping", "outcome", "printing", "remote_program"),
+    *("signatures", "units"),
     *("documents.cell", "documents.outcome"),
     *("fio.latency", "fio.logs", "fio.node", "fio.output"),
     *("runners.base", "runners.counter_deltas", "runners.load_ramp", "runners.fleet.host_agent"),

@@ -15,6 +15,7 @@ from queue import Empty, SimpleQueue
 from blklab import __version__, remote_program
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.outcome import Outcome
+from blklab.printing import printable
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.fio.process import FioProgress, find_fio
 from blklab.runners.fleet import fio_client
@@ -27,7 +28,6 @@ from blklab.runners.host import conditions
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.host_cell import host_of, ids_of
 from blklab.store.series import FinishedRun, SeriesPoint, packed
-from blklab.text import printable
 
 HEARTBEAT = 5.0  # Seconds between two lines to each host
 CONNECT = 60.0  # Seconds that the connections to all hosts may take

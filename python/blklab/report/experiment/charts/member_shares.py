@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from blklab.analysis.metrics import WAYS, device_shares, lowest_devices
+from blklab.grouping import by_key
 from blklab.outcome import Outcome
+from blklab.printing import printable
 from blklab.report import formatting, runs
 from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tips
 from blklab.report.experiment import layout
@@ -11,7 +13,6 @@ from blklab.report.experiment.charts.campaign_column import campaign_column, cam
 from blklab.report.experiment.view import STACK, ExperimentView, ReportCell, best, grouped
 from blklab.report.shell import Item, PageSection
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.text import by_key, printable
 
 NEGLIGIBLE = 0.01  # Share of a run's I/Os below which a direction has no shares: they are stray I/Os
 MOST_DEVICES = 7  # Maximum number of devices with their own colour; the others are merged

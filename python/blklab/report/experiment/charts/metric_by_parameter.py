@@ -5,6 +5,8 @@ from typing import Any
 
 from blklab.analysis.metrics import METRICS, with_direction
 from blklab.analysis.saturation import LOADS, LoadPoint, SaturationCurve, curves, in_flight
+from blklab.grouping import by_key
+from blklab.printing import printable
 from blklab.report import formatting
 from blklab.report.charts import base
 from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, tip, tips
@@ -15,7 +17,6 @@ from blklab.report.experiment.charts.folded_charts import more_charts
 from blklab.report.experiment.view import ExperimentView, ReportCell
 from blklab.report.shell import Item, PageSection
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.text import by_key, printable
 from blklab.units import numeric
 
 OPEN_AXES = 6  # Number of charts that are not folded
