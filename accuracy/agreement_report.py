@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from accuracy.agreement import AgreementRow, AgreementVerdict
 from accuracy.recordings import KnownDisagreement, LabRecording
+from blklab.installed_documents import document_path
+from blklab.printing import printable
 from blklab.report import formatting
 from blklab.report import markdown as gfm
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
-from blklab.text import document_path, printable
 
 NOTE = (
     "IOPS of both directions. Shares (predicted → measured, %) are of reads if a cell only reads,"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from accuracy.published import PublishedRow, PublishedVerdict, Validation
 from accuracy.published_caches import CacheRow
+from blklab.printing import printable
 from blklab.report import calibration, formatting
 from blklab.report import markdown as gfm
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
-from blklab.text import printable
 
 
 def published_table(published_rows: Sequence[PublishedRow]) -> TextTable:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.text import document_path
+from blklab.installed_documents import document_path
 from tests.test_tidy import files
 
 ROOT = Path(__file__).parents[1]

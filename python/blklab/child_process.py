@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors
-from blklab.text import printable
+from blklab.printing import printable
 
 Process = subprocess.Popen[bytes]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from blklab._core import MdMap, loss_probabilities
 from blklab.md_levels import PARITIES, REDUNDANT
-from blklab.text import toml_file
+from blklab.package_data import toml_file
 
 LIKELY = 0.1  # Above, a probability is printed as a percentage
 YEAR = 8766  # Hours

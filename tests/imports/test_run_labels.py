@@ -10,7 +10,7 @@ from blklab.errors import BlklabError, UsageError
 from blklab.imports.base import ImportSource
 from blklab.imports.collect import batches
 from blklab.imports.run_labels import RunNaming
-from blklab.text import differing
+from blklab.name_differences import differing
 from tests.imports.conftest import FIO, imported, runs
 
 

@@ -19,7 +19,7 @@ from prometheus_client import generate_latest
 
 from blklab.diagnostic import SEVERITIES
 from blklab.md import audit
-from blklab.md.exporter import ActivitySinceBoot
+from blklab.md.exporter.activity import ActivitySinceBoot
 from blklab.md.exporter.metrics import ACTIONS, MEMBER_STATES, METRICS, PREFIX, STATES
 from tests.md.conftest import Arrays, machine
 from tests.md.exporter.conftest import Exported, mirrored

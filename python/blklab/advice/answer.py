@@ -22,10 +22,10 @@ from blklab.analysis.explain import explain
 from blklab.cluster import HERE, Parallel
 from blklab.documents.cell import Cell
 from blklab.errors import BlklabError, UsageError
+from blklab.printing import printable
 from blklab.runners.lab.stacks.filesystem import geometry
 from blklab.runners.sim.runner import outcome
 from blklab.spec import stock_models
-from blklab.text import printable
 from blklab.trace.fio.plan import SEQUENTIAL, FioPlan, JobPlan
 from blklab.units import format_duration, format_size, parse_size
 

@@ -11,10 +11,10 @@ from blklab.advice.question import FLASH, Question, Table
 from blklab.advice.race import SAME, Candidate, longest, simulate_candidates
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 from blklab.advice.search import runnable
+from blklab.grouping import by_key
 from blklab.reliability import Disk, Loss, RedundantArray, probability
 from blklab.spec.stack import Md
 from blklab.spec.stock_models import library_model, stock
-from blklab.text import by_key
 from blklab.units import parse_size
 
 KEEPS_UP = 0.97  # Share of the recorded rate that still counts as keeping up

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from blklab.advice.arrangement import Arrangement
 from blklab.advice.question import Load, Question
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
-from blklab.text import by_key
+from blklab.grouping import by_key
 
 ROUNDS = (64, 16, 4)  # What part of the longest simulation each round has
 EXPECTED_FINALISTS = 16  # About how many are simulated in full: for the display of progress only

@@ -21,6 +21,8 @@ from blklab.analysis.observations import Observation, observation
 from blklab.errors import UsageError
 from blklab.fio import output
 from blklab.outcome import NOMINAL, Outcome
+from blklab.package_data import toml_file
+from blklab.printing import printable
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import KERNEL
 from blklab.spec.fields import EXACT, HOUR
@@ -28,7 +30,6 @@ from blklab.spec.load import ExperimentSource
 from blklab.spec.stock_models import DeviceTable
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots
-from blklab.text import printable, toml_file
 from blklab.units import SECTOR
 
 HOLD = 0.006  # The weight of the penalty: of the squared logarithmic distance from the initial value

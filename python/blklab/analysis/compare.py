@@ -16,11 +16,12 @@ from blklab.analysis.samples import Points, run_samples
 from blklab.analysis.variation import RunSample, between_campaigns, mean, two_groups
 from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
+from blklab.grouping import by_key
+from blklab.name_differences import differing
 from blklab.outcome import target_devices
 from blklab.spec.problems import near
 from blklab.spec.workload import Job
 from blklab.store.query import Selection, StoredRun
-from blklab.text import by_key, differing
 
 
 @dataclass(frozen=True)

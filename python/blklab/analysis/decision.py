@@ -23,8 +23,8 @@ from typing import Any
 
 from blklab.analysis.metrics import Metric
 from blklab.analysis.variation import ModelError, RunSample, Spread, mean, outlying, spreads, spreads_of_pairs
+from blklab.grouping import by_key
 from blklab.outcome import NOMINAL, OTHER_KERNEL
-from blklab.text import by_key
 
 NEGLIGIBLE = 0.005  # A change that is surely smaller is no change, also with a margin of 0
 MARGIN = 0.05  # Two cells are `same` if they surely differ by less than this share

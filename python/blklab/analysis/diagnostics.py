@@ -21,11 +21,11 @@ from blklab.analysis.sanity_checks import check_run, unfair_shares
 from blklab.analysis.variation import series_variance
 from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
+from blklab.grouping import by_key
 from blklab.outcome import Outcome
 from blklab.runners.registry import predicts
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS, SeriesPoint
-from blklab.text import by_key
 
 DRIFT = 0.10
 """Share of the mean: what the SNIA's Solid State Storage Performance Test Specification 2.0.1,

@@ -18,8 +18,8 @@ from blklab.analysis.diagnostics import cores
 from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
 from blklab.outcome import NOMINAL, next_value
+from blklab.printing import printable
 from blklab.spec.workload import SYNCHRONOUS
-from blklab.text import printable
 from blklab.units import format_size
 
 DEFAULTS: Mapping[str, int] = json.loads(_core.default_host())

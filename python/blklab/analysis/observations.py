@@ -9,12 +9,12 @@ from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.fio import output, text
 from blklab.fio.node import FioDocument
 from blklab.fio.output import FioJobResult
+from blklab.grouping import by_key
 from blklab.outcome import Outcome
 from blklab.runners.registry import predicts
 from blklab.spec.jobs import UNSYNCED
 from blklab.spec.known_options import ALIASES
 from blklab.spec.workload import SYNCHRONOUS
-from blklab.text import by_key
 from blklab.units import parse_size
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from blklab.analysis.metrics import METRICS, Metric, lowest_devices
 from blklab.analysis.samples import model_error
 from blklab.analysis.variation import RunSample
 from blklab.errors import UsageError
+from blklab.grouping import by_key
 from blklab.outcome import NOMINAL, DirectionResult, LatencyResult, Outcome, target_devices
 from blklab.spec import fio_job, fio_options, problems, schema
 from blklab.spec.cells import Cell, ExperimentPlan
@@ -29,7 +30,6 @@ from blklab.spec.experiment import MeasuredFigures
 from blklab.spec.known_options import HARMLESS
 from blklab.spec.stock_models import library_model
 from blklab.spec.workload import Job
-from blklab.text import by_key
 from blklab.units import format_duration
 
 Table = dict[str, Any]

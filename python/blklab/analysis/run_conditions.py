@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from blklab.analysis.metrics import METRICS
 from blklab.diagnostic import Diagnostic
+from blklab.grouping import by_key
 from blklab.runners.registry import predicts
 from blklab.store.query import StoredRun
-from blklab.text import by_key
 
 SURE = 0.01  # Largest p of a reported drift
 LEAST_DRIFT = 0.02  # Smallest reported drift, from the first to the last run

@@ -12,8 +12,8 @@ from blklab.analysis.decision import MOST_REPEATS, repeats_to_find
 from blklab.analysis.metrics import Metric
 from blklab.analysis.samples import Points, run_samples
 from blklab.analysis.variation import RunSample, Spread, series_variance, spreads
+from blklab.grouping import by_key
 from blklab.store.query import StoredRun
-from blklab.text import by_key
 
 LENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # Times the present length that are considered
 SHORTEST = 5.0  # Seconds; a shorter run is mostly its beginning

@@ -14,8 +14,8 @@ from blklab.analysis.metrics import lowest_devices
 from blklab.analysis.saturation import in_flight
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import DeviceResult, GroupResult, Outcome
+from blklab.printing import printable
 from blklab.store.query import StoredRun
-from blklab.text import printable
 from blklab.units import format_duration, format_rate, format_size
 
 ENOUGH = 1000  # Minimum number of I/Os for these checks

@@ -15,10 +15,10 @@ from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.analysis.samples import Measured, Points, merged_unchanged, run_samples
 from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
+from blklab.installed_documents import document_path
 from blklab.outcome import Outcome
 from blklab.spec.sweep import AS_IS, MD, MODE, VM, is_setting, no_effect
 from blklab.store.query import CampaignRow, StoredRun
-from blklab.text import document_path
 
 
 @dataclass(frozen=True)

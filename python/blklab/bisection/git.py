@@ -13,7 +13,7 @@ from pathlib import Path
 
 from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.text import printable
+from blklab.printing import printable
 
 
 def run(

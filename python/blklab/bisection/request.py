@@ -20,6 +20,7 @@ from blklab.bisection.search import BisectionRule, BisectionSearch, CommitMeasur
 from blklab.bisection.source import BisectionSource, BuildFailed, Note, locked, work_directory
 from blklab.child_process import find
 from blklab.errors import BlklabError, UsageError
+from blklab.printing import printable
 from blklab.runners.base import Runner
 from blklab.runners.lab.image.build import image, offered
 from blklab.runners.lab.image.cache import ImageCache
@@ -32,7 +33,6 @@ from blklab.spec import cells, kernels, load
 from blklab.spec.cells import ExperimentPlan
 from blklab.spec.overrides import Override
 from blklab.store.campaigns import Store
-from blklab.text import printable
 
 DIRECTORY = "drivers/md"
 MODULES = {  # Directories of the modules, in the kernel's tree

@@ -13,7 +13,7 @@ import click
 from blklab import output as out
 from blklab.cli import common
 from blklab.errors import BlklabError, UsageError
-from blklab.text import printable
+from blklab.printing import printable
 from blklab.units import NANOSECONDS, parse_number
 
 if TYPE_CHECKING:

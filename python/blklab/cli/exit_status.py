@@ -11,7 +11,7 @@ import click
 from blklab.cli import streams
 from blklab.cli.status import CRASHED, INTERRUPTED, PIPE_CLOSED
 from blklab.errors import BlklabError
-from blklab.text import printable
+from blklab.printing import printable
 
 
 def guarded(run: Callable[[], int]) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from blklab.errors import EnvironmentLacks
-from blklab.text import document_path
+from blklab.installed_documents import document_path
 
 ExtraName = Literal["run", "report", "lab", "postgresql", "watch", "cluster", "serve"]
 

@@ -7,8 +7,8 @@ import click
 
 from blklab.cli.common import emit, fail_with, json_option, note, store_option
 from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.printing import printable
 from blklab.runners.registry import accel_option, kernel_option, modules_option
-from blklab.text import printable
 from blklab.units import format_size
 
 if TYPE_CHECKING:

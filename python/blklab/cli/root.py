@@ -15,7 +15,8 @@ import click
 
 from blklab.cli.extras import explain
 from blklab.cli.lazy import NEEDED, CommandEntry, LazyGroup
-from blklab.text import document_path, printable
+from blklab.installed_documents import document_path
+from blklab.printing import printable
 
 ALIASES = {"audit": ("md", "audit"), "record": ("trace", "record"), "stat": ("trace", "stat")}
 

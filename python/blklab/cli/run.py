@@ -11,9 +11,10 @@ import click
 
 from blklab.cli import common
 from blklab.errors import UsageError
+from blklab.grouping import by_key
+from blklab.label_patterns import label_patterns
 from blklab.report.console import Console
 from blklab.runners.registry import RUNNERS, RunnerKind, RunnerOption
-from blklab.text import by_key, label_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

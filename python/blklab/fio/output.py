@@ -18,8 +18,9 @@ from blklab.errors import BlklabError, UsageError
 from blklab.fio import latency
 from blklab.fio.latency import LatencySummary
 from blklab.fio.node import FioDocument, JsonNode
+from blklab.grouping import by_key
 from blklab.outcome import DeviceResult, DirectionResult, FioFacts, GroupResult, Outcome, SyncResult, device_kind
-from blklab.text import by_key, printable
+from blklab.printing import printable
 
 WAYS = ("read", "write")
 MOST_TRIES = 100  # Positions in a text at which a document can begin

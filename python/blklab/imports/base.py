@@ -9,8 +9,8 @@ from typing import Any, BinaryIO
 
 from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.outcome import DeviceResult, DirectionResult, GroupResult, LatencyResult, Outcome
+from blklab.printing import printable
 from blklab.store.series import SeriesPoint
-from blklab.text import printable
 from blklab.units import parse_number
 
 MOST_RUNS = 100_000  # Maximum runs of an import

@@ -9,13 +9,14 @@ from typing import Any
 
 from blklab import __version__
 from blklab.errors import BlklabError, SystemErrors, UsageError
+from blklab.grouping import by_key
 from blklab.imports import base, fio_log, fio_results, iostat, run_labels
 from blklab.imports.base import MOST_RUNS, ImportedRun, ImportFile, ImportFormat, ImportResult, ImportSource
 from blklab.imports.run_labels import RunNaming
+from blklab.name_differences import common_start
 from blklab.outcome import Outcome
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.series import FinishedRun
-from blklab.text import by_key, common_start
 from blklab.units import numbers_in
 
 LIMIT = 1 << 63

@@ -15,8 +15,8 @@ from typing import Any
 from blklab.errors import BlklabError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, number, of_points, outcome
 from blklab.outcome import DeviceResult, device_kind
+from blklab.printing import printable
 from blklab.store.series import JOBS, SeriesPoint, packed
-from blklab.text import printable
 from blklab.units import SECTOR
 
 SECOND = 10**9

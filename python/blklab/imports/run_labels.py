@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from blklab.errors import UsageError
+from blklab.grouping import by_key
 from blklab.imports.base import ImportedRun
+from blklab.name_differences import differing
 from blklab.outcome import target_devices
-from blklab.text import by_key, differing, printable
+from blklab.printing import printable
 from blklab.units import fio_size, parse_size
 
 TOLD = ("rw", "bs", "iodepth", "numjobs", "rwmixread")  # Options that become labels

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from blklab.grouping import by_key
 from blklab.md.model import Array, ArrayMember
 from blklab.md.probing import NOT_RECORDED, Probe
 from blklab.md.superblocks import SuperblockReading, newest_superblock
+from blklab.natural_order import natural_order
 from blklab.system.identity import of_node
 from blklab.system.layers import mounted_devices, partitions
 from blklab.system.mounts import Mount, unescaped
 from blklab.system.roots import Roots, entries, text
-from blklab.text import by_key, natural_order
 from blklab.units import SECTOR
 
 NEVER_MEMBERS = re.compile(r"(ram|zram|sr|fd|mtdblock)\d")

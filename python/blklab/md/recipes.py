@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from blklab.md import command_lines, good_copies
 from blklab.md.model import Array, ArrayMember
 from blklab.md_levels import PARITIES
-from blklab.text import printable
+from blklab.printing import printable
 
 NEW_DISK = "NEW-DISK"  # The user types the name of an empty disk
 DISK = "DISK"  # The user types the name of the missing disk, or of an empty one

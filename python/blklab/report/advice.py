@@ -7,6 +7,7 @@ from dataclasses import asdict
 from blklab.advice.answer import Answer
 from blklab.advice.figures import YEARS, ArrangementFigures
 from blklab.advice.samples import Sample
+from blklab.printing import printable
 from blklab.reliability import RAREST, in_words, one_in
 from blklab.report import cache_advice, formatting, shell, terminal
 from blklab.report.advice_figures import HOW_TO_RUN, compare_choices, mean_interval, rated_years, samples_as_dicts
@@ -15,7 +16,6 @@ from blklab.report.console import Console
 from blklab.report.formatting import Sentence
 from blklab.report.shell import Item, PageSection, PlainText
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.text import printable
 from blklab.units import NANOSECONDS, format_duration, format_size
 
 NEAR = 1.15  # Points of a chart with at most this ratio share a label

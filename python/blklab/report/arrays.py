@@ -6,16 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 from blklab.diagnostic import SEVERITIES, Diagnostic
+from blklab.grouping import by_key
 from blklab.md.audit.rule import list_names
 from blklab.md.model import Array, ArrayMember, Inventory, Software
 from blklab.md.remote import RemoteHost
+from blklab.printing import printable
 from blklab.report import diagnostics
 from blklab.report.console import Console, assembled, styled
 from blklab.report.diagnostics import counts
 from blklab.report.formatting import listing, plural
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
-from blklab.text import by_key, printable
 from blklab.units import format_size
 
 FORMAT_VERSION = 1

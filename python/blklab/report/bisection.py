@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from blklab.analysis.metrics import METRICS
 from blklab.bisection.findings import Bisection, CommitVerdict
+from blklab.printing import printable
 from blklab.report import formatting, terminal
 from blklab.report.comparison import figure
 from blklab.report.console import Console
 from blklab.report.formatting import Sentence
 from blklab.report.shell import Item, PageSection, PlainText, SentenceList
 from blklab.report.tables.base import TableColumn, TextTable, only, text
-from blklab.text import printable
 
 
 def print_bisection(console: Console, bisection: Bisection) -> None:

@@ -9,12 +9,12 @@ from blklab.advice.candidates import CACHE_WORDS
 from blklab.advice.figures import YEARS
 from blklab.advice.race import SAME
 from blklab.advice.samples import Simulations
+from blklab.printing import printable
 from blklab.report import formatting, terminal
 from blklab.report.advice_figures import HOW_TO_RUN, compare_choices, mean_interval, rated_years, samples_as_dicts
 from blklab.report.console import Console
 from blklab.report.formatting import Sentence
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.text import printable
 from blklab.units import format_duration, format_size
 
 

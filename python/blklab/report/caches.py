@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from blklab.caches.status import BlockCache, CacheInventory, hit_share
 from blklab.diagnostic import Diagnostic
+from blklab.printing import printable
 from blklab.report import diagnostics, formatting
 from blklab.report.console import Console
 from blklab.report.tables.base import TextTable, figures, pruned, text
 from blklab.report.terminal import draw_table
-from blklab.text import printable
 
 if TYPE_CHECKING:
     from blklab.caches.expected import CacheCheck

@@ -3,9 +3,9 @@
 from blklab.analysis.calibrate import Calibration
 from blklab.analysis.host_profile import NOT_FITTED, HostProfile
 from blklab.outcome import NOMINAL
+from blklab.printing import printable
 from blklab.report.formatting import Sentence, listing
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.text import printable
 from blklab.units import format_duration
 
 WIDE = 1.5  # Ratio of the processor times of two runs from which these differ much

@@ -10,12 +10,13 @@ from blklab.analysis.decision import MOST_REPEATS, Decision, mean_over_cells
 from blklab.analysis.metrics import METRICS
 from blklab.analysis.reproduction import JudgedFigure, are_too_few, grouped_reasons
 from blklab.analysis.run_planning import RunPlan
+from blklab.grouping import by_key
 from blklab.outcome import NOMINAL
+from blklab.printing import printable
 from blklab.report import diagnostics, formatting, terminal
 from blklab.report.console import Console
 from blklab.report.tables.base import TableColumn, TextTable, figures, only, text
 from blklab.spec.cells import ExperimentPlan
-from blklab.text import by_key, printable
 from blklab.units import format_duration
 
 

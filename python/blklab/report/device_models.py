@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from blklab.analysis.identified_disks import IdentifiedDisk
+from blklab.printing import printable
 from blklab.report import formatting
 from blklab.report.console import Console, styled
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.spec.stock_models import LibraryModel, RatedFigure
-from blklab.text import printable
 
 RATED = {  # Figures that makers state
     "random_read_iops": "random reads/s, 4 KiB",

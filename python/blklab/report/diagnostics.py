@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blklab.diagnostic import SEVERITIES, Diagnostic
+from blklab.printing import printable
 from blklab.report.console import Console, Text, assembled, styled
 from blklab.report.formatting import Sentence
-from blklab.text import printable
 from blklab.units import format_size
 
 STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from blklab.printing import printable
 from blklab.report.console import Console, RenderableType
 from blklab.report.formatting import sparkline
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import minimum_ns
-from blklab.text import printable
 
 WIDTH = 30  # Number of values in the sparkline
 

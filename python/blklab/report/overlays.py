@@ -10,8 +10,8 @@ import msgspec
 from blklab.md import command_lines
 from blklab.md.rescue.geometry_trial import FOUND
 from blklab.md.rescue.overlay_record import OverlayRecord, Verdict
+from blklab.printing import printable
 from blklab.report.console import Console, styled
-from blklab.text import printable
 
 HEADLINES: dict[Verdict, str] = {
     "failed": "The array does not run on the overlays. Do not force it on the disks.",

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from blklab.documents.cache_curves import CacheCurves
+from blklab.printing import printable
 from blklab.report import array_members, cache_curves, diagnostics, formatting, shell
 from blklab.report.causes import causes, summary
 from blklab.report.charts import bars, density, over_time, pattern
@@ -15,7 +16,6 @@ from blklab.report.tables import life, load, trace
 from blklab.report.tables import pattern as pattern_tables
 from blklab.report.tables.base import TextTable
 from blklab.report.view import DeviceView, ProfileView
-from blklab.text import printable
 
 
 def charts(parts: Sequence[PageSection]) -> list[Chart]:

@@ -15,11 +15,11 @@ from blklab.md.repair.steps import count_in_sync, failures_tolerated
 from blklab.md.repair.task import RepairTask
 from blklab.md.rescue.assembly import AssemblyPlan
 from blklab.md_levels import PARITIES
+from blklab.printing import printable
 from blklab.report import diagnostics
 from blklab.report.console import Console, styled
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
-from blklab.text import printable
 from blklab.units import format_duration
 
 FORMAT_VERSION = 2

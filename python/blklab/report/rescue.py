@@ -19,10 +19,10 @@ from blklab.md.rescue.diagnosis import (
 from blklab.md.rescue.geometry_search import GeometrySearch, OldGeometry, describe_geometry, describe_verdict
 from blklab.md.rescue.lost_members import ArrayNote
 from blklab.md.rescue.saved_sectors import SavedSectors
+from blklab.printing import printable
 from blklab.report.console import Console, styled
 from blklab.report.tables.base import TextTable, figures, only, text
 from blklab.report.terminal import draw_table
-from blklab.text import printable
 from blklab.units import SECTOR, format_size
 
 FORMAT_VERSION = 1

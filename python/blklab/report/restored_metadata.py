@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from blklab.md.rescue.restored_metadata import DeviceRestore, MetadataPlan
+from blklab.printing import printable
 from blklab.report.console import Console, styled
-from blklab.text import printable
 from blklab.units import format_size
 
 FORMAT_VERSION = 1

@@ -3,9 +3,9 @@
 from typing import Any
 
 from blklab.md.rescue.restored_sectors import SectorsPlan
+from blklab.printing import printable
 from blklab.report import diagnostics
 from blklab.report.console import Console, styled
-from blklab.text import printable
 
 FORMAT_VERSION = 1
 

@@ -10,7 +10,9 @@ from statistics import fmean, median
 from blklab.analysis.host_outliers import FEWEST, HostOutlier, outliers, values
 from blklab.analysis.metrics import METRICS, lowest_devices
 from blklab.analysis.sanity_checks import unfair_shares
+from blklab.grouping import by_key
 from blklab.outcome import LoadRamp, Outcome, PredictionInterval
+from blklab.printing import printable
 from blklab.report import formatting, runs, terminal
 from blklab.report.console import Console, styled
 from blklab.report.runs import outcome_figures
@@ -19,7 +21,6 @@ from blklab.runners.base import RunResult
 from blklab.runners.registry import RUNNERS, CellDescriptions, did
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.stock_models import library_model
-from blklab.text import by_key, printable
 
 NAMED = ("stack", "workload")  # Columns before those of the runner
 FIGURES_OF_CELLS = ("capacity",)  # Columns of numbers

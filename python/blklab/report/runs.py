@@ -15,13 +15,14 @@ from blklab import units
 from blklab.analysis.metrics import METRICS, all_metrics, device_shares, with_direction
 from blklab.analysis.sanity_checks import unfair_shares
 from blklab.analysis.saturation import SaturationCurve, curves
+from blklab.grouping import by_key
 from blklab.outcome import LEAST_SHOWN, Outcome, looked_up
+from blklab.printing import printable
 from blklab.report import formatting, terminal
 from blklab.report.console import Console
 from blklab.report.tables.base import TableColumn, TextTable, figures, pruned, text
 from blklab.spec.cells import ExperimentPlan
 from blklab.store.query import CampaignRow, StoredRun
-from blklab.text import by_key, printable
 
 
 def print_campaigns(

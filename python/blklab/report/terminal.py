@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from blklab.printing import printable
 from blklab.report import array_members, diagnostics, formatting
 from blklab.report.causes import MOST, causes, summary
 from blklab.report.console import Console, RenderableType, assembled, styled
@@ -14,7 +15,6 @@ from blklab.report.sentences import brief_sentences, sentences
 from blklab.report.tables import devices, life, load, pattern, trace
 from blklab.report.tables.base import TableColumn, TextTable, figures, only, pruned, text
 from blklab.report.view import DeviceView, ProfileView
-from blklab.text import printable
 
 BAR_WIDTH = 12  # Characters of a bar; half of it in narrow terminals
 GAP = 2  # Spaces between columns

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from blklab.analysis import tune
 from blklab.analysis.metrics import METRICS
 from blklab.analysis.tune import PersistedSettings, Tuning
+from blklab.grouping import by_key
 from blklab.outcome import NOMINAL
+from blklab.printing import printable
 from blklab.report import formatting, terminal
 from blklab.report.comparison import change, difference, figure, interval, more_repeats, verdict
 from blklab.report.console import Console
 from blklab.report.tables.base import TableColumn, TextTable, text
-from blklab.text import by_key, printable
 
 
 def print_tuning(console: Console, tunings: Sequence[Tuning], kept: PersistedSettings, *, alone: bool) -> None:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from blklab.documents import profile as documents
 from blklab.errors import BlklabError
-from blklab.text import natural_order, printable, similar
+from blklab.natural_order import natural_order
+from blklab.printing import printable
+from blklab.suggestions import similar
 
 if TYPE_CHECKING:
     from blklab.trace.shards.merging import ShardSummary

@@ -27,6 +27,8 @@ from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.bisection import findings
 from blklab.diagnostic import SEVERITIES
 from blklab.errors import BlklabError, StoreError, UsageError
+from blklab.grouping import by_key
+from blklab.printing import printable
 from blklab.report import comparison, diagnostics, formatting, page, runs, shell
 from blklab.report.charts.base import Chart, category, chart_spec, layer, quantity, tip
 from blklab.report.experiment.layout import MOST_LINES, colour, metric_label
@@ -42,7 +44,6 @@ from blklab.store.annotations import Annotation
 from blklab.store.campaigns import Store
 from blklab.store.documents import KeptDocument
 from blklab.store.query import CampaignRow, Selection, StoredRun
-from blklab.text import by_key, printable
 from blklab.trace.profile import kept_profile
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ Sources, by file of the kernel and the version where it changed:
 import re
 from typing import Literal
 
-from blklab.text import toml_file
+from blklab.package_data import toml_file
 
 Kind = Literal["ssd", "nvme", "hdd", "throttled"]
 """Kinds of devices: SATA flash, NVMe flash, SATA disk, QEMU's virtio disk."""

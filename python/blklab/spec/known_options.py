@@ -1,6 +1,6 @@
 """Options of fio that blklab knows, apart from those that it understands: lists in known_options.toml."""
 
-from blklab.text import toml_file
+from blklab.package_data import toml_file
 
 _LISTS = toml_file(__package__, "known_options.toml")
 OPTIONS = frozenset(_LISTS["passed"].split())

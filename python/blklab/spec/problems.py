@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from blklab.errors import UsageError
+from blklab.grouping import by_key
 from blklab.spec.fields import shown
 from blklab.spec.known_options import ALIASES
 from blklab.spec.stack import KeyedError
-from blklab.text import by_key
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from blklab.errors import UsageError
+from blklab.installed_documents import document_path
 from blklab.spec import problems
 from blklab.spec.fields import EXACT
 from blklab.spec.files import read_toml
-from blklab.text import document_path
 from blklab.units import SECTOR, format_size, parse_duration, parse_size
 
 DeviceTable = dict[str, Any]

@@ -7,9 +7,9 @@ from typing import Literal
 
 import sqlalchemy as sa
 
+from blklab.grouping import by_key
 from blklab.store.campaigns import Store, timestamp
 from blklab.store.tables import annotations
-from blklab.text import by_key
 
 AnnotationKind = Literal["tag", "note"]
 

@@ -7,7 +7,9 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from blklab.md.exporter import ActivityCounter, ActivitySource, Collector, InventoryCache, make_registry
+from blklab.md.exporter.activity import ActivityCounter, ActivitySource
+from blklab.md.exporter.collector import Collector, make_registry
+from blklab.md.exporter.inventory_cache import InventoryCache
 from blklab.md.exporter.metrics import PREFIX
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SuperblockReading

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.md.exporter import READ_INTERVAL_S, ActivityCounter, ActivitySinceBoot
+from blklab.md.exporter.activity import READ_INTERVAL_S, ActivityCounter, ActivitySinceBoot
 from blklab.system import diskstats
 from blklab.system.diskstats import WRAP, DeviceCounters
 from tests.md.conftest import Arrays

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client import make_wsgi_app
 
-from blklab.md import exporter
-from blklab.md.exporter import ActivitySinceBoot
+from blklab.md.exporter import shared_collections
+from blklab.md.exporter.activity import ActivitySinceBoot
 from tests.md.conftest import Arrays
 from tests.md.exporter.conftest import Clock, Exported, parsed
 
@@ -30,7 +30,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Waiting:
             semaphore.release()
             return super().result(timeout)
 
-    monkeypatch.setattr(exporter, "Future", WatchedFuture)
+    monkeypatch.setattr(shared_collections, "Future", WatchedFuture)
     return semaphore
 
 
@@ -121,7 +121,7 @@ def test_a_collection_that_failed_is_not_kept(waiting: Waiting) -> None:
         gate()
         return answers.pop(0)
 
-    collections: Any = exporter.SharedCollections(collect, None, clock)
+    collections: Any = shared_collections.SharedCollections(collect, None, clock)
     with ThreadPoolExecutor(2) as clients:
         for expected in ("complete", "failed"):
             gate.open.clear()
@@ -146,7 +146,7 @@ def test_a_collection_that_breaks_lets_the_next_one_run() -> None:
             raise SystemExit
         return answer
 
-    collections: Any = exporter.SharedCollections(collect, 0, Clock())
+    collections: Any = shared_collections.SharedCollections(collect, 0, Clock())
     with pytest.raises(SystemExit):
         collections.get()
     assert collections.get() == (["complete"], 0.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.fleet.runner import refuse_shared
+from blklab.runners.fleet.shared_disks import refuse_shared
 from tests.conftest import Run
 from tests.runners.fleet.conftest import FleetHost
 from tests.runners.host.conftest import Loops

@@ -14,7 +14,7 @@ import pytest
 
 from blklab import child_process
 from blklab.child_process import lines_of
-from blklab.runners.fleet.runner import ROUND_TRIPS, HostLink, Inbox
+from blklab.runners.fleet.host_link import ROUND_TRIPS, HostLink, Inbox
 
 PIPE = 4096
 

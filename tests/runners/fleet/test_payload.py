@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from blklab import __version__, remote_program
-from blklab.runners.fleet import runner
+from blklab.runners.fleet.payload import PAYLOAD
 
 LIST = """
 import sys
@@ -21,17 +21,17 @@ print(*sorted(name for name in sys.modules if "site-packages" in str(getattr(sys
 
 def test_a_bare_python_imports_exactly_the_modules_of_the_archive(tmp_path: Path) -> None:
     archive = tmp_path / "blklab.zip"
-    archive.write_bytes(remote_program.archived(runner.PAYLOAD))
+    archive.write_bytes(remote_program.archived(PAYLOAD))
     command = [sys.executable, "-I", "-S", "-c", LIST.format(archive=str(archive))]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     version, modules, others = printed.splitlines()
     assert version == __version__
-    assert modules.split() == sorted(f"blklab.{name}" for name in runner.PAYLOAD)
+    assert modules.split() == sorted(f"blklab.{name}" for name in PAYLOAD)
     assert others == ""
 
 
 def test_an_old_python_is_refused_in_one_line() -> None:
-    size = len(remote_program.archived(runner.PAYLOAD))
+    size = len(remote_program.archived(PAYLOAD))
     loader = remote_program.LOADER.format(oldest=(4, 0), wanted="4.0", size=size, main="x")
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", loader], check=False, capture_output=True, text=True)
     major, minor = sys.version_info[:2]

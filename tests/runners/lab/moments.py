@@ -6,7 +6,7 @@ from typing import Any
 
 from blklab.cli import main
 from blklab.runners.fio.process import FioProgress
-from blklab.runners.lab import cell, runner
+from blklab.runners.lab import cache_fill, fio_in_guest, measurement, runner
 from blklab.runners.lab.machine import boot
 from blklab.runners.lab.stacks import build
 
@@ -26,8 +26,8 @@ def say(moment: str) -> None:
 
 if __name__ == "__main__":
     setattr(runner, "boot", report_moment("boot", boot.boot))  # noqa: B010
-    setattr(cell, "build", report_moment("build", build.build))  # noqa: B010
-    playing = cell.play
+    setattr(measurement, "build", report_moment("build", build.build))  # noqa: B010
+    playing = fio_in_guest.play
 
     def play(machine: Any, document: Any, target: Any, progress: Any, **named: Any) -> Any:
         def report(live: FioProgress) -> None:
@@ -38,5 +38,6 @@ if __name__ == "__main__":
             say(named["phase"])
         return playing(machine, document, target, report, **named)
 
-    setattr(cell, "play", play)  # noqa: B010
+    setattr(cache_fill, "play", play)  # noqa: B010
+    setattr(measurement, "play", play)  # noqa: B010
     main(sys.argv[1:])

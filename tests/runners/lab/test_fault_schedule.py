@@ -10,7 +10,7 @@ import pytest
 from blklab.errors import BlklabError
 from blklab.runners.fio.process import FioProgress
 from blklab.runners.lab.agent import GuestGone
-from blklab.runners.lab.cell import FaultSchedule
+from blklab.runners.lab.fault_schedule import FaultSchedule
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from tests.runners.lab.stacks.recording import Recorder, guest
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.lab import cell
+from blklab.runners.lab import event_trace, guest_files
 from blklab.runners.lab.agent import ExportedFile
 from blklab.runners.lab.machine.qemu import RESULTS, VirtualDisk, VirtualDiskShape
 
@@ -40,7 +40,7 @@ def machine(tmp_path: Path) -> Iterator[Any]:
 
 
 def test_files_come_out(machine: Any) -> None:
-    assert cell.fetch(machine, ["/run/t/*"]) == {"/run/t/vda.blktrace.0": "new", "/run/t/vda.blktrace.1": "too"}
+    assert guest_files.fetch(machine, ["/run/t/*"]) == {"/run/t/vda.blktrace.0": "new", "/run/t/vda.blktrace.1": "too"}
 
 
 @pytest.mark.parametrize(
@@ -58,17 +58,17 @@ def test_files_come_out(machine: Any) -> None:
 def test_no_more_than_the_disk_has(machine: Any, output: list[tuple[str, int, int]]) -> None:
     machine.said = [ExportedFile(*each) for each in output]
     with pytest.raises(BlklabError, match=r"the guest reports /\w at offset -?\d+ of the disk"):
-        cell.fetch(machine, ["/*"])
+        guest_files.fetch(machine, ["/*"])
 
 
 def test_no_more_than_memory_should_hold(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cell, "MOST_FETCHED", 5)
+    monkeypatch.setattr(guest_files, "MOST_FETCHED", 5)
     with pytest.raises(BlklabError, match="have 6 B, expected at most 5 B"):
-        cell.fetch(machine, ["/run/t/*"])
+        guest_files.fetch(machine, ["/run/t/*"])
 
 
 def test_traces_of_an_earlier_run_do_not_stay(machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cell, "_PART", 2)
+    monkeypatch.setattr(guest_files, "_PART", 2)
     into, outside = tmp_path / "traces" / "001", tmp_path / "outside"
     into.mkdir(parents=True)
     outside.write_text("mine")
@@ -76,7 +76,7 @@ def test_traces_of_an_earlier_run_do_not_stay(machine: Any, tmp_path: Path, monk
         (into / name).write_text("old")
     (into / "vda.blktrace.0").symlink_to(outside)
     (into / "vda.blktrace.1").hardlink_to(outside)
-    cell.save(machine, "/run/t/*", into, old=cell.TRACE)
+    guest_files.save(machine, "/run/t/*", into, old=event_trace.TRACE)
     assert {path.name: path.read_text() for path in into.iterdir()} == {
         "notes.txt": "old",
         "vda.blktrace.0": "new",
@@ -89,7 +89,7 @@ def test_no_link_is_followed(machine: Any, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "001").symlink_to("there")
     with pytest.raises(BlklabError, match=r"001: (Not a directory|Too many levels)"):
-        cell.save(machine, "/run/t/*", tmp_path / "001", old=cell.TRACE)
+        guest_files.save(machine, "/run/t/*", tmp_path / "001", old=event_trace.TRACE)
     assert list((tmp_path / "there").iterdir()) == []
 
 
@@ -97,10 +97,10 @@ def test_no_link_is_followed(machine: Any, tmp_path: Path) -> None:
 def test_names_of_files(machine: Any, tmp_path: Path, name: str) -> None:
     machine.said = [ExportedFile(f"/run/t/{name}", 0, 3)]
     with pytest.raises(BlklabError, match="invalid file name from the guest"):
-        cell.save(machine, "/run/t/*", tmp_path / "into", old=re.compile("x"))
+        guest_files.save(machine, "/run/t/*", tmp_path / "into", old=re.compile("x"))
 
 
 def test_events_that_were_dropped_are_a_warning() -> None:
     output = "Device: /dev/vda\nYou have 1234 ( 12.3%) dropped events\nConsider using a larger buffer"
-    assert cell.dropped(output) == ["blktrace dropped 1234 events: the guest was too slow to write the traces"]
-    assert cell.dropped("") == []
+    assert event_trace.dropped(output) == ["blktrace dropped 1234 events: the guest was too slow to write the traces"]
+    assert event_trace.dropped("") == []

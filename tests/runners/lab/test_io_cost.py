@@ -11,7 +11,7 @@ import pytest
 from blklab.errors import BlklabError
 from blklab.outcome import IoCost
 from blklab.runners.lab.agent import FileSample
-from blklab.runners.lab.cell import measure_io_cost
+from blklab.runners.lab.io_cost import measure_io_cost
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.machine.qemu import RESULTS
 from tests.runners.lab.stacks.recording import Recorder

@@ -6,7 +6,7 @@ import pytest
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.agent import FileSample
-from blklab.runners.lab.cell import watched
+from blklab.runners.lab.layer_activity import watched
 from blklab.runners.lab.stacks.guest import GuestLayer
 from tests.runners.lab.stacks.recording import Recorder, guest
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.runners.lab import cell, runner
+from blklab.runners.lab import measurement, runner
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.image.build import GuestImage
 from blklab.runners.lab.image.kernels import OfferedKernel, UserKernelOption, choose
@@ -64,7 +64,7 @@ class Lab:
         made = GuestImage(tmp_path / "vmlinuz", tmp_path / "initrd", "6.1", {}, "digest")
         monkeypatch.setattr(runner, "image", lambda _kernel, **_: made)
         monkeypatch.setattr(runner, "boot", self._boot)
-        monkeypatch.setattr(cell, "measure", self._measure)
+        monkeypatch.setattr(measurement, "measure", self._measure)
 
     def run(self) -> Collected:
         return collected(runner.LabRunner(), self.cells)

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
-from blklab.runners.lab import cell, runner
+from blklab.runners.lab import guest_files, runner
 from blklab.runners.lab.agent import Agent, GuestGone, encode, receive
-from blklab.runners.lab.cell import describe_guest, measure_io_cost
+from blklab.runners.lab.guest_facts import describe_guest
+from blklab.runners.lab.io_cost import measure_io_cost
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.rates import DiskRates
 from blklab.runners.lab.stacks import bcache, lvm, md
@@ -156,7 +157,7 @@ def test_every_caller_gets_an_answer_or_a_blklab_error(
             lambda: bcache.create(guest, table, paths),
             lambda: bcache.buckets(guest, "b"),
             lambda: bcache._statistics(guest, "/sys/x", "b"),
-            lambda: cell.fetch(machine, ["/x"]),
+            lambda: guest_files.fetch(machine, ["/x"]),
             lambda: measure_io_cost(machine),
             lambda: runner._tidy(machine),
             lambda: GuestMachine._uptime(machine),

@@ -12,7 +12,7 @@ import pytest
 
 from blklab.errors import BlklabError
 from blklab.runners.fio.process import FioProgress
-from blklab.runners.lab import cell, runner
+from blklab.runners.lab import cache_fill, fio_in_guest, measurement, runner
 from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.machine import boot as booting
 from blklab.runners.lab.machine.boot import GuestMachine
@@ -48,7 +48,7 @@ During = Callable[[Callable[[GuestMachine], object]], None]
 @pytest.fixture
 def during(monkeypatch: pytest.MonkeyPatch) -> During:
     """Returns a function that has something done once, when fio first says how it gets on."""
-    playing = cell.play
+    playing = fio_in_guest.play
 
     def during(act: Callable[[GuestMachine], object]) -> None:
         acted: list[threading.Thread] = []
@@ -66,7 +66,8 @@ def during(monkeypatch: pytest.MonkeyPatch) -> During:
 
             return playing(machine, document, target, report, **named)
 
-        monkeypatch.setattr(cell, "play", play)
+        monkeypatch.setattr(cache_fill, "play", play)
+        monkeypatch.setattr(measurement, "play", play)
 
     return during
 

@@ -28,9 +28,9 @@ from blklab.md.repair.steps import Done, Step, Stop
 from blklab.md.repair.task import RepairTask
 from blklab.md.rescue.assembly import AssemblyPlan, assemble_as_planned, plan_assembly
 from blklab.md.rescue.choice import find_rescue
+from blklab.printing import printable
 from blklab.report import repair as report
 from blklab.system.roots import Roots
-from blklab.text import printable
 
 P = TypeVar("P", RepairPlan, RewritePlan, SlotPlan, RestartPlan, AssemblyPlan)
 Q = TypeVar("Q")

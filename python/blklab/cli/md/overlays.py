@@ -10,9 +10,9 @@ from click.exceptions import Exit
 from blklab.cli.common import emit, json_option, notes, repeatable, results
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import UsageError
+from blklab.printing import printable
 from blklab.report.console import Console, styled
 from blklab.system.roots import Roots
-from blklab.text import printable
 
 if TYPE_CHECKING:
     from blklab.md.rescue.overlay_record import OverlayRecord

@@ -8,8 +8,8 @@ from click.exceptions import Exit
 
 from blklab.cli.common import emit, first, json_option, notes, repeatable
 from blklab.errors import EnvironmentLacks, UsageError
+from blklab.printing import printable
 from blklab.system.roots import Roots
-from blklab.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

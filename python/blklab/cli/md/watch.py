@@ -10,8 +10,8 @@ from blklab import output
 from blklab.cli.common import Quantity, note, warn
 from blklab.cli.web_server import listening, web_config_option
 from blklab.errors import EnvironmentLacks, UsageError
+from blklab.printing import printable
 from blklab.system.roots import Roots
-from blklab.text import printable
 from blklab.units import NANOSECONDS, parse_duration
 
 NEVER = 0
@@ -97,7 +97,10 @@ def watch(
         raise UsageError(f"{printable(arguments[0])}: unexpected: arguments are those of the program of --command")
     from prometheus_client import generate_latest, make_wsgi_app
 
-    from blklab.md import exporter
+    from blklab.md.exporter.activity import READ_INTERVAL_S, ActivityCounter, ActivitySinceBoot
+    from blklab.md.exporter.collector import Collector, make_registry
+    from blklab.md.exporter.inventory_cache import DISK_TIMEOUT_S, InventoryCache
+    from blklab.md.exporter.shared_collections import COLLECTION_DEADLINE_S
 
     if textfile is not None:
         if listen or web_config:
@@ -107,11 +110,11 @@ def watch(
         output.check(textfile)
     interval = NANOSECONDS["h"] if superblocks is None else superblocks
     max_age = None if interval == NEVER else interval / NANOSECONDS["s"]
-    timeout = exporter.DISK_TIMEOUT_S if textfile is None else None
-    inventories = exporter.InventoryCache(Roots(), max_age, timeout=timeout)
-    activity = exporter.ActivityCounter(Roots()) if textfile is None else exporter.ActivitySinceBoot(Roots())
-    deadline = exporter.COLLECTION_DEADLINE_S if textfile is None else None
-    registry = exporter.make_registry(exporter.Collector(inventories, activity, warn, Roots(), deadline=deadline))
+    timeout = DISK_TIMEOUT_S if textfile is None else None
+    inventories = InventoryCache(Roots(), max_age, timeout=timeout)
+    activity = ActivityCounter(Roots()) if textfile is None else ActivitySinceBoot(Roots())
+    deadline = COLLECTION_DEADLINE_S if textfile is None else None
+    registry = make_registry(Collector(inventories, activity, warn, Roots(), deadline=deadline))
     if textfile is not None:
         # node_exporter runs as another user.
         output.write(textfile, generate_latest(registry), mode=0o644)
@@ -119,7 +122,7 @@ def watch(
     with listening(listen or "127.0.0.1:19809", web_config, make_wsgi_app(registry), "metrics"):
         while True:
             activity.read()
-            time.sleep(exporter.READ_INTERVAL_S)
+            time.sleep(READ_INTERVAL_S)
 
 
 def _send_alerts(mail: str | None, program: list[str] | None, *, to_journal: bool) -> None:

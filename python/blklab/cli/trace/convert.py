@@ -8,8 +8,8 @@ from blklab.cli.signals import unfinished
 from blklab.cli.streams import native
 from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.output import STDOUT
+from blklab.printing import printable
 from blklab.report.console import Console
-from blklab.text import printable
 
 
 @click.command(epilog="\b\nFormats:\n" + "\n".join(f"  {name:<16} {about}" for name, about in _core.trace_targets()))

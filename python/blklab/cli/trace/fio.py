@@ -12,7 +12,7 @@ from blklab.cli.signals import unfinished
 from blklab.cli.streams import native
 from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.errors import UsageError
-from blklab.text import printable
+from blklab.printing import printable
 from blklab.units import format_duration
 
 if TYPE_CHECKING:

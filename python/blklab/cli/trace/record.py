@@ -12,9 +12,9 @@ import click
 
 from blklab.cli.common import SECONDS, SIZE, emit, json_option, notes, repeatable, warn
 from blklab.errors import UsageError
+from blklab.printing import printable
 from blklab.report.console import Console
 from blklab.report.formatting import plural
-from blklab.text import printable
 from blklab.units import format_duration, format_size
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from blklab import output as out
 from blklab.cli.common import json_option, progress, warn_each
 from blklab.cli.trace.selection import COLUMNS, TraceReading, TraceSource, reading_options, trace_options
 from blklab.errors import UsageError
-from blklab.text import printable
+from blklab.printing import printable
 from blklab.units import format_size
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from blklab.cli.common import emit, json_option, store_option, warn_each
 from blklab.cli.trace.report import selection_words
 from blklab.cli.trace.selection import TraceReading, TraceSource, reading_options, trace_options
 from blklab.errors import BlklabError, UsageError
+from blklab.printing import printable
 from blklab.report.console import Console
-from blklab.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
+from blklab.installed_documents import document_path
 from blklab.md import command_lines
 from blklab.md.audit.rule import list_names, make_finding
 from blklab.md.model import Array, ArrayMember, Software
-from blklab.text import document_path
 
 PREFERS_FLASH_SINCE = (5, 3)
 """Linux since which RAID-10 reads from members that do not rotate, if there are any (drivers/md/raid10.c)."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from blklab.diagnostic import Diagnostic, Severity
+from blklab.grouping import by_key
 from blklab.md import command_lines
 from blklab.md.audit.host import adding_fails
 from blklab.md.audit.rule import level_text, list_names, make_finding
@@ -13,7 +14,6 @@ from blklab.md.availability import count_tolerated, is_past_redundancy
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import DISK, Recipe, keep_running, stop_users
 from blklab.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
-from blklab.text import by_key
 from blklab.units import SECTOR, format_duration
 
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from blklab.diagnostic import Diagnostic
+from blklab.grouping import by_key
 from blklab.md.audit.rule import list_names, moment_text
 from blklab.md.model import Array, ArrayMember, Inventory
-from blklab.text import by_key
 
 
 @dataclass(frozen=True)

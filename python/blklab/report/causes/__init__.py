@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from blklab.diagnostic import Diagnostic
+from blklab.printing import printable
 from blklab.report import formatting
 from blklab.report.causes.arrays import cache_bypass, md_sync, parity_reads, slow_member
 from blklab.report.causes.io_shape import broken_stream, tiny_io, unaligned_io
@@ -10,7 +11,6 @@ from blklab.report.causes.load import bursts, flushes, one_process, stalls, writ
 from blklab.report.causes.waiting import Waiting
 from blklab.report.formatting import Sentence
 from blklab.report.view import ProfileView
-from blklab.text import printable
 
 RULES = (
     slow_member, parity_reads, writeback, flushes, md_sync, bursts, broken_stream, cache_bypass, unaligned_io,

@@ -5,9 +5,9 @@ from functools import cached_property
 
 from blklab.diagnostic import Diagnostic, Severity
 from blklab.documents.profile import QuantilesSummary
+from blklab.grouping import by_key
 from blklab.report import formatting
 from blklab.report.view import DeviceView, ProfileView
-from blklab.text import by_key
 
 SERIOUS = 0.3  # Share of the waiting time from which a cause is a warning
 FEWEST = 20  # Minimum number of I/Os for a statement about them

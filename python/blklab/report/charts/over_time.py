@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
+from blklab.printing import printable
 from blklab.report import formatting
 from blklab.report.array_members import members
 from blklab.report.charts import base, theme
@@ -11,7 +12,6 @@ from blklab.report.charts.base import Chart, Spec, layer, quantity, tip
 from blklab.report.charts.time_axis import TimeAxis
 from blklab.report.tables.base import TextTable, figures
 from blklab.report.view import BLOCK, DeviceView, ProfileView
-from blklab.text import printable
 
 OPS = {"read": "@read", "write": "@write", "other": "@discard"}
 OTHERS = "others"

@@ -8,12 +8,12 @@ from typing import Any
 from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.analysis.saturation import LOADS
 from blklab.errors import UsageError
+from blklab.grouping import by_key
 from blklab.report.charts.base import Spec, category, duration_label, size_label
 from blklab.report.charts.theme import SERIES
 from blklab.report.experiment.view import NAMES, STACK, WORKLOAD, ExperimentView, ReportCell, grouped
 from blklab.report.shell import AxisChooser
 from blklab.spec.problems import near
-from blklab.text import by_key
 from blklab.units import numeric
 
 MOST_LINES = len(SERIES)  # Maximum number of lines in a chart

@@ -7,9 +7,16 @@ from blklab.analysis.diagnostics import cores, diagnose
 from blklab.bisection.findings import Bisection
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import Outcome
+from blklab.printing import printable
 from blklab.report import bisection, diagnostics, formatting, markdown, runs, shell
 from blklab.report.charts.base import Chart
-from blklab.report.experiment import chart_sections, setup
+from blklab.report.experiment import setup
+from blklab.report.experiment.charts.fastest_cells import fastest_charts
+from blklab.report.experiment.charts.latency_distribution import latency_section
+from blklab.report.experiment.charts.member_shares import members_section
+from blklab.report.experiment.charts.metric_by_parameter import axes_section
+from blklab.report.experiment.charts.offered_load import load_section
+from blklab.report.experiment.charts.runs_over_time import course_section
 from blklab.report.experiment.sentences import sentences
 from blklab.report.experiment.view import MOST_SIDES, ExperimentView, ReportCell
 from blklab.report.formatting import Sentence
@@ -18,7 +25,6 @@ from blklab.report.shell import Details, Item, PageSection, PlainText, SentenceL
 from blklab.report.tables.base import TableColumn, TextTable, figures, pruned, text
 from blklab.runners.registry import did
 from blklab.store.query import StoredRun
-from blklab.text import printable
 
 RAW = 48 << 10  # Maximum characters of a run's raw output on the page
 RAW_ALL = 1 << 20  # Maximum characters of all raw output on the page
@@ -56,14 +62,14 @@ class ExperimentReport:
                 experiments[printable(f"{row.name}, campaign {row.number}")] = row.experiment
         sections = (
             bisection.section(bisections),
-            PageSection("result", "Result", "Fastest", chart_sections.fastest_charts(view.drawn)),
+            PageSection("result", "Result", "Fastest", fastest_charts(view.drawn)),
             _cells(view),
             _hosts(view),
-            chart_sections.course_section(view.drawn),
-            chart_sections.latency_section(view.drawn),
-            chart_sections.load_section(view.drawn),
-            chart_sections.members_section(view.drawn),
-            chart_sections.axes_section(view, x, metric),
+            course_section(view.drawn),
+            latency_section(view.drawn),
+            load_section(view.drawn),
+            members_section(view.drawn),
+            axes_section(view, x, metric),
             _diagnosed(self.diagnostics),
             setup.section(view, experiments),
             _raw(view, raw),

@@ -7,6 +7,7 @@ from statistics import median
 
 from blklab.analysis.decision import Decision, Rule, decide
 from blklab.analysis.metrics import METRICS, rate_scale
+from blklab.grouping import by_key
 from blklab.report import formatting
 from blklab.report.comparison import change, figure, interval, more_repeats
 from blklab.report.experiment.view import (
@@ -20,7 +21,6 @@ from blklab.report.experiment.view import (
     workload_options,
 )
 from blklab.report.formatting import Sentence
-from blklab.text import by_key
 
 MOST = 8  # Maximum number of sentences about the fastest cells
 MOST_NAMES = 12  # Maximum number of values that a sentence ranks

@@ -8,13 +8,13 @@ from dataclasses import astuple
 from typing import Any
 
 from blklab.md_levels import REDUNDANT
+from blklab.printing import printable
 from blklab.report import formatting
 from blklab.report.arrays import LAYOUTS
 from blklab.report.experiment.view import ExperimentView, ReportCell, grouped
 from blklab.report.shell import Details, PageSection, PlainText
 from blklab.report.tables.base import TableColumn, TextTable, only, text
 from blklab.runners.sim.descriptions import simulated_job
-from blklab.text import printable
 
 QUEUE = ("scheduler", "nr_requests", "read_ahead_kb", "max_sectors_kb", "rotational", "write_cache", "wbt_lat_usec")
 """The queue settings that matter most; the store has the others."""

@@ -19,9 +19,10 @@ from blklab.analysis.samples import Points, merged_unchanged, run_samples
 from blklab.analysis.saturation import LOADS
 from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
+from blklab.grouping import by_key
+from blklab.printing import printable
 from blklab.runners.registry import predicts
 from blklab.store.query import CampaignRow, Selection, StoredRun
-from blklab.text import by_key, printable
 
 Labels = Mapping[str, str]
 

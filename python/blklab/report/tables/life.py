@@ -1,10 +1,10 @@
 """Tables of latencies, I/Os in flight, errors, the slowest I/Os and stalls."""
 
 from blklab.documents.profile import LongTimeProfile
+from blklab.printing import printable
 from blklab.report import formatting
 from blklab.report.tables.base import BAR, TextTable, figures, text
 from blklab.report.view import OPS, STAGES, DeviceView
-from blklab.text import printable
 
 PERCENTILES = ("p50", "p90", "p99", "p99_9")
 

@@ -1,9 +1,9 @@
 """Tables of the load: operations, sizes, processes, files."""
 
+from blklab.printing import printable
 from blklab.report import formatting
 from blklab.report.tables.base import BAR, TextTable, figures, pruned, text
 from blklab.report.view import DeviceView, ProfileView
-from blklab.text import printable
 
 MOST_GROUPS = 10  # Maximum number of processes, sources and CPUs that are listed
 MOST_SIZES = 5  # Number of sizes listed for each operation

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from blklab.diagnostic import Diagnostic
 from blklab.documents.profile import Tally
+from blklab.printing import printable
 from blklab.report import formatting
 from blklab.report.tables.base import TextTable, figures, pruned, text
 from blklab.report.view import OPS, DeviceView, ProfileView
-from blklab.text import printable
 
 if TYPE_CHECKING:
     from blklab.trace.shards.task import Figures

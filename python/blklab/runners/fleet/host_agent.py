@@ -23,6 +23,7 @@ from typing import Any, TypedDict, cast
 
 from blklab import __version__, child_process
 from blklab.errors import BlklabError
+from blklab.printing import printable
 from blklab.remote_program import SIGNALS, guarded
 from blklab.runners.fio import process
 from blklab.runners.fio.process import FioExit, FioProgress, complaint
@@ -35,7 +36,6 @@ from blklab.spec.documents import HostCellDocument, writes
 from blklab.store.series import FinishedRun
 from blklab.system.identity import of_node
 from blklab.system.roots import Roots
-from blklab.text import printable
 
 SILENCE = 30.0  # Seconds without a line from blklab after which the connection is lost
 LISTENING = 10.0  # Seconds that fio's server may take to start

@@ -15,7 +15,7 @@ from blklab import __version__
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.fio import jobfile
-from blklab.runners.lab import cell as lab_cell
+from blklab.runners.lab import disk_shapes, measurement
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.image.build import GuestImage, image
 from blklab.runners.lab.image.cache import held
@@ -98,10 +98,10 @@ class LabRunner(Runner):
         """
         qemu.find()
         qemu.accelerators(self.accelerator)
-        known = {name for cell in plan.cells for name in lab_cell.layers(cell.document)}
+        known = {name for cell in plan.cells for name in disk_shapes.layers(cell.document)}
         for name in self.trace:
-            if name not in known | {lab_cell.EVERY}:
-                listed = ", ".join([lab_cell.EVERY, *sorted(known)])
+            if name not in known | {measurement.EVERY}:
+                listed = ", ".join([measurement.EVERY, *sorted(known)])
                 raise UsageError(f"--trace {name}: no such device or stack; {listed}")
         self._documents = [cell.document for cell in plan.cells]
         self._scales = {}
@@ -170,7 +170,7 @@ class LabRunner(Runner):
         guest = cells[0].document["lab"]  # which nothing varies
         return boot(
             self._image(kernel),
-            list(dict.fromkeys(shape for cell in cells for shape in lab_cell.shapes(cell.document))),
+            list(dict.fromkeys(shape for cell in cells for shape in disk_shapes.shapes(cell.document))),
             asked=self.accelerator,
             cpus=guest["cpus"],
             memory=guest["memory"],
@@ -196,7 +196,7 @@ class LabRunner(Runner):
             with _awake():
                 return measure_ramp(
                     cell.document,
-                    lambda document: lab_cell.measure(
+                    lambda document: measurement.measure(
                         machine,
                         document,
                         lambda live: self.progress(cell, live),
@@ -235,7 +235,7 @@ def _fitting(cells: Sequence[Cell]) -> int:
     """Returns how many cells, from the first on, one guest has disks for; at least one."""
     shapes: set[VirtualDiskShape] = set()
     for at, cell in enumerate(cells):
-        shapes |= set(lab_cell.shapes(cell.document))
+        shapes |= set(disk_shapes.shapes(cell.document))
         if at and len(shapes) >= MOST:
             return at
     return len(cells)

@@ -15,6 +15,7 @@ from typing import Any, cast
 from blklab import _core
 from blklab.cluster import HERE, Parallel, connected
 from blklab.errors import BlklabError, UsageError
+from blklab.grouping import by_key
 from blklab.outcome import Outcome
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.load_ramp import measure_ramp, without_ramp
@@ -26,7 +27,6 @@ from blklab.spec.load import ExperimentSource
 from blklab.spec.stock_models import LibraryModel, RatedFigure
 from blklab.store import series
 from blklab.store.series import FinishedRun
-from blklab.text import by_key
 
 UNMEASURED_NOTE = "no measurement of such an array is known: its interval is wider"
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from blklab import child_process, remote_program, ssh
 from blklab.errors import BlklabError, UsageError
-from blklab.text import printable
+from blklab.printing import printable
 from blklab.trace.record.blktrace import RecordingOptions
 
 MODULES = (
-    *("child_process", "errors", "output", "remote_program", "text"),
+    *("child_process", "errors", "output", "printing", "remote_program"),
     *(f"system.{name}" for name in ("environment", "identity", "layers", "mounts", "roots")),
     *(f"trace.record.{name}" for name in ("blktrace", "checks", "on_host", "recording")),
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.text import toml_file
+from blklab.package_data import toml_file
 
 PACKAGES: dict[str, str] = toml_file(__package__, "packages.toml")
 REFUSED = {"NoCredentialsError", "PermissionError", "Forbidden", "AuthenticationException"}

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.text import printable
+from blklab.printing import printable
 from blklab.units import format_size
 
 Note = Callable[[str], object]

@@ -8,9 +8,9 @@ from io import BytesIO
 from pathlib import Path
 
 from blklab.errors import BlklabError
+from blklab.package_data import toml_file
 from blklab.runners.lab.image import cpio
 from blklab.runners.lab.image.debian import DebianPackage, PackageFiles, merged
-from blklab.text import toml_file
 
 GUEST = toml_file(__package__, "guest.toml")
 PROGRAMS: dict[str, tuple[str, ...]] = {package: tuple(paths) for package, paths in GUEST["programs"].items()}

@@ -23,10 +23,10 @@ from typing import Any, Self
 
 from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.printing import printable
 from blklab.runners.lab.image.build import GuestImage
 from blklab.runners.lab.image.cache import directory
 from blklab.system.roots import Roots, text
-from blklab.text import printable
 from blklab.units import format_size
 
 MOST = 160  # Most disks of a guest: 8 functions in each of 20 PCI slots

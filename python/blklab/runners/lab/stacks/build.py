@@ -5,7 +5,9 @@ from typing import Any
 
 from blklab.documents import cell
 from blklab.errors import BlklabError
+from blklab.grouping import by_key
 from blklab.outcome import VolumeReport
+from blklab.printing import printable
 from blklab.runners.host.settings import OF_REQUESTS
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.stacks import bcache, filesystem, lvm, md
@@ -13,7 +15,6 @@ from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from blklab.spec import documents
 from blklab.spec.documents import LabCellDocument, LabDeviceDocument, latency_ns
 from blklab.spec.sweep import MD, QUEUE, VM
-from blklab.text import by_key, printable
 
 STATE = ("error", "blocks", "free_blocks", "writeback_blocks")
 COUNTS = (

@@ -6,9 +6,9 @@ from typing import Any
 
 from blklab.errors import BlklabError
 from blklab.outcome import VolumeReport
+from blklab.printing import printable
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from blklab.spec.capacity import EXTENT
-from blklab.text import printable
 
 METADATA_LEAST = 8 << 20  # Bytes; and a thousandth of the cache (lvmcache(7), "cache pool")
 COUNTS = ("read_hits", "read_misses", "write_hits", "write_misses", "demotions", "promotions", "dirty")

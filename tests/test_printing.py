@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.text import printable
+from blklab.printing import printable
 
 
 @pytest.mark.parametrize(

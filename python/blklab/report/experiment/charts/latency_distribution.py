@@ -1,0 +1,166 @@
+"""Draws percentiles and histograms of latencies."""
+
+import math
+from collections.abc import Sequence
+
+from blklab.fio.latency import QUANTILES
+from blklab.outcome import LatencyResult
+from blklab.report import formatting
+from blklab.report.charts import base
+from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, tips
+from blklab.report.experiment import layout
+from blklab.report.experiment.charts.campaign_column import campaign_column, campaign_name
+from blklab.report.experiment.charts.folded_charts import more_charts
+from blklab.report.experiment.charts.latency_lines import latency_lines
+from blklab.report.experiment.view import ExperimentView, ReportCell
+from blklab.report.shell import PageSection
+from blklab.report.tables.base import TextTable, figures, text
+
+TICKS = {"p50": "50", "p90": "90", "p99": "99", "p99_9": "99.9", "p99_99": "99.99"}
+BINS = 12  # Bins per decade of histograms
+NAMES = {"read": "reads", "write": "writes", "sync": "fsyncs"}
+OPEN_LATENCIES = 4  # Number of charts that are not folded
+
+
+def latency_section(view: ExperimentView) -> PageSection:
+    line = layout.line_label(view)
+    charts: list[Chart] = []
+    for number, cells in enumerate(layout.panels(view, line).values()):
+        cells_by_direction = {}
+        for direction in NAMES:
+            timed = [cell for cell in cells if _clat(cell, direction)]
+            if timed:
+                cells_by_direction[direction] = timed
+        for direction, timed in cells_by_direction.items():
+            title = layout.titled(view, timed, line)
+            if not title:
+                title = NAMES[direction]
+            elif len(cells_by_direction) > 1:
+                title += f", {NAMES[direction]}"
+            charts.append(_percentiles(view, timed, line, direction, f"percentiles-{number}-{direction}", title))
+            histogram = _histogram(view, timed, line, direction, f"histogram-{number}-{direction}", title)
+            if histogram:
+                charts.append(histogram)
+    intro = "From submission to completion, as the jobs measured it. Repeats are merged."
+    folds = more_charts(charts, OPEN_LATENCIES)
+    return PageSection("latency", "Latency", "Latency", charts[:OPEN_LATENCIES], intro, folds)
+
+
+def _clat(cell: ReportCell, direction: str) -> list[LatencyResult]:
+    latencies = [run.figures.latency(direction) for run in cell.runs]
+    return [clat for clat in latencies if clat.count and clat.p50]  # A logarithmic axis has no 0
+
+
+def _line(view: ExperimentView, cell: ReportCell, line: str | None) -> str:
+    return cell.labels.get(line, "") if line else view.name(cell)
+
+
+def _named(view: ExperimentView, cell: ReportCell, line: str | None) -> Spec:
+    return {"line": _line(view, cell, line), "series": cell.series.name}
+
+
+def _quantile(cell: ReportCell, direction: str, key: str) -> float | None:
+    values = [getattr(clat, key) for clat in _clat(cell, direction)]
+    measured = [value for value in values if value]
+    return sum(measured) / len(measured) if measured else None
+
+
+def nines(percent: float) -> float:
+    """Returns the position of a quantile: 1 at 90 %, 2 at 99 %, 3 at 99.9 %."""
+    return -math.log10(1 - percent / 100)
+
+
+def _percentiles(
+    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str, name: str, title: str
+) -> Chart:
+    data: list[Spec] = []
+    for cell in cells:
+        for key, percent in QUANTILES.items():
+            latency = _quantile(cell, direction, key)
+            if latency is not None:
+                place = {"x": round(nines(percent), 4), "q": f"{percent:.6g} %", "v": latency}
+                data.append({**place, **_named(view, cell, line)})
+    lines = list(dict.fromkeys(row["line"] for row in data))
+    places = {round(nines(QUANTILES[key]), 4): label for key, label in TICKS.items()}
+    shown = " : ".join(f"abs(datum.value - {at}) < 0.001 ? '{t} %'" for at, t in places.items())
+    tooltips = tips(("line", line or "cell"), *layout.campaign_tip(view), ("q", "percentile"), ("v_text", "latency"))
+    axis = {"values": list(places), "labelExpr": f"{shown} : ''", "grid": True}
+    x = quantity("x", scale={"domain": [0, 4.08], "nice": False}, axis=axis)
+    hue = layout.line_colour(view, lines, line)
+    spec = latency_lines(data, x=x, color=hue, strokeDash=layout.dash(view, cells), tooltip=tooltips)
+    note = f"The latency that this share of the {NAMES[direction]} does not exceed."
+    return Chart(name, f"{title}: percentiles", spec, _latency_table(view, cells, line, direction), note)
+
+
+def _latency_table(view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str) -> TextTable:
+    columns = [text(line or ""), *campaign_column(view)]
+    columns += figures("mean", *(f"{percent:.6g} %" for percent in QUANTILES.values()))
+    body = []
+    for cell in cells:
+        row = [_line(view, cell, line), *campaign_name(view, cell.series.name)]
+        for key in ("mean", *QUANTILES):
+            row.append(formatting.duration(_quantile(cell, direction, key)))
+        body.append(row)
+    return TextTable("Percentiles", columns, body)
+
+
+def _binned(
+    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str
+) -> tuple[list[Spec], list[ReportCell]]:
+    """Returns a row for each bin of each cell, and the cells that have any."""
+    data: list[Spec] = []
+    counted: list[ReportCell] = []
+    for cell in cells:
+        counts: dict[int, int] = {}
+        for clat in _clat(cell, direction):
+            for value, count in clat.bins:
+                if value > 0:
+                    number = math.floor(BINS * math.log10(value))
+                    counts[number] = counts.get(number, 0) + count
+        total = sum(counts.values())
+        if total:
+            counted.append(cell)
+        for number in range(min(counts, default=0), max(counts, default=-1) + 1):
+            low = round(10 ** (number / BINS), 1)
+            high = round(10 ** ((number + 1) / BINS), 1)
+            count = counts.get(number, 0)
+            data.append({"low": low, "high": high, "share": count / total, "n": count, **_named(view, cell, line)})
+    return data, counted
+
+
+def _histogram(
+    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str, name: str, title: str
+) -> Chart | None:
+    data, counted = _binned(view, cells, line, direction)
+    if not data:
+        return None
+    x = base.log_durations(min(row["low"] for row in data), max(row["high"] for row in data), None)
+    lines = list(dict.fromkeys(row["line"] for row in data))
+    middle = {"calculate": "sqrt(datum.low * datum.high)", "as": "middle"}
+    bin_text = f"{base.duration_label('datum.low')} + ' – ' + {base.duration_label('datum.high')}"
+    counted_tips = (("bin", "took"), ("n", "I/Os", ","), ("share", "share", ".2%"))
+    tooltips = tips(("line", line or "cell"), *layout.campaign_tip(view), *counted_tips)
+    shared: Spec = {
+        "x": {**quantity("middle"), **x},
+        "y": quantity("share", "share of the I/Os", axis={"format": "%"}, stack=None),
+        "color": layout.line_colour(view, lines, line),
+        "detail": {"field": "series", "type": "nominal"},
+    }
+    places = {**shared, "strokeDash": layout.dash(view, counted), "tooltip": tooltips}
+    steps = {"interpolate": "step", "clip": True}
+    spec = chart_spec(
+        data,
+        transform=[middle, {"calculate": bin_text, "as": "bin"}],
+        layer=[
+            {**layer("area", shared, fillOpacity=0.2 / len(lines), **steps), "params": [base.zoom("x")]},
+            layer("line", places, strokeWidth=1.4, point={"size": 12, "opacity": 0}, **steps),
+        ],
+    )
+    body = [
+        [row["line"], row["series"], formatting.duration(row["low"]), formatting.count(row["n"])]
+        for row in data
+        if row["n"]
+    ]
+    columns = [text(line or ""), text("campaign"), *figures("from", "I/Os")]
+    note = f"Twelve bins per decade; shares of each cell's {NAMES[direction]}."
+    return Chart(name, f"{title}: distribution", spec, TextTable("Distribution", columns, body), note)

@@ -1,0 +1,45 @@
+"""Computes the virtual disks that a cell needs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
+from blklab.spec import documents
+
+
+def shapes(document: documents.LabCellDocument) -> list[VirtualDiskShape]:
+    """Returns the disk of each device of a cell."""
+    taken = dict(_taken(document["stack"], document["devices"]))
+    return [
+        VirtualDiskShape(
+            name=device["name"],
+            bytes=device["bytes"] + taken.get(at, 0),
+            logical_block_size=device["virtual"]["logical_block_size"],
+            physical_block_size=device["virtual"]["physical_block_size"],
+            queue_depth=device["virtual"].get("queue_depth"),
+            discard=device["virtual"]["discard"],
+            write_back=device["queue"]["write_back"],
+        )
+        for at, device in enumerate(document["devices"])
+    ]
+
+
+def layers(document: documents.LabCellDocument) -> set[str]:
+    """Returns the names of a cell's devices, arrays and volumes."""
+    return {device["name"] for device in document["devices"]} | {
+        table["name"] for _, table in documents.built_nodes(document["stack"])
+    }
+
+
+def _taken(node: documents.Node, devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int]]:
+    """Yields the bytes that each layer needs on a disk besides data.
+
+    The layers then have their stated sizes. A cache is as large as its disk, including its metadata.
+    """
+    for _, table in documents.built_nodes(node):
+        for key, child in documents.nodes_below(table):
+            if "device" in child and key != "cache":
+                # md leaves room for a reshape, by size (mdadm's super1.c, `choose_bm_space` and
+                # `validate_geometry1`: a thousandth, 128 MiB at most); others take less than 8 MiB.
+                size = devices[child["device"]]["bytes"]
+                yield child["device"], min(256 << 20, (8 << 20) + (size // 512 >> 20 << 20))
