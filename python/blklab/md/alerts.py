@@ -71,67 +71,69 @@ def watch(state: Path, senders: Sequence[Send], clock: Callable[[], float] = tim
     if os.geteuid() != 0:
         raise EnvironmentLacks("permission denied", "run it as root")
     inventory = add_unfinished_repairs(read_inventory(Roots()), Roots())
-    known = read_state(state)
-    found = add_vanished(find_problems(inventory), known.arrays, inventory)
-    findings = [finding for finding in found if finding.severity != "note"]
+    watch_state = read_state(state)
+    problems = add_vanished(find_problems(inventory), watch_state.arrays, inventory)
+    findings = [finding for finding in problems if finding.severity != "note"]
     unseen = (*inventory.unseen, *inventory.unread)
     findings += [Diagnostic("unseen", "warning", "", line, member=line.partition(":")[0]) for line in unseen]
-    findings += _find_undecided(known, findings, inventory)
-    alerts = changes(known.findings, findings)
-    arrays = update_seen(known.arrays, inventory, int(clock()))
+    findings += _find_undecided(watch_state, findings, inventory)
+    alerts = changes(watch_state.findings, findings)
+    arrays = update_seen(watch_state.arrays, inventory, int(clock()))
     try:
         for send in senders if alerts else ():
             send(alerts)
     except BlklabError:
         if arrays:
-            _write_state(state, WatchState(known.findings, arrays))
+            _write_state(state, WatchState(watch_state.findings, arrays))
         raise
-    if alerts or known.findings or arrays:  # Also what is less bad: it may become worse again
+    if alerts or watch_state.findings or arrays:  # Also what is less bad: it may become worse again
         _write_state(state, WatchState(tuple(findings), arrays))
     return alerts
 
 
-def _find_undecided(known: WatchState, findings: Sequence[Diagnostic], inventory: Inventory) -> list[Diagnostic]:
+def _find_undecided(watch_state: WatchState, findings: Sequence[Diagnostic], inventory: Inventory) -> list[Diagnostic]:
     """Returns findings of the last call that are not found now, and about which this call can say nothing.
 
     A finding is gone only if its array is assembled and could be read.
     """
-    found = {_key(finding) for finding in findings}
-    missing = [finding for finding in known.findings if _key(finding) not in found]
+    keys = {_key(finding) for finding in findings}
+    missing = [finding for finding in watch_state.findings if _key(finding) not in keys]
     if inventory.unseen:  # What cannot be read is not gone
         return missing
     readable: set[str] = set()
     for array in inventory.arrays:
         if not array.unseen:
-            readable.update(names_of_array(array, known.arrays, inventory))
+            readable.update(names_of_array(array, watch_state.arrays, inventory))
     return [finding for finding in missing if finding.subject and finding.subject not in readable]
 
 
-def forget(state: Path, wanted: str) -> str:
+def forget(state: Path, name_or_uuid: str) -> str:
     """Removes an array, which the administrator has retired, from the file, by its UUID or name; returns its name.
 
     Raises UsageError if it is not there.
     """
-    known = read_state(state)
-    uuid = parse_uuid(wanted)
-    retired = [array for array in known.arrays if array.uuid == uuid or array.name == wanted]
-    names = {wanted, *(array.name for array in retired)}
-    findings = tuple(finding for finding in known.findings if finding.subject not in names)
-    if not retired and len(findings) == len(known.findings):
-        arrays = ", ".join(f"{array.uuid} ({printable(array.name)})" for array in known.arrays)
-        expected = f"expected {arrays}" if arrays else "no array was seen yet"
-        raise UsageError(f"--forget {printable(wanted)}: not a known array: {expected}")
-    _write_state(state, WatchState(findings, tuple(array for array in known.arrays if array not in retired)))
-    return retired[0].name if retired else wanted
+    watch_state = read_state(state)
+    uuid = parse_uuid(name_or_uuid)
+    matches = [array for array in watch_state.arrays if array.uuid == uuid or array.name == name_or_uuid]
+    names = {name_or_uuid, *(array.name for array in matches)}
+    findings = tuple(finding for finding in watch_state.findings if finding.subject not in names)
+    if not matches and len(findings) == len(watch_state.findings):
+        arrays = ", ".join(f"{array.uuid} ({printable(array.name)})" for array in watch_state.arrays)
+        choices = f"expected {arrays}" if arrays else "no array was seen yet"
+        raise UsageError(f"--forget {printable(name_or_uuid)}: not a known array: {choices}")
+    _write_state(state, WatchState(findings, tuple(array for array in watch_state.arrays if array not in matches)))
+    return matches[0].name if matches else name_or_uuid
 
 
 def changes(before: Sequence[Diagnostic], now: Sequence[Diagnostic]) -> list[Alert]:
     """Returns what is new, worse (the severity, or more bad sectors) or gone, in this order."""
     old = {_key(finding): finding for finding in before}
     new = {_key(finding): finding for finding in now}
-    added = [Alert("new", finding) for key, finding in new.items() if key not in old]
-    worse = [Alert("worse", finding) for key, finding in new.items() if key in old and _is_worse(finding, old[key])]
-    return [*added, *worse, *(Alert("gone", finding) for key, finding in old.items() if key not in new)]
+    new_alerts = [Alert("new", finding) for key, finding in new.items() if key not in old]
+    worse_alerts = [
+        Alert("worse", finding) for key, finding in new.items() if key in old and _is_worse(finding, old[key])
+    ]
+    return [*new_alerts, *worse_alerts, *(Alert("gone", finding) for key, finding in old.items() if key not in new)]
 
 
 def _key(finding: Diagnostic) -> tuple[str, str, str]:
@@ -183,8 +185,8 @@ def mail(address: str) -> Send:
 
     def send(alerts: Sequence[Alert]) -> None:
         message = EmailMessage()
-        more = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
-        message["Subject"] = f"{printable(platform.node())}: {alerts[0].title[:100]}{more}"
+        suffix = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
+        message["Subject"] = f"{printable(platform.node())}: {alerts[0].title[:100]}{suffix}"
         message["To"] = printable(address)
         message.set_content("\n".join(_text(alerts)))
         _run([find("sendmail", "msmtp-mta"), "-oi", "-t"], message.as_bytes())
@@ -215,9 +217,9 @@ def _text(alerts: Sequence[Alert]) -> list[str]:
 
 def _run(arguments: Sequence[str], message: bytes) -> None:
     try:
-        done = subprocess.run(arguments, input=message, capture_output=True, timeout=PATIENCE_S, check=False)
-        said = printable(done.stderr.decode(errors="replace").strip()[:200])
-        reason = f"exit status {done.returncode}: {said}" if done.returncode else ""
+        process = subprocess.run(arguments, input=message, capture_output=True, timeout=PATIENCE_S, check=False)
+        stderr = printable(process.stderr.decode(errors="replace").strip()[:200])
+        reason = f"exit status {process.returncode}: {stderr}" if process.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:
         reason = str(error.strerror) if isinstance(error, OSError) else f"no end after {PATIENCE_S} s"
     if reason:

@@ -44,11 +44,11 @@ def find_availability(array: Array) -> Availability:
     for member in array.distinct:
         if member.slot is not None and member.slot < array.raid_disks and is_current(array, member):
             current.setdefault(member.slot, member)
-    slotted = [member for member in array.distinct if member.slot is not None]
-    stale = tuple(member for member in slotted if member.slot not in current and _has_role(member))
-    known = {*current, *array.absent, *(member.slot for member in stale)}
+    members = [member for member in array.distinct if member.slot is not None]
+    stale = tuple(member for member in members if member.slot not in current and _has_role(member))
+    member_slots = {*current, *array.absent, *(member.slot for member in stale)}
     slots = range(array.raid_disks) if 0 < array.raid_disks <= MAX_DISKS else range(0)
-    vacant = tuple(slot for slot in slots if slot not in known)
+    vacant = tuple(slot for slot in slots if slot not in member_slots)
     return Availability(
         _decide(array, {*current, *array.absent}), tuple(current[slot] for slot in sorted(current)), stale, vacant
     )
@@ -76,8 +76,8 @@ def runs_with(array: Array, slots: Collection[int]) -> bool | None:
         return len(missing) < array.raid_disks
     if array.level in PARITIES:
         return len(missing) <= PARITIES[array.level]
-    if array.level == "raid10" and (mapped := array.sector_map):
-        return mapped.runs_without(missing)
+    if array.level == "raid10" and (sector_map := array.sector_map):
+        return sector_map.runs_without(missing)
     return False if len(missing) == array.raid_disks else None
 
 
@@ -107,18 +107,18 @@ def choose_members_to_force(array: Array) -> tuple[ArrayMember, ...]:
     rebuilt only in part, is none of them.
     """
     availability = find_availability(array)
-    chosen = {member.slot: member for member in availability.current if member.slot is not None}
+    members_by_slot = {member.slot: member for member in availability.current if member.slot is not None}
     candidates = [member for member in (*availability.stale, *array.outside) if is_whole(member)]
     candidates.sort(key=lambda member: -member.superblock.events if member.superblock else 0)
     for member in candidates:
-        if runs_with(array, {*chosen, *array.absent}):
+        if runs_with(array, {*members_by_slot, *array.absent}):
             break
         slot = member.superblock.slot if member.superblock else None
         if slot is not None:
-            chosen.setdefault(slot, member)
-    if not runs_with(array, {*chosen, *array.absent}):
+            members_by_slot.setdefault(slot, member)
+    if not runs_with(array, {*members_by_slot, *array.absent}):
         return ()
-    return tuple(chosen[slot] for slot in sorted(chosen))
+    return tuple(members_by_slot[slot] for slot in sorted(members_by_slot))
 
 
 def _has_role(member: ArrayMember) -> bool:

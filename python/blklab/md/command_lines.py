@@ -127,19 +127,21 @@ def zero_superblock(disk: str) -> str:
 
 
 def clear_want_replacement(name: str, member: str) -> str:
-    return _checked(f"echo -want_replacement > /sys/block/{shlex.quote(name)}/md/dev-{shlex.quote(member)}/state")
+    return _check_printable(
+        f"echo -want_replacement > /sys/block/{shlex.quote(name)}/md/dev-{shlex.quote(member)}/state"
+    )
 
 
 def clear_write_error(name: str, member: str) -> str:
-    return _checked(f"echo -write_error > /sys/block/{shlex.quote(name)}/md/dev-{shlex.quote(member)}/state")
+    return _check_printable(f"echo -write_error > /sys/block/{shlex.quote(name)}/md/dev-{shlex.quote(member)}/state")
 
 
 def resume_writes(name: str) -> str:
-    return _checked(f"echo 0 > /sys/block/{shlex.quote(name)}/md/suspend_hi")
+    return _check_printable(f"echo 0 > /sys/block/{shlex.quote(name)}/md/suspend_hi")
 
 
 def show_mismatches(name: str) -> str:
-    return _checked(f"cat /sys/block/{shlex.quote(name)}/md/mismatch_cnt")
+    return _check_printable(f"cat /sys/block/{shlex.quote(name)}/md/mismatch_cnt")
 
 
 # blklab
@@ -213,7 +215,7 @@ def resume_fix() -> str:
 
 
 def disable_lists(file: str) -> str:
-    return _checked(f"echo 'CREATE bbl=no' >> {shlex.quote(file)}")
+    return _check_printable(f"echo 'CREATE bbl=no' >> {shlex.quote(file)}")
 
 
 def make_directory(directory: str) -> str:
@@ -229,7 +231,7 @@ def set_stripe(disk: str, stride: int, width: int) -> str:
 
 
 def set_timeout(name: str, seconds: int) -> str:
-    return _checked(f"echo {seconds} > /sys/block/{shlex.quote(name)}/device/timeout")
+    return _check_printable(f"echo {seconds} > /sys/block/{shlex.quote(name)}/device/timeout")
 
 
 def limit_retries(disk: str) -> str:
@@ -271,14 +273,14 @@ def create_on_overlays(
     array: str, level: int, layout: str, chunk: int, metadata: str, disks: Sequence[str], *, own_offsets: bool
 ) -> str:
     """Never for disks: it writes new superblocks. Each disk may end with its data offset (`/dev/dm-3:2048s`)."""
-    words = [f"--level={level}", f"--raid-devices={len(disks)}", f"--metadata={metadata}", "--bitmap=none"]
+    options = [f"--level={level}", f"--raid-devices={len(disks)}", f"--metadata={metadata}", "--bitmap=none"]
     if layout:
-        words.append(f"--layout={layout}")
+        options.append(f"--layout={layout}")
     if chunk:
-        words.append(f"--chunk={chunk >> 10}K")
+        options.append(f"--chunk={chunk >> 10}K")
     if own_offsets:
-        words.append("--data-offset=variable")
-    return _line("mdadm", "--create", array, "--run", "--assume-clean", "--readonly", *words, *disks)
+        options.append("--data-offset=variable")
+    return _line("mdadm", "--create", array, "--run", "--assume-clean", "--readonly", *options, *disks)
 
 
 def hide_rule(rule: str) -> str:
@@ -364,10 +366,10 @@ COMMANDS: tuple[Callable[..., str], ...] = (
 
 
 def _line(*words: str) -> str:
-    return _checked(shlex.join(words))
+    return _check_printable(shlex.join(words))
 
 
-def _checked(line: str) -> str:
+def _check_printable(line: str) -> str:
     if printable(line) != line:
         return f"# Not a command, because a name in it has characters that cannot be typed: {printable(line)}"
     return line

@@ -45,30 +45,30 @@ def find_unmounted_files(path: str, block: int, spans: Sequence[Span]) -> list[F
             "mount it (`-o ro` is enough)"
         )
     debugfs = _Debugfs(program, path)
-    unused = debugfs.unused(blocks)
-    owners = debugfs.owners([number for number in blocks if number not in unused])
+    free_blocks = debugfs.find_free_blocks(blocks)
+    owners = debugfs.owners([number for number in blocks if number not in free_blocks])
     inodes = sorted(set(owners.values()) - set(RESERVED))
     names = debugfs.names(inodes)
     logical_blocks = {inode: debugfs.logical_blocks(inode, blocks) for inode in inodes}
-    located = []
+    files = []
     for number in blocks:
         inode = owners.get(number)
         name = ""
         offset = None
-        what = ""
-        if number in unused:
-            what = "free space"
+        usage = ""
+        if number in free_blocks:
+            usage = "free space"
         elif inode is None:
-            what = "the filesystem's own metadata"
+            usage = "the filesystem's own metadata"
         elif inode in RESERVED:
-            what = RESERVED[inode]
+            usage = RESERVED[inode]
         else:
             name = names.get(inode, "")
             logical = logical_blocks[inode].get(number)
             offset = None if logical is None else logical * block
-            what = "" if name else UNREACHED
-        located.append(FilesFound(number * block, (number + 1) * block, name, offset, what))
-    return located
+            usage = "" if name else UNREACHED
+        files.append(FilesFound(number * block, (number + 1) * block, name, offset, usage))
+    return files
 
 
 class _Debugfs:
@@ -80,26 +80,26 @@ class _Debugfs:
 
     def _run(self, request: str) -> str:
         with SystemErrors(BlklabError, "debugfs"):
-            completed = subprocess.run(
+            process = subprocess.run(
                 [self._program, "-R", request, "--", self._path],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 check=False,
                 env={"LC_ALL": "C", "PATH": PATH, "DEBUGFS_PAGER": "cat", "PAGER": "cat"},
             )
-        output = completed.stdout
-        if b": Filesystem not open" in output + completed.stderr or completed.returncode:
-            lines = completed.stderr.decode(errors="replace").splitlines()[1:]
+        output = process.stdout
+        if b": Filesystem not open" in output + process.stderr or process.returncode:
+            lines = process.stderr.decode(errors="replace").splitlines()[1:]
             reason = lines[0] if lines else "cannot open the filesystem"
             raise BlklabError(f"debugfs: {reason}")
         return output.decode(errors="surrogateescape")
 
-    def unused(self, blocks: Sequence[int]) -> set[int]:
-        unused: set[int] = set()
+    def find_free_blocks(self, blocks: Sequence[int]) -> set[int]:
+        free_blocks: set[int] = set()
         for first, count in _runs(blocks):
             output = self._run(f"testb {first} {count}")
-            unused.update(map(int, re.findall(r"^Block (\d+) not in use$", output, re.M)))
-        return unused
+            free_blocks.update(map(int, re.findall(r"^Block (\d+) not in use$", output, re.M)))
+        return free_blocks
 
     def owners(self, blocks: Sequence[int]) -> dict[int, int]:
         output = self._run(f"icheck {' '.join(map(str, blocks))}") if blocks else ""
@@ -153,15 +153,15 @@ def follow_spans(node: Path, spans: Sequence[Span], roots: Roots, reader: Probe)
     """Yields the positions of a device's spans, on it or on its partitions and volumes."""
     if not spans:
         return
-    taken: list[tuple[int, int]] = []
-    divided = False
+    covered_ranges: list[tuple[int, int]] = []
+    is_divided = False
     for part in partitions(node):
         start = (parse_number(text(part / "start")) or 0) * SECTOR
         end = start + (parse_number(text(part / "size")) or 0) * SECTOR
-        divided = True
-        taken.append((start, end))
-        moved = [_moved(span, -start) for span in spans_within(spans, start, end)]
-        yield from follow_spans(part, moved, roots, reader)
+        is_divided = True
+        covered_ranges.append((start, end))
+        upper_spans = [_shift_span(span, -start) for span in spans_within(spans, start, end)]
+        yield from follow_spans(part, upper_spans, roots, reader)
     for holder in entries(node / "holders"):
         upper = holder.resolve()
         if not (upper / "dm").is_dir():
@@ -171,18 +171,18 @@ def follow_spans(node: Path, spans: Sequence[Span], roots: Roots, reader: Probe)
         if failure:
             yield VolumeSpans(upper, tuple(spans), failure=failure)
             return
-        divided = True
+        is_divided = True
         for begin, length, kind, lower in parse_table(mapping, text(node / "dev") or ""):
             pieces = spans_within(spans, lower, lower + length)
-            taken.append((lower, lower + length))
-            moved = [_moved(piece, begin - lower) for piece in pieces]
+            covered_ranges.append((lower, lower + length))
+            upper_spans = [_shift_span(piece, begin - lower) for piece in pieces]
             if kind in {"linear", "crypt"}:
-                yield from follow_spans(upper, moved, roots, reader)
-            elif moved:
+                yield from follow_spans(upper, upper_spans, roots, reader)
+            elif upper_spans:
                 yield VolumeSpans(upper, tuple(pieces), failure=f"it is dm-{kind}, expected linear or crypt")
-    others = spans_without(spans, taken)
-    if others:
-        yield VolumeSpans(node, tuple(others), divided)
+    remaining_spans = spans_without(spans, covered_ranges)
+    if remaining_spans:
+        yield VolumeSpans(node, tuple(remaining_spans), is_divided)
 
 
 def parse_table(mapping: str, number: str) -> Iterator[tuple[int, int, str, int]]:
@@ -191,23 +191,23 @@ def parse_table(mapping: str, number: str) -> Iterator[tuple[int, int, str, int]
     In bytes. For other kinds than linear and crypt, whose offsets are known, it assumes all of the lower device.
     """
     for line in mapping.splitlines():
-        words = line.split()
-        if len(words) < 4 or not (words[0].isdecimal() and words[1].isdecimal()):
+        fields = line.split()
+        if len(fields) < 4 or not (fields[0].isdecimal() and fields[1].isdecimal()):
             continue
-        begin = int(words[0]) * SECTOR
-        length = int(words[1]) * SECTOR
-        kind = words[2]
+        begin = int(fields[0]) * SECTOR
+        length = int(fields[1]) * SECTOR
+        kind = fields[2]
         # linear DEVICE OFFSET; crypt CIPHER KEY IV_OFFSET DEVICE OFFSET …
-        at = {"linear": 3, "crypt": 6}.get(kind)
-        if at is not None and len(words) > at + 1 and re.fullmatch(r"\d{1,18}", words[at + 1]):
-            if words[at] == number:
-                yield begin, length, kind, int(words[at + 1]) * SECTOR
-        elif number in words[3:]:
+        index = {"linear": 3, "crypt": 6}.get(kind)
+        if index is not None and len(fields) > index + 1 and re.fullmatch(r"\d{1,18}", fields[index + 1]):
+            if fields[index] == number:
+                yield begin, length, kind, int(fields[index + 1]) * SECTOR
+        elif number in fields[3:]:
             yield begin, 1 << 63, kind, 0
 
 
-def _moved(span: Span, by: int) -> Span:
-    return Span(span.begin + by, span.end + by, span.array)
+def _shift_span(span: Span, distance: int) -> Span:
+    return Span(span.begin + distance, span.end + distance, span.array)
 
 
 def add_contents(inventory: Inventory, roots: Roots, advance: Callable[[int], None] = lambda _: None) -> Inventory:
@@ -223,14 +223,14 @@ def _add_contents(array: Array, roots: Roots, reader: Probe, advance: Callable[[
     ranges: list[SectorRange] = []
     unseen = []
     for member in array.members:
-        mapped = [array.array_ranges(member, bad_range) for bad_range in member.ranges]
-        for pieces in mapped:
+        array_ranges = [array.array_ranges(member, bad_range) for bad_range in member.ranges]
+        for pieces in array_ranges:
             ranges += pieces or ()
-        if None in mapped:
+        if None in array_ranges:
             unseen.append(f"{array.name}: not seen: files on bad blocks of {member.name}")
     spans = [
-        Span(merged.sector * SECTOR, merged.end * SECTOR, merged.sector * SECTOR)
-        for merged in merge_ranges(tuple(ranges))
+        Span(sector_range.sector * SECTOR, sector_range.end * SECTOR, sector_range.sector * SECTOR)
+        for sector_range in merge_ranges(tuple(ranges))
     ]
     node = (roots.sys / "block" / array.name).resolve()
     contents: list[BlockContent] = []

@@ -57,14 +57,14 @@ def find_bad_pieces(
     bad_pieces = []
     depth = Counter[int]()
     begin = 0
-    for at in sorted(edges):
+    for sector in sorted(edges):
         if bad := frozenset(slot for slot, count in depth.items() if count):
             holders = _holders(array, begin)
-            gone = bad | (missing & holders)
-            lost = len(gone) > PARITIES.get(array.level, len(holders) - 1)
-            bad_pieces.append(BadPiece(SectorRange(begin, at - begin), bad, gone, lost))
-        depth.update(edges[at])
-        begin = at
+            unavailable = bad | (missing & holders)
+            lost = len(unavailable) > PARITIES.get(array.level, len(holders) - 1)
+            bad_pieces.append(BadPiece(SectorRange(begin, sector - begin), bad, unavailable, lost))
+        depth.update(edges[sector])
+        begin = sector
     return bad_pieces
 
 
@@ -108,8 +108,8 @@ def find_sources_outside(array: Array) -> tuple[ArrayMember, ...]:
             continue
         if superblock.recovery_offset is not None or superblock.replacement:  # was never complete
             continue
-        known = sources.get(superblock.slot)
-        if known is None or known.superblock is None or superblock.events > known.superblock.events:
+        freshest = sources.get(superblock.slot)
+        if freshest is None or freshest.superblock is None or superblock.events > freshest.superblock.events:
             offset = superblock.data_offset if member.data_offset is None else member.data_offset
             sources[superblock.slot] = replace(member, slot=superblock.slot, data_offset=offset)
     return tuple(sources[slot] for slot in sorted(sources))
@@ -134,9 +134,9 @@ def find_ranges_only_outside(array: Array, unreadable: Unreadable = NOTHING) -> 
 
 def find_bad_ranges(member: ArrayMember, unreadable: Unreadable = NOTHING) -> tuple[SectorRange, ...]:
     """Returns the listed and the measured bad ranges of a member; nothing of a list that is garbage."""
-    measured = unreadable.get(member.path, ())
-    listed = () if has_garbage_list(member) else member.ranges
-    return merge_ranges((*listed, *measured)) if measured else listed
+    measured_ranges = unreadable.get(member.path, ())
+    listed_ranges = () if has_garbage_list(member) else member.ranges
+    return merge_ranges((*listed_ranges, *measured_ranges)) if measured_ranges else listed_ranges
 
 
 def find_end(member: ArrayMember) -> int | None:
@@ -162,8 +162,8 @@ def is_redundant_without(array: Array, member: ArrayMember) -> bool:
     if array.sector_map is None or member.slot is None:
         return False
     missing = _missing_slots(array) | {member.slot}
-    others = set(range(array.raid_disks)) - missing
-    return all(array.sector_map.runs_without(sorted(missing | {other})) for other in others)
+    slots = set(range(array.raid_disks)) - missing
+    return all(array.sector_map.runs_without(sorted(missing | {slot})) for slot in slots)
 
 
 Pages = dict[int, list[tuple[ArrayMember, int]]]
@@ -195,25 +195,25 @@ def find_rewritable_pages(array: Array) -> Pages:
             if array.level in PARITIES and row in lost_rows:
                 continue
             on_member = SectorRange(row * PAGE, min(PAGE, size - row * PAGE))
-            for at in array.map_pieces(member.slot or 0, on_member, parity_as_data=True) or ():
-                if (page := at.sector // PAGE) not in lost:
+            for array_range in array.map_pieces(member.slot or 0, on_member, parity_as_data=True) or ():
+                if (page := array_range.sector // PAGE) not in lost:
                     pages.setdefault(page, []).append((member, on_member.sector))
     return pages
 
 
 def subtract_ranges(ranges: tuple[SectorRange, ...], minus: tuple[SectorRange, ...]) -> tuple[SectorRange, ...]:
     """Returns the parts of ranges that are in no range of `minus`; both are sorted and do not overlap."""
-    left: list[SectorRange] = []
+    remainder: list[SectorRange] = []
     for current in ranges:
         begin = current.sector
         for other in minus:
             if begin < other.end and other.sector < current.end:
                 if other.sector > begin:
-                    left.append(SectorRange(begin, other.sector - begin))
+                    remainder.append(SectorRange(begin, other.sector - begin))
                 begin = other.end
         if begin < current.end:
-            left.append(SectorRange(begin, current.end - begin))
-    return tuple(left)
+            remainder.append(SectorRange(begin, current.end - begin))
+    return tuple(remainder)
 
 
 def is_current(array: Array, member: ArrayMember) -> bool:
@@ -223,9 +223,9 @@ def is_current(array: Array, member: ArrayMember) -> bool:
     superblock = member.superblock
     if {"spare", "faulty"}.intersection(member.states):  # of an array that does not run: was never complete
         return False
-    accepted = [other.superblock for other in array.distinct if other.superblock and other.superblock.accepted]
-    newest = max((other.events for other in accepted), default=0)
-    return superblock in accepted and superblock.recovery_offset is None and superblock.events >= newest - 1
+    superblocks = [other.superblock for other in array.distinct if other.superblock and other.superblock.accepted]
+    newest = max((other.events for other in superblocks), default=0)
+    return superblock in superblocks and superblock.recovery_offset is None and superblock.events >= newest - 1
 
 
 def _missing_slots(array: Array) -> frozenset[int]:
@@ -253,10 +253,10 @@ def _comparable_pieces(array: Array, member: ArrayMember, bad_range: SectorRange
         begin = begin // PAGE * PAGE
         end = -(-end // PAGE) * PAGE
     on_member = SectorRange(begin, max(0, end - begin))
-    mapped = array.map_pieces(member.slot, on_member)
-    if mapped is None:
+    pieces = array.map_pieces(member.slot, on_member)
+    if pieces is None:
         return None
-    return iter([on_member] if on_member.sectors and array.level in PARITIES else mapped)
+    return iter([on_member] if on_member.sectors and array.level in PARITIES else pieces)
 
 
 def _pages(sectors: SectorRange) -> range:

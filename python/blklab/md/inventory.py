@@ -43,23 +43,23 @@ def read_inventory(roots: Roots, reader: Probe | None = None, *, with_outside: b
     blocks, mdstat = (roots.shown(path) for path in (roots.sys / "block", roots.proc / "mdstat"))
     if not (roots.sys / "block").is_dir():
         unseen.append(f"{blocks} does not exist: cannot read any array")
-    mounted = everywhere(roots)
+    mounts = everywhere(roots)
     activity: Mapping[str, DeviceCounters | None] = {}
     with suppress(BlklabError):  # of another host, or in an unknown format
         activity = diskstats.read(roots)
     arrays = [
-        _array(entry.resolve(), mounted, activity, roots, reader)
+        _array(entry.resolve(), mounts, activity, roots, reader)
         for entry in sorted(entries(roots.sys / "block"), key=lambda entry: natural_order(entry.name))
         if (entry / "md").is_dir() and text(entry / "md/array_state") not in {"clear", None} and not _is_trial(entry)
     ]
-    listed = re.findall(r"^(md\S{1,40}) : ", text(roots.proc / "mdstat") or "", re.M)
-    names = dict.fromkeys(listed).keys() - {array.name for array in arrays}
+    mdstat_names = re.findall(r"^(md\S{1,40}) : ", text(roots.proc / "mdstat") or "", re.M)
+    names = dict.fromkeys(mdstat_names).keys() - {array.name for array in arrays}
     unseen.extend(f"{name}: {mdstat} lists it, but {blocks} does not" for name in sorted(names, key=natural_order))
     if any(array.repairing is None for array in arrays):
         directory = roots.shown(roots.state_of_root)
         unseen.append(f"{directory}: not seen: unfinished repairs: run blklab as root")
     listed_arrays = read_listed_arrays(roots)
-    outside = read_outside(arrays, mounted, roots, reader) if with_outside else OutsideDevices()
+    outside = read_outside(arrays, mounts, roots, reader) if with_outside else OutsideDevices()
     arrays = [replace(array, outside=_members_of(array, outside.members)) for array in arrays]
     return Inventory(
         tuple(arrays),
@@ -68,7 +68,7 @@ def read_inventory(roots: Roots, reader: Probe | None = None, *, with_outside: b
         tuple(unseen),
         volumes=_volumes(roots),
         outside=outside.members,
-        unassembled=_unassembled(arrays, outside.members, listed_arrays),
+        unassembled=_find_unassembled_arrays(arrays, outside.members, listed_arrays),
         listed=listed_arrays,
         unread=(*list_unreadable_files(roots), *outside.unread),
     )
@@ -83,20 +83,20 @@ def _members_of(array: Array, outside: Sequence[ArrayMember]) -> tuple[ArrayMemb
     return tuple(member for member in outside if member.superblock and is_of_array(member.superblock, array.uuid))
 
 
-def _unassembled(
-    arrays: Sequence[Array], outside: Sequence[ArrayMember], listed: Sequence[ListedArray]
+def _find_unassembled_arrays(
+    arrays: Sequence[Array], outside: Sequence[ArrayMember], conf_lines: Sequence[ListedArray]
 ) -> tuple[Array, ...]:
     """Returns the arrays of members outside of all arrays, named as mdadm.conf or their superblocks name them."""
-    taken = {member.name for array in arrays for member in array.outside}
-    assembled = {array.name for array in arrays}
-    unassembled = []
-    for array in make_arrays([member for member in outside if member.name not in taken]):
-        line = next((line for line in listed if line.describes(array)), None)
+    member_names = {member.name for array in arrays for member in array.outside}
+    array_names = {array.name for array in arrays}
+    unassembled_arrays = []
+    for array in make_arrays([member for member in outside if member.name not in member_names]):
+        line = next((line for line in conf_lines if line.describes(array)), None)
         name = line.short_name if line and line.short_name else array.name
-        if name in assembled:
+        if name in array_names:
             name = f"{name} {array.uuid[:8]}"
-        unassembled.append(replace(array, name=name, state=NOT_ASSEMBLED))
-    return tuple(unassembled)
+        unassembled_arrays.append(replace(array, name=name, state=NOT_ASSEMBLED))
+    return tuple(unassembled_arrays)
 
 
 def read_array(node: Path, roots: Roots) -> Array:
@@ -118,7 +118,7 @@ def _volumes(roots: Roots) -> tuple[str, ...]:
 
 
 def _array(
-    node: Path, mounted: list[Mount], activity: Mapping[str, DeviceCounters | None], roots: Roots, reader: Probe
+    node: Path, mounts: list[Mount], activity: Mapping[str, DeviceCounters | None], roots: Roots, reader: Probe
 ) -> Array:
     md = node / "md"
     # Kernels before 4.19 do not have this file.
@@ -130,11 +130,11 @@ def _array(
     superblock = next((member.superblock for member in array_members if member.superblock), None)
     position = text(md / "reshape_position")
     device = of_node(node, roots)
-    parts = list(_parts(node, mounted, roots, reader))
+    parts = list(_parts(node, mounts, roots, reader))
     unseen = [f"{member.path}: not seen: {member.unseen}" for member in array_members if member.unseen]
     unseen += [reason for _, reason in parts if reason]
-    repaired = superblock.uuid if superblock else uuid
-    repairing = reader.is_repairing(repaired, roots)
+    repair_uuid = superblock.uuid if superblock else uuid
+    repairing = reader.is_repairing(repair_uuid, roots)
     array = Array(
         name=node.name,
         path=device.path,
@@ -175,31 +175,31 @@ def _with_geometry_of_superblocks(array: Array) -> Array:
     """
     if array.state != "inactive" or array.external or (array.raid_disks and array.level):
         return array
-    known = []
-    others = []
+    members = []
+    unread_members = []
     for member in array.members:
         superblock = member.superblock
         if superblock is None:
-            others.append(member)
+            unread_members.append(member)
             continue
         states = tuple(state for state in member.states if state != "spare")
         offset = superblock.data_offset if member.data_offset is None else member.data_offset
-        known.append(replace(member, slot=superblock.slot, states=states, data_offset=offset))
-    if not any(member.superblock and member.superblock.accepted for member in known):
+        members.append(replace(member, slot=superblock.slot, states=states, data_offset=offset))
+    if not any(member.superblock and member.superblock.accepted for member in members):
         return array
-    described = make_array(known)
+    superblock_array = make_array(members)
     return replace(
         array,
-        level=described.level,
-        layout=described.layout,
-        chunk=described.chunk,
-        raid_disks=described.raid_disks,
-        member_sectors=described.member_sectors,
-        size=described.size,
-        bitmap=described.bitmap,
-        reshaping=described.reshaping,
-        degraded=described.raid_disks - described.usable,
-        members=(*described.members, *others),
+        level=superblock_array.level,
+        layout=superblock_array.layout,
+        chunk=superblock_array.chunk,
+        raid_disks=superblock_array.raid_disks,
+        member_sectors=superblock_array.member_sectors,
+        size=superblock_array.size,
+        bitmap=superblock_array.bitmap,
+        reshaping=superblock_array.reshaping,
+        degraded=superblock_array.raid_disks - superblock_array.usable,
+        members=(*superblock_array.members, *unread_members),
     )
 
 
@@ -221,19 +221,19 @@ def _sync(md: Path) -> SyncPass | None:
     return SyncPass(action or "", done, total, parse_number(text(md / "sync_speed")))
 
 
-def _parts(node: Path, mounted: list[Mount], roots: Roots, reader: Probe) -> Iterator[tuple[ArrayPart, str]]:
+def _parts(node: Path, mounts: list[Mount], roots: Roots, reader: Probe) -> Iterator[tuple[ArrayPart, str]]:
     """Yields the array and its partitions with mount points and geometry, and a reason if unread."""
-    chunked = bool(parse_number(text(node / "md/chunk_size")))
-    for at in [node, *partitions(node)]:
-        device = of_node(at, roots)
-        start = (parse_number(text(at / "start")) or 0) * SECTOR if at != node else 0
-        own = [mount for mount in mounted if mount.number == device.number]
-        here = dict.fromkeys(mount.point for mount in own if not mount.process)
-        elsewhere = dict.fromkeys(mount.place for mount in own if mount.process)
+    has_chunks = bool(parse_number(text(node / "md/chunk_size")))
+    for part_node in [node, *partitions(node)]:
+        device = of_node(part_node, roots)
+        start = (parse_number(text(part_node / "start")) or 0) * SECTOR if part_node != node else 0
+        part_mounts = [mount for mount in mounts if mount.number == device.number]
+        here = dict.fromkeys(mount.point for mount in part_mounts if not mount.process)
+        elsewhere = dict.fromkeys(mount.place for mount in part_mounts if mount.process)
         # Without chunks there is nothing to compare.
-        geometry, failure = reader.read_geometry(roots.device(at.name)) if chunked else (None, "")
+        geometry, failure = reader.read_geometry(roots.device(part_node.name)) if has_chunks else (None, "")
         reason = f"{device.path}: not seen: {failure}" if failure else ""
-        yield ArrayPart(at.name, device.path, start, tuple(here), tuple(elsewhere), geometry), reason
+        yield ArrayPart(part_node.name, device.path, start, tuple(here), tuple(elsewhere), geometry), reason
 
 
 PAGE = 4096  # Bytes of a bad-block list that sysfs shows at most
@@ -276,8 +276,8 @@ def _read_member(directory: Path, uuid: str, roots: Roots, reader: Probe) -> Arr
     path = roots.device(node.name if node else name)
     reading = reader.read_superblocks(path)
     superblock, leftovers = choose_superblock(reading, uuid)
-    acknowledged = text(directory / "bad_blocks")
-    unacknowledged = parse_bad_blocks(text(directory / "unacknowledged_bad_blocks") or "")
+    list_text = text(directory / "bad_blocks")
+    unacknowledged_ranges = parse_bad_blocks(text(directory / "unacknowledged_bad_blocks") or "")
     unseen = reading.failure
     if not unseen and superblock is None and not reading.foreign:
         unseen = "it has no superblock of this array"
@@ -290,9 +290,9 @@ def _read_member(directory: Path, uuid: str, roots: Roots, reader: Probe) -> Arr
         superblock=superblock,
         leftovers=leftovers,
         foreign=reading.foreign,
-        listed=None if acknowledged is None else tuple(sorted({*parse_bad_blocks(acknowledged), *unacknowledged})),
-        listed_cut=acknowledged is not None and len(acknowledged) > PAGE - LONGEST_LINE,
-        unacknowledged=len(unacknowledged),
+        listed=None if list_text is None else tuple(sorted({*parse_bad_blocks(list_text), *unacknowledged_ranges})),
+        listed_cut=list_text is not None and len(list_text) > PAGE - LONGEST_LINE,
+        unacknowledged=len(unacknowledged_ranges),
         data_offset=parse_number(text(directory / "offset")),
         unseen=unseen,
         id=of_node(node, roots).id or "" if node else "",

@@ -26,7 +26,7 @@ ERRORS = (  # drivers/md/raid5.c, raid1.c and raid10.c; the group is the member
 
 def read_kernel_log(path: Path) -> str:
     """Returns the kernel's messages in `/dev/kmsg`, one a line, the oldest first; empty if they cannot be read."""
-    kept: deque[str] = deque()
+    lines: deque[str] = deque()
     size = 0
     try:
         with opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
@@ -38,13 +38,13 @@ def read_kernel_log(path: Path) -> str:
                 if not record:
                     break
                 for line in parse_records(record):
-                    kept.append(line)
+                    lines.append(line)
                     size += len(line)
                 while size > MAX_BYTES:
-                    size -= len(kept.popleft())
+                    size -= len(lines.popleft())
     except OSError:  # also at the end of the log (EAGAIN)
         pass
-    return "\n".join(kept)
+    return "\n".join(lines)
 
 
 def parse_records(content: bytes) -> list[str]:
@@ -56,11 +56,11 @@ def parse_records(content: bytes) -> list[str]:
 def find_array_errors(array: Array, log: str) -> tuple[str, ...]:
     """Returns the last different messages about errors of an array's members."""
     names = {member.name for member in array.members}
-    found: dict[str, None] = {}
+    messages: dict[str, None] = {}
     for message in re.findall(rf"^md/raid\w*:{re.escape(array.name)}: (.{{1,200}})$", log, re.M | re.A):
         matches = [pattern.fullmatch(message) for pattern in ERRORS]
         if any(match and match[1] in names for match in matches):
             plain = message.removesuffix(".")
-            found.pop(plain, None)
-            found[plain] = None
-    return tuple(found)[-MAX_ERRORS:]
+            messages.pop(plain, None)
+            messages[plain] = None
+    return tuple(messages)[-MAX_ERRORS:]

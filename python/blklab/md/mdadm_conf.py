@@ -13,10 +13,10 @@ UUID_DIGITS = 32
 
 def read_listed_arrays(roots: Roots) -> tuple[ListedArray, ...]:
     """Returns the ARRAY lines of all configuration files that can be read."""
-    listed: list[ListedArray] = []
+    arrays: list[ListedArray] = []
     for path, content in read_mdadm_conf(roots):
-        listed.extend(parse_listed_arrays(content or "", roots.shown(path)))
-    return tuple(listed)
+        arrays.extend(parse_listed_arrays(content or "", roots.shown(path)))
+    return tuple(arrays)
 
 
 def list_unreadable_files(roots: Roots) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ def parse_listed_arrays(content: str, file: str = "") -> Iterator[ListedArray]:
     A line without a UUID and without a name can have other words (`devices=`, `super-minor=`): its path is then all
     that is known of the array. A line of firmware's containers names one: blklab does not read their metadata.
     """
-    for keyword, *words in split_lines(content):
+    for keyword, *tokens in split_lines(content):
         # Keywords may be shortened to three letters or more, and case does not matter.
         if len(keyword) < 3 or not "array".startswith(keyword.lower()):
             continue
@@ -39,10 +39,10 @@ def parse_listed_arrays(content: str, file: str = "") -> Iterator[ListedArray]:
         uuid = ""
         name = ""
         is_external = False
-        for word in words:
-            key, equals, value = word.partition("=")
-            if not equals or word.startswith("/"):
-                path = path or _device_path(word)
+        for token in tokens:
+            key, equals, value = token.partition("=")
+            if not equals or token.startswith("/"):
+                path = path or _device_path(token)
             elif key.lower() == "uuid":
                 uuid = parse_uuid(value)
             elif key.lower() == "name":

@@ -59,37 +59,37 @@ def whole_disk(node: Path | None) -> Path | None:
     return node.parent if node and (node / "partition").exists() else node
 
 
-def find_candidates(roots: Roots, arrays: Sequence[Array], mounted: Sequence[Mount]) -> list[Path]:
+def find_candidates(roots: Roots, arrays: Sequence[Array], mounts: Sequence[Mount]) -> list[Path]:
     """Returns the sysfs directories of devices that could be members and are not: in no array, and held by nothing.
 
     Assembled arrays are candidates too (RAID-1 of RAID-0), unless they are mounted.
     """
-    numbers = {mount.number for mount in mounted}
-    inside = {member.name for array in arrays for member in array.members}
-    assembled = {array.name for array in arrays}
+    numbers = {mount.number for mount in mounts}
+    member_names = {member.name for array in arrays for member in array.members}
+    array_names = {array.name for array in arrays}
     candidates = []
     for entry in sorted(entries(roots.sys / "class/block"), key=lambda entry: natural_order(entry.name)):
         with suppress(OSError, RuntimeError):
             node = entry.resolve(strict=True)
             is_mounted_array = (node / "md").is_dir() and text(node / "dev") in numbers
-            if not is_mounted_array and is_candidate(node, inside, assembled):
+            if not is_mounted_array and is_candidate(node, member_names, array_names):
                 candidates.append(node)
     return candidates[:MAX_DEVICES]
 
 
-def is_candidate(node: Path, inside: Collection[str], assembled: Collection[str]) -> bool:
+def is_candidate(node: Path, member_names: Collection[str], array_names: Collection[str]) -> bool:
     """Whether a device could be a member: `inside` are names of members, `assembled` those of arrays."""
     disk = whole_disk(node) or node
     if is_overlay(disk):
         return False  # blklab made it, to try the array of the device below it
     if NEVER_MEMBERS.match(disk.name) or not (node / "dev").exists() or not _number(node / "size"):
         return False
-    if (disk / "md").is_dir() and disk.name not in assembled:
+    if (disk / "md").is_dir() and disk.name not in array_names:
         return False  # an array that is not running
     # A disk in an array, or below multipath, shows its partitions too: they are parts of what uses the disk.
-    for used in {node, disk}:
-        holders = [holder for holder in entries(used / "holders") if not is_overlay(holder)]
-        if used.name in inside or holders or (used / "bcache").exists():
+    for device in {node, disk}:
+        holders = [holder for holder in entries(device / "holders") if not is_overlay(holder)]
+        if device.name in member_names or holders or (device / "bcache").exists():
             return False
     return True
 
@@ -99,12 +99,12 @@ def is_overlay(node: Path) -> bool:
     return (text(node / "dm/uuid") or "").startswith(OVERLAY_UUID)
 
 
-def read_outside(arrays: Sequence[Array], mounted: Sequence[Mount], roots: Roots, reader: Probe) -> OutsideDevices:
+def read_outside(arrays: Sequence[Array], mounts: Sequence[Mount], roots: Roots, reader: Probe) -> OutsideDevices:
     """Reads the superblocks of devices outside of arrays."""
-    candidates = find_candidates(roots, arrays, mounted)
+    candidates = find_candidates(roots, arrays, mounts)
     readings = {node: reader.read_superblocks(roots.device(node.name)) for node in candidates}
     seen_on_partitions = {*_positions_in_arrays(arrays, roots), *_positions_on_partitions(readings)}
-    users = _find_users(mounted, roots) if any(reading.members for reading in readings.values()) else {}
+    users = _find_users(mounts, roots) if any(reading.members for reading in readings.values()) else {}
     members = []
     for node, reading in readings.items():
         superblocks = tuple(
@@ -114,8 +114,8 @@ def read_outside(arrays: Sequence[Array], mounted: Sequence[Mount], roots: Roots
             if (node.name, superblock.offset) not in seen_on_partitions
         )
         if superblocks:
-            own = SuperblockReading(superblocks, reading.foreign, reading.failure)
-            members.append(_make_member(node, own, users.get(node.name, ()), roots))
+            member_reading = SuperblockReading(superblocks, reading.foreign, reading.failure)
+            members.append(_make_member(node, member_reading, users.get(node.name, ()), roots))
     return OutsideDevices(tuple(members), tuple(_explain_failures(readings, arrays, roots)))
 
 
@@ -155,24 +155,26 @@ def _positions_on_partitions(readings: Mapping[Path, SuperblockReading]) -> Iter
                 yield node.parent.name, start * SECTOR + superblock.offset
 
 
-def _find_users(mounted: Sequence[Mount], roots: Roots) -> dict[str, list[str]]:
+def _find_users(mounts: Sequence[Mount], roots: Roots) -> dict[str, list[str]]:
     """Returns what uses devices, by the kernel's name: mounts and swap, and for a disk what uses its partitions."""
     users_by_number: dict[str, list[str]] = {}
-    for mount in mounted:
+    for mount in mounts:
         for number in mounted_devices(mount, roots):
             users_by_number.setdefault(number, []).append(f"mounted at {mount.point}")
     swaps = [unescaped(line.split()[0]) for line in (text(roots.proc / "swaps") or "").splitlines()[1:] if line.split()]
     swap_names = {Path(path).name for path in swaps}
     users: dict[str, list[str]] = {}
     for node in [entry.resolve() for entry in entries(roots.sys / "class/block")]:
-        own = list(users_by_number.get(text(node / "dev") or "", ()))
+        node_users = list(users_by_number.get(text(node / "dev") or "", ()))
         if node.name in swap_names:
-            own.append("used as swap")
-        users.setdefault(node.name, []).extend(own)
+            node_users.append("used as swap")
+        users.setdefault(node.name, []).extend(node_users)
         if (node / "partition").exists():
-            held = [f"part of {holder.name}" for holder in entries(node / "holders")]
-            users.setdefault(node.parent.name, []).extend(f"{node.name} is {user}" for user in (*own, *held))
-    return {name: list(dict.fromkeys(found)) for name, found in users.items()}
+            holder_users = [f"part of {holder.name}" for holder in entries(node / "holders")]
+            users.setdefault(node.parent.name, []).extend(
+                f"{node.name} is {user}" for user in (*node_users, *holder_users)
+            )
+    return {name: list(dict.fromkeys(device_users)) for name, device_users in users.items()}
 
 
 def _explain_failures(
@@ -180,15 +182,15 @@ def _explain_failures(
 ) -> Iterator[str]:
     """Yields one line for each reason why devices could not be read. Of a disk with partitions, these are named."""
     sizes = [member.size for array in arrays for member in array.members if member.size]
-    failed = []
+    failures = []
     for node, reading in readings.items():
         if not reading.failure or (not (node / "partition").exists() and partitions(node)):
             continue
         too_small = (_number(node / "size") or 0) * SECTOR < min(sizes, default=0)
         if reading.failure == NOT_RECORDED and too_small:
             continue
-        failed.append((reading.failure, roots.shown(roots.device(node.name))))
-    for reason, paths in by_key(failed).items():
+        failures.append((reading.failure, roots.shown(roots.device(node.name))))
+    for reason, paths in by_key(failures).items():
         names = ", ".join(paths[:MAX_NAMES])
         if len(paths) > MAX_NAMES:
             names += f" and {len(paths) - MAX_NAMES} more"

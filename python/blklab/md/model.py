@@ -174,7 +174,7 @@ class ArrayMember:
     def as_dict(self) -> dict[str, Any]:
         superblock = self.superblock
         bad = self.bad_blocks
-        named = ("version", "role", "slot", "events", "checksum_holds", "bitmap")
+        attributes = ("version", "role", "slot", "events", "checksum_holds", "bitmap")
         return {
             **{name: getattr(self, name) for name in ("name", "path", "slot", "errors", "rotational")},
             "states": list(self.states),
@@ -196,7 +196,7 @@ class ArrayMember:
             "superblock": None
             if superblock is None
             else {
-                **{name: getattr(superblock, name) for name in named},
+                **{name: getattr(superblock, name) for name in attributes},
                 "offset_bytes": superblock.offset,
                 "device_uuid": superblock.device or None,
                 "updated_unix": superblock.updated,
@@ -269,8 +269,8 @@ class Array:
     @property
     def title(self) -> str:
         """Its name, and in brackets that of the superblocks if it differs (mdadm: `host:name`)."""
-        known = {"", self.name, self.name.removeprefix("md")}
-        label = self.label if self.live and self.label.rpartition(":")[2] not in known else ""
+        device_names = {"", self.name, self.name.removeprefix("md")}
+        label = self.label if self.live and self.label.rpartition(":")[2] not in device_names else ""
         return f"{self.name} ({label})" if label else self.name
 
     def is_called(self, names: Collection[str]) -> bool:
@@ -290,8 +290,8 @@ class Array:
     @property
     def active(self) -> tuple[ArrayMember, ...]:
         """The members with a slot, in order of slots."""
-        slotted = [member for member in self.members if member.slot is not None]
-        return tuple(sorted(slotted, key=by_slot))
+        members = [member for member in self.members if member.slot is not None]
+        return tuple(sorted(members, key=by_slot))
 
     @property
     def usable(self) -> int:
@@ -301,9 +301,9 @@ class Array:
         """
         if self.live:
             return self.raid_disks - (self.degraded or 0)
-        accepted = [member.superblock for member in self.active if member.superblock and member.superblock.accepted]
-        newest = max((superblock.events for superblock in accepted), default=0)
-        current = [superblock for superblock in accepted if superblock.events >= newest - 1]
+        superblocks = [member.superblock for member in self.active if member.superblock and member.superblock.accepted]
+        newest = max((superblock.events for superblock in superblocks), default=0)
+        current = [superblock for superblock in superblocks if superblock.events >= newest - 1]
         return min(
             self.raid_disks, len({superblock.slot for superblock in current if superblock.recovery_offset is None})
         )
@@ -333,9 +333,9 @@ class Array:
         """
         if not sectors.sectors:
             return []
-        if not (mapped := self.sector_map) or not 0 <= slot < self.raid_disks:
+        if not (sector_map := self.sector_map) or not 0 <= slot < self.raid_disks:
             return None
-        ranges = mapped.array_ranges(slot, sectors.sector, sectors.sectors, parity_as_data)
+        ranges = sector_map.array_ranges(slot, sectors.sector, sectors.sectors, parity_as_data)
         return None if ranges is None else [SectorRange(*piece) for piece in ranges]
 
     def array_ranges(self, member: ArrayMember, member_range: SectorRange) -> tuple[SectorRange, ...] | None:
@@ -365,10 +365,20 @@ class Array:
         return self.raid_disks - PARITIES.get(self.level, 0)
 
     def as_dict(self) -> dict[str, Any]:
-        known = ["name", "live", "level", "layout", "raid_disks", "member_sectors", "metadata", "degraded", "bitmap"]
-        known += ["last_action", "reshaping", "repairing", "suspended"]
+        attributes = [
+            "name",
+            "live",
+            "level",
+            "layout",
+            "raid_disks",
+            "member_sectors",
+            "metadata",
+            "degraded",
+            "bitmap",
+        ]
+        attributes += ["last_action", "reshaping", "repairing", "suspended"]
         return {
-            **{name: getattr(self, name) for name in known},
+            **{name: getattr(self, name) for name in attributes},
             **{name: getattr(self, name) or None for name in ("path", "uuid", "label", "state")},
             "chunk_bytes": self.chunk,
             "size_bytes": self.size,
@@ -422,10 +432,10 @@ class ListedArray:
         """Whether the line is about an array: the same UUID or, if the line has none, the same name."""
         if self.uuid:
             superblocks = [member.superblock for member in array.members if member.superblock]
-            known = {array.uuid}
+            uuids = {array.uuid}
             if array.metadata == "0.90":  # Without superblocks, the UUID is that of sysfs
-                known.add(swap_words(array.uuid))
-            return self.uuid in known or any(is_of_array(superblock, self.uuid) for superblock in superblocks)
+                uuids.add(swap_words(array.uuid))
+            return self.uuid in uuids or any(is_of_array(superblock, self.uuid) for superblock in superblocks)
         names = {array.label, array.label.rpartition(":")[2]} - {""}
         if self.name:
             return self.name in names
@@ -466,16 +476,16 @@ class Inventory:
     def only(self, names: Collection[str]) -> "Inventory":
         """Returns the inventory of the arrays with these names, paths or labels, assembled or not."""
         arrays = tuple(array for array in self.arrays if array.is_called(names))
-        unassembled = tuple(array for array in self.unassembled if array.is_called(names))
-        chosen = (*arrays, *unassembled)
-        others = [array for array in (*self.arrays, *self.unassembled) if array not in chosen]
-        listed = []
+        unassembled_arrays = tuple(array for array in self.unassembled if array.is_called(names))
+        selection = (*arrays, *unassembled_arrays)
+        other_arrays = [array for array in (*self.arrays, *self.unassembled) if array not in selection]
+        lines = []
         for line in self.listed:
-            is_of_other = any(line.describes(array) for array in others)
-            if any(line.describes(array) for array in chosen) or (line.is_called(names) and not is_of_other):
-                listed.append(line)
+            is_of_other = any(line.describes(array) for array in other_arrays)
+            if any(line.describes(array) for array in selection) or (line.is_called(names) and not is_of_other):
+                lines.append(line)
         return replace(
-            self, arrays=arrays, strays=(), volumes=(), unassembled=unassembled, listed=tuple(listed), outside=()
+            self, arrays=arrays, strays=(), volumes=(), unassembled=unassembled_arrays, listed=tuple(lines), outside=()
         )
 
 
@@ -504,14 +514,14 @@ def _sector_map(level: str, layout: int, chunk: int, disks: int, member_sectors:
 
 def merge_ranges(ranges: tuple[SectorRange, ...]) -> tuple[SectorRange, ...]:
     """Returns sorted ranges; ranges that touch or overlap are merged."""
-    merged: list[SectorRange] = []
+    result: list[SectorRange] = []
     for current in sorted(ranges):
-        if merged and current.sector <= merged[-1].end:
-            last = merged[-1]
-            merged[-1] = SectorRange(last.sector, max(last.end, current.end) - last.sector)
+        if result and current.sector <= result[-1].end:
+            last = result[-1]
+            result[-1] = SectorRange(last.sector, max(last.end, current.end) - last.sector)
         else:
-            merged.append(current)
-    return tuple(merged)
+            result.append(current)
+    return tuple(result)
 
 
 def _pairs(ranges: tuple[SectorRange, ...]) -> list[dict[str, int]]:

@@ -39,12 +39,12 @@ TIMERS = ("mdcheck_start.timer", "raid-check.timer")  # Timers of systemd (mdadm
 def read_software(roots: Roots, mdadm: str | None = None) -> Software:
     """Returns versions and settings. `mdadm` is the output of `mdadm --version` on another host; None: runs it here."""
     files = list(read_mdadm_conf(roots))
-    words = [line for _, content in files for line in split_lines(content or "")]
+    lines = [line for _, content in files for line in split_lines(content or "")]
     unread = any(content is None for _, content in files)
     return Software(
         kernel=parse_version(text(roots.proc / "sys/kernel/osrelease") or ""),
         mdadm=_mdadm() if mdadm is None else parse_version(mdadm),
-        lists_off=_lists_off(words) or (None if unread else False),
+        lists_off=_lists_off(lines) or (None if unread else False),
         config=", ".join(roots.shown(path) for path, _ in files),
         checked_by=", ".join(_checkers(roots)),
         kernels=tuple(dict.fromkeys(_kernels(_root(roots)))),
@@ -91,23 +91,23 @@ CONF_WORD = re.compile(r"#.*|(?:\"[^\"]*\"?|'[^']*'?|[^\s\"'])+")
 
 def split_lines(content: str) -> Iterator[list[str]]:
     """Yields lines of mdadm.conf as words; a line that begins with a blank continues the last."""
-    words: list[str] = []
+    tokens: list[str] = []
     for line in content.splitlines():
-        if not line[:1].isspace() and words:
-            yield words
-            words = []
-        for found in CONF_WORD.finditer(line):
-            word = found[0].replace('"', "").replace("'", "")
-            if word and not found[0].startswith("#"):
-                words.append(word)
-    if words:
-        yield words
+        if not line[:1].isspace() and tokens:
+            yield tokens
+            tokens = []
+        for match in CONF_WORD.finditer(line):
+            token = match[0].replace('"', "").replace("'", "")
+            if token and not match[0].startswith("#"):
+                tokens.append(token)
+    if tokens:
+        yield tokens
 
 
 def _lists_off(lines: list[list[str]]) -> bool:
     # Keywords may be shortened to three letters or more, and case does not matter.
-    created = [line[1:] for line in lines if len(line[0]) >= 3 and "create".startswith(line[0].lower())]
-    return any(word.lower() == "bbl=no" for words in created for word in words)
+    create_lines = [line[1:] for line in lines if len(line[0]) >= 3 and "create".startswith(line[0].lower())]
+    return any(option.lower() == "bbl=no" for options in create_lines for option in options)
 
 
 def _checkers(roots: Roots) -> Iterator[str]:
@@ -191,7 +191,7 @@ def parse_geometry(head: bytes, device: str) -> Geometry | None:
         (width,) = struct.unpack_from("<I", head, 1024 + 0x170)
         return Geometry("ext4", device, block, stride * block, width * block)
     if head[:4] == b"XFSB":
-        block, unit, width = (struct.unpack_from(">I", head, at)[0] for at in (4, 184, 188))
+        block, unit, width = (struct.unpack_from(">I", head, offset)[0] for offset in (4, 184, 188))
         return Geometry("xfs", device, block, unit * block, width * block)
     return None
 

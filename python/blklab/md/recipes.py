@@ -66,8 +66,8 @@ def entries_recipes(array: Array, *, adding_fails: bool) -> list[Recipe]:
     rewrite = rewrite_recipe(array)
     if rewrite:
         recipes.append(rewrite)
-    listed = [member for member in array.distinct if good_copies.find_bad_ranges(member)]
-    for member in listed:
+    members = [member for member in array.distinct if good_copies.find_bad_ranges(member)]
+    for member in members:
         if array.sync is not None or array.degraded or not array.redundant or member.slot is None:
             state = "is degraded" if array.degraded else "is not ready"
             lost = describe_only_copies(array, member)
@@ -77,7 +77,7 @@ def entries_recipes(array: Array, *, adding_fails: bool) -> list[Recipe]:
             recipes.append(Recipe("keep", (reason,)))
         else:
             recipes += _replacement_recipes(array, member)
-    if listed:
+    if members:
         recipes.append(_remove_lists_recipe(array))
     return recipes
 
@@ -143,15 +143,15 @@ def stop_users(array: Array) -> list[str]:
     """
     here: list[str] = []
     elsewhere: list[str] = []
-    mounted: set[str] = set()
+    mount_lines: set[str] = set()
     for part in array.parts:
         here += part.mounts
         elsewhere += part.mounts_elsewhere
-        mounted.update(f"{part.name} is mounted at {place}" for place in (*part.mounts, *part.mounts_elsewhere))
-    others = [user for user in array.users if user not in mounted]
+        mount_lines.update(f"{part.name} is mounted at {place}" for place in (*part.mounts, *part.mounts_elsewhere))
+    other_users = [user for user in array.users if user not in mount_lines]
     lines = []
-    if others:
-        lines.append(printable(f"# It is also used by {', '.join(others)}."))
+    if other_users:
+        lines.append(printable(f"# It is also used by {', '.join(other_users)}."))
     for place in elsewhere:
         lines.append(printable(f"# It is mounted at {place}: unmount it there, or stop what runs there."))
     # The last mount first: others may be below its directory.
@@ -180,13 +180,13 @@ def _replacement_recipes(array: Array, member: ArrayMember) -> Iterator[Recipe]:
             command_lines.fix_replace(array.path, member.path, NEW_DISK),
         ),
     )
-    others = []
+    bad_paths = []
     for other in array.distinct:
         if other is not member and (good_copies.find_bad_ranges(other) or other.unseen):
-            others.append(other.path)
+            bad_paths.append(other.path)
     lost = describe_only_copies(array, member)
-    if others or lost:
-        reason = f"{', '.join(others)} has bad blocks or is unread" if others else "it has the only good copies"
+    if bad_paths or lost:
+        reason = f"{', '.join(bad_paths)} has bad blocks or is unread" if bad_paths else "it has the only good copies"
         yield Recipe("keep", (f"# Do NOT fail, remove or disconnect {member.path} first: {reason}{lost}.",))
         return
     yield Recipe(
@@ -214,6 +214,6 @@ def describe_only_copies(array: Array, member: ArrayMember) -> str:
     only = good_copies.find_only_copies(array, member)
     if not only:
         return ""
-    places = ", ".join(f"{at.sector} to {at.end - 1}" for at in only[:4])
-    more = " and more" if len(only) > 4 else ""
-    return f"; taking {member.path} out loses sectors {places}{more} of {array.path}"
+    places = ", ".join(f"{sector_range.sector} to {sector_range.end - 1}" for sector_range in only[:4])
+    suffix = " and more" if len(only) > 4 else ""
+    return f"; taking {member.path} out loses sectors {places}{suffix} of {array.path}"

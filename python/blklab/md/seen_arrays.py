@@ -20,24 +20,26 @@ class SeenArray:
     state: str  # Its state then, `clean, degraded`
 
 
-def add_vanished(found: Sequence[Diagnostic], seen: Sequence[SeenArray], inventory: Inventory) -> list[Diagnostic]:
+def add_vanished(
+    problems: Sequence[Diagnostic], earlier_arrays: Sequence[SeenArray], inventory: Inventory
+) -> list[Diagnostic]:
     """Returns findings with those about arrays that were seen at an earlier call and are not assembled now."""
     if inventory.unseen and not inventory.arrays:
-        return list(found)  # Nothing could be read, which is another finding
-    findings = list(found)
-    for array in seen:
+        return list(problems)  # Nothing could be read, which is another finding
+    findings = list(problems)
+    for array in earlier_arrays:
         is_retired = any(line.ignored and line.uuid == array.uuid for line in inventory.listed)
         if is_retired or _is_assembled(array.uuid, array.name, inventory):
             continue
         when = datetime.fromtimestamp(array.seen, tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
         about = f"was seen on {when} ({array.state})"
         names = _names_of_uuid(array.uuid, inventory)
-        same = [finding for finding in findings if finding.code in ABSENT_CODES and finding.subject in names]
-        if not same:
+        absent_findings = [finding for finding in findings if finding.code in ABSENT_CODES and finding.subject in names]
+        if not absent_findings:
             message = f"{about} and is not assembled now; no disk that could be read has a member of it"
             advice = f"# If it was retired, make `md watch` forget it: option --forget with its UUID, {array.uuid}"
             findings.append(Diagnostic("absent", "critical", array.name, message, (advice,)))
-        for finding in same:
+        for finding in absent_findings:
             message = f"{about}, and now {finding.message}"
             # Its name on the disks may be another one.
             worse = replace(finding, code="absent", severity="critical", subject=array.name, message=message)
@@ -57,17 +59,17 @@ def _names_of_uuid(uuid: str, inventory: Inventory) -> set[str]:
     return names
 
 
-def names_of_array(array: Array, seen: Sequence[SeenArray], inventory: Inventory) -> set[str]:
+def names_of_array(array: Array, earlier_arrays: Sequence[SeenArray], inventory: Inventory) -> set[str]:
     """Returns the names that findings about an array may have, also while it was not assembled."""
     names = {array.name, array.label, f"{array.label} {array.uuid[:8]}", array.uuid[:8]}
     names |= {line.short_name for line in inventory.listed if line.describes(array)}
-    names |= {other.name for other in seen if other.uuid == array.uuid}
+    names |= {other.name for other in earlier_arrays if other.uuid == array.uuid}
     return names - {""}
 
 
-def update_seen(seen: Sequence[SeenArray], inventory: Inventory, now: int) -> tuple[SeenArray, ...]:
+def update_seen(earlier_arrays: Sequence[SeenArray], inventory: Inventory, now: int) -> tuple[SeenArray, ...]:
     """Returns the arrays that were ever seen, with the present state of those that are assembled and run."""
-    arrays = {array.uuid: array for array in seen}
+    arrays = {array.uuid: array for array in earlier_arrays}
     for array in inventory.arrays:
         if array.uuid and array.state not in {"inactive", "clear"}:
             state = f"{array.state}, degraded" if array.degraded else array.state
@@ -76,12 +78,12 @@ def update_seen(seen: Sequence[SeenArray], inventory: Inventory, now: int) -> tu
 
 
 def find_absent(
-    findings: Sequence[Diagnostic], seen: Sequence[SeenArray], inventory: Inventory
+    findings: Sequence[Diagnostic], earlier_arrays: Sequence[SeenArray], inventory: Inventory
 ) -> Iterator[tuple[str, str]]:
     """Yields the name and the UUID, or an empty string, of each array with a finding `absent`."""
     uuids = {line.short_name: line.uuid for line in inventory.listed}
     uuids |= {array.name: array.uuid for array in inventory.unassembled}
-    uuids |= {array.name: array.uuid for array in seen}
+    uuids |= {array.name: array.uuid for array in earlier_arrays}
     for finding in findings:
         if finding.code == "absent":
             yield finding.subject, uuids.get(finding.subject, "")

@@ -159,9 +159,9 @@ def _self_test(root: _SmartctlNode) -> str:
 
 def _erc(root: _SmartctlNode) -> bool | None:
     """Returns whether error recovery control is supported: not by disks that report no SCT."""
-    supported = root.flag("ata_sct_capabilities", "error_recovery_control_supported")
-    silent = root.has("ata_smart_data") and not root.has("ata_sct_capabilities")
-    return False if supported is None and silent else supported
+    is_supported = root.flag("ata_sct_capabilities", "error_recovery_control_supported")
+    reports_no_sct = root.has("ata_smart_data") and not root.has("ata_sct_capabilities")
+    return False if is_supported is None and reports_no_sct else is_supported
 
 
 def _erc_seconds(root: _SmartctlNode) -> tuple[float | None, float | None] | None:
@@ -254,12 +254,12 @@ def _read_hidden_disks(
     """Completes `disks` with disks behind controllers that have their ids; returns the others."""
     output, _ = reader.read_controllers()
     targets = [target for target in dict.fromkeys(parse_devices(output)) if "," in target[1]]
-    others = []
+    other_disks = []
     for (path, kind), (health, failure) in zip(targets, _read_all(targets, reader, advance), strict=True):
         disk_ids = {normal(identity) for identity in (health.serial, health.wwn) if identity}
         match = next((index for index, ids in hidden if ids & disk_ids), None)
         if match is None:
-            others.append(PhysicalDisk(f"{path} {kind}", path, (), health, kind, failure=failure))
+            other_disks.append(PhysicalDisk(f"{path} {kind}", path, (), health, kind, failure=failure))
         else:
             disks[match] = replace(disks[match], health=health, kind=kind, failure=failure)
-    return others
+    return other_disks

@@ -101,10 +101,10 @@ def swap_words(uuid: str) -> str:
 
 def is_of_array(superblock: Superblock, uuid: str) -> bool:
     """Whether a superblock has the UUID of an array, as mdadm or as sysfs prints it."""
-    known = {superblock.uuid}
+    uuids = {superblock.uuid}
     if superblock.version == "0.90":
-        known.add(swap_words(superblock.uuid))
-    return uuid in known
+        uuids.add(swap_words(superblock.uuid))
+    return uuid in uuids
 
 
 def newest_superblock(reading: SuperblockReading) -> Superblock | None:

@@ -14,7 +14,7 @@ from blklab.md.rescue.diagnosis import (
     describe_moment,
     describe_role,
     draw_array_state,
-    known_members,
+    list_all_members,
 )
 from blklab.md.rescue.geometry_search import GeometrySearch, OldGeometry, describe_geometry, describe_verdict
 from blklab.md.rescue.lost_members import ArrayNote
@@ -162,7 +162,7 @@ def members_table(rescue: ArrayRescue) -> TextTable:
         "earlier: than the newest superblock; saw: the members of the array as this one saw them last, . is missing",
         spare=("list", "data offset", "checksum", "disk"),
     )
-    if any(member.id for member in known_members(array)):
+    if any(member.id for member in list_all_members(array)):
         return table
     return only(table, [at for at, column in enumerate(columns) if column.heading != "disk"])
 

@@ -75,18 +75,18 @@ def _without_contradictions(diagnostics: Iterable[Diagnostic], inventory: Invent
     for diagnostic in diagnostics:
         if diagnostic.code in SILENCES:
             verdicts.setdefault(diagnostic.subject, set()).add(diagnostic.code)
-    for parted in split.find_splits(inventory):
-        for name in parted.arrays:
+    for array_split in split.find_splits(inventory):
+        for name in array_split.arrays:
             verdicts.setdefault(name, set()).add("split")
-    kept = []
+    findings = []
     for diagnostic in diagnostics:
         codes = verdicts.get(diagnostic.subject, set())
         if any(diagnostic.code in SILENCES[code] for code in codes):
             continue
         if codes and diagnostic.code not in SILENCES.keys() | HARMLESS:
             diagnostic = replace(diagnostic, remedy=())  # noqa: PLW2901
-        kept.append(diagnostic)
-    return kept
+        findings.append(diagnostic)
+    return findings
 
 
 def _with_unread_disks(diagnostic: Diagnostic, inventory: Inventory) -> Diagnostic:

@@ -20,9 +20,9 @@ def check_absent(inventory: Inventory) -> Iterator[Diagnostic]:
         yield _judge_members(array, inventory)
     if inventory.software is None:
         return  # images
-    known = (*inventory.arrays, *inventory.unassembled)
+    arrays = (*inventory.arrays, *inventory.unassembled)
     for line in dict.fromkeys(inventory.listed):
-        if not line.ignored and not any(line.describes(array) for array in known):
+        if not line.ignored and not any(line.describes(array) for array in arrays):
             yield _judge_line(line, inventory)
 
 
@@ -37,33 +37,33 @@ def _judge_members(array: Array, inventory: Inventory) -> Diagnostic:
     its disks are in use as something else, or they are logical volumes, perhaps of a virtual machine.
     """
     lines = [line for line in inventory.listed if line.describes(array)]
-    expected = [line for line in lines if not line.ignored]
+    active_lines = [line for line in lines if not line.ignored]
     slots = {member.slot for member in array.members if member.slot is not None}
     in_use = [member for member in array.members if member.users]
     about = f"is not assembled ({_describe_array(array)})"
-    if lines and not expected:
+    if lines and not active_lines:
         files = list_names(list(dict.fromkeys(line.file for line in lines)))
         message = f"{about}, because {files} says `ARRAY <ignore>`: {_describe_members(array)}"
         return Diagnostic("old-superblock", "note", array.name, message)
-    if len(in_use) == len(array.members) and not expected:
+    if len(in_use) == len(array.members) and not active_lines:
         message = (
             f"a superblock of {_describe_array(array)} is on {_describe_uses(in_use)}: it may be left from earlier"
         )
         return Diagnostic("old-superblock", "note", array.name, message)
-    if not expected and all(member.logical_volume for member in array.members):
+    if not active_lines and all(member.logical_volume for member in array.members):
         names = list_names([member.path for member in array.members])
         message = f"{about}; its members are logical volumes ({names}): it may be an array of a virtual machine"
         return Diagnostic("old-superblock", "note", array.name, message)
-    if not slots and not expected:
+    if not slots and not active_lines:
         message = f"{about}; this host has only a spare of it: {list_names([member.path for member in array.members])}"
         return Diagnostic("old-superblock", "note", array.name, message)
     facts = f"{_describe_members(array)}. {_describe_chance(array)}"
-    if not expected and len(slots) == 1 and array.raid_disks > 1:
+    if not active_lines and len(slots) == 1 and array.raid_disks > 1:
         why = "mdadm.conf does not list it, and its other members are not here: the disk may be left from earlier use"
         advice = "# If it is not, look for the disks of its other members before you use this one."
         return Diagnostic("not-assembled", "warning", array.name, f"{about}: {why}. {facts}", (advice,))
-    why = f"{expected[0].file} lists it" if expected else "mdadm.conf does not list it"
-    remedy = tuple(_advise(array, inventory, bool(expected)))
+    why = f"{active_lines[0].file} lists it" if active_lines else "mdadm.conf does not list it"
+    remedy = tuple(_advise(array, inventory, bool(active_lines)))
     return Diagnostic("absent", "critical", array.name, f"{about}: {why}. {facts}", remedy)
 
 
@@ -99,9 +99,9 @@ def _describe_uses(members: Sequence[ArrayMember]) -> str:
 def _describe_members(array: Array) -> str:
     """Returns which members are on the disks, how far behind, and which slots have none."""
     newest = _newest_events(array)
-    slotted = [member for member in array.members if member.slot is not None]
-    slots = {member.slot for member in slotted}
-    parts = [_describe_member(member, newest) for member in slotted]
+    members = [member for member in array.members if member.slot is not None]
+    slots = {member.slot for member in members}
+    parts = [_describe_member(member, newest) for member in members]
     spares = [member.path for member in array.members if member.slot is None]
     text = f"{len(slots)} of its {array.raid_disks} members are on this host: {list_names(parts, 8)}"
     if spares:
@@ -140,8 +140,8 @@ def _format_time(seconds: int) -> str:
 
 
 def _newest_events(array: Array) -> int:
-    accepted = [member.superblock for member in array.members if member.superblock and member.superblock.accepted]
-    return max((superblock.events for superblock in accepted if superblock.slot is not None), default=0)
+    superblocks = [member.superblock for member in array.members if member.superblock and member.superblock.accepted]
+    return max((superblock.events for superblock in superblocks if superblock.slot is not None), default=0)
 
 
 def _free_slots(array: Array, most_behind: int | None) -> set[int]:

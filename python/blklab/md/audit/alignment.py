@@ -66,7 +66,7 @@ def check_filesystems(array: Array, _software: Software | None) -> Iterator[Diag
 
 def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int) -> Diagnostic:
     """The filesystem does not know the chunk and stripe of the array, or assumes other sizes."""
-    assumed = (
+    assumption = (
         f"assumes a chunk of {format_size(geometry.unit_bytes)} and a stripe of {format_size(geometry.width_bytes)}"
         if geometry.unit_bytes or geometry.width_bytes
         else "does not know the chunk and the stripe of the array"
@@ -81,7 +81,7 @@ def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int)
     place = f" on {part.mounts[0]}" if part.mounts else ""
     mkfs = mkfs_command(geometry, array.chunk, array.data_disks)
     message = (
-        f"{geometry.kind} of {part.path}{place} {assumed}; "
+        f"{geometry.kind} of {part.path}{place} {assumption}; "
         f"expected {format_size(array.chunk)} and {format_size(width)}, as made by `{mkfs}`{correction}"
     )
     severe = array.level in PARITIES

@@ -43,9 +43,9 @@ def check_only_outside(array: Array, _software: Software | None) -> Iterator[Dia
     names = list_names([source.name for source in sources])
     dates = [moment_text(source.superblock.updated) for source in sources if source.superblock]
     verb = "are" if sources[1:] else "is"
-    places = list_names([str(at) for at in ranges], MAX_RANGES_SHOWN)
+    places = list_names([str(run) for run in ranges], MAX_RANGES_SHOWN)
     message = (
-        f"{_count(sum(at.sectors for at in ranges), 'sector')} of {array.name} can be read only from {names}, which "
+        f"{_count(sum(run.sectors for run in ranges), 'sector')} of {array.name} can be read only from {names}, which "
         f"{verb} out: do not add, remove or replace a disk yet. Array sectors {places}, as they were when {names} went "
         f"out ({list_names(dates)})"
     )
@@ -55,37 +55,37 @@ def check_only_outside(array: Array, _software: Software | None) -> Iterator[Dia
         save = command_lines.save_sectors(ranges[0].sector, ranges[0].end - 1, sources[0].path, "FILE")
         write = command_lines.fix_entries_from(array.path, "FILE")
         remedy.append(f"# Or copy them to a file: `{save}`; then write them through md: `{write}`.")
-    details = tuple(_lost_details(array, at) for at in ranges)
+    details = tuple(_describe_lost_range(array, run) for run in ranges)
     yield replace(make_finding(array, "critical", "only-out", message, *remedy), ranges=details)
 
 
 def check_garbage(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Entries of bad-block lists are beyond the end of their disks: the lists are damaged, not the disks."""
-    damaged = [member for member in array.members if has_garbage_list(member)]
-    if not damaged:
+    members = [member for member in array.members if has_garbage_list(member)]
+    if not members:
         return
-    ends = {member.name: find_end(member) or 0 for member in damaged}
+    ends = {member.name: find_end(member) or 0 for member in members}
     beyond = []
     within = []
-    for member in damaged:
+    for member in members:
         for bad_range in member.ranges:
             if bad_range.end > ends[member.name]:
                 beyond.append(bad_range)
             else:
                 within.append(bad_range)
     names = list_names(list(ends))
-    lists = "lists" if damaged[1:] else "list"
-    lists_verb = "are" if damaged[1:] else "is"
+    lists = "lists" if members[1:] else "list"
+    lists_verb = "are" if members[1:] else "is"
     beyond_verb = "is" if len(beyond) == 1 else "are"
     message = (
         f"the bad-block {lists} of {names} {lists_verb} damaged, not the disks: "
         f"{len(beyond):,} of {_count(len(beyond) + len(within), 'bad range')} {beyond_verb} "
-        f"beyond the end of the disk (the first is sector {min(beyond).sector:,} of {ends[damaged[0].name]:,}). "
+        f"beyond the end of the disk (the first is sector {min(beyond).sector:,} of {ends[members[0].name]:,}). "
         "md refuses or ignores such entries, and may refuse the member. To drop the lists, stop the array, and "
         "assemble it once with mdadm --assemble --update=force-no-bbl"
     )
     if within:
-        ranges = list_names([str(at) for at in within], 3)
+        ranges = list_names([str(entry) for entry in within], 3)
         message += f"; read these sectors of the members first, which may be real entries: {ranges}"
     yield make_finding(array, "critical", "bbl-garbage", message)
 
@@ -93,14 +93,14 @@ def check_garbage(array: Array, _software: Software | None) -> Iterator[Diagnost
 def check_entries(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A bad-block list has entries: this member's data in these ranges are lost or stale."""
     bad = [member for member in array.members if find_bad_ranges(member)]
-    copied = find_copied_ranges(array)
+    copied_ranges = find_copied_ranges(array)
     for member in bad:
         details = tuple(_range_details(array, member, bad_range) for bad_range in member.ranges)
         sectors = sum(bad_range.sectors for bad_range in member.ranges)
         places = list_names([_range_text(detail) for detail in details], MAX_RANGES_SHOWN)
         counts = f"{_count(member.entries, 'entry')}, {_count(sectors, 'sector')}"
         message = f"bad-block list has {counts}: {places}; {_effect(array, member)}"
-        remedy = _remedy(array) if member is bad[0] and not copied else ()
+        remedy = _remedy(array) if member is bad[0] and not copied_ranges else ()
         diagnostic = make_finding(array, "critical", "bbl-entries", message, *remedy, member=member.name)
         yield replace(diagnostic, ranges=details)
 
@@ -133,41 +133,41 @@ def check_lost_ranges(array: Array, _software: Software | None) -> Iterator[Diag
             backup = "a missing member may have a good copy: connect it again, and do not wipe it. Otherwise restore "
         else:
             backup = "restore "
-        places = list_names([str(at) for at in certain], MAX_RANGES_SHOWN)
+        places = list_names([str(lost_range) for lost_range in certain], MAX_RANGES_SHOWN)
         message = f"no member has a good copy of array sectors {places}: reads there fail; {backup}"
         message += "the data there from a backup"
-        details = tuple(_lost_details(array, at) for at in certain)
+        details = tuple(_describe_lost_range(array, lost_range) for lost_range in certain)
         yield replace(make_finding(array, "critical", "bbl-lost", message), ranges=details)
-    refused = subtract_ranges(lost, certain)
-    if refused:
-        places = list_names([str(at) for at in refused], MAX_RANGES_SHOWN)
+    refused_ranges = subtract_ranges(lost, certain)
+    if refused_ranges:
+        places = list_names([str(lost_range) for lost_range in refused_ranges], MAX_RANGES_SHOWN)
         message = (
             f"md refuses to read array sectors {places}: whether the disks can read them is not known, because the "
             "lists were copied (see bbl-copied)"
         )
-        details = tuple(_lost_details(array, at) for at in refused)
+        details = tuple(_describe_lost_range(array, lost_range) for lost_range in refused_ranges)
         yield replace(make_finding(array, "critical", "bbl-lost", message), ranges=details)
 
 
 def check_copied_entries(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Several members list the same bad blocks: a recovery copied the list, so it says little about the disks."""
-    copied = find_copied_ranges(array)
-    if not copied:
+    copied_ranges = find_copied_ranges(array)
+    if not copied_ranges:
         return
-    members = [member for member in array.distinct if member.name in copied]
-    ranges = merge_ranges(tuple(at for member in members for at in copied[member.name]))
-    number = max(len(copied[member.name]) for member in members)
-    same = "bad range" if number == 1 else f"{number:,} bad ranges"
+    members = [member for member in array.distinct if member.name in copied_ranges]
+    ranges = merge_ranges(tuple(run for member in members for run in copied_ranges[member.name]))
+    number = max(len(copied_ranges[member.name]) for member in members)
+    ranges_text = "bad range" if number == 1 else f"{number:,} bad ranges"
     message = (
-        f"{list_names([member.name for member in members])} list the same {same} "
-        f"({list_names([str(at) for at in ranges], 3)} of each): these are copies of one list, not defects of the "
+        f"{list_names([member.name for member in members])} list the same {ranges_text} "
+        f"({list_names([str(run) for run in ranges], 3)} of each): these are copies of one list, not defects of the "
         "disks, because different disks do not fail in the same sectors (a recovery copies entries for which it has "
         "no source). If the disks can read these sectors, probably nothing is lost"
     )
-    yield Diagnostic("bbl-copied", "critical", array.name, message, tuple(_copied_remedy(array)))
+    yield Diagnostic("bbl-copied", "critical", array.name, message, tuple(_advise_on_copies(array)))
 
 
-def _copied_remedy(array: Array) -> Iterator[str]:
+def _advise_on_copies(array: Array) -> Iterator[str]:
     if not array.live:
         yield "# Read every listed range of every member with dd (iflag=direct). If all can be read, assemble"
         yield "# the array: `md fix entries` compares all copies and drops the entries."
@@ -186,22 +186,24 @@ def find_copied_ranges(array: Array) -> dict[str, tuple[SectorRange, ...]]:
         for bad_range in find_bad_ranges(member):
             begin = bad_range.sector - (member.data_offset or 0)
             holders[SectorRange(begin, bad_range.sectors)].append((member.name, bad_range))
-    copied: dict[str, tuple[SectorRange, ...]] = {}
+    copied_ranges: dict[str, tuple[SectorRange, ...]] = {}
     for holding in holders.values():
         for name, bad_range in holding if len(holding) > 1 else ():
-            copied[name] = (*copied.get(name, ()), bad_range)
-    return copied
+            copied_ranges[name] = (*copied_ranges.get(name, ()), bad_range)
+    return copied_ranges
 
 
 def _without_copies(array: Array) -> Array:
     """Returns an array as if the lists of its members had no copied entries."""
-    copied = find_copied_ranges(array)
+    copied_ranges = find_copied_ranges(array)
     members = []
     for member in array.members:
-        if member.name in copied:
-            own = tuple(at for at in find_bad_ranges(member) if at not in copied[member.name])
+        if member.name in copied_ranges:
+            ranges = tuple(
+                bad_range for bad_range in find_bad_ranges(member) if bad_range not in copied_ranges[member.name]
+            )
             superblock = member.superblock and msgspec.structs.replace(member.superblock, bad_blocks=None)
-            members.append(replace(member, listed=own, superblock=superblock))
+            members.append(replace(member, listed=ranges, superblock=superblock))
         else:
             members.append(member)
     return replace(array, members=tuple(members))
@@ -293,8 +295,8 @@ def check_no_lists(array: Array, _software: Software | None) -> Iterator[Diagnos
         yield make_finding(array, "note", "bbl-none", "no bad-block list is configured on any member")
 
 
-def _lost_details(array: Array, at: SectorRange) -> dict[str, Any]:
-    return {"member_sector": None, "sectors": at.sectors, **_file_locations(array, (at,))}
+def _describe_lost_range(array: Array, lost_range: SectorRange) -> dict[str, Any]:
+    return {"member_sector": None, "sectors": lost_range.sectors, **_file_locations(array, (lost_range,))}
 
 
 def _range_details(array: Array, member: ArrayMember, bad_range: SectorRange) -> dict[str, Any]:
@@ -307,12 +309,12 @@ def _range_details(array: Array, member: ArrayMember, bad_range: SectorRange) ->
 
 def _range_text(detail: dict[str, Any]) -> str:
     on_member = str(SectorRange(detail["member_sector"], detail["sectors"]))
-    mapped = detail["array_ranges"]
-    if mapped is None:
+    array_ranges = detail["array_ranges"]
+    if array_ranges is None:
         return f"{on_member} (of the member)"
-    if not mapped:
+    if not array_ranges:
         return f"{on_member} (no data of the array)"
-    return f"{on_member} (array {list_names([str(SectorRange(**at)) for at in mapped], 3)})"
+    return f"{on_member} (array {list_names([str(SectorRange(**sector_range)) for sector_range in array_ranges], 3)})"
 
 
 def _effect(array: Array, member: ArrayMember) -> str:
@@ -322,22 +324,26 @@ def _effect(array: Array, member: ArrayMember) -> str:
     pieces = find_bad_pieces(array)
     if pieces is None or member.slot is None:
         return "whether other members have good copies is not known"
-    own = [piece for piece in pieces if member.slot in piece.bad]
-    lost = any(piece.lost for piece in own)
+    member_pieces = [piece for piece in pieces if member.slot in piece.bad]
+    lost = any(piece.lost for piece in member_pieces)
     reason = "bbl-lost"
     if find_ranges_only_outside(array):
         reason = "only-out"
     elif not find_lost_ranges(_without_copies(array)):
         reason = "bbl-copied"
-    if lost and all(piece.lost for piece in own):
+    if lost and all(piece.lost for piece in member_pieces):
         if reason == "bbl-copied":
             return f"md can read the data there from no member: see {reason}"
         return f"no member has a good copy there: see {reason}"
     if array.level in PARITIES:
         effect = "md computes the data there from the other members, which then tolerate one failure fewer"
     elif array.level == "raid1" and not lost:
-        gone = frozenset[int]().union(*(piece.gone for piece in own))
-        good = [other.name for other in array.distinct if other.slot not in {None, *gone} and is_current(array, other)]
+        missing_slots = frozenset[int]().union(*(piece.gone for piece in member_pieces))
+        good = [
+            other.name
+            for other in array.distinct
+            if other.slot not in {None, *missing_slots} and is_current(array, other)
+        ]
         if not good:
             copies = "each sector has a good copy on another member"
         elif len(good) == 1:
@@ -368,33 +374,37 @@ def _sector_count(ranges: tuple[SectorRange, ...]) -> str:
     return f"{_count(sectors, 'sector')} in {_count(len(ranges), 'range')}"
 
 
-def _file_locations(array: Array, mapped: tuple[SectorRange, ...] | None) -> dict[str, Any]:
+def _file_locations(array: Array, array_ranges: tuple[SectorRange, ...] | None) -> dict[str, Any]:
     """Returns where ranges are on the array and, if the inventory has them, the files there."""
-    summary = None if mapped is None else [{"sector": at.sector, "sectors": at.sectors} for at in mapped]
+    summary = (
+        None
+        if array_ranges is None
+        else [{"sector": sector_range.sector, "sectors": sector_range.sectors} for sector_range in array_ranges]
+    )
     if array.contents is None:
         return {"array_ranges": summary}
     files: list[dict[str, Any]] = []
-    others: dict[tuple[str, str], int] = {}
+    sizes: dict[tuple[str, str], int] = {}
     for content in array.contents:
-        for at in mapped or ():
-            first = max(content.begin, at.sector * SECTOR)
-            size = min(content.begin + content.bytes, at.end * SECTOR) - first
+        for sector_range in array_ranges or ():
+            first = max(content.begin, sector_range.sector * SECTOR)
+            size = min(content.begin + content.bytes, sector_range.end * SECTOR) - first
             if size <= 0:
                 continue
             if not content.path:
-                others[content.device, content.what] = others.get((content.device, content.what), 0) + size
+                sizes[content.device, content.what] = sizes.get((content.device, content.what), 0) + size
                 continue
             offset = None if content.offset < 0 else content.offset + first - content.begin
             last = files[-1] if files else None
             if last and _is_contiguous(last, content.path, content.what, offset):
                 last["bytes"] += size
             else:
-                where = {"device": content.device, "path": content.path, "offset_bytes": offset}
-                files.append({**where, "bytes": size, "what": content.what or None})
-    unnamed = [{"device": device, "what": what, "bytes": size} for (device, what), size in others.items()]
-    return {"array_ranges": summary, "files": files, "others": unnamed}
+                location = {"device": content.device, "path": content.path, "offset_bytes": offset}
+                files.append({**location, "bytes": size, "what": content.what or None})
+    other_contents = [{"device": device, "what": usage, "bytes": size} for (device, usage), size in sizes.items()]
+    return {"array_ranges": summary, "files": files, "others": other_contents}
 
 
-def _is_contiguous(last: dict[str, Any], path: str, what: str, offset: int | None) -> bool:
+def _is_contiguous(last: dict[str, Any], path: str, usage: str, offset: int | None) -> bool:
     end = None if last["offset_bytes"] is None else last["offset_bytes"] + last["bytes"]
-    return (last["path"], last["what"], end) == (path, what or None, offset)
+    return (last["path"], last["what"], end) == (path, usage or None, offset)

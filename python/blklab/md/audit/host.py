@@ -53,8 +53,8 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
     """
     software = inventory.software
     if software is not None and software.lists_off is False and inventory.arrays:
-        where = f"{software.config} does not say `CREATE bbl=no`" if software.config else "there is no mdadm.conf"
-        message = f"{where}: new arrays, and disks that you add, get a bad-block list"
+        reason = f"{software.config} does not say `CREATE bbl=no`" if software.config else "there is no mdadm.conf"
+        message = f"{reason}: new arrays, and disks that you add, get a bad-block list"
         yield Diagnostic("config-bbl", "note", "", message)
     if inventory.volumes:
         message = (

@@ -132,8 +132,8 @@ def check_metadata_version(array: Array, _software: Software | None) -> Iterator
 
     `metadata-end`: Metadata are at the end of the members, so programs can use one member alone.
     """
-    mounted = {mount for part in array.parts for mount in part.mounts}
-    firmware = sorted(mounted & set(FIRMWARE_MOUNTS))
+    mounts = {mount for part in array.parts for mount in part.mounts}
+    firmware = sorted(mounts & set(FIRMWARE_MOUNTS))
     if array.metadata in {"1.1", "1.2"} and firmware:
         message = (
             f"is mounted on {list_names(firmware)}, and metadata {array.metadata} precede the data: "

@@ -26,8 +26,8 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
     if not array.degraded:
         return
     spares = [member.name for member in array.members if is_spare(member)]
-    tolerated = count_tolerated(array)
-    last = tolerated is not None and array.degraded >= tolerated
+    max_failures = count_tolerated(array)
+    last = max_failures is not None and array.degraded >= max_failures
     rebuilding = array.sync is not None and array.sync.action == "recover"
     if rebuilding:
         replacement = "a rebuild is running"
@@ -52,21 +52,21 @@ def _describe_risk(array: Array, software: Software | None, rebuilding: bool) ->
     if array.state == "inactive" or array.raid_disks > MOST_DISKS_SIMULATED:
         return ""
     working = {member.slot: member for member in array.active if "in_sync" in member.states}
-    needed = array.sector_map  # None if the number of disks is damaged, too
-    missing = sorted(set(range(array.raid_disks if needed else 0)) - set(working))
-    if array.reshaping or array.state == "broken" or not (missing and needed and needed.runs_without(missing)):
+    sector_map = array.sector_map  # None if the number of disks is damaged, too
+    missing = sorted(set(range(array.raid_disks if sector_map else 0)) - set(working))
+    if array.reshaping or array.state == "broken" or not (missing and sector_map and sector_map.runs_without(missing)):
         return ""
     kind = "ssd" if all(member.rotational is False for member in working.values()) else "hdd"
     disks = (Disk("", kind, array.member_sectors * SECTOR),) * array.raid_disks
-    left = (array.sync.left_seconds or 0) / 3600 if array.sync and rebuilding else 0
-    hours = math.ceil(max(disks[0].bytes / REBUILD_SPEED / 3600, left, 1))
+    hours_left = (array.sync.left_seconds or 0) / 3600 if array.sync and rebuilding else 0
+    hours = math.ceil(max(disks[0].bytes / REBUILD_SPEED / 3600, hours_left, 1))
     # A rebuild that runs began when it would have begun at this speed.
-    began = math.ceil(left) - hours if left else 0
+    began = math.ceil(hours_left) - hours if hours_left else 0
     new = {member.slot: began for member in array.members if rebuilding and "spare" in member.states}
-    failed = tuple(sorted(((slot, new.get(slot, 0)) for slot in missing), key=lambda failure: failure[1]))
-    part = RedundantArray(array.level, range(array.raid_disks), hours, array.layout, len(new), failed)
-    checked = software is None or software.checked_by or array.last_action == "check"
-    loss = _loss(disks, (part,), Care() if checked else Care(scrub_days=None, data_age_hours=YEAR))
+    failures = tuple(sorted(((slot, new.get(slot, 0)) for slot in missing), key=lambda failure: failure[1]))
+    part = RedundantArray(array.level, range(array.raid_disks), hours, array.layout, len(new), failures)
+    is_checked = software is None or software.checked_by or array.last_action == "check"
+    loss = _loss(disks, (part,), Care() if is_checked else Care(scrub_days=None, data_age_hours=YEAR))
     if rebuilding:
         until = "Until the rebuild ends, the probability of data loss"
     else:
@@ -177,7 +177,7 @@ def check_faulty(array: Array, _software: Software | None) -> Iterator[Diagnosti
 
 def check_event_counts(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A member's event count is behind: it lacks recent writes."""
-    counted = {
+    event_counts = {
         other.name: other.superblock.events
         for other in array.members
         if other.superblock
@@ -185,15 +185,15 @@ def check_event_counts(array: Array, _software: Software | None) -> Iterator[Dia
         and other.superblock.role != "spare"
         and "faulty" not in other.states
     }
-    newest = max(counted.values(), default=0)
+    newest = max(event_counts.values(), default=0)
     # Superblocks of a running array are read one after the other: they may differ by one event.
     slack = 1 if array.live or array.state != "clean" else 0
     for member in array.members:
-        behind = newest - counted.get(member.name, newest)
+        behind = newest - event_counts.get(member.name, newest)
         if behind > slack:
             message = (
                 f"its superblock is {behind:,} events behind "
-                f"(event count {counted[member.name]:,}, the others have {newest:,}): "
+                f"(event count {event_counts[member.name]:,}, the others have {newest:,}): "
                 "it lacks everything that was written since"
             )
             yield make_finding(array, "warning", "events", message, member=member.name)
@@ -201,13 +201,17 @@ def check_event_counts(array: Array, _software: Software | None) -> Iterator[Dia
 
 def check_duplicate_slots(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Several members have the same slot in their superblocks."""
-    slots = by_key((each.slot, each.name) for each in array.members if each.slot is not None and not each.replacement)
-    counted = {member.slot: member.name for member in array.distinct}
+    slots = by_key(
+        (candidate.slot, candidate.name)
+        for candidate in array.members
+        if candidate.slot is not None and not candidate.replacement
+    )
+    names_by_slot = {member.slot: member.name for member in array.distinct}
     for slot, names in slots.items():
         if len(names) > 1:
             message = (
                 f"superblocks of {list_names(names)} have the same slot, {slot}: one of them is a copy, "
-                f"or was replaced; the audit counts only {counted[slot]}"
+                f"or was replaced; the audit counts only {names_by_slot[slot]}"
             )
             yield make_finding(array, "warning", "same-slot", message)
 
@@ -243,14 +247,14 @@ def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[
 
     `half-rebuilt`: A member was rebuilt only in part.
     """
-    stopped = [
+    offsets = [
         other.superblock.resync_offset
         for other in array.members
         if other.superblock and other.superblock.resync_offset is not None
     ]
-    if stopped and array.redundant and not array.live:
+    if offsets and array.redundant and not array.live:
         message = (
-            f"was not stopped cleanly, or a resync was not finished (md will continue it at sector {min(stopped):,})"
+            f"was not stopped cleanly, or a resync was not finished (md will continue it at sector {min(offsets):,})"
         )
         yield make_finding(array, "warning", "not-clean", message)
     for member in array.members:

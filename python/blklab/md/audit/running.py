@@ -18,10 +18,10 @@ def check_cannot_run(array: Array, _software: Software | None) -> Iterator[Diagn
     availability = find_availability(array)
     if array.external or availability.can_run is not False or is_broken(array):
         return
-    there = len(availability.current) + len(array.absent)
-    verb = "is" if there == 1 else "are"
+    member_count = len(availability.current) + len(array.absent)
+    verb = "is" if member_count == 1 else "are"
     facts = [
-        f"cannot run: {there} of {array.raid_disks} members {verb} there and current, "
+        f"cannot run: {member_count} of {array.raid_disks} members {verb} there and current, "
         f"{level_text(array.level)} {_survives_text(array)}",
         *_describe_members(array, availability),
     ]
@@ -51,11 +51,11 @@ def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnos
 
 
 def _survives_text(array: Array) -> str:
-    tolerated = count_tolerated(array)
-    if not tolerated:
+    max_failures = count_tolerated(array)
+    if not max_failures:
         return "survives no loss"
     least = "at least " if array.level == "raid10" else ""
-    return f"survives the loss of {least}{tolerated}"
+    return f"survives the loss of {least}{max_failures}"
 
 
 def _describe_members(array: Array, availability: Availability) -> Iterator[str]:
@@ -70,9 +70,9 @@ def _describe_members(array: Array, availability: Availability) -> Iterator[str]
         plural = "s" if availability.vacant[1:] else ""
         verb = "have" if availability.vacant[1:] else "has"
         yield f"Slot{plural} {list_names([str(slot) for slot in availability.vacant])} {verb} no member"
-    others = [member for member in array.outside if member.superblock and member.superblock.slot is not None]
-    if others:
-        names = list_names([_describe_member(member, newest) for member in others])
+    outside_members = [member for member in array.outside if member.superblock and member.superblock.slot is not None]
+    if outside_members:
+        names = list_names([_describe_member(member, newest) for member in outside_members])
         yield (
             f"Removed members are outside of it: {names}. Use them with --assemble --force, not --add: "
             "--add overwrites their role"
@@ -97,34 +97,34 @@ def _describe_member(member: ArrayMember, newest: int) -> str:
 
 def _last_known_text(array: Array, availability: Availability) -> str:
     """Returns where the members of the missing slots are, if they are outside of the array, or are in it and behind."""
-    found = [
+    locations = [
         f"slot {member.superblock.slot} was last on {member.path}"
         for member in (*availability.stale, *array.outside)
         if member.superblock and member.superblock.slot in availability.missing
     ]
-    return f" ({list_names(found)})" if found else ""
+    return f" ({list_names(locations)})" if locations else ""
 
 
 def _force_lines(array: Array, availability: Availability) -> Iterator[str]:
     """Yields what helps an array that cannot run, in words: nothing of it is safe enough for a command."""
     yield "# Do not use --add, --re-add or --create: they overwrite the superblocks that are needed."
-    chosen = choose_members_to_force(array)
-    if not chosen:
+    members = choose_members_to_force(array)
+    if not members:
         slots = list_names([str(slot) for slot in availability.missing])
         yield f"# All known members together are not enough: find the disks of slots {slots} first (cable, controller)."
         return
     if array.live:
         yield "# `mdadm --assemble --scan` will fail again, because too few members are current."
-    names = list_names([member.name for member in chosen], 12)
+    names = list_names([member.name for member in members], 12)
     yield "# First copy the superblocks of all members (the first and last 128 KiB), or work on overlays of the disks."
     yield f"# Then `mdadm --assemble --force` can start it with the freshest members that it needs: {names}."
-    yield f"# {_danger_text(array, availability, chosen)}"
+    yield f"# {_danger_text(array, availability, members)}"
     yield "# If someone used --create, do not force it. Then check the filesystem without writing to it (fsck -n)."
 
 
-def _danger_text(array: Array, availability: Availability, chosen: tuple[ArrayMember, ...]) -> str:
+def _danger_text(array: Array, availability: Availability, members: tuple[ArrayMember, ...]) -> str:
     """Returns what is lost by forcing members that are behind."""
-    superblocks = [member.superblock for member in chosen if member.superblock]
+    superblocks = [member.superblock for member in members if member.superblock]
     events = max(availability.newest, *(superblock.events for superblock in superblocks))
     current = [member.superblock for member in availability.current if member.superblock]
     latest = max(superblock.updated for superblock in (*superblocks, *current))

@@ -54,7 +54,7 @@ def check_verdict(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """
     health = disk.health
     bits = health.critical_warning or 0
-    warnings = [words for at, words in enumerate(WARNINGS) if bits >> at & 1]
+    warnings = [warning for bit, warning in enumerate(WARNINGS) if bits >> bit & 1]
     if health.passed is False or bits & ~TEMPERATURE_WARNING:
         warnings += [f"{name} is below its threshold" for name in health.failing]
         reasons = f": {list_names(warnings)}" if warnings else ""
@@ -96,20 +96,20 @@ def check_sectors(disk: PhysicalDisk) -> Iterator[Diagnostic]:
             "a check of a redundant array rewrites them from the other members"
         )
         yield _make_disk_finding(disk, "warning", "smart-unreadable", message)
-    replaced = health.reallocated or health.grown_defects
-    if replaced:
+    sector_count = health.reallocated or health.grown_defects
+    if sector_count:
         message = (
-            f"has replaced {replaced:,} sectors: some are normal; if the number grows each month, replace the disk"
+            f"has replaced {sector_count:,} sectors: some are normal; if the number grows each month, replace the disk"
         )
         yield _make_disk_finding(disk, "note", "smart-reallocated", message)
 
 
 def check_wear(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """The flash has used up its rated life."""
-    used = disk.health.used_percent
-    if used is not None and used >= 100:
+    percent = disk.health.used_percent
+    if percent is not None and percent >= 100:
         message = (
-            f"has used {used} % of its rated life; "
+            f"has used {percent} % of its rated life; "
             "the other members of a mirror wear equally, and may fail at the same time"
         )
         yield _make_disk_finding(disk, "warning", "smart-worn", message)
@@ -173,10 +173,10 @@ RULES: tuple[Rule, ...] = (check_verdict, check_sectors, check_wear, check_self_
 
 def _make_disk_finding(disk: PhysicalDisk, severity: Severity, code: str, message: str, *commands: str) -> Diagnostic:
     model = f" ({disk.health.model}, {disk.health.serial})" if disk.health.model else ""
-    where = f"; member of {list_names(list(disk.arrays))}" if disk.arrays and code != "timeout" else ""
+    membership = f"; member of {list_names(list(disk.arrays))}" if disk.arrays and code != "timeout" else ""
     hidden = "" if disk.arrays else "; no member has its serial number, so its array is unknown"
-    examined = command_lines.show_smart(disk.path)
+    default_command = command_lines.show_smart(disk.path)
     if disk.kind:
-        examined = command_lines.show_smart_of_kind(disk.path, disk.kind)
-    shown = commands or (examined,)
-    return Diagnostic(code, severity, "", f"{message}{where}{hidden}{model}", shown, disk.name)
+        default_command = command_lines.show_smart_of_kind(disk.path, disk.kind)
+    remedy = commands or (default_command,)
+    return Diagnostic(code, severity, "", f"{message}{membership}{hidden}{model}", remedy, disk.name)

@@ -52,7 +52,7 @@ def _describe_split(split: Split) -> str:
     second = split.second
     newer = max((first, second), key=lambda half: (half.events, half.updated))
     older = second if newer is first else first
-    apart = ", and each was written to without the other" if split.is_diverged else ""
+    clause = ", and each was written to without the other" if split.is_diverged else ""
     if newer.events:
         order = (
             f"Newer by events: {newer.name} ({newer.events:,} events, last written {moment_text(newer.updated)}); "
@@ -62,7 +62,7 @@ def _describe_split(split: Split) -> str:
         order = "Which is newer is not known: run blklab as root"
     since = ". They have differed since a time before that" if split.is_diverged and newer.events else ""
     return (
-        f"{first.name} and {second.name} are parts of the same array (UUID {split.uuid}){apart}: do not add a member "
+        f"{first.name} and {second.name} are parts of the same array (UUID {split.uuid}){clause}: do not add a member "
         f"of one to the other, because md may mix them without a word. {order}{since}"
     )
 
@@ -78,33 +78,33 @@ def _split_lines(split: Split) -> tuple[str, ...]:
 
 def find_splits(inventory: Inventory) -> Iterator[Split]:
     """Yields the pairs of halves in an inventory: of two arrays, of an array and its members outside, of images."""
-    assembled = [(array, array.uuid) for array in inventory.arrays if array.uuid and not array.external]
-    for uuid, arrays in by_key((uuid, array) for array, uuid in assembled).items():
-        for one, other in combinations(arrays, 2):
-            names = (one.name, other.name)
-            yield Split(names, uuid, Half(one.name, one.members), Half(other.name, other.members))
-    for array, uuid in assembled:
+    array_uuids = [(array, array.uuid) for array in inventory.arrays if array.uuid and not array.external]
+    for uuid, arrays in by_key((uuid, array) for array, uuid in array_uuids).items():
+        for first, second in combinations(arrays, 2):
+            names = (first.name, second.name)
+            yield Split(names, uuid, Half(first.name, first.members), Half(second.name, second.members))
+    for array, uuid in array_uuids:
         halves = list(_halves_outside(array, inventory.unassembled))
         halves += _halves_within(array)
         for half in halves:
-            own = tuple(member for member in array.members if member not in half.members)
-            name = array.name if array.live else list_names([member.name for member in own])
-            yield Split((array.name,), uuid, Half(name, own), half)
+            members = tuple(member for member in array.members if member not in half.members)
+            name = array.name if array.live else list_names([member.name for member in members])
+            yield Split((array.name,), uuid, Half(name, members), half)
 
 
-def _halves_outside(array: Array, unassembled: Sequence[Array]) -> Iterator[Half]:
+def _halves_outside(array: Array, other_arrays: Sequence[Array]) -> Iterator[Half]:
     """Yields members outside of an array that are newer than it, or that were written to without it."""
-    others = list(array.outside)
-    for other in unassembled:
+    outside = list(array.outside)
+    for other in other_arrays:
         if other.uuid == array.uuid:
-            others += [member for member in other.members if member not in others]
-    own = Half(array.name, array.members)
+            outside += [member for member in other.members if member not in outside]
+    array_half = Half(array.name, array.members)
     newer = []
-    for member in others:
+    for member in outside:
         superblock = member.superblock
         if superblock is None or not superblock.accepted or superblock.slot is None:
             continue
-        has_newer = superblock.events > own.events + 1 or superblock.updated > own.updated > 0
+        has_newer = superblock.events > array_half.events + 1 or superblock.updated > array_half.updated > 0
         if has_newer or any(exclude_each_other(member, inside) for inside in array.members):
             newer.append(member)
     if newer:
@@ -115,11 +115,11 @@ def _halves_within(array: Array) -> Iterator[Half]:
     """Yields the members of an array that does not run which were written to without its newest member."""
     if array.live and array.state != "inactive":
         return
-    accepted = [member for member in array.distinct if member.superblock and member.superblock.accepted]
-    newest = max(accepted, key=lambda member: member.superblock.events if member.superblock else 0, default=None)
-    apart = [member for member in accepted if newest is not None and exclude_each_other(member, newest)]
-    if apart:
-        yield Half(list_names([member.name for member in apart]), tuple(apart))
+    members = [member for member in array.distinct if member.superblock and member.superblock.accepted]
+    newest = max(members, key=lambda member: member.superblock.events if member.superblock else 0, default=None)
+    diverged_members = [member for member in members if newest is not None and exclude_each_other(member, newest)]
+    if diverged_members:
+        yield Half(list_names([member.name for member in diverged_members]), tuple(diverged_members))
 
 
 def exclude_each_other(one: ArrayMember, other: ArrayMember) -> bool:

@@ -38,7 +38,7 @@ class ActivityCounter:
                 now = diskstats.read(self._roots)
             except BlklabError as error:
                 return [str(error)]
-            at = self._clock()
+            read_time = self._clock()
             total = {}
             for name, after in now.items():
                 if after is None:
@@ -46,12 +46,14 @@ class ActivityCounter:
                 total[name] = self._total.get(name, diskstats.difference(after, after, 0))
                 if before := self._last.get(name):
                     try:
-                        total[name] += diskstats.difference(before, after, at - self._at, bits=diskstats.long_bits())
+                        total[name] += diskstats.difference(
+                            before, after, read_time - self._at, bits=diskstats.long_bits()
+                        )
                     except BlklabError as error:
                         problems.append(f"not counted: {error}")
             self._last = now
             self._total = total
-            self._at = at
+            self._at = read_time
         return problems
 
     def of(self, name: str) -> DeviceActivity | None:

@@ -37,7 +37,7 @@ class InventoryCache:
     clock: Callable[[], float] = time.monotonic
     reader: Callable[[], Probe] = Probe
     read_at: float | None = field(default=None, init=False)  # When the superblocks were read, seconds since 1970
-    _known: "_Memory | None" = field(default=None, init=False)
+    _memory: "_Memory | None" = field(default=None, init=False)
     _failure: Exception | None = field(default=None, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
 
@@ -47,11 +47,11 @@ class InventoryCache:
         Raises the exceptions that occurred while superblocks were read.
         """
         if self.max_age is None:
-            if self._known is None:
-                self._known = _Memory(NOT_READ, software=self.reader().read_software(self.roots))
-            return read_inventory(self.roots, self._known)
-        if (cached := self._read_cached(self.max_age)) is not None:
-            return cached
+            if self._memory is None:
+                self._memory = _Memory(NOT_READ, software=self.reader().read_software(self.roots))
+            return read_inventory(self.roots, self._memory)
+        if (inventory := self._read_cached(self.max_age)) is not None:
+            return inventory
         if self._thread is None or not self._thread.is_alive():
             self._failure = None
             self._thread = threading.Thread(target=self._read, name="superblocks", daemon=True)
@@ -59,18 +59,18 @@ class InventoryCache:
         self._thread.join(self.timeout)
         if self._failure is not None:
             raise self._failure
-        if (cached := self._read_cached(math.inf)) is not None:
-            return cached
-        software = self._known.read_software(self.roots) if self._known else None
+        if (inventory := self._read_cached(math.inf)) is not None:
+            return inventory
+        software = self._memory.read_software(self.roots) if self._memory else None
         return read_inventory(self.roots, _Memory(NO_ANSWER, software=software))
 
     def _read_cached(self, max_age: float) -> Inventory | None:
         """Returns the inventory if the cache is of the present members and not older than that."""
-        known = self._known
-        if known is None or self.clock() - known.since >= max_age:
+        memory = self._memory
+        if memory is None or self.clock() - memory.since >= max_age:
             return None
-        inventory_read = read_inventory(self.roots, known)
-        return inventory_read if known.mark == _mark(inventory_read, self.roots) else None
+        inventory = read_inventory(self.roots, memory)
+        return inventory if memory.mark == _mark(inventory, self.roots) else None
 
     def _read(self) -> None:
         """Reads the members first: a disk that hangs and is in no array must not hide them."""
@@ -82,8 +82,8 @@ class InventoryCache:
             inventory = read_inventory(self.roots, memory, with_outside=False)
             memory.mark = _mark(inventory, self.roots)
             memory.reader = None
-            memory.take_superblocks(self._known)
-            self._known = memory
+            memory.take_superblocks(self._memory)
+            self._memory = memory
             self.read_at = read_at
             for node in find_candidates(self.roots, inventory.arrays, everywhere(self.roots)):
                 path = self.roots.device(node.name)

@@ -124,10 +124,10 @@ def _open_copy(disk: ProbedDevice, stack: ExitStack) -> int:
     stack.callback(os.close, descriptor)
     os.ftruncate(descriptor, disk.size)
     for begin, piece in disk.pieces:
-        for at in range(0, len(piece), 4096):
-            page = piece[at : at + 4096]
-            if any(page) and begin + at + len(page) <= disk.size:
-                os.pwrite(descriptor, page, begin + at)
+        for offset in range(0, len(piece), 4096):
+            page = piece[offset : offset + 4096]
+            if any(page) and begin + offset + len(page) <= disk.size:
+                os.pwrite(descriptor, page, begin + offset)
     return descriptor
 
 
@@ -186,13 +186,13 @@ def read_hosts(hosts: Sequence[tuple[str, str]], *, sudo: bool, timeout: float) 
     # Every login shell understands this command.
     remote = "sudo -n sh -s" if sudo else "sh -s"
     commands = [(name, command(address, remote, *options)) for name, address in hosts]
-    cancelled = threading.Event()
+    cancellation = threading.Event()
     audit_lock = threading.Lock()
 
     def read_host(host: tuple[str, Sequence[str]]) -> RemoteHost:
         name, arguments = host
         try:
-            data = _run_probe(arguments, timeout, cancelled)
+            data = _run_probe(arguments, timeout, cancellation)
         except BlklabError as error:
             return RemoteHost(name, failure=str(error))
         with audit_lock:  # limits the number of open files to the disks of one host
@@ -202,11 +202,11 @@ def read_hosts(hosts: Sequence[tuple[str, str]], *, sudo: bool, timeout: float) 
         try:
             yield from pool.map(read_host, commands)
         finally:
-            cancelled.set()
+            cancellation.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run_probe(arguments: Sequence[str], timeout: float, cancelled: threading.Event) -> bytearray:
+def _run_probe(arguments: Sequence[str], timeout: float, cancellation: threading.Event) -> bytearray:
     """Returns the probe's output. Raises BlklabError with the last line that ssh or the host wrote."""
     data = bytearray()
     stderr = b""
@@ -220,7 +220,7 @@ def _run_probe(arguments: Sequence[str], timeout: float, cancelled: threading.Ev
             selector.register(pipe, selectors.EVENT_READ)
         # A shared connection (ControlPersist) keeps stderr open after the end.
         while selector.get_map() and not (child_process.ended(process) and not selector.select(0)):
-            if cancelled.is_set() or time.monotonic() > deadline:
+            if cancellation.is_set() or time.monotonic() > deadline:
                 raise BlklabError(_with_last_line(f"no result within {timeout:g} s", stderr))
             for key, _ in selector.select(0.1):
                 chunk = os.read(key.fd, 1 << 16)

@@ -66,10 +66,10 @@ class _MalformedRecord(Exception):
     """A record that no probe prints."""
 
 
-def is_complete(data: bytes | bytearray, checked: int) -> bool:
+def is_complete(data: bytes | bytearray, checked_bytes: int) -> bool:
     """Whether output has its last line; its first `checked` bytes had not."""
     begin = data.find(HEADER)
-    return begin >= 0 and _LAST.search(data, max(begin, checked - len("\nend\r"))) is not None
+    return begin >= 0 and _LAST.search(data, max(begin, checked_bytes - len("\nend\r"))) is not None
 
 
 def parse_output(data: bytes | bytearray) -> ProbeOutput:
@@ -157,11 +157,11 @@ def _check_limits(output: ProbeOutput) -> None:
         raise _MalformedRecord(f"more than {MAX_PATHS:,} files")
 
 
-def _check_path(path: str, allowed: tuple[str, ...]) -> None:
+def _check_path(path: str, top_directories: tuple[str, ...]) -> None:
     root, *parts = path.split("/")
     bad = any(part in {"", ".", ".."} or len(part.encode(errors="replace")) > 255 for part in parts)
     deep = len(parts) > MAX_DEPTH or len(path) > 1024
-    if root or len(parts) < 2 or parts[0] not in allowed or bad or deep or {"\0", "\n"} & {*path}:
+    if root or len(parts) < 2 or parts[0] not in top_directories or bad or deep or {"\0", "\n"} & {*path}:
         raise _MalformedRecord(f"the path {path[:80]!r}")
 
 
@@ -169,7 +169,7 @@ def _parse_disk(body: bytes) -> ProbedDevice:
     """Parses the output of `dd | od -A d -t x1`; `*` stands for repeated lines."""
     disk = ProbedDevice()
     piece: bytearray | None = None
-    repeated = False
+    is_repeated = False
     for raw in BytesIO(_content(body)):
         line = _decode(raw.removesuffix(b"\n"))
         word, _, value = line.partition(" ")
@@ -183,19 +183,19 @@ def _parse_disk(body: bytes) -> ProbedDevice:
             disk.refused = value
         elif word == "at":
             piece = bytearray()
-            repeated = False
+            is_repeated = False
             disk.pieces.append((int(value), piece))
             if len(disk.pieces) > 2:
                 raise _MalformedRecord("a third piece of a disk")
         elif line == "*":
-            repeated = True
+            is_repeated = True
         elif piece is not None and re.fullmatch(r"\d{1,8}", word, re.A):
             offset = int(word)
-            if repeated and piece and offset <= MAX_PIECE_BYTES:
+            if is_repeated and piece and offset <= MAX_PIECE_BYTES:
                 piece += piece[-16:] * ((offset - len(piece)) // 16)
             if offset != len(piece):
                 raise _MalformedRecord(f"offset {offset}, expected {len(piece)}")
-            repeated = False
+            is_repeated = False
             try:
                 piece += bytes.fromhex(value)
             except ValueError:

@@ -83,9 +83,9 @@ def find_array_node(uuid: str, roots: Roots) -> Path:
 
 def has_uuid(node: Path, uuid: str) -> bool:
     """Whether an array in sysfs has a UUID, as mdadm prints it: for metadata 0.90, sysfs has other words."""
-    found = array_uuid(text(node / "md/uuid") or "")
-    is_swapped = (text(node / "md/metadata_version") or "").startswith("0") and bool(found)
-    return bool(uuid) and uuid in {found, swap_words(found) if is_swapped else found}
+    sysfs_uuid = array_uuid(text(node / "md/uuid") or "")
+    is_swapped = (text(node / "md/metadata_version") or "").startswith("0") and bool(sysfs_uuid)
+    return bool(uuid) and uuid in {sysfs_uuid, swap_words(sysfs_uuid) if is_swapped else sysfs_uuid}
 
 
 def read_array_state(task: RepairTask, roots: Roots) -> ArrayState:
@@ -102,7 +102,7 @@ def read_array_state(task: RepairTask, roots: Roots) -> ArrayState:
             replace(
                 _member_state(slot.device, inside[slot.device])
                 if slot.device in inside
-                else _removed_member_state(slot.device, slot.path, outside),
+                else _outside_member_state(slot.device, slot.path, outside),
                 occupant=occupants.get(slot.slot, ""),
             )
             for slot in task.slots
@@ -138,9 +138,9 @@ def _read_members(node: Path, task: RepairTask, roots: Roots) -> dict[str, Array
     return members
 
 
-def bad_block_list_state(superblock: Superblock | None, listed: bool) -> BadBlockListState:
+def bad_block_list_state(superblock: Superblock | None, has_entries: bool) -> BadBlockListState:
     """Returns the state of a list from the superblock on disk; `listed`: the kernel has entries."""
-    if listed:
+    if has_entries:
         return BadBlockListState.ENTRIES
     if superblock is None:
         return BadBlockListState.UNKNOWN
@@ -165,7 +165,7 @@ def _member_state(device: str, member: ArrayMember) -> SlotState:
     )
 
 
-def _removed_member_state(device: str, path: str, outside: dict[str, tuple[Path, Superblock]]) -> SlotState:
+def _outside_member_state(device: str, path: str, outside: dict[str, tuple[Path, Superblock]]) -> SlotState:
     if device not in outside:
         return SlotState(device, path, MemberState.GONE, BadBlockListState.UNKNOWN)
     present_path, superblock = outside[device]
@@ -194,8 +194,8 @@ def _find_removed_disks(task: RepairTask, inside: set[str], roots: Roots) -> dic
     """
     outside: dict[str, tuple[Path, Superblock]] = {}
     for disk in task.disks:
-        if disk.device not in inside and (located := _find_disk(disk, task.uuid, roots)):
-            outside[disk.device] = located
+        if disk.device not in inside and (location := _find_disk(disk, task.uuid, roots)):
+            outside[disk.device] = location
     return outside
 
 

@@ -52,7 +52,7 @@ def find_disagreement(array: Array) -> str:
 def _compare_copies(array: Array, members: list[ArrayMember]) -> str:
     copies: dict[int, list[tuple[ArrayMember, SectorRange]]] = defaultdict(list)
     for member in members:
-        for row in _listed_pages(array, member):
+        for row in _find_list_pages(array, member):
             on_member = _page_of_member(array, row)
             for piece in array.map_pieces(member.slot or 0, on_member) or ():
                 copies[piece.sector // PAGE].append((member, on_member))
@@ -68,7 +68,7 @@ def _compare_copies(array: Array, members: list[ArrayMember]) -> str:
 
 def _compare_stripes(array: Array, members: list[ArrayMember]) -> str:
     """Compares parity with data. Q of RAID-6 is read only."""
-    rows = {row for member in members for row in _listed_pages(array, member)}
+    rows = {row for member in members for row in _find_list_pages(array, member)}
     for row in sorted(rows):
         on_member = _page_of_member(array, row)
         stripe = {member.slot or 0: _read(member, on_member) for member in members}
@@ -79,13 +79,13 @@ def _compare_stripes(array: Array, members: list[ArrayMember]) -> str:
     return ""
 
 
-def _listed_pages(array: Array, member: ArrayMember) -> set[int]:
+def _find_list_pages(array: Array, member: ArrayMember) -> set[int]:
     """Returns the pages of a member's data that its list touches, by their number."""
     offset = member.data_offset or 0
     pages: set[int] = set()
-    for listed in member.ranges:
-        first = max(0, listed.sector - offset)
-        end = min(listed.end - offset, array.member_sectors)
+    for bad_range in member.ranges:
+        first = max(0, bad_range.sector - offset)
+        end = min(bad_range.end - offset, array.member_sectors)
         pages.update(range(first // PAGE, -(-end // PAGE)))
     return pages
 
@@ -94,9 +94,11 @@ def _page_of_member(array: Array, row: int) -> SectorRange:
     return SectorRange(row * PAGE, min(PAGE, array.member_sectors - row * PAGE))
 
 
-def _read(member: ArrayMember, at: SectorRange) -> bytes:
+def _read(member: ArrayMember, sector_range: SectorRange) -> bytes:
     with opened(member.path, os.O_RDONLY | os.O_DIRECT) as descriptor:
-        return read_page(descriptor, (at.sector + (member.data_offset or 0)) * SECTOR, at.sectors * SECTOR)
+        return read_page(
+            descriptor, (sector_range.sector + (member.data_offset or 0)) * SECTOR, sector_range.sectors * SECTOR
+        )
 
 
 def _find_change(array: Array) -> str:
@@ -104,9 +106,11 @@ def _find_change(array: Array) -> str:
     for member in array.members:
         if member.slot is None:
             continue
-        found = [each for each in read_superblocks(Path(member.path)).members if each.uuid == array.uuid]
-        on_disk = [each.bad_blocks.ranges if each.bad_blocks else () for each in found]
-        if len(found) != 1 or (member.superblock and found[0].device != member.superblock.device):
+        superblocks = [
+            superblock for superblock in read_superblocks(Path(member.path)).members if superblock.uuid == array.uuid
+        ]
+        on_disk = [superblock.bad_blocks.ranges if superblock.bad_blocks else () for superblock in superblocks]
+        if len(superblocks) != 1 or (member.superblock and superblocks[0].device != member.superblock.device):
             return f"{member.path} is another disk"
         if subtract_ranges(merge_ranges(on_disk[0]), member.ranges):
             return f"the list of {member.path} has new entries"

@@ -21,10 +21,10 @@ def find_swap(node: Path, roots: Roots) -> str:
     number = text(node / "dev") or ""
     for path, swap_number in swap_areas(roots):
         try:
-            used = {swap_number} if swap_number else filesystem_devices(path.parent, roots)[0]
+            numbers = {swap_number} if swap_number else filesystem_devices(path.parent, roots)[0]
         except OSError:
-            used = set()
-        if any(number in beneath(number_used, roots) for number_used in used):
+            numbers = set()
+        if any(number in beneath(device_number, roots) for device_number in numbers):
             return str(path)
     return ""
 
@@ -89,17 +89,17 @@ def _has_spare(other: Path, node: Path) -> bool:
 
 def _sharing_reason(process: Path, roots: Roots) -> str:
     """Returns why a process may move spares; empty if it cannot. getopt accepts shortened options."""
-    words = (text(process / "cmdline") or "").split("\0")
-    options = [word for word in words[1:] if word.startswith("-")]
+    arguments = (text(process / "cmdline") or "").split("\0")
+    options = [argument for argument in arguments[1:] if argument.startswith("-")]
 
-    def given(pattern: str) -> bool:
+    def has_option(pattern: str) -> bool:
         return any(re.match(pattern, option) for option in options)
 
-    if not process.name.isdigit() or "mdadm" not in {Path(words[0]).name, text(process / "comm")}:
+    if not process.name.isdigit() or "mdadm" not in {Path(arguments[0]).name, text(process / "comm")}:
         return ""
-    if not given(r"-[A-Za-z0-9]*F|--mo|--fol") or given("--no-s"):
+    if not has_option(r"-[A-Za-z0-9]*F|--mo|--fol") or has_option("--no-s"):
         return ""
-    if given(r"-[A-Za-z0-9]*c|--c"):
+    if has_option(r"-[A-Za-z0-9]*c|--c"):
         return "it has another configuration file"
     ticks = start_of(int(process.name), roots)
     boot = re.search(r"^btime (\d+)", text(roots.proc / "stat") or "", re.M)
@@ -126,9 +126,9 @@ def find_re_add_policy(roots: Roots) -> tuple[str, Path] | None:
 
 def _find_setting(content: str, keywords: tuple[str, ...], pattern: str) -> str:
     """Returns the first word that matches in lines with one of the keywords (mdadm.conf(5))."""
-    for words in split_lines(content):
-        if len(words[0]) >= 3 and any(keyword.startswith(words[0].lower()) for keyword in keywords):
-            for word in words[1:]:
-                if re.fullmatch(pattern, word, re.I):
-                    return f"{words[0].upper()} … {word}"
+    for tokens in split_lines(content):
+        if len(tokens[0]) >= 3 and any(keyword.startswith(tokens[0].lower()) for keyword in keywords):
+            for token in tokens[1:]:
+                if re.fullmatch(pattern, token, re.I):
+                    return f"{tokens[0].upper()} … {token}"
     return ""

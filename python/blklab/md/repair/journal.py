@@ -62,12 +62,12 @@ def write_journal(written: Task, roots: Roots) -> None:
 
 def read_journal(path: Path) -> RepairTask:
     """Returns the task of a repair of lists. Raises BlklabError as `read_any_journal` does, and for another task."""
-    found = read_any_journal(path)
-    if not isinstance(found, RepairTask):
+    journal_task = read_any_journal(path)
+    if not isinstance(journal_task, RepairTask):
         raise BlklabError(
-            f"{path}: it is of another repair ({found.operation}): continue it with {command_lines.resume_fix()}"
+            f"{path}: it is of another repair ({journal_task.operation}): continue it with {command_lines.resume_fix()}"
         )
-    return found
+    return journal_task
 
 
 def read_any_journal(path: Path) -> Task:
@@ -75,19 +75,19 @@ def read_any_journal(path: Path) -> Task:
     content = state_directory.read(path)
     try:
         document = json.loads(content)
-        found: Task
-        found = slot_task.from_dict(document) if "slot_task" in document else task.from_dict(document)
-        if journal_path(found.uuid, Roots()).name != path.name:
+        journal_task: Task
+        journal_task = slot_task.from_dict(document) if "slot_task" in document else task.from_dict(document)
+        if journal_path(journal_task.uuid, Roots()).name != path.name:
             raise ValueError("the name is that of another array")
-        return found
+        return journal_task
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         remedy = "check the array with blklab md audit, then delete this file"
         raise BlklabError(f"{path}: damaged: expected the journal of a repair by blklab; {remedy}") from None
 
 
-def remove_journal(finished: Task, roots: Roots) -> None:
+def remove_journal(journal_task: Task, roots: Roots) -> None:
     """Removes the journal of a finished task, if there is one. Raises BlklabError if that fails."""
-    path = journal_path(finished.uuid, roots)
+    path = journal_path(journal_task.uuid, roots)
     if not os.path.lexists(path):
         return
     remedy = f": correct this, then run {command_lines.resume_fix()}"

@@ -53,8 +53,8 @@ class Measurement:
                     advance(self._done, total)
             finally:
                 self._cancelled.set()  # after Ctrl-C, the threads end with their present read
-        found = [future.result() for future in futures]
-        return {member.path: ranges for member, ranges in zip(self._members, found, strict=True) if ranges}
+        results = [future.result() for future in futures]
+        return {member.path: ranges for member, ranges in zip(self._members, results, strict=True) if ranges}
 
     def _bytes(self, member: ArrayMember) -> int:
         sectors = self._array.member_sectors
@@ -91,12 +91,12 @@ class Measurement:
 
     def _find_unreadable_pages(self, descriptor: int, buffer: memoryview, begin: int, length: int) -> list[SectorRange]:
         unreadable = []
-        for at in range(begin, begin + length, PAGE_BYTES):
+        for offset in range(begin, begin + length, PAGE_BYTES):
             if self._cancelled.is_set():  # a bad sector can take minutes
                 break
-            size = min(PAGE_BYTES, begin + length - at)
-            if not _is_readable(descriptor, buffer[:size], at):
-                unreadable.append(SectorRange(at // SECTOR, size // SECTOR))
+            size = min(PAGE_BYTES, begin + length - offset)
+            if not _is_readable(descriptor, buffer[:size], offset):
+                unreadable.append(SectorRange(offset // SECTOR, size // SECTOR))
         return unreadable
 
 

@@ -65,7 +65,7 @@ def run_line(line: str) -> CommandOutput:
 
 def run_program(path: str, *words: str) -> CommandOutput:
     """Runs a program until it ends, in a new session, so that Ctrl-C does not reach it."""
-    completed = subprocess.run(
+    process = subprocess.run(
         [path, *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -76,8 +76,8 @@ def run_program(path: str, *words: str) -> CommandOutput:
         start_new_session=True,
         check=False,
     )
-    lines = [line.strip() for line in completed.stdout.splitlines()]
-    return CommandOutput(completed.returncode, tuple(line for line in lines if line))
+    lines = [line.strip() for line in process.stdout.splitlines()]
+    return CommandOutput(process.returncode, tuple(line for line in lines if line))
 
 
 class MachineOps:
@@ -114,8 +114,8 @@ class MachineOps:
     def read_software(self) -> Software:
         return read_software(self.roots)
 
-    def run_mdadm(self, *words: str) -> CommandOutput:
-        return run_mdadm(*words)
+    def run_mdadm(self, *arguments: str) -> CommandOutput:
+        return run_mdadm(*arguments)
 
     def mark_all_dirty(self, task: RepairTask) -> bool:
         """Sets all bits of the bitmap (drivers/md/md.c, `bitmap_store`; md ignores excess bits)."""

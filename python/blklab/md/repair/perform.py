@@ -67,8 +67,8 @@ class SignalDeferral:
         handlers, self._handlers = self._handlers, {}
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        received, self._received = self._received, []
-        for received_number in dict.fromkeys(received):
+        signals, self._received = self._received, []
+        for received_number in dict.fromkeys(signals):
             signal.raise_signal(received_number)
 
     def _record(self, number: int, _frame: FrameType | None) -> None:
@@ -198,8 +198,8 @@ class Repair:
         match step:
             case steps.RemoveSpare(device, path):
                 spare = self._ops.read_spare(device, path, self.task)
-                others = tuple(other for other in self.task.spares if other.device != device)
-                self._update_task(spares=(*others, spare))
+                other_spares = tuple(other for other in self.task.spares if other.device != device)
+                self._update_task(spares=(*other_spares, spare))
                 in_array = f"the spare {path} is still in the array"
                 self._run_until(line, lambda state: device in state.removed_spares, in_array)
             case steps.AddBitmap():
@@ -252,8 +252,8 @@ class Repair:
     def _fail_member(self, device: str, path: str, line: str) -> None:
         for reason in self._ops.check_preconditions(self.task):
             raise StepFailed(str(reason))
-        taken = replace(self.task, taken=device, returned=False)
-        self._ops.write_journal(taken)
+        new_task = replace(self.task, taken=device, returned=False)
+        self._ops.write_journal(new_task)
         if self.task.level in PARITIES:
             self._suspension = write_suspension.WriteSuspension(self._ops.find_node(self.task) / "md")
             self._suspension.suspend()
@@ -261,7 +261,7 @@ class Repair:
         if decide_next_step(self._read_state(), self.task) != steps.FailMember(device, path):
             self._resume_writes()
             return
-        self.task = taken
+        self.task = new_task
         self._run_until(line, self._has_left(device, MemberState.IN_SYNC), f"{path} is still in sync")
 
     def _remove_member(self, device: str, path: str, line: str) -> None:
@@ -308,8 +308,8 @@ class Repair:
         # --add makes a new superblock, and with some kernels it then fails. A rebuild from members
         # with bad blocks would overwrite good copies.
         state = self._read_state()
-        others = [slot for slot in state.slots if slot.device != self.task.taken]
-        bad = any(slot.list_state is BadBlockListState.ENTRIES for slot in others)
+        other_slots = [slot for slot in state.slots if slot.device != self.task.taken]
+        bad = any(slot.list_state is BadBlockListState.ENTRIES for slot in other_slots)
         can_add = state.degraded and state.sync == "idle" and not bad
         if can_add and not has_add_bug(self._ops.read_software()):
             yield command_lines.add_disk(array, path)
@@ -324,8 +324,8 @@ class Repair:
         if device_now is None:
             return False
         slots = tuple(replace(slot, device=device_now) if slot.device == device else slot for slot in self.task.slots)
-        taken = device_now if self.task.taken == device else self.task.taken
-        self.task = replace(self.task, slots=slots, taken=taken)
+        device_out = device_now if self.task.taken == device else self.task.taken
+        self.task = replace(self.task, slots=slots, taken=device_out)
         return True
 
     def _wait_for_sync(self, path: str) -> None:
@@ -333,12 +333,12 @@ class Repair:
         if self._suspension is None:
             self._signals.deliver()
         md = self._ops.find_node(self.task) / "md"
-        worked = looked = self._ops.clock()
+        last_busy = last_look = self._ops.clock()
         while True:
             now = self._ops.clock()
             idle = (text(md / "sync_action") or "idle") in {"idle", "frozen"}
-            if idle or now - looked > DISK_INTERVAL_S:
-                looked = now
+            if idle or now - last_look > DISK_INTERVAL_S:
+                last_look = now
                 if not isinstance(decide_next_step(self._read_state(), self.task), steps.WaitForSync):
                     return
             if self._suspension is not None and self._suspension.is_overdue:
@@ -346,8 +346,8 @@ class Repair:
                 self._signals.deliver()
             neighbour = self._ops.find_busy_neighbour(self.task)
             if not idle or (neighbour and not self.task.taken):
-                worked = now
-            elif now - worked > STALL_TIMEOUT_S:
+                last_busy = now
+            elif now - last_busy > STALL_TIMEOUT_S:
                 raise StepFailed(
                     f"{path or self.task.array}: md does not rebuild it: see dmesg and"
                     f" /proc/mdstat, then run {command_lines.resume_fix()}"
@@ -357,11 +357,11 @@ class Repair:
             self._ops.sleep(POLL_INTERVAL_S)
 
     def _show_progress(self, md: Path, neighbour: str) -> None:
-        completed = text(md / "sync_completed") or ""
-        if neighbour and self.task.taken and "/" not in completed:
+        sync_completed = text(md / "sync_completed") or ""
+        if neighbour and self.task.taken and "/" not in sync_completed:
             # A member is out: md must not wait for the check of another array (md.rst).
             self._force_parallel(md, True)
-        done, _, total = completed.partition(" / ")
+        done, _, total = sync_completed.partition(" / ")
         try:
             action = text(md / "sync_action") or "idle"
             self._progress(RebuildProgress(parse_number(done), parse_number(total), action))
@@ -389,10 +389,10 @@ class Repair:
         Without the member that blklab took out, a complete array has another disk in the slot: nothing is left to undo.
         """
         state = self._read_state()
-        away = state.slot(self.task.taken).state if self.task.taken else MemberState.IN_SYNC
-        out = state.degraded and away is not MemberState.IN_SYNC
-        added = self.task.bitmap_added and state.bitmap
-        if out or added or state.removed_spares:
+        member_state = state.slot(self.task.taken).state if self.task.taken else MemberState.IN_SYNC
+        out = state.degraded and member_state is not MemberState.IN_SYNC
+        must_remove_bitmap = self.task.bitmap_added and state.bitmap
+        if out or must_remove_bitmap or state.removed_spares:
             self._update_task()
         else:
             self._ops.remove_journal(self.task)

@@ -61,12 +61,12 @@ class RepairPlan:
             "whole_seconds": self.rebuild_seconds,
             "steps": [
                 {
-                    "step": re.sub(r"(?<=.)(?=[A-Z])", "-", type(planned.step).__name__).lower(),
-                    "command": planned.command or None,
-                    "in_sync": planned.in_sync,
-                    "failures_tolerated": planned.failures_tolerated,
+                    "step": re.sub(r"(?<=.)(?=[A-Z])", "-", type(plan_step.step).__name__).lower(),
+                    "command": plan_step.command or None,
+                    "in_sync": plan_step.in_sync,
+                    "failures_tolerated": plan_step.failures_tolerated,
                 }
-                for planned in self.steps
+                for plan_step in self.steps
             ],
         }
 
@@ -102,23 +102,23 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
     """Returns the plan that removes the lists of an array; as `start_task`."""
     array, task = start_task(name, roots)
     host_software = read_software(roots)
-    refused = tuple(check_preconditions(array, host_software, roots))
+    refusals = tuple(check_preconditions(array, host_software, roots))
     recipes = entries_recipes(array, adding_fails=host.adding_fails(array, host_software))
     steps: tuple[PlannedStep, ...] = ()
-    if not refused:
+    if not refusals:
         steps, reason = _plan_steps(task, roots)
-        refused = (unmet_precondition(array, "no-member-removable", reason),) if reason else ()
-    if not refused and not steps and (paths := find_members_with_lists(array.uuid, roots)):
+        refusals = (unmet_precondition(array, "no-member-removable", reason),) if reason else ()
+    if not refusals and not steps and (paths := find_members_with_lists(array.uuid, roots)):
         message = (
             f"{', '.join(paths)}: not a member in use, and has a list or cannot be read; "
             "to remove the list of a spare, put `CREATE bbl=no` into mdadm.conf, then remove and add the spare"
         )
-        refused = (unmet_precondition(array, "other-lists", message),)
+        refusals = (unmet_precondition(array, "other-lists", message),)
     risks = _risks(array, host_software, roots) if steps else ()
     return RepairPlan(
         array,
         task,
-        refused,
+        refusals,
         tuple(recipes),
         steps,
         tuple(Diagnostic(code, "warning", array.path, message) for code, message in risks),

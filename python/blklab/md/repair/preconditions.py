@@ -86,7 +86,9 @@ def _check_removal(array: Array, software: Software, md: Path, roots: Roots) -> 
 
 def _check_rewrite(array: Array, md: Path, roots: Roots) -> Iterator[Reason]:
     programs = openers(of_node(md.parent.resolve(), roots), roots)
-    writers = [f"{each.program} (process {each.pid}) has it open for writing" for each in programs if each.writes]
+    writers = [
+        f"{program.program} (process {program.pid}) has it open for writing" for program in programs if program.writes
+    ]
     if users := (*array.users, *writers):
         yield (
             "in-use",
@@ -154,11 +156,11 @@ def _check_environment(array: Array, node: Path, roots: Roots) -> Iterator[Reaso
         yield "spare-moves", moving
     if policy := find_re_add_policy(roots):
         setting, path = policy
-        where = roots.shown(path)
+        file = roots.shown(path)
         yield (
             "policy-re-add",
-            f"{where} has {setting}: udev would re-add each member that blklab removes, with its list; "
-            f"put # before this line of {where} during the repair",
+            f"{file} has {setting}: udev would re-add each member that blklab removes, with its list; "
+            f"put # before this line of {file} during the repair",
         )
 
 

@@ -44,7 +44,7 @@ Report = Callable[[str, str], object]
 class RestartPlan:
     array: Array
     members: tuple[ArrayMember, ...]  # With which it is assembled
-    forced: tuple[ArrayMember, ...]  # Those of them that md has failed
+    forced_members: tuple[ArrayMember, ...]  # Those of them that md has failed
     left_out: tuple[ArrayMember, ...]  # Those that are behind: a rebuild brings them back
     refused: tuple[Diagnostic, ...]
 
@@ -69,7 +69,7 @@ class RestartPlan:
         lines = [
             f"{member.path} was failed by md: what was being written when it failed may be damaged, so check the"
             " filesystem. If it fails again, copy it to another disk first (ddrescue)"
-            for member in self.forced
+            for member in self.forced_members
         ]
         for member in self.left_out:
             lines.append(
@@ -139,10 +139,10 @@ def restart_array(plan: RestartPlan, roots: Roots, report: Report) -> str:
 
 
 def _plan(array: Array, roots: Roots) -> RestartPlan:
-    current, forced, left_out = choose_members(array)
-    reasons = list(_check(array, [*current, *forced], roots))
-    refused = tuple(unmet_precondition(array, code, message, *remedy) for code, message, *remedy in reasons)
-    return RestartPlan(array, (*current, *forced), tuple(forced), tuple(left_out), refused)
+    current, forced_members, left_out = choose_members(array)
+    reasons = list(_check(array, [*current, *forced_members], roots))
+    refusals = tuple(unmet_precondition(array, code, message, *remedy) for code, message, *remedy in reasons)
+    return RestartPlan(array, (*current, *forced_members), tuple(forced_members), tuple(left_out), refusals)
 
 
 def choose_members(array: Array) -> tuple[list[ArrayMember], list[ArrayMember], list[ArrayMember]]:
@@ -153,16 +153,16 @@ def choose_members(array: Array) -> tuple[list[ArrayMember], list[ArrayMember], 
     """
     members = [member for member in array.members if member.superblock and member.superblock.slot is not None]
     current = [member for member in members if "faulty" not in member.states and is_current(array, member)]
-    others = [member for member in members if member not in current]
-    others.sort(key=lambda member: member.superblock.events if member.superblock else 0, reverse=True)
-    forced: list[ArrayMember] = []
-    for member in others if is_past_redundancy(array) else ():
-        slots = {chosen.superblock.slot for chosen in (*current, *forced) if chosen.superblock}
+    candidates = [member for member in members if member not in current]
+    candidates.sort(key=lambda member: member.superblock.events if member.superblock else 0, reverse=True)
+    forced_members: list[ArrayMember] = []
+    for member in candidates if is_past_redundancy(array) else ():
+        slots = {other.superblock.slot for other in (*current, *forced_members) if other.superblock}
         if is_whole(member) and member.superblock and member.superblock.slot not in slots:
-            if _can_run(array, [*current, *forced]):
+            if _can_run(array, [*current, *forced_members]):
                 break
-            forced.append(member)
-    return current, forced, [member for member in others if member not in forced]
+            forced_members.append(member)
+    return current, forced_members, [member for member in candidates if member not in forced_members]
 
 
 def _can_run(array: Array, members: list[ArrayMember]) -> bool:
@@ -200,8 +200,8 @@ def _check(array: Array, members: list[ArrayMember], roots: Roots) -> list[Reaso
         reasons.append(("refused", message))
     for member in members:
         number = text(roots.sys / "class/block" / member.name / "dev") or ""
-        found = read_superblocks(Path(member.path)).members
-        if not number or all(superblock.uuid != array.uuid for superblock in found):
+        superblocks = read_superblocks(Path(member.path)).members
+        if not number or all(superblock.uuid != array.uuid for superblock in superblocks):
             reasons.append(("no-superblock", f"{member.path}: it has no superblock of this array any more"))
     return reasons
 

@@ -92,7 +92,7 @@ class RewritePlan:
             "refused": [reason.sentence for reason in self.refused],
             "members_with_entries": [member.name for member in self.listed],
             "bytes": len(self.pages) * PAGE_BYTES,
-            "lost": [{"sector": at.sector, "sectors": at.sectors} for at in self.lost],
+            "lost": [{"sector": sector_range.sector, "sectors": sector_range.sectors} for sector_range in self.lost],
             "drops_lists": self.drops_lists,
         }
 
@@ -106,16 +106,16 @@ def make_rewrite_plan(name: str, roots: Roots) -> RewritePlan:
 
 
 def _plan(array: Array, task: RepairTask, roots: Roots) -> RewritePlan:
-    refused = tuple(check_preconditions(array, read_software(roots), roots, entries=True))
-    return _describe_entries(array, task, refused)
+    refusals = tuple(check_preconditions(array, read_software(roots), roots, entries=True))
+    return _describe_entries(array, task, refusals)
 
 
-def _describe_entries(array: Array, task: RepairTask, refused: tuple[Diagnostic, ...] = ()) -> RewritePlan:
+def _describe_entries(array: Array, task: RepairTask, refusals: tuple[Diagnostic, ...] = ()) -> RewritePlan:
     """Returns what is in the lists, and whether the members can read and agree on what has no good copy by them."""
     pages = find_rewritable_pages(array)
     lost = find_lost_ranges(array)
-    disagreement = find_disagreement(array) if lost and not pages and not refused else ""
-    return RewritePlan(array, task, refused, pages, lost, disagreement)
+    disagreement = find_disagreement(array) if lost and not pages and not refusals else ""
+    return RewritePlan(array, task, refusals, pages, lost, disagreement)
 
 
 def rewrite_entries(
@@ -131,18 +131,18 @@ def rewrite_entries(
     node = find_array_node(task.uuid, roots)
     with journal.lock_array(node.name, roots):
         try:
-            left = _rewrite_pages(node, task, roots, report, advance)
-            if left.drops_lists:
-                _check_unused(left, roots)
+            plan = _rewrite_pages(node, task, roots, report, advance)
+            if plan.drops_lists:
+                _check_unused(plan, roots)
                 journal.write_journal(task, roots)
-                drop_lists(left.array, roots, report)
-                left = _describe_entries(inventory.read_array(node, roots), task)
+                drop_lists(plan.array, roots, report)
+                plan = _describe_entries(inventory.read_array(node, roots), task)
         except BlklabError:
             with suppress(BlklabError):
                 journal.remove_journal(task, roots)
             raise
         journal.remove_journal(task, roots)
-    return left
+    return plan
 
 
 def _rewrite_pages(
@@ -234,13 +234,15 @@ class _Rewrite:
         differing: list[tuple[ArrayMember, int]] = []
         for done, page in enumerate(pages, len(pages)):
             self._advance(done, 2 * len(pages))
-            if wrong := [at for at in self._plan.pages[page] if not self._is_stored(*at, digests[page])]:
+            if wrong := [
+                position for position in self._plan.pages[page] if not self._is_stored(*position, digests[page])
+            ]:
                 self._list_again(wrong, page, digests[page])
                 differing += wrong
         for member, sector in differing[:1]:
-            at = sector + (member.data_offset or 0)
+            position = sector + (member.data_offset or 0)
             message = (
-                f"{member.path}: sector {at:,} of the member was written, and has other data now; "
+                f"{member.path}: sector {position:,} of the member was written, and has other data now; "
                 "all such sectors are in its list again, so that md reads them from other members: "
                 "the disk, its cable or its controller fails, or another program has written to the array"
             )
@@ -300,8 +302,8 @@ class _Rewrite:
         """
         array = self._array
         on_member = SectorRange(sector, min(PAGE, array.member_sectors - sector))
-        stored = self._read_member(member, on_member)
-        good = not array.map_pieces(member.slot or 0, on_member) or _digest(stored) == digest
+        data = self._read_member(member, on_member)
+        good = not array.map_pieces(member.slot or 0, on_member) or _digest(data) == digest
         if array.level in PARITIES:
             stripe = {other.slot or 0: self._read_member(other, on_member) for other in self._members}
             parity = [slot for slot in stripe if not array.map_pieces(slot, on_member)]
@@ -309,11 +311,11 @@ class _Rewrite:
             good &= reduce(xor, content) in {int.from_bytes(stripe[slot]) for slot in parity}
         return good
 
-    def _read_member(self, member: ArrayMember, at: SectorRange) -> bytes:
-        begin = (at.sector + (member.data_offset or 0)) * SECTOR
+    def _read_member(self, member: ArrayMember, sector_range: SectorRange) -> bytes:
+        begin = (sector_range.sector + (member.data_offset or 0)) * SECTOR
         try:
             with opened(member.path, os.O_RDONLY | os.O_DIRECT) as descriptor:
-                return read_page(descriptor, begin, at.sectors * SECTOR)
+                return read_page(descriptor, begin, sector_range.sectors * SECTOR)
         except OSError as error:
             reason = error.strerror or str(error)
             message = f"{member.path}: cannot read sector {begin // SECTOR:,}: {reason}"
@@ -325,11 +327,11 @@ def _wait_for_lists(node: Path, task: RepairTask, roots: Roots) -> RewritePlan:
     deadline = time.monotonic() + LISTS_TIMEOUT_S
     while True:
         array = inventory.read_array(node, roots)
-        left = _describe_entries(array, task)
-        if not left.pages:
-            return left
+        plan = _describe_entries(array, task)
+        if not plan.pages:
+            return plan
         if time.monotonic() > deadline:
-            members = ", ".join(member.path for member in left.listed)
+            members = ", ".join(member.path for member in plan.listed)
             message = f"{members}: md has not removed all entries of sectors that were written again"
             raise StoppedRepair(message, (command_lines.audit_arrays(),))
         with suppress(OSError):  # md writes its superblocks, with the lists; it refuses while a write is in flight

@@ -74,14 +74,14 @@ def plan_add(name: str, disk: str, roots: Roots) -> SlotPlan:
     array = find_array(name, roots)
     refuse_unfinished_repair(array, roots)
     device = find_device(disk, roots)
-    own = find_own_superblock(array, device, roots)
-    slot = choose_empty_slot(array, own)
-    task = SlotTask("add", array.uuid, array.path, slot, describe_disk(device, own, roots))
-    reasons = [*_check_array(array, "add", roots), *check_new_disk(array, device, own, roots)]
-    if own is None:  # a former member is re-added, which works
+    superblock = find_own_superblock(array, device, roots)
+    slot = choose_empty_slot(array, superblock)
+    task = SlotTask("add", array.uuid, array.path, slot, describe_disk(device, superblock, roots))
+    reasons = [*_check_array(array, "add", roots), *check_new_disk(array, device, superblock, roots)]
+    if superblock is None:  # a former member is re-added, which works
         reasons += check_adding(array, read_software(roots))
     steps = [SlotStep("read all members completely; stop if a sector can be read only from a disk that is out")]
-    if own:
+    if superblock:
         steps.append(
             SlotStep(f"bring {device.name} back: md copies what was written since it left", _re_add(array, device))
         )
@@ -89,7 +89,7 @@ def plan_add(name: str, disk: str, roots: Roots) -> SlotPlan:
     else:
         steps.append(SlotStep(f"add {device.name}", command_lines.add_disk(array.path, _path(device, roots))))
     steps.append(SlotStep(f"wait until {device.name} is in sync"))
-    warnings = () if own else tuple(_warn_of_raw_data(device, roots))
+    warnings = () if superblock else tuple(_warn_of_raw_data(device, roots))
     return SlotPlan(array, task, _refusals(array, reasons), tuple(steps), warnings)
 
 
@@ -99,20 +99,20 @@ def plan_replace(name: str, old: str, new: str, roots: Roots) -> SlotPlan:
     refuse_unfinished_repair(array, roots)
     member = find_member(array, old, roots)
     device = find_device(new, roots)
-    own = find_own_superblock(array, device, roots)
+    superblock = find_own_superblock(array, device, roots)
     task = SlotTask(
         "replace",
         array.uuid,
         array.path,
         member.slot or 0,
-        describe_disk(device, own, roots),
+        describe_disk(device, superblock, roots),
         describe_member(member, roots),
     )
     reasons = list(_check_array(array, "replace", roots))
     if device.name == member.name:
         reasons.append(("same-disk", f"{device.name} is the old disk and the new one: expected two disks"))
     elif not _is_spare_of(array, device):
-        reasons += check_new_disk(array, device, own, roots)
+        reasons += check_new_disk(array, device, superblock, roots)
     path = _path(device, roots)
     add = SlotStep(f"add {device.name} as a spare", command_lines.add_disk(array.path, path))
     first_steps = () if _is_spare_of(array, device) else (add,)
@@ -125,7 +125,7 @@ def plan_replace(name: str, old: str, new: str, roots: Roots) -> SlotPlan:
         SlotStep(f"wait until {device.name} is in sync: {member.name} stays in use until then"),
         SlotStep(f"remove {member.name}", command_lines.remove_disk(array.path, member.path)),
     )
-    warnings = () if own or _is_spare_of(array, device) else tuple(_warn_of_raw_data(device, roots))
+    warnings = () if superblock or _is_spare_of(array, device) else tuple(_warn_of_raw_data(device, roots))
     return SlotPlan(array, task, _refusals(array, reasons), steps, warnings)
 
 
@@ -183,20 +183,22 @@ def find_device(word: str, roots: Roots) -> BlockDevice:
     return resolve(word, roots)
 
 
-def find_member(array: Array, word: str, roots: Roots, *, or_faulty: bool = False) -> ArrayMember:
+def find_member(array: Array, argument: str, roots: Roots, *, or_faulty: bool = False) -> ArrayMember:
     """Returns the member of an array in a slot, or with a path, a stable id or a name. Raises UsageError.
 
     A faulty member has no slot any more: it is returned only with `or_faulty`.
     """
-    if word.isascii() and word.isdigit():
-        found = [member for member in array.active if str(member.slot) == str(int(word)) and not member.replacement]
+    if argument.isascii() and argument.isdigit():
+        matches = [
+            member for member in array.active if str(member.slot) == str(int(argument)) and not member.replacement
+        ]
     else:
-        name = find_device(word, roots).name
-        found = [member for member in array.members if member.name == name]
-    if not found or (found[0].slot is None and not (or_faulty and "faulty" in found[0].states)):
+        name = find_device(argument, roots).name
+        matches = [member for member in array.members if member.name == name]
+    if not matches or (matches[0].slot is None and not (or_faulty and "faulty" in matches[0].states)):
         slots = ", ".join(f"{member.slot} ({member.name})" for member in array.active)
-        raise UsageError(f"{word}: no active member of {array.path}; expected the disk or the slot of one: {slots}")
-    return found[0]
+        raise UsageError(f"{argument}: no active member of {array.path}; expected the disk or the slot of one: {slots}")
+    return matches[0]
 
 
 def find_own_superblock(array: Array, device: BlockDevice, roots: Roots) -> Superblock | None:
@@ -207,12 +209,12 @@ def find_own_superblock(array: Array, device: BlockDevice, roots: Roots) -> Supe
     return None
 
 
-def describe_disk(device: BlockDevice, own: Superblock | None, roots: Roots) -> DiskFacts:
+def describe_disk(device: BlockDevice, superblock: Superblock | None, roots: Roots) -> DiskFacts:
     """Returns what finds a disk again."""
     path = _path(device, roots)
-    if own is None:
+    if superblock is None:
         return DiskFacts(path, disk_id(path, roots), device.size)
-    return DiskFacts(path, disk_id(path, roots), device.size, own.device, own.offset)
+    return DiskFacts(path, disk_id(path, roots), device.size, superblock.device, superblock.offset)
 
 
 def describe_member(member: ArrayMember, roots: Roots) -> DiskFacts:
@@ -223,38 +225,38 @@ def describe_member(member: ArrayMember, roots: Roots) -> DiskFacts:
     return DiskFacts(member.path, disk_id(member.path, roots), member.size or 0, superblock.device, superblock.offset)
 
 
-def choose_empty_slot(array: Array, own: Superblock | None) -> int:
+def choose_empty_slot(array: Array, superblock: Superblock | None) -> int:
     """Returns the slot that an added disk gets: that of its superblock, or the first empty one; -1 if there is none."""
-    filled = {member.slot for member in array.active if "faulty" not in member.states}
-    empty = [slot for slot in range(array.raid_disks) if slot not in filled]
-    if own is not None and own.slot in empty:
-        return own.slot or 0
-    return empty[0] if empty else -1
+    filled_slots = {member.slot for member in array.active if "faulty" not in member.states}
+    empty_slots = [slot for slot in range(array.raid_disks) if slot not in filled_slots]
+    if superblock is not None and superblock.slot in empty_slots:
+        return superblock.slot or 0
+    return empty_slots[0] if empty_slots else -1
 
 
-def check_new_disk(array: Array, device: BlockDevice, own: Superblock | None, roots: Roots) -> Iterator[Reason]:
+def check_new_disk(array: Array, device: BlockDevice, superblock: Superblock | None, roots: Roots) -> Iterator[Reason]:
     """Yields why a disk cannot become a member: it is too small, it is in use, or it has data."""
-    needed = _needed_bytes(array)
-    if device.size < needed:
-        found = f"{format_size(device.size)}, expected at least {format_size(needed)}"
-        yield "too-small", f"{device.name} is too small: it has {found}"
+    min_bytes = _min_device_bytes(array)
+    if device.size < min_bytes:
+        size_text = f"{format_size(device.size)}, expected at least {format_size(min_bytes)}"
+        yield "too-small", f"{device.name} is too small: it has {size_text}"
     if (text(roots.sys / "block" / array.name / "dev") or "") in beneath(device.number, roots):
         yield "itself", f"{device.name} is on {array.path} itself: name another disk"
     if partitions(device.node):
         yield "partitions", f"{device.name} has partitions: name one of them, or another disk"
-    inside = {member.name for member in array.members}
-    if device.name in inside and not _is_faulty_in(array, device):
+    member_names = {member.name for member in array.members}
+    if device.name in member_names and not _is_faulty_in(array, device):
         yield "member", f"{device.name} is a member of {array.path} already"
         return
-    if device.name not in inside:
+    if device.name not in member_names:
         for user in uses(device, roots):
             yield "in-use", f"{device.name} is in use: {user}"
         for program in openers(device, roots):
             if program.writes:
                 yield "in-use", f"{device.name}: {program.program} (process {program.pid}) has it open for writing"
-    if own is not None:
-        if device.name not in inside:
-            yield from _check_former_member(array, device, own, roots)
+    if superblock is not None:
+        if device.name not in member_names:
+            yield from _check_former_member(array, device, superblock, roots)
         return
     content = signatures(roots.device(device.name))
     if content:
@@ -265,14 +267,14 @@ def check_new_disk(array: Array, device: BlockDevice, own: Superblock | None, ro
         )
 
 
-def _check_former_member(array: Array, device: BlockDevice, own: Superblock, roots: Roots) -> Iterator[Reason]:
+def _check_former_member(array: Array, device: BlockDevice, superblock: Superblock, roots: Roots) -> Iterator[Reason]:
     """Yields why a disk that was a member must not be overwritten: only it has some data."""
     newest = max((member.superblock.events for member in array.members if member.superblock), default=0)
-    former = ArrayMember(device.name, device.path, superblock=own)
-    if own.events > newest:
+    former = ArrayMember(device.name, device.path, superblock=superblock)
+    if superblock.events > newest:
         yield (
             "newer",
-            f"{device.name} has {own.events:,} events, the array only {newest:,}: it was written to apart from the"
+            f"{device.name} has {superblock.events:,} events, the array only {newest:,}: it was written to apart from the"
             " array. Decide which of the two has the right data first",
         )
     elif any(exclude_each_other(former, member) for member in array.members):
@@ -281,13 +283,13 @@ def _check_former_member(array: Array, device: BlockDevice, own: Superblock, roo
             f"{device.name} and {array.path} were written to apart from each other: each has data that the other has"
             " not. Decide which of the two has the right data first, and copy what only the other has",
         )
-    begin = own.data_offset * SECTOR
-    end = (own.data_offset + own.data_size) * SECTOR
-    for kind, at in locate_signatures(roots.device(device.name)):
-        if at != own.offset and not begin <= at < end:  # In between are signatures of what is on the array
+    begin = superblock.data_offset * SECTOR
+    end = (superblock.data_offset + superblock.data_size) * SECTOR
+    for kind, byte in locate_signatures(roots.device(device.name)):
+        if byte != superblock.offset and not begin <= byte < end:  # In between are signatures of what is on the array
             yield (
                 "other-data",
-                f"{device.name} has a superblock of {array.path}, and also {kind} at byte {at}: it may have been used"
+                f"{device.name} has a superblock of {array.path}, and also {kind} at byte {byte}: it may have been used"
                 " for something else since. blklab overwrites no data; if it is not needed, erase it yourself (wipefs)",
             )
 
@@ -297,7 +299,8 @@ def _warn_of_raw_data(device: BlockDevice, roots: Roots) -> Iterator[str]:
     try:
         with opened(roots.device(device.name), os.O_RDONLY) as descriptor:
             samples = [
-                os.pread(descriptor, SAMPLE_BYTES, at) for at in range(0, device.size, max(1, device.size // 16))
+                os.pread(descriptor, SAMPLE_BYTES, offset)
+                for offset in range(0, device.size, max(1, device.size // 16))
             ]
     except OSError:
         return
@@ -394,7 +397,7 @@ def read_array_with_outside(name: str, uuid: str, roots: Roots) -> Array:
     raise BlklabError(f"{roots.device(name)}: it is another array now: nothing was changed")
 
 
-def _needed_bytes(array: Array) -> int:
+def _min_device_bytes(array: Array) -> int:
     """Returns the bytes of a device that can become a member; mdadm checks it again with the metadata."""
     offsets = [member.data_offset for member in array.members if member.data_offset]
     return (array.member_sectors + (min(offsets) if offsets else 0)) * SECTOR

@@ -47,12 +47,12 @@ def from_dict(document: Mapping[str, Any]) -> SlotTask:
     if task.operation not in get_args(Operation):
         raise ValueError("an unknown operation")
     disks = [disk] if old is None else [disk, old]
-    words = [task.uuid, task.array]
+    strings = [task.uuid, task.array]
     numbers = [task.slot]
     for facts in disks:
-        words += [facts.path, facts.id, facts.device]
+        strings += [facts.path, facts.id, facts.device]
         numbers += [facts.size, facts.offset]
-    if any(type(word) is not str or "\0" in word for word in words):
+    if any(type(string) is not str or "\0" in string for string in strings):
         raise ValueError("a text of another type")
     if any(type(number) is not int for number in numbers) or type(task.out) is not bool:
         raise ValueError("a number of another type")

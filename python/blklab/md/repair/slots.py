@@ -149,8 +149,8 @@ class SlotRepair:
         if "faulty" not in member.states:
             array = self._read()
             self._stop_unless_complete(array)
-            others = [other for other in array.active if other.name != member.name]
-            unreadable = self._measure(others)
+            other_members = [other for other in array.active if other.name != member.name]
+            unreadable = self._measure(other_members)
             array = self._read()
             self._stop_unless_complete(array)
             member = self._find_again()
@@ -172,8 +172,8 @@ class SlotRepair:
             array = self._read()
             self._stop_unless_complete(array)
             member = self._find_again()
-            others = [other for other in array.active if other.name != member.name]
-            unreadable = self._measure(others)
+            other_members = [other for other in array.active if other.name != member.name]
+            unreadable = self._measure(other_members)
             array = self._read()
             self._stop_unless_complete(array)
             member = self._find_again()
@@ -250,7 +250,7 @@ class SlotRepair:
             )
         only_outside = find_ranges_only_outside(array, unreadable)
         if only_outside:
-            sectors = sum(at.sectors for at in only_outside)
+            sectors = sum(run.sectors for run in only_outside)
             sources = ", ".join(source.path for source in find_sources_outside(array))
             raise StoppedRepair(
                 f"{self._path}: {sectors:,} sectors can be read only from {sources}, which is out of the array:"
@@ -265,7 +265,7 @@ class SlotRepair:
             ranges = unreadable.get(member.path, ())
             if ranges and member.bad_blocks is None and lost:
                 raise StoppedRepair(
-                    f"{self._path}: {member.path} cannot read {sum(at.sectors for at in ranges):,} sectors"
+                    f"{self._path}: {member.path} cannot read {sum(run.sectors for run in ranges):,} sectors"
                     f" ({_places(ranges)} of the member), and a rebuild would fail it. Nothing was changed. Copy it to"
                     " a healthy disk first (ddrescue), or write these sectors again from a backup",
                     (command_lines.audit_arrays(),),
@@ -296,7 +296,7 @@ class SlotRepair:
 
     def _explain_only_copy(self, lost: tuple[SectorRange, ...], path: str) -> str:
         return (
-            f"{self._path}: no member can read {sum(at.sectors for at in lost):,} sectors ({_places(lost)} of the"
+            f"{self._path}: no member can read {sum(run.sectors for run in lost):,} sectors ({_places(lost)} of the"
             f" array), and {path} was a member: it may have their only copy. Nothing was changed. Keep {path} as it is"
         )
 
@@ -306,7 +306,7 @@ class SlotRepair:
         lost = subtract_ranges(find_lost_ranges(array, slots, unreadable), before)
         if lost:
             raise StoppedRepair(
-                f"{self._path}: only {member.path} has {sum(at.sectors for at in lost):,} sectors ({_places(lost)} of"
+                f"{self._path}: only {member.path} has {sum(run.sectors for run in lost):,} sectors ({_places(lost)} of"
                 " the array), because other members cannot read them: nothing was changed. Replace it while it stays"
                 " connected",
                 (command_lines.fix_replace(self._path, member.path, NEW_DISK),),
@@ -323,7 +323,7 @@ class SlotRepair:
             lost = subtract_ranges(find_lost_ranges(array, slots, unreadable), without)
             if lost:
                 raise StoppedRepair(
-                    f"{self._path}: without {member.path}, only {other.path} has {sum(at.sectors for at in lost):,}"
+                    f"{self._path}: without {member.path}, only {other.path} has {sum(run.sectors for run in lost):,}"
                     f" sectors ({_places(lost)} of the array): nothing was changed. Replace {member.path} while it"
                     " stays connected",
                     (command_lines.fix_replace(self._path, member.path, NEW_DISK),),
@@ -331,13 +331,13 @@ class SlotRepair:
 
     def _check_again(self, array: Array, device: BlockDevice) -> Superblock | None:
         """Returns the array's superblock on a disk. Raises StoppedRepair if the disk cannot become a member now."""
-        own = find_own_superblock(array, device, self._roots)
-        is_erased = own is None and self._is_resumed  # by blklab, before it was interrupted
-        if (own.device if own else "") != self.task.disk.device and not is_erased:
+        superblock = find_own_superblock(array, device, self._roots)
+        is_erased = superblock is None and self._is_resumed  # by blklab, before it was interrupted
+        if (superblock.device if superblock else "") != self.task.disk.device and not is_erased:
             raise StoppedRepair(f"{device.path}: its superblock has changed since the plan: nothing was changed")
-        for _, message, *_ in check_new_disk(array, device, own, self._roots):
+        for _, message, *_ in check_new_disk(array, device, superblock, self._roots):
             raise StoppedRepair(f"{message}: nothing was changed")
-        return own
+        return superblock
 
     def _hold_alone(self, device: BlockDevice) -> None:
         """Raises StoppedRepair if a disk cannot be opened alone, or its path is another device now."""
@@ -364,10 +364,10 @@ class SlotRepair:
             self._remove_failed(inside)
         device = self._find_disk(disk)
         array = self._read()
-        own = find_own_superblock(array, device, self._roots)
+        superblock = find_own_superblock(array, device, self._roots)
         if not whole or self._is_resumed:
-            own = self._check_again(array, device)
-        if own is not None and not whole:
+            superblock = self._check_again(array, device)
+        if superblock is not None and not whole:
             line = command_lines.re_add_disk(self._path, device.path)
             self._report(f"bring {device.name} back", line)
             self._hold_alone(device)
@@ -382,10 +382,10 @@ class SlotRepair:
         array = self._read()
         for _, message in check_adding(array, self._ops.read_software()):
             raise StoppedRepair(f"{path} was not added: {message}")
-        own = find_own_superblock(array, device, self._roots)
+        superblock = find_own_superblock(array, device, self._roots)
         self._hold_alone(device)
-        if own is not None:
-            if disk.device and own.device != disk.device:
+        if superblock is not None:
+            if disk.device and superblock.device != disk.device:
                 raise StoppedRepair(f"{path}: it is another member of the array than in the plan: nothing was changed")
             line = command_lines.zero_superblock(path)
             self._report(f"erase the superblock of {device.name}, whose data the other members have", line)
@@ -433,7 +433,7 @@ class SlotRepair:
             )
         self._report(f"wait until {member.name} is in sync", "")
         md = self._md
-        worked = self._ops.clock()
+        last_busy = self._ops.clock()
         while True:
             states = (text(md / f"dev-{member.name}" / "state") or "missing").split(",")
             action = text(md / "sync_action") or "idle"
@@ -446,13 +446,13 @@ class SlotRepair:
                     (command_lines.audit_arrays(),),
                 )
             if action != "idle":
-                worked = self._ops.clock()
-            elif self._ops.clock() - worked > STALL_TIMEOUT_S and not self._read().degraded and "spare" in states:
+                last_busy = self._ops.clock()
+            elif self._ops.clock() - last_busy > STALL_TIMEOUT_S and not self._read().degraded and "spare" in states:
                 raise StoppedRepair(
                     f"{self._path} is complete: md has rebuilt another disk, and {member.path} is a spare now",
                     (command_lines.audit_arrays(),),
                 )
-            elif self._ops.clock() - worked > STALL_TIMEOUT_S:
+            elif self._ops.clock() - last_busy > STALL_TIMEOUT_S:
                 # It is in the array, so nothing is left to undo or to continue, and no journal may block other repairs.
                 raise StoppedRepair(
                     f"{self._path}: md does not rebuild {member.path}, which is in the array: see dmesg and"
@@ -468,7 +468,7 @@ class SlotRepair:
         array = self._read()
         member = next((member for member in array.members if member.name == name), None)
         if member is not None and member.ranges:
-            count = sum(at.sectors for at in member.ranges)
+            count = sum(run.sectors for run in member.ranges)
             return (
                 f"{name} is in sync, but {count:,} sectors are in its bad-block list: no member could give their data,"
                 f" or {name} did not store them. Keep every disk that is out, and run {command_lines.audit_arrays()}"
@@ -514,13 +514,13 @@ class SlotRepair:
             members = tuple(member for member in members if member.superblock is None)
         if disk.id:
             names = {device.name for device in called(disk.id, self._roots)}
-            found = [member for member in members if member.name in names]
+            matches = [member for member in members if member.name in names]
         else:
-            found = [] if self._is_resumed else [member for member in members if member.path == disk.path]
-        if len(found) > 1:
-            paths = ", ".join(member.path for member in found)
+            matches = [] if self._is_resumed else [member for member in members if member.path == disk.path]
+        if len(matches) > 1:
+            paths = ", ".join(member.path for member in matches)
             raise BlklabError(f"{self._path}: {paths} have the same id {disk.id}: blklab cannot tell which is meant")
-        return found[0] if found else None
+        return matches[0] if matches else None
 
     def _find_again(self) -> ArrayMember:
         """Returns the disk of the task in the array. Raises StoppedRepair if it is out."""
@@ -581,6 +581,6 @@ class SlotRepair:
         return True
 
 
-def _places(ranges: tuple[SectorRange, ...], most: int = 4) -> str:
-    shown = ", ".join(str(at) for at in ranges[:most])
-    return f"{shown} and {len(ranges) - most} more" if len(ranges) > most else shown
+def _places(ranges: tuple[SectorRange, ...], limit: int = 4) -> str:
+    shown = ", ".join(str(run) for run in ranges[:limit])
+    return f"{shown} and {len(ranges) - limit} more" if len(ranges) > limit else shown

@@ -111,15 +111,15 @@ STOPPED_STATES = {"inactive", "clear", ""}
 def decide_next_step(state: ArrayState, task: RepairTask) -> Step:
     """Returns the next step. A member that blklab took out comes back first."""
     if state.array_state in STOPPED_STATES:
-        stopped = f"the array is {state.array_state or 'not there'}: start it first"
-        return Stop(stopped, (command_lines.fix_restart(task.array), command_lines.resume_fix()))
+        message = f"the array is {state.array_state or 'not there'}: start it first"
+        return Stop(message, (command_lines.fix_restart(task.array), command_lines.resume_fix()))
     if state.array_state == "broken":
         return _explain_broken(state, task)
     if task.taken:
-        away = state.slot(task.taken)
+        taken_slot = state.slot(task.taken)
         # A complete array needs no disk that is gone: the user has replaced it.
-        if away.state is not MemberState.IN_SYNC and (state.degraded or away.state is not MemberState.GONE):
-            return _bring_back(away, state, task)
+        if taken_slot.state is not MemberState.IN_SYNC and (state.degraded or taken_slot.state is not MemberState.GONE):
+            return _bring_back(taken_slot, state, task)
     reason = _find_stop_reason(state, task)
     spares = [spare for spare in task.spares if spare.device in state.removed_spares]
     if spares and (reason or not _next_member(state, task)):
@@ -217,20 +217,20 @@ def _give_up_member(state: ArrayState, task: RepairTask, reason: str, remedy: tu
 
 def _find_stop_reason(state: ArrayState, task: RepairTask) -> _StopReason | None:
     """Returns why no member may be taken out; None if one may."""
-    others = [slot for slot in state.slots if slot.device != task.taken]
-    for slot in others:
+    other_slots = [slot for slot in state.slots if slot.device != task.taken]
+    for slot in other_slots:
         if slot.state is MemberState.REBUILDING:
             return _StopReason(f"{slot.path} is being rebuilt, which blklab did not start", is_temporary=True)
         if slot.state is not MemberState.IN_SYNC and (state.degraded or not state.has_unplanned_member):
             return _StopReason(f"{slot.path} is {slot.state.value}, which blklab did not cause: restore it first")
     for slot in state.slots:
-        if slot.state is MemberState.IN_SYNC and (words := _member_problem(slot, task)):
-            return _StopReason(words)
+        if slot.state is MemberState.IN_SYNC and (problem := _member_problem(slot, task)):
+            return _StopReason(problem)
     if state.degraded:
         return _StopReason("the array is degraded", is_temporary=state.sync == "recover")
     if state.has_unplanned_member:
-        again = command_lines.fix_bbl(task.array)
-        return _StopReason(f"a disk is in sync that is not in the plan: run {again} again for a new plan")
+        command = command_lines.fix_bbl(task.array)
+        return _StopReason(f"a disk is in sync that is not in the plan: run {command} again for a new plan")
     if state.array_state not in RUNNING_STATES:
         return _StopReason(f"the array is {state.array_state or 'not running'}")
     if state.sync == "frozen":
@@ -295,7 +295,7 @@ def failures_tolerated(task: RepairTask, state: ArrayState) -> int:
 def state_after(step: Step, state: ArrayState, task: RepairTask) -> tuple[ArrayState, RepairTask]:
     """Returns the state and the task after a successful step, for plans."""
 
-    def changed_slots(device: str, **now: object) -> tuple[SlotState, ...]:
+    def change_slots(device: str, **now: object) -> tuple[SlotState, ...]:
         return tuple(
             replace(slot, **now) if slot.device == device else slot  # type: ignore[arg-type]
             for slot in state.slots
@@ -310,16 +310,16 @@ def state_after(step: Step, state: ArrayState, task: RepairTask) -> tuple[ArrayS
         case AddBitmap():
             return replace(state, bitmap=True), replace(task, bitmap_added=True)
         case FailMember(device):
-            slots = changed_slots(device, state=MemberState.FAULTY)
-            taken = replace(task, taken=device, returned=False)
-            return replace(state, slots=slots, degraded=state.degraded + 1), taken
+            slots = change_slots(device, state=MemberState.FAULTY)
+            new_task = replace(task, taken=device, returned=False)
+            return replace(state, slots=slots, degraded=state.degraded + 1), new_task
         case RemoveMember(device):
-            return replace(state, slots=changed_slots(device, state=MemberState.OUT)), task
+            return replace(state, slots=change_slots(device, state=MemberState.OUT)), task
         case ReAddMember(device, _, without_list):
             changes = {"list_state": BadBlockListState.NONE} if without_list else {}
-            slots = changed_slots(device, state=MemberState.REBUILDING, **changes)
-            tried = task.tried | {device}
-            return replace(state, slots=slots), replace(task, returned=True, tried=tried)
+            slots = change_slots(device, state=MemberState.REBUILDING, **changes)
+            tried_devices = task.tried | {device}
+            return replace(state, slots=slots), replace(task, returned=True, tried=tried_devices)
         case StopCheck():
             return replace(state, sync="recover"), task
         case WaitForSync():

@@ -73,17 +73,17 @@ def from_dict(document: Mapping[str, Any]) -> RepairTask:
     fields.pop("stopped", None)
     slots = tuple(MemberSlot(**slot) for slot in fields.pop("slots"))
     spares = tuple(RemovedSpare(**spare) for spare in fields.pop("spares"))
-    tried = frozenset(fields.pop("tried"))
-    task = RepairTask(**fields, slots=slots, spares=spares, tried=tried)
-    typed: list[tuple[object, type]] = [
-        *((word, str) for word in (task.uuid, task.array, task.level, task.taken, *task.tried)),
-        *((word, str) for disk in task.disks for word in (disk.device, disk.path, disk.id)),
+    tried_devices = frozenset(fields.pop("tried"))
+    task = RepairTask(**fields, slots=slots, spares=spares, tried=tried_devices)
+    typed_values: list[tuple[object, type]] = [
+        *((string, str) for string in (task.uuid, task.array, task.level, task.taken, *task.tried)),
+        *((string, str) for disk in task.disks for string in (disk.device, disk.path, disk.id)),
         *((disk.offset, int) for disk in task.disks),
         *((number, int) for number in (task.raid_disks, task.layout)),
         *((slot.slot, int) for slot in slots),
         *((flag, bool) for flag in (task.bitmap_added, task.returned, task.suspect, task.entries)),
     ]
-    if any(type(value) is not expected or "\0" in str(value) for value, expected in typed):
+    if any(type(value) is not value_type or "\0" in str(value) for value, value_type in typed_values):
         raise ValueError("a value of another type")
     if task.taken and all(slot.device != task.taken for slot in slots):
         raise ValueError("the member that was taken out has no slot")

@@ -64,8 +64,8 @@ def read_filesystem(path: str, offset: int) -> ContentFacts | None:
     (blocks,) = struct.unpack_from("<I", superblock, 0x04)  # s_blocks_count_lo
     (scale,) = struct.unpack_from("<I", superblock, 0x18)  # s_log_block_size
     (features,) = struct.unpack_from("<I", superblock, 0x60)  # s_feature_incompat
-    (made,) = struct.unpack_from("<I", superblock, 0x108)  # s_mkfs_time
+    (creation_time,) = struct.unpack_from("<I", superblock, 0x108)  # s_mkfs_time
     if features & EXT_64BIT:
         blocks |= struct.unpack_from("<I", superblock, 0x150)[0] << 32  # s_blocks_count_hi
     size = blocks * (1024 << scale) if scale <= 6 else None  # At most 64 KiB
-    return ContentFacts("ext", made or None, size)
+    return ContentFacts("ext", creation_time or None, size)

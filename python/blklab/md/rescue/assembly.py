@@ -25,7 +25,7 @@ from blklab.md.rescue.diagnosis import (
     Condition,
     find_current,
     find_journals,
-    known_members,
+    list_all_members,
     needs_newer_kernel,
 )
 from blklab.md.rescue.metadata_changes import find_changes
@@ -134,11 +134,11 @@ def plan_assembly(
     reasons: list[Reason] = []
     members = (*find_current(array), *find_journals(array))
     if record is not None and rescue.condition in FORCED:
-        found = find_members(array, record.members, roots)
-        missing = [facts.path for facts, member in zip(record.members, found, strict=True) if member is None]
+        record_members = find_members(array, record.members, roots)
+        missing = [facts.path for facts, member in zip(record.members, record_members, strict=True) if member is None]
         for path in missing:
             reasons.append(("changed", f"{path}: its superblock is not as it was on the overlays: try it again there"))
-        members = tuple(member for member in found if member is not None)
+        members = tuple(member for member in record_members if member is not None)
     reasons += check_condition(rescue, inventory, record, files_are_right=files_are_right)
     if overlays is not None and record is not None and rescue.condition in FORCED:
         reasons += check_trial(overlays, record, roots)
@@ -147,8 +147,8 @@ def plan_assembly(
         arrays_to_stop = find_arrays_to_stop(members, roots)
     except UsageError as error:
         reasons.append(("in-use", str(error)))
-    refused = tuple(unmet_precondition(array, code, message, *remedy) for code, message, *remedy in reasons)
-    used = {member.path for member in members}
+    refusals = tuple(unmet_precondition(array, code, message, *remedy) for code, message, *remedy in reasons)
+    member_paths = {member.path for member in members}
     return AssemblyPlan(
         array=array,
         condition=rescue.condition,
@@ -156,8 +156,10 @@ def plan_assembly(
         is_forced=rescue.condition in FORCED,
         path=array.path if array.live and array.path else f"/dev/{find_free_name(roots)}",
         arrays_to_stop=arrays_to_stop,
-        left_out=tuple(member for member in known_members(array) if member.superblock and member.path not in used),
-        refused=refused if rescue.condition != "running" else (),
+        left_out=tuple(
+            member for member in list_all_members(array) if member.superblock and member.path not in member_paths
+        ),
+        refused=refusals if rescue.condition != "running" else (),
         backup_file=backup_file,
     )
 
@@ -167,21 +169,21 @@ def find_members(array: Array, facts: Sequence[MemberFacts], roots: Roots) -> li
 
     If a member was copied to another disk, it is the one with the stable ids of then.
     """
-    found: list[ArrayMember | None] = []
-    for wanted in facts:
+    members: list[ArrayMember | None] = []
+    for member_facts in facts:
         matches = []
-        for member in known_members(array):
+        for member in list_all_members(array):
             superblock = member.superblock
             if superblock is None:
                 continue
-            now = (superblock.device, superblock.slot, superblock.events, superblock.updated)
-            if now == (wanted.device_uuid, wanted.slot, wanted.events, wanted.updated):
+            identity = (superblock.device, superblock.slot, superblock.events, superblock.updated)
+            if identity == (member_facts.device_uuid, member_facts.slot, member_facts.events, member_facts.updated):
                 matches.append(member)
         if len(matches) > 1:
-            device = find_device(wanted, roots)
+            device = find_device(member_facts, roots)
             matches = [member for member in matches if device is not None and member.path == device.path]
-        found.append(matches[0] if len(matches) == 1 else None)
-    return found
+        members.append(matches[0] if len(matches) == 1 else None)
+    return members
 
 
 def check_condition(

@@ -47,8 +47,8 @@ class SelfDescribing(Protocol):
         """Yields blocks that the metadata name, as far as they can be read, a sample of all."""
 
 
-def spread(count: int, most: int) -> list[int]:
+def spread(count: int, limit: int) -> list[int]:
     """Returns up to `most` numbers below `count`, evenly spread, with the first and the last."""
-    if count <= most:
+    if count <= limit:
         return list(range(count))
-    return sorted({number * (count - 1) // (most - 1) for number in range(most)})
+    return sorted({number * (count - 1) // (limit - 1) for number in range(limit)})

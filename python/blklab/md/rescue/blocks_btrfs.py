@@ -76,12 +76,12 @@ class Btrfs:
 
     def _read_chunks(self, array: bytes) -> None:
         """Reads keys, each followed by its chunk."""
-        at = 0
-        while at + KEY + 48 <= len(array):
-            (logical,) = struct.unpack_from("<Q", array, at + 9)
-            (stripes,) = struct.unpack_from("<H", array, at + KEY + 44)
-            self._read_chunk(logical, array[at + KEY :])
-            at += KEY + 48 + 32 * stripes
+        offset = 0
+        while offset + KEY + 48 <= len(array):
+            (logical,) = struct.unpack_from("<Q", array, offset + 9)
+            (stripes,) = struct.unpack_from("<H", array, offset + KEY + 44)
+            self._read_chunk(logical, array[offset + KEY :])
+            offset += KEY + 48 + 32 * stripes
 
     def _read_chunk(self, logical: int, chunk: bytes) -> None:
         (length, _, _, kind) = struct.unpack_from("<4Q", chunk, 0)
@@ -124,12 +124,12 @@ class Btrfs:
             yield kind, key_offset, node[HEADER + offset : HEADER + offset + length]
 
     def _find_nodes(self, piece: bytes, end: int) -> Iterator[int]:
-        at = piece.find(self.node_uuid)
-        while at >= 0:
-            start = at - 32
+        position = piece.find(self.node_uuid)
+        while position >= 0:
+            start = position - 32
             if start >= 0 and start % 4096 == 0 and start < end and len(piece) >= start + HEADER:
                 yield start
-            at = piece.find(self.node_uuid, at + 1)
+            position = piece.find(self.node_uuid, position + 1)
 
     def find_blocks(self, piece: bytes, end: int) -> Iterator[tuple[int, tuple[Check, ...]]]:
         """Yields superblocks and the beginnings of nodes; with small chunks, the rest is on other devices."""
@@ -166,12 +166,12 @@ class Btrfs:
                 yield self._superblock_check(address)
         root, chunk_root = self._roots
         waiting = [chunk_root, root]
-        seen: set[int] = set()
-        while waiting and len(seen) < MOST_NODES:
+        addresses: set[int] = set()
+        while waiting and len(addresses) < MOST_NODES:
             logical = waiting.pop(0)
-            if logical in seen:
+            if logical in addresses:
                 continue
-            seen.add(logical)
+            addresses.add(logical)
             checks = self._node_checks(logical)
             yield from checks
             for check in checks:

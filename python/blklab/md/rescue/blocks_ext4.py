@@ -112,9 +112,9 @@ class Ext4:
         return sorted(group for group in groups if group < self.groups)
 
     def superblock_check(self, group: int) -> Check:
-        at = (self.first_block + group * self.blocks_per_group) * self.block
+        address = (self.first_block + group * self.blocks_per_group) * self.block
         return Check(
-            at if group else SUPERBLOCK_AT, "ext4 superblock", SUPERBLOCK, partial(self._is_copy_of_group, group)
+            address if group else SUPERBLOCK_AT, "ext4 superblock", SUPERBLOCK, partial(self._is_copy_of_group, group)
         )
 
     def _is_copy_of_group(self, group: int, content: bytes) -> bool:
@@ -123,15 +123,15 @@ class Ext4:
 
     def find_blocks(self, piece: bytes, end: int) -> Iterator[tuple[int, tuple[Check, ...]]]:
         """Yields superblocks and inodes. The group of a superblock is a number in it (s_block_group_nr)."""
-        at = piece.find(MAGIC)
-        while 0 <= at - 56 < end:
-            start = at - 56
+        position = piece.find(MAGIC)
+        while 0 <= position - 56 < end:
+            start = position - 56
             content = piece[start : start + SUPERBLOCK]
             if start % 1024 == 0 and content[104:120] == self.uuid and is_superblock(content):
                 group = struct.unpack_from("<H", content, 90)[0]
                 if group < self.groups:
                     yield start, (self.superblock_check(group),)
-            at = piece.find(MAGIC, at + 1)
+            position = piece.find(MAGIC, position + 1)
         if self.has_checksums and self._tables and self.inode_size >= 160:
             yield from self._find_inodes(piece, end)
 
@@ -151,8 +151,8 @@ class Ext4:
                 yield start, (check,)
 
     def _inode_number(self, inode: bytes) -> int:
-        stored = struct.unpack_from("<H", inode, 124)[0] | struct.unpack_from("<H", inode, 130)[0] << 16
-        before = take_back(take_back(stored, without_checksum(inode)), inode[100:104])
+        checksum = struct.unpack_from("<H", inode, 124)[0] | struct.unpack_from("<H", inode, 130)[0] << 16
+        before = take_back(take_back(checksum, without_checksum(inode)), inode[100:104])
         return find_word(self.seed, before)
 
     def _inode_check(self, number: int) -> Check | None:
@@ -166,9 +166,9 @@ class Ext4:
     def _is_inode(self, number: int, inode: bytes) -> bool:
         if len(inode) < self.inode_size or not any(inode):
             return False
-        stored = struct.unpack_from("<H", inode, 124)[0] | struct.unpack_from("<H", inode, 130)[0] << 16
+        checksum = struct.unpack_from("<H", inode, 124)[0] | struct.unpack_from("<H", inode, 130)[0] << 16
         seed = crc32c(crc32c(self.seed, pack_word(number)), inode[100:104])
-        return bool(crc32c(seed, without_checksum(inode)) == stored)
+        return bool(crc32c(seed, without_checksum(inode)) == checksum)
 
     def learn_groups(self, piece: bytes, end: int) -> None:
         """Looks for the first block of group descriptors: it says where inodes are, which carry only their number."""
@@ -179,8 +179,8 @@ class Ext4:
             if not 0 < block_bitmap < self.blocks or not 0 < inode_bitmap < self.blocks or not 0 < table < self.blocks:
                 continue
             for number in range(min(self.groups, self.block // self.descriptor_size)):
-                at = start + number * self.descriptor_size
-                descriptor = piece[at : at + self.descriptor_size]
+                offset = start + number * self.descriptor_size
+                descriptor = piece[offset : offset + self.descriptor_size]
                 if not self._is_descriptor(number, descriptor):
                     break
                 self._tables[number] = self._parse_group(number, descriptor).inode_table
@@ -218,11 +218,11 @@ class Ext4:
         table = (self.first_block + 1) * self.block
         directories: list[bytes] = []
         for number in spread(self.groups, GROUPS):
-            at = table + number * self.descriptor_size
-            descriptor = read(at, self.descriptor_size)
+            address = table + number * self.descriptor_size
+            descriptor = read(address, self.descriptor_size)
             if self.has_checksums:
                 kind = "ext4 group descriptor"
-                yield Check(at, kind, self.descriptor_size, partial(self._is_descriptor, number))
+                yield Check(address, kind, self.descriptor_size, partial(self._is_descriptor, number))
             if self.has_checksums and self._is_descriptor(number, descriptor):
                 group = self._parse_group(number, descriptor)
                 self._tables[number] = group.inode_table
@@ -237,9 +237,9 @@ class Ext4:
         for backup in self.backup_groups()[:BACKUPS]:
             table = (self.first_block + backup * self.blocks_per_group + 1) * self.block
             for number in sorted({0, self.groups - 1}):
-                at = table + number * self.descriptor_size
+                address = table + number * self.descriptor_size
                 kind = "ext4 group descriptor"
-                yield Check(at, kind, self.descriptor_size, partial(self._is_descriptor, number))
+                yield Check(address, kind, self.descriptor_size, partial(self._is_descriptor, number))
 
     def _list_group(self, group: Group, read: Read, directories: list[bytes]) -> Iterator[Check]:
         mask = 0xFFFFFFFF if self.descriptor_size >= 64 else 0xFFFF
@@ -255,16 +255,16 @@ class Ext4:
         bitmap = read(group.inode_bitmap * self.block, length)
         if len(bitmap) < length or not holds(bitmap):
             return
-        used = [index for index in range(self.inodes_per_group) if bitmap[index // 8] >> index % 8 & 1]
-        numbers = [group.number * self.inodes_per_group + index + 1 for index in used]
+        indexes = [index for index in range(self.inodes_per_group) if bitmap[index // 8] >> index % 8 & 1]
+        numbers = [group.number * self.inodes_per_group + index + 1 for index in indexes]
         files = [number for number in numbers if number >= FIRST_FILE or number == 2]
-        for chosen in spread(len(files), INODES_OF_GROUP):
-            check = self._inode_check(files[chosen])
+        for position in spread(len(files), INODES_OF_GROUP):
+            check = self._inode_check(files[position])
             if check is not None:
                 yield check
                 inode = read(check.address, self.inode_size)
-                if self._is_inode(files[chosen], inode) and inode[1] & 0xF0 == 0x40:  # S_IFDIR
-                    directories.append(pack_word(files[chosen]) + inode)
+                if self._is_inode(files[position], inode) and inode[1] & 0xF0 == 0x40:  # S_IFDIR
+                    directories.append(pack_word(files[position]) + inode)
 
     def _list_directories(self, directories: list[bytes]) -> Iterator[Check]:
         """Yields blocks of directories with extents in the inode. Each has a checksum in its last 12 bytes."""
@@ -295,6 +295,6 @@ def without_checksum(inode: bytes) -> bytes:
     return inode[:124] + bytes(2) + inode[126:130] + bytes(2) + inode[132:]
 
 
-def has_checksum(seed: int, expected: int, mask: int, content: bytes) -> bool:
+def has_checksum(seed: int, checksum: int, mask: int, content: bytes) -> bool:
     """Whether a bitmap has the checksum that its group descriptor names."""
-    return crc32c(seed, content) & mask == expected & mask
+    return crc32c(seed, content) & mask == checksum & mask

@@ -30,10 +30,10 @@ def is_label(sector: int, content: bytes) -> bool:
     """Whether a sector has an LVM label with this own number, and a checksum that holds."""
     if len(content) < SECTOR or content[:8] != LABEL:
         return False
-    (number, stored) = struct.unpack_from("<QI", content, 8)
+    (number, checksum) = struct.unpack_from("<QI", content, 8)
     # LVM's CRC-32 starts with another register, and is not inverted at the end.
-    computed = zlib.crc32(content[20:SECTOR], LVM_INITIAL_CRC ^ 0xFFFFFFFF) ^ 0xFFFFFFFF
-    return bool(number == sector and stored == computed)
+    crc = zlib.crc32(content[20:SECTOR], LVM_INITIAL_CRC ^ 0xFFFFFFFF) ^ 0xFFFFFFFF
+    return bool(number == sector and checksum == crc)
 
 
 def is_luks(offset: int, content: bytes) -> bool:
@@ -49,24 +49,24 @@ def is_luks(offset: int, content: bytes) -> bool:
         return False
     if size > len(content):  # Only the beginning was read
         return True
-    hashed = hashlib.sha256(content[:448] + bytes(64) + content[512:size]).digest()
-    return content[72:78] != b"sha256" or content[448:480] == hashed
+    digest = hashlib.sha256(content[:448] + bytes(64) + content[512:size]).digest()
+    return content[72:78] != b"sha256" or content[448:480] == digest
 
 
 def is_gpt(sector: int, content: bytes) -> bool:
     """Whether a sector is a header of a GPT with this own number, and a checksum that holds."""
     if len(content) < SECTOR or content[:8] != GPT:
         return False
-    (size, stored) = struct.unpack_from("<2I", content, 12)
+    (size, checksum) = struct.unpack_from("<2I", content, 12)
     if not 92 <= size <= SECTOR:
         return False
-    computed = zlib.crc32(content[:16] + bytes(4) + content[20:size])
-    return bool(stored == computed and struct.unpack_from("<Q", content, 24)[0] == sector)
+    crc = zlib.crc32(content[:16] + bytes(4) + content[20:size])
+    return bool(checksum == crc and struct.unpack_from("<Q", content, 24)[0] == sector)
 
 
-def has_entries(stored: int, content: bytes) -> bool:
+def has_entries(checksum: int, content: bytes) -> bool:
     """Whether the entries of a GPT have the checksum in its header."""
-    return zlib.crc32(content) == stored
+    return zlib.crc32(content) == checksum
 
 
 def label_check(sector: int) -> Check:
@@ -102,11 +102,11 @@ def find_volume_blocks(piece: bytes, end: int) -> Iterator[tuple[int, tuple[Chec
 
 def find_all(piece: bytes, magic: bytes, alignment: int, end: int) -> Iterator[int]:
     """Yields the aligned places of a magic that begin before `end`."""
-    at = piece.find(magic)
-    while 0 <= at < end:
-        if at % alignment == 0:
-            yield at
-        at = piece.find(magic, at + 1)
+    position = piece.find(magic)
+    while 0 <= position < end:
+        if position % alignment == 0:
+            yield position
+        position = piece.find(magic, position + 1)
 
 
 def list_volume_checks(read: Read) -> Iterator[Check]:
@@ -128,9 +128,9 @@ def list_volume_checks(read: Read) -> Iterator[Check]:
         yield gpt_check(1)
         (other,) = struct.unpack_from("<Q", header, 32)
         yield gpt_check(other)
-        (entries, count, size, stored) = struct.unpack_from("<Q3I", header, 72)
+        (entries, count, size, checksum) = struct.unpack_from("<Q3I", header, 72)
         if 0 < count * size <= LARGEST_TABLE:
-            yield Check(entries * SECTOR, "GPT entries", count * size, partial(has_entries, stored))
+            yield Check(entries * SECTOR, "GPT entries", count * size, partial(has_entries, checksum))
 
 
 def find_beginnings(piece: bytes, end: int) -> set[int]:
@@ -139,23 +139,23 @@ def find_beginnings(piece: bytes, end: int) -> set[int]:
     for start in find_all(piece, GPT, SECTOR, end):
         if struct.unpack_from("<Q", piece.ljust(start + SECTOR), start + 24)[0] == 1:
             entries = piece[start + SECTOR : start + SECTOR + 3072]  # Those in the first 4 KiB of the array
-            for at in range(0, len(entries) - 127, 128):
-                first, last = struct.unpack_from("<2Q", entries, at + 32)
-                if any(entries[at : at + 16]) and first <= last < 1 << 53:
+            for offset in range(0, len(entries) - 127, 128):
+                first, last = struct.unpack_from("<2Q", entries, offset + 32)
+                if any(entries[offset : offset + 16]) and first <= last < 1 << 53:
                     beginnings.add(first * SECTOR)
     for start in find_all(piece, LABEL, SECTOR, end):
         beginnings |= _volumes_of_lvm(piece, start)
-    for at in range(0, end - SECTOR + 1, 4096):
-        if piece[at + 510 : at + 512] == b"\x55\xaa":
-            beginnings |= _partitions_of_mbr(piece[at : at + SECTOR])
+    for offset in range(0, end - SECTOR + 1, 4096):
+        if piece[offset + 510 : offset + 512] == b"\x55\xaa":
+            beginnings |= _partitions_of_mbr(piece[offset : offset + SECTOR])
     return beginnings
 
 
 def _partitions_of_mbr(sector: bytes) -> set[int]:
     """Returns where the primary partitions of an MBR begin; nothing if it is none: boot sectors end like it."""
     beginnings = set()
-    for at in range(446, 510, 16):
-        status, kind, first, count = struct.unpack_from("<B3xB3x2I", sector, at)
+    for offset in range(446, 510, 16):
+        status, kind, first, count = struct.unpack_from("<B3xB3x2I", sector, offset)
         if status not in {0, 0x80} or (kind and not (first and count)):
             return set()
         if kind and kind != 0xEE:  # 0xEE protects a GPT

@@ -49,11 +49,11 @@ INODE_NUMBER_AT = 152
 INODE_CHECKSUM_AT = 100
 
 
-def has_checksum(content: bytes, at: int) -> bool:
+def has_checksum(content: bytes, offset: int) -> bool:
     """Whether the checksum of a block holds; `at` is where it is."""
-    stored = struct.unpack_from("<I", content, at)[0]
-    register = crc32c(ONES, content[:at] + bytes(4) + content[at + 4 :])
-    return bool(register ^ ONES == stored)
+    checksum = struct.unpack_from("<I", content, offset)[0]
+    register = crc32c(ONES, content[:offset] + bytes(4) + content[offset + 4 :])
+    return bool(register ^ ONES == checksum)
 
 
 def is_superblock(content: bytes) -> bool:
@@ -87,29 +87,29 @@ class Xfs:
 
     def find_blocks(self, piece: bytes, end: int) -> Iterator[tuple[int, tuple[Check, ...]]]:
         """Yields headers of groups, blocks of trees and directories, and inodes. Superblocks do not say their group."""
-        at = piece.find(self.block_uuid)
-        while at >= 0:
-            for start, check in self._try_headers(piece, at):
+        position = piece.find(self.block_uuid)
+        while position >= 0:
+            for start, check in self._try_headers(piece, position):
                 if 0 <= start < end:
                     yield start, (check,)
-            at = piece.find(self.block_uuid, at + 1)
+            position = piece.find(self.block_uuid, position + 1)
 
-    def _try_headers(self, piece: bytes, at: int) -> Iterator[tuple[int, Check]]:
+    def _try_headers(self, piece: bytes, position: int) -> Iterator[tuple[int, Check]]:
         for sector, magic, number_at, uuid_at, checksum_at in GROUP_HEADERS:
-            start = at - uuid_at
+            start = position - uuid_at
             if start >= 0 and start % self.sector == 0 and piece[start : start + 4] == magic:
                 (number,) = struct.unpack_from(">I", piece, start + number_at)
                 check = self._group_check(number, sector, magic, number_at, checksum_at)
                 if number < self.groups and check.holds(piece[start : start + self.sector]):
                     yield start, check
         for header in HEADERS:
-            start = at - header.uuid_at
+            start = position - header.uuid_at
             if start >= 0 and start % SECTOR == 0:
                 address = struct.unpack_from(">Q", piece, start + header.address_at)[0] * SECTOR
                 check = self._block_check(header, address)
                 if address < self.size and check.holds(piece[start : start + self.block]):
                     yield start, check
-        start = at - INODE_UUID_AT
+        start = position - INODE_UUID_AT
         if start >= 0 and start % self.inode_size == 0 and piece[start : start + 2] == b"IN":
             number = struct.unpack_from(">Q", piece, start + INODE_NUMBER_AT)[0]
             check = self._inode_check(number)
@@ -164,9 +164,9 @@ class Xfs:
                 yield check
                 content = read(check.address, self.sector)
                 # agf_roots of the trees of free space by block and by length; agi_root
-                roots_at = {b"XAGF": (16, 20), b"XAGI": (20,)}.get(magic, ())
+                root_offsets = {b"XAGF": (16, 20), b"XAGI": (20,)}.get(magic, ())
                 if check.holds(content):
-                    roots += [struct.unpack_from(">I", content, at)[0] for at in roots_at]
+                    roots += [struct.unpack_from(">I", content, offset)[0] for offset in root_offsets]
             for root in roots:
                 yield from self._list_tree(number, start + root * self.block, read)
 
@@ -189,5 +189,5 @@ class Xfs:
                 if not free >> index & 1 and not is_hole:
                     numbers.append(first + index)
         shift = self.group_log + self.inodes_per_block_log
-        for chosen in spread(len(numbers), INODES_OF_GROUP):
-            yield self._inode_check(group << shift | numbers[chosen])
+        for position in spread(len(numbers), INODES_OF_GROUP):
+            yield self._inode_check(group << shift | numbers[position])

@@ -6,28 +6,28 @@ from blklab.errors import UsageError
 from blklab.md.inventory import read_inventory
 from blklab.md.model import Array, Inventory
 from blklab.md.rescue.array_content import read_contents
-from blklab.md.rescue.diagnosis import ArrayRescue, diagnose, known_members
+from blklab.md.rescue.diagnosis import ArrayRescue, diagnose, list_all_members
 from blklab.system.roots import Roots
 
 
 def find_arrays(name: str, inventory: Inventory) -> set[str]:
     """Returns the names of the arrays that a path, a UUID, a name or a member means. Raises UsageError without one."""
     arrays = [*inventory.arrays, *inventory.unassembled]
-    resolved = Path(name).resolve()
-    names = {name, str(resolved)} if name.startswith("/") else {name}
-    device = resolved.name if resolved.parent == Path("/dev") else ""
+    path = Path(name).resolve()
+    names = {name, str(path)} if name.startswith("/") else {name}
+    device = path.name if path.parent == Path("/dev") else ""
     # Of a device, all of its array is read: md may hold other members, and run.
-    called = {array.name for array in arrays if _is_meant(array, names, device)}
-    if not called:
-        listed = ", ".join(f"{array.name} ({array.uuid})" for array in arrays) or "none"
-        raise UsageError(f"{name}: no array or member of this name; arrays that were found: {listed}")
-    return called
+    matches = {array.name for array in arrays if _is_meant(array, names, device)}
+    if not matches:
+        array_list = ", ".join(f"{array.name} ({array.uuid})" for array in arrays) or "none"
+        raise UsageError(f"{name}: no array or member of this name; arrays that were found: {array_list}")
+    return matches
 
 
 def _is_meant(array: Array, names: set[str], device: str) -> bool:
     if array.is_called(names) or array.uuid in names:
         return True
-    return any(member.name == device for member in known_members(array))
+    return any(member.name == device for member in list_all_members(array))
 
 
 def find_rescue(name: str, roots: Roots) -> tuple[ArrayRescue, Inventory]:
@@ -37,6 +37,6 @@ def find_rescue(name: str, roots: Roots) -> tuple[ArrayRescue, Inventory]:
     contents = read_contents([*inventory.arrays, *inventory.unassembled])
     rescues = [rescue for rescue in diagnose(inventory, contents) if rescue.array.name in names]
     if len(rescues) > 1:
-        listed = ", ".join(f"{rescue.array.name} ({rescue.array.uuid})" for rescue in rescues)
-        raise UsageError(f"{name}: several arrays are called so: {listed}; name one of its members")
+        array_list = ", ".join(f"{rescue.array.name} ({rescue.array.uuid})" for rescue in rescues)
+        raise UsageError(f"{name}: several arrays are called so: {array_list}; name one of its members")
     return rescues[0], inventory

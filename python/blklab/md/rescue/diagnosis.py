@@ -158,25 +158,25 @@ def describe_by_superblocks(array: Array) -> Array:
     newest superblock has the geometry, also if md has assembled an older one.
     """
     members = []
-    for member in known_members(array):
+    for member in list_all_members(array):
         slot = member.superblock.slot if member.superblock else None
         members.append(replace(member, states=(), slot=slot))
     if array.external or not any(member.superblock for member in members):
         return replace(array, members=tuple(members), outside=(), absent=())
-    described = make_array([member for member in members if member.superblock])
+    superblock_array = make_array([member for member in members if member.superblock])
     return replace(
         array,
         members=tuple(members),
         outside=(),
         absent=(),
         state="inactive" if array.live else array.state,
-        level=described.level,
-        layout=described.layout,
-        chunk=described.chunk,
-        raid_disks=described.raid_disks,
-        member_sectors=described.member_sectors,
-        size=described.size if described.size is not None else array.size,
-        reshaping=described.reshaping,
+        level=superblock_array.level,
+        layout=superblock_array.layout,
+        chunk=superblock_array.chunk,
+        raid_disks=superblock_array.raid_disks,
+        member_sectors=superblock_array.member_sectors,
+        size=superblock_array.size if superblock_array.size is not None else array.size,
+        reshaping=superblock_array.reshaping,
     )
 
 
@@ -184,10 +184,10 @@ def _could_run_apart(split: Split, arrays: Sequence[Array]) -> bool:
     """Whether the older part could run without the newer one: otherwise its members only failed one after another."""
     older = min((split.first, split.second), key=lambda half: (half.events, half.updated))
     slots = {member.superblock.slot for member in older.members if member.superblock}
-    involved = [array for array in arrays if array.name in split.arrays]
-    if any(not is_stopped(array) for array in involved):
+    split_arrays = [array for array in arrays if array.name in split.arrays]
+    if any(not is_stopped(array) for array in split_arrays):
         return True
-    return any(runs_with(array, {slot for slot in slots if slot is not None}) for array in involved)
+    return any(runs_with(array, {slot for slot in slots if slot is not None}) for array in split_arrays)
 
 
 def decide_condition(array: Array, content: ContentFacts | None = None) -> Condition:
@@ -210,11 +210,11 @@ def decide_condition(array: Array, content: ContentFacts | None = None) -> Condi
         return "unknown"
     if can_run:
         return _decide_start(array, current, newest, content)
-    chosen = choose_members(array)
-    if not chosen:
+    members = choose_members(array)
+    if not members:
         return "not-enough"
-    events, seconds = measure_gap(array, chosen)
-    if ran_without(array, chosen) or events > FEW_EVENTS:
+    events, seconds = measure_gap(array, members)
+    if ran_without(array, members) or events > FEW_EVENTS:
         return "stale"
     # With parity, all writes fail once too many members are gone (raid5.c, handle_failed_stripe): nothing is newer on
     # the others, however late their superblocks were written. Other levels go on where enough members are left.
@@ -267,12 +267,12 @@ def describe_content(array: Array, content: ContentFacts) -> Iterator[str]:
             f"{format_size(array.size or 0)}: the array had another geometry or larger members."
         )
     newest = find_newest(array)
-    made = content.made
-    if newest is None or made is None or not _is_plausible(newest.created) or not _is_plausible(made):
+    creation_time = content.made
+    if newest is None or creation_time is None or not _is_plausible(newest.created) or not _is_plausible(creation_time):
         return
     array_date = moment_text(newest.created)
-    content_date = moment_text(made)
-    if made < newest.created:
+    content_date = moment_text(creation_time)
+    if creation_time < newest.created:
         yield (
             f"The superblocks were made at {array_date}, and the filesystem on them earlier, at {content_date}: "
             "the array was made over existing data."
@@ -281,7 +281,7 @@ def describe_content(array: Array, content: ContentFacts) -> Iterator[str]:
         yield f"The array was made at {array_date}, and the filesystem on it after that, at {content_date}."
 
 
-def known_members(array: Array) -> tuple[ArrayMember, ...]:
+def list_all_members(array: Array) -> tuple[ArrayMember, ...]:
     """Returns all members of an array, those outside of it included."""
     return (*array.members, *array.outside)
 
@@ -298,7 +298,7 @@ def has_failed(array: Array) -> bool:
 
 def find_newest(array: Array) -> Superblock | None:
     """Returns the accepted superblock of an active member with the most events; None if there is none."""
-    superblocks = [member.superblock for member in known_members(array) if _is_active(member)]
+    superblocks = [member.superblock for member in list_all_members(array) if _is_active(member)]
     return max(
         (superblock for superblock in superblocks if superblock),
         key=lambda superblock: (superblock.events, superblock.updated),
@@ -338,24 +338,24 @@ def choose_members(array: Array) -> tuple[ArrayMember, ...]:
     The events of members that newer superblocks call failed may say too much: such members are chosen only if nothing
     that was written later suffices.
     """
-    chosen = choose_members_to_force(array)
-    expelled = find_expelled(array)
-    if not chosen or not expelled:
-        return chosen
-    others = tuple(member for member in array.members if member not in expelled)
-    without = choose_members_to_force(replace(array, members=others))
-    if not without:
-        return chosen
-    events, seconds = measure_gap(array, chosen)
-    other_events, other_seconds = measure_gap(array, without)
-    return without if (other_seconds, other_events) < (seconds, events) else chosen
+    freshest = choose_members_to_force(array)
+    expelled_members = find_expelled(array)
+    if not freshest or not expelled_members:
+        return freshest
+    candidates = tuple(member for member in array.members if member not in expelled_members)
+    without_expelled = choose_members_to_force(replace(array, members=candidates))
+    if not without_expelled:
+        return freshest
+    events, seconds = measure_gap(array, freshest)
+    other_events, other_seconds = measure_gap(array, without_expelled)
+    return without_expelled if (other_seconds, other_events) < (seconds, events) else freshest
 
 
 def find_journals(array: Array) -> tuple[ArrayMember, ...]:
     """Returns the write journals that are as current as the newest member: the array does not start without them."""
     newest = find_newest(array)
     journals = []
-    for member in known_members(array):
+    for member in list_all_members(array):
         superblock = member.superblock
         is_journal = superblock is not None and superblock.role == "journal"
         if superblock and is_journal and newest and superblock.events >= newest.events - 1:
@@ -371,15 +371,15 @@ def _sees(superblock: Superblock, other: Superblock) -> bool:
 
 def find_perhaps_newer(array: Array, newest: Superblock) -> tuple[int, ...]:
     """Returns slots without any known member that were active for the newest superblock: their disks may be newer."""
-    here = {member.superblock.slot for member in known_members(array) if member.superblock}
+    here = {member.superblock.slot for member in list_all_members(array) if member.superblock}
     return tuple(slot for slot, is_present in enumerate(newest.present) if is_present and slot not in here)
 
 
 def find_obstacles(array: Array, current: Sequence[ArrayMember]) -> list[str]:
     """Returns what speaks against starting an array although its current members are enough, one sentence each."""
     obstacles = []
-    if used := [member for member in array.members if member.users and _is_active(member)]:
-        names = list_names([f"{member.name} ({member.users[0]})" for member in used])
+    if used_members := [member for member in array.members if member.users and _is_active(member)]:
+        names = list_names([f"{member.name} ({member.users[0]})" for member in used_members])
         obstacles.append(
             f"Members are used without md: {names}. "
             "If something wrote to them, the copies differ, and md does not know."
@@ -417,40 +417,40 @@ def find_obstacles(array: Array, current: Sequence[ArrayMember]) -> list[str]:
     return obstacles
 
 
-def ran_without(array: Array, chosen: Sequence[ArrayMember]) -> bool:
+def ran_without(array: Array, members: Sequence[ArrayMember]) -> bool:
     """Whether an array could still be written to after the oldest of the chosen members left: then its data are old.
 
     The oldest by its events, and by its date: a member that left long ago can have as many events as the newest one
     (docs/explanation/rescue.md has such an array).
     """
     current = find_current(array)
-    behind = [member.superblock for member in chosen if member.superblock and member not in current]
+    behind = [member.superblock for member in members if member.superblock and member not in current]
     if not behind:
         return False
-    known = [member.superblock for member in known_members(array) if member.superblock]
+    superblocks = [member.superblock for member in list_all_members(array) if member.superblock]
     by_events = min(behind, key=lambda superblock: superblock.events)
-    if _could_run_after(array, by_events, [other for other in known if other.events <= by_events.events]):
+    if _could_run_after(array, by_events, [other for other in superblocks if other.events <= by_events.events]):
         return True
-    if not all(_is_plausible(superblock.updated) for superblock in known):
+    if not all(_is_plausible(superblock.updated) for superblock in superblocks):
         return False
     by_date = min(behind, key=lambda superblock: superblock.updated)
-    return _could_run_after(array, by_date, [other for other in known if other.updated <= by_date.updated])
+    return _could_run_after(array, by_date, [other for other in superblocks if other.updated <= by_date.updated])
 
 
-def _could_run_after(array: Array, left_last: Superblock, gone: Sequence[Superblock]) -> bool:
+def _could_run_after(array: Array, last_superblock: Superblock, absent_superblocks: Sequence[Superblock]) -> bool:
     """Whether the members that a superblock still saw could run the array without those that are gone."""
-    gone_slots = {superblock.slot for superblock in gone}
-    left = {slot for slot, is_present in enumerate(left_last.present) if is_present and slot not in gone_slots}
-    return bool(runs_with(array, left))
+    absent_slots = {superblock.slot for superblock in absent_superblocks}
+    slots = {slot for slot, is_present in enumerate(last_superblock.present) if is_present and slot not in absent_slots}
+    return bool(runs_with(array, slots))
 
 
-def measure_gap(array: Array, chosen: Sequence[ArrayMember]) -> tuple[int, int]:
+def measure_gap(array: Array, members: Sequence[ArrayMember]) -> tuple[int, int]:
     """Returns how far the oldest of the chosen members is behind the newest superblock: events, and seconds.
 
     Seconds are 0 if a date is damaged: a clock without a battery begins in 1970.
     """
     newest = find_newest(array)
-    behind = [member.superblock for member in chosen if member.superblock]
+    behind = [member.superblock for member in members if member.superblock]
     if newest is None or not behind:
         return 0, 0
     events = newest.events - min(superblock.events for superblock in behind)
@@ -466,7 +466,7 @@ def _is_plausible(moment: int) -> bool:
 def group_by_events(array: Array) -> tuple[EventGroup, ...]:
     """Returns the members of an array in groups of equal events, the newest first."""
     groups: dict[int, list[ArrayMember]] = {}
-    for member in known_members(array):
+    for member in list_all_members(array):
         if member.superblock:
             groups.setdefault(member.superblock.events, []).append(member)
     return tuple(
@@ -487,24 +487,24 @@ def _is_active(member: ArrayMember) -> bool:
 def _explain(
     array: Array, condition: Condition, inventory: Inventory, splits: Sequence[Split], *, may_scan: bool
 ) -> ArrayRescue:
-    chosen: tuple[ArrayMember, ...] = ()
+    members: tuple[ArrayMember, ...] = ()
     if condition in {"behind", "stale"}:
-        chosen = choose_members(array)
+        members = choose_members(array)
     elif condition == "unclean":
-        chosen = find_current(array)  # They are enough
+        members = find_current(array)  # They are enough
     return ArrayRescue(
         array=array,
         condition=condition,
-        headline=_write_headline(array, condition, chosen),
+        headline=_write_headline(array, condition, members),
         facts=(*_describe_splits(splits), *_find_facts(array, condition, inventory)),
         groups=group_by_events(array),
-        chosen=chosen,
-        steps=tuple(_plan(array, condition, chosen, inventory, may_scan=may_scan)),
+        chosen=members,
+        steps=tuple(_plan(array, condition, members, inventory, may_scan=may_scan)),
         forbidden=tuple(_forbid(condition)),
     )
 
 
-def _write_headline(array: Array, condition: Condition, chosen: tuple[ArrayMember, ...]) -> str:
+def _write_headline(array: Array, condition: Condition, members: tuple[ArrayMember, ...]) -> str:
     """Returns the answer, in one or two sentences."""
     match condition:
         case "running":
@@ -532,10 +532,10 @@ def _write_headline(array: Array, condition: Condition, chosen: tuple[ArrayMembe
             return f"Its metadata are those of other software ({array.metadata}): blklab does not read them."
         case "unknown":
             return "Too little of its superblocks could be read to say whether it is sound."
-    return _write_headline_of_members(array, condition, chosen)
+    return _write_headline_of_members(array, condition, members)
 
 
-def _write_headline_of_members(array: Array, condition: Condition, chosen: tuple[ArrayMember, ...]) -> str:
+def _write_headline_of_members(array: Array, condition: Condition, members: tuple[ArrayMember, ...]) -> str:
     """Returns the answer for an array whose members decide whether it can start."""
     current = find_current(array)
     are = "is" if len(current) == 1 else "are"
@@ -580,13 +580,13 @@ def _write_headline_of_members(array: Array, condition: Condition, chosen: tuple
         case "behind":
             return (
                 f"The data are probably all there. It does not start because only {count}; "
-                f"with members that are {_write_gap(array, chosen)} behind, it has enough, "
+                f"with members that are {_write_gap(array, members)} behind, it has enough, "
                 "and it could not run without them meanwhile."
             )
         case "stale":
             return (
                 f"Part of the data may be old. Only {count}; "
-                f"with members that are {_write_gap(array, chosen)} behind, it has enough, "
+                f"with members that are {_write_gap(array, members)} behind, it has enough, "
                 "but what was written in this time is lost or mixed with older data."
             )
     not_here = find_not_here(array)
@@ -603,7 +603,7 @@ def _write_what_to_find(array: Array, not_here: tuple[int, ...]) -> str:
     older = tuple(slot for slot in not_here if slot not in newer)
     if newer and older:
         text += f" The newest superblock has no member in {_name_slots(older)}: a disk from there is old."
-    spares = [member.name for member in known_members(array) if _is_spare(member)]
+    spares = [member.name for member in list_all_members(array) if _is_spare(member)]
     if spares:
         text += f" Spares may be among them: {list_names(spares)}."
     return text
@@ -617,18 +617,18 @@ def find_missing(array: Array) -> tuple[int, ...]:
 
 def find_not_here(array: Array) -> tuple[int, ...]:
     """Returns the slots without a current member of which no superblock is here, also no refused one."""
-    here = {member.superblock.slot for member in known_members(array) if member.superblock}
+    here = {member.superblock.slot for member in list_all_members(array) if member.superblock}
     return tuple(slot for slot in find_missing(array) if slot not in here)
 
 
 def _find_facts(array: Array, condition: Condition, inventory: Inventory) -> Iterator[str]:
     """Yields what explains the condition, one sentence each."""
-    tolerated = count_tolerated(array)
-    if condition not in {"running", "foreign", "unknown", "refused"} and tolerated is not None:
+    max_failures = count_tolerated(array)
+    if condition not in {"running", "foreign", "unknown", "refused"} and max_failures is not None:
         least = "at least " if array.level == "raid10" else ""
-        loss = f"survives the loss of {least}{tolerated}" if tolerated else "survives no loss"
+        loss = f"survives the loss of {least}{max_failures}" if max_failures else "survives no loss"
         yield f"{level_text(array.level)} of {array.raid_disks} disks {loss}."
-    for member in known_members(array):
+    for member in list_all_members(array):
         yield from _find_facts_of_member(array, member, condition)
     if condition in {"degraded", "unclean", "behind", "stale"}:
         for member in find_expelled(array):
@@ -658,7 +658,7 @@ def _describe_reshape(array: Array) -> Iterator[str]:
     if newest is None or newest.reshape is None:
         return
     replacements = [
-        member.name for member in known_members(array) if member.superblock and member.superblock.replacement
+        member.name for member in list_all_members(array) if member.superblock and member.superblock.replacement
     ]
     if replacements:
         yield (
@@ -718,15 +718,15 @@ def _find_facts_of_member(array: Array, member: ArrayMember, condition: Conditio
         )
     elif superblock.role == "spare" or (superblock.slot is not None and "spare" in member.states):
         yield f"{member.name} is a spare: it has no data of the array."
-    others = {old.uuid for old in member.leftovers} - {array.uuid}
-    for uuid in sorted(others):
+    other_uuids = {old.uuid for old in member.leftovers} - {array.uuid}
+    for uuid in sorted(other_uuids):
         yield f"{member.name} also has the superblock of another array, {uuid}: one of them is from an earlier use."
     if member.users:
         yield f"{member.name} is in use: {member.users[0]}."
 
 
 def _plan(
-    array: Array, condition: Condition, chosen: tuple[ArrayMember, ...], inventory: Inventory, *, may_scan: bool
+    array: Array, condition: Condition, members: tuple[ArrayMember, ...], inventory: Inventory, *, may_scan: bool
 ) -> Iterator[str]:
     """Yields what to do. The only command for disks is that which md itself checks."""
     if condition in {"running", "broken"}:
@@ -757,7 +757,7 @@ def _plan(
             yield "# Ask on the linux-raid list, with these outputs."
         case "behind" | "stale" | "unclean":
             yield from _plan_search_for_newer(array)
-            yield from _plan_overlays(array, chosen)
+            yield from _plan_overlays(array, members)
         case "incomplete" | "not-enough":
             yield from _plan_search_for_disks(condition)
         case "diverged":
@@ -835,18 +835,18 @@ def _plan_start(array: Array, condition: Condition, inventory: Inventory, *, may
     if not all(member.path.startswith("/dev/") for member in array.members):
         yield "# Start it where its disks are: `mdadm --assemble`, and the names of its disks."
         return
-    ignored = [line for line in inventory.listed if line.ignored and line.describes(array)]
-    if ignored:
-        yield f"# {ignored[0].file} says that it must not be assembled: ARRAY <ignore>."
+    ignore_lines = [line for line in inventory.listed if line.ignored and line.describes(array)]
+    if ignore_lines:
+        yield f"# {ignore_lines[0].file} says that it must not be assembled: ARRAY <ignore>."
         return
     if find_journals(array):
         yield "# md first replays the write journal. That can take hours, without a message: do not interrupt it."
-    expelled = find_expelled(array)
-    if not may_scan or expelled:
+    expelled_members = find_expelled(array)
+    if not may_scan or expelled_members:
         if not may_scan:
             yield "# `mdadm --assemble --scan` would also start other arrays of this list that must not be started."
-        if expelled:
-            names = list_names([member.name for member in expelled])
+        if expelled_members:
+            names = list_names([member.name for member in expelled_members])
             yield f"# Before Linux 6.8, `mdadm --assemble --scan` may also take members that failed: {names}."
         sources = (*find_current(array), *find_journals(array))
         yield f"# Name its disks instead: {list_names([member.path for member in sources], 24)}."
@@ -854,8 +854,10 @@ def _plan_start(array: Array, condition: Condition, inventory: Inventory, *, may
     if array.live:
         yield "# The array is assembled and waits. Stop it, and assemble it again:"
         yield command_lines.stop_array(array.path)
-    listed = [line for line in inventory.listed if not line.ignored]
-    if listed and not any(line.describes(array) for line in listed):  # --scan then assembles only these (mdadm(8))
+    conf_lines = [line for line in inventory.listed if not line.ignored]
+    if conf_lines and not any(
+        line.describes(array) for line in conf_lines
+    ):  # --scan then assembles only these (mdadm(8))
         yield f"# Add this line to mdadm.conf: ARRAY /dev/md/NAME UUID={array.uuid}"
     yield command_lines.assemble_all()
     yield "# If md refuses, the reason is in the kernel's log: dmesg."
@@ -897,12 +899,12 @@ def _describe_splits(splits: Sequence[Split]) -> Iterator[str]:
 
 
 def _reshape_positions(array: Array) -> list[int | None]:
-    return [member.superblock.reshape_position for member in known_members(array) if member.superblock]
+    return [member.superblock.reshape_position for member in list_all_members(array) if member.superblock]
 
 
-def _write_gap(array: Array, chosen: tuple[ArrayMember, ...]) -> str:
+def _write_gap(array: Array, members: tuple[ArrayMember, ...]) -> str:
     """Returns how far members are behind, for a sentence: `6 events`, `6 events (4 s)`."""
-    events, seconds = measure_gap(array, chosen)
+    events, seconds = measure_gap(array, members)
     if seconds <= 0:
         return _write_events(events)
     return f"{_write_events(events)} ({format_duration(seconds * 1e9)})"

@@ -47,14 +47,14 @@ def read_sample(directory: Path) -> SampledFiles:
     """Reads a sample of the files below a directory, on the same filesystem. Follows no links."""
     paths = list(_list_files(directory))
     self_checking = [path for path, kind in paths if kind]
-    others = [path for path, kind in paths if not kind]
+    other_paths = [path for path, kind in paths if not kind]
     half = MOST_FILES // 2
-    chosen = _spread(self_checking, max(half, MOST_FILES - len(others)))
-    chosen += _spread(others, MOST_FILES - len(chosen))
+    sample = _spread(self_checking, max(half, MOST_FILES - len(other_paths)))
+    sample += _spread(other_paths, MOST_FILES - len(sample))
     kinds = dict(paths)
     read = proven = size = 0
     broken = []
-    for path in chosen:
+    for path in sample:
         try:
             size += _read_file(path)
             if kinds[path] and path.stat().st_size <= MOST_BYTES:
@@ -72,15 +72,15 @@ def _list_files(directory: Path) -> Iterator[tuple[Path, str]]:
     """Yields regular files, and which of the self-checking kinds each is; files that cannot be opened as no kind."""
     device = directory.stat().st_dev
     waiting = [directory]
-    seen = 0
-    while waiting and seen < MOST_ENTRIES:
+    entry_count = 0
+    while waiting and entry_count < MOST_ENTRIES:
         try:
-            with os.scandir(waiting.pop()) as listed:
-                found = sorted(listed, key=lambda entry: entry.name)
+            with os.scandir(waiting.pop()) as iterator:
+                entries = sorted(iterator, key=lambda entry: entry.name)
         except OSError:
             continue
-        for entry in found:
-            seen += 1
+        for entry in entries:
+            entry_count += 1
             try:
                 status = entry.stat(follow_symlinks=False)
             except OSError:
@@ -108,7 +108,7 @@ def _spread(paths: list[Path], count: int) -> list[Path]:
     """Returns at most so many paths, evenly from the whole list."""
     if len(paths) <= count:
         return paths
-    return [paths[at * len(paths) // count] for at in range(count)]
+    return [paths[index * len(paths) // count] for index in range(count)]
 
 
 def _read_file(path: Path) -> int:
@@ -143,12 +143,12 @@ def check_file(path: Path, kind: str) -> None:
 
 
 def _drain(file: IO[bytes]) -> None:
-    left = MOST_UNPACKED
-    while left > 0:
-        piece = file.read(min(PIECE, left))
+    remaining_bytes = MOST_UNPACKED
+    while remaining_bytes > 0:
+        piece = file.read(min(PIECE, remaining_bytes))
         if not piece:
             return
-        left -= len(piece)
+        remaining_bytes -= len(piece)
 
 
 def _check_png(content: bytes) -> None:

@@ -172,8 +172,8 @@ def find_geometries(devices: Sequence[Path], hints: GeometryHints | None = None)
         raise UsageError(f"{slots} slots: expected {LEAST_DEVICES} to {MOST_DEVICES} devices, with `missing` ones")
     if len(set(devices)) < len(devices):
         raise UsageError("a device is named twice: expected each member once")
-    with Devices(devices) as opened:
-        return _Search(opened, hints, slots).run()
+    with Devices(devices) as open_devices:
+        return _Search(open_devices, hints, slots).run()
 
 
 class _Search:
@@ -198,18 +198,18 @@ class _Search:
         proposals, cut = self._propose(main)
         finalists, are_equal_left_out = self._judge(proposals, main)
         complete = not are_equal_left_out and bool(finalists) and cut < finalists[0].votes
-        verdict, chosen = decide(finalists, complete)
+        verdict, geometries = decide(finalists, complete)
         kinds = Counter(block.checks[0].kind for blocks in self._blocks.values() for block in blocks)
         kinds.update(block.checks[0].kind for block in self._volume_blocks)
         return GeometrySearch(
             verdict,
-            tuple(chosen),
+            tuple(geometries),
             len(proposals),
             dict(sorted(kinds.items())),
-            tuple(sorted(f"{found.name} {found.uuid.hex()}" for found in self._filesystems.values())),
+            tuple(sorted(f"{filesystem.name} {filesystem.uuid.hex()}" for filesystem in self._filesystems.values())),
             self._devices.bytes_read,
             complete,
-            tuple(_notes(verdict, chosen, finalists, complete)),
+            tuple(_notes(verdict, geometries, finalists, complete)),
             tuple(str(path) for path in self._devices.paths),
         )
 
@@ -246,7 +246,7 @@ class _Search:
 
     def _find_blocks(self, device: int) -> None:
         """Collects the blocks of a device that say where they belong: a sample of each filesystem's."""
-        found: dict[bytes, dict[tuple[str, int], FoundBlock]] = {uuid: {} for uuid in self._filesystems}
+        blocks: dict[bytes, dict[tuple[str, int], FoundBlock]] = {uuid: {} for uuid in self._filesystems}
         for position, piece, end in self._pieces(device):
             for start, checks in find_volume_blocks(piece, end):
                 if len(self._volume_blocks) < VOLUME_BLOCKS:
@@ -255,11 +255,11 @@ class _Search:
                 for start, checks in filesystem.find_blocks(piece, end):
                     # Of each 4 KiB, one block of a kind is enough: no chunk is smaller.
                     block = FoundBlock(device, position + start, checks)
-                    found[uuid].setdefault((checks[0].kind, block.position // 4096), block)
-        for uuid, places in found.items():
-            sample = list(places.values())
-            chosen = [sample[number] for number in spread(len(sample), BLOCKS_OF_DEVICE)]
-            self._blocks.setdefault(uuid, []).extend(chosen)
+                    blocks[uuid].setdefault((checks[0].kind, block.position // 4096), block)
+        for uuid, places in blocks.items():
+            candidates = list(places.values())
+            sample = [candidates[number] for number in spread(len(candidates), BLOCKS_OF_DEVICE)]
+            self._blocks.setdefault(uuid, []).extend(sample)
 
     def _find_filesystems(self, piece: bytes, end: int) -> None:
         """Adds the filesystems whose superblocks, or copies of these, are in a piece."""
@@ -268,15 +268,15 @@ class _Search:
             (blocks_xfs.MAGIC, 0, SECTOR, blocks_xfs.is_superblock, blocks_xfs.Xfs, 4096, 32),
             (blocks_btrfs.MAGIC, 64, 4096, blocks_btrfs.is_superblock, blocks_btrfs.Btrfs, 4096, 32),
         )
-        for magic, at, alignment, is_superblock, make, length, uuid_at in kinds:
-            found = piece.find(magic)
-            while 0 <= found - at < end:
-                start = found - at
+        for magic, magic_offset, alignment, is_superblock, make, length, uuid_offset in kinds:
+            position = piece.find(magic)
+            while 0 <= position - magic_offset < end:
+                start = position - magic_offset
                 content = piece[start : start + length]
-                uuid = content[uuid_at : uuid_at + 16]
+                uuid = content[uuid_offset : uuid_offset + 16]
                 if start % alignment == 0 and uuid not in self._filesystems and is_superblock(content):
                     self._filesystems[uuid] = make(content)
-                found = piece.find(magic, found + 1)
+                position = piece.find(magic, position + 1)
 
     def _propose(self, main: bytes) -> tuple[list[Proposal], int]:
         """Returns the geometries with most votes, for each beginning that the filesystem may have in the array.
@@ -284,21 +284,21 @@ class _Search:
         Also the most votes of those that were left out; 0 if none were.
         """
         offsets = list(dict.fromkeys([*self._hints.data_offsets, *PLAUSIBLE_OFFSETS]))
-        found: list[Proposal] = []
+        proposals: list[Proposal] = []
         cut = 0
         blocks = self._blocks.get(main, [])
         for beginning in sorted(self._beginnings)[:MOST_BEGINNINGS] if blocks else [0]:
-            shifted = [_move(block, -beginning) for block in self._volume_blocks]
+            volume_blocks = [_move(block, -beginning) for block in self._volume_blocks]
             layouts = self._list_layouts(blocks)
-            proposals = propose([*blocks, *shifted], layouts, len(self._devices.paths), beginning, offsets)
-            found += proposals.found
-            cut = max(cut, proposals.cut)
+            result = propose([*blocks, *volume_blocks], layouts, len(self._devices.paths), beginning, offsets)
+            proposals += result.proposals
+            cut = max(cut, result.cut)
         size = self._filesystems[main].size if main else 0
-        found = [proposal for proposal in found if self._is_possible(proposal, size)]
-        found.sort(key=_votes, reverse=True)
-        if len(found) > PROPOSALS:
-            cut = max(cut, found[PROPOSALS].votes)
-        return found[:PROPOSALS], cut
+        proposals = [proposal for proposal in proposals if self._is_possible(proposal, size)]
+        proposals.sort(key=_votes, reverse=True)
+        if len(proposals) > PROPOSALS:
+            cut = max(cut, proposals[PROPOSALS].votes)
+        return proposals[:PROPOSALS], cut
 
     def _list_layouts(self, blocks: Sequence[FoundBlock]) -> list[Layout]:
         """Returns the layouts to try; those with far copies for each distance that these may have."""
@@ -334,49 +334,51 @@ class _Search:
 
         Also whether some were left out that may match as much as the first one.
         """
-        found = [*self._blocks.get(main, []), *self._volume_blocks]
-        finalists, are_equal_left_out = self._choose_finalists(proposals, found)
+        blocks = [*self._blocks.get(main, []), *self._volume_blocks]
+        finalists, are_equal_left_out = self._choose_finalists(proposals, blocks)
         lists = [list(dict.fromkeys(self._list_checks(proposal, main))) for proposal in finalists]
         # A wrong geometry may read parity as an inode, and name blocks that never were. It contradicts itself.
-        counts = [self._count(proposal, named)[0] for proposal, named in zip(finalists, lists, strict=True)]
+        counts = [
+            self._count(proposal, named_checks)[0] for proposal, named_checks in zip(finalists, lists, strict=True)
+        ]
         consistent = [
-            named
-            for named, count in zip(lists, counts, strict=True)
+            named_checks
+            for named_checks, count in zip(lists, counts, strict=True)
             if count["matching"] + count["overwritten"] == count["checked"]
         ]
-        together: dict[Named, None] = {}
-        for named in consistent or lists:
-            together.update(dict.fromkeys(named[: MOST_CHECKS - len(together)]))
-        checks = list(together)
-        judged = [self._make_geometry(each, checks, found) for each in finalists]
-        return sorted(judged, key=_rank, reverse=True), are_equal_left_out
+        all_checks: dict[Named, None] = {}
+        for named_checks in consistent or lists:
+            all_checks.update(dict.fromkeys(named_checks[: MOST_CHECKS - len(all_checks)]))
+        checks = list(all_checks)
+        geometries = [self._make_geometry(finalist, checks, blocks) for finalist in finalists]
+        return sorted(geometries, key=_rank, reverse=True), are_equal_left_out
 
     def _choose_finalists(
-        self, proposals: Sequence[Proposal], found: Sequence[FoundBlock]
+        self, proposals: Sequence[Proposal], blocks: Sequence[FoundBlock]
     ) -> tuple[list[Proposal], bool]:
         """Returns the geometries that explain most of a sample; of equal ones, those with usual data offsets.
 
         Also whether one was left out that is as good as the first.
         """
-        sample = [found[number] for number in spread(len(found), QUICK_CHECKS)]
-        scored = []
+        sample = [blocks[number] for number in spread(len(blocks), QUICK_CHECKS)]
+        scores = []
         for number, proposal in enumerate(proposals):
-            _, matching, overwritten = self._count_found(proposal, sample)
-            scored.append((matching + overwritten, -number))
-        scored.sort(reverse=True)
-        compared = []
-        for score, number in scored[:COMPARED]:
+            _, matching, overwritten = self._count_found_blocks(proposal, sample)
+            scores.append((matching + overwritten, -number))
+        scores.sort(reverse=True)
+        comparisons = []
+        for score, number in scores[:COMPARED]:
             proposal = proposals[-number]
             places = [check for block in sample[::4] for check in block.checks]
-            checked, matching = self._compare_redundancy(proposal, [(None, check) for check in places], {})
-            fitting = 2 * matching - checked
+            piece_count, matching = self._compare_redundancy(proposal, [(None, check) for check in places], {})
+            fitting = 2 * matching - piece_count
             offsets = [offset for offset in proposal.placement.data_offsets if offset is not None]
             unusual = sum(offset not in PLAUSIBLE_OFFSETS for offset in offsets)
-            compared.append(((score, fitting), -unusual, -len(set(offsets)), number))
-        compared.sort(reverse=True)
-        are_equal_left_out = len(compared) > FINALISTS and compared[FINALISTS][0] == compared[0][0]
-        are_equal_left_out = are_equal_left_out or (len(scored) > COMPARED and scored[COMPARED][0] == scored[0][0])
-        return [proposals[-number] for _, _, _, number in compared[:FINALISTS]], are_equal_left_out
+            comparisons.append(((score, fitting), -unusual, -len(set(offsets)), number))
+        comparisons.sort(reverse=True)
+        are_equal_left_out = len(comparisons) > FINALISTS and comparisons[FINALISTS][0] == comparisons[0][0]
+        are_equal_left_out = are_equal_left_out or (len(scores) > COMPARED and scores[COMPARED][0] == scores[0][0])
+        return [proposals[-number] for _, _, _, number in comparisons[:FINALISTS]], are_equal_left_out
 
     def _list_checks(self, proposal: Proposal, main: bytes) -> Iterator[tuple[int | None, Check]]:
         """Yields the blocks that the content of a virtual array names."""
@@ -389,27 +391,27 @@ class _Search:
                 if not is_main and not _has_superblock(array, beginning, uuid):
                     continue
                 for check in filesystem.list_checks(partial(_read_from, array, beginning)):
-                    yield (beginning if uuid == main else None), _moved(check, beginning)
+                    yield (beginning if uuid == main else None), _shift_check(check, beginning)
 
-    def _count_found(self, proposal: Proposal, found: Sequence[FoundBlock]) -> tuple[int, int, int]:
+    def _count_found_blocks(self, proposal: Proposal, blocks: Sequence[FoundBlock]) -> tuple[int, int, int]:
         """Returns how many found blocks are not in parity, are where they say, or would be where it was overwritten.
 
         Parity of three inodes looks like a fourth one, as checksums are linear. Old blocks may be left elsewhere.
         """
         array = VirtualArray(self._devices, proposal.placement)
         volume_blocks = set(self._volume_blocks)
-        checked = matching = overwritten = 0
-        for block in found:
+        checked_count = matching_count = overwritten_count = 0
+        for block in blocks:
             beginning = 0 if block in volume_blocks else proposal.beginning
-            moved = [_moved(check, beginning) for check in block.checks]
-            if any(check.holds(array.read(check.address, check.length)) for check in moved):
-                checked += 1
-                matching += 1
-            elif any(self._is_overwritten(array, check) for check in moved):
-                overwritten += 1
+            checks = [_shift_check(check, beginning) for check in block.checks]
+            if any(check.holds(array.read(check.address, check.length)) for check in checks):
+                checked_count += 1
+                matching_count += 1
+            elif any(self._is_overwritten(array, check) for check in checks):
+                overwritten_count += 1
             elif not array.is_parity(block.device, block.position):
-                checked += 1
-        return checked, matching, overwritten
+                checked_count += 1
+        return checked_count, matching_count, overwritten_count
 
     def _is_overwritten(self, array: VirtualArray, check: Check) -> bool:
         places = array.find_places(check.address)
@@ -435,10 +437,10 @@ class _Search:
                 counts["overwritten"] += 1
         return counts, evidence
 
-    def _make_geometry(self, proposal: Proposal, checks: Sequence[Named], found: Sequence[FoundBlock]) -> OldGeometry:
+    def _make_geometry(self, proposal: Proposal, checks: Sequence[Named], blocks: Sequence[FoundBlock]) -> OldGeometry:
         placement = proposal.placement
         counts, evidence = self._count(proposal, checks)
-        found_checked, found_matching, found_overwritten = self._count_found(proposal, found)
+        found_checked, found_matching, found_overwritten = self._count_found_blocks(proposal, blocks)
         redundancy_checked, redundancy_matching = self._compare_redundancy(proposal, checks, evidence)
         members = []
         for slot, (device, offset) in enumerate(zip(placement.devices, placement.data_offsets, strict=True)):
@@ -477,15 +479,15 @@ class _Search:
             for beginning, check in checks
             if beginning is None or beginning == proposal.beginning
         }
-        chosen = sorted(addresses)
+        sorted_addresses = sorted(addresses)
         results = []
-        for number in spread(len(chosen), MOST_STRIPES):
-            result = self._compare_at(array, layout, proposal, chosen[number])
+        for number in spread(len(sorted_addresses), MOST_STRIPES):
+            result = self._compare_at(array, layout, proposal, sorted_addresses[number])
             if result is not None:
                 results.append(result)
             if result:
-                for device in array.find_stripe(chosen[number]):
-                    evidence.setdefault(device, set()).add(chosen[number] // 4096)
+                for device in array.find_stripe(sorted_addresses[number]):
+                    evidence.setdefault(device, set()).add(sorted_addresses[number] // 4096)
         return len(results), sum(results)
 
     def _compare_at(self, array: VirtualArray, layout: Layout, proposal: Proposal, address: int) -> bool | None:
@@ -523,12 +525,12 @@ def _rank(geometry: OldGeometry) -> tuple[bool, int, int, int, bool, int]:
     )
 
 
-def _moved(check: Check, by: int) -> Check:
-    return replace(check, address=check.address + by)
+def _shift_check(check: Check, distance: int) -> Check:
+    return replace(check, address=check.address + distance)
 
 
 def _move(block: FoundBlock, by: int) -> FoundBlock:
-    return replace(block, checks=tuple(_moved(check, by) for check in block.checks))
+    return replace(block, checks=tuple(_shift_check(check, by) for check in block.checks))
 
 
 def _read_from(array: VirtualArray, beginning: int, address: int, length: int) -> bytes:
@@ -615,27 +617,29 @@ def _rivals(geometry: OldGeometry, best: OldGeometry) -> bool:
     return not (is_refuted or best_is_proven)
 
 
-def _notes(verdict: str, chosen: Sequence[OldGeometry], judged: Sequence[OldGeometry], complete: bool) -> Iterator[str]:
+def _notes(
+    verdict: str, geometries: Sequence[OldGeometry], finalists: Sequence[OldGeometry], complete: bool
+) -> Iterator[str]:
     """Yields what is not certain, and what would tell more."""
     if verdict == "none":
-        if not judged:
+        if not finalists:
             yield (
                 "No block was found that says where it belongs. ext4, XFS version 5, btrfs, LVM, LUKS and GPT have "
                 "such blocks; a filesystem inside LUKS is not readable."
             )
         else:
-            best = judged[0]
-            what = f"{best.matching} of {best.checked} blocks"
+            best = finalists[0]
+            counts = f"{best.matching} of {best.checked} blocks"
             if best.redundancy_checked:
-                what += (
+                counts += (
                     f" and {best.redundancy_matching} of {best.redundancy_checked} compared copies or pieces of parity"
                 )
             yield (
-                f"The best geometry explains {what}, which is too few. Is a device missing, or one of another array "
+                f"The best geometry explains {counts}, which is too few. Is a device missing, or one of another array "
                 "among them? Name `missing` for each device that is not there."
             )
         return
-    best = chosen[0]
+    best = geometries[0]
     if not best.explains_all:
         yield (
             f"{best.checked - best.matching - best.overwritten} of {best.checked} blocks are not as expected. They "
@@ -656,22 +660,25 @@ def _notes(verdict: str, chosen: Sequence[OldGeometry], judged: Sequence[OldGeom
             "itself. If a lost partition table was on the array, its data began before the filesystem."
         )
     if verdict == "several":
-        yield from _what_differs(chosen, complete)
+        yield from _describe_differences(geometries, complete)
 
 
-def _what_differs(chosen: Sequence[OldGeometry], complete: bool) -> Iterator[str]:
+def _describe_differences(geometries: Sequence[OldGeometry], complete: bool) -> Iterator[str]:
     if not complete:
         yield "Not all combinations were tried: too few blocks say where they belong."
     differences: list[tuple[str, set[Any]]] = [
-        ("level", {geometry.level for geometry in chosen}),
-        ("layout", {geometry.layout for geometry in chosen}),
-        ("chunk", {geometry.chunk for geometry in chosen}),
-        ("order", {tuple(member.path for member in geometry.members) for geometry in chosen}),
-        ("data offsets", {frozenset((member.path, member.data_offset) for member in each.members) for each in chosen}),
+        ("level", {geometry.level for geometry in geometries}),
+        ("layout", {geometry.layout for geometry in geometries}),
+        ("chunk", {geometry.chunk for geometry in geometries}),
+        ("order", {tuple(member.path for member in geometry.members) for geometry in geometries}),
+        (
+            "data offsets",
+            {frozenset((member.path, member.data_offset) for member in candidate.members) for candidate in geometries},
+        ),
     ]
     names = [name for name, values in differences if len(values) > 1]
-    first = {member.data_offset for member in chosen[0].members if member.data_offset is not None}
-    if len(chosen) > 1 and len(first) == 1 and chosen[0].has_usual_offsets:
+    first = {member.data_offset for member in geometries[0].members if member.data_offset is not None}
+    if len(geometries) > 1 and len(first) == 1 and geometries[0].has_usual_offsets:
         yield "The first one has the same data offset on all devices, as when mdadm made them at the same time."
     if names:
         yield (
@@ -698,8 +705,8 @@ def describe_geometry(geometry: OldGeometry) -> list[str]:
         lines.append(f"slots {', '.join(map(str, group))} have the same content: their order does not matter")
     evidence = f"evidence: {geometry.matching} of {geometry.checked} blocks are where they say"
     if geometry.redundancy_checked:
-        what = "copies" if geometry.level in {1, 10} else "pieces of parity"
-        evidence += f"; {geometry.redundancy_matching} of {geometry.redundancy_checked} {what} fit"
+        pieces = "copies" if geometry.level in {1, 10} else "pieces of parity"
+        evidence += f"; {geometry.redundancy_matching} of {geometry.redundancy_checked} {pieces} fit"
     lines.append(evidence)
     return lines
 

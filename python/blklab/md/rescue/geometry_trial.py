@@ -33,7 +33,7 @@ from blklab.md.rescue.overlays import (
     try_on_overlays,
     undo,
 )
-from blklab.md.rescue.saved_metadata import save_found, save_members
+from blklab.md.rescue.saved_metadata import save_members, save_overlay_metadata
 from blklab.md.rescue.trial import Report
 from blklab.md.superblocks import newest_superblock, read_superblocks
 from blklab.system import identity, process
@@ -173,4 +173,4 @@ def _save_superblocks(
         if overlay is None:
             raise BlklabError(f"{facts.path}: its overlay is gone")
         pairs.append((by_path[facts.path], overlay))
-    save_found(pairs, directory / FOUND, roots)
+    save_overlay_metadata(pairs, directory / FOUND, roots)

@@ -35,7 +35,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Proposals:
-    found: list[Proposal]  # Those with most votes first
+    proposals: list[Proposal]  # Those with most votes first
     cut: int  # Most votes of those that were left out; 0 if none were
 
 
@@ -76,15 +76,15 @@ def propose(
 
     `offsets` are those that mdadm chooses: for devices on which few blocks, or none, were found.
     """
-    counted = []
+    layout_votes = []
     for layout in layouts:
         votes = count_votes(blocks, layout, devices, beginning)
         bound = sum(max(counter.values(), default=0) for counter in votes)
-        counted.append((bound, layout, votes))
-    counted.sort(key=_first, reverse=True)
+        layout_votes.append((bound, layout, votes))
+    layout_votes.sort(key=_first, reverse=True)
     best = cut = 0
-    found: dict[Placement, Proposal] = {}
-    for bound, layout, votes in counted:
+    proposals: dict[Placement, Proposal] = {}
+    for bound, layout, votes in layout_votes:
         if not bound or bound < LEAST_OF_BEST * best:
             break
         for number, proposal in enumerate(_combine(layout, votes, beginning, offsets, LEAST_OF_BEST * best)):
@@ -92,13 +92,13 @@ def propose(
                 cut = max(cut, proposal.votes)
                 break
             best = max(best, proposal.votes)
-            found.setdefault(proposal.placement, proposal)
-    kept = [proposal for proposal in found.values() if proposal.votes >= LEAST_OF_BEST * best]
-    return Proposals(sorted(kept, key=_votes, reverse=True), cut)
+            proposals.setdefault(proposal.placement, proposal)
+    best_proposals = [proposal for proposal in proposals.values() if proposal.votes >= LEAST_OF_BEST * best]
+    return Proposals(sorted(best_proposals, key=_votes, reverse=True), cut)
 
 
-def _first(counted: tuple[int, Layout, list[Counter[Key]]]) -> int:
-    return counted[0]
+def _first(entry: tuple[int, Layout, list[Counter[Key]]]) -> int:
+    return entry[0]
 
 
 def _votes(proposal: Proposal) -> int:
@@ -138,14 +138,16 @@ def _combine(
     layout: Layout, votes: Sequence[Counter[Key]], beginning: int, offsets: Sequence[int], least: float
 ) -> Iterator[Proposal]:
     """Yields ways to give each device one of its slots, no slot twice; those with most votes first."""
-    known = sorted((device for device, counter in enumerate(votes) if counter), key=partial(_most, votes), reverse=True)
-    unknown = [device for device, counter in enumerate(votes) if not counter]
-    options = [_list_options(votes[device], layout.disks, offsets) for device in known]
+    voted_devices = sorted(
+        (device for device, counter in enumerate(votes) if counter), key=partial(_most, votes), reverse=True
+    )
+    unknown_devices = [device for device, counter in enumerate(votes) if not counter]
+    options = [_list_options(votes[device], layout.disks, offsets) for device in voted_devices]
     for count, keys in _choose(options, least):
-        chosen = dict(zip(known, keys, strict=True))
+        keys_by_device = dict(zip(voted_devices, keys, strict=True))
         free = [slot for slot in range(layout.disks) if slot not in {slot for slot, _ in keys}]
-        for more in _place_unknown(unknown, free, offsets, [offset for _, offset in keys]):
-            yield Proposal(make_placement(layout, {**chosen, **more}), beginning, count)
+        for other_keys in _place_unknown(unknown_devices, free, offsets, [offset for _, offset in keys]):
+            yield Proposal(make_placement(layout, {**keys_by_device, **other_keys}), beginning, count)
 
 
 def _most(votes: Sequence[Counter[Key]], device: int) -> int:
@@ -157,16 +159,16 @@ def _list_options(counter: Counter[Key], disks: int, plausible: Sequence[int]) -
 
     A device with only few blocks may have all of them in parity: at an offset that mdadm chooses, each slot is tried.
     """
-    most = counter.most_common(KEYS_OF_DEVICE)
-    kept = {key: count for key, count in most if count >= LEAST_SHARE * most[0][1]}
+    top_keys = counter.most_common(KEYS_OF_DEVICE)
+    counts = {key: count for key, count in top_keys if count >= LEAST_SHARE * top_keys[0][1]}
     by_offset: Counter[int] = Counter()
     for (_, offset), count in counter.items():
         if offset in plausible:
             by_offset[offset] += count
     for offset, _ in by_offset.most_common(PLAUSIBLE_OF_DEVICE):
         for slot in range(disks):
-            kept[slot, offset] = counter[slot, offset]
-    return sorted(((count, key) for key, count in kept.items()), reverse=True)
+            counts[slot, offset] = counter[slot, offset]
+    return sorted(((count, key) for key, count in counts.items()), reverse=True)
 
 
 def _choose(options: Sequence[Sequence[tuple[int, Key]]], least: float) -> Iterator[tuple[int, list[Key]]]:
@@ -174,11 +176,11 @@ def _choose(options: Sequence[Sequence[tuple[int, Key]]], least: float) -> Itera
 
     A best-first search: the votes of the devices that are still to come are at most their largest ones.
     """
-    rest = [0] * (len(options) + 1)
+    remaining_votes = [0] * (len(options) + 1)
     for number in range(len(options) - 1, -1, -1):
-        rest[number] = rest[number + 1] + options[number][0][0]
-    waiting: list[tuple[int, int, int, list[Key]]] = [(-rest[0], 0, 0, [])]
-    made = 0
+        remaining_votes[number] = remaining_votes[number + 1] + options[number][0][0]
+    waiting: list[tuple[int, int, int, list[Key]]] = [(-remaining_votes[0], 0, 0, [])]
+    serial = 0
     while waiting:
         bound, _, votes, keys = heappop(waiting)
         if -bound < least:
@@ -186,30 +188,30 @@ def _choose(options: Sequence[Sequence[tuple[int, Key]]], least: float) -> Itera
         if len(keys) == len(options):
             yield votes, keys
             continue
-        used = {slot for slot, _ in keys}
+        used_slots = {slot for slot, _ in keys}
         for count, key in options[len(keys)]:
-            if key[0] not in used:
-                made += 1
+            if key[0] not in used_slots:
+                serial += 1
                 total = votes + count
-                heappush(waiting, (-(total + rest[len(keys) + 1]), made, total, [*keys, key]))
+                heappush(waiting, (-(total + remaining_votes[len(keys) + 1]), serial, total, [*keys, key]))
 
 
 def _place_unknown(
-    devices: Sequence[int], free: Sequence[int], offsets: Sequence[int], seen: Sequence[int]
+    devices: Sequence[int], free: Sequence[int], offsets: Sequence[int], seen_offsets: Sequence[int]
 ) -> Iterator[dict[int, Key]]:
     """Yields places for devices without any found block: each free slot, each plausible offset."""
-    tried = list(dict.fromkeys([*seen, *offsets]))
-    for chosen in product(tried, repeat=len(devices)):
+    candidates = list(dict.fromkeys([*seen_offsets, *offsets]))
+    for choice in product(candidates, repeat=len(devices)):
         for slots in permutations(free, len(devices)):
-            yield dict(zip(devices, zip(slots, chosen, strict=True), strict=True))
+            yield dict(zip(devices, zip(slots, choice, strict=True), strict=True))
 
 
 def make_placement(layout: Layout, keys: dict[int, Key]) -> Placement:
     """Returns a placement; slots with the same content get their devices in the order given."""
     by_slot: dict[int, tuple[int, int]] = {slot: (device, offset) for device, (slot, offset) in keys.items()}
     for group in layout.equal_slots():
-        filled = sorted(by_slot.pop(slot) for slot in group if slot in by_slot)
-        by_slot.update(zip(group, filled, strict=False))
+        devices = sorted(by_slot.pop(slot) for slot in group if slot in by_slot)
+        by_slot.update(zip(group, devices, strict=False))
     slots = [by_slot.get(slot, (None, None)) for slot in range(layout.disks)]
     return Placement(layout, tuple(device for device, _ in slots), tuple(offset for _, offset in slots))
 
@@ -223,11 +225,11 @@ def find_strides(blocks: Sequence[FoundBlock], layout: Layout, sizes: Sequence[i
     for block in blocks:
         by_check.setdefault(block.checks[0], []).append(block)
     distances: Counter[int] = Counter()
-    for same in by_check.values():
-        for first, second in combinations(same[:4], 2):
+    for copies in by_check.values():
+        for first, second in combinations(copies[:4], 2):
             distance = abs(first.position - second.position)
             if first.device != second.device and distance and distance % layout.chunk == 0:
                 distances[distance] += 1
     halves = [size // layout.chunk // 2 * layout.chunk for size in sizes]
-    tried = [*(distance for distance, _ in distances.most_common(STRIDES)), *halves]
-    return list(dict.fromkeys(stride for stride in tried if stride > 0))
+    strides = [*(distance for distance, _ in distances.most_common(STRIDES)), *halves]
+    return list(dict.fromkeys(stride for stride in strides if stride > 0))

@@ -13,7 +13,7 @@ from blklab.errors import BlklabError
 from blklab.md.audit.rule import list_names
 from blklab.md.member_devices import find_candidates
 from blklab.md.model import Array, ArrayMember, Inventory
-from blklab.md.rescue.diagnosis import describe_by_superblocks, find_not_here, is_stopped, known_members
+from blklab.md.rescue.diagnosis import describe_by_superblocks, find_not_here, is_stopped, list_all_members
 from blklab.md.rescue.old_superblocks import OldSuperblock, find_old_superblocks
 from blklab.system.identity import of_node
 from blklab.system.layers import partitions
@@ -44,10 +44,12 @@ class ArrayNote:
 
 def list_unknown_disks(inventory: Inventory, roots: Roots) -> list[UnknownDisk]:
     """Returns the disks and partitions of this host that are in no array and have no superblock."""
-    known = {member.name for array in (*inventory.arrays, *inventory.unassembled) for member in known_members(array)}
+    member_names = {
+        member.name for array in (*inventory.arrays, *inventory.unassembled) for member in list_all_members(array)
+    }
     disks = []
     for node in find_candidates(roots, inventory.arrays, everywhere(roots)):
-        if node.name in known or (node / "md").is_dir():
+        if node.name in member_names or (node / "md").is_dir():
             continue
         device = of_node(node, roots)
         disks.append(UnknownDisk(device.path, device.size, device.id or "", bool(partitions(node))))
@@ -73,19 +75,19 @@ def _measure(member: ArrayMember) -> int:
 
 def find_lost_members(inventory: Inventory, disks: Sequence[UnknownDisk]) -> list[ArrayNote]:
     """Returns what is left of members on disks that are no members any more."""
-    stopped = []
+    stopped_arrays = []
     for array in (*inventory.unassembled, *inventory.arrays):
         if is_stopped(array) and not array.external:
-            stopped.append(describe_by_superblocks(array))
-    found: list[ArrayNote] = []
+            stopped_arrays.append(describe_by_superblocks(array))
+    notes: list[ArrayNote] = []
     for disk in disks[:MOST_DISKS]:
         try:
             remains = find_old_superblocks(Path(disk.path))
         except BlklabError:
             continue  # The inventory says which disks cannot be read
-        found += _describe_remains(disk, remains, stopped)
-        found += _compare_sizes(disk, remains, stopped)
-    return found
+        notes += _describe_remains(disk, remains, stopped_arrays)
+        notes += _compare_sizes(disk, remains, stopped_arrays)
+    return notes
 
 
 def _describe_remains(
@@ -98,9 +100,9 @@ def _describe_remains(
         elif old.superblock is not None and not old.place_agrees:
             superblock = old.superblock
             owner = next((array.name for array in arrays if array.uuid == superblock.uuid), "")
-            what = "this array" if owner else f"the array {superblock.uuid}"
+            owner_text = "this array" if owner else f"the array {superblock.uuid}"
             slot = "" if superblock.slot is None else f", slot {superblock.slot}"
-            yield ArrayNote(owner, f"{_name(disk)} has a remaining superblock of {what}{slot}: {old}.")
+            yield ArrayNote(owner, f"{_name(disk)} has a remaining superblock of {owner_text}{slot}: {old}.")
 
 
 def _compare_sizes(disk: UnknownDisk, remains: Sequence[OldSuperblock], arrays: Sequence[Array]) -> Iterator[ArrayNote]:
@@ -114,10 +116,10 @@ def _compare_sizes(disk: UnknownDisk, remains: Sequence[OldSuperblock], arrays: 
             reason = "a partition table was written over the place of its superblock"
         elif disk.is_divided:
             reason = "it has a partition table, which may have been written over its superblock"
-        where = f"slot {slots[0]}" if len(slots) == 1 else f"slots {list_names([str(slot) for slot in slots], 12)}"
+        missing = f"slot {slots[0]}" if len(slots) == 1 else f"slots {list_names([str(slot) for slot in slots], 12)}"
         yield ArrayNote(
             array.name,
-            f"{_name(disk)} has no superblock and exactly the size of the members: it may be the member of {where}; "
+            f"{_name(disk)} has no superblock and exactly the size of the members: it may be the member of {missing}; "
             f"{reason}. Write nothing to it.",
         )
 

@@ -22,13 +22,13 @@ def find_changes(directory: Path, roots: Roots) -> list[str]:
             changes.append(f"{member.path}: this disk is not here any more")
             continue
         path = device.path
-        for saved in member.ranges:
+        for saved_range in member.ranges:
             try:
-                checksum, unread = read_range(path, saved.offset_bytes, saved.length_bytes, None)
+                checksum, unread = read_range(path, saved_range.offset_bytes, saved_range.length_bytes, None)
             except ReadFailed as error:
                 changes.append(f"{error}")
                 break
-            if unread or checksum != saved.sha256:
+            if unread or checksum != saved_range.sha256:
                 changes.append(f"{path}: its metadata have changed since they were saved")
                 break
     return changes

@@ -53,36 +53,36 @@ def find_metadata(superblock: Superblock, device: int, size: int) -> list[Span]:
     if superblock.reshape_position is not None:
         raise BlklabError("the array was being reshaped: where its data begin is in doubt; ask on the linux-raid list")
     places = [_find_bitmap(superblock), _find_list(superblock), _find_log(superblock, device)]
-    own = find_superblock(superblock)
+    superblock_span = find_superblock(superblock)
     data = find_data(superblock)
-    chosen: list[Span] = []
-    for place in [own, *filter(None, places)]:
+    spans: list[Span] = []
+    for place in [superblock_span, *filter(None, places)]:
         if place.begin < 0 or place.end > size or place.end - place.begin > MOST_METADATA:
             raise BlklabError(f"its superblock names metadata at byte {place.begin:,}, which is not on the device")
         if place.within(data.begin, data.end):
             raise BlklabError(f"its superblock names metadata at byte {place.begin:,}, which is in the data")
         # The rest of its last page, if it is not something else.
         page = place.begin + -(-(place.end - place.begin) // PAGE) * PAGE
-        whole = Span(place.begin, min(page, size), place.begin)
-        chosen = [*without([whole], [*chosen, data]), *chosen]
-    return chosen
+        page_span = Span(place.begin, min(page, size), place.begin)
+        spans = [*subtract_spans([page_span], [*spans, data]), *spans]
+    return spans
 
 
-def without(places: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+def subtract_spans(places: Iterable[Span], regions: Iterable[Span]) -> list[Span]:
     """Returns the parts of places that are in none of the others."""
-    return spans_without(places, [(other.begin, other.end) for other in others])
+    return spans_without(places, [(region.begin, region.end) for region in regions])
 
 
-def common(places: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+def intersect_spans(places: Iterable[Span], regions: Iterable[Span]) -> list[Span]:
     """Returns the parts of places that are in one of the others, in order of the places."""
-    known = list(others)
-    found = []
+    region_list = list(regions)
+    parts = []
     for place in places:
-        for other in known:
-            part = place.within(other.begin, other.end)
+        for region in region_list:
+            part = place.within(region.begin, region.end)
             if part:
-                found.append(part)
-    return found
+                parts.append(part)
+    return parts
 
 
 def _find_bitmap(superblock: Superblock) -> Span | None:
@@ -119,7 +119,7 @@ def find_reserved_for_tables(size: int, block: int, superblock: Superblock) -> l
     begin = span_of(0, min(size, 2 * block + LEAST_ENTRIES))
     last = max(begin.end, size - block - LEAST_ENTRIES)
     end = Span(last, size, last)
-    return without([begin, end], [find_data(superblock)])
+    return subtract_spans([begin, end], [find_data(superblock)])
 
 
 def find_tables(device: int, size: int) -> list[Span]:
@@ -145,17 +145,17 @@ def find_tables(device: int, size: int) -> list[Span]:
     return [span_of(0, SECTOR)] if mbr[510:] == b"\x55\xaa" else []
 
 
-def _read_gpt(device: int, at: int, block: int) -> tuple[Span, int, int, int, Span] | None:
+def _read_gpt(device: int, offset: int, block: int) -> tuple[Span, int, int, int, Span] | None:
     """Returns the places of a GPT's header and its entries, and its first and last usable and its other block.
 
     None if there is none, or its checksum is wrong.
     """
-    content = os.pread(device, block, at)
+    content = os.pread(device, block, offset)
     if len(content) < block or not content.startswith(b"EFI PART"):
         return None
-    _, length, checksum, _, alternate, first, last, entries, count, each, _ = GPT_HEADER.unpack_from(content)
-    if not GPT_HEADER.size <= length <= block or count * each > MOST_ENTRIES:
+    _, length, checksum, _, alternate, first, last, entries, count, entry_bytes, _ = GPT_HEADER.unpack_from(content)
+    if not GPT_HEADER.size <= length <= block or count * entry_bytes > MOST_ENTRIES:
         return None
     if zlib.crc32(content[:16] + bytes(4) + content[20:length]) != checksum:
         return None
-    return span_of(at, block), first, last, alternate, span_of(entries * block, count * each)
+    return span_of(offset, block), first, last, alternate, span_of(entries * block, count * entry_bytes)

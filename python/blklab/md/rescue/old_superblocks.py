@@ -81,19 +81,19 @@ class _Disk:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.bytes = os.lseek(descriptor, 0, os.SEEK_END)
-        whole = SectorRange(0, self.bytes // SECTOR)
-        self._ranges = [whole, *self._read_partitions()]
+        disk_range = SectorRange(0, self.bytes // SECTOR)
+        self._ranges = [disk_range, *self._read_partitions()]
 
     def find(self) -> list[OldSuperblock]:
         positions = {position for position in self._search_ends() if 0 <= position <= self.bytes - SECTOR}
         for sectors in self._ranges:
             positions.update(list_places(sectors).values())
-        found = []
+        superblocks = []
         for position in sorted(positions):
             old = self._read_superblock(position)
             if old is not None:
-                found.append(old)
-        return [*found, *self._find_overwritten(found), *self._find_foreign()]
+                superblocks.append(old)
+        return [*superblocks, *self._find_overwritten(superblocks), *self._find_foreign()]
 
     def _read(self, position: int, length: int) -> bytes:
         return os.pread(self._descriptor, length, position) if position >= 0 else b""
@@ -103,11 +103,11 @@ class _Disk:
         for begin in sorted({0, max(0, self.bytes - SEARCHED) // SECTOR * SECTOR}):
             content = self._read(begin, SEARCHED)
             for magic in (LITTLE, BIG):
-                at = content.find(magic)
-                while at >= 0:
-                    if at % SECTOR == 0:
-                        yield begin + at
-                    at = content.find(magic, at + 1)
+                position = content.find(magic)
+                while position >= 0:
+                    if position % SECTOR == 0:
+                        yield begin + position
+                    position = content.find(magic, position + 1)
 
     def _read_superblock(self, position: int) -> OldSuperblock | None:
         content = self._read(position, SUPERBLOCK)
@@ -145,13 +145,13 @@ class _Disk:
         last = self.bytes // SECTOR
         if is_gpt(1, head[SECTOR:]):
             entries = self._read_entries(head[SECTOR:])
-            for at in range(0, len(entries) - ENTRY + 1, ENTRY):
-                first, end = struct.unpack_from("<2Q", entries, at + 32)
-                if any(entries[at : at + 16]) and first <= end < last:
+            for offset in range(0, len(entries) - ENTRY + 1, ENTRY):
+                first, end = struct.unpack_from("<2Q", entries, offset + 32)
+                if any(entries[offset : offset + 16]) and first <= end < last:
                     yield SectorRange(first, end - first + 1)
         elif head[510:512] == b"\x55\xaa":
-            for at in range(446, 510, 16):
-                kind, first, count = struct.unpack_from("<4xB3x2I", head, at)
+            for offset in range(446, 510, 16):
+                kind, first, count = struct.unpack_from("<4xB3x2I", head, offset)
                 if kind and count and first + count <= last:
                     yield SectorRange(first, count)
 
@@ -159,10 +159,10 @@ class _Disk:
         sector, count, size = struct.unpack_from("<QII", header, 72)
         return self._read(sector * SECTOR, min(count, MOST_ENTRIES) * ENTRY) if size == ENTRY else b""
 
-    def _find_overwritten(self, found: list[OldSuperblock]) -> Iterator[OldSuperblock]:
+    def _find_overwritten(self, superblocks: list[OldSuperblock]) -> Iterator[OldSuperblock]:
         """Yields the place of the disk's own superblock 1.2 if a GPT's entries are in it (UEFI 2.10, section 5.3)."""
         header = self._read(SECTOR, SECTOR)
-        if any(old.kind == "1.2" and old.member_begin == 0 for old in found) or not is_gpt(1, header):
+        if any(old.kind == "1.2" and old.member_begin == 0 for old in superblocks) or not is_gpt(1, header):
             return
         sector, count, size = struct.unpack_from("<QII", header, 72)
         if sector * SECTOR <= 4096 < sector * SECTOR + count * size:
@@ -195,21 +195,21 @@ def parse_copy(kind: str, content: bytes) -> Superblock | None:
     The copy is a sparse file in which the superblock is where it says. None if it says what cannot be.
     """
     if kind == "0.90":
-        at = ROUND_090
+        offset = ROUND_090
         size = 2 * ROUND_090
     else:
-        at = struct.unpack_from("<Q", content, SUPER_OFFSET_AT)[0] * SECTOR
-        size = at + (8192 if kind == "1.0" else 1 << 20)
-    if at > LARGEST_MEMBER or at % 4096:
+        offset = struct.unpack_from("<Q", content, SUPER_OFFSET_AT)[0] * SECTOR
+        size = offset + (8192 if kind == "1.0" else 1 << 20)
+    if offset > LARGEST_MEMBER or offset % 4096:
         return None
     descriptor = os.memfd_create("superblock", os.MFD_CLOEXEC)
     try:
         os.ftruncate(descriptor, size)
-        os.pwrite(descriptor, content, at)
+        os.pwrite(descriptor, content, offset)
         reading = read_superblocks(Path(f"/proc/self/fd/{descriptor}"))
     finally:
         os.close(descriptor)
-    return next((member for member in reading.members if member.version == kind and member.offset == at), None)
+    return next((member for member in reading.members if member.version == kind and member.offset == offset), None)
 
 
 def swap_superblock(content: bytes) -> bytes:
@@ -218,6 +218,6 @@ def swap_superblock(content: bytes) -> bytes:
     All fields are words, except two event counts: their high word comes first on such a machine (md_p.h).
     """
     words = list(struct.unpack(f">{len(content) // 4}I", content[: len(content) // 4 * 4]))
-    for at in (EVENTS_AT, CHECKPOINT_AT):
-        words[at], words[at + 1] = words[at + 1], words[at]
+    for index in (EVENTS_AT, CHECKPOINT_AT):
+        words[index], words[index + 1] = words[index + 1], words[index]
     return struct.pack(f"<{len(words)}I", *words)

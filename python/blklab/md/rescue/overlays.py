@@ -121,10 +121,10 @@ def check_space(directory: Path, members: Sequence[ArrayMember], roots: Roots) -
     """Raises UsageError for a directory that exists, that is on a disk of a member, or that has too little space."""
     check_directory(directory, members, roots, option="DIRECTORY")
     free = _measure_free(directory.absolute().parent)
-    needed = LEAST_FREE * len(members)
-    if free < needed:
+    min_bytes = LEAST_FREE * len(members)
+    if free < min_bytes:
         raise UsageError(
-            f"{directory}: {format_size(free)} are free, expected {format_size(needed)} for {len(members)} overlays"
+            f"{directory}: {format_size(free)} are free, expected {format_size(min_bytes)} for {len(members)} overlays"
         )
 
 
@@ -146,12 +146,14 @@ def choose_members(rescue: ArrayRescue, names: Sequence[str]) -> tuple[ArrayMemb
         if not sufficient:
             raise UsageError(f"{array.name}: no members suffice to start it: see `blklab md rescue`")
         return (*sufficient, *find_journals(array))
-    known = {member.path: member for member in array.members if member.superblock}
+    members_by_path = {member.path: member for member in array.members if member.superblock}
     members: list[ArrayMember] = []
     for name in names:
-        member = known.get(str(Path(name).resolve()))
+        member = members_by_path.get(str(Path(name).resolve()))
         if member is None:
-            raise UsageError(f"{name}: no member of {array.name}; its members are {list_names(list(known), 24)}")
+            raise UsageError(
+                f"{name}: no member of {array.name}; its members are {list_names(list(members_by_path), 24)}"
+            )
         members.append(member)
     if len({member.path for member in members}) < len(members):
         raise UsageError("--member: a member is named twice")
@@ -280,11 +282,11 @@ def _make_snapshot(
 
 def find_overlay_nodes(record: OverlayRecord, roots: Roots) -> list[Path]:
     """Returns the sysfs directories of the overlays of a record that exist now."""
-    found = []
+    nodes = []
     for node in entries(roots.sys / "block"):
         if (text(node / "dm/uuid") or "").startswith(record.uuid_prefix):
-            found.append(node)
-    return sorted(found, key=lambda node: node.name)
+            nodes.append(node)
+    return sorted(nodes, key=lambda node: node.name)
 
 
 def find_full(record: OverlayRecord, roots: Roots) -> list[str]:
@@ -304,9 +306,9 @@ def measure_usage(record: OverlayRecord, roots: Roots) -> dict[str, str]:
     for node in find_overlay_nodes(record, roots):
         name = text(node / "dm/name") or node.name
         status = read_snapshot_status(name) or ""
-        used, slash, _ = status.partition("/")
-        if slash and used.isdigit():
-            usage[name] = f"{format_size(int(used) * SECTOR)} of {format_size(STORE_BYTES)} used"
+        sectors, slash, _ = status.partition("/")
+        if slash and sectors.isdigit():
+            usage[name] = f"{format_size(int(sectors) * SECTOR)} of {format_size(STORE_BYTES)} used"
         else:
             usage[name] = "full, or its file cannot be written: nothing on it is valid"
     return usage
@@ -316,8 +318,8 @@ def read_snapshot_status(name: str) -> str | None:
     """Returns the used part of a snapshot, `16/2097152` in sectors, or `Invalid`, `Overflow`; None if it is gone."""
     program = child_process.find("dmsetup", PACKAGES["dmsetup"])
     output = child_process.run([program, "status", "--noflush", name], timeout=60)
-    words = output.stdout.split()
-    return words[3] if output.returncode == 0 and len(words) > 3 and words[2] == "snapshot" else None
+    fields = output.stdout.split()
+    return fields[3] if output.returncode == 0 and len(fields) > 3 and fields[2] == "snapshot" else None
 
 
 def _measure_free(directory: Path) -> int:
@@ -353,14 +355,14 @@ def find_rules(roots: Roots) -> list[str]:
     root = roots.dev.parent
     if not (root / "run/udev").is_dir():
         return []
-    found = []
+    rules = []
     for rule in RULES:
-        own = root / "etc/udev/rules.d" / rule
-        if own.exists() and own.resolve() != Path("/dev/null"):
-            raise UsageError(f"{own}: this rule may assemble the overlays: move it away meanwhile")
+        local_rule = root / "etc/udev/rules.d" / rule
+        if local_rule.exists() and local_rule.resolve() != Path("/dev/null"):
+            raise UsageError(f"{local_rule}: this rule may assemble the overlays: move it away meanwhile")
         if any((root / directory / rule).exists() for directory in RULE_DIRECTORIES):
-            found.append(rule)
-    return found
+            rules.append(rule)
+    return rules
 
 
 def _hide(rule: str) -> str:

@@ -22,14 +22,14 @@ from blklab.md.rescue.metadata_places import (
     BLOCKS,
     MAGIC,
     SUPERBLOCK_BYTES,
-    common,
     find_data,
     find_metadata,
     find_reserved_for_tables,
     find_superblock,
     find_tables,
+    intersect_spans,
     span_of,
-    without,
+    subtract_spans,
 )
 from blklab.md.rescue.saved_index import (
     ReplacedBy,
@@ -37,7 +37,7 @@ from blklab.md.rescue.saved_index import (
     SavedDisk,
     SavedMember,
     SavedRange,
-    find_known,
+    find_known_spans,
     load_device,
     read_index,
     write_index,
@@ -123,7 +123,7 @@ class NotRestorable(BlklabError):
     """A device cannot be restored."""
 
 
-def plan_restore(directory: Path, wanted: Sequence[str], roots: Roots, *, tables: bool = False) -> MetadataPlan:
+def plan_restore(directory: Path, names: Sequence[str], roots: Roots, *, tables: bool = False) -> MetadataPlan:
     """Returns what saved metadata would change. Reads only.
 
     `wanted` are paths or stable ids of devices; without any, it is all of them. `tables`: partition tables too. Raises
@@ -138,7 +138,7 @@ def plan_restore(directory: Path, wanted: Sequence[str], roots: Roots, *, tables
         with load_device(directory, disk) as memory:
             if tables:
                 restores.append(_plan_device(disk, memory, roots, tables=True))
-    return MetadataPlan(directory, tuple(_refuse_doubled(_choose(restores, wanted, directory, roots))))
+    return MetadataPlan(directory, tuple(_refuse_doubled(_choose(restores, names, directory, roots))))
 
 
 def _refuse_doubled(restores: Sequence[DeviceRestore]) -> Iterator[DeviceRestore]:
@@ -153,19 +153,19 @@ def _refuse_doubled(restores: Sequence[DeviceRestore]) -> Iterator[DeviceRestore
 
 
 def _choose(
-    restores: Sequence[DeviceRestore], wanted: Sequence[str], directory: Path, roots: Roots
+    restores: Sequence[DeviceRestore], names: Sequence[str], directory: Path, roots: Roots
 ) -> list[DeviceRestore]:
     """Returns the devices that the user named. Raises UsageError for another one."""
     if not restores:
         raise UsageError(f"{directory}: no member was saved; its disks are restored with --partition-tables")
-    chosen: list[DeviceRestore] = []
-    for word in wanted:
-        called = [restore for restore in restores if _is_called(restore, word, roots)]
-        if not called:
-            known = ", ".join(restore.path for restore in restores)
-            raise UsageError(f"--member {word}: not one of the saved devices, which are now: {known}")
-        chosen += [restore for restore in called if restore not in chosen]
-    return chosen if wanted else list(restores)
+    selection: list[DeviceRestore] = []
+    for name in names:
+        matches = [restore for restore in restores if _is_called(restore, name, roots)]
+        if not matches:
+            paths = ", ".join(restore.path for restore in restores)
+            raise UsageError(f"--member {name}: not one of the saved devices, which are now: {paths}")
+        selection += [restore for restore in matches if restore not in selection]
+    return selection if names else list(restores)
 
 
 def _is_called(restore: DeviceRestore, word: str, roots: Roots) -> bool:
@@ -183,55 +183,59 @@ def _is_called(restore: DeviceRestore, word: str, roots: Roots) -> bool:
     return word == restore.path or (stat.S_ISBLK(status.st_mode) and number_of(status.st_rdev) == restore.number)
 
 
-def _plan_device(saved: SavedMember | SavedDisk, memory: int, roots: Roots, *, tables: bool) -> DeviceRestore:
+def _plan_device(saved_device: SavedMember | SavedDisk, memory: int, roots: Roots, *, tables: bool) -> DeviceRestore:
     """Returns what is done to a device, or why nothing. `memory` is the device as it was saved."""
-    restore = DeviceRestore(saved, saved.path)
+    restore = DeviceRestore(saved_device, saved_device.path)
     try:
-        restore = _find_device(saved, roots)
+        restore = _find_device(saved_device, roots)
         _check_unused(restore, roots)
-        if isinstance(saved, SavedDisk):
-            return _plan_disk(restore, saved, memory)
-        return _plan_member(restore, saved, memory, roots, tables=tables)
+        if isinstance(saved_device, SavedDisk):
+            return _plan_disk(restore, saved_device, memory)
+        return _plan_member(restore, saved_device, memory, roots, tables=tables)
     except NotRestorable as error:
         return replace(restore, refused=str(error))
 
 
-def _find_device(saved: SavedMember | SavedDisk, roots: Roots) -> DeviceRestore:
+def _find_device(saved_device: SavedMember | SavedDisk, roots: Roots) -> DeviceRestore:
     """Returns the device or image of now. Raises NotRestorable if it is not there, or if it is in doubt."""
-    if not saved.size_bytes:
+    if not saved_device.size_bytes:
         raise NotRestorable("it could not be read when the others were saved")
-    if saved.image:
-        return _find_image(saved)
-    if not saved.ids:
+    if saved_device.image:
+        return _find_image(saved_device)
+    if not saved_device.ids:
         raise NotRestorable("it had no stable id when it was saved, so that it cannot be found safely")
-    same_size = [device for device in _find_candidates(saved, roots) if device.size == saved.size_bytes]
+    same_size = [device for device in _find_candidates(saved_device, roots) if device.size == saved_device.size_bytes]
     if len(same_size) > 1:
-        with_all = [device for device in same_size if _stable(saved.ids) <= _stable(device.ids)]
+        with_all = [device for device in same_size if _stable(saved_device.ids) <= _stable(device.ids)]
         same_size = with_all if len(with_all) == 1 else same_size
     if not same_size:
-        raise NotRestorable(f"no device has one of its ids ({saved.ids[0]}) and {saved.size_bytes:,} bytes: connect it")
+        raise NotRestorable(
+            f"no device has one of its ids ({saved_device.ids[0]}) and {saved_device.size_bytes:,} bytes: connect it"
+        )
     if len(same_size) > 1:
         names = ", ".join(device.path for device in same_size)
         raise NotRestorable(f"several devices have its ids ({names}): disconnect all but the right one")
-    found = same_size[0]
-    return DeviceRestore(saved, found.path, found.number, found.ids)
+    match = same_size[0]
+    return DeviceRestore(saved_device, match.path, match.number, match.ids)
 
 
-def _find_image(saved: SavedMember | SavedDisk) -> DeviceRestore:
+def _find_image(saved_device: SavedMember | SavedDisk) -> DeviceRestore:
     try:
-        status = os.lstat(saved.path)
+        status = os.lstat(saved_device.path)
     except (OSError, ValueError):
         raise NotRestorable("there is no image with this path: bring it back to its place") from None
     if not stat.S_ISREG(status.st_mode):
         raise NotRestorable("it is no regular file any more, as the image was")
-    if status.st_size != saved.size_bytes:
-        raise NotRestorable(f"it has {status.st_size:,} bytes, expected {saved.size_bytes:,} as when it was saved")
-    return DeviceRestore(saved, saved.path)
+    if status.st_size != saved_device.size_bytes:
+        raise NotRestorable(
+            f"it has {status.st_size:,} bytes, expected {saved_device.size_bytes:,} as when it was saved"
+        )
+    return DeviceRestore(saved_device, saved_device.path)
 
 
-def _find_candidates(saved: SavedDevice, roots: Roots) -> Iterator[BlockDevice]:
+def _find_candidates(saved_device: SavedDevice, roots: Roots) -> Iterator[BlockDevice]:
     """Yields the devices with an id of the saved one: with a WWN of it, if both have one."""
-    known = _stable(saved.ids)
+    saved_ids = _stable(saved_device.ids)
     for entry in entries(roots.sys / "class/block"):
         try:
             node = entry.resolve(strict=True)
@@ -239,8 +243,10 @@ def _find_candidates(saved: SavedDevice, roots: Roots) -> Iterator[BlockDevice]:
             continue  # It is gone meanwhile
         device = identity.of_node(node, roots)
         ids = _stable(device.ids)
-        worldwide = [{name for name in names if name.startswith(("wwn-", "eui.", "uuid."))} for names in (known, ids)]
-        if known & ids and (not all(worldwide) or worldwide[0] & worldwide[1]):
+        worldwide = [
+            {name for name in names if name.startswith(("wwn-", "eui.", "uuid."))} for names in (saved_ids, ids)
+        ]
+        if saved_ids & ids and (not all(worldwide) or worldwide[0] & worldwide[1]):
             yield device
 
 
@@ -277,56 +283,66 @@ def _is_same_file(path: str, inode: os.stat_result, roots: Roots) -> bool:
 
 
 def _plan_member(
-    restore: DeviceRestore, saved: SavedMember, memory: int, roots: Roots, *, tables: bool
+    restore: DeviceRestore, saved_member: SavedMember, memory: int, roots: Roots, *, tables: bool
 ) -> DeviceRestore:
     """Returns what is done to a member.
 
     Its superblock says where its metadata are: the saved one, or the one of now if that replaced what was saved.
     """
-    if saved.array_uuid is None and saved.replaced_by is None:
+    if saved_member.array_uuid is None and saved_member.replaced_by is None:
         raise NotRestorable("it had no superblock when it was saved: nothing of it is known to be metadata")
     reading = read_superblocks(Path(restore.path))
     if reading.failure:
         raise NotRestorable(reading.failure)
-    known = find_known(saved)
-    with _opened_to_read(restore) as device:
-        if saved.replaced_by is None:
-            superblock = _find_saved_superblock(saved, memory)
+    known_spans = find_known_spans(saved_member)
+    with _open_to_read(restore) as device:
+        if saved_member.replaced_by is None:
+            superblock = _find_saved_superblock(saved_member, memory)
             source = memory
             _refuse_newer(superblock, reading)
         else:
-            replacing = _find_replacing(saved.replaced_by, reading)
+            replacing = _find_replacing(saved_member.replaced_by, reading)
             if replacing is None:
-                return _plan_again(restore, memory, device, known)
+                return _plan_again(restore, memory, device, known_spans)
             superblock = replacing
             source = device
         places = _find_places(superblock, source, restore)
-        foreign = without(common(_find_foreign_superblocks(saved, reading, memory, device), known), places)
-        others = without(find_reserved_for_tables(restore.size, _block_size(restore, roots), superblock), places)
-        others = common(others, known) if restore.number is None or _is_whole(restore, roots) else []
-        own = find_superblock(superblock)
-        if saved.replaced_by is None and without([own], known):
+        foreign = subtract_spans(
+            intersect_spans(_find_foreign_superblocks(saved_member, reading, memory, device), known_spans), places
+        )
+        table_spans = subtract_spans(
+            find_reserved_for_tables(restore.size, _block_size(restore, roots), superblock), places
+        )
+        table_spans = (
+            intersect_spans(table_spans, known_spans) if restore.number is None or _is_whole(restore, roots) else []
+        )
+        superblock_span = find_superblock(superblock)
+        if saved_member.replaced_by is None and subtract_spans([superblock_span], known_spans):
             raise NotRestorable("its superblock could not be read completely when it was saved")
         notes = []
-        lacking = sum(place.end - place.begin for place in without(places, known))
+        lacking = sum(place.end - place.begin for place in subtract_spans(places, known_spans))
         if lacking:
             notes.append(
                 f"{format_size(lacking)} of its metadata were not read when it was saved, and stay as they are"
             )
         if superblock.bitmap and not superblock.ppl and superblock.bitmap_superblock is None:
             notes.append("its bitmap was not read when it was saved, and stays as it is")
-        if foreign and saved.replaced_by is None:
+        if foreign and saved_member.replaced_by is None:
             notes.append("a superblock was written where none was before: what was there is put back")
-        chosen = [*foreign, *without(others if tables else [], foreign), *common(places, known)]
-        parts = _read_parts(memory, chosen)
-        if not tables and _count_differing(_read_parts(memory, others), device):
+        spans = [
+            *foreign,
+            *subtract_spans(table_spans if tables else [], foreign),
+            *intersect_spans(places, known_spans),
+        ]
+        parts = _read_parts(memory, spans)
+        if not tables and _count_differing(_read_parts(memory, table_spans), device):
             notes.append("a partition table on it has changed too: --partition-tables puts this back")
         differing = _count_differing(parts, device)
-    if differing and saved.replaced_by is None:
+    if differing and saved_member.replaced_by is None:
         notes += _warn_of_content(restore, superblock)
     return replace(
         restore,
-        what=_describe_member(saved, superblock),
+        what=_describe_member(saved_member, superblock),
         parts=parts,
         differing=differing,
         superblock=superblock,
@@ -334,14 +350,16 @@ def _plan_member(
     )
 
 
-def _find_foreign_superblocks(saved: SavedMember, reading: SuperblockReading, memory: int, device: int) -> list[Span]:
+def _find_foreign_superblocks(
+    saved_member: SavedMember, reading: SuperblockReading, memory: int, device: int
+) -> list[Span]:
     """Returns where a wrong `--create` wrote a superblock of another version, which may be in the data.
 
     There is a whole superblock now, and none in the copy. To undo a restore it is the reverse.
     """
     present = reading
     absent = memory
-    if saved.replaced_by is not None:
+    if saved_member.replaced_by is not None:
         present = read_superblocks(Path(f"/proc/self/fd/{memory}"))
         absent = device
     places = []
@@ -356,15 +374,15 @@ def _warn_of_content(restore: DeviceRestore, superblock: Superblock) -> Iterator
     """Yields a warning for each filesystem or other signature outside of the data: it may be newer than the copy."""
     data = find_data(superblock)
     try:
-        for kind, at in locate_signatures(Path(restore.path)):
-            if kind != "linux_raid_member" and not data.begin <= at < data.end:
-                yield f"it has {kind} at byte {at:,} now, which this can damage"
+        for kind, offset in locate_signatures(Path(restore.path)):
+            if kind != "linux_raid_member" and not data.begin <= offset < data.end:
+                yield f"it has {kind} at byte {offset:,} now, which this can damage"
     except BlklabError as error:
         yield f"what else is on it is not known: {error}"
 
 
-def _describe_member(saved: SavedMember, superblock: Superblock) -> str:
-    if saved.replaced_by is not None:
+def _describe_member(saved_member: SavedMember, superblock: Superblock) -> str:
+    if saved_member.replaced_by is not None:
         return f"what was there before the superblock of array {superblock.uuid} was put back"
     slot = f"slot {superblock.slot}" if superblock.slot is not None else superblock.role
     return f"superblock {superblock.version} of array {superblock.uuid} ({slot}, {superblock.events:,} events)"
@@ -377,12 +395,12 @@ def _find_places(superblock: Superblock, source: int, restore: DeviceRestore) ->
         raise NotRestorable(str(error)) from None
 
 
-def _find_saved_superblock(saved: SavedMember, memory: int) -> Superblock:
+def _find_saved_superblock(saved_member: SavedMember, memory: int) -> Superblock:
     """Returns the superblock in a copy. Raises BlklabError if it is not that of the index."""
     reading = read_superblocks(Path(f"/proc/self/fd/{memory}"))
     for superblock in reading.members:
-        known = (superblock.uuid, superblock.device_uuid, superblock.version, superblock.events)
-        if known == (saved.array_uuid, saved.device_uuid, saved.version, saved.events):
+        key = (superblock.uuid, superblock.device_uuid, superblock.version, superblock.events)
+        if key == (saved_member.array_uuid, saved_member.device_uuid, saved_member.version, saved_member.events):
             if not superblock.checksum_holds:
                 raise NotRestorable("the checksum of its saved superblock is wrong: it is damaged")
             return superblock
@@ -401,9 +419,9 @@ def _identify(superblock: Superblock) -> ReplacedBy:
     return ReplacedBy(superblock.uuid, superblock.device_uuid, superblock.version, superblock.events)
 
 
-def _plan_again(restore: DeviceRestore, memory: int, device: int, known: list[Span]) -> DeviceRestore:
+def _plan_again(restore: DeviceRestore, memory: int, device: int, known_spans: list[Span]) -> DeviceRestore:
     """Returns an undo that was done already. Raises NotRestorable if it was not."""
-    parts = _read_parts(memory, known)
+    parts = _read_parts(memory, known_spans)
     if _count_differing(parts, device):
         raise NotRestorable(
             "it does not have the superblock any more that was put back: something has changed it since"
@@ -414,25 +432,25 @@ def _plan_again(restore: DeviceRestore, memory: int, device: int, known: list[Sp
 def _refuse_newer(superblock: Superblock, reading: SuperblockReading) -> None:
     """Raises NotRestorable if the device now has a newer superblock of the same member."""
     for present in reading.members:
-        same = (present.uuid, present.device) == (superblock.uuid, superblock.device)
-        if same and present.checksum_holds and present.events > superblock.events:
+        is_same_member = (present.uuid, present.device) == (superblock.uuid, superblock.device)
+        if is_same_member and present.checksum_holds and present.events > superblock.events:
             raise NotRestorable(
                 f"it has {present.events:,} events of the same array, the copy only {superblock.events:,}: the array "
                 "was written to since, and an old superblock would hide this"
             )
 
 
-def _plan_disk(restore: DeviceRestore, saved: SavedDisk, memory: int) -> DeviceRestore:
+def _plan_disk(restore: DeviceRestore, saved_disk: SavedDisk, memory: int) -> DeviceRestore:
     """Returns what is done to the partition tables of a disk."""
-    with _opened_to_read(restore) as device:
-        if saved.replaced:
-            parts = _read_parts(memory, find_known(saved))
+    with _open_to_read(restore) as device:
+        if saved_disk.replaced:
+            parts = _read_parts(memory, find_known_spans(saved_disk))
             if not _count_differing(parts, device):
                 return replace(restore, what="what was there before, which is there again", parts=parts)
-        places = find_tables(device if saved.replaced else memory, restore.size)
+        places = find_tables(device if saved_disk.replaced else memory, restore.size)
         if not places:
             raise NotRestorable("there was no partition table on it when it was saved")
-        parts = _read_parts(memory, common(places, find_known(saved)))
+        parts = _read_parts(memory, intersect_spans(places, find_known_spans(saved_disk)))
         return replace(
             restore,
             what="partition tables",
@@ -456,7 +474,7 @@ def _block_size(restore: DeviceRestore, roots: Roots) -> int:
 
 
 @contextmanager
-def _opened_to_read(restore: DeviceRestore) -> Iterator[int]:
+def _open_to_read(restore: DeviceRestore) -> Iterator[int]:
     with SystemErrors(NotRestorable, "it cannot be read"), opened(restore.path, os.O_RDONLY) as device:
         _check_size(device, restore)
         os.posix_fadvise(device, 0, 0, os.POSIX_FADV_DONTNEED)  # What is on the disk, not what is in memory
@@ -492,19 +510,19 @@ def _read(device: int, begin: int, length: int) -> bytes:
     return b"".join(pieces)
 
 
-def _find_differing(part: RestoredPart, present: bytes) -> Iterator[tuple[int, bytes]]:
+def _find_differences(part: RestoredPart, present: bytes) -> Iterator[tuple[int, bytes]]:
     """Yields the pieces to write: their places on the device, and their content."""
-    for at in range(0, len(part.content), PIECE):
-        piece = part.content[at : at + PIECE]
-        if present[at : at + PIECE] != piece:
-            yield part.begin + at, piece
+    for offset in range(0, len(part.content), PIECE):
+        piece = part.content[offset : offset + PIECE]
+        if present[offset : offset + PIECE] != piece:
+            yield part.begin + offset, piece
 
 
 def _count_differing(parts: Sequence[RestoredPart], device: int) -> int:
     differing = 0
     for part in parts:
         present = _read(device, part.begin, len(part.content))
-        differing += sum(len(piece) for _, piece in _find_differing(part, present))
+        differing += sum(len(piece) for _, piece in _find_differences(part, present))
     return differing
 
 
@@ -514,14 +532,14 @@ def restore_metadata(plan: MetadataPlan, roots: Roots, report: Report) -> Path:
     `report` is called with a line for each device. Raises BlklabError if a device is not as it was in the plan (nothing
     was written to it then), or cannot be written. It can be repeated.
     """
-    changed = [device for device in plan.devices if device.differing]
+    devices = [device for device in plan.devices if device.differing]
     with SignalDeferral() as signals:
         signals.defer()
-        for device in changed:
-            with _opened_alone(device, roots):  # All of them can be opened, before anything is done
+        for device in devices:
+            with _open_alone(device, roots):  # All of them can be opened, before anything is done
                 pass
-        before = _save_present(plan.directory, changed, roots)
-        for number, device in enumerate(changed, 1):
+        before = _save_present(plan.directory, devices, roots)
+        for number, device in enumerate(devices, 1):
             _write_device(number, device, before, roots)
             report(
                 f"{device.path}: {format_size(device.differing)} written, read again and compared; "
@@ -536,10 +554,10 @@ def _save_present(directory: Path, devices: Sequence[DeviceRestore], roots: Root
     members: list[SavedMember] = []
     disks: list[SavedDisk] = []
     for number, device in enumerate(devices, 1):
-        with _opened_alone(device, roots) as descriptor:
+        with _open_alone(device, roots) as descriptor:
             ranges = [
-                _save_part(before / _file_name(number, at), device, descriptor, part)
-                for at, part in enumerate(device.parts)
+                _save_part(before / _file_name(number, index), device, descriptor, part)
+                for index, part in enumerate(device.parts)
             ]
         if isinstance(device.saved, SavedDisk):
             disks.append(_describe_disk(device, device.saved, ranges))
@@ -586,12 +604,12 @@ def _save_part(path: Path, device: DeviceRestore, descriptor: int, part: Restore
     return SavedRange(device.path, part.begin, len(content), path.name, digest, ())
 
 
-def _describe_present(device: DeviceRestore, saved: SavedMember, ranges: Sequence[SavedRange]) -> SavedMember:
+def _describe_present(device: DeviceRestore, saved_member: SavedMember, ranges: Sequence[SavedRange]) -> SavedMember:
     """Returns the entry of a member for the index of what was there before.
 
     If this is an undo, what was there before is whole metadata with a superblock, as the first command has saved it.
     """
-    is_undo = saved.replaced_by is not None
+    is_undo = saved_member.replaced_by is not None
     present = device.superblock if is_undo else newest_superblock(read_superblocks(Path(device.path)))
     return SavedMember(
         path=device.path,
@@ -608,26 +626,26 @@ def _describe_present(device: DeviceRestore, saved: SavedMember, ranges: Sequenc
     )
 
 
-def _describe_disk(device: DeviceRestore, saved: SavedDisk, ranges: Sequence[SavedRange]) -> SavedDisk:
+def _describe_disk(device: DeviceRestore, saved_disk: SavedDisk, ranges: Sequence[SavedRange]) -> SavedDisk:
     return SavedDisk(
         path=device.path,
         ids=device.ids,
         image=device.number is None,
         size_bytes=device.size,
         ranges=tuple(ranges),
-        replaced=not saved.replaced,
+        replaced=not saved_disk.replaced,
     )
 
 
 @contextmanager
-def _opened_alone(restore: DeviceRestore, roots: Roots) -> Iterator[int]:
+def _open_alone(restore: DeviceRestore, roots: Roots) -> Iterator[int]:
     """Opens a device so that nothing can use it meanwhile. Raises BlklabError if something uses it."""
     try:
         _check_unused(restore, roots)
     except NotRestorable as error:
         raise BlklabError(f"{restore.path}: {error}") from None
-    alone = 0 if restore.number is None else os.O_EXCL
-    flags = os.O_RDWR | os.O_NOFOLLOW | alone
+    exclusive_flag = 0 if restore.number is None else os.O_EXCL
+    flags = os.O_RDWR | os.O_NOFOLLOW | exclusive_flag
     path = os.path.realpath(restore.path) if restore.number else restore.path
     with (
         SystemErrors(BlklabError, f"{restore.path}: cannot open it alone", ": stop what uses it"),
@@ -647,25 +665,25 @@ def _write_device(number: int, device: DeviceRestore, before: Path, roots: Roots
 
     The superblock is the last part: until it is written, md does not use the rest.
     """
-    where = f"{device.path}: cannot be written"
-    more = f"; what was there before is in {before}: run the command again, or put this back with the same command"
-    with _opened_alone(device, roots) as descriptor, SystemErrors(BlklabError, where, more):
-        for at, part in enumerate(device.parts):
+    failure = f"{device.path}: cannot be written"
+    remedy = f"; what was there before is in {before}: run the command again, or put this back with the same command"
+    with _open_alone(device, roots) as descriptor, SystemErrors(BlklabError, failure, remedy):
+        for index, part in enumerate(device.parts):
             present = _read(descriptor, part.begin, len(part.content))
-            if present != (before / _file_name(number, at)).read_bytes():
+            if present != (before / _file_name(number, index)).read_bytes():
                 raise BlklabError(f"{device.path}: something has written to it meanwhile: run the command again")
-            for begin, piece in _find_differing(part, present):
+            for begin, piece in _find_differences(part, present):
                 _write(descriptor, begin, piece)
             os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         for part in device.parts:
             if _read(descriptor, part.begin, len(part.content)) != part.content:
-                raise BlklabError(f"{device.path}: it does not have what was written at byte {part.begin:,}{more}")
+                raise BlklabError(f"{device.path}: it does not have what was written at byte {part.begin:,}{remedy}")
 
 
 def _write(descriptor: int, begin: int, content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        written = os.pwrite(descriptor, left, begin)
+    remainder = memoryview(content)
+    while remainder:
+        written = os.pwrite(descriptor, remainder, begin)
         begin += written
-        left = left[written:]
+        remainder = remainder[written:]

@@ -71,7 +71,7 @@ class SectorsPlan:
     @property
     def steps(self) -> tuple[str, ...]:
         """What is done, for people."""
-        size = format_size(sum(at.sectors for at in self.lost) * SECTOR)
+        size = format_size(sum(sector_range.sectors for sector_range in self.lost) * SECTOR)
         return (
             "compare the other sectors of the file with the array; stop if one differs",
             f"write {size} of {self.file} through md to array {list_names(list(map(str, self.lost)))}",
@@ -86,8 +86,8 @@ class SectorsPlan:
             "uuid": self.array.uuid,
             "file": str(self.file),
             "refused": [reason.sentence for reason in self.refused],
-            "bytes": sum(at.sectors for at in self.lost) * SECTOR,
-            "lost": [{"sector": at.sector, "sectors": at.sectors} for at in self.lost],
+            "bytes": sum(sector_range.sectors for sector_range in self.lost) * SECTOR,
+            "lost": [{"sector": sector_range.sector, "sectors": sector_range.sectors} for sector_range in self.lost],
         }
 
 
@@ -96,9 +96,9 @@ def plan_sectors(name: str, file: Path, roots: Roots) -> SectorsPlan:
 
     Raises UsageError if it is not an md array, BlklabError if the file is damaged or a repair is unfinished.
     """
-    found = find_array(name, roots)
-    refuse_unfinished_repair(found, roots)
-    array = read_array_with_outside(found.name, found.uuid, roots)
+    named_array = find_array(name, roots)
+    refuse_unfinished_repair(named_array, roots)
+    array = read_array_with_outside(named_array.name, named_array.uuid, roots)
     header = read_header(file)
     for _ in read_ranges(file, header):  # Compares them with their checksums
         pass
@@ -106,16 +106,16 @@ def plan_sectors(name: str, file: Path, roots: Roots) -> SectorsPlan:
 
 
 def _plan(array: Array, file: Path, header: SectorsHeader, roots: Roots) -> SectorsPlan:
-    saved = merge_ranges(tuple(SectorRange(place.array_sector, place.sectors) for place in header.ranges))
-    lost = subtract_ranges(saved, subtract_ranges(saved, find_lost_ranges(array)))
-    refused = list(check_preconditions(array, read_software(roots), roots, entries=True))
+    file_ranges = merge_ranges(tuple(SectorRange(place.array_sector, place.sectors) for place in header.ranges))
+    lost = subtract_ranges(file_ranges, subtract_ranges(file_ranges, find_lost_ranges(array)))
+    refusals = list(check_preconditions(array, read_software(roots), roots, entries=True))
     reasons = list(_check_origin(array, header))
     if not reasons and lost:
         reasons += _check_alignment(array, lost, roots)
         if not _is_recorded(array, header, roots):
             reasons += _check_unchanged(array, header, lost)
-    refused += [unmet_precondition(array, code, message, *remedy) for code, message, *remedy in reasons]
-    return SectorsPlan(array, file, header, lost, tuple(refused))
+    refusals += [unmet_precondition(array, code, message, *remedy) for code, message, *remedy in reasons]
+    return SectorsPlan(array, file, header, lost, tuple(refusals))
 
 
 def _check_origin(array: Array, header: SectorsHeader) -> Iterator[Reason]:
@@ -157,7 +157,11 @@ def _check_alignment(array: Array, lost: Sequence[SectorRange], roots: Roots) ->
     """Yields why single sectors cannot be written: the logical block of the array is larger."""
     size = text(roots.sys / "block" / array.name / "queue/logical_block_size") or ""
     block = int(size) // SECTOR if size.isdecimal() else 1
-    uneven = [at for at in lost if block > 1 and (at.sector % block or at.sectors % block)]
+    uneven = [
+        sector_range
+        for sector_range in lost
+        if block > 1 and (sector_range.sector % block or sector_range.sectors % block)
+    ]
     if uneven:
         yield "alignment", f"array {uneven[0]} is no whole number of logical blocks of {block * SECTOR} bytes"
 
@@ -188,23 +192,23 @@ def find_change(member: ArrayMember, header: SectorsHeader, lost: Sequence[Secto
     if superblock.bitmap_distrusted or bitmap.version not in BIT_BITMAPS or bitmap.chunk < SECTOR:
         return "its bitmap is marked as stale or damaged, or is of another kind than version 4"
     with opened(member.path, os.O_RDONLY | os.O_DIRECT) as device:
-        events, cleared = BITMAP_EVENTS.unpack_from(_read_bytes(device, bitmap.offset, BITMAP_HEADER))
+        events, min_event = BITMAP_EVENTS.unpack_from(_read_bytes(device, bitmap.offset, BITMAP_HEADER))
         if events + 1 < superblock.events:
             return f"its bitmap is of event {events:,}, its superblock of {superblock.events:,}: it is not current"
-        if cleared > header.events:
+        if min_event > header.events:
             return (
-                f"its bitmap knows only what was written since event {cleared:,}, and the member of the file left at "
+                f"its bitmap knows only what was written since event {min_event:,}, and the member of the file left at "
                 f"{header.events:,}"
             )
-        for at in lost:
-            if at.end > bitmap.sync_size:
-                return f"its bitmap covers {bitmap.sync_size:,} sectors, expected array {at} among them"
-            first = at.sector * SECTOR // bitmap.chunk
-            last = (at.end - 1) * SECTOR // bitmap.chunk
+        for sector_range in lost:
+            if sector_range.end > bitmap.sync_size:
+                return f"its bitmap covers {bitmap.sync_size:,} sectors, expected array {sector_range} among them"
+            first = sector_range.sector * SECTOR // bitmap.chunk
+            last = (sector_range.end - 1) * SECTOR // bitmap.chunk
             content = _read_bytes(device, bitmap.offset + BITMAP_HEADER + first // 8, last // 8 - first // 8 + 1)
             bits = int.from_bytes(content, "little") >> first % 8
             if bits & ((1 << (last - first + 1)) - 1):
-                return f"by its bitmap, something was written near array {at} since the member left"
+                return f"by its bitmap, something was written near array {sector_range} since the member left"
     return ""
 
 
@@ -212,8 +216,8 @@ def _read_bytes(device: int, begin: int, length: int) -> bytes:
     """Reads bytes of a device by whole pages. Raises OSError."""
     content = b""
     first = begin // PAGE_BYTES * PAGE_BYTES
-    for at in range(first, begin + length, PAGE_BYTES):
-        content += read_page(device, at, PAGE_BYTES)
+    for offset in range(first, begin + length, PAGE_BYTES):
+        content += read_page(device, offset, PAGE_BYTES)
     return content[begin - first : begin - first + length]
 
 
@@ -229,73 +233,75 @@ def write_sectors(plan: SectorsPlan, roots: Roots, report: Report) -> str:
     with journal.lock_array(name, roots), SignalDeferral() as signals, ExitStack() as stack:
         with SystemErrors(StoppedRepair, f"{path}: cannot open it alone", ": stop what uses it"):
             descriptor = stack.enter_context(opened(path, os.O_RDWR | os.O_DIRECT | os.O_EXCL))
-        now = _plan(inventory.read_array(node, roots), plan.file, plan.header, roots)
+        current_plan = _plan(inventory.read_array(node, roots), plan.file, plan.header, roots)
         number = device_number(text(node / "dev") or "")
-        if os.fstat(descriptor).st_rdev != number or now.array.uuid != plan.array.uuid:
+        if os.fstat(descriptor).st_rdev != number or current_plan.array.uuid != plan.array.uuid:
             raise StoppedRepair(f"{path}: it is another array now: nothing was written")
-        if now.refused:
-            raise StoppedRepair(str(now.refused[0]), now.refused[0].remedy)
-        if now.lost != plan.lost:
+        if current_plan.refused:
+            raise StoppedRepair(str(current_plan.refused[0]), current_plan.refused[0].remedy)
+        if current_plan.lost != plan.lost:
             raise StoppedRepair(f"{path}: its lists have changed since the plan: run the command again")
-        report(now.steps[0], "")
-        _compare_others(now, descriptor)
+        report(current_plan.steps[0], "")
+        _compare_others(current_plan, descriptor)
         signals.defer()
-        _record(now, roots)
-        report(now.steps[1], "")
-        for member in now.array.distinct:
+        _record(current_plan, roots)
+        report(current_plan.steps[1], "")
+        for member in current_plan.array.distinct:
             if "write_error" in member.states:
                 clear_write_error(node / "md" / f"dev-{member.name}")
-        _write_lost(now, descriptor, node / "md")
-        report(now.steps[2], "")
-        _compare_written(now, descriptor)
-        report(now.steps[3], "")
-        _wait_for_lists(now, node, roots)
-        _remove_record(now.array, roots)
-    size = format_size(sum(at.sectors for at in now.lost) * SECTOR)
+        _write_lost(current_plan, descriptor, node / "md")
+        report(current_plan.steps[2], "")
+        _compare_written(current_plan, descriptor)
+        report(current_plan.steps[3], "")
+        _wait_for_lists(current_plan, node, roots)
+        _remove_record(current_plan.array, roots)
+    size = format_size(sum(sector_range.sectors for sector_range in current_plan.lost) * SECTOR)
     return f"{plan.array.path}: {size} written; no list has these sectors any more, and {plan.file} may be deleted"
 
 
 def _find_pages(plan: SectorsPlan) -> Iterator[tuple[SectorRange, bytes, bool]]:
     """Yields the content of the file in pieces of at most a page, and whether the array has lost them."""
-    for place, at, content in read_ranges(plan.file, plan.header):
-        whole = SectorRange(place.array_sector + at, len(content) // SECTOR)
-        others = subtract_ranges((whole,), plan.lost)
-        lost = subtract_ranges((whole,), others)
-        for ranges, is_lost in ((others, False), (lost, True)):
+    for place, offset, content in read_ranges(plan.file, plan.header):
+        file_range = SectorRange(place.array_sector + offset, len(content) // SECTOR)
+        other_ranges = subtract_ranges((file_range,), plan.lost)
+        lost_ranges = subtract_ranges((file_range,), other_ranges)
+        for ranges, is_lost in ((other_ranges, False), (lost_ranges, True)):
             for part in ranges:
                 for sector in range(part.sector, part.end, PAGE):
                     piece = SectorRange(sector, min(PAGE, part.end - sector))
-                    begin = (sector - whole.sector) * SECTOR
+                    begin = (sector - file_range.sector) * SECTOR
                     yield piece, content[begin : begin + piece.sectors * SECTOR], is_lost
 
 
 def _compare_others(plan: SectorsPlan, descriptor: int) -> None:
     """Raises StoppedRepair if md returns other data than the file, or returns sectors that it should have lost."""
-    for at, content, is_lost in _find_pages(plan):
+    for page, content, is_lost in _find_pages(plan):
         try:
-            found = read_page(descriptor, at.sector * SECTOR, len(content))
+            data = read_page(descriptor, page.sector * SECTOR, len(content))
         except OSError as error:
             if is_lost:
                 continue
             reason = f"cannot be read: {error.strerror or error}"
-            raise StoppedRepair(f"{plan.array.path}: array {at} {reason}; nothing was written") from None
+            raise StoppedRepair(f"{plan.array.path}: array {page} {reason}; nothing was written") from None
         if is_lost:
-            raise StoppedRepair(f"{plan.array.path}: md can read array {at}, although it lists it: nothing was written")
-        if found != content:
             raise StoppedRepair(
-                f"{plan.array.path}: md has other data at array {at} than the file: save only sectors that are lost; "
+                f"{plan.array.path}: md can read array {page}, although it lists it: nothing was written"
+            )
+        if data != content:
+            raise StoppedRepair(
+                f"{plan.array.path}: md has other data at array {page} than the file: save only sectors that are lost; "
                 "nothing was written"
             )
 
 
 def _write_lost(plan: SectorsPlan, descriptor: int, md: Path) -> None:
     """Writes all lost sectors. Raises StoppedRepair if md or a member does not store them."""
-    for at, content, is_lost in _find_pages(plan):
+    for page, content, is_lost in _find_pages(plan):
         if not is_lost:
             continue
         failure = ""
         try:
-            write_page(descriptor, at.sector * SECTOR, content)
+            write_page(descriptor, page.sector * SECTOR, content)
         except OSError as error:
             failure = error.strerror or str(error)
         members = [member for member in plan.array.distinct if is_current(plan.array, member)]
@@ -305,7 +311,7 @@ def _write_lost(plan: SectorsPlan, descriptor: int, md: Path) -> None:
         if failing or failure:
             who = f"not stored by {', '.join(failing)}" if failing else f"not written: {failure}"
             raise StoppedRepair(
-                f"{plan.array.path}: array {at} was {who}: the disk, its cable or its controller fails; "
+                f"{plan.array.path}: array {page} was {who}: the disk, its cable or its controller fails; "
                 f"keep {plan.file}: the command can be repeated with it",
                 (command_lines.audit_arrays(),),
             )
@@ -313,11 +319,13 @@ def _write_lost(plan: SectorsPlan, descriptor: int, md: Path) -> None:
 
 def _compare_written(plan: SectorsPlan, descriptor: int) -> None:
     """Raises StoppedRepair if md does not return what was written."""
-    for at, content, _ in _find_pages(plan):
-        with SystemErrors(StoppedRepair, f"{plan.array.path}: array {at} cannot be read after it was written"):
-            found = read_page(descriptor, at.sector * SECTOR, len(content))
-        if found != content:
-            raise StoppedRepair(f"{plan.array.path}: array {at} has other data than what was written: keep {plan.file}")
+    for page, content, _ in _find_pages(plan):
+        with SystemErrors(StoppedRepair, f"{plan.array.path}: array {page} cannot be read after it was written"):
+            data = read_page(descriptor, page.sector * SECTOR, len(content))
+        if data != content:
+            raise StoppedRepair(
+                f"{plan.array.path}: array {page} has other data than what was written: keep {plan.file}"
+            )
 
 
 def _wait_for_lists(plan: SectorsPlan, node: Path, roots: Roots) -> None:
@@ -325,11 +333,13 @@ def _wait_for_lists(plan: SectorsPlan, node: Path, roots: Roots) -> None:
     deadline = time.monotonic() + LISTS_TIMEOUT_S
     while True:
         lost = find_lost_ranges(inventory.read_array(node, roots))
-        left = subtract_ranges(plan.lost, subtract_ranges(plan.lost, lost))
-        if not left:
+        remainder = subtract_ranges(plan.lost, subtract_ranges(plan.lost, lost))
+        if not remainder:
             return
         if time.monotonic() > deadline:
-            message = f"{plan.array.path}: md has not removed all entries of sectors that were written: array {left[0]}"
+            message = (
+                f"{plan.array.path}: md has not removed all entries of sectors that were written: array {remainder[0]}"
+            )
             raise StoppedRepair(message, (command_lines.audit_arrays(),))
         with suppress(OSError):  # md writes its superblocks, with the lists; it refuses while a write is in flight
             (node / "md/array_state").write_text("clean")

@@ -111,17 +111,17 @@ def write_index(directory: Path, members: Sequence[SavedMember], disks: Sequence
 def read_index(directory: Path) -> SavedIndex:
     """Returns the index of a directory. Raises BlklabError if it cannot be read, or if a value of it is impossible."""
     path = directory / INDEX
-    expected = "expected the index that `blklab md rescue --save-metadata` writes"
-    with SystemErrors(BlklabError, path, f"; {expected}"), _open_file(path) as descriptor:
+    expectation = "expected the index that `blklab md rescue --save-metadata` writes"
+    with SystemErrors(BlklabError, path, f"; {expectation}"), _open_file(path) as descriptor:
         if os.fstat(descriptor).st_size > MOST_INDEX:
-            raise BlklabError(f"{path}: larger than {MOST_INDEX:,} bytes: {expected}")
+            raise BlklabError(f"{path}: larger than {MOST_INDEX:,} bytes: {expectation}")
         content = os.read(descriptor, MOST_INDEX)
     try:
         index = DECODER.decode(content)
         _check_index(index)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
-        raise BlklabError(f"{path}: damaged: {reason}; {expected}") from None
+        raise BlklabError(f"{path}: damaged: {reason}; {expectation}") from None
     return index
 
 
@@ -132,7 +132,7 @@ def _check_index(index: SavedIndex) -> None:
     devices: list[SavedDevice] = [*index.members, *index.disks]
     for device in devices:
         _check_device(device)
-    files = [saved.file for device in devices for saved in device.ranges]
+    files = [saved_range.file for device in devices for saved_range in device.ranges]
     if len(set(files)) < len(files):
         raise ValueError("two ranges have the same file")
 
@@ -148,38 +148,46 @@ def _check_device(device: SavedDevice) -> None:
     size = device.size_bytes or 0
     if not 0 <= size <= MOST_SIZE:
         raise ValueError(f"{device.path!r} has a size of {size} bytes")
-    for saved in device.ranges:
-        _check_range(saved, size)
-    places = sorted((saved.offset_bytes, saved.offset_bytes + saved.length_bytes) for saved in device.ranges)
+    for saved_range in device.ranges:
+        _check_range(saved_range, size)
+    places = sorted(
+        (saved_range.offset_bytes, saved_range.offset_bytes + saved_range.length_bytes) for saved_range in device.ranges
+    )
     for (_, end), (begin, _) in pairwise(places):
         if begin < end:
             raise ValueError(f"ranges of {device.path!r} overlap at byte {begin}")
 
 
-def _check_range(saved: SavedRange, size: int) -> None:
-    begin = saved.offset_bytes
-    end = saved.offset_bytes + saved.length_bytes
-    if begin < 0 or not 0 < saved.length_bytes <= MOST_LENGTH or end > size:
-        raise ValueError(f"{saved.file!r} is of bytes {begin} to {end} of a device of {size} bytes")
-    if saved.file in {"", ".", "..", INDEX} or re.search(r"[/\0]", saved.file) or len(saved.file) > 255:
-        raise ValueError(f"{saved.file!r} is no name of a file in the directory")
-    if not re.fullmatch(r"[0-9a-f]{64}", saved.sha256):
-        raise ValueError(f"the SHA-256 of {saved.file!r} is none")
-    if len(saved.unread) > MOST_UNREAD:
-        raise ValueError(f"{saved.file!r} has more than {MOST_UNREAD:,} unread parts")
-    for part in saved.unread:
+def _check_range(saved_range: SavedRange, size: int) -> None:
+    begin = saved_range.offset_bytes
+    end = saved_range.offset_bytes + saved_range.length_bytes
+    if begin < 0 or not 0 < saved_range.length_bytes <= MOST_LENGTH or end > size:
+        raise ValueError(f"{saved_range.file!r} is of bytes {begin} to {end} of a device of {size} bytes")
+    if (
+        saved_range.file in {"", ".", "..", INDEX}
+        or re.search(r"[/\0]", saved_range.file)
+        or len(saved_range.file) > 255
+    ):
+        raise ValueError(f"{saved_range.file!r} is no name of a file in the directory")
+    if not re.fullmatch(r"[0-9a-f]{64}", saved_range.sha256):
+        raise ValueError(f"the SHA-256 of {saved_range.file!r} is none")
+    if len(saved_range.unread) > MOST_UNREAD:
+        raise ValueError(f"{saved_range.file!r} has more than {MOST_UNREAD:,} unread parts")
+    for part in saved_range.unread:
         if part.offset_bytes < begin or part.length_bytes <= 0 or part.offset_bytes + part.length_bytes > end:
-            raise ValueError(f"{saved.file!r} has an unread part outside of its range")
+            raise ValueError(f"{saved_range.file!r} has an unread part outside of its range")
 
 
-def find_known(device: SavedDevice) -> list[Span]:
+def find_known_spans(device: SavedDevice) -> list[Span]:
     """Returns the parts of a device whose content was read when it was saved."""
-    known = []
-    for saved in device.ranges:
-        whole = Span(saved.offset_bytes, saved.offset_bytes + saved.length_bytes, saved.offset_bytes)
-        unread = [(part.offset_bytes, part.offset_bytes + part.length_bytes) for part in saved.unread]
-        known += spans_without([whole], unread)
-    return sorted(known)
+    spans = []
+    for saved_range in device.ranges:
+        span = Span(
+            saved_range.offset_bytes, saved_range.offset_bytes + saved_range.length_bytes, saved_range.offset_bytes
+        )
+        unread = [(part.offset_bytes, part.offset_bytes + part.length_bytes) for part in saved_range.unread]
+        spans += spans_without([span], unread)
+    return sorted(spans)
 
 
 @contextmanager
@@ -192,20 +200,22 @@ def load_device(directory: Path, device: SavedDevice) -> Iterator[int]:
     try:
         with SystemErrors(BlklabError, f"{directory / INDEX}: {device.path}: cannot make a copy in memory"):
             os.ftruncate(memory, device.size_bytes or 0)
-        for saved in device.ranges:
-            _load_range(directory / saved.file, saved, memory)
+        for saved_range in device.ranges:
+            _load_range(directory / saved_range.file, saved_range, memory)
         yield memory
     finally:
         os.close(memory)
 
 
-def _load_range(path: Path, saved: SavedRange, memory: int) -> None:
+def _load_range(path: Path, saved_range: SavedRange, memory: int) -> None:
     """Copies a file to its place. Raises BlklabError if its length or its SHA-256 is not that of the index."""
     digest = hashlib.sha256()
     with SystemErrors(BlklabError, f"{path}: cannot be read"), _open_file(path) as descriptor:
         length = os.fstat(descriptor).st_size
-        if length != saved.length_bytes:
-            raise BlklabError(f"{path}: it has {length:,} bytes, expected {saved.length_bytes:,}: use another copy")
+        if length != saved_range.length_bytes:
+            raise BlklabError(
+                f"{path}: it has {length:,} bytes, expected {saved_range.length_bytes:,}: use another copy"
+            )
         done = 0
         while done < length:
             piece = os.pread(descriptor, min(PIECE, length - done), done)
@@ -213,9 +223,9 @@ def _load_range(path: Path, saved: SavedRange, memory: int) -> None:
                 raise BlklabError(f"{path}: it became shorter while it was read: nothing was changed")
             digest.update(piece)
             if piece.count(0) < len(piece):  # zeros need no memory
-                os.pwrite(memory, piece, saved.offset_bytes + done)
+                os.pwrite(memory, piece, saved_range.offset_bytes + done)
             done += len(piece)
-    if digest.hexdigest() != saved.sha256:
+    if digest.hexdigest() != saved_range.sha256:
         raise BlklabError(f"{path}: its SHA-256 is not that in {INDEX}: it is damaged, use another copy")
 
 

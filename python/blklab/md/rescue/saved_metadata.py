@@ -17,7 +17,7 @@ import msgspec
 from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.md.member_devices import whole_disk
 from blklab.md.model import Array, ArrayMember
-from blklab.md.rescue.diagnosis import known_members
+from blklab.md.rescue.diagnosis import list_all_members
 from blklab.md.rescue.saved_index import PIECE, SavedDisk, SavedMember, SavedRange, UnreadPart, write_index
 from blklab.md.superblocks import newest_superblock, read_superblocks
 from blklab.system import identity
@@ -37,7 +37,7 @@ def save(arrays: Sequence[Array], directory: Path, roots: Roots) -> list[str]:
     Every range is read again and compared. Raises UsageError for a directory on one of the disks, and BlklabError for
     one that is full, or after the last member if a part could not be read.
     """
-    members = list({member.path: member for array in arrays for member in known_members(array)}.values())
+    members = list({member.path: member for array in arrays for member in list_all_members(array)}.values())
     if not members:
         raise UsageError("--save-metadata: no array here has to be saved: all of them run")
     return save_members(members, directory, roots)
@@ -50,27 +50,27 @@ def save_members(members: Sequence[ArrayMember], directory: Path, roots: Roots) 
     with SystemErrors(UsageError, directory):
         directory.mkdir(mode=0o700)
     lines: list[str] = []
-    failed: list[str] = []
+    failures: list[str] = []
     saved_members = []
     for number, member in enumerate(members, 1):
         prefix = f"{number}-{Path(member.path).name}"
-        ranges = _save_ranges(member.path, _plan_ranges(member), directory / prefix, lines, failed)
+        ranges = _save_ranges(member.path, _plan_ranges(member), directory / prefix, lines, failures)
         saved_members.append(_describe(member, ranges, roots))
     saved_disks = []
     for device in _find_disks(members, roots):
         prefix = f"disk-{device.name}"
-        ranges = _save_ranges(device.path, _plan_disk(device), directory / prefix, lines, failed)
+        ranges = _save_ranges(device.path, _plan_disk(device), directory / prefix, lines, failures)
         saved_disks.append(
             SavedDisk(path=device.path, ids=device.ids, image=False, size_bytes=device.size, ranges=tuple(ranges))
         )
     write_index(directory, saved_members, saved_disks)
     lines.append(f"{directory}: every range was read twice and compared; members.json says which file is what")
-    if failed:
-        raise BlklabError("; ".join([*failed, f"what could be read is in {directory}"]))
+    if failures:
+        raise BlklabError("; ".join([*failures, f"what could be read is in {directory}"]))
     return [*lines, *warnings]
 
 
-def save_found(pairs: Sequence[tuple[ArrayMember, str]], directory: Path, roots: Roots) -> None:
+def save_overlay_metadata(pairs: Sequence[tuple[ArrayMember, str]], directory: Path, roots: Roots) -> None:
     """Copies the metadata that are on overlays into a new directory, as those of the members below them.
 
     Each pair is a member and the path of its overlay. Raises BlklabError if an overlay has no superblock, or a part
@@ -79,38 +79,40 @@ def save_found(pairs: Sequence[tuple[ArrayMember, str]], directory: Path, roots:
     with SystemErrors(UsageError, directory):
         directory.mkdir(mode=0o700)
     lines: list[str] = []
-    failed: list[str] = []
+    failures: list[str] = []
     saved_members = []
     for number, (member, overlay) in enumerate(pairs, 1):
         superblock = newest_superblock(read_superblocks(Path(overlay)))
         if superblock is None:
             raise BlklabError(f"{overlay}: it has no md superblock, expected that of the array on the overlays")
-        found = replace(member, path=overlay, superblock=superblock)
+        overlay_member = replace(member, path=overlay, superblock=superblock)
         prefix = f"{number}-{member.name.replace('/', '!')}"
-        ranges = _save_ranges(overlay, _plan_ranges(found), directory / prefix, lines, failed)
-        described = _describe(replace(member, superblock=superblock), ranges, roots)
-        renamed = tuple(msgspec.structs.replace(saved, device=member.path) for saved in described.ranges)
-        saved_members.append(msgspec.structs.replace(described, ranges=renamed))
+        ranges = _save_ranges(overlay, _plan_ranges(overlay_member), directory / prefix, lines, failures)
+        saved_member = _describe(replace(member, superblock=superblock), ranges, roots)
+        renamed_ranges = tuple(
+            msgspec.structs.replace(saved_range, device=member.path) for saved_range in saved_member.ranges
+        )
+        saved_members.append(msgspec.structs.replace(saved_member, ranges=renamed_ranges))
     write_index(directory, saved_members, [])
-    if failed:
-        raise BlklabError("; ".join(failed))
+    if failures:
+        raise BlklabError("; ".join(failures))
 
 
 def _save_ranges(
-    path: str, planned: Iterable[tuple[str, int, int]], prefix: Path, lines: list[str], failed: list[str]
+    path: str, range_plan: Iterable[tuple[str, int, int]], prefix: Path, lines: list[str], failures: list[str]
 ) -> list[SavedRange]:
     """Copies ranges of a device; adds a line about it, and to `failed` what could not be read."""
     ranges = []
     try:
-        for name, offset, length in planned:
+        for name, offset, length in range_plan:
             ranges.append(_copy(path, offset, length, prefix.with_name(f"{prefix.name}.{name}")))
     except ReadFailed as error:
-        failed.append(str(error))
-    for saved in ranges:
-        if saved.unread:
-            size = format_size(sum(part.length_bytes for part in saved.unread))
-            failed.append(f"{path}: {size} cannot be read, from byte {saved.unread[0].offset_bytes:,} on")
-    total = sum(saved.length_bytes for saved in ranges)
+        failures.append(str(error))
+    for saved_range in ranges:
+        if saved_range.unread:
+            size = format_size(sum(part.length_bytes for part in saved_range.unread))
+            failures.append(f"{path}: {size} cannot be read, from byte {saved_range.unread[0].offset_bytes:,} on")
+    total = sum(saved_range.length_bytes for saved_range in ranges)
     lines.append(f"{path}: {format_size(total)} saved in {plural_files(len(ranges))}")
     return ranges
 
@@ -166,17 +168,17 @@ def check_place(target: Path, option: str, paths: Sequence[str], roots: Roots) -
 
 def _check_free(directory: Path, members: Sequence[ArrayMember]) -> None:
     """Raises UsageError if there is less space than the copies need."""
-    needed = 0
+    min_bytes = 0
     for member in members:
         with suppress(ReadFailed):
-            needed += sum(length for _, _, length in _plan_ranges(member))
+            min_bytes += sum(length for _, _, length in _plan_ranges(member))
     parent = directory.absolute().parent
     with SystemErrors(UsageError, parent):
         status = os.statvfs(parent)
     free = status.f_bavail * status.f_frsize
-    if free < needed:
+    if free < min_bytes:
         raise UsageError(
-            f"{directory}: {format_size(free)} are free, and the metadata need {format_size(needed)}: "
+            f"{directory}: {format_size(free)} are free, and the metadata need {format_size(min_bytes)}: "
             "choose a directory on another disk"
         )
 
@@ -268,13 +270,13 @@ def read_range(device: str, offset: int, length: int, target: Path | None) -> tu
         os.posix_fadvise(source, offset, length, os.POSIX_FADV_DONTNEED)  # The second reading is from the disk
         with SystemErrors(BlklabError, target or Path(device)), _open_copy(target) as file:
             for begin in range(offset, offset + length, PIECE):
-                wanted = min(PIECE, offset + length - begin)
-                piece = _read_piece(source, begin, wanted)
+                size = min(PIECE, offset + length - begin)
+                piece = _read_piece(source, begin, size)
                 if piece is None:
-                    unread.append((begin, wanted))
+                    unread.append((begin, size))
                     if len(unread) > MOST_UNREAD:
                         raise ReadFailed(f"{device}: more than {MOST_UNREAD} parts cannot be read: copy the disk first")
-                    piece = bytes(wanted)
+                    piece = bytes(size)
                 digest.update(piece)
                 if file:
                     file.write(piece)

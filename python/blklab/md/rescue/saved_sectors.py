@@ -102,7 +102,7 @@ def parse_sectors(word: str) -> SectorRange:
     return SectorRange(begin, last - begin + 1)
 
 
-def save_sectors(wanted: SectorRange, device: Path, file: Path, roots: Roots) -> SavedSectors:
+def save_sectors(sector_range: SectorRange, device: Path, file: Path, roots: Roots) -> SavedSectors:
     """Copies what a member holds of a range of its array to a new file, which is read again and compared.
 
     Raises UsageError if the member is none, or the file exists or is on its disk; BlklabError if the member has nothing
@@ -113,24 +113,30 @@ def save_sectors(wanted: SectorRange, device: Path, file: Path, roots: Roots) ->
     if os.path.lexists(file):
         raise UsageError(f"{file}: exists, expected a new file")
     warnings = check_place(file, "--save", [str(device)], roots)
-    held = list(find_on_member(array, superblock, wanted))
-    good, listed = _split_by_list(held, superblock)
+    places = list(find_on_member(array, superblock, sector_range))
+    good, listed_ranges = _split_by_list(places, superblock)
     with SystemErrors(BlklabError, device), opened(device, os.O_RDONLY) as source:
         readable, unread = _read_all(device, source, good)
         if not readable:
-            reason = "they are on other members" if not held else "they are bad blocks of it, or cannot be read"
-            raise BlklabError(f"{device}: cannot save array sectors {wanted} from slot {superblock.slot}: {reason}")
+            reason = "they are on other members" if not places else "they are bad blocks of it, or cannot be read"
+            raise BlklabError(
+                f"{device}: cannot save array sectors {sector_range} from slot {superblock.slot}: {reason}"
+            )
         if len(readable) > MOST_RANGES:
-            raise BlklabError(f"--save {wanted}: more than {MOST_RANGES:,} ranges: save a smaller part at a time")
+            raise BlklabError(f"--save {sector_range}: more than {MOST_RANGES:,} ranges: save a smaller part at a time")
         header = _make_header(superblock, array, readable)
         _write_file(file, header, device, source)
     if read_header(file) != header:
         raise BlklabError(f"{file}: it was not stored as it was written: delete it, and save to another disk")
     for _ in read_ranges(file, header):  # Compares them with their checksums
         pass
-    on_member = merge_ranges(tuple(SectorRange(place.array_sector, place.sectors) for place in held))
+    on_member = merge_ranges(tuple(SectorRange(place.array_sector, place.sectors) for place in places))
     return SavedSectors(
-        header, subtract_ranges((wanted,), on_member), merge_ranges(listed), merge_ranges(unread), tuple(warnings)
+        header,
+        subtract_ranges((sector_range,), on_member),
+        merge_ranges(listed_ranges),
+        merge_ranges(unread),
+        tuple(warnings),
     )
 
 
@@ -168,7 +174,7 @@ def _read_member(device: Path) -> tuple[Superblock, Array]:
     return superblock, array
 
 
-def find_on_member(array: Array, superblock: Superblock, wanted: SectorRange) -> Iterator[SectorsOfMember]:
+def find_on_member(array: Array, superblock: Superblock, sector_range: SectorRange) -> Iterator[SectorsOfMember]:
     """Yields where a member holds sectors of an array, in order of the array, without checksums.
 
     Of RAID-4, 5 and 6 these are data, never parity.
@@ -176,13 +182,13 @@ def find_on_member(array: Array, superblock: Superblock, wanted: SectorRange) ->
     slot = superblock.slot or 0
     offset = superblock.data_offset
     capacity = array.sector_map.capacity if array.sector_map else 0
-    end = min(wanted.end, capacity)
+    end = min(sector_range.end, capacity)
     if array.level == "raid1":
-        if wanted.sector < end:
-            yield SectorsOfMember(wanted.sector, end - wanted.sector, offset + wanted.sector)
+        if sector_range.sector < end:
+            yield SectorsOfMember(sector_range.sector, end - sector_range.sector, offset + sector_range.sector)
         return
     chunk = array.chunk // SECTOR
-    begin = wanted.sector
+    begin = sector_range.sector
     while begin < end:
         number = begin // chunk
         length = min((number + 1) * chunk, end) - begin
@@ -205,33 +211,33 @@ def _find_candidates(array: Array, number: int, chunks: int) -> Iterator[int]:
     near = array.layout & 0xFF
     far = array.layout >> 8 & 0xFF
     is_offset = bool(array.layout & OFFSET_COPIES)
-    used = -(-chunks * near * far // array.raid_disks)  # Chunks of a member (`calc_sectors`)
+    member_chunks = -(-chunks * near * far // array.raid_disks)  # Chunks of a member (`calc_sectors`)
     first = number * near // array.raid_disks
     if is_offset:
         yield from range(first * far, (first + 2) * far)
         return
     for copy in range(far):
         for stripe in (first, first + 1):  # Near copies can continue in the next stripe
-            yield stripe + copy * (used // far)
+            yield stripe + copy * (member_chunks // far)
 
 
 def _split_by_list(
-    held: Sequence[SectorsOfMember], superblock: Superblock
+    places: Sequence[SectorsOfMember], superblock: Superblock
 ) -> tuple[list[SectorsOfMember], tuple[SectorRange, ...]]:
     """Returns the parts that are not in the member's own bad-block list, and those that are, as array sectors."""
     bad_blocks = superblock.bad_blocks
     bad = bad_blocks.ranges if bad_blocks and bad_blocks.active else ()
     good: list[SectorsOfMember] = []
-    listed: list[SectorRange] = []
-    for place in held:
+    listed_ranges: list[SectorRange] = []
+    for place in places:
         on_member = SectorRange(place.member_sector, place.sectors)
         near = tuple(entry for entry in bad if entry.sector < on_member.end and on_member.sector < entry.end)
-        moved = place.array_sector - place.member_sector
+        shift = place.array_sector - place.member_sector
         parts = subtract_ranges((on_member,), near)
-        good += [SectorsOfMember(part.sector + moved, part.sectors, part.sector) for part in parts]
+        good += [SectorsOfMember(part.sector + shift, part.sectors, part.sector) for part in parts]
         lost = subtract_ranges((on_member,), parts)
-        listed += [SectorRange(part.sector + moved, part.sectors) for part in lost]
-    return good, tuple(listed)
+        listed_ranges += [SectorRange(part.sector + shift, part.sectors) for part in lost]
+    return good, tuple(listed_ranges)
 
 
 def _read_all(
@@ -247,16 +253,16 @@ def _read_all(
         # Of the range that is being read: its first sector in the place
         begin = 0
         digest = hashlib.sha256()
-        for at, sectors in _find_pieces(source, place):
-            content = _read(source, place.member_sector + at, sectors)
+        for offset, sectors in _find_pieces(source, place):
+            content = _read(source, place.member_sector + offset, sectors)
             if content is not None:
                 digest.update(content)
                 continue
-            readable += _cut(place, begin, at, digest.hexdigest())
-            unread.append(SectorRange(place.array_sector + at, sectors))
+            readable += _cut(place, begin, offset, digest.hexdigest())
+            unread.append(SectorRange(place.array_sector + offset, sectors))
             if len(unread) > MOST_UNREAD:
                 raise BlklabError(f"{device}: more than {MOST_UNREAD} parts cannot be read: copy the disk first")
-            begin = at + sectors
+            begin = offset + sectors
             digest = hashlib.sha256()
         readable += _cut(place, begin, place.sectors, digest.hexdigest())
     return readable, tuple(unread)
@@ -271,13 +277,13 @@ def _cut(place: SectorsOfMember, begin: int, end: int, digest: str) -> list[Sect
 
 def _find_pieces(source: int, place: SectorsOfMember) -> Iterator[tuple[int, int]]:
     """Yields what is read at once: first sector in the place, and sectors. Near bad sectors these are pages."""
-    for at in range(0, place.sectors, PIECE):
-        sectors = min(PIECE, place.sectors - at)
-        if _read(source, place.member_sector + at, sectors) is not None:
-            yield at, sectors
+    for offset in range(0, place.sectors, PIECE):
+        sectors = min(PIECE, place.sectors - offset)
+        if _read(source, place.member_sector + offset, sectors) is not None:
+            yield offset, sectors
             continue
-        for page in range(at, at + sectors, PAGE):
-            yield page, min(PAGE, at + sectors - page)
+        for page in range(offset, offset + sectors, PAGE):
+            yield page, min(PAGE, offset + sectors - page)
 
 
 def _read(source: int, sector: int, sectors: int) -> bytes | None:
@@ -324,8 +330,8 @@ def _write_file(file: Path, header: SectorsHeader, device: Path, source: int) ->
             os.posix_fadvise(source, 0, 0, os.POSIX_FADV_DONTNEED)  # The second reading is from the disk
             for place in header.ranges:
                 digest = hashlib.sha256()
-                for at in range(0, place.sectors, PIECE):
-                    content = _read(source, place.member_sector + at, min(PIECE, place.sectors - at)) or b""
+                for offset in range(0, place.sectors, PIECE):
+                    content = _read(source, place.member_sector + offset, min(PIECE, place.sectors - offset)) or b""
                     digest.update(content)
                     target.write(content)
                 if digest.hexdigest() != place.sha256:
@@ -339,8 +345,8 @@ def _write_file(file: Path, header: SectorsHeader, device: Path, source: int) ->
 
 def read_header(file: Path) -> SectorsHeader:
     """Returns the header of a file with sectors. Raises BlklabError if it is damaged, or no such file."""
-    expected = "expected a file that `blklab md rescue --save` has written"
-    with SystemErrors(BlklabError, file), _opened_file(file) as source:
+    expectation = "expected a file that `blklab md rescue --save` has written"
+    with SystemErrors(BlklabError, file), _open_file(file) as source:
         line = source.readline(MOST_HEADER)
         size = os.fstat(source.fileno()).st_size
     try:
@@ -348,7 +354,7 @@ def read_header(file: Path) -> SectorsHeader:
         _check_header(header, size - len(line))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
-        raise BlklabError(f"{file}: damaged: {reason}; {expected}") from None
+        raise BlklabError(f"{file}: damaged: {reason}; {expectation}") from None
     return header
 
 
@@ -372,20 +378,20 @@ def read_ranges(file: Path, header: SectorsHeader) -> Iterator[tuple[SectorsOfMe
 
     Raises BlklabError at the end of a range whose checksum is wrong.
     """
-    with SystemErrors(BlklabError, file), _opened_file(file) as source:
+    with SystemErrors(BlklabError, file), _open_file(file) as source:
         source.readline(MOST_HEADER)
         for place in header.ranges:
             digest = hashlib.sha256()
-            for at in range(0, place.sectors, PIECE):
-                content = source.read(min(PIECE, place.sectors - at) * SECTOR)
+            for offset in range(0, place.sectors, PIECE):
+                content = source.read(min(PIECE, place.sectors - offset) * SECTOR)
                 digest.update(content)
-                yield place, at, content
+                yield place, offset, content
             if digest.hexdigest() != place.sha256:
                 raise BlklabError(f"{file}: the SHA-256 of array sector {place.array_sector:,} and more is wrong")
 
 
 @contextmanager
-def _opened_file(file: Path) -> Iterator[IO[bytes]]:
+def _open_file(file: Path) -> Iterator[IO[bytes]]:
     """Opens a regular file for reading; raises OSError or BlklabError for anything else."""
     with opened(file, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

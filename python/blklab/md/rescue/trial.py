@@ -38,11 +38,11 @@ class ContentCheck:
     lines: tuple[str, ...]
 
 
-def run_command(line: str, what: str) -> operations.CommandOutput:
+def run_command(line: str, subject: str) -> operations.CommandOutput:
     """Runs a command line, and returns its output. Raises BlklabError, with the last line, if it fails."""
     output = try_command(line)
     if output.status:
-        raise BlklabError(f"{what}: {line.split(maxsplit=1)[0]} printed: {output.last}")
+        raise BlklabError(f"{subject}: {line.split(maxsplit=1)[0]} printed: {output.last}")
     return output
 
 
@@ -50,8 +50,8 @@ def try_command(line: str) -> operations.CommandOutput:
     """Runs a command line, and returns its output and exit status. Raises EnvironmentLacks without its program."""
     if line.startswith("#"):
         raise BlklabError(line.removeprefix("# "))
-    program, *words = shlex.split(line)
-    return operations.run_program(child_process.find(program, PACKAGES.get(program, "util-linux")), *words)
+    program, *arguments = shlex.split(line)
+    return operations.run_program(child_process.find(program, PACKAGES.get(program, "util-linux")), *arguments)
 
 
 PACKAGES = {
@@ -96,8 +96,8 @@ def try_array(
 
 def list_partitions(name: str, roots: Roots) -> list[str]:
     """Returns the names of the partitions of an array."""
-    found = entries(roots.sys / "block" / name)
-    return sorted(entry.name for entry in found if (entry / "partition").exists())
+    nodes = entries(roots.sys / "block" / name)
+    return sorted(entry.name for entry in nodes if (entry / "partition").exists())
 
 
 def judge(verdicts: Sequence[Verdict]) -> Verdict:
@@ -152,21 +152,21 @@ def _check_journalled(
     mount_point.mkdir(exist_ok=True)
     line = command_lines.mount_to_replay(snapshot, str(mount_point))
     report("mount the filesystem once, on a snapshot, which replays its journal", line)
-    replayed = try_command(line)
-    if replayed.status:
-        return _look_without_replay(device, kind, snapshot, mount_point, replayed, report)
+    replay = try_command(line)
+    if replay.status:
+        return _look_without_replay(device, kind, snapshot, mount_point, replay, report)
     run_command(command_lines.unmount(str(mount_point)), str(mount_point))
     line = command_lines.check_xfs(snapshot) if kind == "xfs" else command_lines.check_ext(snapshot)
     report("check the filesystem, which writes nothing", line)
-    checked = try_command(line)
-    return _look_at_files(device, kind, snapshot, mount_point, checked, report)
+    check = try_command(line)
+    return _look_at_files(device, kind, snapshot, mount_point, check, report)
 
 
 def _look_without_replay(
-    device: str, kind: str, snapshot: str, mount_point: Path, replayed: operations.CommandOutput, report: Report
+    device: str, kind: str, snapshot: str, mount_point: Path, replay: operations.CommandOutput, report: Report
 ) -> ContentCheck:
     """Mounts a filesystem whose journal cannot be replayed, so that people can look at their files."""
-    lines = [f"{device}: its {kind} cannot be mounted as it is: {shorten(replayed.last)}."]
+    lines = [f"{device}: its {kind} cannot be mounted as it is: {shorten(replay.last)}."]
     line = command_lines.mount_without_replay(snapshot, str(mount_point), "norecovery" if kind == "xfs" else "noload")
     report("mount it read-only, without its journal", line)
     if try_command(line).status:
@@ -180,30 +180,30 @@ def _check_btrfs(device: str, mount_point: Path, make_snapshot: MakeSnapshot, re
     snapshot = make_snapshot(device)
     line = command_lines.check_btrfs(snapshot)
     report("check the filesystem, which writes nothing", line)
-    checked = try_command(line)
-    return _look_at_files(device, "btrfs", snapshot, mount_point, checked, report)
+    check = try_command(line)
+    return _look_at_files(device, "btrfs", snapshot, mount_point, check, report)
 
 
 def _look_at_files(
-    device: str, kind: str, snapshot: str, mount_point: Path, checked: operations.CommandOutput, report: Report
+    device: str, kind: str, snapshot: str, mount_point: Path, check: operations.CommandOutput, report: Report
 ) -> ContentCheck:
     """Mounts a filesystem read-only and reads a sample of its files; the check's output is part of the result."""
     lines = []
-    if checked.status:
-        lines.append(f"{device}: the check of its {kind} found errors. Its last line: {shorten(checked.last)}.")
+    if check.status:
+        lines.append(f"{device}: the check of its {kind} found errors. Its last line: {shorten(check.last)}.")
     else:
         lines.append(f"{device}: the check of its {kind} found no errors.")
     mount_point.mkdir(exist_ok=True)
     line = command_lines.mount_read_only(snapshot, str(mount_point))
     report("mount it read-only", line)
-    mounted = try_command(line)
-    if mounted.status:
-        lines.append(f"It cannot be mounted: {shorten(mounted.last)}.")
+    mount = try_command(line)
+    if mount.status:
+        lines.append(f"It cannot be mounted: {shorten(mount.last)}.")
         return ContentCheck("damaged", (*lines, WHY_DAMAGED))
     report("read a sample of its files", "")
     sample = read_sample(mount_point)
     lines.append(f"Its files are in {mount_point}, read-only. {describe_sample(sample)}")
-    is_damaged = bool(checked.status or sample.broken)
+    is_damaged = bool(check.status or sample.broken)
     if is_damaged:
         lines.append(WHY_DAMAGED)
     return ContentCheck("damaged" if is_damaged else "good", tuple(lines))
@@ -213,12 +213,12 @@ def describe_sample(sample: SampledFiles) -> str:
     """Returns what a sample of files showed, as sentences."""
     if not sample.read and not sample.broken:
         return "It has no files."
-    words = [f"{sample.read} files were read ({format_size(sample.bytes)})"]
+    phrases = [f"{sample.read} files were read ({format_size(sample.bytes)})"]
     if sample.proven:
-        words.append(f"the checksums in {sample.proven} of them hold")
+        phrases.append(f"the checksums in {sample.proven} of them hold")
     else:
-        words.append("none of them has a checksum in it, so their content is not proven")
-    sentence = "; ".join(words) + "."
+        phrases.append("none of them has a checksum in it, so their content is not proven")
+    sentence = "; ".join(phrases) + "."
     if sample.broken:
         sentence += f" Broken: {list_names(list(sample.broken), 6)}."
     return sentence

@@ -81,14 +81,14 @@ class Layout:
         for far_copy in range(far):
             for near_copy in range(near):
                 row, slot = divmod(chunk * near + near_copy, self.disks)
-                shifted = (slot + far_copy * near) % self.disks
+                copy_slot = (slot + far_copy * near) % self.disks
                 if is_offset:
                     offset = (row * far + far_copy) * self.chunk
                 elif far_copy and not self.stride:
                     continue
                 else:
                     offset = row * self.chunk + far_copy * self.stride
-                copies.append(Place(shifted, offset + within))
+                copies.append(Place(copy_slot, offset + within))
         return copies
 
     def parity_slots(self, row: int) -> list[int]:
@@ -114,8 +114,8 @@ class Layout:
         """Returns the slots of the data in the order of Q's powers (drivers/md/raid5.c, `raid6_d0`)."""
         parities = self.parity_slots(row)
         first = parities[-1] + 1
-        turned = [(first + column) % self.disks for column in range(self.disks)]
-        return [slot for slot in turned if slot not in parities]
+        slots = [(first + column) % self.disks for column in range(self.disks)]
+        return [slot for slot in slots if slot not in parities]
 
     def equal_slots(self) -> list[list[int]]:
         """Returns groups of slots with the same content: their order cannot be told, and does not matter."""
@@ -253,8 +253,8 @@ class VirtualArray:
 
     def _read_in_chunk(self, address: int, length: int, copy: int) -> bytes:
         copies = self._layout.find_copies(address)
-        turned = copies[copy % len(copies) :] + copies[: copy % len(copies)]
-        for place in turned:
+        ordered_copies = copies[copy % len(copies) :] + copies[: copy % len(copies)]
+        for place in ordered_copies:
             content = self.read_slot(place.slot, place.offset, length)
             if content is not None:
                 return content
@@ -318,8 +318,8 @@ class GaloisField:
     def __init__(self) -> None:
         self.powers = [1]
         for _ in range(254):
-            doubled = self.powers[-1] << 1
-            self.powers.append(doubled ^ 0x11D if doubled & 0x100 else doubled)
+            next_power = self.powers[-1] << 1
+            self.powers.append(next_power ^ 0x11D if next_power & 0x100 else next_power)
         self._logs = {value: exponent for exponent, value in enumerate(self.powers)}
 
     def multiply(self, left: int, right: int) -> int:
@@ -355,32 +355,32 @@ def xor(chunks: Sequence[bytes | None]) -> bytes:
 
 def compute_q(slots: Sequence[int], chunks: Sequence[bytes | None]) -> bytes:
     """Returns Q of the data in the order of its powers; missing data count as zero."""
-    scaled = []
+    products = []
     for power, slot in enumerate(slots):
         chunk = chunks[slot]
         if chunk is not None:
-            scaled.append(FIELD.scale(chunk, FIELD.powers[power]))
-    return xor(scaled)
+            products.append(FIELD.scale(chunk, FIELD.powers[power]))
+    return xor(products)
 
 
 def solve_with_q(
-    slots: Sequence[int], chunks: Sequence[bytes | None], p: bytes | None, q: bytes | None, wanted: int
+    slots: Sequence[int], chunks: Sequence[bytes | None], p: bytes | None, q: bytes | None, target: int
 ) -> bytes | None:
     """Computes the data of a slot from Q, and from P if two are missing; None if too much is missing."""
     missing = [slot for slot in slots if chunks[slot] is None]
     if q is None:
         return None
-    rest = xor([q, compute_q(slots, chunks)])
-    first = FIELD.powers[slots.index(wanted)]
+    remainder = xor([q, compute_q(slots, chunks)])
+    first = FIELD.powers[slots.index(target)]
     if len(missing) == 1:
-        return FIELD.scale(rest, FIELD.invert(first))
+        return FIELD.scale(remainder, FIELD.invert(first))
     if len(missing) > 2 or p is None:
         return None
     # a + b = s and A a + B b = t give a = (t + B s) / (A + B)
-    (other,) = (slot for slot in missing if slot != wanted)
+    (other,) = (slot for slot in missing if slot != target)
     second = FIELD.powers[slots.index(other)]
     total = xor([p, *(chunks[slot] for slot in slots)])
-    return FIELD.scale(xor([rest, FIELD.scale(total, second)]), FIELD.invert(first ^ second))
+    return FIELD.scale(xor([remainder, FIELD.scale(total, second)]), FIELD.invert(first ^ second))
 
 
 def in_sectors(offset: int) -> int:

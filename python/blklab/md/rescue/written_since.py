@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 
 from blklab.md.model import Array, ArrayMember
-from blklab.md.rescue.diagnosis import ArrayRescue, find_newest, known_members
+from blklab.md.rescue.diagnosis import ArrayRescue, find_newest, list_all_members
 from blklab.md.rescue.lost_members import ArrayNote
 from blklab.md.rescue.metadata_places import BITMAP_HEADER
 from blklab.system.roots import opened
@@ -35,13 +35,13 @@ def find_written(rescues: Sequence[ArrayRescue]) -> list[ArrayNote]:
 def describe_written(array: Array) -> str:
     """Returns what the bitmap of the newest member says; empty if there is none, or if it cannot be believed."""
     newest = find_newest(array)
-    member = next((member for member in known_members(array) if member.superblock is newest), None)
+    member = next((member for member in list_all_members(array) if member.superblock is newest), None)
     if newest is None or member is None:
         return ""
-    counted = count_chunks(member)
-    if counted is None:
+    counts = count_chunks(member)
+    if counts is None:
         return ""
-    written, total = counted
+    written, total = counts
     share = f"{100 * written / total:.2g} % of the array" if written else "nothing"
     size = f", {format_size(array.size * written // total)}" if written and array.size else ""
     return f"By the bitmap of {member.name}, at most {share}{size} was written since the first of these members left."
