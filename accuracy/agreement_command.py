@@ -178,7 +178,7 @@ def _measure_pairs(wanted: AgreementOptions) -> tuple[list[tuple[LabRecording, l
         simulated = measure_campaign(
             SimRunner(seed_count=lambda _cell: 1), costed, wanted.store, keep=True, resume=False
         )
-        failed += [*real_ones.failed, *simulated.failed]
+        failed += [*real_ones.errors, *simulated.errors]
         for kept, some in ((predicted, simulated.results), (given, results)):
             for kernel, suite, figures in _figures(model, some):
                 kept.setdefault(kernel, {})[suite] = figures

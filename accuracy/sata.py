@@ -171,7 +171,7 @@ def _alone(table: DeviceTable, way: str, unwritten: bool) -> float:
     """Returns the simulated time of one random I/O of 4 KiB, in ns, if no other is in flight."""
     device = {**table, **({"state": "unwritten"} if unwritten and way == "read" else {})}
     workload = {"rw": f"rand{way}", "bs": "4k", "time_based": True}
-    cell = sim.alone(Path("alone"), device, ("load", workload), {"kernel": KERNEL, "runtime": "500ms"})
+    cell = sim.make_device_cell(Path("alone"), device, ("load", workload), {"kernel": KERNEL, "runtime": "500ms"})
     (outcome,) = sim.outcomes([cell.document])
     return 1e9 / (outcome.read.iops + outcome.write.iops)
 

@@ -340,11 +340,11 @@ def comparison() -> str:
 def device_models() -> str:
     """Return the page of the library of device models: what makers state, and what the simulator gives."""
     from blklab.report.device_models import RATED
-    from blklab.runners.sim.runner import rated_figures
+    from blklab.runners.sim.runner import simulate_rated_figures
     from blklab.spec.stock_models import DIRECTORY, library, paths
 
     models = [model for model in library() if paths()[model.name].parent == DIRECTORY]
-    simulated = rated_figures(models)
+    simulated = simulate_rated_figures(models)
     scale = {"read_bandwidth": 1e6, "write_bandwidth": 1e6}
     figures = (
         (

@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from blklab.bisection.git import BisectionState, Commit, GitBisect, GitFailed, Repository, of_list, shared
-from blklab.bisection.request import shared_headers
-from blklab.bisection.source import locked, remove_work, work_directory
+from blklab.bisection.git import (
+    BisectionState,
+    Commit,
+    GitBisect,
+    GitFailed,
+    Repository,
+    make_shared_repository,
+    of_list,
+)
+from blklab.bisection.request import list_changed_headers
+from blklab.bisection.source import lock_directory, remove_work, work_directory
 from blklab.errors import BlklabError, UsageError
 from tests.bisection.md_history import git
 
@@ -49,15 +57,17 @@ def test_changed_headers_are_named_with_the_sources_that_include_them(tmp_path: 
     repository = Repository(tmp_path)
     good, bad = repository.commit("HEAD~1"), repository.commit("HEAD")
     path = f"{below}/md.h".lstrip("/")
-    assert shared_headers(repository, good, bad) == [f"{path} changes between both ends, and md.c, raid0.c include it"]
+    assert list_changed_headers(repository, good, bad) == [
+        f"{path} changes between both ends, and md.c, raid0.c include it"
+    ]
 
 
 def test_work_directories_are_removed_if_no_process_uses_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     used, left = work_directory("used"), work_directory("left")
-    with locked(left):
+    with lock_directory(left):
         (left / "vmlinuz").write_bytes(b"x" * 1000)
-    with locked(used):
+    with lock_directory(used):
         assert remove_work() == 1000
         assert used.is_dir()
     assert not left.exists()
@@ -77,10 +87,10 @@ def test_a_lock_on_a_directory_that_was_removed_meanwhile_is_not_kept(
         flock(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with locked(directory):
+    with lock_directory(directory):
         monkeypatch.undo()
         assert directory.is_dir()
-        with pytest.raises(BlklabError, match="another blklab bisects the same sources"), locked(directory):
+        with pytest.raises(BlklabError, match="another blklab bisects the same sources"), lock_directory(directory):
             pass
 
 
@@ -123,7 +133,7 @@ def test_the_repository_of_the_user_stays_as_it_is(tmp_path: Path) -> None:
         git(users, "commit", "--quiet", "--message", f"commit {number}")
     (users / "file").write_text("work in progress")
     before = {path: path.read_bytes() for path in users.rglob("*") if path.is_file()}
-    repository = shared(users, tmp_path / "ours")
+    repository = make_shared_repository(users, tmp_path / "ours")
     commits = [Repository(users).commit(f"HEAD~{4 - number}") for number in range(5)]
     assert [commit.subject for commit in commits] == [f"commit {number}" for number in range(5)]
     assert "Md Developer <md@example.org>" in commits[0].message
@@ -137,7 +147,7 @@ def test_errors_name_the_place(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no-such: no such commit in"):
         repository.commit("no-such")
     with pytest.raises(UsageError, match=r"--tree .*: expected a git repository"):
-        shared(tmp_path, tmp_path / "ours")
+        make_shared_repository(tmp_path, tmp_path / "ours")
 
 
 def test_a_revision_is_no_option(tmp_path: Path) -> None:

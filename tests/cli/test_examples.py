@@ -58,7 +58,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> None:
         return SimpleNamespace(initrd=Path(__file__))
 
     monkeypatch.setattr(runner, "image", image)
-    monkeypatch.setattr(runner, "held", lambda _directory: _Nothing())
+    monkeypatch.setattr(runner, "hold_directory", lambda _directory: _Nothing())
     monkeypatch.setattr(qemu, "find", lambda: ("qemu", "8"))
     monkeypatch.setattr(qemu, "accelerators", lambda _asked: ["tcg"])
 

@@ -196,7 +196,7 @@ def test_documents_of_several_runs_are_separate() -> None:
     later["timestamp_ms"] += 60_000
     documents = output.parse_documents("first\n" + ONE + "second\n" + json.dumps(later))
     assert [document["notes"] for document in documents] == [["first"], ["second"]]
-    assert output.measured_at(documents[0]) != output.measured_at(documents[1])
+    assert output.parse_time(documents[0]) != output.parse_time(documents[1])
 
 
 @pytest.mark.parametrize("mark", ["> ", "  > > ", "    ", "Result for {my} disk: "])

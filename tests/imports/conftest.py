@@ -25,7 +25,7 @@ def imported(
 
 def runs(batch: Batch) -> list[tuple[Mapping[str, str], Outcome]]:
     """Returns labels and outcome of each run."""
-    return [(cell.labels, batch.finished[cell.key].outcome) for cell in batch.plan.cells]
+    return [(cell.labels, batch.finished_runs[cell.key].outcome) for cell in batch.plan.cells]
 
 
 def outcome(*paths: Path | str, **given: Any) -> Outcome:

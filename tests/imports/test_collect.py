@@ -59,7 +59,7 @@ def test_a_directory_is_all_that_is_in_it(tmp_path: Path) -> None:
     assert [(item.plan.runner, len(item.plan.cells)) for item in result.batches] == [("fio", 3), ("iostat", 1)]
     assert {item.plan.name for item in result.batches} == {"all"}
     assert result.notes[0] == f"{tmp_path}/README.md: unknown format: skipped"
-    assert result.failed == [
+    assert result.errors == [
         f"{tmp_path}/disk.img: is not text",
         f"{tmp_path}/broken.json: fio's JSON is invalid: it ends in line 1",
     ]
@@ -67,7 +67,8 @@ def test_a_directory_is_all_that_is_in_it(tmp_path: Path) -> None:
 
 def test_labels_are_given_and_renamed() -> None:
     naming = RunNaming(
-        labels={"stack": "near", "repeat": "9"}, renamed={("workload", "mytest"): "sync", ("device", "nvme1n1"): "nvme"}
+        labels={"stack": "near", "repeat": "9"},
+        new_values={("workload", "mytest"): "sync", ("device", "nvme1n1"): "nvme"},
     )
     batch, _ = imported(DATA / "fio-3.25.txt", naming=naming)
     (first, _), (second, raw), _ = runs(batch)
@@ -113,7 +114,7 @@ def test_the_texts_of_a_directory_are_not_in_memory_together(tmp_path: Path, mon
     tracemalloc.stop()
     assert len(batch.plan.cells) == 80
     assert peak < 10 << 20  # of 20 MiB, a file at a time
-    assert unpacked(batch.finished[batch.plan.cells[3].key].raw).startswith(document)
+    assert unpacked(batch.finished_runs[batch.plan.cells[3].key].raw).startswith(document)
 
 
 class CountedPath(type(Path())):  # type: ignore[misc]

@@ -34,7 +34,7 @@ def test_what_tells_runs_of_one_job_apart_is_a_label() -> None:
         for bs, device in (("4k", {}), ("4k", {"device": "nvme1n1"}), ("2300", {}))
     ]
     assert batch.plan.varied == ["bs", "device"]
-    raw = unpacked(batch.finished[batch.plan.cells[1].key].raw)
+    raw = unpacked(batch.finished_runs[batch.plan.cells[1].key].raw)
     assert raw.startswith("mytest: (g=0)")
     assert "nvme1n1: ios=0/2568" in raw
     assert "bs=2300" in raw  # the prompt before the next run
@@ -60,7 +60,7 @@ def test_logs_are_the_series_of_the_json_in_their_directory() -> None:
     batch, notes = imported(FIO / "one.json", *logs)
     assert notes == []
     (cell,) = batch.plan.cells
-    finished = batch.finished[cell.key]
+    finished = batch.finished_runs[cell.key]
     assert finished.points
     assert sum(point.read_ios for point in finished.points) == finished.outcome.read.total_ios
     assert {point.source for point in finished.points} == {JOBS}
@@ -103,7 +103,7 @@ def test_logs_of_every_io_are_exact(tmp_path: Path) -> None:
     assert (run.write.total_ios, run.write.io_bytes) == (1, 8192)
     latency = run.read.clat_ns
     assert (latency.mean, latency.min, latency.p50, latency.p99) == ((2000, 1000, 1000, 3000))
-    points = batch.finished[batch.plan.cells[0].key].points
+    points = batch.finished_runs[batch.plan.cells[0].key].points
     assert [(p.time_ns, p.width_ns, p.read_ios, p.write_ios) for p in points] == [
         (0, 10**9, 2, 0),
         (10**9, 501 * 10**6, 0, 1),

@@ -12,7 +12,7 @@ def test_of_status_intervals_the_last_is_the_result_and_all_are_its_series() -> 
     ((_, run),) = runs(batch)
     assert run.read.total_ios == 55908
     cell = batch.plan.cells[0]
-    points = batch.finished[cell.key].points
+    points = batch.finished_runs[cell.key].points
     assert [point.read_ios for point in points] == [14359, 12969, 12577, 14571, 1432]
     assert points[1].time_ns == 893 * 10**6
     mean = (27328 * 47927.157897 - 14359 * 43301.183857) / 12969
@@ -52,7 +52,7 @@ def test_histograms_have_quantiles_and_a_series() -> None:
     assert run.read.clat_ns.p99 == pytest.approx(103936, rel=1 / 8)
     assert run.write.clat_ns.p50 == pytest.approx(3568, rel=1 / 8)
     assert run.read.clat_ns.mean == pytest.approx(43369, rel=0.05)
-    points = batch.finished[batch.plan.cells[0].key].points
+    points = batch.finished_runs[batch.plan.cells[0].key].points
     assert [point.read_ios for point in points] == [17253, 17494, 16674]
 
 
@@ -66,5 +66,5 @@ def test_logs_belong_to_the_json_that_names_them(tmp_path: Path) -> None:
     batch, _ = imported(*sorted(tmp_path.iterdir()))
     assert len(batch.plan.cells) == 2
     for cell in batch.plan.cells:
-        finished = batch.finished[cell.key]
+        finished = batch.finished_runs[cell.key]
         assert sum(p.read_ios for p in finished.points) == finished.outcome.read.total_ios

@@ -31,7 +31,7 @@ def test_version_9_with_times() -> None:
     assert disk.queue_ns == 7_500_000_000 + 30_000_000_000
     assert (disk.flushes, disk.discards, disk.leaf) == (None, None, True)
     assert run.cpu == pytest.approx({"user": 0.15, "system": 0.1, "iowait": 0.25, "irq": 0, "idle": 0.5})
-    points = batch.finished[batch.plan.cells[0].key].points
+    points = batch.finished_runs[batch.plan.cells[0].key].points
     assert [(p.source, p.time_ns, p.width_ns, p.read_ios) for p in points] == [
         (JOBS, 0, 5 * 10**9, 500),
         (JOBS, 5 * 10**9, 5 * 10**9, 1500),
@@ -51,7 +51,7 @@ def test_decimal_commas_and_reports_without_rows() -> None:
     assert run.read.io_bytes == 1 << 19
     assert run.read.clat_ns.mean == (8 * 1.25e6 + 4 * 2e6) / 12
     assert run.cpu is None
-    reads = [p.read_ios for p in batch.finished[batch.plan.cells[0].key].points if p.source == JOBS]
+    reads = [p.read_ios for p in batch.finished_runs[batch.plan.cells[0].key].points if p.source == JOBS]
     assert reads == [8, 0, 4]
 
 

@@ -94,7 +94,7 @@ def test_a_pattern_splits_names(tmp_path: Path) -> None:
     ]
     odd = write(tmp_path / "odd.json")
     result = batches([str(path) for path in (*paths, odd)], ImportSource(()), RunNaming(pattern="{a}_{b}_{c}"))
-    assert result.failed == [
+    assert result.errors == [
         f"{odd}: neither the file name 'odd' nor the job name 'one' matches --pattern '{{a}}_{{b}}_{{c}}'"
     ]
     assert len(result.batches[0].plan.cells) == 3
@@ -159,7 +159,7 @@ def test_a_bad_file_does_not_refuse_the_others(tmp_path: Path) -> None:
     paths = [str(path) for path in (good, bad, other, tmp_path / "no")]
     result = batches(paths, ImportSource(()), RunNaming())
     assert len(result.batches[0].plan.cells) == 1
-    unknown, gone, wrong = result.failed
+    unknown, gone, wrong = result.errors
     assert "cannot be read" in gone
     assert unknown.startswith(f"{other}: unknown format")
     assert wrong == (f"{bad}: jobs[0].read.total_ios: found -5000000000, expected a number from 0 to 2^64")

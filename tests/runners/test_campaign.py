@@ -50,7 +50,7 @@ def test_what_was_removed_meanwhile_is_not_done(count: int, output: str) -> None
     runner = Fake(lambda: store.remove(planned(store)[:count], whole=False))
     outcome = carry_out(runner, make_plan(), store)
     assert len(outcome.results) == 4 - count
-    (line,) = outcome.failed
+    (line,) = outcome.errors
     assert line.startswith(f"{output} taken by another process or removed, the first is cell 2")
 
 
@@ -64,7 +64,7 @@ def test_what_another_process_has_done_is_done() -> None:
 
     outcome = carry_out(Fake(meanwhile), make_plan(), store)
     assert [result.number for result in outcome.results] == [1, 2, 3, 4]
-    assert outcome.failed == []
+    assert outcome.errors == []
 
 
 def test_the_command_says_so_with_status_1(run: Run, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blklab.runners.sim.runner import rated_figures
+from blklab.runners.sim.runner import simulate_rated_figures
 from blklab.spec import stock_models
 
 MODELS = [model for model in stock_models.library() if not model.own]
@@ -10,7 +10,7 @@ MODELS = [model for model in stock_models.library() if not model.own]
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_the_simulation_is_within_a_tenth_of_the_data_sheet(model: stock_models.LibraryModel) -> None:
-    errors = {figure.name: figure.error for figure in rated_figures([model])[model.name]}
+    errors = {figure.name: figure.error for figure in simulate_rated_figures([model])[model.name]}
     assert all(abs(error) <= 0.1 for error in errors.values()), errors
 
 

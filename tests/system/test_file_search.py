@@ -78,7 +78,7 @@ def test_what_may_not_be_read_is_counted(search: Search, tmp_path: Path) -> None
     files: dict[str, list[Extent] | OSError] = {"one": denied, "two": denied, "three": place(0)}
     result, failures = search(files, None, Span(0, 4096, 0), Span(9000, 9001, 0))
     assert failures == {"permission denied": 2}
-    assert [item.what for item in result] == ["", UNREACHED]
+    assert [item.purpose for item in result] == ["", UNREACHED]
 
 
 def test_a_file_with_two_names_is_told_once(search: Search, tmp_path: Path) -> None:

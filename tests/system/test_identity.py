@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, UsageError
-from blklab.system.identity import called, is_bare, of_number, resolve, same_disk
+from blklab.system.identity import find_by_id, is_bare, of_number, resolve, same_disk
 from blklab.system.users import openers, uses
 from tests.system.machine import Machine
 
@@ -49,9 +49,9 @@ def test_partitions_are_told_from_their_disk(machine: Machine) -> None:
     udev(machine, "8:33", "E:ID_SERIAL_SHORT=ZFN0", "E:PARTN=1", "S:disk/by-id/ata-X_ZFN0-part1")
     udev(machine, "8:32", "E:ID_SERIAL_SHORT=ZFN0", "S:disk/by-id/ata-X_ZFN0")
     machine.write(machine.roots.sys / "block/sdc", {"device/wwid": "naa.5000c500a1b2c3d4"})
-    assert [device.name for device in called("ZFN0", machine.roots)] == ["sdc"]
-    assert [device.name for device in called("ZFN0-part1", machine.roots)] == ["sdc1"]
-    assert [d.name for d in called("wwn-0x5000c500a1b2c3d4-part1", machine.roots)] == ["sdc1"]
+    assert [device.name for device in find_by_id("ZFN0", machine.roots)] == ["sdc"]
+    assert [device.name for device in find_by_id("ZFN0-part1", machine.roots)] == ["sdc1"]
+    assert [d.name for d in find_by_id("wwn-0x5000c500a1b2c3d4-part1", machine.roots)] == ["sdc1"]
     assert resolve("ZFN0", machine.roots).number == "8:32"
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from blklab.system.layers import SysfsLayer, layers, node_of
-from blklab.system.mounts import everywhere, mounts
+from blklab.system.mounts import list_all_mounts, mounts
 from blklab.system.roots import Roots, state_directory
-from blklab.trace.record.recording import recorded_stack
+from blklab.trace.record.recording import describe_stack
 from tests.system.machine import Machine
 
 
@@ -118,7 +118,7 @@ def test_mounts_of_every_namespace_once(machine: Machine) -> None:
         (machine.roots.proc / pid / "mountinfo").write_text(line + "\nnonsense\n1 2 3 - -\n")
     (machine.roots.proc / "self/ns").mkdir()
     (machine.roots.proc / "self/ns/mnt").symlink_to("mnt:[1]")
-    assert [mount.point for mount in everywhere(machine.roots)] == ["/srv", "/in7"]
+    assert [mount.point for mount in list_all_mounts(machine.roots)] == ["/srv", "/in7"]
     assert mounts(machine.roots)[0].flags == "rw"
 
 
@@ -143,6 +143,6 @@ def test_a_recording_names_volumes_and_only_those_of_lvm(machine: Machine) -> No
         (mapped / "name").write_text("my--vg-home\n")
         (mapped / "uuid").write_text(f"{uuid}\n")
         (mapped.parent / "size").write_text("8192\n")
-        stack = {layer["name"]: layer for layer in recorded_stack(["253:0"], machine.roots)}
+        stack = {layer["name"]: layer for layer in describe_stack(["253:0"], machine.roots)}
         assert (stack["dm-0"]["label"], stack["dm-0"]["bytes"]) == (label, 4 << 20)
         assert (stack["md127"]["kind"], stack["md127"]["above"]) == ("md", ["dm-0"])

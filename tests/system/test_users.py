@@ -123,7 +123,7 @@ def test_mounts_of_another_namespace_are_named_and_not_unmounted(machine: Machin
     machine.proc("77/mountinfo", "9 1 9:0 / /srv rw - ext4 /dev/md0 rw")
     (machine.roots.proc / "77/ns").mkdir()
     (machine.roots.proc / "77/ns/mnt").symlink_to("mnt:[2]")
-    here, there = mounts.everywhere(machine.roots)
+    here, there = mounts.list_all_mounts(machine.roots)
     assert (here.place, there.place) == ("/home", "/srv in another mount namespace (of process 77)")
     part = ArrayPart("md0", "/dev/md0", 0, (here.point,), (there.place,))
     lines = stop_users(array_of(part, f"md0 is mounted at {here.place}", f"md0 is mounted at {there.place}", "a VM"))

@@ -353,7 +353,7 @@ class Bench:
         table = _consistent(device)
         if self.size:
             table["size"] = self.size
-        return dict(sim.alone(self.where, table, (run.name, run.workload), settings).document)
+        return dict(sim.make_device_cell(self.where, table, (run.name, run.workload), settings).document)
 
 
 def _fit(bench: Bench, device: DeviceTable, parameters: Sequence[str], runs: Sequence[Observation]) -> dict[str, int]:

@@ -158,7 +158,7 @@ def _document(table: DeviceTable, figure: str, rate: Mapping[str, int] | None = 
     rw, bs, depth = LOADS[figure]
     load = {"rw": rw, "bs": bs, "iodepth": depth, "numjobs": JOBS, "time_based": True, **(rate or {})}
     settings = {"kernel": "5.18", "runtime": "1500ms" if table["kind"] != "hdd" else "60s"}
-    return dict(sim.alone(Path(figure), {**table, "size": "16GiB"}, (figure, load), settings).document)
+    return dict(sim.make_device_cell(Path(figure), {**table, "size": "16GiB"}, (figure, load), settings).document)
 
 
 def uncertainty(table: DeviceTable, figures: Figures, base: DeviceTable) -> dict[str, float]:

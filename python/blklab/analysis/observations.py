@@ -165,7 +165,7 @@ def from_fio(path: Path) -> list[Observation]:
                 write = sum(job.directions[1].iops for job in members)
                 if run := of_jobs(str(path), [(j.name, j.options) for j in members], read, write):
                     counted = any(part.total_ios for job in members for part in job.directions)
-                    outcome = output.grouped(document, members)[0] if counted else None
+                    outcome = output.group_outcomes(document, members)[0] if counted else None
                     observations.append(replace(run, outcome=outcome))
     except UsageError:
         raise
@@ -182,8 +182,8 @@ def _goings(content: str) -> list[tuple[FioDocument, Sequence[FioJobResult]]]:
         return [(document, output.jobs(document)) for document in output.parse_documents(content)]
     runs = text.parse_runs(content)
     for run in runs:
-        if run.failed is not None:
-            raise BlklabError(run.failed)
+        if run.error is not None:
+            raise BlklabError(run.error)
     return [(run.document, run.jobs) for run in runs]
 
 

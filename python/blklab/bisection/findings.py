@@ -42,7 +42,7 @@ class Bisection:
     @property
     def confirmed(self) -> bool:
         """Whether the new runs of both sides say the same."""
-        return [each.verdict for each in self.check] == (["bad", "good"] if self.fixes else ["good", "bad"])
+        return [verdict.verdict for verdict in self.check] == (["bad", "good"] if self.fixes else ["good", "bad"])
 
     @property
     def summary(self) -> str:
@@ -64,10 +64,10 @@ def keep(store: Store, bisection: Bisection) -> None:
     documents.keep(store, "bisection", str(bisection.campaign), bisection.as_dict())
 
 
-def kept(store: Store, campaigns: Collection[int]) -> list[Bisection]:
+def read_bisections(store: Store, campaigns: Collection[int]) -> list[Bisection]:
     """Returns the results of the bisections among campaigns."""
     from pydantic import TypeAdapter
 
     names = {str(number) for number in campaigns}
-    stored = [each.document for each in documents.latest(store, "bisection") if each.name in names]
-    return [TypeAdapter(Bisection).validate_python(document) for document in stored]
+    bisections = [entry.document for entry in documents.latest(store, "bisection") if entry.name in names]
+    return [TypeAdapter(Bisection).validate_python(document) for document in bisections]

@@ -23,7 +23,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     log: Path | None = None,
     package: str | None = None,
-    apart: bool = False,
+    drop_stderr: bool = False,
 ) -> tuple[int, str]:
     """Runs a program to its end and returns its status and its output, of stdout and stderr; it goes to `log` as well.
 
@@ -38,14 +38,14 @@ def run(
             raise UsageError(f"{printable(program)}: no such program")
         raise EnvironmentLacks(f"{program} is not installed", f"install it: apt-get install {package}")
     env = None if environment is None else {**environment, "LC_ALL": "C"}
-    errors_to = subprocess.PIPE if apart else subprocess.STDOUT
-    done = child_process.run(child_process.command(arguments), cwd=directory, stderr=errors_to, env=env)
+    errors_to = subprocess.PIPE if drop_stderr else subprocess.STDOUT
+    result = child_process.run(child_process.command(arguments), cwd=directory, stderr=errors_to, env=env)
     if log is not None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(log, flags, 0o600), "a") as stream:
-            stream.write(f"$ {' '.join(arguments)}\n{done.stdout}\n")
-    errors = done.stderr if apart and done.returncode else ""
-    return done.returncode, (done.stdout + errors).strip()
+            stream.write(f"$ {' '.join(arguments)}\n{result.stdout}\n")
+    errors = result.stderr if drop_stderr and result.returncode else ""
+    return result.returncode, (result.stdout + errors).strip()
 
 
 SHORT = 12  # Digits of a commit's short name
@@ -79,14 +79,14 @@ class Repository:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def run(self, *words: str) -> str:
+    def run(self, *git_arguments: str) -> str:
         """Runs git here and returns its output. Raises EnvironmentLacks without git, and GitFailed."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        for what, value in _IDENTITY.items():
-            environment[f"GIT_AUTHOR_{what}"] = value
-            environment[f"GIT_COMMITTER_{what}"] = value
-        arguments = ["git", "-C", str(self.directory), "-c", "core.hooksPath=/dev/null", *words]
-        status, output = run(arguments, environment=environment, package="git", apart=True)
+        for suffix, value in _IDENTITY.items():
+            environment[f"GIT_AUTHOR_{suffix}"] = value
+            environment[f"GIT_COMMITTER_{suffix}"] = value
+        arguments = ["git", "-C", str(self.directory), "-c", "core.hooksPath=/dev/null", *git_arguments]
+        status, output = run(arguments, environment=environment, package="git", drop_stderr=True)
         if status:
             raise GitFailed(output, status)
         return output
@@ -119,7 +119,7 @@ class BisectionState:
     next: str | None = None  # The commit to test
     culprit: str | None = None  # The first commit with the new verdict
     candidates: Sequence[str] = ()  # The commits of which one is the culprit, if all others are skipped
-    left: str = ""  # How much is left
+    progress: str = ""  # How much is left
 
 
 class GitBisect:
@@ -146,16 +146,16 @@ class GitBisect:
         if match := re.search(rf"^([0-9a-f]{{40,64}}) is the first {self._terms[True]} commit", output, re.M):
             return BisectionState(culprit=match[1])
         following = _NEXT.search(output)
-        left = _LEFT.search(output)
-        progress = f"{left[1]} left to test after this one (steps: about {left[2]})" if left else ""
-        return BisectionState(next=following[1] if following else None, left=progress)
+        remaining = _LEFT.search(output)
+        progress = f"{remaining[1]} left to test after this one (steps: about {remaining[2]})" if remaining else ""
+        return BisectionState(next=following[1] if following else None, progress=progress)
 
     def log(self) -> str:
         """Returns the log, for `git bisect replay` in the user's tree, with checkouts."""
         return self._repository.run("bisect", "log").replace(" '--no-checkout'", "", 1) + "\n"
 
 
-def shared(tree: Path, into: Path) -> Repository:
+def make_shared_repository(tree: Path, into: Path) -> Repository:
     """Returns a repository that reads the objects of the user's, which stays as it is. Raises UsageError."""
     try:
         objects = Repository(tree).run("rev-parse", "--path-format=absolute", "--git-path", "objects")
@@ -163,8 +163,8 @@ def shared(tree: Path, into: Path) -> Repository:
         raise UsageError(f"--tree {printable(str(tree))}: expected a git repository: {error}") from None
     if not (into / ".git").is_dir():
         _new(into, Repository(tree).run("rev-parse", "--show-object-format"))
-    for left in (into / ".git").rglob("*.lock"):  # By a process that was killed: only this one uses the repository
-        left.unlink()
+    for lock_file in (into / ".git").rglob("*.lock"):  # By a process that was killed: only this one uses the repository
+        lock_file.unlink()
     (into / ".git/objects/info/alternates").write_text(f"{objects}\n")
     shallow = Path(objects).with_name("shallow")
     if shallow.is_file():

@@ -15,14 +15,14 @@ from pathlib import Path
 from blklab import output
 from blklab.bisection import findings, git
 from blklab.bisection.findings import Bisection
-from blklab.bisection.git import Commit, GitFailed, Repository, of_list, shared
+from blklab.bisection.git import Commit, GitFailed, Repository, make_shared_repository, of_list
 from blklab.bisection.search import BisectionRule, BisectionSearch, CommitMeasuring, check_condition
-from blklab.bisection.source import BisectionSource, BuildFailed, Note, locked, work_directory
+from blklab.bisection.source import BisectionSource, BuildFailed, Note, lock_directory, work_directory
 from blklab.child_process import find
 from blklab.errors import BlklabError, UsageError
 from blklab.printing import printable
 from blklab.runners.base import Runner
-from blklab.runners.lab.image.build import image, offered
+from blklab.runners.lab.image.build import image, list_kernels
 from blklab.runners.lab.image.cache import ImageCache
 from blklab.runners.lab.image.cache import directory as cache_directory
 from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, fetch, run
@@ -59,7 +59,7 @@ class BisectedTree(BisectionSource):
 
     def __init__(self, tree: Path, ends: tuple[str, str], work: Path, lab: LabOptions) -> None:
         """`ends` are the good and the bad one. Raises UsageError without such a repository, or such commits in it."""
-        self.repository = shared(tree, work / "tree")
+        self.repository = make_shared_repository(tree, work / "tree")
         self.good, self.bad = map(Repository(tree).commit, ends)
         self._work = work
         self._lab = lab
@@ -71,17 +71,17 @@ class BisectedTree(BisectionSource):
         """Returns what a commit changes in the experiment."""
         return []
 
-    def _built(self, commit: Commit, build: Callable[[Path], None]) -> Path:
+    def _build_once(self, commit: Commit, build: Callable[[Path], None]) -> Path:
         """Returns the directory of what `build` made of a commit; an earlier build is used again."""
         digest = hashlib.sha256(str(self.own_kernel(commit)).encode()).hexdigest()
-        complete = self._work / f"built-{digest}"
-        if not complete.is_dir():
-            unfinished = self._work / "unfinished"
-            shutil.rmtree(unfinished, ignore_errors=True)
-            unfinished.mkdir(parents=True)
-            build(unfinished)
-            unfinished.rename(complete)
-        return complete
+        build_directory = self._work / f"built-{digest}"
+        if not build_directory.is_dir():
+            partial_directory = self._work / "unfinished"
+            shutil.rmtree(partial_directory, ignore_errors=True)
+            partial_directory.mkdir(parents=True)
+            build(partial_directory)
+            partial_directory.rename(build_directory)
+        return build_directory
 
 
 class ModuleSources(BisectedTree):
@@ -95,7 +95,7 @@ class ModuleSources(BisectedTree):
         for name in modules:
             if name not in MODULES:
                 raise UsageError(f"--module {printable(name)}: expected one of {', '.join(MODULES)}")
-        for line in shared_headers(self.repository, self.good, self.bad):
+        for line in list_changed_headers(self.repository, self.good, self.bad):
             lab.note(f"{line}: build all of their modules (--module); the others keep the packaged version")
         self._modules = modules
         self._kernel = image(kernel, note=lab.note).version
@@ -113,13 +113,13 @@ class ModuleSources(BisectedTree):
 
     def runner(self, commit: Commit) -> Runner:
         """Returns the runner for a commit, and builds it first. Raises BuildFailed."""
-        built = self._built(commit, lambda into: self._build(commit, into))
-        replaced = {f"{MODULES[name]}/{name}.ko": built / f"{name}.ko" for name in self._modules}
-        kernel = ReplacedModules(self._kernel, replaced)
+        build_directory = self._build_once(commit, lambda into: self._build(commit, into))
+        module_files = {f"{MODULES[name]}/{name}.ko": build_directory / f"{name}.ko" for name in self._modules}
+        kernel = ReplacedModules(self._kernel, module_files)
         return LabRunner(kernel=kernel, accelerator=self._lab.accelerator, note=self._lab.note)
 
     def _build(self, commit: Commit, into: Path) -> None:
-        sources = self._extracted(commit, into)
+        sources = self._extract_sources(commit, into)
         for name in self._modules:
             directory = sources / MODULES[name].removeprefix(DIRECTORY).lstrip("/")
             log = self._work / f"build-{commit.short}.log"
@@ -130,14 +130,14 @@ class ModuleSources(BisectedTree):
             shutil.copyfile(directory / f"{name}.ko", into / f"{name}.ko")
         shutil.rmtree(sources)
 
-    def _extracted(self, commit: Commit, into: Path) -> Path:
+    def _extract_sources(self, commit: Commit, into: Path) -> Path:
         """Extracts md's sources: those in drivers/md of a kernel tree, or at the top of a smaller one."""
         archive = into / "sources.tar"
         below = directory_of_md(self.repository, commit)
         self.repository.run("archive", f"--output={archive}", commit.name, *filter(None, [below]))
         try:
-            with tarfile.open(archive) as opened:
-                opened.extractall(into / "sources", filter="data")
+            with tarfile.open(archive) as tar:
+                tar.extractall(into / "sources", filter="data")
         except (tarfile.TarError, OSError) as error:
             raise BuildFailed(f"its sources cannot be extracted: {printable(str(error))}") from None
         archive.unlink()
@@ -152,7 +152,7 @@ def directory_of_md(repository: Repository, commit: Commit) -> str:
     return DIRECTORY if repository.run("ls-tree", commit.name, DIRECTORY) else ""
 
 
-def shared_headers(repository: Repository, good: Commit, bad: Commit) -> list[str]:
+def list_changed_headers(repository: Repository, good: Commit, bad: Commit) -> list[str]:
     """Names each header of md that changes between both ends, with the sources that include it."""
     below = directory_of_md(repository, bad)
     headers, sources = (f":(glob){below}/*.{ending}".replace(")/", ")") for ending in "hc")
@@ -160,7 +160,7 @@ def shared_headers(repository: Repository, good: Commit, bad: Commit) -> list[st
     for path in repository.run("diff", "--name-only", good.name, bad.name, "--", headers).split():
         with suppress(GitFailed):  # No source includes it
             including = repository.run("grep", "-lF", f'"{Path(path).name}"', bad.name, "--", sources).split()
-            names = ", ".join(Path(each.rpartition(":")[2]).name for each in including)
+            names = ", ".join(Path(source.rpartition(":")[2]).name for source in including)
             result.append(f"{path} changes between both ends, and {names} include it")
     return result
 
@@ -175,7 +175,7 @@ def kernel_headers(version: str, note: Note) -> Path:
     name = f"headers-{version}"
     sources = cache.root / name / "usr/src"
     if cache.find(name) is None:
-        with cache.locked(note):
+        with cache.hold_lock(note):
             debian = DebianArchive(cache.root / "debian", note)
 
             def fill(into: Path) -> None:
@@ -234,10 +234,10 @@ class KernelTree(BisectedTree):
 
     def runner(self, commit: Commit) -> Runner:
         """Returns the runner for a commit, and builds it first. Raises BuildFailed."""
-        built = self._built(commit, lambda into: self._build(commit, into))
-        modules = built / "lib/modules"
-        own = UserKernelOption(built / "vmlinuz", modules if modules.is_dir() else None)
-        return LabRunner(kernel=own, accelerator=self._lab.accelerator, note=self._lab.note)
+        build_directory = self._build_once(commit, lambda into: self._build(commit, into))
+        modules = build_directory / "lib/modules"
+        kernel = UserKernelOption(build_directory / "vmlinuz", modules if modules.is_dir() else None)
+        return LabRunner(kernel=kernel, accelerator=self._lab.accelerator, note=self._lab.note)
 
     def _build(self, commit: Commit, into: Path) -> None:
         tree = self.repository.directory
@@ -246,9 +246,9 @@ class KernelTree(BisectedTree):
             (tree / ".config").write_bytes(self._config)
         (tree / BZIMAGE).unlink(missing_ok=True)
         log = self._work / f"build-{commit.short}.log"
-        where = {"INSTALL_PATH": str(into), "INSTALL_MOD_PATH": str(into)}
+        install_paths = {"INSTALL_PATH": str(into), "INSTALL_MOD_PATH": str(into)}
         for command in self._commands:
-            status, output = git.run(command, directory=tree, environment={**os.environ, **where}, log=log)
+            status, output = git.run(command, directory=tree, environment={**os.environ, **install_paths}, log=log)
             if status:
                 raise BuildFailed(f"{first_error(output)} ({log})")
         images = [*into.glob("vmlinuz*"), tree / BZIMAGE]
@@ -308,7 +308,7 @@ class PackagedKernels(KernelList):
 
     def __init__(self, good: str, bad: str, work: Path, accelerator: str | None) -> None:
         """Raises UsageError if there is no such kernel, EnvironmentLacks without packages."""
-        offers = offered()
+        offers = list_kernels()
         ends = [choose(end, offers).name for end in (good, bad)]
         items = [(offer.name, f"package version {offer.version}") for offer in reversed(offers)]
         super().__init__(items, ends[0], ends[1], work)
@@ -371,7 +371,7 @@ def carry_out(request: BisectionRequest, store: Store, *, resume: bool, note: No
         if log is not None:
             output.write(log, text.encode())
 
-    with locked(work):
+    with lock_directory(work):
         source = _source(request, plan_of([]), work, note)
         measuring = CommitMeasuring(source, lambda commit: plan_of(source.changes(commit)), store, resume, note)
         try:

@@ -72,23 +72,27 @@ class CommitMeasuring:
     def measure(self, commit: Commit, phase: str, repeat: int) -> Outcomes:
         """Measures all cells once. Raises BuildFailed, RunFailed, and errors that end the bisection."""
         plan = self.plan_of(commit)
-        every = {_own(cell): self._of_commit(cell, commit, phase, repeat) for cell in plan.cells}
-        plan = replace(plan, cells=list(every.values()))
-        campaign = self._campaign or self._opened(plan)
-        chosen = {own: cell for own, cell in every.items() if not self.cells or own in self.cells}
-        if missing := [cell for cell in chosen.values() if _key(cell.labels) not in self._done]:
+        cells_by_labels = {
+            _experiment_labels(cell): self._make_commit_cell(cell, commit, phase, repeat) for cell in plan.cells
+        }
+        plan = replace(plan, cells=list(cells_by_labels.values()))
+        campaign = self._campaign or self._open_campaign(plan)
+        selected_cells = {
+            labels: cell for labels, cell in cells_by_labels.items() if not self.cells or labels in self.cells
+        }
+        if missing := [cell for cell in selected_cells.values() if _key(cell.labels) not in self._done]:
             self._run(campaign, missing, self._runner(commit, plan))
-        return {own: self._done[_key(cell.labels)] for own, cell in chosen.items()}
+        return {labels: self._done[_key(cell.labels)] for labels, cell in selected_cells.items()}
 
-    def _of_commit(self, cell: Cell, commit: Commit, phase: str, repeat: int) -> Cell:
+    def _make_commit_cell(self, cell: Cell, commit: Commit, phase: str, repeat: int) -> Cell:
         labels = {name: value for name, value in cell.labels.items() if name != REPEAT}
         labels |= {self.source.label: commit.short, PHASE: phase, REPEAT: str(repeat)}
         document = {**cell.document, "seed": cell.document["seed"] + repeat - 1}
-        if (own := self.source.own_kernel(commit)) is not None:
-            document["own_kernel"] = own
+        if (kernel := self.source.own_kernel(commit)) is not None:
+            document["own_kernel"] = kernel
         return replace(cell, labels=labels, document=document)
 
-    def _opened(self, plan: ExperimentPlan) -> StoredCampaign:
+    def _open_campaign(self, plan: ExperimentPlan) -> StoredCampaign:
         """Continues the newest campaign that began with the same cells, if asked, or begins one."""
         # The name of the experiment means its own campaigns.
         plan = replace(plan, path=plan.path.with_name(f"{plan.name}-bisection.toml"))
@@ -96,18 +100,20 @@ class CommitMeasuring:
         if campaign is None and self.resume:
             self.note("no bisection with this good end was started before on this machine: this is a new one")
         self._campaign = campaign or self.store.begin(plan, self.source.host)
-        stored = query.runs_of(self.store, self._campaign.number)
-        self._done = {_key(run.labels): run.outcome for run in stored if run.outcome is not None}
-        self._cells = max((run.number for run in stored), default=0)
+        runs = query.runs_of(self.store, self._campaign.number)
+        self._done = {_key(run.labels): run.outcome for run in runs if run.outcome is not None}
+        self._cells = max((run.number for run in runs), default=0)
         return self._campaign
 
-    def _run(self, campaign: StoredCampaign, wanted: Sequence[Cell], runner: Runner) -> None:
-        new = [cell for cell in wanted if cell.key not in campaign.waiting]
-        numbered = {cell.key: replace(cell, number=self._cells + at) for at, cell in enumerate(new, start=1)}
-        self._cells += len(new)
-        cells = [numbered.get(cell.key, cell) for cell in wanted]
-        added = self.store.extend(campaign.number, list(numbered.values()))
-        campaign = self._campaign = StoredCampaign(campaign.number, {**campaign.waiting, **added})
+    def _run(self, campaign: StoredCampaign, missing_cells: Sequence[Cell], runner: Runner) -> None:
+        new_cells = [cell for cell in missing_cells if cell.key not in campaign.waiting]
+        numbered_cells = {
+            cell.key: replace(cell, number=self._cells + offset) for offset, cell in enumerate(new_cells, start=1)
+        }
+        self._cells += len(new_cells)
+        cells = [numbered_cells.get(cell.key, cell) for cell in missing_cells]
+        new_runs = self.store.extend(campaign.number, list(numbered_cells.values()))
+        campaign = self._campaign = StoredCampaign(campaign.number, {**campaign.waiting, **new_runs})
         ledger = StoreLedger(self.source.runner_name, self.store, campaign, runner.environment())
         try:
             runner.run(cells, ledger)
@@ -123,8 +129,8 @@ class CommitMeasuring:
             ledger.release()
             raise
         for cell in cells:
-            if cell.number in ledger.failed:
-                raise RunFailed(ledger.failed[cell.number].removeprefix(f"{cell.name}: "))
+            if cell.number in ledger.errors:
+                raise RunFailed(ledger.errors[cell.number].removeprefix(f"{cell.name}: "))
         self._done |= {_key(result.labels): result.outcome for result in ledger.results.values()}
 
     def _runner(self, commit: Commit, plan: ExperimentPlan) -> Runner:
@@ -141,7 +147,7 @@ class CommitMeasuring:
         return self._runners[commit.name]
 
 
-def _own(cell: Cell) -> Labels:
+def _experiment_labels(cell: Cell) -> Labels:
     """Returns the labels of a cell of the experiment."""
     return tuple((name, value) for name, value in cell.labels.items() if name != REPEAT)
 
@@ -186,13 +192,13 @@ class SequentialTest:
         return sign * (_log_mean(values) - bound)
 
     def standard_error(
-        self, values: Sequence[float], baseline: Sequence[float], others: Sequence[Sequence[float]]
+        self, values: Sequence[float], baseline: Sequence[float], other_values: Sequence[Sequence[float]]
     ) -> tuple[float, int]:
         """Returns the standard error of `distance`, and its degrees of freedom, at least 1.
 
         `others` are the values of other commits, which have the same variation.
         """
-        groups = [group for group in (values, baseline, *others) if group]
+        groups = [group for group in (values, baseline, *other_values) if group]
         degrees = max(1, sum(len(group) - 1 for group in groups))
         deviations: list[float] = []
         for group in groups:
@@ -206,7 +212,7 @@ class SequentialTest:
         return math.sqrt(variance * parts), degrees
 
     def evidence(
-        self, values: Sequence[float], baseline: Sequence[float], others: Sequence[Sequence[float]], half: float
+        self, values: Sequence[float], baseline: Sequence[float], other_values: Sequence[Sequence[float]], half: float
     ) -> float:
         """Returns the evidence that the condition is false; negative if it is true. 0 with too few runs.
 
@@ -215,7 +221,7 @@ class SequentialTest:
         if len(values) < FEWEST or (self.condition.relative and len(baseline) < FEWEST):
             return 0.0
         middle = self.distance(values, baseline)
-        error, degrees = self.standard_error(values, baseline, others)
+        error, degrees = self.standard_error(values, baseline, other_values)
         size = _evidence(abs(middle) / error, half / error, degrees)
         return math.copysign(max(0.0, size), middle)
 
@@ -304,7 +310,7 @@ class BisectionEvidence:
             ends = [abs(test.distance(values, best)) for values in (best, worst)]
             self._halves[key] = abs(math.log(test.condition.bound)) if test.condition.relative else max(*ends, 1e-9)
 
-    def keep_telling(self) -> bool:
+    def keep_decisive_tests(self) -> bool:
         """Keeps the tests that tell both ends apart; tells whether there are any.
 
         The hypotheses of each are then no farther from the bound than the nearer end.
@@ -317,7 +323,7 @@ class BisectionEvidence:
         for key, test in self._tests.items():
             values = [self._values(key, end, SEARCH) for end in (self._good, self._bad)]
             error, _ = test.standard_error(values[1], values[0], [])
-            nearer = min(abs(test.distance(each, values[0])) for each in values)
+            nearer = min(abs(test.distance(end_values, values[0])) for end_values in values)
             self._halves[key] = min(self._halves[key], nearer + LIMIT * error)
         self._measuring.cells = {cell for cell, _ in self._tests}
         return bool(self._tests)
@@ -353,7 +359,7 @@ class BisectionEvidence:
 
     def _decision(self, key: TestKey, commit: Commit, phase: str) -> bool | None:
         test = self._tests[key]
-        values, baseline = (self._values(key, each, phase) for each in (commit, self._good))
+        values, baseline = (self._values(key, side, phase) for side in (commit, self._good))
         other_values = []
         for group, runs in self._runs.items():
             if group not in {(phase, commit.name), (phase, self._good.name)}:
@@ -367,7 +373,7 @@ class BisectionRule:
 
     conditions: Sequence[Condition]
     sure: float  # The probability with which the result is correct
-    most: int  # Runs after which a commit is skipped as unclear
+    max_runs: int  # Runs after which a commit is skipped as unclear
 
 
 @dataclass
@@ -406,7 +412,7 @@ class BisectionSearch:
         state = bisect.judge(new.name, new=True)
         while state.next is not None:
             self.log(bisect.log())
-            state = self._step(bisect, self.source.commit(state.next), state.left)
+            state = self._step(bisect, self.source.commit(state.next), state.progress)
         self.log(bisect.log())
         culprit = None if state.culprit is None else self.source.commit(state.culprit)
         check = [] if culprit is None else self._check(culprit)
@@ -431,11 +437,11 @@ class BisectionSearch:
         evidence.make_tests(self.rule.conditions, error_rate)
         while None in [evidence.is_true(end, SEARCH) for end in ends]:
             following = min(ends, key=lambda end: evidence.count(end, SEARCH))
-            if evidence.count(following, SEARCH) >= self.rule.most:
+            if evidence.count(following, SEARCH) >= self.rule.max_runs:
                 break
             self._measure_end(following)
         figures = {end.short: evidence.figures(end, SEARCH) for end in ends}
-        if not evidence.keep_telling():
+        if not evidence.keep_decisive_tests():
             descriptions = []
             for name, of_end in figures.items():
                 for figure in of_end[:1]:
@@ -462,23 +468,23 @@ class BisectionSearch:
                 if attempt == TRIES:
                     raise
 
-    def _step(self, bisect: GitBisect, commit: Commit, left: str) -> BisectionState:
-        self.note(f"{commit.short} {commit.subject}: {left}")
-        is_bad, reason = self._judged(commit)
+    def _step(self, bisect: GitBisect, commit: Commit, progress: str) -> BisectionState:
+        self.note(f"{commit.short} {commit.subject}: {progress}")
+        is_bad, reason = self._judge_commit(commit)
         verdict = "bad" if is_bad else "good"
         if is_bad is None:
             verdict = "skipped"
         self._record(CommitVerdict(commit, verdict, self.evidence.figures(commit, SEARCH), reason))
         return bisect.judge(commit.name, new=None if is_bad is None else is_bad is not self.fixes)
 
-    def _judged(self, commit: Commit) -> tuple[bool | None, str]:
+    def _judge_commit(self, commit: Commit) -> tuple[bool | None, str]:
         """Measures a commit until the verdict is known; None with the reason if it must be skipped."""
         while (is_bad := self.evidence.is_true(commit, SEARCH)) is None:
-            own, baseline = (self.evidence.count(each, SEARCH) for each in (commit, self.source.good))
-            if own >= self.rule.most:
-                return None, f"unclear after {own} runs"
+            runs, baseline = (self.evidence.count(side, SEARCH) for side in (commit, self.source.good))
+            if runs >= self.rule.max_runs:
+                return None, f"unclear after {runs} runs"
             try:
-                self._measure(self.source.good if baseline < own and self.evidence.relative else commit, SEARCH)
+                self._measure(self.source.good if baseline < runs and self.evidence.relative else commit, SEARCH)
             except (BuildFailed, RunFailed) as error:
                 return None, str(error)
         return is_bad, ""
@@ -492,19 +498,19 @@ class BisectionSearch:
         if self.evidence.relative:
             commits[self.source.good.name] = self.source.good
         commits |= pair
-        while None in [self.evidence.is_true(each, CHECK) for each in pair.values()]:
-            following = min(commits.values(), key=lambda each: self.evidence.count(each, CHECK))
-            if self.evidence.count(following, CHECK) >= self.rule.most:
+        while None in [self.evidence.is_true(side, CHECK) for side in pair.values()]:
+            following = min(commits.values(), key=lambda side: self.evidence.count(side, CHECK))
+            if self.evidence.count(following, CHECK) >= self.rule.max_runs:
                 break
             try:
                 self._measure(following, CHECK)
             except (BuildFailed, RunFailed) as error:
                 self.notes.append(f"{following.short} could not be measured again: {error}")
                 break
-        words = {None: "unclear", True: "bad", False: "good"}
+        verdicts = {None: "unclear", True: "bad", False: "good"}
         return [
-            CommitVerdict(each, words[self.evidence.is_true(each, CHECK)], self.evidence.figures(each, CHECK))
-            for each in pair.values()
+            CommitVerdict(side, verdicts[self.evidence.is_true(side, CHECK)], self.evidence.figures(side, CHECK))
+            for side in pair.values()
         ]
 
     def _record(self, verdict: CommitVerdict) -> None:

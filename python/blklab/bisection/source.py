@@ -13,7 +13,7 @@ from typing import ClassVar
 from blklab.bisection.git import Commit, Repository
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.base import Runner
-from blklab.runners.lab.image.cache import held
+from blklab.runners.lab.image.cache import hold_directory
 from blklab.spec.overrides import Override
 
 Note = Callable[[str], object]
@@ -57,13 +57,13 @@ def work_directory(*parts: str) -> Path:
 
 def remove_work() -> int:
     """Removes the work directories that no process uses, and returns the bytes freed. Runs stay in the store."""
-    freed = 0
+    freed_bytes = 0
     for directory in _cache().glob("*"):
-        with suppress(OSError, BlklabError), locked(directory):
+        with suppress(OSError, BlklabError), lock_directory(directory):
             sizes = [path.lstat().st_size for path in directory.rglob("*")]
             shutil.rmtree(directory)
-            freed += sum(sizes)
-    return freed
+            freed_bytes += sum(sizes)
+    return freed_bytes
 
 
 def _cache() -> Path:
@@ -73,14 +73,16 @@ def _cache() -> Path:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def lock_directory(directory: Path) -> Iterator[None]:
     """Keeps other processes from the same bisection during the block. Raises BlklabError."""
     with ExitStack() as stack:
         descriptor = None
         while descriptor is None:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             try:
-                descriptor = stack.enter_context(held(directory, fcntl.LOCK_EX | fcntl.LOCK_NB, os.O_NOFOLLOW))
+                descriptor = stack.enter_context(
+                    hold_directory(directory, fcntl.LOCK_EX | fcntl.LOCK_NB, os.O_NOFOLLOW)
+                )
             except FileNotFoundError:
                 continue  # `remove_work` came between
             except BlockingIOError:

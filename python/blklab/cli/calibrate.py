@@ -280,11 +280,11 @@ def _measure_points(experiment: "ExperimentSource", arguments: CalibrateArgument
     from blklab.spec.host_cell import FORM
 
     runner = HostRunner(force=arguments.force, yes_destroy=arguments.yes_destroy, warn=warn)
-    plan = runner.planned(cells.plan(experiment, form=FORM))
+    plan = runner.adapt_plan(cells.plan(experiment, form=FORM))
     with runner.session():
         runner.check(plan)
         outcome = measure_campaign(runner, plan, arguments.store, keep=True, resume=arguments.resume)
-    fail_with(outcome.failed)
+    fail_with(outcome.errors)
     return observations(experiment, ((result.labels["workload"], result.outcome) for result in outcome.results))
 
 

@@ -63,11 +63,11 @@ def show(name: str, *, as_json: bool) -> None:
       blklab devices show pm983
     """
     from blklab.report import device_models as report
-    from blklab.runners.sim.runner import rated_figures
+    from blklab.runners.sim.runner import simulate_rated_figures
     from blklab.spec.stock_models import library_model
 
     model = library_model(name)
-    rated = rated_figures([model])[name]
+    rated = simulate_rated_figures([model])[name]
     emit(report.as_dict(model, rated), as_json, lambda console: report.print_model(console, model, rated))
 
 

@@ -128,20 +128,20 @@ def import_(
         RunNaming(name, title or "", labels, renamed, pattern),
         form,
     )
-    for line in [*imported.notes, *(f"{problem}: not imported" for problem in imported.failed)]:
+    for line in [*imported.notes, *(f"{problem}: not imported" for problem in imported.errors)]:
         warn(line)
     if dry_run:
         documents = [_document(batch) for batch in imported.batches]
         emit(documents, as_json, lambda console: _draw(console, imported.batches))
     elif imported.batches:
         kept = Store(store)
-        numbers = [kept.add(batch.plan, batch.finished, batch.environment) for batch in imported.batches]
+        numbers = [kept.add(batch.plan, batch.finished_runs, batch.environment) for batch in imported.batches]
         for number in numbers:
             note(f"stored as campaign {number}: blklab report {number}")
         _show(kept, numbers, as_json)
-    if imported.failed:
+    if imported.errors:
         runs = sum(len(batch.plan.cells) for batch in imported.batches)
-        message = f"{len(imported.failed)} of the inputs could not be imported (see above); {runs} runs were imported"
+        message = f"{len(imported.errors)} of the inputs could not be imported (see above); {runs} runs were imported"
         raise BlklabError(message)
 
 
@@ -163,7 +163,8 @@ def _document(batch: "Batch") -> dict[str, object]:
         "experiment": batch.plan.name,
         "runner": batch.plan.runner,
         "runs": [
-            {"labels": dict(cell.labels), **batch.finished[cell.key].outcome.as_document()} for cell in batch.plan.cells
+            {"labels": dict(cell.labels), **batch.finished_runs[cell.key].outcome.as_document()}
+            for cell in batch.plan.cells
         ],
     }
 
@@ -172,5 +173,5 @@ def _draw(console: Console, batches: "list[Batch]") -> None:
     from blklab.report import runs
 
     for batch in batches:
-        measured = [(cell.labels, batch.finished[cell.key].outcome) for cell in batch.plan.cells]
+        measured = [(cell.labels, batch.finished_runs[cell.key].outcome) for cell in batch.plan.cells]
         runs.print_measured(console, batch.plan, measured)

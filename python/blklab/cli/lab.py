@@ -70,7 +70,7 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
         iops = [prediction.read.iops, measurement.read.iops]
         rows.append({"labels": dict(result.labels), "iops": iops, "shares": shares})
     emit(rows, as_json, lambda console: draw_table(console, _table(rows)))
-    fail_with(outcome.failed)
+    fail_with(outcome.errors)
 
 
 def _table(rows: list[dict[str, Any]]) -> "TextTable":
@@ -126,9 +126,9 @@ def kernels(*, as_json: bool) -> None:
     """
     from blklab.report.tables.base import TextTable, text
     from blklab.report.terminal import draw_table
-    from blklab.runners.lab.image.build import offered
+    from blklab.runners.lab.image.build import list_kernels
 
-    documents = [vars(kernel) for kernel in offered()]
+    documents = [vars(kernel) for kernel in list_kernels()]
     rows = [[printable(value) for value in document.values()] for document in documents]
     table = TextTable("Kernels for guests", [text("kernel"), text("package version")], rows)
     emit(documents, as_json, lambda console: draw_table(console, table))

@@ -114,5 +114,5 @@ def _report(
         command=shlex.join(command),
         x=x,
         metric=metric,
-        bisections=findings.kept(opened_store, {selection.campaign.number for selection in selections}),
+        bisections=findings.read_bisections(opened_store, {selection.campaign.number for selection in selections}),
     )

@@ -114,14 +114,14 @@ def _imported(files: Sequence[str], pattern: str | None, name: str | None) -> "t
     if experiments := [file for file in files if file.endswith(".toml")]:
         raise UsageError(f"{experiments[0]}: expected fio's output; an experiment runs with `blklab run`")
     imported = batches(files, ImportSource(()), RunNaming(name, pattern=pattern))
-    for line in [*imported.notes, *(f"{problem}: left out" for problem in imported.failed)]:
+    for line in [*imported.notes, *(f"{problem}: left out" for problem in imported.errors)]:
         warn(line)
     batch = next((batch for batch in imported.batches if batch.plan.runner == "fio"), None)
     if batch is None:
         raise UsageError(f"{files[0]}: no results of fio; expected its JSON or text output")
     runs = []
     for cell in batch.plan.cells:
-        finished = batch.finished[cell.key]
+        finished = batch.finished_runs[cell.key]
         if "kernel" in cell.labels:
             raise UsageError("--pattern: {kernel} is not possible: reproduce the files of each kernel with --kernel")
         complete = '"fio version"' in unpacked(finished.raw)

@@ -211,7 +211,7 @@ def run(arguments: RunArguments, **options: object) -> None:
         runners = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.form().on_targets]
         raise _option_refusal("--target", f"{kind.name} uses no directory or device of this host", runners)
     runner = _make_runner(kind, options)
-    plan = runner.planned(plan)
+    plan = runner.adapt_plan(plan)
     common.warn_each(plan.notes)
     if arguments.dry_run:
         from blklab.report.results import print_cells
@@ -222,13 +222,13 @@ def run(arguments: RunArguments, **options: object) -> None:
     with runner.session():
         runner.check(plan)
         outcome = measure_campaign(runner, plan, arguments.store, keep=not arguments.no_store, resume=arguments.resume)
-        if arguments.margin and outcome.campaign is not None and not outcome.failed:
+        if arguments.margin and outcome.campaign is not None and not outcome.errors:
             from blklab.store.campaigns import Store
 
             store = Store(arguments.store, warn=common.warn)
             plan, outcome = until_sure(runner, expand, store, outcome, arguments.margin)
     _print(plan, outcome.results, explain=arguments.explain, per_job=arguments.per_job, as_json=arguments.as_json)
-    common.fail_with(outcome.failed)
+    common.fail_with(outcome.errors)
 
 
 def _read_experiments(arguments: RunArguments, kind: "RunnerKind") -> "Callable[..., ExperimentPlan]":
@@ -266,12 +266,12 @@ def predict(experiment: Path, store: str | None, *, as_json: bool) -> None:
 
     kind = RUNNERS["sim"]
     runner = _make_runner(kind, {option.name: None for option in _runner_options()})
-    plan = runner.planned(cells.plan(experiment, form=kind.form()))
+    plan = runner.adapt_plan(cells.plan(experiment, form=kind.form()))
     common.warn_each(plan.notes)
     runner.check(plan)
     outcome = measure_campaign(runner, plan, store, keep=True, resume=False)
     _print(plan, outcome.results, explain=False, per_job=False, as_json=as_json)
-    common.fail_with(outcome.failed)
+    common.fail_with(outcome.errors)
 
 
 def _check_until_sure(kind: "RunnerKind", plan: "ExperimentPlan", *, stored: bool) -> None:
@@ -334,7 +334,7 @@ def _measure(
 
     try:
         with _show_progress(runner, plan) as ended:
-            return carry_out(runner, plan, store, resume=resume, campaign=campaign, ended=ended, note=common.warn)
+            return carry_out(runner, plan, store, resume=resume, campaign=campaign, on_cell_end=ended, note=common.warn)
     except KeyboardInterrupt:
         if store is None:
             raise
@@ -363,7 +363,7 @@ def until_sure(
     def plan_repeats(after: int, until: int) -> "ExperimentPlan":
         """Return the cells of the repeats `after` + 1 to `until`."""
         all_repeats = expand([Override("repeats", until, "--until-sure")])
-        return runner.planned(with_repeats(all_repeats, after, first_plan))
+        return runner.adapt_plan(with_repeats(all_repeats, after, first_plan))
 
     while True:
         # The store knows the new number of repeats before they are measured (`extend` below). So this loop begins with
@@ -372,21 +372,21 @@ def until_sure(
         if row.former_repeats:  # the number of repeats before each extension
             plan = plan_repeats(row.former_repeats[-1], row.repeats)
             added = _measure(runner, plan, store, campaign=store.continued(number))
-            outcome = replace(outcome, failed=added.failed)
+            outcome = replace(outcome, failed=added.errors)
         runs = [run for run in query.runs_of(store, number) if run.outcome is not None]
         look = look_share(query.earlier_looks(store, [query.Selection("", row, runs)]))
         unsure = undecided(row, runs, partial(query.points, store), margin, look)
         # A failed cell would fail again. Each look finds differences by chance, so their number has a limit.
-        if outcome.failed or not unsure or len(row.former_repeats) >= MOST_LATER_LOOKS:
+        if outcome.errors or not unsure or len(row.former_repeats) >= MOST_LATER_LOOKS:
             break
         repeats = next_look(row.repeats)
         common.note(f"{unsure} comparisons are open after {row.repeats} repeats: measuring {repeats}")
         store.extend(number, plan_repeats(row.repeats, repeats).cells, repeats)
-    if unsure and not outcome.failed:
+    if unsure and not outcome.errors:
         common.warn(f"{unsure} comparisons are open after {row.repeats} repeats: begin a new campaign with more")
     first_repeats = row.former_repeats[0] if row.former_repeats else row.repeats
     added_plan = plan_repeats(first_repeats, row.repeats)
-    plan = replace(first_plan, cells=[*runner.planned(first_plan).cells, *added_plan.cells])
+    plan = replace(first_plan, cells=[*runner.adapt_plan(first_plan).cells, *added_plan.cells])
     return plan, replace(outcome, results=[of_run(store, run) for run in runs])
 
 

@@ -34,7 +34,7 @@ class LatencySummary:
         """Returns `clat_ns` of a result."""
         if not self.count:
             return LatencyResult()
-        quantiles = self._ranked() if self.bins else self.quantiles
+        quantiles = self._compute_quantiles() if self.bins else self.quantiles
         return LatencyResult(
             self.count,
             self.mean,
@@ -46,19 +46,19 @@ class LatencySummary:
             bins=[[value, self.bins[value]] for value in sorted(self.bins)] if self.bins else (),
         )
 
-    def _ranked(self) -> dict[str, float]:
+    def _compute_quantiles(self) -> dict[str, float]:
         """Returns the quantiles by nearest rank, like fio's calc_clat_percentiles (stat.c)."""
         bins = sorted((self.bins or {}).items())
         total = sum(count for _, count in bins)
         latencies: dict[str, float] = {}
-        wanted = list(QUANTILES.items())
+        quantiles = list(QUANTILES.items())
         below = 0
         for value, count in bins:
             below += count
-            while wanted and below >= wanted[0][1] / 100 * total:
-                latencies[wanted.pop(0)[0]] = float(value)
+            while quantiles and below >= quantiles[0][1] / 100 * total:
+                latencies[quantiles.pop(0)[0]] = float(value)
         # 100 % of a large total can be rounded up.
-        latencies = {**{name: float(bins[-1][0]) for name, _ in wanted}, **latencies}
+        latencies = {**{name: float(bins[-1][0]) for name, _ in quantiles}, **latencies}
         return {name: _within(value, self.low, self.high) for name, value in latencies.items()}
 
 
@@ -86,25 +86,25 @@ def parse_latency(direction: JsonNode, total_ios: int, key: str = "clat_ns") -> 
     if not count:
         return NOTHING
     bins: dict[int, int] | None = None
-    if (counted := table.part("bins")) is not None:
+    if (bin_table := table.part("bins")) is not None:
         bins = {}
-        for value, number in counted.numbers():
+        for value, number in bin_table.numbers():
             if number:
                 if not number.is_integer():
-                    raise BlklabError(f"{counted.where}: found {number:g}, expected a count")
+                    raise BlklabError(f"{bin_table.location}: found {number:g}, expected a count")
                 bins[round(value * unit)] = int(number)
     low = min(table.number("min", 0) * unit, high)
     stddev = table.number("stddev", 0) * unit
-    given: dict[str, float] = {}
+    quantiles: dict[str, float] = {}
     if (percentiles := table.part("percentile")) is not None:
         # fio 2 pads with "0.00".
         by_percentage = dict(percentiles.numbers())
-        given = {
+        quantiles = {
             name: _within(by_percentage[percentage] * unit, low, high)
             for name, percentage in QUANTILES.items()
             if percentage in by_percentage
         }
-    return LatencySummary(count, mean, stddev, low, high, bins or None, given)
+    return LatencySummary(count, mean, stddev, low, high, bins or None, quantiles)
 
 
 def merge(parts: Sequence[LatencySummary]) -> LatencySummary:

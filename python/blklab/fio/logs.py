@@ -54,7 +54,7 @@ class LogSlice(NamedTuple):
     write_clat_ns: float | None
 
 
-def parse_log(text: str, where: str) -> list[LogSample]:
+def parse_log(text: str, name: str) -> list[LogSample]:
     """Returns the reads and writes in a log. Raises BlklabError with the line."""
     samples = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -63,7 +63,7 @@ def parse_log(text: str, where: str) -> list[LogSample]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise BlklabError(
-                f"{where}: line {number}: found {line[:60]!r}, expected time, value, direction, … of a fio interval log"
+                f"{name}: line {number}: found {line[:60]!r}, expected time, value, direction, … of a fio interval log"
             )
         if match[3] in "01":
             samples.append(LogSample(int(match[1]), int(match[2]), int(match[3])))
@@ -82,12 +82,12 @@ def gather(texts: Mapping[str, str], prefix: str, jobs: Sequence[FioJobResult] =
             logs_by_job.setdefault(int(match[2]), {})[match[1]] = parse_log(text, name)
     logs = []
     for number, by_kind in sorted(logs_by_job.items()):
-        known = {}
+        job_figures = {}
         if 0 < number <= len(jobs):
             read, write = jobs[number - 1].directions
-            known = {"totals": (read, write), "runtime_ms": max(read.runtime_ms, write.runtime_ms)}
+            job_figures = {"totals": (read, write), "runtime_ms": max(read.runtime_ms, write.runtime_ms)}
         kinds = (by_kind.get(kind, []) for kind in ("iops", "bw", "clat"))
-        logs.append(JobLog(*kinds, **known))  # type: ignore[arg-type]
+        logs.append(JobLog(*kinds, **job_figures))  # type: ignore[arg-type]
     return logs
 
 
@@ -101,34 +101,34 @@ class _AmountOverTime:
         self.amount = self._sums[-1]
         self.end = self._ends[-1] if pieces else 0.0
 
-    def fitted(self, total: int, runtime_ms: float) -> "_AmountOverTime":
+    def fit_total(self, total: int, runtime_ms: float) -> "_AmountOverTime":
         """Returns it with the sum `total`: a missing amount is added after the last line, or everywhere."""
         pieces = list(self.pieces)
         missing = total - self.amount
-        rest = runtime_ms - self.end
-        if missing > 0 and rest > 0:
+        tail_ms = runtime_ms - self.end
+        if missing > 0 and tail_ms > 0:
             usual = self.amount / self.end if self.end else math.inf
-            pieces.append((self.end, runtime_ms, min(missing, 2 * usual * rest)))
+            pieces.append((self.end, runtime_ms, min(missing, 2 * usual * tail_ms)))
         amount = math.fsum(amount for _, _, amount in pieces)
         if amount <= 0:
             end = max(runtime_ms, self.end, 1.0)
             return _AmountOverTime([(0.0, end, float(total))] if total else [])
-        return _AmountOverTime([(start, end, amount_ / amount * total) for start, end, amount_ in pieces])
+        return _AmountOverTime([(start, end, piece_amount / amount * total) for start, end, piece_amount in pieces])
 
     def among(self, edges: Sequence[float]) -> list[float]:
         """Returns the amount between each two edges; what comes after the last edge belongs to the last."""
         sums = [0.0] * (len(edges) - 1)
         for start, end, amount in self.pieces:
-            for at, since, until in _parts(start, end, edges):
-                sums[at] += amount * (until - since) / (end - start)
+            for index, since, until in _parts(start, end, edges):
+                sums[index] += amount * (until - since) / (end - start)
         return sums
 
     def until(self, time: float) -> float:
-        at = bisect_left(self._ends, time)
-        if at == len(self.pieces):
+        index = bisect_left(self._ends, time)
+        if index == len(self.pieces):
             return self.amount
-        start, end, amount = self.pieces[at]
-        return self._sums[at] + amount * max(0.0, time - start) / (end - start)
+        start, end, amount = self.pieces[index]
+        return self._sums[index] + amount * max(0.0, time - start) / (end - start)
 
 
 def _parts(start: float, end: float, edges: Sequence[float]) -> Iterator[tuple[int, float, float]]:
@@ -136,30 +136,30 @@ def _parts(start: float, end: float, edges: Sequence[float]) -> Iterator[tuple[i
     width = edges[1] - edges[0]
     last = len(edges) - 2
     first = min(int(start / width), last)
-    for at in range(first, min(int(end / width), last) + 1):
-        since = start if at == first else edges[at]
-        until = end if at == last else min(end, edges[at + 1])
+    for index in range(first, min(int(end / width), last) + 1):
+        since = start if index == first else edges[index]
+        until = end if index == last else min(end, edges[index + 1])
         if until > since:
-            yield at, since, until
+            yield index, since, until
 
 
-def _covered(samples: Sequence[LogSample], direction: int, every_ms: float) -> list[tuple[float, float, int]]:
+def _list_intervals(samples: Sequence[LogSample], direction: int, interval_ms: float) -> list[tuple[float, float, int]]:
     """Returns the time that each line of one direction covers, and its value."""
     intervals: list[tuple[float, float, int]] = []
     before = 0
-    chosen = [sample for sample in samples if sample.direction == direction]
-    for sample in sorted(chosen, key=lambda sample: sample.time_ms):
-        passed = sample.time_ms - before
-        if passed <= 0 and intervals:
+    direction_samples = [sample for sample in samples if sample.direction == direction]
+    for sample in sorted(direction_samples, key=lambda sample: sample.time_ms):
+        elapsed_ms = sample.time_ms - before
+        if elapsed_ms <= 0 and intervals:
             continue  # fio closes a log with the remainder after the last line
-        width = passed if 0 < passed < LATE * every_ms else every_ms
+        width = elapsed_ms if 0 < elapsed_ms < LATE * interval_ms else interval_ms
         start = max(before if intervals else 0, sample.time_ms - width)
         intervals.append((float(start), float(max(sample.time_ms, start + 1)), sample.value))
         before = max(sample.time_ms, int(start) + 1)
     return intervals
 
 
-def _every(logs: Sequence[JobLog]) -> float:
+def _estimate_interval_ms(logs: Sequence[JobLog]) -> float:
     """Returns the logging interval of fio, ms: the most frequent distance of lines."""
     gaps: list[float] = []
     for log in logs:
@@ -176,7 +176,7 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
     I/Os and bytes are added; latencies are weighted by their I/Os. `logged_ms` is fio's `log_avg_msec`, estimated from
     the logs if not given. The sums are scaled to the totals if these are known.
     """
-    line_interval_ms = logged_ms or _every(logs)
+    line_interval_ms = logged_ms or _estimate_interval_ms(logs)
     ios = []
     size = []
     for log in logs:
@@ -190,13 +190,13 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
     count = max(1, math.ceil(end / width - RAGGED))
     if count > MOST_SLICES:
         raise BlklabError(f"{count:,} intervals: expected at most {MOST_SLICES:,}")
-    edges = [at * width for at in range(count)] + [max(end, (count - 1) * width + RAGGED)]
+    edges = [edge_index * width for edge_index in range(count)] + [max(end, (count - 1) * width + RAGGED)]
     columns = []
-    for pairs, what in ((ios, "total_ios"), (size, "io_bytes")):
+    for pairs, counter in ((ios, "total_ios"), (size, "io_bytes")):
         for direction in (0, 1):
             spreads = [pair[direction] for pair in pairs]
             amounts = [spread.among(edges) for spread in spreads]
-            columns.append(_whole(amounts, _total(logs, spreads, direction, what)))
+            columns.append(_round_sums(amounts, _total(logs, spreads, direction, counter)))
     means = []
     for direction in (0, 1):
         ios_of_logs = [(log, pair[direction]) for log, pair in zip(logs, ios, strict=True)]
@@ -210,33 +210,38 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
     return slices
 
 
-def _rate(log: JobLog, samples: Sequence[LogSample], direction: int, every: float, what: str) -> _AmountOverTime:
-    unit = 1024 if what == "io_bytes" else 1
+def _rate(
+    log: JobLog, samples: Sequence[LogSample], direction: int, interval_ms: float, counter: str
+) -> _AmountOverTime:
+    unit = 1024 if counter == "io_bytes" else 1
     spread = _AmountOverTime(
-        [(start, end, value * unit * (end - start) / 1000) for start, end, value in _covered(samples, direction, every)]
+        [
+            (start, end, value * unit * (end - start) / 1000)
+            for start, end, value in _list_intervals(samples, direction, interval_ms)
+        ]
     )
     if log.totals is None:
         return spread
-    return spread.fitted(getattr(log.totals[direction], what), float(log.runtime_ms))
+    return spread.fit_total(getattr(log.totals[direction], counter), float(log.runtime_ms))
 
 
-def _whole(parts: Sequence[Sequence[float]], total: int) -> list[int]:
+def _round_sums(parts: Sequence[Sequence[float]], total: int) -> list[int]:
     """Returns the sums as whole numbers with the same total."""
     edges: list[int] = []
     exact = 0.0
-    given = 0
+    running_total = 0
     for values in zip(*parts, strict=True):
         exact += math.fsum(values)
-        edges.append(min(round(exact), total) - given)
-        given += edges[-1]
+        edges.append(min(round(exact), total) - running_total)
+        running_total += edges[-1]
     # The part that a float could not hold.
-    edges[edges.index(max(edges))] += total - given
+    edges[edges.index(max(edges))] += total - running_total
     return edges
 
 
-def _total(logs: Sequence[JobLog], spreads: Sequence[_AmountOverTime], direction: int, what: str) -> int:
+def _total(logs: Sequence[JobLog], spreads: Sequence[_AmountOverTime], direction: int, counter: str) -> int:
     """Returns the totals of all jobs: as known, otherwise from their lines."""
-    totals = [getattr(log.totals[direction], what) for log in logs if log.totals is not None]
+    totals = [getattr(log.totals[direction], counter) for log in logs if log.totals is not None]
     if len(totals) == len(logs):
         return sum(totals)
     amounts = (amount for spread in spreads for _, _, amount in spread.pieces)
@@ -244,13 +249,13 @@ def _total(logs: Sequence[JobLog], spreads: Sequence[_AmountOverTime], direction
 
 
 def _means(
-    jobs: Sequence[tuple[JobLog, _AmountOverTime]], direction: int, every: float, edges: Sequence[float]
+    jobs: Sequence[tuple[JobLog, _AmountOverTime]], direction: int, interval_ms: float, edges: Sequence[float]
 ) -> list[float | None]:
     count = len(edges) - 1
     weights = [0.0] * count
     sums = [0.0] * count
     for log, ios in jobs:
-        for start, end, value in _covered(log.clat, direction, every):
+        for start, end, value in _list_intervals(log.clat, direction, interval_ms):
             for index, since, until in _parts(start, end, edges):
                 weight = ios.until(until) - ios.until(since)
                 weights[index] += weight

@@ -17,7 +17,7 @@ class JsonNode:
     """A table of the document and its path. All methods raise BlklabError."""
 
     table: FioDocument
-    where: str
+    location: str
 
     def has(self, key: str) -> bool:
         """Returns whether a field is there, and not null."""
@@ -57,7 +57,7 @@ class JsonNode:
             return None
         if not isinstance(value, dict):
             raise self.wrong(key, value, "an object")
-        return JsonNode(value, f"{self.where}.{key}")
+        return JsonNode(value, f"{self.location}.{key}")
 
     def parts(self, key: str) -> "Iterator[JsonNode]":
         """Yields the tables of a list; none if it does not exist."""
@@ -65,10 +65,10 @@ class JsonNode:
         if value is not None and not isinstance(value, list):
             raise self.wrong(key, value, "a list")
         for number, entry in enumerate(value or []):
-            where = f"{self.where}.{key}[{number}]".lstrip(".")
+            location = f"{self.location}.{key}[{number}]".lstrip(".")
             if not isinstance(entry, dict):
-                raise BlklabError(f"{where}: found {_short(entry)}, expected an object")
-            yield JsonNode(entry, where)
+                raise BlklabError(f"{location}: found {_short(entry)}, expected an object")
+            yield JsonNode(entry, location)
 
     def words(self, key: str) -> dict[str, str]:
         """Returns a table of texts, such as options; other values are converted to text."""
@@ -88,14 +88,14 @@ class JsonNode:
             except ValueError:
                 name = math.nan
             if not 0 <= name < LARGEST:
-                raise BlklabError(f"{self.where}: found key {_short(key)}, expected a number")
+                raise BlklabError(f"{self.location}: found key {_short(key)}, expected a number")
             numbers.append((name, self.number(key)))
         return sorted(numbers)
 
     def wrong(self, key: str, value: object, expected: str) -> BlklabError:
         """Returns the error for a field of the wrong type."""
-        given = "nothing" if value is None else _short(value)
-        return BlklabError(f"{self.where}.{key}: found {given}, expected {expected}")
+        value_text = "nothing" if value is None else _short(value)
+        return BlklabError(f"{self.location}.{key}: found {value_text}, expected {expected}")
 
 
 def _short(value: object) -> str:

@@ -65,16 +65,16 @@ def parse_documents(text: str) -> list[FioDocument]:
     text = _NAN.sub(r"\1null", text)
     if _QUOTED.search(text):
         text = re.sub(r"^[ \t]{0,8}(?:>[ \t]?){1,9}", "", text, flags=re.M)
-    decoded, why = _decode(text)
-    if not decoded:
+    document_spans, why = _decode(text)
+    if not document_spans:
         if why:
             raise BlklabError(f"fio's JSON is invalid: {why}")
         raise BlklabError("no JSON of fio: expected an object with `jobs`")
     end = 0
-    for value, start, stop in decoded:
+    for value, start, stop in document_spans:
         value["notes"] = _notes(text[end:start])
         end = stop
-    documents = last_of_each([value for value, _, _ in decoded])
+    documents = last_of_each([value for value, _, _ in document_spans])
     cut = _HEAD.search(text, end)
     documents[-1]["notes"] += _notes(text[end : cut.start() if cut else None])
     if cut:
@@ -99,7 +99,7 @@ def last_of_each(documents: Sequence[FioDocument]) -> list[FioDocument]:
 def _decode(text: str) -> tuple[list[tuple[FioDocument, int, int]], str]:
     """Returns the documents in a text with their positions, and what is wrong with the rest."""
     decoder = json.JSONDecoder(parse_constant=lambda _: None)
-    decoded: list[tuple[FioDocument, int, int]] = []
+    document_spans: list[tuple[FioDocument, int, int]] = []
     furthest = -1
     why = ""
     end = 0
@@ -119,10 +119,10 @@ def _decode(text: str) -> tuple[list[tuple[FioDocument, int, int]], str]:
             why = str(error)
         else:
             if isinstance(value, dict) and ("jobs" in value or "client_stats" in value):
-                decoded.append((value, start, stop))
+                document_spans.append((value, start, stop))
                 end = stop
                 tries = 0
-    return decoded, why
+    return document_spans, why
 
 
 def _notes(text: str) -> list[str]:
@@ -146,9 +146,9 @@ def _continues(before: FioDocument, after: FioDocument) -> bool:
 
 def is_later(before: FioDocument, after: FioDocument) -> bool:
     """Returns whether jobs of the same names have more I/O in a longer runtime."""
-    more = _total(after, "io_bytes") > _total(before, "io_bytes")
-    longer = _total(after, "runtime") > 1.01 * _total(before, "runtime")
-    return _names(before) == _names(after) and more and longer
+    has_more_io = _total(after, "io_bytes") > _total(before, "io_bytes")
+    is_longer = _total(after, "runtime") > 1.01 * _total(before, "runtime")
+    return _names(before) == _names(after) and has_more_io and is_longer
 
 
 def _entries(document: FioDocument) -> list[FioDocument]:
@@ -170,7 +170,7 @@ def _number(table: FioDocument, key: str) -> float:
     return float(value) if isinstance(value, int) and abs(value) < 1 << 64 else 0.0
 
 
-def measured_at(document: FioDocument) -> str | None:
+def parse_time(document: FioDocument) -> str | None:
     """Returns when fio printed a document, ISO 8601; without a zone if only local time is known."""
     milliseconds = _number(document, "timestamp_ms") or _number(document, "timestamp") * 1000
     if 0 < milliseconds < 1e14:
@@ -232,28 +232,28 @@ def jobs(document: FioDocument) -> list[FioJobResult]:
     nodes = [node for node in root.parts(key) if node.table.get("jobname") != "All clients"]
     if not nodes:
         raise BlklabError("fio's JSON has no jobs")
-    shared = root.words("global options")
+    global_options = root.words("global options")
     notes = document.get("notes")
     messages = [str(note) for note in notes] if isinstance(notes, list) else []
-    return [_job(node, shared, messages) for node in nodes]
+    return [_job(node, global_options, messages) for node in nodes]
 
 
-def _job(node: JsonNode, shared: Mapping[str, str], messages: Sequence[str]) -> FioJobResult:
+def _job(node: JsonNode, global_options: Mapping[str, str], messages: Sequence[str]) -> FioJobResult:
     name = node.text("jobname", "job")
     # An errno; some versions write it as a negative number.
     error = node.table.get("error", 0)
     if isinstance(error, bool) or not isinstance(error, int):
         raise node.wrong("error", error, "a number")
     if error:
-        words = next((note for note in messages if f"err={abs(error):2}/" in note), None)
-        known = os.strerror(abs(error)) if abs(error) < 1 << 16 else f"error {error}"
-        raise BlklabError(f"job {name!r} failed: {words or known}")
+        message = next((note for note in messages if f"err={abs(error):2}/" in note), None)
+        error_text = os.strerror(abs(error)) if abs(error) < 1 << 16 else f"error {error}"
+        raise BlklabError(f"job {name!r} failed: {message or error_text}")
     warnings = _unwrap(node, name)
-    options = {**shared, **node.words("job options")}
+    options = {**global_options, **node.words("job options")}
     read, write = (_direction(node.part(direction)) for direction in WAYS)
-    mixed = node.part("mixed")
-    if mixed is not None and node.part("read") is None:
-        (read, write), doubt = divide(_direction(mixed), options, name)
+    mixed_node = node.part("mixed")
+    if mixed_node is not None and node.part("read") is None:
+        (read, write), doubt = divide(_direction(mixed_node), options, name)
         warnings += doubt
     trim = node.part("trim")
     # With group_reporting, percentages are of the sum of the clones' runtimes (stat.c, `add_ddir_status_json`).
@@ -279,7 +279,7 @@ def _job(node: JsonNode, shared: Mapping[str, str], messages: Sequence[str]) -> 
 
 
 def divide(
-    mixed: FioDirection, options: Mapping[str, str], name: str
+    mixed_direction: FioDirection, options: Mapping[str, str], name: str
 ) -> tuple[tuple[FioDirection, FioDirection], list[str]]:
     """Returns reads and writes of merged figures (`unified_rw_reporting=mixed`), and a warning.
 
@@ -288,9 +288,9 @@ def divide(
     """
     rw = options.get("rw", options.get("readwrite", "")).partition(":")[0]
     if rw in {"read", "randread"}:
-        return (mixed, FioDirection()), []
+        return (mixed_direction, FioDirection()), []
     if rw in {"write", "randwrite"}:
-        return (FioDirection(), mixed), []
+        return (FioDirection(), mixed_direction), []
     if rw not in {"rw", "readwrite", "randrw"}:
         raise BlklabError(
             f"job {name!r}: reads and writes are merged (unified_rw_reporting), "
@@ -305,9 +305,13 @@ def divide(
         share = 100 - int(of_writes)
     parts = []
     for part in (share / 100, 1 - share / 100):
-        ios = round(mixed.total_ios * part)
-        size = round(mixed.io_bytes * part)
-        parts.append(FioDirection(ios, size, mixed.iops * part, mixed.bw_bytes * part, mixed.runtime_ms))
+        ios = round(mixed_direction.total_ios * part)
+        size = round(mixed_direction.io_bytes * part)
+        parts.append(
+            FioDirection(
+                ios, size, mixed_direction.iops * part, mixed_direction.bw_bytes * part, mixed_direction.runtime_ms
+            )
+        )
     return (parts[0], parts[1]), [
         f"job {name!r}: fio merged reads and writes (unified_rw_reporting): they are divided"
         f" {share}:{100 - share} as requested, and their latencies are unknown"
@@ -324,8 +328,8 @@ def _unwrap(node: JsonNode, name: str) -> list[str]:
         for key, value in table.items():
             if type(value) is int and -(1 << 31) <= value < 0 and _COUNTERS.fullmatch(key):
                 # Bytes can overflow several times.
-                moved = _number(table, "bw") * _number(table, "runtime") * 1.024
-                table[key] = round(moved) if key == "io_bytes" and moved else value + (1 << 32)
+                byte_count = _number(table, "bw") * _number(table, "runtime") * 1.024
+                table[key] = round(byte_count) if key == "io_bytes" and byte_count else value + (1 << 32)
                 warnings.append(f"{name!r}: {key} is {value}: the counter overflowed")
     return warnings
 
@@ -361,8 +365,8 @@ def _sync(node: JsonNode | None) -> LatencySummary:
 
 def _is_bytes(node: JsonNode, runtime: int) -> bool:
     """Returns whether sizes are in bytes or KiB, if fio does not say: bandwidths are always KiB/s."""
-    expected = node.number("bw", 0) * runtime / 1000
-    return expected > 0 and node.number("io_bytes", 0) > 32 * expected
+    expected_kib = node.number("bw", 0) * runtime / 1000
+    return expected_kib > 0 and node.number("io_bytes", 0) > 32 * expected_kib
 
 
 def outcomes(document: FioDocument) -> list[Outcome]:
@@ -370,27 +374,27 @@ def outcomes(document: FioDocument) -> list[Outcome]:
 
     Raises BlklabError for another document, a failed job, and a group without reads and writes.
     """
-    return grouped(document, jobs(document))
+    return group_outcomes(document, jobs(document))
 
 
 def _options(members: Sequence[FioJobResult]) -> dict[str, dict[str, str]]:
     """Returns the options of each job by its name; a job like no other of its name gets a number."""
     options: dict[str, dict[str, str]] = {}
     for job in members:
-        own = dict(job.options)
+        job_options = dict(job.options)
         names = itertools.chain([job.name], (f"{job.name}-{number}" for number in itertools.count(2)))
-        options.setdefault(next(name for name in names if options.get(name, own) == own), own)
+        options.setdefault(next(name for name in names if options.get(name, job_options) == job_options), job_options)
     return options
 
 
-def grouped(document: FioDocument, jobs: Sequence[FioJobResult]) -> list[Outcome]:
+def group_outcomes(document: FioDocument, jobs: Sequence[FioJobResult]) -> list[Outcome]:
     """Returns one outcome for each group of jobs, like `outcomes`; the rest is in the document."""
     jobs_by_group = by_key((job.group, job) for job in jobs)
-    merged = [_outcome(document, members) for members in jobs_by_group.values()]
-    if len(merged) > 1 and merged[0].devices:
-        for outcome_ in merged:
-            outcome_.warnings = [*outcome_.warnings, f"devices: totals of all {len(merged)} groups"]
-    return merged
+    outcomes = [_outcome(document, members) for members in jobs_by_group.values()]
+    if len(outcomes) > 1 and outcomes[0].devices:
+        for outcome in outcomes:
+            outcome.warnings = [*outcome.warnings, f"devices: totals of all {len(outcomes)} groups"]
+    return outcomes
 
 
 def outcome(document: FioDocument) -> Outcome:
@@ -404,24 +408,24 @@ def outcome(document: FioDocument) -> Outcome:
 
 def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Outcome:
     root = JsonNode(dict(document), "")
-    whole = _merged(members)
-    if not any(direction.total_ios for direction in whole):
+    directions = _merge_directions(members)
+    if not any(direction.total_ios for direction in directions):
         trims = sum(job.trims for job in members)
         done = f"only {trims:,} trims" if trims else "no I/O"
         raise BlklabError(f"job {members[0].name!r} did {done}: expected reads or writes")
-    runtime_ns = max(result.runtime_ms for result in whole) * 10**6
+    runtime_ns = max(result.runtime_ms for result in directions) * 10**6
     sync = latency.merge([job.sync for job in members])
     notes = document.get("notes")
     messages = [note for note in notes if str(note).startswith(WORTH)] if isinstance(notes, list) else []
     groups = []
     for name, same_name in by_key((job.name, job) for job in members).items():
-        read, write = _merged(same_name)
+        read, write = _merge_directions(same_name)
         clones = [] if root.has("client_stats") else _clones(same_name)
         groups.append(GroupResult(name, read.as_result(), write.as_result(), clones))
     return Outcome(
         runtime_ns,
-        whole[0].as_result(),
-        whole[1].as_result(),
+        directions[0].as_result(),
+        directions[1].as_result(),
         SyncResult(sync.count, sync.count * 1e9 / runtime_ns if runtime_ns else 0.0, sync.as_result()),
         groups=groups,
         devices=_devices(root, runtime_ns),
@@ -448,7 +452,7 @@ def _clones(jobs: Sequence[FioJobResult]) -> list[float]:
     return iops
 
 
-def _merged(members: Sequence[FioJobResult]) -> tuple[FioDirection, FioDirection]:
+def _merge_directions(members: Sequence[FioJobResult]) -> tuple[FioDirection, FioDirection]:
     """Returns reads and writes of jobs that ran at the same time: rates are added."""
     reads, writes = zip(*(job.directions for job in members), strict=True)
     return _sum_directions(reads), _sum_directions(writes)
@@ -470,7 +474,7 @@ def _devices(root: JsonNode, runtime_ns: int) -> list[DeviceResult]:
     nodes = list(root.parts("disk_util"))
     for node in nodes:
         _unwrap(node, "disk_util")
-    stacked = [node.text("name", "") for node in nodes if node.has("aggr_util")]
+    stacked_names = [node.text("name", "") for node in nodes if node.has("aggr_util")]
     devices: list[DeviceResult] = []
     for node in nodes:
         name = node.text("name", "")
@@ -479,15 +483,15 @@ def _devices(root: JsonNode, runtime_ns: int) -> list[DeviceResult]:
         devices.append(
             DeviceResult(
                 name=name,
-                ios=[node.count(f"{direction_}_ios", 0) for direction_ in WAYS],
-                merges=[node.count(f"{direction_}_merges", 0) for direction_ in WAYS],
+                ios=[node.count(f"{way}_ios", 0) for way in WAYS],
+                merges=[node.count(f"{way}_merges", 0) for way in WAYS],
                 # Only fio 3.37 and later report them.
                 sectors=sectors if node.has("read_sectors") else (),
-                ticks_ns=[node.count(f"{direction_}_ticks", 0) * 10**6 for direction_ in WAYS],
+                ticks_ns=[node.count(f"{way}_ticks", 0) * 10**6 for way in WAYS],
                 busy_ns=round(node.number("util", 0) / 100 * runtime_ns),
                 queue_ns=node.count("in_queue", 0) * 10**6,
                 kind=device_kind(name),
-                above=stacked if leaf and len(stacked) == 1 else [],
+                above=stacked_names if leaf and len(stacked_names) == 1 else [],
                 leaf=leaf,
             )
         )

@@ -150,8 +150,8 @@ def lines(text: str) -> Iterator[TextLine]:
         if match is None and line is not None and bare and _goes_on(line, length, bare):
             glue = "" if length >= WIDTH or line.text.endswith(",") else " "
             # A wrapped line keeps the space at the start of the next line.
-            rest = piece.rstrip() if length >= WIDTH else bare
-            line = TextLine(line.number, line.kind, (line.text + glue + rest)[:LONGEST])
+            continuation = piece.rstrip() if length >= WIDTH else bare
+            line = TextLine(line.number, line.kind, (line.text + glue + continuation)[:LONGEST])
             length = len(piece)
             continue
         if line is not None:
@@ -164,12 +164,12 @@ def lines(text: str) -> Iterator[TextLine]:
         yield line
 
 
-def _goes_on(line: TextLine, length: int, rest: str) -> bool:
+def _goes_on(line: TextLine, length: int, continuation: str) -> bool:
     end = _END.get(line.kind)
     if end is None or len(line.text) >= LONGEST:
         return False
     if end.search(line.text):
-        return length == WIDTH + 1 and _REST.fullmatch(rest) is not None
+        return length == WIDTH + 1 and _REST.fullmatch(continuation) is not None
     return length >= WIDTH // 2
 
 
@@ -204,13 +204,13 @@ class TextRun:
     line: int  # Its first line
     jobs: Sequence[FioJobResult]
     document: FioDocument  # The parts of the JSON document without jobs: `fio version`, `disk_util`, `notes`
-    failed: str | None = None  # The error and its line; such a run has no outcomes
+    error: str | None = None  # The error and its line; such a run has no outcomes
 
     def outcomes(self) -> list[Outcome]:
         """Returns one outcome for each group, like `blklab.fio.output.outcomes`. Raises BlklabError."""
-        if self.failed is not None:
-            raise BlklabError(self.failed)
-        return output.grouped(self.document, self.jobs)
+        if self.error is not None:
+            raise BlklabError(self.error)
+        return output.group_outcomes(self.document, self.jobs)
 
 
 @dataclass
@@ -234,7 +234,7 @@ class _TextJob:
     jobs: int
     pid: str
     directions: dict[str, _TextDirection] = field(default_factory=dict)
-    issued: tuple[int, int, int, int] | None = None  # Reads, writes, trims, syncs
+    issued_ios: tuple[int, int, int, int] | None = None  # Reads, writes, trims, syncs
     sync: _TextDirection | None = None
     cpu: tuple[float, float, int] = (0.0, 0.0, 0)
 
@@ -326,7 +326,7 @@ class _TextReader:
         name = match["way"]
         kilo = 1024 if old else 1000
         self._way = _TextDirection(
-            _scaled(match["iops"]),
+            _parse_scaled_number(match["iops"]),
             _unit_of(match["iops"]),
             _in_bytes(match["io"], kilo),
             _unit_of(match["io"], kilo),
@@ -345,7 +345,7 @@ class _TextReader:
             if match is None:
                 raise self._wrong(line, "min, max, avg and stdev")
             unit = UNITS[match["unit"]]
-            self._way.times = [_scaled(match[key]) * unit for key in ("min", "max", "mean", "stddev")]
+            self._way.times = [_parse_scaled_number(match[key]) * unit for key in ("min", "max", "mean", "stddev")]
 
     def _read_percentiles(self, line: TextLine) -> None:
         match = _TABLE.match(line.text)
@@ -371,7 +371,7 @@ class _TextReader:
         if match and self._jobs and not self._ended:
             counts = [int(count or 0) for count in match.groups()]
             # fio 3.33 prints the number of syncs in the wrong place.
-            self._jobs[-1].issued = counts[0], counts[1], counts[2], counts[3] or counts[4]
+            self._jobs[-1].issued_ios = counts[0], counts[1], counts[2], counts[3] or counts[4]
 
     def _read_status(self, _: TextLine) -> None:
         self._ended = True
@@ -388,8 +388,8 @@ class _TextReader:
         disk: dict[str, Any] = {"name": match[1]}
         for word, key in _DISK_WORDS.items():
             if word in pairs:
-                disk |= {f"{direction}_{key}": int(float(pairs[word][at] or 0))
-                         for at, direction in enumerate(output.WAYS)}  # fmt: skip
+                disk |= {f"{direction}_{key}": int(float(pairs[word][index] or 0))
+                         for index, direction in enumerate(output.WAYS)}  # fmt: skip
         disk["in_queue"] = int(float(pairs["in_queue"][0]))
         disk["util"] = float(pairs["util"][0])
         if "aggrutil" in pairs:
@@ -405,14 +405,14 @@ class _TextReader:
         """Returns what is missing of a truncated run; None if it is complete."""
         for job in self._jobs:
             header = _header_of(self._headers, job.name, job.group)
-            mixed = header is not None and header.options["rw"] in MIXED
-            for at, direction in enumerate(output.WAYS):
-                due = job.issued[at] > 0 if job.issued else mixed
+            is_mixed = header is not None and header.options["rw"] in MIXED
+            for index, direction in enumerate(output.WAYS):
+                due = job.issued_ios[index] > 0 if job.issued_ios else is_mixed
                 if due and "mixed" not in job.directions and direction not in job.directions:
                     return f"the line about what job {job.name!r} {_DID[direction]} is missing"
         if not last or self._ended:
             return None
-        if self._jobs[-1].issued is None:
+        if self._jobs[-1].issued_ios is None:
             return f"the line about what job {self._jobs[-1].name!r} issued is missing"
         count = sum(job.jobs for job in self._jobs)
         groups = {header.group for header in self._headers} - {job.group for job in self._jobs}
@@ -441,31 +441,31 @@ class _TextReader:
         }
         jobs: list[FioJobResult] = []
         try:
-            jobs = [self._made(job) for job in self._jobs]
+            jobs = [self._make_job_result(job) for job in self._jobs]
         except BlklabError as error:
             self._failed = self._failed or f"line {self._line}: {error}"
         self.runs.append(TextRun(self._line, jobs, document, self._failed))
 
-    def _made(self, job: _TextJob) -> FioJobResult:
+    def _make_job_result(self, job: _TextJob) -> FioJobResult:
         header = _header_of(self._headers, job.name, job.group)
         options = dict(header.options) if header else {}
-        clones = [job_ for job_ in self._jobs if (job_.name, job_.group) == (job.name, job.group)]
+        clones = [other_job for other_job in self._jobs if (other_job.name, other_job.group) == (job.name, job.group)]
         options["numjobs"] = str(sum(clone.jobs for clone in clones))
         sizes = header.sizes if header else (None, None)
         read, write = (
-            _made(job.directions.get(direction), job.issued and job.issued[at], sizes[at])
-            for at, direction in enumerate(output.WAYS)
+            _make_direction(job.directions.get(direction), job.issued_ios and job.issued_ios[index], sizes[index])
+            for index, direction in enumerate(output.WAYS)
         )
         doubts: list[str] = []
         if "mixed" in job.directions and not job.directions.keys() & {*output.WAYS}:
             # All I/Os are then issued as reads.
             size = sizes[0] if sizes[0] == sizes[1] else None
-            mixed = _made(job.directions["mixed"], job.issued and sum(job.issued[:2]), size)
+            mixed_direction = _make_direction(job.directions["mixed"], job.issued_ios and sum(job.issued_ios[:2]), size)
             if options.get("rw") in MIXED:
                 options.pop("rw")  # the text does not have the shares of a mix
-            (read, write), doubts = output.divide(mixed, options, job.name)
-        trims = job.issued[2] if job.issued else int("trim" in job.directions)
-        syncs = job.issued[3] if job.issued else 0
+            (read, write), doubts = output.divide(mixed_direction, options, job.name)
+        trims = job.issued_ios[2] if job.issued_ios else int("trim" in job.directions)
+        syncs = job.issued_ios[3] if job.issued_ios else 0
         sync = latency.NOTHING if job.sync is None else _times(job.sync, syncs)
         return FioJobResult(job.name, job.group, (read, write), sync, trims, *job.cpu, options, doubts)
 
@@ -492,20 +492,20 @@ _DID = {"read": "read", "write": "wrote"}
 _DISK_WORDS = {"ios": "ios", "sectors": "sectors", "merge": "merges", "ticks": "ticks"}
 
 
-def _made(direction: _TextDirection | None, issued: int | None, size: int | None) -> FioDirection:
+def _make_direction(direction: _TextDirection | None, issued_ios: int | None, size: int | None) -> FioDirection:
     """Returns the result of a direction, exact where the text is."""
     if direction is None:
         return FioDirection()
     iops = direction.iops
     runtime = direction.runtime_ms
     total = round(iops * runtime / 1000)
-    exact = issued is not None
-    if issued is not None and runtime:
-        counted = issued * 1000 / runtime
-        exact = abs(counted - iops) <= max(direction.iops_step, 0.01 * iops)
+    exact = issued_ios is not None
+    if issued_ios is not None and runtime:
+        exact_iops = issued_ios * 1000 / runtime
+        exact = abs(exact_iops - iops) <= max(direction.iops_step, 0.01 * iops)
         if exact:
-            iops = counted
-            total = issued
+            iops = exact_iops
+            total = issued_ios
     io_bytes = direction.size
     bandwidth = float(direction.bandwidth)
     if exact and size and abs(total * size - io_bytes) <= direction.size_step:
@@ -537,8 +537,8 @@ def parse_runs(text: str) -> list[TextRun]:
             reader.read(line)
         except BlklabError as error:
             problem = str(error)
-            where = "" if problem.startswith("line ") else f"line {line.number}: "
-            raise BlklabError(where + problem) from None
+            prefix = "" if problem.startswith("line ") else f"line {line.number}: "
+            raise BlklabError(prefix + problem) from None
     reader.close(last=True)
     return reader.runs
 
@@ -561,8 +561,8 @@ def _header(text: str) -> TextHeader | None:
             texts = [f"{low}-{high}" for low, high in ranges]
         options[key] = ",".join(dict.fromkeys(texts))
     for word in ("ioengine", "iodepth"):
-        if match_ := re.search(rf"\b{word}=([\w.-]{{1,60}})", match["rest"]):
-            options[word] = match_[1]
+        if option_match := re.search(rf"\b{word}=([\w.-]{{1,60}})", match["rest"]):
+            options[word] = option_match[1]
     options.setdefault("iodepth", "1")
     sizes = [low if low == high else None for low, high in ranges] or [None]
     return TextHeader(printable(match["name"]), int(match["group"]), options, (sizes[0], sizes[-1]))
@@ -570,15 +570,15 @@ def _header(text: str) -> TextHeader | None:
 
 def _header_of(headers: Sequence[TextHeader], name: str, group: int) -> TextHeader | None:
     """Returns the header of a job: its own, or that of an earlier job."""
-    same = [header for header in headers if header.group == group]
-    named = [header for header in same if header.name == name]
-    return next(iter(named or [header for header in same if header.name.endswith(name)]), None)
+    group_headers = [header for header in headers if header.group == group]
+    name_matches = [header for header in group_headers if header.name == name]
+    return next(iter(name_matches or [header for header in group_headers if header.name.endswith(name)]), None)
 
 
 # Numbers as fio's num2str (lib/num2str.c) prints them. All functions raise BlklabError.
 
 
-def _scaled(text: str) -> float:
+def _parse_scaled_number(text: str) -> float:
     """Returns a number that may end with k, M or G (powers of 1000)."""
     bare = text.rstrip("kKMG")
     return _float(bare) * _SCALES[text[len(bare) :][:1].lower()]
@@ -607,5 +607,5 @@ def _unit_of(text: str, kilo: int = 1024) -> float:
     than a unit is no contradiction.
     """
     suffix = text.lstrip("0123456789. ")
-    sized = "b" in suffix.lower() or "i" in suffix
-    return float(_in_bytes("1" + suffix, kilo)) if sized else _scaled("1" + suffix)
+    is_size = "b" in suffix.lower() or "i" in suffix
+    return float(_in_bytes("1" + suffix, kilo)) if is_size else _parse_scaled_number("1" + suffix)

@@ -21,10 +21,10 @@ LARGEST = 256 << 20  # Maximum bytes of a file; fio's largest outputs are a tent
 class ImportFile:
     path: Path  # `-` is standard input
     content: str | None = None  # Of what can be read only once
-    named: bool = True  # Whether the user named it; otherwise it is from a directory
+    named_by_user: bool = True  # Whether the user named it; otherwise it is from a directory
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """Its name in messages."""
         return printable(str(self.path))
 
@@ -33,7 +33,7 @@ class ImportFile:
         """Its content: that of the file that was read last is kept, the others are read again. Raises UsageError."""
         if self.content is not None:
             return self.content
-        with SystemErrors(UsageError, f"{self.where}: cannot be read"):
+        with SystemErrors(UsageError, f"{self.location}: cannot be read"):
             status = self.path.stat()
             return _read(self.path, status.st_mtime_ns, status.st_size)
 
@@ -68,14 +68,14 @@ class ImportSource:
 
 @dataclass(frozen=True)
 class ImportedRun:
-    where: str  # The file, and the line if it has several runs
+    location: str  # The file, and the line if it has several runs
     workload: str
     options: Mapping[str, str]  # Options in fio's words: rw, bs, iodepth, numjobs …; a missing option is unknown
     outcome: Outcome
     points: Sequence[SeriesPoint] = ()
     raw: bytes = b""  # The output of the tool, `packed`
     labels: Mapping[str, str] = field(default_factory=dict)  # Labels that are always kept, even if all runs share them
-    measured: str | None = None  # When it was measured (ISO 8601, without a zone if that is unknown)
+    measured_at: str | None = None  # When it was measured (ISO 8601, without a zone if that is unknown)
 
 
 @dataclass(frozen=True)
@@ -90,16 +90,16 @@ class ImportResult:
 class ImportFormat:
     name: str
     runner: str  # The tool that measured
-    what: str
+    description: str
     matches: Callable[[ImportFile], bool]  # Recognises a file by its content
     read: Callable[[ImportSource], ImportResult]  # Raises BlklabError for an invalid file: file, line, error
 
 
-def number(text: str, where: str) -> float:
+def number(text: str, location: str) -> float:
     """Returns a number of 0 or more, with a decimal point or comma. Raises BlklabError."""
     value = parse_number(text.replace(",", "."))
     if not 0 <= value <= 1e18:
-        raise BlklabError(f"{where}: found {printable(text[:40])!r}, expected a number")
+        raise BlklabError(f"{location}: found {printable(text[:40])!r}, expected a number")
     return value
 
 
@@ -126,17 +126,19 @@ def outcome(
     return Outcome(runtime_ns, read, write, groups=groups, devices=list(devices), warnings=list(warnings))
 
 
-def of_points(points: Sequence[SeriesPoint], at: int, runtime_ns: int, known: Mapping[str, float]) -> DirectionResult:
+def sum_points(
+    points: Sequence[SeriesPoint], direction: int, runtime_ns: int, latencies: Mapping[str, float]
+) -> DirectionResult:
     """Returns the totals of a series: its reads (`at` 0) or writes; `known` are more latencies."""
     parts = [
         (point.read_ios, point.read_bytes, point.read_clat_ns)
-        if at == 0
+        if direction == 0
         else (point.write_ios, point.write_bytes, point.write_clat_ns)
         for point in points
     ]
     ios = sum(part[0] for part in parts)
     size = sum(part[1] for part in parts)
-    timed = [(part[0], part[2]) for part in parts if part[2] is not None and part[0]]
-    weight = sum(count for count, _ in timed)
-    mean = math.fsum(count * value for count, value in timed) / weight if weight else None
-    return direction_result(ios, size, runtime_ns, {"mean": mean, **known} if mean is not None else None)
+    weighted_latencies = [(part[0], part[2]) for part in parts if part[2] is not None and part[0]]
+    weight = sum(count for count, _ in weighted_latencies)
+    mean = math.fsum(count * value for count, value in weighted_latencies) / weight if weight else None
+    return direction_result(ios, size, runtime_ns, {"mean": mean, **latencies} if mean is not None else None)

@@ -46,7 +46,7 @@ class Batch:
     """A campaign to be stored: the runs of one tool."""
 
     plan: ExperimentPlan
-    finished: Mapping[str, FinishedRun]  # By the key of the cell
+    finished_runs: Mapping[str, FinishedRun]  # By the key of the cell
     environment: Mapping[str, Any]
 
 
@@ -56,54 +56,54 @@ class ImportedFiles:
 
     batches: list[Batch]  # One for each tool
     notes: list[str]
-    failed: list[str]  # Files that could not be imported, with the reason
+    errors: list[str]  # Files that could not be imported, with the reason
 
 
-def batches(paths: Sequence[str], given: ImportSource, naming: RunNaming, form: str | None = None) -> ImportedFiles:
+def batches(paths: Sequence[str], source: ImportSource, naming: RunNaming, form: str | None = None) -> ImportedFiles:
     """Returns one campaign for each tool. Raises BlklabError, UsageError for a single bad file."""
-    failed: list[BlklabError] = []
-    files = (file for path in paths for file in _files(path, failed))
-    imported, notes, first = _read(files, given, form, failed)
-    read = []
-    for runner, runs in imported.items():
-        kept, unmatched, doubts = run_labels.split_names(runs, naming.pattern)
-        failed += map(BlklabError, unmatched)
-        if kept:
-            batch, more = _batch(runner, kept, first, naming)
-            read.append(batch)
-            notes += [*doubts, *more, *_added_up(kept)]
-    problems = list(dict.fromkeys(map(str, failed)))
-    if not read and len(problems) == 1:
-        raise failed[0]
-    if not read and not problems:
+    errors: list[BlklabError] = []
+    files = (file for path in paths for file in _files(path, errors))
+    runs_by_tool, notes, first = _read(files, source, form, errors)
+    tool_batches = []
+    for runner, runs in runs_by_tool.items():
+        named_runs, name_errors, doubts = run_labels.split_names(runs, naming.pattern)
+        errors += map(BlklabError, name_errors)
+        if named_runs:
+            batch, label_notes = _batch(runner, named_runs, first, naming)
+            tool_batches.append(batch)
+            notes += [*doubts, *label_notes, *_note_added_jobs(named_runs)]
+    problems = list(dict.fromkeys(map(str, errors)))
+    if not tool_batches and len(problems) == 1:
+        raise errors[0]
+    if not tool_batches and not problems:
         raise BlklabError(notes[0] if notes else "the files contain no runs")
-    return ImportedFiles(read, notes, problems)
+    return ImportedFiles(tool_batches, notes, problems)
 
 
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _files(name: str, failed: list[BlklabError]) -> Iterator[ImportFile]:
+def _files(name: str, errors: list[BlklabError]) -> Iterator[ImportFile]:
     """Yields a file, or those of a directory; adds what cannot be read to `failed`."""
     file = ImportFile(path := Path(name))
     try:
-        with SystemErrors(UsageError, f"{file.where}: cannot be read"):
+        with SystemErrors(UsageError, f"{file.location}: cannot be read"):
             if name == STDIN:
                 yield ImportFile(path, base.read_text(path, sys.stdin.buffer))
             elif not path.is_dir():
                 # A pipe can be read only once.
                 yield file if path.is_file() else replace(file, content=file.text)
-            elif inside := [each for each in path.iterdir() if each.is_file()]:
-                for each in sorted(inside, key=lambda each: numbers_in(each.name)):
-                    yield ImportFile(each, named=False)
+            elif inside := [entry for entry in path.iterdir() if entry.is_file()]:
+                for entry in sorted(inside, key=lambda entry: numbers_in(entry.name)):
+                    yield ImportFile(entry, named_by_user=False)
             else:
-                raise UsageError(f"{file.where}: the directory has no files")
+                raise UsageError(f"{file.location}: the directory has no files")
     except UsageError as error:
-        failed.append(error)
+        errors.append(error)
 
 
 def _read(
-    files: Iterable[ImportFile], given: ImportSource, form: str | None, failed: list[BlklabError]
+    files: Iterable[ImportFile], source: ImportSource, form: str | None, errors: list[BlklabError]
 ) -> tuple[dict[str, list[ImportedRun]], list[str], Path]:
     """Returns the runs by the tool that measured them, notes, and the first file with content; adds to `failed`."""
     by_format: dict[str, list[ImportFile]] = {}
@@ -114,62 +114,62 @@ def _read(
     for file in files:
         try:
             if not file.text.strip():
-                empty.append(f"{file.where}: is empty")
+                empty.append(f"{file.location}: is empty")
                 continue
-            if (name := form or _recognised(file)) is not None:
+            if (name := form or _find_format(file)) is not None:
                 by_format.setdefault(name, []).append(file)
                 if name == "fio":
                     log_names[file.path] = {Path(log).name for log in _LOG_NAME.findall(file.text)}
             else:
-                notes.append(f"{file.where}: unknown format: skipped")
+                notes.append(f"{file.location}: unknown format: skipped")
             first = first or file.path
         except UsageError as error:
-            failed.append(error)
-    if empty and first is None and not failed:
+            errors.append(error)
+    if empty and first is None and not errors:
         raise UsageError(f"{empty[0]}; expected results")
-    notes[:0] = [f"{each}: skipped" for each in empty]
+    notes[:0] = [f"{import_format}: skipped" for import_format in empty]
     companions = _companions(log_names, by_format.get("fio-log", []))
-    joined = {log.path for logs in companions.values() for log in logs}
+    companion_paths = {log.path for logs in companions.values() for log in logs}
     by_origin: dict[str, list[ImportedRun]] = {}
-    for name, each in FORMATS.items():
-        files_of_format = [file for file in by_format.get(name, []) if file.path not in joined]
+    for name, import_format in FORMATS.items():
+        files_of_format = [file for file in by_format.get(name, []) if file.path not in companion_paths]
         if not files_of_format:
             continue
-        read = _each(each, replace(given, files=files_of_format, logs=companions), failed)
-        runs = by_origin.setdefault(each.runner, [])
-        runs += read.runs
-        notes += read.notes
+        result = _read_format(import_format, replace(source, files=files_of_format, logs=companions), errors)
+        runs = by_origin.setdefault(import_format.runner, [])
+        runs += result.runs
+        notes += result.notes
         if len(runs) > MOST_RUNS:
             raise BlklabError(f"{len(runs):,} runs: expected at most {MOST_RUNS:,}")
     return by_origin, notes, first or Path(STDIN)
 
 
-def _each(each: ImportFormat, given: ImportSource, failed: list[BlklabError]) -> ImportResult:
+def _read_format(import_format: ImportFormat, source: ImportSource, errors: list[BlklabError]) -> ImportResult:
     """Returns the runs that a format reads from each file; adds invalid files to `failed`."""
     runs: list[ImportedRun] = []
     notes: list[str] = []
-    single = [[file] for file in given.files]
-    for files in fio_log.by_run(given.files) if each.name == "fio-log" else single:
+    single = [[file] for file in source.files]
+    for files in fio_log.by_run(source.files) if import_format.name == "fio-log" else single:
         try:
-            result = each.read(replace(given, files=files))
+            result = import_format.read(replace(source, files=files))
             for run in result.runs:
                 if _too_large(run.outcome.as_document()) or any(_too_large(vars(point)) for point in run.points):
-                    raise BlklabError(f"{run.where}: has figures of 2^63 or more; expected a result")
+                    raise BlklabError(f"{run.location}: has figures of 2^63 or more; expected a result")
         except BlklabError as error:
-            failed.append(error)
+            errors.append(error)
             continue
         runs += result.runs
         notes += result.notes
     return ImportResult(runs, notes)
 
 
-def _recognised(file: ImportFile) -> str | None:
+def _find_format(file: ImportFile) -> str | None:
     """Returns the name of a format; None for an unknown file in a directory. Raises UsageError."""
-    name = next((name for name, each in FORMATS.items() if each.matches(file)), None)
-    if name or not file.named:
+    name = next((name for name, import_format in FORMATS.items() if import_format.matches(file)), None)
+    if name or not file.named_by_user:
         return name
-    known = "; ".join(f"{name}: {each.what}" for name, each in FORMATS.items())
-    raise UsageError(f"{file.where}: unknown format; known are {known}")
+    formats = "; ".join(f"{name}: {import_format.description}" for name, import_format in FORMATS.items())
+    raise UsageError(f"{file.location}: unknown format; known are {formats}")
 
 
 _LOG_NAME = re.compile(r'"write_(?:bw|lat|iops|hist)_log"\s*:\s*"([^"]{1,400})"')
@@ -180,15 +180,15 @@ def _companions(log_names: Mapping[Path, set[str]], logs: Sequence[ImportFile]) 
     those that no other JSON names, if it is the only one without names there.
     """
     naming = by_key(((path.parent, name), path) for path, names in log_names.items() for name in names)
-    others = by_key((path.parent, path) for path, names in log_names.items() if not names)
+    files_without_names = by_key((path.parent, path) for path, names in log_names.items() if not names)
     companions: dict[Path, list[ImportFile]] = {}
     for log in logs:
         match = fio_log.NAME.fullmatch(log.path.name)
         directory = log.path.parent
         by_name = naming.get((directory, match["prefix"]), []) if match else []
-        alone = others.get(directory, [])
-        if by_name or len(alone) == 1:
-            companions.setdefault((by_name or alone)[0], []).append(log)
+        candidates = files_without_names.get(directory, [])
+        if by_name or len(candidates) == 1:
+            companions.setdefault((by_name or candidates)[0], []).append(log)
     return companions
 
 
@@ -198,44 +198,44 @@ def _companions(log_names: Mapping[Path, set[str]], logs: Sequence[ImportFile]) 
 def _batch(runner: str, runs: Sequence[ImportedRun], first: Path, naming: RunNaming) -> tuple[Batch, list[str]]:
     labels, doubts = run_labels.make_labels(runs, naming)
     cells = []
-    finished = {}
-    for number, (run, own) in enumerate(zip(runs, labels, strict=True), 1):
-        cell = Cell(number, own, _document(run), 0)
+    finished_runs = {}
+    for number, (run, cell_labels) in enumerate(zip(runs, labels, strict=True), 1):
+        cell = Cell(number, cell_labels, _document(run), 0)
         cells.append(cell)
-        outcome = _renamed(run.outcome, naming)
-        finished[cell.key] = FinishedRun(outcome, run.outcome.runtime_ns / 1e9, run.points, run.raw)
-    varied = []
-    for label in dict.fromkeys(label for own in labels for label in own):
-        values = {own.get(label) for own in labels}
+        outcome = _rename_devices(run.outcome, naming)
+        finished_runs[cell.key] = FinishedRun(outcome, run.outcome.runtime_ns / 1e9, run.points, run.raw)
+    varied_labels = []
+    for label in dict.fromkeys(label for cell_labels in labels for label in cell_labels):
+        values = {cell_labels.get(label) for cell_labels in labels}
         if len(values) > 1:
-            varied.append(label)
+            varied_labels.append(label)
     log = fio_log.NAME.fullmatch(first.name)
-    default = log["prefix"] if log else _shared(runs)
+    default = log["prefix"] if log else _find_common_name(runs)
     # The name must not contain the characters that select campaigns.
     name = naming.name or re.sub(r"[@:~]", "-", default).strip("-") or "stdin"
-    files = list(dict.fromkeys(run.where for run in runs))
-    measured = min((run.measured for run in runs if run.measured), default=None)
-    repeats = max(int(own["repeat"]) for own in labels)
-    raw = {"import": {"name": name, "files": files[:1000], "measured": measured}, "repeats": repeats}
-    plan = SourceNames(naming.title, cells, varied, runner, first, raw)
-    return Batch(plan, finished, {"blklab": __version__, "imported": True}), doubts
+    files = list(dict.fromkeys(run.location for run in runs))
+    first_time = min((run.measured_at for run in runs if run.measured_at), default=None)
+    repeats = max(int(cell_labels["repeat"]) for cell_labels in labels)
+    raw = {"import": {"name": name, "files": files[:1000], "measured": first_time}, "repeats": repeats}
+    plan = SourceNames(naming.title, cells, varied_labels, runner, first, raw)
+    return Batch(plan, finished_runs, {"blklab": __version__, "imported": True}), doubts
 
 
-def _added_up(runs: Sequence[ImportedRun]) -> list[str]:
+def _note_added_jobs(runs: Sequence[ImportedRun]) -> list[str]:
     """Returns a note about runs with several jobs, whose figures are the sums."""
-    several = [f"{run.where} ({len(run.outcome.groups)} jobs)" for run in runs if len(run.outcome.groups) > 1]
+    several = [f"{run.location} ({len(run.outcome.groups)} jobs)" for run in runs if len(run.outcome.groups) > 1]
     how = "jobs that ran together are added up: `blklab runs show --per-job` shows each"
     return [f"{run_labels.and_more(several)}: {how}"] if several else []
 
 
-def _shared(runs: Sequence[ImportedRun]) -> str:
+def _find_common_name(runs: Sequence[ImportedRun]) -> str:
     """Returns the words at the start of all file names, otherwise their directory's name."""
-    first = Path(runs[0].where).absolute()
-    stems = list(dict.fromkeys(Path(re.sub(r":\d+$", "", run.where)).stem for run in runs))
+    first = Path(runs[0].location).absolute()
+    stems = list(dict.fromkeys(Path(re.sub(r":\d+$", "", run.location)).stem for run in runs))
     if len(stems) == 1:
         return stems[0]
-    words = [re.split(r"([-_. ]+)", stem) for stem in stems]
-    return "".join(words[0][: common_start(words)]).rstrip("-_. ") or first.parent.name
+    stem_parts = [re.split(r"([-_. ]+)", stem) for stem in stems]
+    return "".join(stem_parts[0][: common_start(stem_parts)]).rstrip("-_. ") or first.parent.name
 
 
 def _too_large(value: object) -> bool:
@@ -256,12 +256,12 @@ def _document(run: ImportedRun) -> dict[str, Any]:
         value = options.get(key, "1")
         if not (value.isascii() and value.isdigit() and len(value) < 10):
             del options[key]
-    document = {"jobs": [{"name": run.workload, "options": options}], "source": run.where}
-    return document if run.measured is None else {**document, "measured": run.measured}
+    document = {"jobs": [{"name": run.workload, "options": options}], "source": run.location}
+    return document if run.measured_at is None else {**document, "measured": run.measured_at}
 
 
-def _renamed(outcome: Outcome, naming: RunNaming) -> Outcome:
-    names = {old: new for (label, old), new in (naming.renamed or {}).items() if label == "device"}
+def _rename_devices(outcome: Outcome, naming: RunNaming) -> Outcome:
+    names = {old: new for (label, old), new in (naming.new_values or {}).items() if label == "device"}
     if not names:
         return outcome
     devices = [replace(device, name=names.get(device.name, device.name)) for device in outcome.devices]

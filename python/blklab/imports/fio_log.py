@@ -17,7 +17,7 @@ from typing import NamedTuple
 from blklab.errors import BlklabError
 from blklab.fio import latency, logs
 from blklab.fio.output import FioJobResult
-from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, of_points, outcome
+from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, outcome, sum_points
 from blklab.store.series import JOBS, SeriesPoint
 
 NAME = re.compile(r"(?P<prefix>.{0,200})_(?P<kind>clat_hist|iops|bw|clat|slat|lat)(?:\.(?P<job>\d{1,9}))?\.log", re.S)
@@ -45,18 +45,18 @@ class _Log(NamedTuple):
     job: int
 
 
-def _named(file: ImportFile) -> _Log:
+def _parse_name(file: ImportFile) -> _Log:
     match = NAME.fullmatch(file.path.name)
     if match is None:
         raise BlklabError(
-            f"{file.where}: unknown kind of log; expected a name such as NAME_iops.1.log, …_bw…, …_clat… or …_lat…"
+            f"{file.location}: unknown kind of log; expected a name such as NAME_iops.1.log, …_bw…, …_clat… or …_lat…"
         )
     return _Log(file, match["prefix"], match["kind"], int(match["job"] or 1))
 
 
-def read(given: ImportSource) -> ImportResult:
+def read(source: ImportSource) -> ImportResult:
     """Returns the run of the logs of one directory and name, as `by_run` groups them."""
-    return ImportResult([_run([_named(file) for file in given.files])])
+    return ImportResult([_run([_parse_name(file) for file in source.files])])
 
 
 def by_run(files: Sequence[ImportFile]) -> list[list[ImportFile]]:
@@ -64,38 +64,38 @@ def by_run(files: Sequence[ImportFile]) -> list[list[ImportFile]]:
     runs: dict[tuple[str, str], list[ImportFile]] = defaultdict(list)
     for file in files:
         match = NAME.fullmatch(file.path.name)
-        runs[str(file.path.parent), match["prefix"] if match else file.where].append(file)
+        runs[str(file.path.parent), match["prefix"] if match else file.location].append(file)
     return list(runs.values())
 
 
 def with_totals(files: Sequence[ImportFile], jobs: Sequence[FioJobResult]) -> list[SeriesPoint]:
     """Returns the series of a run whose JSON has the totals of each job."""
-    members = [_named(file) for file in files]
+    members = [_parse_name(file) for file in files]
     if all(log.kind == "clat_hist" for log in members):
         return _histograms(members)[0]
-    chosen = _chosen(members)
-    if _each(chosen):
-        return _counted(chosen)[0]
-    return _points(logs.gather(_texts(chosen), "log", jobs))
+    selected_logs = _select_logs(members)
+    if _has_io_lines(selected_logs):
+        return _count_ios(selected_logs)[0]
+    return _points(logs.gather(_texts(selected_logs), "log", jobs))
 
 
-def _chosen(members: Sequence[_Log]) -> list[_Log]:
+def _select_logs(members: Sequence[_Log]) -> list[_Log]:
     """Returns the logs that are used, one for each kind and job."""
     completions = any(log.kind == "clat" for log in members)
-    known = [log._replace(kind="clat") if log.kind == "lat" and not completions else log for log in members]
-    used = [log for log in known if log.kind in {"iops", "bw", "clat"}]
-    seen: dict[tuple[str, int], str] = {}
-    for log in used:
-        other = seen.setdefault((log.kind, log.job), log.file.where)
-        if other != log.file.where:
-            raise BlklabError(f"{other} and {log.file.where}: both are the {log.kind} log of one job")
-    if not used:
-        raise BlklabError(f"{members[0].file.where}: also expected logs of I/Os, bandwidth or completion latency")
-    return used
+    completion_logs = [log._replace(kind="clat") if log.kind == "lat" and not completions else log for log in members]
+    selected_logs = [log for log in completion_logs if log.kind in {"iops", "bw", "clat"}]
+    file_names: dict[tuple[str, int], str] = {}
+    for log in selected_logs:
+        other = file_names.setdefault((log.kind, log.job), log.file.location)
+        if other != log.file.location:
+            raise BlklabError(f"{other} and {log.file.location}: both are the {log.kind} log of one job")
+    if not selected_logs:
+        raise BlklabError(f"{members[0].file.location}: also expected logs of I/Os, bandwidth or completion latency")
+    return selected_logs
 
 
-def _texts(chosen: Sequence[_Log]) -> dict[str, str]:
-    return {f"log_{log.kind}.{log.job}.log": log.file.text for log in chosen}
+def _texts(selected_logs: Sequence[_Log]) -> dict[str, str]:
+    return {f"log_{log.kind}.{log.job}.log": log.file.text for log in selected_logs}
 
 
 def _points(jobs: Sequence[logs.JobLog]) -> list[SeriesPoint]:
@@ -104,27 +104,27 @@ def _points(jobs: Sequence[logs.JobLog]) -> list[SeriesPoint]:
 
 def _run(members: Sequence[_Log]) -> ImportedRun:
     histograms = [log for log in members if log.kind == "clat_hist"]
-    others = [log for log in members if log.kind != "clat_hist"]
-    chosen = _chosen(others) if others else histograms
-    name = chosen[0].prefix or "fio"
+    plain_logs = [log for log in members if log.kind != "clat_hist"]
+    selected_logs = _select_logs(plain_logs) if plain_logs else histograms
+    name = selected_logs[0].prefix or "fio"
     samples: list[dict[str, float]] = [{}, {}]
     if histograms:
         points, latencies = _histograms(histograms)
-        samples = [_known(bins) for bins in latencies]
-    if others and _each(chosen):
-        points, latencies = _counted(chosen)
-        samples = [_known(bins) for bins in latencies]
-    elif others:
+        samples = [_summarise_latency(bins) for bins in latencies]
+    if plain_logs and _has_io_lines(selected_logs):
+        points, latencies = _count_ios(selected_logs)
+        samples = [_summarise_latency(bins) for bins in latencies]
+    elif plain_logs:
         try:
-            points = _points(logs.gather(_texts(chosen), "log"))
+            points = _points(logs.gather(_texts(selected_logs), "log"))
         except BlklabError as error:
-            raise BlklabError(f"{chosen[0].file.where}: {error}") from None
+            raise BlklabError(f"{selected_logs[0].file.location}: {error}") from None
     if not any(point.read_ios or point.write_ios for point in points):
-        raise BlklabError(f"{chosen[0].file.where}: no I/Os: also expected {name}_iops.….log")
+        raise BlklabError(f"{selected_logs[0].file.location}: no I/Os: also expected {name}_iops.….log")
     runtime = points[-1].time_ns + points[-1].width_ns
-    directions = [of_points(points, at, runtime, known) for at, known in enumerate(samples)]
-    options = {"numjobs": str(len({log.job for log in chosen}))}
-    return ImportedRun(chosen[0].file.where, name, options, outcome(name, runtime, directions), points)
+    directions = [sum_points(points, direction, runtime, figures) for direction, figures in enumerate(samples)]
+    options = {"numjobs": str(len({log.job for log in selected_logs}))}
+    return ImportedRun(selected_logs[0].file.location, name, options, outcome(name, runtime, directions), points)
 
 
 # --- histograms ----------------------------------------------------------------------------------
@@ -134,32 +134,34 @@ def _histograms(members: Sequence[_Log]) -> tuple[list[SeriesPoint], list[Counte
     """Returns the series of histograms by second, and the I/Os of each direction by latency."""
     cells: dict[int, list[Counter[int]]] = defaultdict(lambda: [Counter(), Counter()])
     sizes: dict[int, list[int]] = defaultdict(lambda: [0, 0])
-    whole: list[Counter[int]] = [Counter(), Counter()]
+    latencies: list[Counter[int]] = [Counter(), Counter()]
     for log in members:
-        for at, line in enumerate(map(str.strip, log.file.text.splitlines()), 1):
+        for line_number, line in enumerate(map(str.strip, log.file.text.splitlines()), 1):
             if line and not _HISTOGRAM.fullmatch(line):
-                raise BlklabError(f"{log.file.where}:{at}: found {line[:60]!r}, expected bins of a histogram")
+                raise BlklabError(
+                    f"{log.file.location}:{line_number}: found {line[:60]!r}, expected bins of a histogram"
+                )
             time, direction, size, *bins = map(int, line.split(",")) if line else (0, 2, 0)
             if direction > 1:
                 continue
-            values = zip(_middles(len(bins), log.file.where), bins, strict=True)
-            counted = {value: ios for value, ios in values if ios}
+            values = zip(_middles(len(bins), log.file.location), bins, strict=True)
+            ios_by_latency = {value: ios for value, ios in values if ios}
             second = round(time / 1000)  # jobs log at slightly different times
-            cells[second][direction].update(counted)
-            whole[direction].update(counted)
+            cells[second][direction].update(ios_by_latency)
+            latencies[direction].update(ios_by_latency)
             sizes[second][direction] += size * sum(bins)
     points = []
     begin = 0
-    for second, both in sorted(cells.items()):
+    for second, counters in sorted(cells.items()):
         width = max(1, second - begin)
-        means = (_known(part).get("mean") for part in both)
-        ios = (part.total() for part in both)
+        means = (_summarise_latency(part).get("mean") for part in counters)
+        ios = (part.total() for part in counters)
         points.append(SeriesPoint(JOBS, begin * SECOND, width * SECOND, *ios, *sizes[second], *means))
         begin += width
-    return points, whole
+    return points, latencies
 
 
-def _known(bins: Counter[int]) -> dict[str, float]:
+def _summarise_latency(bins: Counter[int]) -> dict[str, float]:
     """Returns the latencies of I/Os by latency; quantiles by nearest rank."""
     if not (count := bins.total()):
         return {}
@@ -171,24 +173,27 @@ def _known(bins: Counter[int]) -> dict[str, float]:
 
 
 @cache
-def _middles(count: int, where: str) -> list[int]:
+def _middles(count: int, location: str) -> list[int]:
     """Returns the middle of each bin, ns: 64 bins for each power of two (fio's stat.h), or fewer
     with `log_hist_coarseness`. Raises BlklabError for another number of bins.
     """
     for full, unit in BINS.items():
         step = full // count
         if step * count == full and step & (step - 1) == 0:
-            edges = [at if at < 128 else ((1 << 6) + at % 64) << (at // 64 - 1) for at in range(0, full + 1, step)]
+            edges = [
+                index if index < 128 else ((1 << 6) + index % 64) << (index // 64 - 1)
+                for index in range(0, full + 1, step)
+            ]
             return [unit * (low + high) // 2 for low, high in pairwise(edges)]
-    raise BlklabError(f"{where}: found {count} bins, expected 1856 or a power of two fewer")
+    raise BlklabError(f"{location}: found {count} bins, expected 1856 or a power of two fewer")
 
 
 # --- a line for each I/O -------------------------------------------------------------------------
 
 
-def _each(chosen: Sequence[_Log]) -> bool:
+def _has_io_lines(selected_logs: Sequence[_Log]) -> bool:
     """Returns whether lines are I/Os: an interval has no block size."""
-    for log in chosen:
+    for log in selected_logs:
         fields = log.file.text[:4000].lstrip().partition("\n")[0].split(",")
         size = fields[3].strip() if len(fields) > 3 else ""
         if not (size.isascii() and size.isdigit()) or not size.strip("0"):
@@ -196,14 +201,14 @@ def _each(chosen: Sequence[_Log]) -> bool:
     return True
 
 
-def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[Counter[int]]]:
+def _count_ios(selected_logs: Sequence[_Log]) -> tuple[list[SeriesPoint], list[Counter[int]]]:
     """Returns the series by second, and the I/Os of reads and of writes by latency. Keeps no I/O in memory."""
-    kind = "iops" if any(log.kind == "iops" for log in chosen) else chosen[0].kind
+    kind = "iops" if any(log.kind == "iops" for log in selected_logs) else selected_logs[0].kind
     # By second, of both directions.
-    ios, sizes, lasted, timed = (defaultdict[int, list[int]](lambda: [0, 0]) for _ in range(4))
+    ios, sizes, latency_sums, latency_counts = (defaultdict[int, list[int]](lambda: [0, 0]) for _ in range(4))
     latencies: list[Counter[int]] = [Counter(), Counter()]
     end = 0
-    for log in (log for log in chosen if log.kind in {kind, "clat"}):
+    for log in (log for log in selected_logs if log.kind in {kind, "clat"}):
         for time_ms, value, direction, size in _ios(log.file):
             second = time_ms // 1000
             end = max(end, time_ms + 1)
@@ -211,19 +216,19 @@ def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[Counter[in
                 ios[second][direction] += 1
                 sizes[second][direction] += size
             if log.kind == "clat":
-                lasted[second][direction] += value
-                timed[second][direction] += 1
+                latency_sums[second][direction] += value
+                latency_counts[second][direction] += 1
                 latencies[direction][value] += 1
     if not ios:
         return [], [Counter(), Counter()]
     slices = math.ceil(end / 1000)
     if slices > logs.MOST_SLICES:
-        raise BlklabError(f"{chosen[0].file.where}: {slices:,} s: expected at most {logs.MOST_SLICES:,}")
+        raise BlklabError(f"{selected_logs[0].file.location}: {slices:,} s: expected at most {logs.MOST_SLICES:,}")
     points = []
     for second in range(slices):
         begin = second * SECOND
         length = SECOND if second < slices - 1 else end * 10**6 - begin
-        totals = zip(lasted[second], timed[second], strict=True)
+        totals = zip(latency_sums[second], latency_counts[second], strict=True)
         means = (total / count if count else None for total, count in totals)
         points.append(SeriesPoint(JOBS, begin, length, *ios[second], *sizes[second], *means))
     return points, latencies
@@ -237,7 +242,7 @@ def _ios(file: ImportFile) -> Iterator[tuple[int, ...]]:
         fields = [part.strip() for part in line.split(",", 5)[:4]]
         if len(fields) < 4 or not all(f.isascii() and f.isdigit() and len(f) < 19 for f in fields):
             raise BlklabError(
-                f"{file.where}:{number}: found {line[:60]!r}, expected time, value, direction, size of an I/O"
+                f"{file.location}:{number}: found {line[:60]!r}, expected time, value, direction, size of an I/O"
             )
         if (io := tuple(map(int, fields)))[2] < 2:
             yield io

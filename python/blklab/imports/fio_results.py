@@ -18,38 +18,42 @@ def matches(file: ImportFile) -> bool:
     return "{" in file.text and ('"jobs"' in file.text or '"client_stats"' in file.text)
 
 
-def read(given: ImportSource) -> ImportResult:
+def read(source: ImportSource) -> ImportResult:
     """Returns the runs in fio's JSON."""
     runs: list[ImportedRun] = []
-    for file in given.files:
+    for file in source.files:
         try:
-            runs += _runs(file, given, output.parse_documents(file.text))
+            runs += _runs(file, source, output.parse_documents(file.text))
         except BlklabError as error:
-            raise BlklabError(f"{file.where}: {error}") from None
+            raise BlklabError(f"{file.location}: {error}") from None
     return ImportResult(runs)
 
 
-def _runs(file: ImportFile, given: ImportSource, documents: Sequence[FioDocument]) -> list[ImportedRun]:
+def _runs(file: ImportFile, source: ImportSource, documents: Sequence[FioDocument]) -> list[ImportedRun]:
     outcomes = [output.outcomes(document) for document in documents]
-    logs = given.logs.get(file.path, ())
+    logs = source.logs.get(file.path, ())
     if logs and sum(map(len, outcomes)) > 1:
         message = f"{sum(map(len, outcomes))} groups ran one after another: interval logs need a run with one group"
         raise BlklabError(message)
     points = fio_log.with_totals(logs, output.jobs(documents[0])) if logs else []
     runs = []
     for number, (document, groups) in enumerate(zip(documents, outcomes, strict=True), 1):
-        where = file.where
-        source = file.text
+        location = file.location
+        document_text = file.text
         if len(documents) > 1:
-            where = f"{file.where}:{document.get('line', number)}"
-            source = json.dumps(document)
-        raw = packed(source)
-        measured = output.measured_at(document)
+            location = f"{file.location}:{document.get('line', number)}"
+            document_text = json.dumps(document)
+        raw = packed(document_text)
+        measured_at = output.parse_time(document)
         for outcome in groups:
             series = points
             if not series and len(groups) == 1:
                 series = _status_points(document)
-            runs.append(ImportedRun(where, name(outcome), asked(outcome), outcome, series, raw, measured=measured))
+            runs.append(
+                ImportedRun(
+                    location, name(outcome), find_common_options(outcome), outcome, series, raw, measured_at=measured_at
+                )
+            )
     return runs
 
 
@@ -85,7 +89,7 @@ def name(outcome: Outcome) -> str:
     return "+".join(group.name for group in outcome.groups)
 
 
-def asked(outcome: Outcome) -> dict[str, str]:
+def find_common_options(outcome: Outcome) -> dict[str, str]:
     """Returns the options that all jobs of a run share, and the number of jobs."""
     by_job = list(outcome.job_options.values())
     if not by_job:
@@ -111,31 +115,36 @@ def matches_text(file: ImportFile) -> bool:
     return _SIGN.search(file.text) is not None
 
 
-def read_text(given: ImportSource) -> ImportResult:
+def read_text(source: ImportSource) -> ImportResult:
     """Returns the runs in fio's normal output; failed and empty ones are skipped with a note."""
     runs: list[ImportedRun] = []
     notes: list[str] = []
-    for file in given.files:
+    for file in source.files:
         try:
-            runs_read = text.parse_runs(file.text)
+            text_runs = text.parse_runs(file.text)
         except BlklabError as error:
-            raise BlklabError(f"{file.where}: {error}") from None
-        if not runs_read:
-            raise BlklabError(f"{file.where}: no results of fio; expected NAME: (groupid=…, jobs=…): …")
+            raise BlklabError(f"{file.location}: {error}") from None
+        if not text_runs:
+            raise BlklabError(f"{file.location}: no results of fio; expected NAME: (groupid=…, jobs=…): …")
         lines = file.text.split("\n")
-        for run, end in zip(runs_read, [run.line - 1 for run in runs_read[1:]] + [len(lines)], strict=True):
-            where = f"{file.where}:{run.line}"
+        for run, end in zip(text_runs, [run.line - 1 for run in text_runs[1:]] + [len(lines)], strict=True):
+            location = f"{file.location}:{run.line}"
             try:
                 outcomes = run.outcomes()
             except BlklabError as error:
                 problem = str(error)
-                at = f"{file.where}: " if problem.startswith("line ") else f"{where}: "
-                notes.append(f"{at}{problem}: skipped")
+                prefix = f"{file.location}: " if problem.startswith("line ") else f"{location}: "
+                notes.append(f"{prefix}{problem}: skipped")
                 continue
             raw = packed("\n".join(lines[run.line - 1 : end]))
             runs += [
                 ImportedRun(
-                    where, name(outcome), asked(outcome), outcome, raw=raw, measured=output.measured_at(run.document)
+                    location,
+                    name(outcome),
+                    find_common_options(outcome),
+                    outcome,
+                    raw=raw,
+                    measured_at=output.parse_time(run.document),
                 )
                 for outcome in outcomes
             ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blklab.errors import BlklabError
-from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, number, of_points, outcome
+from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, number, outcome, sum_points
 from blklab.outcome import DeviceResult, device_kind
 from blklab.printing import printable
 from blklab.store.series import JOBS, SeriesPoint, packed
@@ -105,114 +105,114 @@ class IostatText:
         self._kind = ""
         self._rows = self._rows_unnamed = 0
         self._headers = file.text.count("%util")
-        for at, line in enumerate(file.text.split("\n"), 1):
-            self._read(at, line)
+        for line_number, line in enumerate(file.text.split("\n"), 1):
+            self._read(line_number, line)
         self.reports = [report for report in self.reports if report.columns]
         if self.reports and not self.reports[-1].devices:
             self.reports.pop()  # interrupted, not idle
         if not any(report.devices for report in self.reports):
-            raise BlklabError(f"{file.where}: no table of iostat -x with a device")
+            raise BlklabError(f"{file.location}: no table of iostat -x with a device")
 
-    def _read(self, at: int, whole: str) -> None:
-        line = _ANSI.sub("", whole.rstrip("\r")) if "\x1b" in whole else whole.rstrip("\r")
-        words = line[:4000].split()
-        if not words:
+    def _read(self, line_number: int, raw_line: str) -> None:
+        line = _ANSI.sub("", raw_line.rstrip("\r")) if "\x1b" in raw_line else raw_line.rstrip("\r")
+        fields = line[:4000].split()
+        if not fields:
             # Rows form a block; a table of avg-cpu ends it.
             self._columns = [] if self._kind == "cpu" else self._columns
             return
-        if self._is_header(at, words):
+        if self._is_header(line_number, fields):
             return
-        if self._kind == "cpu" and self._columns and self._is_row(words, 0):
+        if self._kind == "cpu" and self._columns and self._is_row(fields, 0):
             before = self._report
-            report = self._begin(at, bool(before and (before.cpu or before.columns)))
-            report.cpu = self._values(at, words)
+            report = self._begin(line_number, bool(before and (before.cpu or before.columns)))
+            report.cpu = self._values(line_number, fields)
             self._columns = []
-        elif self._kind == "devices" and self._columns and self._is_row(words, 1):
-            self._device(at, words)
-        elif self._kind == "devices" and self._is_unnamed(words):
+        elif self._kind == "devices" and self._columns and self._is_row(fields, 1):
+            self._device(line_number, fields)
+        elif self._kind == "devices" and self._is_unnamed(fields):
             self._rows_unnamed += 1
             # Rows of one table are devices; rows below the only header are intervals.
             number = self._rows_unnamed if self._headers > 1 else 1
             name = f"unnamed-{number}"
-            place = next(at for at, word in enumerate(self._columns) if word not in COLUMNS)
-            self._device(at, [*words[:place], name, *words[place:]])
+            name_index = next(line_number for at, word in enumerate(self._columns) if word not in COLUMNS)
+            self._device(line_number, [*fields[:name_index], name, *fields[name_index:]])
         elif (time := _TIME.fullmatch(line.strip())) is not None:
-            self._begin(at, True).time_s = _seconds(time)
+            self._begin(line_number, True).time_s = _seconds(time)
         elif command := _COMMAND.search(line[:4000]):
             self._command(command[1].split())
-        elif self._kind == "devices" and len(words) > len(self._columns) // 2 and _odd(words):
-            shown = printable(line.strip()[:60])
+        elif self._kind == "devices" and len(fields) > len(self._columns) // 2 and _looks_like_row(fields):
+            excerpt = printable(line.strip()[:60])
             raise BlklabError(
-                f"{self._file.where}:{at}: found {shown!r}, expected a device and {len(self._columns) - 1} figures"
+                f"{self._file.location}:{line_number}: found {excerpt!r}, expected a device and {len(self._columns) - 1} figures"
             )
 
-    def _begin(self, at: int, new: bool) -> IostatReport:
+    def _begin(self, line_number: int, new: bool) -> IostatReport:
         if new or self._report is None:
-            self._report = IostatReport(at)
+            self._report = IostatReport(line_number)
             self.reports.append(self._report)
         return self._report
 
-    def _is_header(self, at: int, words: Sequence[str]) -> bool:
-        known_columns = [word for word in words if word in COLUMNS]
-        if len(known_columns) >= 2 and len(words) - len(known_columns) <= 1:
-            self._columns = list(words)
+    def _is_header(self, line_number: int, fields: Sequence[str]) -> bool:
+        known_columns = [word for word in fields if word in COLUMNS]
+        if len(known_columns) >= 2 and len(fields) - len(known_columns) <= 1:
+            self._columns = list(fields)
             self._kind = "devices"
             self._rows_unnamed = 0
-            if len(words) == len(known_columns):
+            if len(fields) == len(known_columns):
                 # The name of the first column is truncated or empty.
-                self._columns = ["Device", *words]
+                self._columns = ["Device", *fields]
             # A report has each column once; -h splits them into several tables.
-            report = self._begin(at, bool(self._report and self._report.columns & set(known_columns)))
+            report = self._begin(line_number, bool(self._report and self._report.columns & set(known_columns)))
             report.columns |= set(known_columns)
             return True
-        if sum(word in CPU for word in words) >= 4:
-            self._columns = [word for word in words if word in CPU]
+        if sum(word in CPU for word in fields) >= 4:
+            self._columns = [word for word in fields if word in CPU]
             self._kind = "cpu"
             return True
         return False
 
-    def _is_unnamed(self, words: Sequence[str]) -> bool:
+    def _is_unnamed(self, fields: Sequence[str]) -> bool:
         """Returns whether a line has all figures of a device, but no name."""
-        return all(_VALUE.fullmatch(word) for word in words) and len(words) == len(self._columns) - 1
+        return all(_VALUE.fullmatch(word) for word in fields) and len(fields) == len(self._columns) - 1
 
-    def _is_row(self, words: Sequence[str], names: int) -> bool:
-        values = sum(_VALUE.fullmatch(word) is not None for word in words)
-        return len(words) == len(self._columns) and values >= len(words) - names
+    def _is_row(self, fields: Sequence[str], names: int) -> bool:
+        values = sum(_VALUE.fullmatch(word) is not None for word in fields)
+        return len(fields) == len(self._columns) and values >= len(fields) - names
 
-    def _values(self, at: int, words: Sequence[str]) -> dict[str, float]:
-        where = f"{self._file.where}:{at}"
+    def _values(self, line_number: int, fields: Sequence[str]) -> dict[str, float]:
+        location = f"{self._file.location}:{line_number}"
         values = {}
-        for column, word in zip(self._columns, words, strict=True):
+        for column, word in zip(self._columns, fields, strict=True):
             if (match := _VALUE.fullmatch(word)) is not None and (column in COLUMNS or column in CPU):
-                values[column] = number(match[1], where) * _SCALES[match[2]] / _unit(column, match[2])
+                values[column] = number(match[1], location) * _SCALES[match[2]] / _unit(column, match[2])
         return values
 
-    def _device(self, at: int, words: Sequence[str]) -> None:
+    def _device(self, line_number: int, fields: Sequence[str]) -> None:
         self._rows += 1
         if self._rows > MOST:
-            raise BlklabError(f"{self._file.where}:{at}: more than {MOST:,} rows")
-        place = next(at for at, word in enumerate(self._columns) if word not in COLUMNS)
-        name = printable(words[place].rstrip(":"))
-        values = self._values(at, words)
+            raise BlklabError(f"{self._file.location}:{line_number}: more than {MOST:,} rows")
+        name_index = next(line_number for at, word in enumerate(self._columns) if word not in COLUMNS)
+        name = printable(fields[name_index].rstrip(":"))
+        values = self._values(line_number, fields)
         before = self._report
-        known = before.devices.get(name) if before is not None else None
+        earlier_values = before.devices.get(name) if before is not None else None
         # Without headers (grep), the next row of a device begins the next report.
-        report = self._begin(at, bool(known and known.keys() & values.keys()))
+        report = self._begin(line_number, bool(earlier_values and earlier_values.keys() & values.keys()))
         report.columns |= values.keys()
         report.devices.setdefault(name, {}).update(values)
 
-    def _command(self, words: Sequence[str]) -> None:
-        numbers = [word for word in words if word.isascii() and word.isdigit()]
+    def _command(self, arguments: Sequence[str]) -> None:
+        numbers = [word for word in arguments if word.isascii() and word.isdigit()]
         if numbers and int(numbers[0][:6]) > 0:
             self.interval_s = int(numbers[0][:6])
-        flags = [word for word in words if word.startswith("-") and not word.startswith("--")]
+        flags = [word for word in arguments if word.startswith("-") and not word.startswith("--")]
         self.skips_boot = any("y" in flag for flag in flags)
 
 
-def _odd(words: Sequence[str]) -> bool:
+def _looks_like_row(fields: Sequence[str]) -> bool:
     """Returns whether a line is a row: a name, followed mostly by figures."""
-    values = sum(_VALUE.fullmatch(word) is not None for word in words[1:])
-    return values > 3 and values >= len(words) - 2 and _VALUE.fullmatch(words[0]) is None
+    values = sum(_VALUE.fullmatch(word) is not None for word in fields[1:])
+    return values > 3 and values >= len(fields) - 2 and _VALUE.fullmatch(fields[0]) is None
 
 
 def _unit(column: str, suffix: str) -> float:
@@ -238,47 +238,47 @@ def matches(file: ImportFile) -> bool:
     return any("%util" in line and ("r/s" in line or "aqu-sz" in line) and "|" not in line for line in lines)
 
 
-def read(given: ImportSource) -> ImportResult:
+def read(source: ImportSource) -> ImportResult:
     """Returns one run for each file."""
-    parts = [_run(file, IostatText(file), given) for file in given.files]
+    parts = [_run(file, IostatText(file), source) for file in source.files]
     return ImportResult([run for run, _ in parts], [note for _, notes in parts for note in notes])
 
 
-def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[ImportedRun, list[str]]:
+def _run(file: ImportFile, text: IostatText, source: ImportSource) -> tuple[ImportedRun, list[str]]:
     reports = list(text.reports)
     notes = []
-    if not (text.skips_boot or given.keep_first):
+    if not (text.skips_boot or source.keep_first):
         if len(reports) == 1:
             raise BlklabError(
-                f"{file.where}: only one report, which covers the time since boot: "
+                f"{file.location}: only one report, which covers the time since boot: "
                 "expected two or more (or --keep-first, for iostat -y)"
             )
         line = reports.pop(0).line
-        notes.append(f"{file.where}:{line}: the first report covers the time since boot: skipped")
-    widths, problems = _widths(reports, text, given)
-    notes += [f"{file.where}: {problem}" for problem in problems]
+        notes.append(f"{file.location}:{line}: the first report covers the time since boot: skipped")
+    widths, problems = _widths(reports, text, source)
+    notes += [f"{file.location}: {problem}" for problem in problems]
     names = list(dict.fromkeys(name for report in reports for name in report.devices))
     if not names:
-        raise BlklabError(f"{file.where}: no device in the reports after the first")
+        raise BlklabError(f"{file.location}: no device in the reports after the first")
     points = {name: _points(name, reports, widths) for name in names}
-    device = _chosen(file, points, given.device)
+    device = _select_device(file, points, source.device)
     runtime = sum(widths)
     devices = [_device(name, names, reports, widths) for name in names]
     device_points = points[device]
-    directions = [of_points(device_points, at, runtime, {}) for at in (0, 1)]
+    directions = [sum_points(device_points, index, runtime, {}) for index in (0, 1)]
     if not any(direction.total_ios for direction in directions):
-        raise BlklabError(f"{file.where}: {device} did no I/O")
+        raise BlklabError(f"{file.location}: {device} did no I/O")
     result = outcome(device, runtime, directions, devices, [problem.partition(": ")[2] for problem in notes])
     result.cpu = _cpu(reports, widths)
     jobs = [replace(point, source=JOBS) for point in device_points]
     all_points = [point for series in points.values() for point in series]
-    run = ImportedRun(file.where, "iostat", {}, result, [*jobs, *all_points], packed(file.text), {"device": device})
+    run = ImportedRun(file.location, "iostat", {}, result, [*jobs, *all_points], packed(file.text), {"device": device})
     return run, notes
 
 
-def _widths(reports: Sequence[IostatReport], text: IostatText, given: ImportSource) -> tuple[list[int], list[str]]:
+def _widths(reports: Sequence[IostatReport], text: IostatText, source: ImportSource) -> tuple[list[int], list[str]]:
     """Returns the interval of each report in ns, and notes."""
-    usual = given.interval_ns or (text.interval_s or 0) * SECOND
+    usual = source.interval_ns or (text.interval_s or 0) * SECOND
     notes = []
     gaps = [
         (later.time_s - sooner.time_s) % 86400 if later.time_s is not None and sooner.time_s is not None else 0
@@ -286,22 +286,22 @@ def _widths(reports: Sequence[IostatReport], text: IostatText, given: ImportSour
     ]
     # The interval of a report is the time before it; the first one has none.
     before = dict(zip([report.line for report in text.reports[1:]], gaps, strict=True))
-    known = sorted(gap for gap in gaps if gap)
-    if given.interval_ns is None and known:
-        usual = known[len(known) // 2] * SECOND
+    sorted_gaps = sorted(gap for gap in gaps if gap)
+    if source.interval_ns is None and sorted_gaps:
+        usual = sorted_gaps[len(sorted_gaps) // 2] * SECOND
     elif not usual:
         usual = SECOND
         notes.append("no times and no interval: assuming one report per second (--interval)")
-    measured = (before.get(report.line, 0) * SECOND for report in reports)
-    return [gap if gap and given.interval_ns is None else usual for gap in measured], notes
+    gaps_ns = (before.get(report.line, 0) * SECOND for report in reports)
+    return [gap if gap and source.interval_ns is None else usual for gap in gaps_ns], notes
 
 
-def _chosen(file: ImportFile, points: Mapping[str, Sequence[SeriesPoint]], wanted: str | None) -> str:
+def _select_device(file: ImportFile, points: Mapping[str, Sequence[SeriesPoint]], device: str | None) -> str:
     """Returns the device of the run: the named one, the only one with I/O, or the only array."""
-    if wanted is not None:
-        if wanted not in points:
-            raise BlklabError(f"{file.where}: no device {wanted!r}; it has {', '.join(points)}")
-        return wanted
+    if device is not None:
+        if device not in points:
+            raise BlklabError(f"{file.location}: no device {device!r}; it has {', '.join(points)}")
+        return device
     busy = []
     for name, series in points.items():
         if any(point.read_ios or point.write_ios for point in series):
@@ -311,11 +311,11 @@ def _chosen(file: ImportFile, points: Mapping[str, Sequence[SeriesPoint]], wante
     for candidates in (busy, arrays):
         if len(candidates) == 1:
             return candidates[0]
-    raise BlklabError(f"{file.where}: {len(busy)} devices: select one with --device: {', '.join(busy[:40])}")
+    raise BlklabError(f"{file.location}: {len(busy)} devices: select one with --device: {', '.join(busy[:40])}")
 
 
 def _kind(name: str, names: Sequence[str] = ()) -> str:
-    parts = (name.removeprefix(whole) for whole in names if name.startswith(whole))
+    parts = (name.removeprefix(parent) for parent in names if name.startswith(parent))
     return "partition" if any(part.removeprefix("p").isdigit() for part in parts) else device_kind(name)
 
 
@@ -362,11 +362,11 @@ def _device(name: str, names: Sequence[str], reports: Sequence[IostatReport], wi
         if name not in report.devices:
             continue
         row = _IostatRow(report.devices[name], width)
-        for at in (0, 1):
-            sums["ios"][at] += row.ios[at]
-            sums["merges"][at] += row.merges[at]
-            sums["sectors"][at] += row.bytes[at] / SECTOR
-            sums["ticks_ns"][at] += row.ios[at] * (row.waits[at] or 0.0)
+        for direction in (0, 1):
+            sums["ios"][direction] += row.ios[direction]
+            sums["merges"][direction] += row.merges[direction]
+            sums["sectors"][direction] += row.bytes[direction] / SECTOR
+            sums["ticks_ns"][direction] += row.ios[direction] * (row.waits[direction] or 0.0)
         single["busy_ns"] = (single["busy_ns"] or 0.0) + row.busy
         for key, value in (
             ("queue_ns", row.queue),
@@ -376,26 +376,26 @@ def _device(name: str, names: Sequence[str], reports: Sequence[IostatReport], wi
         ):
             single[key] = None if value is None else (single[key] or 0.0) + value
     kind = _kind(name, names)
-    counted: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for key, pair in sums.items():
-        counted[key] = [round(amount) for amount in pair]
-    counted |= {key: None if value is None else round(value) for key, value in single.items()}
-    return DeviceResult(name, **counted, kind=kind, leaf=kind in {"disk", "loop"})
+        figures[key] = [round(amount) for amount in pair]
+    figures |= {key: None if value is None else round(value) for key, value in single.items()}
+    return DeviceResult(name, **figures, kind=kind, leaf=kind in {"disk", "loop"})
 
 
 def _cpu(reports: Sequence[IostatReport], widths: Sequence[int]) -> dict[str, float] | None:
     """Returns shares of all CPUs, the mean over the reports; None without `avg-cpu`."""
     facts = [(report.cpu, width) for report, width in zip(reports, widths, strict=True) if report.cpu]
-    whole = sum(width for _, width in facts)
-    if not whole:
+    total_width = sum(width for _, width in facts)
+    if not total_width:
         return None
 
     def share(*columns: str) -> float:
-        weighted = []
+        shares = []
         for cpu, width in facts:
             percentage = sum(cpu.get(column, 0.0) for column in columns)
-            weighted.append(percentage * width)
-        return sum(weighted) / (100 * whole)
+            shares.append(percentage * width)
+        return sum(shares) / (100 * total_width)
 
     return {
         "user": share("%user", "%nice"),

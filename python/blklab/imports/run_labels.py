@@ -43,7 +43,7 @@ class RunNaming:
     name: str | None = None
     title: str = ""
     labels: Mapping[str, str] | None = None  # Labels of all runs; they override those of the source
-    renamed: Mapping[tuple[str, str], str] | None = None
+    new_values: Mapping[tuple[str, str], str] | None = None
     """New values, by label and old value; `device` can be renamed too."""
 
     pattern: str | None = None  # How names are split into labels: `{stack}_{workload}`
@@ -54,7 +54,7 @@ class RunNaming:
 
 def name_pattern(pattern: str) -> "re.Pattern[str]":
     """Returns the expression of a pattern such as `{stack}_{workload}`. Raises UsageError."""
-    parts = [f"(?P<{part}>.+?)" if at % 2 else re.escape(part) for at, part in enumerate(_FIELD.split(pattern))]
+    parts = [f"(?P<{part}>.+?)" if index % 2 else re.escape(part) for index, part in enumerate(_FIELD.split(pattern))]
     try:
         expression = re.compile("".join(parts), re.S)
     except re.error:  # a label twice, or one that is no name
@@ -75,30 +75,30 @@ def split_names(runs: Sequence[ImportedRun], pattern: str | None) -> tuple[list[
         return list(runs), [], []
     expression = name_pattern(pattern)
     matching = []
-    unmatched = []
+    errors = []
     won: dict[str, list[str]] = {}
     for run in runs:
-        path = PurePath(_LINE.sub("", run.where))
+        path = PurePath(_LINE.sub("", run.location))
         of_job = expression.fullmatch(run.workload)
         of_file = expression.fullmatch(path.stem) or expression.fullmatch(path.name)
         match = of_job if of_job and (_FIELD.sub("", pattern) or not of_file) else of_file
         if match is None:
-            unmatched.append(
-                f"{run.where}: neither the file name {path.stem!r} nor the job name {run.workload!r} matches "
+            errors.append(
+                f"{run.location}: neither the file name {path.stem!r} nor the job name {run.workload!r} matches "
                 f"--pattern {pattern!r}"
             )
             continue
         if of_job and of_file:
-            won.setdefault("job" if match is of_job else "file", []).append(run.where)
+            won.setdefault("job" if match is of_job else "file", []).append(run.location)
         split = {key: printable(value) for key, value in match.groupdict().items()}
         workload = split.pop("workload", run.workload)
         matching.append(replace(run, workload=workload, labels={**run.labels, **split}))
     notes = [
         f"--pattern {pattern!r} matches the names of file and job: labels are from the name of the {which} "
-        f"({and_more(where)}); for those of files, add the ending to the pattern"
-        for which, where in won.items()
+        f"({and_more(locations)}); for those of files, add the ending to the pattern"
+        for which, locations in won.items()
     ]
-    return matching, unmatched, notes
+    return matching, errors, notes
 
 
 def and_more(names: Sequence[str]) -> str:
@@ -115,7 +115,7 @@ def make_labels(runs: Sequence[ImportedRun], naming: RunNaming) -> tuple[list[La
     An option becomes a label if it is the same in all runs, or if it distinguishes runs of one workload. An option that
     follows the workload's name is left out: an experiment has no such label, so the runs would not match.
     """
-    renamed = naming.renamed or {}
+    new_values = naming.new_values or {}
     extra = dict(naming.labels or {})
     keys = (*TOLD, *DISTINGUISHING)
     facts = []
@@ -132,28 +132,28 @@ def make_labels(runs: Sequence[ImportedRun], naming: RunNaming) -> tuple[list[La
     files = list(dict.fromkeys(place["file"] for place in places if "file" in place))
     short = dict(zip(files, differing(files), strict=True))
     for key in ("host", "device", "file"):
-        if any(_differ(key, places, same) for same in _same(labels_of_runs)):
+        if any(_differ(key, places, positions) for positions in _group_equal_labels(labels_of_runs)):
             for labels, place in zip(labels_of_runs, places, strict=True):
                 if key in place:
                     labels.setdefault(key, short.get(place[key], place[key]))
-    numbered = naming.pattern is not None and "{repeat}" in naming.pattern
-    notes = [] if numbered else _keep_apart(runs, labels_of_runs, places)
+    has_repeat_field = naming.pattern is not None and "{repeat}" in naming.pattern
+    notes = [] if has_repeat_field else _keep_apart(runs, labels_of_runs, places)
     renamed_labels = []
     for labels in labels_of_runs:
-        own = {key: renamed.get((key, value), value) for key, value in labels.items()}
-        renamed_labels.append(own | extra)
-    for same in _same(renamed_labels):
-        for number, position in enumerate(same, 1):
+        new_labels = {key: new_values.get((key, value), value) for key, value in labels.items()}
+        renamed_labels.append(new_labels | extra)
+    for positions in _group_equal_labels(renamed_labels):
+        for number, position in enumerate(positions, 1):
             renamed_labels[position]["repeat"] = str(number)
     return renamed_labels, notes
 
 
-def _same(labels_of_runs: Sequence[Labels]) -> list[list[int]]:
+def _group_equal_labels(labels_of_runs: Sequence[Labels]) -> list[list[int]]:
     """Returns the positions of runs with equal labels, in groups."""
     positions = []
     for position, labels in enumerate(labels_of_runs):
-        own = tuple(sorted(pair for pair in labels.items() if pair[0] != "repeat"))
-        positions.append((own, position))
+        key = tuple(sorted(pair for pair in labels.items() if pair[0] != "repeat"))
+        positions.append((key, position))
     return list(by_key(positions).values())
 
 
@@ -178,43 +178,43 @@ def _tells(key: str, runs: Sequence[ImportedRun], facts: Sequence[Mapping[str, s
 def _places(run: ImportedRun) -> Labels:
     """Returns what is known about where a run measured: host, device, file."""
     options = run.options
-    known = {
+    place = {
         "host": options.get("hostname"),
         "device": target_devices(run.outcome),
         "file": options.get("filename") or options.get("directory"),
         **{key: run.labels[key] for key in ("host", "device", "file") if key in run.labels},
     }
-    return {key: printable(value)[:200] for key, value in known.items() if value}
+    return {key: printable(value)[:200] for key, value in place.items() if value}
 
 
 def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], places: Sequence[Labels]) -> list[str]:
     """Adds the label `source` to runs that may not be repeats; returns notes about it."""
-    apart = 0
+    separate_runs = 0
     series: list[str] = []
-    for same in _same(labels_of_runs):
-        numbered = _numbered_series([runs[at] for at in same])
+    for group in _group_equal_labels(labels_of_runs):
+        series_by_file = _find_numbered_series([runs[position] for position in group])
         origins: dict[str, list[int]] = {}
-        for at in same:
-            known = "device" in places[at] or "file" in places[at]
-            name = _NUMBERED.sub("#", _LINE.sub("", runs[at].where))
-            origin = name if known else runs[at].where
-            origins.setdefault(numbered.get(runs[at].where, origin), []).append(at)
-        series += dict.fromkeys(numbered.values())
+        for position in group:
+            has_target = "device" in places[position] or "file" in places[position]
+            name = _NUMBERED.sub("#", _LINE.sub("", runs[position].location))
+            origin = name if has_target else runs[position].location
+            origins.setdefault(series_by_file.get(runs[position].location, origin), []).append(position)
+        series += dict.fromkeys(series_by_file.values())
         if len(origins) < 2:
             continue
         for name, positions in zip(differing(list(origins)), origins.values(), strict=True):
-            apart += len(positions)
-            for at in positions:
-                labels_of_runs[at]["source"] = name
+            separate_runs += len(positions)
+            for position in positions:
+                labels_of_runs[position]["source"] = name
     notes = []
     if series:
         notes.append(
             f"{and_more(series)}: numbered files with equal options are repeats of one cell; "
             "if they are not, use --pattern '{source}'"
         )
-    if apart:
+    if separate_runs:
         notes.append(
-            f"{apart} runs of equal workloads are kept apart by the label source, "
+            f"{separate_runs} runs of equal workloads are kept apart by the label source, "
             "because the results do not show that they measured the same device: "
             "if they are repeats, use --pattern with {repeat}, such as --pattern 'NAME-{repeat}'"
         )
@@ -229,23 +229,23 @@ _THINGS = re.compile(  # Words whose number names a thing, or is an option
 )
 
 
-def _numbered_series(runs: Sequence[ImportedRun]) -> dict[str, str]:
+def _find_numbered_series(runs: Sequence[ImportedRun]) -> dict[str, str]:
     """Returns the series of files such as `a-1.json` to `a-3.json`, by file: `a-#.json (1 to 3)`.
 
     Their jobs have the same options, and they are numbered from 0 or 1 without gaps.
     """
-    numbered = []
+    numbered_files = []
     for run in runs:
-        match = _COUNTED.fullmatch(run.where)
+        match = _COUNTED.fullmatch(run.location)
         if run.options and match and not _THINGS.search(match["name"]):
             options = tuple(sorted(run.options.items()))
-            numbered.append(((match["name"], match["ending"], options), (int(match["number"]), run.where)))
+            numbered_files.append(((match["name"], match["ending"], options), (int(match["number"]), run.location)))
     series: dict[str, str] = {}
-    for (name, ending, _), files in by_key(numbered).items():
+    for (name, ending, _), files in by_key(numbered_files).items():
         numbers = [number for number, _ in files]
         first, last = min(numbers), max(numbers)
         if first < 2 and len(numbers) > 1 and sorted(numbers) == [*range(first, last + 1)]:
-            series |= dict.fromkeys((where for _, where in files), f"{name}-#{ending or ''} ({first} to {last})")
+            series |= dict.fromkeys((location for _, location in files), f"{name}-#{ending or ''} ({first} to {last})")
     return series
 
 

@@ -18,7 +18,7 @@ from blklab.system import file_search
 from blklab.system.file_search import UNREACHED, FilesFound
 from blklab.system.identity import device_number, of_node
 from blklab.system.layers import partitions
-from blklab.system.mounts import everywhere, find_whole_mount
+from blklab.system.mounts import find_whole_mount, list_all_mounts
 from blklab.system.roots import Roots, entries, text
 from blklab.system.spans import Span, spans_within, spans_without
 from blklab.units import SECTOR
@@ -251,7 +251,7 @@ def _content(content: FilesFound, place: VolumeSpans, path: str) -> Iterator[Blo
     for piece in spans_within(place.spans, content.begin, content.end):
         offset = None if content.offset is None else content.offset + piece.begin - content.begin
         size = piece.end - piece.begin
-        yield BlockContent(piece.array, size, path, content.path, -1 if offset is None else offset, content.what)
+        yield BlockContent(piece.array, size, path, content.path, -1 if offset is None else offset, content.purpose)
 
 
 def _locate_files(
@@ -267,7 +267,7 @@ def _locate_files(
     number = text(place.node / "dev") or ""
     whole_mount = find_whole_mount(number, roots)
     if whole_mount is None:
-        if any(mount.number == number for mount in everywhere(roots)):
+        if any(mount.number == number for mount in list_all_mounts(roots)):
             raise BlklabError(
                 "its mount cannot be read: it is in a container, hidden by another mount, or of a subdirectory only"
             )

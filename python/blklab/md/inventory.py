@@ -22,7 +22,7 @@ from blklab.system import diskstats
 from blklab.system.diskstats import DeviceCounters
 from blklab.system.identity import array_uuid, of_node
 from blklab.system.layers import partitions
-from blklab.system.mounts import Mount, everywhere
+from blklab.system.mounts import Mount, list_all_mounts
 from blklab.system.roots import Roots, entries, text
 from blklab.units import SECTOR
 
@@ -40,10 +40,10 @@ def read_inventory(roots: Roots, reader: Probe | None = None, *, with_outside: b
     """
     reader = reader or Probe()
     unseen = []
-    blocks, mdstat = (roots.shown(path) for path in (roots.sys / "block", roots.proc / "mdstat"))
+    blocks, mdstat = (roots.format_path(path) for path in (roots.sys / "block", roots.proc / "mdstat"))
     if not (roots.sys / "block").is_dir():
         unseen.append(f"{blocks} does not exist: cannot read any array")
-    mounts = everywhere(roots)
+    mounts = list_all_mounts(roots)
     activity: Mapping[str, DeviceCounters | None] = {}
     with suppress(BlklabError):  # of another host, or in an unknown format
         activity = diskstats.read(roots)
@@ -56,7 +56,7 @@ def read_inventory(roots: Roots, reader: Probe | None = None, *, with_outside: b
     names = dict.fromkeys(mdstat_names).keys() - {array.name for array in arrays}
     unseen.extend(f"{name}: {mdstat} lists it, but {blocks} does not" for name in sorted(names, key=natural_order))
     if any(array.repairing is None for array in arrays):
-        directory = roots.shown(roots.state_of_root)
+        directory = roots.format_path(roots.state_of_root)
         unseen.append(f"{directory}: not seen: unfinished repairs: run blklab as root")
     listed_arrays = read_listed_arrays(roots)
     outside = read_outside(arrays, mounts, roots, reader) if with_outside else OutsideDevices()
@@ -101,7 +101,7 @@ def _find_unassembled_arrays(
 
 def read_array(node: Path, roots: Roots) -> Array:
     """Returns the array of a directory in sysfs (`/sys/block/md0`)."""
-    return _array(node, everywhere(roots), {}, roots, Probe())
+    return _array(node, list_all_mounts(roots), {}, roots, Probe())
 
 
 def _volumes(roots: Roots) -> tuple[str, ...]:
@@ -283,7 +283,7 @@ def _read_member(directory: Path, uuid: str, roots: Roots, reader: Probe) -> Arr
         unseen = "it has no superblock of this array"
     return ArrayMember(
         name=node.name if node else name,
-        path=roots.shown(path),
+        path=roots.format_path(path),
         slot=parse_number(text(directory / "slot")),
         states=tuple((text(directory / "state") or "").replace(",", " ").split()),
         errors=parse_number(text(directory / "errors")),

@@ -10,7 +10,7 @@ from collections import deque
 from pathlib import Path
 
 from blklab.md.model import Array
-from blklab.system.roots import opened
+from blklab.system.roots import open_descriptor
 
 MAX_RECORDS = 200_000  # A log that grows while it is read must end
 MAX_BYTES = 1 << 20  # Of the newest messages, which are kept
@@ -29,7 +29,7 @@ def read_kernel_log(path: Path) -> str:
     lines: deque[str] = deque()
     size = 0
     try:
-        with opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
+        with open_descriptor(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
             for _ in range(MAX_RECORDS):
                 try:
                     record = os.read(descriptor, RECORD_BYTES)

@@ -15,13 +15,13 @@ def read_listed_arrays(roots: Roots) -> tuple[ListedArray, ...]:
     """Returns the ARRAY lines of all configuration files that can be read."""
     arrays: list[ListedArray] = []
     for path, content in read_mdadm_conf(roots):
-        arrays.extend(parse_listed_arrays(content or "", roots.shown(path)))
+        arrays.extend(parse_listed_arrays(content or "", roots.format_path(path)))
     return tuple(arrays)
 
 
 def list_unreadable_files(roots: Roots) -> tuple[str, ...]:
     """Returns a line for each configuration file that exists and cannot be read: its ARRAY lines are not known."""
-    paths = [roots.shown(path) for path, content in read_mdadm_conf(roots) if content is None]
+    paths = [roots.format_path(path) for path, content in read_mdadm_conf(roots) if content is None]
     return tuple(f"{path}: not seen: which arrays it lists: run blklab as root" for path in paths)
 
 

@@ -16,8 +16,8 @@ from blklab.md.probing import NOT_RECORDED, Probe
 from blklab.md.superblocks import SuperblockReading, newest_superblock
 from blklab.natural_order import natural_order
 from blklab.system.identity import of_node
-from blklab.system.layers import mounted_devices, partitions
-from blklab.system.mounts import Mount, unescaped
+from blklab.system.layers import list_mount_devices, partitions
+from blklab.system.mounts import Mount, unescape_name
 from blklab.system.roots import Roots, entries, text
 from blklab.units import SECTOR
 
@@ -123,7 +123,7 @@ def _make_member(node: Path, reading: SuperblockReading, users: Sequence[str], r
     superblock = newest_superblock(reading)
     return ArrayMember(
         name=node.name,
-        path=roots.shown(roots.device(node.name)),
+        path=roots.format_path(roots.device(node.name)),
         slot=superblock.slot if superblock else None,
         superblock=superblock,
         leftovers=tuple(other for other in reading.members if other is not superblock),
@@ -159,9 +159,11 @@ def _find_users(mounts: Sequence[Mount], roots: Roots) -> dict[str, list[str]]:
     """Returns what uses devices, by the kernel's name: mounts and swap, and for a disk what uses its partitions."""
     users_by_number: dict[str, list[str]] = {}
     for mount in mounts:
-        for number in mounted_devices(mount, roots):
+        for number in list_mount_devices(mount, roots):
             users_by_number.setdefault(number, []).append(f"mounted at {mount.point}")
-    swaps = [unescaped(line.split()[0]) for line in (text(roots.proc / "swaps") or "").splitlines()[1:] if line.split()]
+    swaps = [
+        unescape_name(line.split()[0]) for line in (text(roots.proc / "swaps") or "").splitlines()[1:] if line.split()
+    ]
     swap_names = {Path(path).name for path in swaps}
     users: dict[str, list[str]] = {}
     for node in [entry.resolve() for entry in entries(roots.sys / "class/block")]:
@@ -189,7 +191,7 @@ def _explain_failures(
         too_small = (_number(node / "size") or 0) * SECTOR < min(sizes, default=0)
         if reading.failure == NOT_RECORDED and too_small:
             continue
-        failures.append((reading.failure, roots.shown(roots.device(node.name))))
+        failures.append((reading.failure, roots.format_path(roots.device(node.name))))
     for reason, paths in by_key(failures).items():
         names = ", ".join(paths[:MAX_NAMES])
         if len(paths) > MAX_NAMES:

@@ -22,7 +22,7 @@ from blklab.md.kernel_log import read_kernel_log
 from blklab.md.model import Geometry, Software
 from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice
-from blklab.system.roots import Roots, entries, opened, text
+from blklab.system.roots import Roots, entries, open_descriptor, text
 from blklab.system.users import uses
 
 CHECKERS = (  # Files of cron, the word to look for in them, and the name of the check
@@ -45,7 +45,7 @@ def read_software(roots: Roots, mdadm: str | None = None) -> Software:
         kernel=parse_version(text(roots.proc / "sys/kernel/osrelease") or ""),
         mdadm=_mdadm() if mdadm is None else parse_version(mdadm),
         lists_off=_lists_off(lines) or (None if unread else False),
-        config=", ".join(roots.shown(path) for path, _ in files),
+        config=", ".join(roots.format_path(path) for path, _ in files),
         checked_by=", ".join(_checkers(roots)),
         kernels=tuple(dict.fromkeys(_kernels(_root(roots)))),
     )
@@ -207,7 +207,7 @@ class Probe:
         """Returns the geometry of a filesystem on a device, or None, and why it cannot be read."""
         try:
             # O_NONBLOCK: the path may be a pipe.
-            with opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
+            with open_descriptor(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
                 head = os.pread(descriptor, 4096, 0)
         except PermissionError:
             return None, "permission denied: run blklab as root"

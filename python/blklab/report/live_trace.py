@@ -66,8 +66,8 @@ class LiveScreen:
             f"p99 {formatting.duration(_p99(device))}",
             f"depth {formatting.number(level.mean)} (at most {level.max:,})",
         ]
-        if self._look and self._look.dropped:
-            parts.append(f"{formatting.plural(self._look.dropped, 'event')} dropped: figures are too low")
+        if self._look and self._look.dropped_events:
+            parts.append(f"{formatting.plural(self._look.dropped_events, 'event')} dropped: figures are too low")
         return f"{elapsed}  {name}  {', '.join(parts)}"
 
     def draw(self, console: Console) -> None:

@@ -22,7 +22,7 @@ class Ledger(Protocol):
     def begin(self, cell: "Cell") -> bool:
         """Called before a cell is measured; False if another process has it."""
 
-    def end(self, cell: "Cell", finished: FinishedRun) -> None:
+    def end(self, cell: "Cell", finished_run: FinishedRun) -> None:
         """Called with the result of a cell."""
 
     def fail(self, cell: "Cell", message: str) -> None:
@@ -42,7 +42,7 @@ class Runner(ABC):
         """
         return nullcontext()
 
-    def planned(self, plan: "ExperimentPlan") -> "ExperimentPlan":
+    def adapt_plan(self, plan: "ExperimentPlan") -> "ExperimentPlan":
         """Returns the plan with this runner's options in its cells.
 
         Raises UsageError if the options do not fit the plan.
@@ -73,13 +73,13 @@ class Runner(ABC):
             if not ledger.begin(cell):
                 continue
             try:
-                finished = measure(cell)
+                finished_run = measure(cell)
             except fatal:
                 raise
             except BlklabError as error:
                 ledger.fail(cell, str(error))
             else:
-                ledger.end(cell, finished)
+                ledger.end(cell, finished_run)
 
 
 @dataclass(frozen=True)

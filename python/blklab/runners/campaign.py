@@ -20,7 +20,7 @@ class CampaignOutcome:
     """The results and errors of a plan."""
 
     results: list[RunResult]  # Of every finished cell, in the order of the plan
-    failed: list[str]  # Errors: one line per failed cell, and one for all that this process did not measure
+    errors: list[str]  # Errors: one line per failed cell, and one for all that this process did not measure
     campaign: int | None  # Its number in the store
 
 
@@ -31,7 +31,7 @@ def carry_out(
     *,
     resume: bool = False,
     campaign: StoredCampaign | None = None,
-    ended: Callable[[int], None] = lambda _done: None,
+    on_cell_end: Callable[[int], None] = lambda _done: None,
     note: Callable[[str], object] = lambda _note: None,
 ) -> CampaignOutcome:
     """Measures the cells of a plan, except those that a resumed campaign has finished already.
@@ -47,7 +47,7 @@ def carry_out(
             if resume:
                 note("no campaign of exactly these cells was started before: this is a new one")
             campaign = store.begin(plan, host)
-    ledger = StoreLedger(plan.runner, store, campaign, environment, ended)
+    ledger = StoreLedger(plan.runner, store, campaign, environment, on_cell_end)
     waiting = [cell for cell in plan.cells if ledger.waits(cell)]
     ledger.done = len(plan.cells) - len(waiting)
     try:
@@ -62,17 +62,17 @@ def carry_out(
     if store is not None and campaign is not None and len(results) < len(plan.cells):
         earlier = [run for run in query.runs_of(store, campaign.number) if run.outcome is not None]
         results = {run.number: of_run(store, run) for run in earlier} | results
-    missing = [cell.name for cell in plan.cells if cell.number not in results and cell.number not in ledger.failed]
-    failed = list(ledger.failed.values())
+    missing = [cell.name for cell in plan.cells if cell.number not in results and cell.number not in ledger.errors]
+    errors = list(ledger.errors.values())
     if missing:
         many = "1 cell was" if len(missing) == 1 else f"{len(missing)} cells were"
-        failed.append(f"{many} taken by another process or removed, the first is {missing[0]}: continue with --resume")
-    ordered = [results[cell.number] for cell in plan.cells if cell.number in results]
-    for result in ordered:
+        errors.append(f"{many} taken by another process or removed, the first is {missing[0]}: continue with --resume")
+    ordered_results = [results[cell.number] for cell in plan.cells if cell.number in results]
+    for result in ordered_results:
         for host in result.outcome.hosts:
             if host.failure:
-                failed.append(f"cell {result.number}: measured without {host.name}: {host.failure}")
-    return CampaignOutcome(ordered, failed, None if campaign is None else campaign.number)
+                errors.append(f"cell {result.number}: measured without {host.name}: {host.failure}")
+    return CampaignOutcome(ordered_results, errors, None if campaign is None else campaign.number)
 
 
 def of_run(store: Store, run: query.StoredRun) -> RunResult:
@@ -83,14 +83,14 @@ def of_run(store: Store, run: query.StoredRun) -> RunResult:
 
 def with_repeats(plan: ExperimentPlan, repeats: int, first: ExperimentPlan) -> ExperimentPlan:
     """Returns the cells of a plan that come after `repeats` of each, numbered behind those of the `first` plan."""
-    more = [(int(cell.labels["repeat"]), cell) for cell in plan.cells if int(cell.labels["repeat"]) > repeats]
+    extra_cells = [(int(cell.labels["repeat"]), cell) for cell in plan.cells if int(cell.labels["repeat"]) > repeats]
     of_each = sum(cell.labels["repeat"] == "1" for cell in plan.cells)
-    added = len(more) // of_each  # The repeats of a cell follow each other in a plan.
+    extra_repeats = len(extra_cells) // of_each  # The repeats of a cell follow each other in a plan.
     last = max(cell.number for cell in first.cells)
     done = len(first.cells)
     cells = [
-        replace(cell, number=last - done + (repeat - 1) * of_each + at // added + 1)
-        for at, (repeat, cell) in enumerate(more)
+        replace(cell, number=last - done + (repeat - 1) * of_each + index // extra_repeats + 1)
+        for index, (repeat, cell) in enumerate(extra_cells)
     ]
     return replace(plan, cells=cells)
 
@@ -103,9 +103,9 @@ class StoreLedger:
     store: Store | None
     campaign: StoredCampaign | None
     environment: Mapping[str, Any]
-    ended: Callable[[int], None] = lambda _done: None
+    on_cell_end: Callable[[int], None] = lambda _done: None
     results: dict[int, RunResult] = field(default_factory=dict)
-    failed: dict[int, str] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
     done: int = 0
     under_way: set[int] = field(default_factory=set)
 
@@ -119,21 +119,21 @@ class StoreLedger:
         if run is None or self.store is None:
             return True
         self.under_way.add(run)  # first: an interrupt may come when the run is claimed
-        if not (taken := self.store.claim(run, self.environment)):
+        if not (is_claimed := self.store.claim(run, self.environment)):
             self.under_way.discard(run)
-        return taken
+        return is_claimed
 
-    def end(self, cell: Cell, finished: FinishedRun) -> None:
+    def end(self, cell: Cell, finished_run: FinishedRun) -> None:
         """Keeps the result of a cell."""
-        run = self._ended(cell, lambda store, run: store.finish(run, finished))
-        outcome = replace(finished.outcome, series=series.as_outcome(finished.points))
-        self.results[cell.number] = RunResult(cell.number, cell.labels, self.runner, outcome, finished.seconds, run)
+        run = self._write_end(cell, lambda store, run: store.finish(run, finished_run))
+        outcome = replace(finished_run.outcome, series=series.as_outcome(finished_run.points))
+        self.results[cell.number] = RunResult(cell.number, cell.labels, self.runner, outcome, finished_run.seconds, run)
         self._count()
 
     def fail(self, cell: Cell, message: str) -> None:
         """Keeps the error of a cell."""
-        self._ended(cell, lambda store, run: store.fail(run, message))
-        self.failed[cell.number] = f"{cell.name}: {message}"
+        self._write_end(cell, lambda store, run: store.fail(run, message))
+        self.errors[cell.number] = f"{cell.name}: {message}"
         self._count()
 
     def release(self) -> None:
@@ -146,7 +146,7 @@ class StoreLedger:
     def _run(self, cell: Cell) -> int | None:
         return None if self.campaign is None else self.campaign.waiting[cell.key]
 
-    def _ended(self, cell: Cell, write: Callable[[Store, int], object]) -> int | None:
+    def _write_end(self, cell: Cell, write: Callable[[Store, int], object]) -> int | None:
         """Writes the end of a cell to the store; returns its run there."""
         run = self._run(cell)
         if run is not None and self.store is not None:
@@ -156,4 +156,4 @@ class StoreLedger:
 
     def _count(self) -> None:
         self.done += 1
-        self.ended(self.done)
+        self.on_cell_end(self.done)

@@ -23,8 +23,8 @@ def measure_ramp(document: Document, measure: Callable[[Document], FinishedRun])
 
     The figures of the outcome itself are those without a limit.
     """
-    wanted = cast(LoadRampDocument | None, document.get("load_ramp"))
-    if not wanted:
+    ramp = cast(LoadRampDocument | None, document.get("load_ramp"))
+    if not ramp:
         return measure(document)
     bare = without_ramp(document)
     full = measure(bare)
@@ -32,17 +32,17 @@ def measure_ramp(document: Document, measure: Callable[[Document], FinishedRun])
     top = _step(None, full.outcome)
     steps = [top]
 
-    def at(rate: float) -> LoadStep:
+    def measure_step(rate: float) -> LoadStep:
         nonlocal seconds
-        finished = measure(_limited(bare, full.outcome, rate / top.iops))
-        seconds += finished.seconds
-        steps.append(_step(rate, finished.outcome))
+        finished_run = measure(_limit_rates(bare, full.outcome, rate / top.iops))
+        seconds += finished_run.seconds
+        steps.append(_step(rate, finished_run.outcome))
         return steps[-1]
 
-    for share in wanted["shares"]:
-        at(share * top.iops)
-    limit = wanted["p99_ns"]
-    best = None if limit is None else _search(steps, limit, at)
+    for share in ramp["shares"]:
+        measure_step(share * top.iops)
+    limit = ramp["p99_ns"]
+    best = None if limit is None else _search(steps, limit, measure_step)
     steps.sort(key=lambda step: step.offered_iops or float("inf"))
     outcome = replace(full.outcome, load_ramp=LoadRamp(steps, limit, best))
     return replace(full, outcome=outcome, seconds=seconds)
@@ -53,23 +53,23 @@ def without_ramp(document: Document) -> Document:
     return cast(Document, {key: value for key, value in document.items() if key != "load_ramp"})
 
 
-def _search(steps: Sequence[LoadStep], limit_ns: int, at: Callable[[float], LoadStep]) -> float | None:
+def _search(steps: Sequence[LoadStep], limit_ns: int, measure_step: Callable[[float], LoadStep]) -> float | None:
     """Returns the highest measured IOPS with a 99th percentile below the limit, None without one.
 
     The percentile is taken to rise with the rate: the interval between the last step below the
     limit and the first one above it is halved.
     """
     by_rate = sorted(steps, key=lambda step: step.offered_iops or step.iops)
-    failed = next((step for step in by_rate if _p99(step) > limit_ns), None)
-    if failed is None:
+    first_above = next((step for step in by_rate if _p99(step) > limit_ns), None)
+    if first_above is None:
         return by_rate[-1].iops
-    passed = by_rate[: by_rate.index(failed)]
-    low = passed[-1].iops if passed else 0.0
-    best = passed[-1].iops if passed else None
-    high = failed.offered_iops or failed.iops
+    steps_below = by_rate[: by_rate.index(first_above)]
+    low = steps_below[-1].iops if steps_below else 0.0
+    best = steps_below[-1].iops if steps_below else None
+    high = first_above.offered_iops or first_above.iops
     for _ in range(RAMP_SEARCHES):
         rate = (low + high) / 2
-        step = at(rate)
+        step = measure_step(rate)
         if _p99(step) > limit_ns:
             high = rate
         else:
@@ -93,9 +93,9 @@ def _step(rate: float | None, outcome: Outcome) -> LoadStep:
     return LoadStep(iops, figures, rate)
 
 
-def _limited(document: Document, reached: Outcome, share: float) -> Document:
+def _limit_rates(document: Document, outcome: Outcome, share: float) -> Document:
     """Returns the cell with every job limited to a share of the rates that it reached."""
-    groups = {group.name: group for group in reached.groups}
+    groups = {group.name: group for group in outcome.groups}
     jobs = []
     for job in cast(Sequence[Mapping[str, Any]], document["jobs"]):
         group = groups[job["name"]]
@@ -106,6 +106,6 @@ def _limited(document: Document, reached: Outcome, share: float) -> Document:
             continue
         processes = int(options.get("numjobs", "1"))
         # fio limits each direction of each process separately; 0 would be no limit.
-        each = ",".join(str(max(1, round(rate / processes))) for rate in rates)
-        jobs.append({**job, "options": {**options, "rate_iops": each}})
+        rate_option = ",".join(str(max(1, round(rate / processes))) for rate in rates)
+        jobs.append({**job, "options": {**options, "rate_iops": rate_option}})
     return cast(Document, {**document, "jobs": jobs})

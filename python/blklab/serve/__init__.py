@@ -44,7 +44,7 @@ from blklab.store.annotations import Annotation
 from blklab.store.campaigns import Store
 from blklab.store.documents import KeptDocument
 from blklab.store.query import CampaignRow, Selection, StoredRun
-from blklab.trace.profile import kept_profile
+from blklab.trace.profile import parse_stored_profile
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -284,7 +284,7 @@ def report(store: Store, number: int) -> str:
         ExperimentView([selection], lambda run: query.points(store, run)),
         lambda run: query.raw(store, run),
         command=f"blklab report {number}",
-        bisections=findings.kept(store, [number]),
+        bisections=findings.read_bisections(store, [number]),
     )
     return drawn.html()
 
@@ -515,7 +515,7 @@ def traces(store: Store) -> SitePage:
 
 def _devices(kept: KeptDocument) -> str:
     try:
-        return printable(ProfileView(kept_profile(kept.document)).focus.label)
+        return printable(ProfileView(parse_stored_profile(kept.document)).focus.label)
     except BlklabError as error:
         return str(error)
 
@@ -523,7 +523,9 @@ def _devices(kept: KeptDocument) -> str:
 def trace(store: Store, number: int) -> str:
     """Returns the report of a profile, as HTML. Raises UsageError."""
     kept = documents.document(store, "profile", number)
-    return page.render(ProfileView(kept_profile(kept.document)), title=f"The workload of {printable(kept.name)}")
+    return page.render(
+        ProfileView(parse_stored_profile(kept.document)), title=f"The workload of {printable(kept.name)}"
+    )
 
 
 def hosts(store: Store) -> SitePage:
@@ -693,7 +695,7 @@ class Site:
         return self._answered(request, SitePage(title, sentences=[Sentence("Reason", printable(reason))]), status)
 
     def _report(self, _arguments: Mapping[str, str], number: int) -> str:
-        state = _state([query.campaign(self._store, number)]) + repr(findings.kept(self._store, [number]))
+        state = _state([query.campaign(self._store, number)]) + repr(findings.read_bisections(self._store, [number]))
         return self._reports.html(state, number)
 
     def _compare(self, arguments: Any) -> SitePage:

@@ -92,18 +92,18 @@ def parse(content: str, source: str = "/proc/diskstats") -> dict[str, DeviceCoun
     BlklabError for anything else.
     """
     counters: dict[str, DeviceCounters | None] = {}
-    for at, line in enumerate(content.splitlines(), 1):
-        words = line.split()
-        if not words:
+    for line_number, line in enumerate(content.splitlines(), 1):
+        columns = line.split()
+        if not columns:
             continue
-        major, minor, name, *numbers = words if len(words) > 3 else [*words, "", "", ""]
+        major, minor, name, *numbers = columns if len(columns) > 3 else [*columns, "", "", ""]
         if not all(number.isascii() and number.isdigit() for number in (major, minor, *numbers)):
-            raise BlklabError(f"{source}: line {at}: found {line.strip()!r}, expected numbers")
+            raise BlklabError(f"{source}: line {line_number}: found {line.strip()!r}, expected numbers")
         if len(numbers) == 4:
             counters[name] = None
             continue
         if len(numbers) not in {11, 15} and len(numbers) < 17:
-            raise BlklabError(f"{source}: line {at}: {name} has {len(numbers)} fields, expected 11, 15 or 17")
+            raise BlklabError(f"{source}: line {line_number}: {name} has {len(numbers)} fields, expected 11, 15 or 17")
         values = dict(zip(_NUMERIC, map(int, numbers), strict=False))
         counters[name] = DeviceCounters(f"{major}:{minor}", name, **values)
     return counters
@@ -162,12 +162,12 @@ def difference(
         if old is None or new is None:
             return None
         if name in _TICKS:
-            return _grown(after.name, name, old, new, seconds, span * 1000 * most_in_flight, 32)
+            return _compute_growth(after.name, name, old, new, seconds, span * 1000 * most_in_flight, 32)
         if name == "busy":
-            return _grown(after.name, name, old, new, seconds, span * 1000, 32)
+            return _compute_growth(after.name, name, old, new, seconds, span * 1000, 32)
         fastest = FASTEST_SECTORS if name.endswith("_sectors") else FASTEST_IOS
         wide = bits if max(old, new) < WRAP else 64
-        return _grown(after.name, name, old, new, seconds, span * fastest, wide)
+        return _compute_growth(after.name, name, old, new, seconds, span * fastest, wide)
 
     return activity(grown)
 
@@ -192,23 +192,23 @@ def activity(count: Callable[[str], int | None]) -> DeviceActivity:
     )
 
 
-def _grown(device: str, field: str, old: int, new: int, seconds: float, most: float, bits: int) -> int:
+def _compute_growth(device: str, field: str, old: int, new: int, seconds: float, max_growth: float, bits: int) -> int:
     """Returns the growth of a counter of `bits`, which is at most `most`."""
     if bits == 64:
         if new < old:
             raise BlklabError(f"{device}: {field} went back from {old} to {new}: the device was reset or replaced")
         return new - old
-    if most >= WRAP:
+    if max_growth >= WRAP:
         raise BlklabError(
             f"{device}: {field} has 32 bits, and may have wrapped more than once in {seconds:.0f} s: read it more often"
         )
-    grown = (new - old) % WRAP
-    if grown > most:
+    growth = (new - old) % WRAP
+    if growth > max_growth:
         raise BlklabError(
             f"{device}: {field} went from {old} to {new} in {seconds:.1f} s, which is impossible: "
             "the device was reset or replaced"
         )
-    return grown
+    return growth
 
 
 @dataclass(frozen=True)
@@ -243,9 +243,9 @@ def parse_cpu(content: str, source: str = "/proc/stat") -> CpuTimes:
     """Parses the first line of /proc/stat. Raises BlklabError for anything else."""
     line = content.partition("\n")[0]
     try:
-        name, *words = line.split()
+        name, *columns = line.split()
         # guest times are in user and nice already (kernel/sched/cputime.c, account_guest_time).
-        numbers = [int(word) for word in words[:8]]
+        numbers = [int(word) for word in columns[:8]]
     except ValueError as error:
         raise BlklabError(f"{source}: {error}; expected a line 'cpu user nice system…'") from None
     if name != "cpu" or len(numbers) < 7:

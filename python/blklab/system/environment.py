@@ -9,7 +9,7 @@ from typing import Any
 
 from blklab import __version__
 from blklab.system.identity import of_node
-from blklab.system.layers import SysfsLayer, mounted_devices
+from blklab.system.layers import SysfsLayer, list_mount_devices
 from blklab.system.mounts import mounts
 from blklab.system.roots import Roots, entries, text
 
@@ -89,11 +89,11 @@ def _cpu(roots: Roots) -> dict[str, Any]:
         "count": len(re.findall(r"^processor\s*:?\s*\d+", cpuinfo, re.M)) or os.cpu_count(),
         "governor": sorted(governors(roots)) or None,
         "smt": text(roots.sys / "devices/system/cpu/smt/active"),
-        "thermal_throttle_count": _throttled(roots),
+        "thermal_throttle_count": _count_throttling(roots),
     }
 
 
-def _throttled(roots: Roots) -> int | None:
+def _count_throttling(roots: Roots) -> int | None:
     """Returns how often the CPUs were throttled since boot because of heat (Intel only)."""
     cpus = entries(roots.sys / "devices/system/cpu")
     counts = [text(cpu / "thermal_throttle/package_throttle_count") for cpu in cpus]
@@ -109,7 +109,7 @@ def _device(layer: SysfsLayer, roots: Roots) -> dict[str, Any]:
         return {**facts, "gone": True}
     identity = asdict(of_node(node, roots))
     facts |= {key: identity[key] for key in ("diskseq", "size")}
-    facts["ids"] = [_clean(known) for known in identity["ids"]]
+    facts["ids"] = [_clean(device_id) for device_id in identity["ids"]]
     if layer.kind == "partition":
         start = text(node / "start")
         return facts | {"start_bytes": int(start) * 512 if start else None}
@@ -134,6 +134,6 @@ def _device(layer: SysfsLayer, roots: Roots) -> dict[str, Any]:
     facts["mounts"] = [
         {"point": _clean(m.point), "type": m.kind, "options": m.flags, "filesystem": m.options}
         for m in mounts(roots)
-        if layer.number in mounted_devices(m, roots)
+        if layer.number in list_mount_devices(m, roots)
     ]
     return facts

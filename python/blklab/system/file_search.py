@@ -71,7 +71,7 @@ class OwnedExtent(NamedTuple):
 
     begin: int
     end: int
-    what: str  # `free space`, or the kind of metadata; empty for a file's content
+    purpose: str  # `free space`, or the kind of metadata; empty for a file's content
     inode: int | None  # None if no inode owns it, or if the owner is unknown
     offset: int | None  # Position in the file of the inode
 
@@ -122,26 +122,26 @@ def read_owned_extents(descriptor: int, device: int, begin: int, end: int) -> It
             first, last = max(physical, begin), min(physical + length, end)
             start = max(start, physical + length)
             if on == number and first < last:
-                yield _owned_extent(first, last, flags, owner, offset + first - physical)
+                yield _make_owned_extent(first, last, flags, owner, offset + first - physical)
         if count < EXTENTS_PER_CALL or start <= before:
             return
 
 
-def _owned_extent(begin: int, end: int, flags: int, owner: int, offset: int) -> OwnedExtent:
+def _make_owned_extent(begin: int, end: int, flags: int, owner: int, offset: int) -> OwnedExtent:
     if not flags & SPECIAL:
-        what = ""
+        purpose = ""
         if flags & 0x2:
-            what = "extended attributes"
+            purpose = "extended attributes"
         elif flags & 0x4:
-            what = "extent map"
-        return OwnedExtent(begin, end, what, owner, None if what else offset)
-    kind, code = owner >> 32, owner & 0xFFFFFFFF
-    if kind == 0:
-        what = {FREE: "free space", UNKNOWN: ""}.get(code, "the filesystem's own metadata")
+            purpose = "extent map"
+        return OwnedExtent(begin, end, purpose, owner, None if purpose else offset)
+    owner_kind, code = owner >> 32, owner & 0xFFFFFFFF
+    if owner_kind == 0:
+        purpose = {FREE: "free space", UNKNOWN: ""}.get(code, "the filesystem's own metadata")
     else:
-        names = XFS if kind == ord("X") else EXT4
-        what = names.get(code, "the filesystem's own metadata")
-    return OwnedExtent(begin, end, what, None, None)
+        names = XFS if owner_kind == ord("X") else EXT4
+        purpose = names.get(code, "the filesystem's own metadata")
+    return OwnedExtent(begin, end, purpose, None, None)
 
 
 class FilesFound(NamedTuple):
@@ -151,22 +151,24 @@ class FilesFound(NamedTuple):
     end: int
     path: str  # Path of the file or directory; empty if there is none
     offset: int | None  # Bytes from the start of the file; None if unknown, or not its content
-    what: str  # `free space`, `journal`…; empty for a file's content
+    purpose: str  # `free space`, `journal`…; empty for a file's content
 
 
 @dataclass
 class _FileSearch:
     device: int
     unknown: list[Span]  # Bytes in use whose owner the filesystem does not report, not yet found in a file
-    owned: dict[int, list[OwnedExtent]]  # Bytes by the inode that the filesystem reports, not yet found in a file
-    wanted: tuple[Span, ...] = ()  # All of `unknown` as it was at the start, in order
+    extents_by_inode: dict[
+        int, list[OwnedExtent]
+    ]  # Bytes by the inode that the filesystem reports, not yet found in a file
+    initial_spans: tuple[Span, ...] = ()  # All of `unknown` as it was at the start, in order
     files: list[FilesFound] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
     shared: bool = False  # Several files share some bytes, so all files must be examined
 
     def is_done(self) -> bool:
         """Whether the files of all bytes are known."""
-        return not (self.shared or self.unknown or self.owned)
+        return not (self.shared or self.unknown or self.extents_by_inode)
 
     def take(self, span: Span) -> None:
         """Removes bytes from `unknown`, which is in order."""
@@ -174,11 +176,11 @@ class _FileSearch:
         behind = bisect_left(self.unknown, span.end, key=lambda unknown: unknown.begin)
         self.unknown[first:behind] = spans_without(self.unknown[first:behind], [(span.begin, span.end)])
 
-    def wanted_spans(self, begin: int, end: int) -> Iterator[Span]:
+    def find_spans(self, begin: int, end: int) -> Iterator[Span]:
         """Yields the parts of `wanted` between two bytes."""
-        first = bisect_right(self.wanted, begin, key=lambda span: span.end)
-        for at in range(first, len(self.wanted)):
-            span = self.wanted[at]
+        first = bisect_right(self.initial_spans, begin, key=lambda span: span.end)
+        for index in range(first, len(self.initial_spans)):
+            span = self.initial_spans[index]
             if span.begin >= end:
                 return
             if piece := span.within(begin, end):
@@ -193,25 +195,27 @@ def find_files(
     Also returns the number of files that could not be examined, by reason. Names a file with
     several names once. Raises OSError or BlklabError if nothing can be read.
     """
-    with _opened(point, OPEN | os.O_DIRECTORY) as root:
+    with _open_file(point, OPEN | os.O_DIRECTORY) as root:
         if os.fstat(root).st_dev != device:
             raise BlklabError("another filesystem is mounted over it")
         search = _FileSearch(device, [], {})
-        known: list[OwnedExtent] = []
+        owned_extents: list[OwnedExtent] = []
         for span in spans:
             with suppress(OSError):  # not supported: the extents of files have to show it
-                known += list(read_owned_extents(root, device, span.begin, span.end))
-        for piece in known:
+                owned_extents += list(read_owned_extents(root, device, span.begin, span.end))
+        for piece in owned_extents:
             if piece.inode is not None:
-                search.owned.setdefault(piece.inode, []).append(piece)
-            elif piece.what:
-                search.files.append(FilesFound(piece.begin, piece.end, "", None, piece.what))
-        reported = [(piece.begin, piece.end) for piece in known if piece.inode is not None or piece.what]
-        search.unknown = sorted(spans_without(spans, reported))
-        search.wanted = tuple(search.unknown)
+                search.extents_by_inode.setdefault(piece.inode, []).append(piece)
+            elif piece.purpose:
+                search.files.append(FilesFound(piece.begin, piece.end, "", None, piece.purpose))
+        reported_ranges = [
+            (piece.begin, piece.end) for piece in owned_extents if piece.inode is not None or piece.purpose
+        ]
+        search.unknown = sorted(spans_without(spans, reported_ranges))
+        search.initial_spans = tuple(search.unknown)
         if not search.is_done():
             _walk(root, point, search, advance)
-    for pieces in search.owned.values():
+    for pieces in search.extents_by_inode.values():
         search.files += [FilesFound(span.begin, span.end, "", None, UNREACHED) for span in pieces]
     search.files += [FilesFound(span.begin, span.end, "", None, UNREACHED) for span in search.unknown]
     return search.files, search.failures
@@ -219,8 +223,8 @@ def find_files(
 
 def _walk(root: int, point: str, search: _FileSearch, advance: Advance) -> None:
     """Examines every file and directory of one filesystem, the root directory first."""
-    examined = 0
-    linked: set[int] = set()
+    entry_count = 0
+    linked_inodes: set[int] = set()
     waiting = [""]
     _add_owned(os.fstat(root).st_ino, point, search)
     _add_extents(root, point, search)
@@ -229,9 +233,9 @@ def _walk(root: int, point: str, search: _FileSearch, advance: Advance) -> None:
         for entry in _listing(root, parent, search):
             path = os.path.join(parent, entry.name)  # noqa: PTH118  # byte for byte
             name = os.path.join(point, path)  # noqa: PTH118
-            examined += 1
-            if examined % 512 == 0:
-                advance(examined)
+            entry_count += 1
+            if entry_count % 512 == 0:
+                advance(entry_count)
             try:
                 inode = entry.inode()
                 directory = entry.is_dir(follow_symlinks=False)
@@ -241,10 +245,10 @@ def _walk(root: int, point: str, search: _FileSearch, advance: Advance) -> None:
                 # Pipes, devices and links are not opened; XFS reports the owner of their blocks.
                 elif not entry.is_file(follow_symlinks=False):
                     continue
-                if search.wanted and inode not in linked:
-                    with _opened(path, OPEN, root) as descriptor:
+                if search.initial_spans and inode not in linked_inodes:
+                    with _open_file(path, OPEN, root) as descriptor:
                         if _add_extents(descriptor, name, search):
-                            linked.add(inode)
+                            linked_inodes.add(inode)
             except OSError as error:
                 search.failures[error_reason(error)] += 1
             if search.is_done():
@@ -253,8 +257,8 @@ def _walk(root: int, point: str, search: _FileSearch, advance: Advance) -> None:
 
 def _add_owned(inode: int, name: str, search: _FileSearch) -> None:
     """Adds the extents that the filesystem reported for an inode, with its name."""
-    for extent in search.owned.pop(inode, ()):
-        search.files.append(FilesFound(extent.begin, extent.end, name, extent.offset, extent.what))
+    for extent in search.extents_by_inode.pop(inode, ()):
+        search.files.append(FilesFound(extent.begin, extent.end, name, extent.offset, extent.purpose))
 
 
 def _add_extents(descriptor: int, name: str, search: _FileSearch) -> bool:
@@ -264,8 +268,8 @@ def _add_extents(descriptor: int, name: str, search: _FileSearch) -> bool:
     if status.st_dev != search.device or not (regular or stat.S_ISDIR(status.st_mode)):
         return False
     try:
-        for piece in read_file_extents(descriptor) if search.wanted else ():
-            for span in search.wanted_spans(piece.begin, piece.begin + piece.bytes):
+        for piece in read_file_extents(descriptor) if search.initial_spans else ():
+            for span in search.find_spans(piece.begin, piece.begin + piece.bytes):
                 offset = piece.offset + span.begin - piece.begin
                 search.files.append(FilesFound(span.begin, span.end, name, offset, ""))
                 search.shared = search.shared or piece.shared
@@ -279,7 +283,7 @@ def _add_extents(descriptor: int, name: str, search: _FileSearch) -> bool:
 
 def _listing(root: int, directory: str, search: _FileSearch) -> Iterator["os.DirEntry[str]"]:
     try:
-        with _opened(directory or ".", OPEN | os.O_DIRECTORY, root) as descriptor:
+        with _open_file(directory or ".", OPEN | os.O_DIRECTORY, root) as descriptor:
             if os.fstat(descriptor).st_dev == search.device:
                 with os.scandir(descriptor) as listing:
                     yield from listing
@@ -288,7 +292,7 @@ def _listing(root: int, directory: str, search: _FileSearch) -> Iterator["os.Dir
 
 
 @contextmanager
-def _opened(path: str, flags: int, root: int | None = None) -> Iterator[int]:
+def _open_file(path: str, flags: int, root: int | None = None) -> Iterator[int]:
     try:
         descriptor = os.open(path, flags | os.O_NOATIME, dir_fd=root)
     except PermissionError:  # only the owner and root may use O_NOATIME

@@ -37,7 +37,7 @@ class BlockDevice:
 
     def is_called(self, name: str) -> bool:
         """Tells whether a stable id, as the user typed it, is one of this device."""
-        return normal(name) in {normal(known) for known in self.ids}
+        return normal(name) in {normal(device_id) for device_id in self.ids}
 
 
 def normal(name: str) -> str:
@@ -54,7 +54,7 @@ def normal(name: str) -> str:
 def array_uuid(uuid: str) -> str:
     """Returns a UUID in the format of mdadm and udev, four words; sysfs has another, and zeros before an array runs."""
     digits = re.sub(r"[^0-9a-f]", "", uuid.lower()) if uuid.strip("0-\n") else ""
-    return ":".join(digits[at : at + 8] for at in range(0, len(digits), 8))
+    return ":".join(digits[position : position + 8] for position in range(0, len(digits), 8))
 
 
 def resolve(name: str, roots: Roots) -> BlockDevice:
@@ -72,7 +72,7 @@ def resolve(name: str, roots: Roots) -> BlockDevice:
         if not stat.S_ISBLK(status.st_mode):
             raise UsageError(f"{name}: not a block device; lsblk lists them")
         return of_number(number_of(status.st_rdev), roots, name)
-    devices = called(name, roots)
+    devices = find_by_id(name, roots)
     if not devices:
         raise UsageError(f"{name}: no device has this id; choose one from /dev/disk/by-id, or give the device's path")
     if len(devices) > 1:
@@ -85,8 +85,8 @@ def of_number(number: str, roots: Roots, path: str | None = None) -> BlockDevice
     """Returns the device `major:minor`. Raises BlklabError if it does not exist."""
     node = node_of(number, roots)
     if node is None:
-        where = roots.sys / "dev/block"
-        raise BlklabError(f"{path or number}: no device {number} in {where}: it is gone")
+        directory = roots.sys / "dev/block"
+        raise BlklabError(f"{path or number}: no device {number} in {directory}: it is gone")
     return of_node(node, roots, path)
 
 
@@ -97,7 +97,7 @@ def of_node(node: Path, roots: Roots, path: str | None = None) -> BlockDevice:
     sequence = text(disk / "diskseq")
     sectors = text(node / "size")
     return BlockDevice(
-        path=path or roots.shown(roots.device(node.name)),
+        path=path or roots.format_path(roots.device(node.name)),
         name=node.name,
         number=number,
         node=node,
@@ -107,7 +107,7 @@ def of_node(node: Path, roots: Roots, path: str | None = None) -> BlockDevice:
     )
 
 
-def called(name: str, roots: Roots) -> list[BlockDevice]:
+def find_by_id(name: str, roots: Roots) -> list[BlockDevice]:
     """Returns every device with a stable id; several can share one."""
     devices = []
     for entry in entries(roots.sys / "class/block"):
@@ -125,8 +125,8 @@ def _ids(node: Path, roots: Roots) -> list[str]:
         return [] if loop.endswith(" (deleted)") else [f"file:{loop}"]
     number = text(node / "dev") or ""
     links = [*_links(number, roots), *_udev(number, roots)]
-    known = [*sorted(dict.fromkeys(links), key=_telling), *_sysfs(node)]
-    return list(dict.fromkeys(known))
+    ids = [*sorted(dict.fromkeys(links), key=_telling), *_sysfs(node)]
+    return list(dict.fromkeys(ids))
 
 
 def _telling(name: str) -> tuple[int, str]:
@@ -194,10 +194,10 @@ def _unit_serial(disk: Path) -> str | None:
     return page[4 : 4 + int.from_bytes(page[2:4], "big")].decode("ascii", "replace").strip("\0 ") or None
 
 
-def described(ids: Iterable[str]) -> str:
+def format_ids(ids: Iterable[str]) -> str:
     """Returns ids for a message that tells the user which to write."""
-    listed = ", ".join(f"'{known}'" for known in ids)
-    return listed or "none is known: a disk without a stable id cannot be distinguished from others"
+    id_list = ", ".join(f"'{device_id}'" for device_id in ids)
+    return id_list or "none is known: a disk without a stable id cannot be distinguished from others"
 
 
 def is_bare(name: str, roots: Roots) -> bool:

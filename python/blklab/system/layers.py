@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from blklab.system.mounts import NO_DEVICE, Mount, holding, unescaped
-from blklab.system.roots import Roots, entries, opened, text
+from blklab.system.mounts import NO_DEVICE, Mount, holding, unescape_name
+from blklab.system.roots import Roots, entries, open_descriptor, text
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def node_of(number: str, roots: Roots) -> Path | None:
     """Returns the sysfs directory of `major:minor`, or None if there is no such device."""
     if not re.fullmatch(r"\d+:\d+", number, re.A):
         return None  # of another machine it may be anything, a path for one
-    return _resolved(roots.sys / "dev/block" / number)
+    return _resolve_path(roots.sys / "dev/block" / number)
 
 
 def block_device(path: Path, roots: Roots) -> str | None:
@@ -60,8 +60,8 @@ def swap_areas(roots: Roots) -> Iterator[tuple[Path, str | None]]:
     """Yields the path of each swap device or file, with `major:minor` of a device."""
     # A line is `filename type size used priority`, blanks in the name as octal (mm/swapfile.c).
     for line in (text(roots.proc / "swaps") or "").splitlines()[1:]:
-        if words := line.split():
-            path = Path(unescaped(words[0]))
+        if fields := line.split():
+            path = Path(unescape_name(fields[0]))
             number = block_device(path, roots)
             if number is None and path.parent == Path("/dev"):
                 number = text(roots.sys / "class/block" / path.name / "dev")
@@ -89,12 +89,12 @@ def layers(numbers: Iterable[str], roots: Roots) -> list[SysfsLayer]:
     nodes: dict[str, Path | None] = {}
     above: dict[str, list[str]] = {}
     below: dict[str, bool] = {}
-    numbered: dict[str, str] = {}
+    numbers_by_name: dict[str, str] = {}
     waiting: list[tuple[str, Path | None]] = []
     for number in dict.fromkeys(numbers):
         node = node_of(number, roots)
         name = node.name if node else number
-        numbered[name] = number
+        numbers_by_name[name] = number
         waiting.append((name, node))
         above.setdefault(name, [])
     while waiting:
@@ -112,7 +112,7 @@ def layers(numbers: Iterable[str], roots: Roots) -> list[SysfsLayer]:
     return [
         SysfsLayer(
             name=name,
-            number=numbered.get(name) or (text(node / "dev") if node else None),
+            number=numbers_by_name.get(name) or (text(node / "dev") if node else None),
             kind=kind_of(node, name),
             above=tuple(above[name]),
             leaf=not below[name],
@@ -136,8 +136,8 @@ def kind_of(node: Path | None, name: str) -> str:
             if (node / kind).is_dir():
                 return kind
     # A loop device without a file has no `loop` directory.
-    if named := re.match(r"(md|dm-|loop|bcache)[_\d]", name):
-        return named[1].rstrip("-")
+    if match := re.match(r"(md|dm-|loop|bcache)[_\d]", name):
+        return match[1].rstrip("-")
     # NVMe multipath's paths and heads have `device` too, virtio and SCSI disks as well.
     return "disk" if node is not None and (node / "device").exists() else "other"
 
@@ -149,15 +149,15 @@ def _directly_beneath(node: Path, roots: Roots) -> Iterator[tuple[str, Path | No
     # NVMe multipath heads have no slaves: their paths are in `multipath` (Linux 6.15).
     for directory in ("slaves", "multipath"):
         for lower in entries(node / directory):
-            yield lower.name, _resolved(lower)
+            yield lower.name, _resolve_path(lower)
     yield from _nvme_paths(node, roots)
     # drivers/md/bcache/super.c: `bcache` leads into the backing device's directory, and what is
     # `cache` there to the set, whose `cache0` lead into the caches' directories.
-    bcache = _resolved(node / "bcache")
+    bcache = _resolve_path(node / "bcache")
     if bcache and bcache.parent != node:
         yield bcache.parent.name, bcache.parent
         for cache in entries(bcache / "cache"):
-            real = _resolved(cache) if re.fullmatch(r"cache\d+", cache.name) else None
+            real = _resolve_path(cache) if re.fullmatch(r"cache\d+", cache.name) else None
             if real:
                 yield real.parent.name, real.parent
     for number in loop_file_devices(node, roots):
@@ -171,10 +171,10 @@ def _nvme_paths(node: Path, roots: Roots) -> Iterator[tuple[str, Path | None]]:
     if match and not entries(node / "multipath"):
         for path in entries(roots.sys / "block"):
             if re.fullmatch(rf"nvme{match[1]}c\d+n{match[2]}", path.name):
-                yield path.name, _resolved(path)
+                yield path.name, _resolve_path(path)
 
 
-def _resolved(path: Path) -> Path | None:
+def _resolve_path(path: Path) -> Path | None:
     try:
         return path.resolve(strict=True)
     except (OSError, RuntimeError):
@@ -197,7 +197,7 @@ def loop_device_behind(name: str, roots: Roots) -> str | None:
     """
     information = bytearray(LOOP_INFO_BYTES)
     try:
-        with opened(roots.device(name), os.O_RDONLY | os.O_NONBLOCK) as descriptor:
+        with open_descriptor(roots.device(name), os.O_RDONLY | os.O_NONBLOCK) as descriptor:
             fcntl.ioctl(descriptor, LOOP_GET_STATUS64, information)
     except OSError:
         return None
@@ -240,11 +240,11 @@ def filesystem_devices(directory: Path, roots: Roots, depth: int = 8) -> tuple[s
             return filesystem_devices(Path(match[1]), roots, depth - 1)
         except OSError:
             return set(), f"{mount.point} is an overlay whose files cannot be seen from here"
-    devices = mounted_devices(mount, roots)
+    devices = list_mount_devices(mount, roots)
     return devices, "" if devices else f"{mount.point} is {mount.kind} on {mount.source}"
 
 
-def mounted_devices(mount: Mount, roots: Roots) -> set[str]:
+def list_mount_devices(mount: Mount, roots: Roots) -> set[str]:
     """Returns the devices (`major:minor`) of a mount; all of them for btrfs."""
     devices: set[str] = set()
     if not mount.number.startswith("0:"):

@@ -46,41 +46,41 @@ def mounts(roots: Roots, process: str = "self") -> list[Mount]:
         fields = line.split(" ")
         if len(fields) < 10 or "-" not in fields[6:]:
             continue
-        rest = fields[fields.index("-", 6) + 1 :]
-        if len(rest) < 2:
+        filesystem_fields = fields[fields.index("-", 6) + 1 :]
+        if len(filesystem_fields) < 2:
             continue
-        point = unescaped(fields[4])
-        source = unescaped(rest[1])
-        options = ",".join(rest[2:])
-        root = unescaped(fields[3])
-        mounts_read.append(Mount(fields[2], point, rest[0], source, options, fields[5], root))
+        point = unescape_name(fields[4])
+        source = unescape_name(filesystem_fields[1])
+        options = ",".join(filesystem_fields[2:])
+        root = unescape_name(fields[3])
+        mounts_read.append(Mount(fields[2], point, filesystem_fields[0], source, options, fields[5], root))
     return mounts_read
 
 
-def everywhere(roots: Roots) -> list[Mount]:
+def list_all_mounts(roots: Roots) -> list[Mount]:
     """Returns the mounts of every visible mount namespace: containers have their own.
 
     Those of other namespaces have a `process`: their directories are not those of the same name here.
 
     Root sees those of all processes in its PID namespace; other users see fewer.
     """
-    own = mounts(roots)
-    seen = {_namespace(roots.proc / "self")}
-    found = dict.fromkeys(own)
-    known = set(own)
+    own_mounts = mounts(roots)
+    namespaces = {_namespace(roots.proc / "self")}
+    all_mounts = dict.fromkeys(own_mounts)
+    known_mounts = set(own_mounts)
     for process in entries(roots.proc):
         if not process.name.isdigit():
             continue
         namespace = _namespace(process)
-        if namespace in seen:
+        if namespace in namespaces:
             continue
         if namespace is not None:
-            seen.add(namespace)
+            namespaces.add(namespace)
         for mount in mounts(roots, process.name):
-            if mount not in known:
-                known.add(mount)
-                found[replace(mount, process=process.name)] = None
-    return list(found)
+            if mount not in known_mounts:
+                known_mounts.add(mount)
+                all_mounts[replace(mount, process=process.name)] = None
+    return list(all_mounts)
 
 
 def _namespace(process: Path) -> str | None:
@@ -90,7 +90,7 @@ def _namespace(process: Path) -> str | None:
         return None
 
 
-def unescaped(text: str) -> str:
+def unescape_name(text: str) -> str:
     """Returns a name with the kernel's octal escapes decoded."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 

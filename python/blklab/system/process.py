@@ -13,7 +13,7 @@ def start_of(pid: int, roots: Roots) -> int | None:
 
     The 22nd field of /proc/PID/stat (proc(5)); the second, the program's name, may contain blanks and parentheses.
     """
-    words = (text(roots.proc / str(pid) / "stat") or "").rpartition(")")[2].split()
-    if len(words) < 20 or words[0] in {"Z", "X"} or not words[19].isdigit():
+    fields = (text(roots.proc / str(pid) / "stat") or "").rpartition(")")[2].split()
+    if len(fields) < 20 or fields[0] in {"Z", "X"} or not fields[19].isdigit():
         return None
-    return int(words[19])
+    return int(fields[19])

@@ -14,8 +14,8 @@ def state_directory() -> Path:
 
     Root has `ROOTS_STATE`; every other user $XDG_STATE_HOME/blklab (~/.local/state/blklab).
     """
-    if chosen := os.environ.get("BLKLAB_STATE"):
-        return Path(chosen).absolute()
+    if setting := os.environ.get("BLKLAB_STATE"):
+        return Path(setting).absolute()
     if os.geteuid() == 0:
         return Path("/") / ROOTS_STATE
     home = os.environ.get("XDG_STATE_HOME", "")
@@ -43,8 +43,8 @@ class Roots:
 
         $BLKLAB_LOCKS replaces it, so that tests do not wait for other processes.
         """
-        chosen = os.environ.get("BLKLAB_LOCKS")
-        place = Path(chosen).absolute() if chosen else self.dev.parent / "run/lock"
+        setting = os.environ.get("BLKLAB_LOCKS")
+        place = Path(setting).absolute() if setting else self.dev.parent / "run/lock"
         return place if place.is_dir() else None
 
     @property
@@ -62,7 +62,7 @@ class Roots:
         # Slashes in names of devices (cciss/c0d0) are exclamation marks in sysfs.
         return self.dev / name.replace("!", "/")
 
-    def shown(self, path: Path) -> str:
+    def format_path(self, path: Path) -> str:
         """Returns a file's path on the machine itself, for messages and commands."""
         return str(path)
 
@@ -75,7 +75,7 @@ class Roots:
 
 
 @contextmanager
-def opened(path: Path | str, flags: int, directory: int | None = None) -> Iterator[int]:
+def open_descriptor(path: Path | str, flags: int, directory: int | None = None) -> Iterator[int]:
     """Opens a file, relative to an open directory if one is given; closes its descriptor after the block."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, dir_fd=directory)
     try:

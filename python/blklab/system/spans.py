@@ -27,17 +27,17 @@ def spans_within(spans: Iterable[Span], begin: int, end: int) -> list[Span]:
     return pieces
 
 
-def spans_without(spans: Iterable[Span], taken: Iterable[tuple[int, int]]) -> list[Span]:
+def spans_without(spans: Iterable[Span], ranges: Iterable[tuple[int, int]]) -> list[Span]:
     """Returns the parts of spans outside of all `taken`, which are pairs of begin and end."""
-    excluded = sorted(taken)
+    sorted_ranges = sorted(ranges)
 
     def outside(span: Span) -> Iterator[Span]:
-        at = span.begin
-        for begin, end in excluded:
-            if piece := span.within(at, begin):
+        position = span.begin
+        for begin, end in sorted_ranges:
+            if piece := span.within(position, begin):
                 yield piece
-            at = max(at, end)
-        if piece := span.within(at, span.end):
+            position = max(position, end)
+        if piece := span.within(position, span.end):
             yield piece
 
     return [piece for span in spans for piece in outside(span)]

@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageError
-from blklab.system.roots import Roots, opened
+from blklab.system.roots import Roots, open_descriptor
 
 
 def prepare(roots: Roots) -> Path:
@@ -32,7 +32,7 @@ def prepare(roots: Roots) -> Path:
 def read(path: Path) -> bytes:
     """Returns the content of a file in it. Raises BlklabError for one that is not this user's."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-    with SystemErrors(BlklabError, f"{path}: cannot be read"), opened(path, flags) as descriptor:
+    with SystemErrors(BlklabError, f"{path}: cannot be read"), open_descriptor(path, flags) as descriptor:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             raise BlklabError(f"{path}: not a regular file of this user, so blklab ignores it")
@@ -42,5 +42,5 @@ def read(path: Path) -> bytes:
 
 def sync(path: Path, kind: int = os.O_DIRECTORY) -> None:
     """Syncs a directory, so that its names are on disk; with `kind` 0 a file."""
-    with opened(path, os.O_RDONLY | kind) as descriptor:
+    with open_descriptor(path, os.O_RDONLY | kind) as descriptor:
         os.fsync(descriptor)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from blklab.system import layers
 from blklab.system.identity import BlockDevice
-from blklab.system.mounts import NETWORK, everywhere
+from blklab.system.mounts import NETWORK, list_all_mounts
 from blklab.system.roots import Roots, entries, text
 
 
@@ -28,55 +28,55 @@ def uses(device: BlockDevice, roots: Roots) -> list[str]:
     Includes its partitions, and the disk of a partition if that is used as a whole. Programs that only opened it are
     found by `openers`; the kernel's own exclusive claims are not included.
     """
-    related = _related(device, roots)
-    reasons = [*_mounted(device, related, roots), *_swapping(device, related, roots)]
-    return list(dict.fromkeys([*reasons, *_held(related), *_looped(related, roots)]))
+    related_nodes = _find_related(device, roots)
+    reasons = [*_list_mount_uses(device, related_nodes, roots), *_list_swap_uses(device, related_nodes, roots)]
+    return list(dict.fromkeys([*reasons, *_list_holder_uses(related_nodes), *_list_loop_uses(related_nodes, roots)]))
 
 
-def _related(device: BlockDevice, roots: Roots) -> dict[str, Path]:
+def _find_related(device: BlockDevice, roots: Roots) -> dict[str, Path]:
     """Returns the devices that share its bytes: itself, its partitions, or its whole disk.
 
     Also the block device below a loop device: loop devices claim nothing.
     """
-    related = {device.number: device.node}
+    related_nodes = {device.number: device.node}
     for partition in layers.partitions(device.node):
         if number := text(partition / "dev"):
-            related[number] = partition
+            related_nodes[number] = partition
     if (device.node / "partition").exists() and (number := text(device.node.parent / "dev")):
-        related[number] = device.node.parent
+        related_nodes[number] = device.node.parent
     waiting = [device.node]
     while waiting:
         backing = layers.loop_file(waiting.pop())
         number = layers.block_device(Path(backing), roots) if backing else None
         node = layers.node_of(number, roots) if number else None
-        if number and node and number not in related:
-            related[number] = node
+        if number and node and number not in related_nodes:
+            related_nodes[number] = node
             waiting.append(node)
-    return related
+    return related_nodes
 
 
-def _reached(number: str, related: dict[str, Path], device: BlockDevice, roots: Roots) -> str | None:
+def _find_reached_device(number: str, related_nodes: dict[str, Path], device: BlockDevice, roots: Roots) -> str | None:
     """Returns the name of the related device that is `number`, or below it."""
-    if number in related:
+    if number in related_nodes:
         return layers.name_of(number, roots)
     # A partition's disk is beneath its brothers too, which does not make them its users.
-    own = set(related)
+    related_numbers = set(related_nodes)
     if (device.node / "partition").exists():
-        own.discard(text(device.node.parent / "dev") or "")
+        related_numbers.discard(text(device.node.parent / "dev") or "")
     beneath = {layer.number for layer in layers.layers([number], roots) if layer.number}
-    used = sorted(own & beneath)
-    return layers.name_of(used[0], roots) if used else None
+    common_numbers = sorted(related_numbers & beneath)
+    return layers.name_of(common_numbers[0], roots) if common_numbers else None
 
 
-def _mounted(device: BlockDevice, related: dict[str, Path], roots: Roots) -> Iterator[str]:
+def _list_mount_uses(device: BlockDevice, related_nodes: dict[str, Path], roots: Roots) -> Iterator[str]:
     for number in sorted(_root_devices(roots)):
-        if name := _reached(number, related, device, roots):
+        if name := _find_reached_device(number, related_nodes, device, roots):
             yield f"the root filesystem is on {name}: blklab never writes to it"
-    for mount in everywhere(roots):
-        for number in sorted(layers.mounted_devices(mount, roots)):
-            if name := _reached(number, related, device, roots):
-                own = "" if name == layers.name_of(number, roots) else f" through {mount.source}"
-                yield f"{name} is mounted at {mount.place}{own}"
+    for mount in list_all_mounts(roots):
+        for number in sorted(layers.list_mount_devices(mount, roots)):
+            if name := _find_reached_device(number, related_nodes, device, roots):
+                route = "" if name == layers.name_of(number, roots) else f" through {mount.source}"
+                yield f"{name} is mounted at {mount.place}{route}"
 
 
 def _root_devices(roots: Roots) -> set[str]:
@@ -86,14 +86,14 @@ def _root_devices(roots: Roots) -> set[str]:
         return set()
 
 
-def _swapping(device: BlockDevice, related: dict[str, Path], roots: Roots) -> Iterator[str]:
+def _list_swap_uses(device: BlockDevice, related_nodes: dict[str, Path], roots: Roots) -> Iterator[str]:
     for path, number in layers.swap_areas(roots):
-        if number and (name := _reached(number, related, device, roots)):
+        if number and (name := _find_reached_device(number, related_nodes, device, roots)):
             yield f"{name} is used as swap ({path}; to free it, run swapoff)"
 
 
-def _held(related: dict[str, Path]) -> Iterator[str]:
-    for node in related.values():
+def _list_holder_uses(related_nodes: dict[str, Path]) -> Iterator[str]:
+    for node in related_nodes.values():
         for holder in entries(node / "holders"):
             yield f"{node.name} is part of {holder.name}"
         # Registered, and its set perhaps not running: no holder, but bcache has it open.
@@ -101,25 +101,25 @@ def _held(related: dict[str, Path]) -> Iterator[str]:
             yield f"{node.name} is registered with bcache"
 
 
-def _looped(related: dict[str, Path], roots: Roots) -> Iterator[str]:
+def _list_loop_uses(related_nodes: dict[str, Path], roots: Roots) -> Iterator[str]:
     """Yields the loop devices on the device, and those that share a loop device's file.
 
     A file may have several names (hard links), so inodes are compared.
     """
-    mine = set()
-    for node in related.values():
+    own_inodes = set()
+    for node in related_nodes.values():
         path = layers.loop_file(node)
         inode = _inode(path, roots) if path else None
         if inode is not None:
-            mine.add(inode)
+            own_inodes.add(inode)
     for loop in entries(roots.sys / "block"):
         backing = layers.loop_file(loop)
-        if backing is None or loop.resolve() in related.values():
+        if backing is None or loop.resolve() in related_nodes.values():
             continue
         number = layers.loop_device_behind(loop.name, roots) or layers.block_device(Path(backing), roots)
-        if number in related:
+        if number in related_nodes:
             yield f"{layers.name_of(number, roots)} is the file of {loop.name}"
-        elif mine and _inode(backing, roots) in mine:
+        elif own_inodes and _inode(backing, roots) in own_inodes:
             yield f"{loop.name} uses the same file"
 
 
@@ -163,7 +163,7 @@ def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
                 # What is not known counts as writing.
                 writes = flags is None or int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY
                 programs.append(Opener(pid, program, numbers[number], writes))
-        for number in _mapped_devices(process, roots):
+        for number in _list_mapped_devices(process, roots):
             if number in numbers:
                 programs.append(Opener(pid, program, numbers[number], writes=True))
     return programs
@@ -206,7 +206,7 @@ def _is_local(info: str, kinds: dict[str, str]) -> bool:
     return bool(kind) and kind not in NETWORK and not kind.startswith("fuse")
 
 
-def _mapped_devices(process: Path, roots: Roots) -> Iterator[str]:
+def _list_mapped_devices(process: Path, roots: Roots) -> Iterator[str]:
     """Yields the block devices (`major:minor`) of shared mappings: a program may close the file and go on writing."""
     remote: set[str] | None = None  # `major:minor` of network filesystems, whose files could hang
     for line in (text(process / "maps") or "").splitlines():

@@ -24,18 +24,18 @@ def read_curves(
 
     On a cluster, each policy is a task that reads the trace, at the same path as here.
     """
-    together = {"policies": policies, "blocks": blocks, **settings}
+    common_settings = {"policies": policies, "blocks": blocks, **settings}
     if parallel.cluster is None:
-        return _computed({"paths": paths, **together})
-    there = [str(Path(path).absolute()) for path in paths]
-    tasks = [{**together, "paths": there, "policies": [policy]} for policy in policies]
-    document, *others = parallel.all(_computed, tasks)
-    for other in others:
+        return _compute_curves({"paths": paths, **common_settings})
+    absolute_paths = [str(Path(path).absolute()) for path in paths]
+    tasks = [{**common_settings, "paths": absolute_paths, "policies": [policy]} for policy in policies]
+    document, *other_documents = parallel.all(_compute_curves, tasks)
+    for other in other_documents:
         document["assumed_volumes"] = document["assumed_volumes"] or other["assumed_volumes"]
-        for block, more in zip(document["blocks"], other["blocks"], strict=True):
-            block["curves"] += more["curves"]
+        for block, other_block in zip(document["blocks"], other["blocks"], strict=True):
+            block["curves"] += other_block["curves"]
     return document
 
 
-def _computed(settings: Mapping[str, object], /, *, stop: _core.Stop | None = None) -> CacheCurves:  # noqa: ARG001
+def _compute_curves(settings: Mapping[str, object], /, *, stop: _core.Stop | None = None) -> CacheCurves:  # noqa: ARG001
     return cast("CacheCurves", json.loads(_core.cache_curves(**cast(Any, settings))))

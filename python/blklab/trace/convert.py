@@ -44,7 +44,7 @@ def _check_suffix(output: str) -> None:
     if is_stream(output) or output.endswith(SUFFIXES) or not re.match(r"\.[A-Za-z]", suffix):
         return
     forms = ", ".join(name for name, _ in _core.trace_targets())
-    known = ", ".join(SUFFIXES)
+    suffixes = ", ".join(SUFFIXES)
     raise UsageError(
-        f"{output}: no format has the suffix {suffix}: expected {known}; or select the format with --to: {forms}"
+        f"{output}: no format has the suffix {suffix}: expected {suffixes}; or select the format with --to: {forms}"
     )

@@ -63,7 +63,7 @@ def read_mounted_files(
     owners: dict[tuple[str, bool], int] = {}
     extents = []
     for piece in pieces:
-        name = f"{piece.path} ({piece.what})" if piece.path and piece.what else piece.path or piece.what
+        name = f"{piece.path} ({piece.purpose})" if piece.path and piece.purpose else piece.path or piece.purpose
         owner = owners.setdefault((printable(name), bool(piece.path)), len(owners))
         extents.append((start + piece.begin // SECTOR, start + -(-piece.end // SECTOR), owner))
     devices = []
@@ -83,7 +83,7 @@ BYTES_OF_BLOCK = 80
 """Memory for the counts of one block: 16 bytes in a table that is between 5/16 and 5/8 full and doubles to grow."""
 
 
-def kept_profile(document: object) -> Profile:
+def parse_stored_profile(document: object) -> Profile:
     """Returns a profile of the store. Raises UsageError if another version of blklab wrote it, with other keys."""
     try:
         return msgspec.convert(document, Profile)

@@ -191,14 +191,14 @@ def test_an_interrupt_while_blktrace_starts_leaves_no_process(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     install(tmp_path, monkeypatch, waiting())
-    start, processes = blktrace._started, []
+    start, processes = blktrace._start_blktrace, []
 
     def interrupted(command: list[str], output: IO[str]) -> "subprocess.Popen[bytes]":
         processes.append(process := start(command, output))
         os.kill(os.getpid(), number)
         return process
 
-    monkeypatch.setattr(blktrace, "_started", interrupted)
+    monkeypatch.setattr(blktrace, "_start_blktrace", interrupted)
     outcome = run("trace", "record", "/dev/sdx", "-o", tmp_path / "x")
     assert outcome.status != 0 or "stopped after" in outcome.err
     (process,) = processes
@@ -296,7 +296,7 @@ def test_what_is_no_device(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_closing_report_by_device() -> None:
     result = tallies(REPORT.format(dropped=3) + REPORT.format(dropped=0).replace("sdx", "dm-0"))
-    assert {name: tally.dropped for name, tally in result.items()} == {"sdx": 3, "dm-0": 0}
+    assert {name: tally.dropped_events for name, tally in result.items()} == {"sdx": 3, "dm-0": 0}
     assert tallies("garbage") == {}
 
 

@@ -61,8 +61,8 @@ def test_what_is_no_file(image: tuple[Path, Path]) -> None:
     path, _ = image
     spans = [Span(0, 4096, 0), Span(63 * MIB, 63 * MIB + 512, 0)]
     first, last = find_unmounted_files(str(path), 4096, spans)
-    assert first.what == "the filesystem's own metadata"
-    assert last.what == "free space"
+    assert first.purpose == "the filesystem's own metadata"
+    assert last.purpose == "free space"
 
 
 def test_what_cannot_be_told(tmp_path: Path, image: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ MASKED: Final = ("systemd-firstboot.service", "getty.target", "e2scrub_all.timer
 def make(image: GuestImage) -> tuple[GuestImage, Path]:
     """Returns the image with which a guest boots the system, and the system's disk."""
     cache = ImageCache(directory())
-    with cache.locked(lambda _: None):
+    with cache.hold_lock(lambda _: None):
         recipe = [
             repr((PACKAGES, BYTES, INITRAMFS, INIT, FILES, LINKS, MASKED)),
             image.digest,

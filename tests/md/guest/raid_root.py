@@ -66,7 +66,7 @@ MAKE_INITRAMFS: Final = (
 def make(image: GuestImage, python: Path) -> tuple[GuestImage, Path]:
     """Returns the image with which the system boots, and a directory with its disks, a file for each."""
     cache = ImageCache(directory())
-    with cache.locked(lambda _: None):
+    with cache.hold_lock(lambda _: None):
         blank = _cached(cache, [image.digest, repr((DISKS, ROOT_UUID, DATA_UUID))], _make_arrays, image, python)
         scripts = [(PACKAGING / path).read_text() for path in BOOT_FILES]
         recipe = [blank.name, repr((PACKAGES, FILES, MAKE_INITRAMFS)), Path(debian.__file__).read_text(), *scripts]

@@ -121,9 +121,9 @@ class _Kept(VirtualDisks):
         super().__init__(shapes)
         self._files = files
 
-    def _made(self, shape: VirtualDiskShape, serial: str) -> VirtualDisk:
+    def _make_disk(self, shape: VirtualDiskShape, serial: str) -> VirtualDisk:
         if shape not in self._files:
-            return super()._made(shape, serial)
+            return super()._make_disk(shape, serial)
         return VirtualDisk(len(self.disks), serial, shape, os.dup(self._files[shape].fileno()))
 
 

@@ -12,7 +12,7 @@ import pytest
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.host.journal import DirectoryEntry, HostJournal, SettingsEntry, read
 from blklab.runners.host.restore import restore
-from blklab.runners.host.settings import applied
+from blklab.runners.host.settings import apply_settings
 from blklab.system import state_directory
 from blklab.system.identity import BlockDevice, of_node
 from blklab.system.layers import SysfsLayer
@@ -23,7 +23,7 @@ from tests.system.machine import Machine
 
 def left_by_another(machine: Machine, disks: list[SysfsLayer], boot: str = "boot-1") -> Path:
     """A journal, and the settings, of a process that was killed."""
-    with HostJournal(machine.roots) as journal, applied({"read_ahead_kb": "8"}, disks, journal):
+    with HostJournal(machine.roots) as journal, apply_settings({"read_ahead_kb": "8"}, disks, journal):
         assert journal.path is not None
         content = journal.path.read_text()
     owner, *rest = content.splitlines()
@@ -53,7 +53,7 @@ def test_what_a_crash_left_is_not_taken_for_what_was(machine: Machine, disks: li
     with (
         HostJournal(machine.roots) as journal,
         pytest.raises(BlklabError, match="run `blklab restore` first"),
-        applied({"read_ahead_kb": "16"}, disks, journal),
+        apply_settings({"read_ahead_kb": "16"}, disks, journal),
     ):
         pass
     assert attribute(machine, "sda/queue/read_ahead_kb") == "8"

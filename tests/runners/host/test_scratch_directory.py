@@ -38,7 +38,7 @@ def test_made_private_and_removed_with_all_that_is_in_it(journal: HostJournal, p
     keep = tmp_path / "keep"
     keep.mkdir()
     (keep / "precious").write_text("yes")
-    with scratch(place, journal, needed=4096) as made:
+    with scratch(place, journal, size=4096) as made:
         assert made.path.parent == place
         assert made.path.stat().st_mode & 0o777 == 0o700
         assert made.warnings == ()
@@ -55,7 +55,7 @@ def test_made_private_and_removed_with_all_that_is_in_it(journal: HostJournal, p
 
 
 def test_it_is_removed_when_the_block_fails(journal: HostJournal, place: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), scratch(place, journal, needed=1) as made:
+    with pytest.raises(KeyboardInterrupt), scratch(place, journal, size=1) as made:
         (made.path / "data").write_text("x")
         raise KeyboardInterrupt
     assert list(place.iterdir()) == []
@@ -64,7 +64,7 @@ def test_it_is_removed_when_the_block_fails(journal: HostJournal, place: Path) -
 def test_a_link_to_a_directory_is_followed_once(journal: HostJournal, place: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(place)
-    with scratch(link, journal, needed=1) as made:
+    with scratch(link, journal, size=1) as made:
         assert made.path.parent == place
         link.unlink()
         link.symlink_to(tmp_path)
@@ -79,7 +79,7 @@ def test_a_link_that_replaces_it_is_detected_and_not_followed(
     (victim / "precious").write_text("yes")
     with (
         pytest.raises(BlklabError, match="not the directory that blklab made"),
-        scratch(place, journal, needed=1) as made,
+        scratch(place, journal, size=1) as made,
     ):
         made.path.rename(place / "moved")
         made.path.symlink_to(victim)
@@ -99,7 +99,7 @@ def test_a_directory_put_in_its_place_is_not_written_to(journal: HostJournal, pl
         pytest.skip("fio is not installed: apt-get install fio")
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious" * 512)
-    with scratch(place, journal, needed=1 << 20) as made:
+    with scratch(place, journal, size=1 << 20) as made:
         made.path.rename(place / "away")
         made.path.mkdir()
         (made.path / "data").symlink_to(victim)
@@ -116,7 +116,7 @@ def test_what_is_mounted_in_it_stays(journal: HostJournal, place: Path, tmp_path
     (victim / "precious").write_text("yes")
     inside = None
     try:
-        with pytest.raises(BlklabError, match="something is mounted there"), scratch(place, journal, needed=1) as made:
+        with pytest.raises(BlklabError, match="something is mounted there"), scratch(place, journal, size=1) as made:
             inside = made.path / "mounted"
             inside.mkdir()
             # Of the same filesystem: its device number does not tell.
@@ -133,7 +133,7 @@ def test_what_is_no_directory(journal: HostJournal, place: Path, name: str) -> N
     before = sorted(place.iterdir())
     with (
         pytest.raises(UsageError, match=r"name (one|a directory) to make files in"),
-        scratch(f"{place}/{name}", journal, needed=1),
+        scratch(f"{place}/{name}", journal, size=1),
     ):
         pass
     assert sorted(place.iterdir()) == before
@@ -144,7 +144,7 @@ def test_no_room(journal: HostJournal, place: Path) -> None:
     free = status.f_bavail * status.f_frsize
     with (
         pytest.raises(EnvironmentLacks, match=rf"found space for \d+ bytes .*expected {free}"),
-        scratch(place, journal, needed=free),
+        scratch(place, journal, size=free),
     ):
         pass
     assert list(place.iterdir()) == []
@@ -153,7 +153,7 @@ def test_no_room(journal: HostJournal, place: Path) -> None:
 def test_a_filesystem_that_is_not_mounted(journal: HostJournal, place: Path) -> None:
     with (
         pytest.raises(UsageError, match=r"found a directory.*, expected a mounted filesystem"),
-        scratch(place, journal, needed=1, mounted=True),
+        scratch(place, journal, size=1, mounted=True),
     ):
         pass
 
@@ -162,10 +162,10 @@ def test_a_filesystem_that_is_not_mounted(journal: HostJournal, place: Path) -> 
 def test_a_filesystem_in_memory_and_read_only(journal: HostJournal, place: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], check=True)
     try:
-        with scratch(place, journal, needed=1, mounted=True) as made:
+        with scratch(place, journal, size=1, mounted=True) as made:
             assert "memory would be measured, not a device" in made.warnings[0]
         subprocess.run(["mount", "-o", "remount,ro", place], check=True)
-        with pytest.raises(UsageError, match="mounted read-only"), scratch(place, journal, needed=1):
+        with pytest.raises(UsageError, match="mounted read-only"), scratch(place, journal, size=1):
             pass
     finally:
         subprocess.run(["umount", place], check=True)
@@ -173,10 +173,10 @@ def test_a_filesystem_in_memory_and_read_only(journal: HostJournal, place: Path)
 
 def test_a_directory_that_others_may_change_is_said(journal: HostJournal, place: Path) -> None:
     place.chmod(0o777)
-    with scratch(place, journal, needed=1) as made:
+    with scratch(place, journal, size=1) as made:
         assert "other users can write here" in made.warnings[0]
     place.chmod(0o1777)
-    with scratch(place, journal, needed=1) as made:
+    with scratch(place, journal, size=1) as made:
         assert made.warnings == ()
 
 
@@ -185,7 +185,7 @@ def test_a_directory_left_behind_is_removed_by_restore(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(module, "remove_in", lambda *_arguments: 1 / 0)
-        with pytest.raises(ZeroDivisionError), HostJournal(here) as journal, scratch(place, journal, needed=1) as made:
+        with pytest.raises(ZeroDivisionError), HostJournal(here) as journal, scratch(place, journal, size=1) as made:
             (made.path / "data").write_text("x")
     assert made.path.is_dir()
     assert restore(here).done == [f"{made.path}: removed"]

@@ -11,7 +11,7 @@ from blklab.runners.host import journal as journals
 from blklab.runners.host import settings
 from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.restore import restore
-from blklab.runners.host.settings import applied
+from blklab.runners.host.settings import apply_settings
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
 from tests.runners.host.conftest import Loops, attribute, layers_of, real_values
@@ -29,7 +29,7 @@ def test_every_device_beneath_that_has_the_file(
     machine: Machine, disks: list[SysfsLayer], journal: HostJournal
 ) -> None:
     asked = {"read_ahead_kb": "8", "queue_depth": "1", "stripe_cache_size": "4096"}
-    with applied(asked, disks, journal) as changes:
+    with apply_settings(asked, disks, journal) as changes:
         assert set(changes) == {
             ChangedSetting("md0", "read_ahead_kb", "1024", "8"),
             ChangedSetting("md0", "stripe_cache_size", "256", "4096"),
@@ -46,13 +46,13 @@ def test_every_device_beneath_that_has_the_file(
 
 
 def test_a_key_of_requests_is_not_for_arrays(machine: Machine, disks: list[SysfsLayer], journal: HostJournal) -> None:
-    with applied({"nr_requests": "32"}, disks, journal) as changes:
+    with apply_settings({"nr_requests": "32"}, disks, journal) as changes:
         assert sorted(change.where for change in changes) == ["sda", "sdb"]
     assert attribute(machine, "md0/queue/nr_requests") == "128"
 
 
 def test_put_back_on_exceptions(machine: Machine, disks: list[SysfsLayer], journal: HostJournal) -> None:
-    with pytest.raises(KeyboardInterrupt), applied({"read_ahead_kb": "8"}, disks, journal):
+    with pytest.raises(KeyboardInterrupt), apply_settings({"read_ahead_kb": "8"}, disks, journal):
         raise KeyboardInterrupt
     assert attribute(machine, "md0/queue/read_ahead_kb") == "1024"
 
@@ -60,7 +60,7 @@ def test_put_back_on_exceptions(machine: Machine, disks: list[SysfsLayer], journ
 def test_speeds_that_follow_the_systems_follow_again(
     machine: Machine, disks: list[SysfsLayer], journal: HostJournal
 ) -> None:
-    with applied({"sync_speed_min": "2000"}, disks, journal):
+    with apply_settings({"sync_speed_min": "2000"}, disks, journal):
         assert attribute(machine, "md0/md/sync_speed_min") == "2000"
     assert attribute(machine, "md0/md/sync_speed_min") == "system"
 
@@ -82,7 +82,7 @@ def test_what_makes_no_sense(
     machine: Machine, disks: list[SysfsLayer], journal: HostJournal, asked: dict[str, str], message: str
 ) -> None:
     before = attribute(machine, "sda/queue/wbt_lat_usec")
-    with pytest.raises(UsageError, match=message), applied(asked, disks, journal):
+    with pytest.raises(UsageError, match=message), apply_settings(asked, disks, journal):
         pass
     assert attribute(machine, "sda/queue/wbt_lat_usec") == before
 
@@ -98,7 +98,7 @@ def test_a_value_that_the_kernel_changes_is_no_silent_matter(
     monkeypatch.setattr(settings, "_write", clamps)
     with (
         pytest.raises(BlklabError, match="sda: nr_requests: wrote 1, but the kernel set 4"),
-        applied({"nr_requests": "1"}, disks, journal),
+        apply_settings({"nr_requests": "1"}, disks, journal),
     ):
         pass
     assert attribute(machine, "sda/queue/nr_requests") == "64"
@@ -110,7 +110,7 @@ def test_what_cannot_be_put_back_is_said_with_what_went_wrong_before(
     with HostJournal(machine.roots) as journal, monkeypatch.context() as patched:
         with (
             pytest.raises(BlklabError, match="fio failed; sdb: read_ahead_kb: found 8, expected the former value 128"),
-            applied({"read_ahead_kb": "8"}, disks, journal),
+            apply_settings({"read_ahead_kb": "8"}, disks, journal),
         ):
             real = settings._write
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_put_back_is_said_with_what_went_wrong_before(
             raise BlklabError("fio failed")
         with (
             pytest.raises(BlklabError, match="sdb: an earlier run left its settings changed"),
-            applied({"read_ahead_kb": "16"}, disks, journal),
+            apply_settings({"read_ahead_kb": "16"}, disks, journal),
         ):
             pass
     assert restore(machine.roots).done == ["sdb: restored read_ahead_kb=128"]
@@ -134,11 +134,11 @@ def test_two_do_not_fight(machine: Machine, disks: list[SysfsLayer], journal: Ho
     held = journals.lock("sdb", machine.roots)
     with (
         pytest.raises(BlklabError, match="sdb: another blklab is changing its settings"),
-        applied({"read_ahead_kb": "8"}, disks, journal),
+        apply_settings({"read_ahead_kb": "8"}, disks, journal),
     ):
         pass
     journals.release(held)
-    with applied({"read_ahead_kb": "8"}, disks, journal):
+    with apply_settings({"read_ahead_kb": "8"}, disks, journal):
         assert attribute(machine, "sdb/queue/read_ahead_kb") == "8"
 
 
@@ -159,7 +159,7 @@ def test_dirty_bytes_and_ratio_unset_each_other(
         for key, value_ in (("vm.dirty_ratio", "5"), ("vm.dirty_bytes", "8192")):
             (vm / "dirty_ratio").write_text(result[0])
             (vm / "dirty_bytes").write_text(result[1])
-            with HostJournal(machine.roots) as journal, applied({key: value_}, disks, journal):
+            with HostJournal(machine.roots) as journal, apply_settings({key: value_}, disks, journal):
                 assert (vm / key[3:]).read_text() == value_
             assert ((vm / "dirty_ratio").read_text(), (vm / "dirty_bytes").read_text()) == result
 
@@ -180,7 +180,7 @@ def test_a_new_scheduler_resets_what_is_put_back_too(
         real(path, value)
 
     monkeypatch.setattr(settings, "_write", as_the_kernel_does)
-    with applied({"nr_requests": "32", "scheduler": "none"}, disks, journal):
+    with apply_settings({"nr_requests": "32", "scheduler": "none"}, disks, journal):
         assert attribute(machine, "sda/queue/scheduler") == "[none] mq-deadline"
         assert attribute(machine, "sda/queue/nr_requests") == "32"
     assert attribute(machine, "sda/queue/scheduler") == "none [mq-deadline]"
@@ -196,19 +196,19 @@ def test_a_real_device(loops: Loops, here: Roots) -> None:
     with HostJournal(here) as journal:
         on = layers_of(device, here)
         asked = {"nr_requests": "48", "scheduler": other, "read_ahead_kb": "64"}
-        with applied(asked, on, journal):
+        with apply_settings(asked, on, journal):
             during = real_values(device)
             assert {key: during[key] for key in asked} == asked
         assert real_values(device) == before
         with (
             pytest.raises(UsageError, match=r"refused 'nosuch' .*expected one of .*none"),
-            applied({"read_ahead_kb": "64", "scheduler": "nosuch"}, on, journal),
+            apply_settings({"read_ahead_kb": "64", "scheduler": "nosuch"}, on, journal),
         ):
             pass
         assert real_values(device) == before
         with (
             pytest.raises(BlklabError, match="wrote 5, but the kernel set 4"),
-            applied({"read_ahead_kb": "5"}, on, journal),
+            apply_settings({"read_ahead_kb": "5"}, on, journal),
         ):
             pass
     assert real_values(device) == before

@@ -87,7 +87,7 @@ SMALL = [VirtualDiskShape(f"small-{at}", 16 << 20) for at in range(5)]
 @pytest.fixture(scope="module")
 def guest(guest_image: GuestImage) -> Iterator[Guest]:
     every = [*(shape for some in SHAPES.values() for shape in some), *SMALL]
-    with boot(guest_image, every, asked="tcg", cpus=1, memory=512 << 20, note=lambda _: None) as booted:
+    with boot(guest_image, every, accelerator_choice="tcg", cpus=1, memory=512 << 20, note=lambda _: None) as booted:
         yield booted
 
 

@@ -25,7 +25,7 @@ WRITTEN = 4096
 @pytest.fixture(scope="module")
 def guest(guest_image: GuestImage) -> Iterator[Guest]:
     shapes = [*SMALL, PLAIN]
-    with boot(guest_image, shapes, asked="tcg", cpus=1, memory=512 << 20, note=lambda _: None) as booted:
+    with boot(guest_image, shapes, accelerator_choice="tcg", cpus=1, memory=512 << 20, note=lambda _: None) as booted:
         yield booted
 
 

@@ -102,5 +102,7 @@ def test_names_of_files(machine: Any, tmp_path: Path, name: str) -> None:
 
 def test_events_that_were_dropped_are_a_warning() -> None:
     output = "Device: /dev/vda\nYou have 1234 ( 12.3%) dropped events\nConsider using a larger buffer"
-    assert event_trace.dropped(output) == ["blktrace dropped 1234 events: the guest was too slow to write the traces"]
-    assert event_trace.dropped("") == []
+    assert event_trace.warn_about_dropped_events(output) == [
+        "blktrace dropped 1234 events: the guest was too slow to write the traces"
+    ]
+    assert event_trace.warn_about_dropped_events("") == []

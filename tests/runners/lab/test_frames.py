@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.agent import LONGEST, Int64, MalformedFrame, ProgramExit, converted, encode, receive, whole
+from blklab.runners.lab.agent import LONGEST, Int64, MalformedFrame, ProgramExit, convert_value, encode, receive, whole
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 JSON = st.recursive(
@@ -60,7 +60,7 @@ def test_any_content_is_a_message_or_malformed(content: bytes) -> None:
 
 @given(JSON)
 def test_any_shape_is_as_expected_or_malformed(value: object) -> None:
-    for check in (lambda: whole(value), lambda: converted(value, ProgramExit), lambda: converted(value, Int64)):
+    for check in (lambda: whole(value), lambda: convert_value(value, ProgramExit), lambda: convert_value(value, Int64)):
         try:
             check()
         except MalformedFrame as error:
@@ -87,9 +87,9 @@ def test_malformed(content: bytes, message: str) -> None:
 
 def test_a_bool_is_no_number() -> None:
     with pytest.raises(MalformedFrame, match="True: Expected `int`, got `bool`"):
-        converted(True, Int64)
+        convert_value(True, Int64)
     with pytest.raises(MalformedFrame, match="Expected `int` <="):
-        converted(2**63, Int64)
+        convert_value(2**63, Int64)
 
 
 def test_what_cannot_be_sent_is_refused() -> None:

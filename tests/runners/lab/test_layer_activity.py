@@ -6,7 +6,7 @@ import pytest
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.agent import FileSample
-from blklab.runners.lab.layer_activity import watched
+from blklab.runners.lab.layer_activity import compute_activity
 from blklab.runners.lab.stacks.guest import GuestLayer
 from tests.runners.lab.stacks.recording import Recorder, guest
 
@@ -42,7 +42,7 @@ AFTER = [sample(1750, top=405, disk=500), sample(2000, top=405, disk=500)]
 
 
 def test_the_load_is_where_the_top_has_io() -> None:
-    result = watched(stack(), [*STARTING, *LOAD, *AFTER], document())
+    result = compute_activity(stack(), [*STARTING, *LOAD, *AFTER], document())
     assert result.watched_ns == 1000 * MS
     fast, mirror = result.devices
     assert (mirror.name, mirror.kind, mirror.leaf) == ("mirror", "md", False)
@@ -55,20 +55,20 @@ def test_the_load_is_where_the_top_has_io() -> None:
 
 
 def test_a_ramp_is_left_out() -> None:
-    result = watched(stack(), [*STARTING, *LOAD, *AFTER], document(ramp_ms=500))
+    result = compute_activity(stack(), [*STARTING, *LOAD, *AFTER], document(ramp_ms=500))
     assert result.watched_ns == 500 * MS
     assert result.devices[1].ios == [200, 0]
 
 
 def test_without_any_io_all_is_watched() -> None:
-    result = watched(stack(), STARTING, document())
+    result = compute_activity(stack(), STARTING, document())
     assert result.watched_ns == 500 * MS
     assert [device.ios for device in result.devices] == [[2, 0], [0, 0]]
 
 
 def test_points_are_an_interval_apart() -> None:
-    few = watched(stack(), [*STARTING, *LOAD], document(interval_ms=500)).points
-    many = watched(stack(), [*STARTING, *LOAD], document(interval_ms=250)).points
+    few = compute_activity(stack(), [*STARTING, *LOAD], document(interval_ms=500)).points
+    many = compute_activity(stack(), [*STARTING, *LOAD], document(interval_ms=250)).points
     assert 0 < len(few) < len(many)
 
 
@@ -76,4 +76,4 @@ def test_points_are_an_interval_apart() -> None:
 def test_statistics_that_cannot_be_read(text: str | None) -> None:
     spoilt = FileSample(1, {"/proc/diskstats": text, "/proc/stat": "cpu 0 0 0 0\n"})
     with pytest.raises(BlklabError, match=r"the guest's /proc/diskstats"):
-        watched(stack(), [spoilt, spoilt], document())
+        compute_activity(stack(), [spoilt, spoilt], document())

@@ -198,14 +198,14 @@ def test_a_kernel_of_the_users_is_part_of_what_a_cell_is(monkeypatch: pytest.Mon
     path.write_text(EXPERIMENT.replace('kernel = ["6.1", "6.12"]\n', ""))
     planned = plan(path, form=lab_cell.FORM)
     monkeypatch.setattr(runner, "UserKernel", lambda *_: SimpleNamespace(key="kernel-1"))
-    own = runner.LabRunner(kernel=UserKernelOption(tmp_path / "vmlinuz")).planned(planned)
+    own = runner.LabRunner(kernel=UserKernelOption(tmp_path / "vmlinuz")).adapt_plan(planned)
     assert {cell.document["own_kernel"] for cell in own.cells} == {"kernel-1"}
     assert not {cell.key for cell in own.cells} & {cell.key for cell in planned.cells}
     path.write_text(EXPERIMENT)
     with pytest.raises(
         UsageError, match="--kernel: it replaces the kernel of all cells, but \\[matrix\\] varies kernel"
     ):
-        runner.LabRunner(kernel=UserKernelOption(tmp_path / "vmlinuz")).planned(plan(path, form=lab_cell.FORM))
+        runner.LabRunner(kernel=UserKernelOption(tmp_path / "vmlinuz")).adapt_plan(plan(path, form=lab_cell.FORM))
 
 
 def test_kernels_that_the_lab_lacks_are_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -220,9 +220,9 @@ def test_kernels_that_the_lab_lacks_are_skipped(monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr(runner, "image", image)
     monkeypatch.setattr(qemu, "find", lambda: ("qemu", "8"))
-    kept = runner.LabRunner().planned(planned)
+    kept = runner.LabRunner().adapt_plan(planned)
     assert [item.number for item in kept.cells] == [4, 5, 6]
     assert kept.notes == ["3 of 9 cells run here: kernel 4.19, 5.10 are not in the lab"]
     path.write_text(EXPERIMENT.replace('["6.1", "6.12"]', '["4.19"]'))
     with pytest.raises(UsageError, match=r"none of 3 cells runs here: no kernel '4\.19' in Debian's packages"):
-        runner.LabRunner().planned(plan(path, form=lab_cell.FORM))
+        runner.LabRunner().adapt_plan(plan(path, form=lab_cell.FORM))

@@ -149,10 +149,10 @@ def test_every_caller_gets_an_answer_or_a_blklab_error(
         machine.results = SimpleNamespace(clear=lambda: None)
         paths = {"backing": ["/dev/vda"], "cache": ["/dev/vdb"]}
         callers: list[Callable[[], object]] = [
-            lambda: guest.mapped("vg0-data"),
+            lambda: guest.find_dm_name("vg0-data"),
             lambda: guest.layer("vdz"),
             lambda: md.report(guest, "m", "md0", ["/dev/vda", None]),
-            lambda: lvm.cached(guest, table, {"origin": ["/dev/vda"], "cache": ["/dev/vdb"]}),
+            lambda: lvm.create_cache(guest, table, {"origin": ["/dev/vda"], "cache": ["/dev/vdb"]}),
             lambda: lvm.status(guest, "x"),
             lambda: bcache.create(guest, table, paths),
             lambda: bcache.buckets(guest, "b"),

@@ -68,7 +68,7 @@ def live(
     options = recorder.LiveOptions(seconds, interval / 1e9, window / 1e9, output)
     names = {device.number.replace(":", ","): device.name for device in recorded}
     screen = LiveScreen(names, next(iter(names)))
-    with recorder.watched(recorded, options, roots) as looks:
+    with recorder.watch_devices(recorded, options, roots) as looks:
         try:
             _show(looks, screen, as_json=as_json)
         except KeyboardInterrupt:

@@ -14,7 +14,7 @@ from blklab.md.model import Geometry, Inventory, Software
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice
-from blklab.system.mounts import everywhere
+from blklab.system.mounts import list_all_mounts
 from blklab.system.roots import Roots, text
 
 DISK_TIMEOUT_S = 2.0  # Time that a scrape waits for disks. A disk that hangs must not hide its values in sysfs.
@@ -85,7 +85,7 @@ class InventoryCache:
             memory.take_superblocks(self._memory)
             self._memory = memory
             self.read_at = read_at
-            for node in find_candidates(self.roots, inventory.arrays, everywhere(self.roots)):
+            for node in find_candidates(self.roots, inventory.arrays, list_all_mounts(self.roots)):
                 path = self.roots.device(node.name)
                 memory.remember_superblocks(path, reader.read_superblocks(path))
             # A disk that appears later and is in no array is read with the others.

@@ -38,7 +38,7 @@ class RemoteRoots(Roots):
 
     top: Path = Path("/")
 
-    def shown(self, path: Path) -> str:
+    def format_path(self, path: Path) -> str:
         """Returns the path on the other host."""
         return f"/{path.relative_to(self.top)}" if path.is_relative_to(self.top) else str(path)
 
@@ -66,7 +66,7 @@ class RecordedProbe(Probe):
         if reason := self._failure(path):
             return None, reason
         geometry, failure = super().read_geometry(path)
-        return geometry and replace(geometry, device=self._roots.shown(path)), failure
+        return geometry and replace(geometry, device=self._roots.format_path(path)), failure
 
     def is_repairing(self, uuid: str, roots: Roots) -> bool:  # noqa: ARG002
         """Returns False: journals on this host are about its own arrays."""

@@ -23,7 +23,7 @@ from blklab.md.repair.pages import read_page
 from blklab.md.repair.perform import SignalDeferral
 from blklab.md.superblocks import SectorRange, read_superblocks
 from blklab.md_levels import PARITIES
-from blklab.system.roots import Roots, opened
+from blklab.system.roots import Roots, open_descriptor
 from blklab.units import SECTOR
 
 
@@ -95,7 +95,7 @@ def _page_of_member(array: Array, row: int) -> SectorRange:
 
 
 def _read(member: ArrayMember, sector_range: SectorRange) -> bytes:
-    with opened(member.path, os.O_RDONLY | os.O_DIRECT) as descriptor:
+    with open_descriptor(member.path, os.O_RDONLY | os.O_DIRECT) as descriptor:
         return read_page(
             descriptor, (sector_range.sector + (member.data_offset or 0)) * SECTOR, sector_range.sectors * SECTOR
         )

@@ -105,11 +105,11 @@ def _sharing_reason(process: Path, roots: Roots) -> str:
     boot = re.search(r"^btime (\d+)", text(roots.proc / "stat") or "", re.M)
     for path, content in read_mdadm_conf(roots):
         if content is None:
-            return f"{roots.shown(path)} cannot be read"
+            return f"{roots.format_path(path)} cannot be read"
         if ticks is None or not boot or path.stat().st_mtime > int(boot[1]) + ticks / os.sysconf("SC_CLK_TCK"):
-            return f"it may have read an older {roots.shown(path)}, which has changed since it started"
+            return f"it may have read an older {roots.format_path(path)}, which has changed since it started"
         if setting := _find_setting(content, ("array", "policy", "part-policy"), r"(spare-group|domain)=.*"):
-            return f"{roots.shown(path)} has {setting}"
+            return f"{roots.format_path(path)} has {setting}"
     return ""
 
 

@@ -14,7 +14,7 @@ from blklab.errors import BlklabError
 from blklab.md.model import Array, ArrayMember, merge_ranges
 from blklab.md.superblocks import SectorRange
 from blklab.system.identity import device_number
-from blklab.system.roots import Roots, opened, text
+from blklab.system.roots import Roots, open_descriptor, text
 from blklab.units import SECTOR
 
 PIECE_BYTES = 1 << 20
@@ -69,7 +69,7 @@ class Measurement:
         unreadable: list[SectorRange] = []
         try:
             with (
-                opened(member.path, os.O_RDONLY | os.O_DIRECT) as descriptor,
+                open_descriptor(member.path, os.O_RDONLY | os.O_DIRECT) as descriptor,
                 mmap.mmap(-1, PIECE_BYTES) as memory,
                 memoryview(memory) as buffer,
             ):

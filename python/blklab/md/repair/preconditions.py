@@ -156,7 +156,7 @@ def _check_environment(array: Array, node: Path, roots: Roots) -> Iterator[Reaso
         yield "spare-moves", moving
     if policy := find_re_add_policy(roots):
         setting, path = policy
-        file = roots.shown(path)
+        file = roots.format_path(path)
         yield (
             "policy-re-add",
             f"{file} has {setting}: udev would re-add each member that blklab removes, with its list; "

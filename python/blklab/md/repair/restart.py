@@ -33,7 +33,7 @@ from blklab.md_levels import PARITIES
 from blklab.output import replace as replace_file
 from blklab.system import state_directory
 from blklab.system.identity import device_number
-from blklab.system.roots import Roots, opened, text
+from blklab.system.roots import Roots, open_descriptor, text
 
 SUPERBLOCK_BYTES = 256 << 10  # Before and after a superblock: its bitmap and bad-block list, before it with version 1.0
 
@@ -231,7 +231,7 @@ def _copy_superblocks(plan: RestartPlan, roots: Roots) -> Path:
 
 
 def _read_area(member: ArrayMember, begin: int, end: int, array: Array, roots: Roots) -> bytes:
-    with opened(member.path, os.O_RDONLY) as descriptor:
+    with open_descriptor(member.path, os.O_RDONLY) as descriptor:
         number = text(roots.sys / "class/block" / member.name / "dev") or ""
         if os.fstat(descriptor).st_rdev != device_number(number):
             raise BlklabError(f"{member.path}: it is another device than the member of {array.path}")

@@ -33,7 +33,7 @@ from blklab.md.repair.task import RepairTask
 from blklab.md.superblocks import SectorRange
 from blklab.md_levels import PARITIES
 from blklab.system.identity import device_number
-from blklab.system.roots import Roots, opened, text
+from blklab.system.roots import Roots, open_descriptor, text
 from blklab.units import SECTOR
 
 LISTS_TIMEOUT_S = 60.0  # Time for md to write its lists to the disks
@@ -166,7 +166,7 @@ def _rewrite_pages(
     # Nothing can mount it, or put a volume or swap on it, meanwhile.
     with ExitStack() as stack:
         with SystemErrors(StoppedRepair, f"{path}: cannot open it alone", ": stop what uses it"):
-            descriptor = stack.enter_context(opened(path, os.O_RDWR | os.O_DIRECT | os.O_EXCL))
+            descriptor = stack.enter_context(open_descriptor(path, os.O_RDWR | os.O_DIRECT | os.O_EXCL))
         plan = _plan(inventory.read_array(node, roots), task, roots)
         if os.fstat(descriptor).st_rdev != device_number(text(node / "dev") or "") or plan.array.uuid != task.uuid:
             raise StoppedRepair(f"{path}: it is another array now: nothing was written")
@@ -185,7 +185,7 @@ def _check_unused(plan: RewritePlan, roots: Roots) -> None:
         raise StoppedRepair(str(now.refused[0]), now.refused[0].remedy)
     with (
         SystemErrors(StoppedRepair, f"{plan.array.path}: cannot open it alone", ": stop what uses it"),
-        opened(plan.array.path, os.O_RDONLY | os.O_EXCL),
+        open_descriptor(plan.array.path, os.O_RDONLY | os.O_EXCL),
     ):
         return
 
@@ -314,7 +314,7 @@ class _Rewrite:
     def _read_member(self, member: ArrayMember, sector_range: SectorRange) -> bytes:
         begin = (sector_range.sector + (member.data_offset or 0)) * SECTOR
         try:
-            with opened(member.path, os.O_RDONLY | os.O_DIRECT) as descriptor:
+            with open_descriptor(member.path, os.O_RDONLY | os.O_DIRECT) as descriptor:
                 return read_page(descriptor, begin, sector_range.sectors * SECTOR)
         except OSError as error:
             reason = error.strerror or str(error)

@@ -27,7 +27,7 @@ from blklab.md.superblocks import Superblock, read_superblocks
 from blklab.signatures import locate_signatures, signatures
 from blklab.system.identity import BlockDevice, resolve
 from blklab.system.layers import beneath, partitions
-from blklab.system.roots import Roots, entries, opened, text
+from blklab.system.roots import Roots, entries, open_descriptor, text
 from blklab.system.users import openers, uses
 from blklab.units import SECTOR, format_size
 
@@ -297,7 +297,7 @@ def _check_former_member(array: Array, device: BlockDevice, superblock: Superblo
 def _warn_of_raw_data(device: BlockDevice, roots: Roots) -> Iterator[str]:
     """Yields a warning if a disk without a signature is not empty: plain dm-crypt and some databases have none."""
     try:
-        with opened(roots.device(device.name), os.O_RDONLY) as descriptor:
+        with open_descriptor(roots.device(device.name), os.O_RDONLY) as descriptor:
             samples = [
                 os.pread(descriptor, SAMPLE_BYTES, offset)
                 for offset in range(0, device.size, max(1, device.size // 16))

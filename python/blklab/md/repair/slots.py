@@ -45,8 +45,8 @@ from blklab.md.repair.slot_task import DiskFacts, SlotTask
 from blklab.md.repair.steps import RUNNING_STATES
 from blklab.md.superblocks import SectorRange, Superblock, read_superblocks
 from blklab.signatures import signatures
-from blklab.system.identity import BlockDevice, called, device_number, of_node
-from blklab.system.roots import entries, opened, text
+from blklab.system.identity import BlockDevice, device_number, find_by_id, of_node
+from blklab.system.roots import entries, open_descriptor, text
 
 Report = Callable[[str, str], object]  # Called with each step, and its command or an empty string
 Unreadable = dict[str, tuple[SectorRange, ...]]  # By the path of a member
@@ -344,7 +344,7 @@ class SlotRepair:
         path = self._roots.device(device.name)
         with (
             SystemErrors(StoppedRepair, f"{path}: cannot open it alone", ": stop what uses it"),
-            opened(path, os.O_RDONLY | os.O_EXCL) as descriptor,
+            open_descriptor(path, os.O_RDONLY | os.O_EXCL) as descriptor,
         ):
             if os.fstat(descriptor).st_rdev != device_number(device.number):
                 raise StoppedRepair(f"{path}: it is another device now than {device.number}: nothing was changed")
@@ -513,7 +513,7 @@ class SlotRepair:
                     return member
             members = tuple(member for member in members if member.superblock is None)
         if disk.id:
-            names = {device.name for device in called(disk.id, self._roots)}
+            names = {device.name for device in find_by_id(disk.id, self._roots)}
             matches = [member for member in members if member.name in names]
         else:
             matches = [] if self._is_resumed else [member for member in members if member.path == disk.path]
@@ -538,7 +538,7 @@ class SlotRepair:
     def _find_disk(self, disk: DiskFacts) -> BlockDevice:
         """Returns a disk that is out of the array, by its id or by its superblock. Raises StoppedRepair."""
         if disk.id:
-            devices = called(disk.id, self._roots)
+            devices = find_by_id(disk.id, self._roots)
             if len(devices) == 1:
                 return devices[0]
         matches = []

@@ -19,7 +19,7 @@ from pathlib import Path
 from blklab.errors import BlklabError, SystemErrors
 from blklab.md import command_lines
 from blklab.md.inventory import parse_number
-from blklab.system.roots import Roots, opened, text
+from blklab.system.roots import Roots, open_descriptor, text
 
 LONGEST_SUSPENSION_S = 10.0  # Time after which writes resume in any case
 CLEAN_TIMEOUT_S = 2.0  # Time for an array without writes to become clean; md's safe_mode_delay is 0.2 s
@@ -59,7 +59,7 @@ class WriteSuspension:
         if is_reshaping(self._md) or has_other_suspension(self._md):
             raise BlklabError(f"{self._md}: another program has suspended writes, or reshapes the array: wait for it")
         try:
-            with opened(self._md / "suspend_hi", os.O_RDWR) as high:
+            with open_descriptor(self._md / "suspend_hi", os.O_RDWR) as high:
                 self._begin_guard(high)
                 (self._md / "suspend_lo").write_text("0")
                 os.write(high, b"%d" % MARK)

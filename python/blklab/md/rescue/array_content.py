@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from blklab.md.model import Array
 from blklab.md.rescue.diagnosis import ContentFacts, describe_by_superblocks, find_current, is_stopped
 from blklab.md.superblocks import SectorRange
-from blklab.system.roots import opened
+from blklab.system.roots import open_descriptor
 from blklab.units import SECTOR
 
 FIRST = SectorRange(0, 8)  # The first 4 KiB of a member's data
@@ -49,7 +49,7 @@ def _read_content(array: Array) -> ContentFacts | None:
 def read_filesystem(path: str, offset: int) -> ContentFacts | None:
     """Returns what the filesystem at a byte of a device or image says; None if there is none that is known here."""
     try:
-        with opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
+        with open_descriptor(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
             content = os.pread(descriptor, FIRST.sectors * SECTOR, offset)
     except OSError:
         return None

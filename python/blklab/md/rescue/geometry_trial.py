@@ -65,7 +65,7 @@ def plan_search(devices: Sequence[str], directory: Path, hints: GeometryHints, r
     members = []
     for name in devices:
         device = identity.resolve(name, roots)
-        path = roots.shown(roots.device(device.name))
+        path = roots.format_path(roots.device(device.name))
         superblock = newest_superblock(read_superblocks(Path(path)))
         member = outside.get(path) or ArrayMember(device.name, path, superblock=superblock)
         if member.users:

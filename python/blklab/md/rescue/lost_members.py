@@ -17,7 +17,7 @@ from blklab.md.rescue.diagnosis import describe_by_superblocks, find_not_here, i
 from blklab.md.rescue.old_superblocks import OldSuperblock, find_old_superblocks
 from blklab.system.identity import of_node
 from blklab.system.layers import partitions
-from blklab.system.mounts import everywhere
+from blklab.system.mounts import list_all_mounts
 from blklab.system.roots import Roots
 
 FOREIGN = ("Intel IMSM", "DDF")
@@ -48,7 +48,7 @@ def list_unknown_disks(inventory: Inventory, roots: Roots) -> list[UnknownDisk]:
         member.name for array in (*inventory.arrays, *inventory.unassembled) for member in list_all_members(array)
     }
     disks = []
-    for node in find_candidates(roots, inventory.arrays, everywhere(roots)):
+    for node in find_candidates(roots, inventory.arrays, list_all_mounts(roots)):
         if node.name in member_names or (node / "md").is_dir():
             continue
         device = of_node(node, roots)

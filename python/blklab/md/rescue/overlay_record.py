@@ -111,7 +111,7 @@ def find_device(facts: MemberFacts, roots: Roots) -> FoundDevice | None:
 def find_known_device(path: str, ids: Sequence[str], size: int | None, roots: Roots) -> FoundDevice | None:
     """Returns the device that had a path, stable ids and a size in bytes: as `find_device`."""
     for stable_id in ids:
-        for device in identity.called(stable_id, roots):
+        for device in identity.find_by_id(stable_id, roots):
             if device.size == size:
                 return FoundDevice(device.path, device.name)
     if ids:

@@ -47,7 +47,7 @@ from blklab.signatures import locate_signatures
 from blklab.system import identity
 from blklab.system.identity import BlockDevice
 from blklab.system.layers import loop_file, number_of
-from blklab.system.roots import Roots, entries, opened, text
+from blklab.system.roots import Roots, entries, open_descriptor, text
 from blklab.system.spans import Span
 from blklab.system.users import openers, uses
 from blklab.units import format_size
@@ -475,7 +475,7 @@ def _block_size(restore: DeviceRestore, roots: Roots) -> int:
 
 @contextmanager
 def _open_to_read(restore: DeviceRestore) -> Iterator[int]:
-    with SystemErrors(NotRestorable, "it cannot be read"), opened(restore.path, os.O_RDONLY) as device:
+    with SystemErrors(NotRestorable, "it cannot be read"), open_descriptor(restore.path, os.O_RDONLY) as device:
         _check_size(device, restore)
         os.posix_fadvise(device, 0, 0, os.POSIX_FADV_DONTNEED)  # What is on the disk, not what is in memory
         yield device
@@ -649,7 +649,7 @@ def _open_alone(restore: DeviceRestore, roots: Roots) -> Iterator[int]:
     path = os.path.realpath(restore.path) if restore.number else restore.path
     with (
         SystemErrors(BlklabError, f"{restore.path}: cannot open it alone", ": stop what uses it"),
-        opened(path, flags) as descriptor,
+        open_descriptor(path, flags) as descriptor,
     ):
         if restore.number is None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

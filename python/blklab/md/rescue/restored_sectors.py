@@ -43,7 +43,7 @@ from blklab.md_levels import PARITIES
 from blklab.output import replace as replace_file
 from blklab.system import state_directory
 from blklab.system.identity import device_number
-from blklab.system.roots import Roots, opened, text
+from blklab.system.roots import Roots, open_descriptor, text
 from blklab.units import SECTOR, format_size
 
 BITMAP_EVENTS = struct.Struct("<24xQQ")  # events and events_cleared (drivers/md/md-bitmap.h, bitmap_super_t)
@@ -191,7 +191,7 @@ def find_change(member: ArrayMember, header: SectorsHeader, lost: Sequence[Secto
         return "it has no internal bitmap: whether these sectors were written since the member left is not known"
     if superblock.bitmap_distrusted or bitmap.version not in BIT_BITMAPS or bitmap.chunk < SECTOR:
         return "its bitmap is marked as stale or damaged, or is of another kind than version 4"
-    with opened(member.path, os.O_RDONLY | os.O_DIRECT) as device:
+    with open_descriptor(member.path, os.O_RDONLY | os.O_DIRECT) as device:
         events, min_event = BITMAP_EVENTS.unpack_from(_read_bytes(device, bitmap.offset, BITMAP_HEADER))
         if events + 1 < superblock.events:
             return f"its bitmap is of event {events:,}, its superblock of {superblock.events:,}: it is not current"
@@ -232,7 +232,7 @@ def write_sectors(plan: SectorsPlan, roots: Roots, report: Report) -> str:
     path = roots.dev / name
     with journal.lock_array(name, roots), SignalDeferral() as signals, ExitStack() as stack:
         with SystemErrors(StoppedRepair, f"{path}: cannot open it alone", ": stop what uses it"):
-            descriptor = stack.enter_context(opened(path, os.O_RDWR | os.O_DIRECT | os.O_EXCL))
+            descriptor = stack.enter_context(open_descriptor(path, os.O_RDWR | os.O_DIRECT | os.O_EXCL))
         current_plan = _plan(inventory.read_array(node, roots), plan.file, plan.header, roots)
         number = device_number(text(node / "dev") or "")
         if os.fstat(descriptor).st_rdev != number or current_plan.array.uuid != plan.array.uuid:

@@ -19,7 +19,7 @@ import msgspec
 
 from blklab import output
 from blklab.errors import BlklabError, SystemErrors
-from blklab.system.roots import opened
+from blklab.system.roots import open_descriptor
 from blklab.system.spans import Span, spans_without
 
 INDEX = "members.json"
@@ -104,7 +104,7 @@ def write_index(directory: Path, members: Sequence[SavedMember], disks: Sequence
     index = SavedIndex(format_version=FORMAT_VERSION, saved=now, members=tuple(members), disks=tuple(disks))
     document = json.dumps(msgspec.to_builtins(index), indent=2) + "\n"
     output.write(directory / INDEX, document.encode(), mode=0o600)
-    with SystemErrors(BlklabError, directory), opened(directory, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+    with SystemErrors(BlklabError, directory), open_descriptor(directory, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)
 
 
@@ -232,7 +232,7 @@ def _load_range(path: Path, saved_range: SavedRange, memory: int) -> None:
 @contextmanager
 def _open_file(path: Path) -> Iterator[int]:
     """Opens a regular file for reading; raises OSError or BlklabError for anything else, also for a link."""
-    with opened(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor:
+    with open_descriptor(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise BlklabError(f"{path}: not a regular file")
         yield descriptor

@@ -27,7 +27,7 @@ from blklab.md.superblocks import SectorRange, Superblock, newest_superblock, re
 from blklab.md_levels import PARITIES
 from blklab.system import identity
 from blklab.system.layers import number_of
-from blklab.system.roots import Roots, entries, opened, text
+from blklab.system.roots import Roots, entries, open_descriptor, text
 from blklab.units import SECTOR, format_size
 
 MOST_SECTORS = (1 << 30) // SECTOR
@@ -115,7 +115,7 @@ def save_sectors(sector_range: SectorRange, device: Path, file: Path, roots: Roo
     warnings = check_place(file, "--save", [str(device)], roots)
     places = list(find_on_member(array, superblock, sector_range))
     good, listed_ranges = _split_by_list(places, superblock)
-    with SystemErrors(BlklabError, device), opened(device, os.O_RDONLY) as source:
+    with SystemErrors(BlklabError, device), open_descriptor(device, os.O_RDONLY) as source:
         readable, unread = _read_all(device, source, good)
         if not readable:
             reason = "they are on other members" if not places else "they are bad blocks of it, or cannot be read"
@@ -393,7 +393,7 @@ def read_ranges(file: Path, header: SectorsHeader) -> Iterator[tuple[SectorsOfMe
 @contextmanager
 def _open_file(file: Path) -> Iterator[IO[bytes]]:
     """Opens a regular file for reading; raises OSError or BlklabError for anything else."""
-    with opened(file, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
+    with open_descriptor(file, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise BlklabError(f"{file}: not a regular file")
         with open(descriptor, "rb", closefd=False) as source:  # a descriptor, not a path

@@ -11,7 +11,7 @@ from blklab.md.model import Array, ArrayMember
 from blklab.md.rescue.diagnosis import ArrayRescue, find_newest, list_all_members
 from blklab.md.rescue.lost_members import ArrayNote
 from blklab.md.rescue.metadata_places import BITMAP_HEADER
-from blklab.system.roots import opened
+from blklab.system.roots import open_descriptor
 from blklab.units import SECTOR, format_size
 
 BIT_BITMAPS = (3, 4)  # Versions with a bit for each chunk
@@ -60,7 +60,7 @@ def count_chunks(member: ArrayMember) -> tuple[int, int] | None:
     if length > MOST_BYTES:
         return None
     try:
-        with opened(member.path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
+        with open_descriptor(member.path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
             content = os.pread(descriptor, length, bitmap.offset + BITMAP_HEADER)
     except OSError:
         return None

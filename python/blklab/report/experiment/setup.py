@@ -14,7 +14,7 @@ from blklab.report.arrays import LAYOUTS
 from blklab.report.experiment.view import ExperimentView, ReportCell, grouped
 from blklab.report.shell import Details, PageSection, PlainText
 from blklab.report.tables.base import TableColumn, TextTable, only, text
-from blklab.runners.sim.descriptions import simulated_job
+from blklab.runners.sim.descriptions import describe_job
 
 QUEUE = ("scheduler", "nr_requests", "read_ahead_kb", "max_sectors_kb", "rotational", "write_cache", "wbt_lat_usec")
 """The queue settings that matter most; the store has the others."""
@@ -290,7 +290,7 @@ def _job(view: ExperimentView, cell: ReportCell) -> str:
         if "options" in job:
             lines += [f"{key}={value}" for key, value in job["options"].items()]
         elif "read_share" in job:
-            lines += simulated_job(job).split()
+            lines += describe_job(job).split()
     if run.cell.get("runtime_ns"):
         lines.append(f"runtime={run.cell['runtime_ns'] / 1e9:g}s")
     if command := run.cell.get("command"):

@@ -63,45 +63,45 @@ def run(
 
 
 def _once(program: str, argv: Sequence[str], directory: Path, number: int, progress: Progress) -> CommandRepeat:
-    started = time.perf_counter_ns()
+    start_ns = time.perf_counter_ns()
     with child_process.started([program, *argv[1:]], directory, apart=True) as (process, pipes):
-        output = _drain(process.pid, pipes, started, number, progress)
+        output = _drain(process.pid, pipes, start_ns, number, progress)
         _, status, usage = os.wait4(process.pid, 0)
-        took = time.perf_counter_ns() - started
+        took = time.perf_counter_ns() - start_ns
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         lines = [line.strip() for line in output.splitlines() if line.strip()]
-        words = f": {printable(lines[-1])[:300]}" if lines else ""
-        raise BlklabError(f"command {printable(argv[0])!r} failed: it {ending(process.returncode)}{words}")
+        last_line = f": {printable(lines[-1])[:300]}" if lines else ""
+        raise BlklabError(f"command {printable(argv[0])!r} failed: it {ending(process.returncode)}{last_line}")
     # The times of the processor include the command's children.
     user_ns, system_ns = round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9)
     return CommandRepeat(took, user_ns, system_ns, process.returncode)
 
 
-def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: Progress) -> str:
+def _drain(pid: int, pipes: Sequence[int], start_ns: int, number: int, progress: Progress) -> str:
     """Reads a command's output until it ends; its children may keep the pipes open after that."""
     err = pipes[-1]
-    open_ = list(pipes)
+    open_pipes = list(pipes)
     output = b""
     last_report = time.monotonic()
-    ended = os.pidfd_open(pid)
+    exit_descriptor = os.pidfd_open(pid)
     try:
         while True:
-            ready, _, _ = select.select([*open_, ended], [], [], 1.0)
-            if ready == [ended]:
+            ready, _, _ = select.select([*open_pipes, exit_descriptor], [], [], 1.0)
+            if ready == [exit_descriptor]:
                 return output.decode(errors="replace")
-            for descriptor in set(ready) - {ended}:
+            for descriptor in set(ready) - {exit_descriptor}:
                 chunk = os.read(descriptor, 1 << 16)
                 if not chunk:
-                    open_.remove(descriptor)
+                    open_pipes.remove(descriptor)
                 elif descriptor == err:
                     output = (output + chunk)[-MOST_SAID:]
             if time.monotonic() - last_report >= 1:
                 last_report = time.monotonic()
-                seconds = (time.perf_counter_ns() - started) / 1e9
+                seconds = (time.perf_counter_ns() - start_ns) / 1e9
                 progress(FioProgress(seconds, None, phase=f"command {number + 1}"))
     finally:
-        os.close(ended)
+        os.close(exit_descriptor)
 
 
 class FioFigures(NamedTuple):
@@ -139,32 +139,32 @@ def measure(
         size = None
     elif size is None:
         raise UsageError(f"{path}: the cell has no size: expected file_bytes")
-    filled = size is not None and not target_preparation.is_laid_out(path, size)
+    must_fill = size is not None and not target_preparation.is_laid_out(path, size)
     target = FioTarget(fio, path, size, directory, int(cell["seed"]), progress)
-    if filled:
+    if must_fill:
         target_preparation.fill(target)
-    target_preparation.precondition(target, str(host.get("precondition", "none")), cell, filled=filled)
-    resumed = None
-    if wanted := host.get("steady"):
+    target_preparation.precondition(target, str(host.get("precondition", "none")), cell, filled=must_fill)
+    steady_state = None
+    if steady := host.get("steady"):
 
         def one_round(_before: int) -> float:
-            ran = _run(target, cell, "steady", int(wanted["round_ns"]))
+            ran = _run(target, cell, "steady", int(steady["round_ns"]))
             outcome = output.outcome(output.parse_document(ran.output))
             return float(outcome.read.iops + outcome.write.iops)
 
-        resumed = until_steady(wanted, one_round)
+        steady_state = until_steady(steady, one_round)
     warnings = []
-    if resumed is not None and not resumed.reached:
-        warnings.append(f"no steady state after {len(resumed.rounds)} rounds: measured without one")
+    if steady_state is not None and not steady_state.reached:
+        warnings.append(f"no steady state after {len(steady_state.rounds)} rounds: measured without one")
     if host.get("drop_caches") and (warning := target_preparation.drop_caches(proc)):
         warnings.append(warning)
     interval_ns = int(cell.get("interval_ns") or INTERVAL_NS)
     log_ms = max(1, interval_ns // 10**6)
     ran = _run(target, cell, "measure", None, log_ms, execute, ready)
-    measured = figures(ran, interval_ns, log_ms, timed=cell.get("replay", {}).get("timed", False))
-    measured.outcome.steady = resumed
-    measured.outcome.warnings = [*warnings, *measured.outcome.warnings]
-    return measured
+    fio_figures = figures(ran, interval_ns, log_ms, timed=cell.get("replay", {}).get("timed", False))
+    fio_figures.outcome.steady = steady_state
+    fio_figures.outcome.warnings = [*warnings, *fio_figures.outcome.warnings]
+    return fio_figures
 
 
 def figures(ran: process.FioExit, interval_ns: int, log_ms: int, *, timed: bool) -> FioFigures:
@@ -219,14 +219,14 @@ def _run(
 
 def _command(
     cell: FioCellDocument,
-    wanted: CommandDocument,
+    command_document: CommandDocument,
     path: Path,
     progress: Progress,
     proc: Path,
     ready: Callable[[], object],
 ) -> FioFigures:
-    directory = path / (wanted.get("directory") or "")
-    times = int(wanted.get("times") or 1)
+    directory = path / (command_document.get("directory") or "")
+    times = int(command_document.get("times") or 1)
     if times < 1:
         raise BlklabError(f"command: found times = {times}, expected at least 1")
     warnings: dict[str, None] = {}
@@ -241,10 +241,10 @@ def _command(
             begun = True
             ready()
 
-    runs = run(wanted["argv"], directory, times, before=before, progress=progress)
-    command = CommandResult(list(wanted["argv"]), runs)
-    measured = Outcome(sum(run.wall_ns for run in runs), warnings=list(warnings), command=command)
-    return FioFigures(measured, [], "")
+    runs = run(command_document["argv"], directory, times, before=before, progress=progress)
+    command = CommandResult(list(command_document["argv"]), runs)
+    outcome = Outcome(sum(run.wall_ns for run in runs), warnings=list(warnings), command=command)
+    return FioFigures(outcome, [], "")
 
 
 def judge_steady_state(
@@ -263,24 +263,24 @@ def judge_steady_state(
     if len(rounds) < window or mean <= 0:
         return SteadyStateResult(False, rounds)
     middle = (window - 1) / 2
-    rise = sum((at - middle) * (value - mean) for at, value in enumerate(last))
-    per_round = rise / sum((at - middle) ** 2 for at in range(window))
+    rise = sum((index - middle) * (value - mean) for index, value in enumerate(last))
+    per_round = rise / sum((index - middle) ** 2 for index in range(window))
     spread = (max(last) - min(last)) / mean
     slope = abs(per_round) * (window - 1) / mean
     return SteadyStateResult(spread <= most_range and slope <= most_slope, rounds, spread, slope)
 
 
-def until_steady(wanted: SteadyStateDocument, measure: Callable[[int], float]) -> SteadyStateResult:
+def until_steady(options: SteadyStateDocument, measure: Callable[[int], float]) -> SteadyStateResult:
     """Runs rounds until they are steady, or until there is no time for another.
 
     `wanted` is `host.steady` of a cell. `measure` runs a round and returns its IOPS; its argument is the number of
     rounds before it.
     """
-    limits = {"most_range": float(wanted["range"]), "most_slope": float(wanted["slope"])}
+    limits = {"most_range": float(options["range"]), "most_slope": float(options["slope"])}
     rounds: list[float] = []
     while True:
-        state = judge_steady_state(rounds, window=int(wanted["rounds"]), **limits)
-        used = (len(rounds) + 1) * int(wanted["round_ns"])
-        if state.reached or (rounds and used > int(wanted["limit_ns"])):
+        state = judge_steady_state(rounds, window=int(options["rounds"]), **limits)
+        total_ns = (len(rounds) + 1) * int(options["round_ns"])
+        if state.reached or (rounds and total_ns > int(options["limit_ns"])):
             return state
         rounds.append(measure(len(rounds)))

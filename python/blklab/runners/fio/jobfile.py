@@ -44,9 +44,9 @@ def write_replay(replay: ReplayDocument, path: Path) -> None:
     """Writes the log of a trace that fio replays: reads, writes and flushes, with their times if they count."""
     from blklab import _core  # which hosts of a fleet do not have
 
-    chosen = _core.Filter(devices=[replay["device"]], ops=["read", "write", "flush"])
+    trace_filter = _core.Filter(devices=[replay["device"]], ops=["read", "write", "flush"])
     form = "iolog" if replay["timed"] else "iolog2"
-    _core.convert([replay["path"]], str(path), chosen, to=form, format=replay["format"], overwrite=True)
+    _core.convert([replay["path"]], str(path), trace_filter, to=form, format=replay["format"], overwrite=True)
 
 
 def render(cell: FioCellDocument, target: Path, *, runtime_ns: int | None = None, log_ms: int | None = None) -> str:

@@ -26,8 +26,8 @@ def find_fio(oldest: Sequence[int] = OLDEST) -> tuple[str, str]:
     if match is None:
         raise EnvironmentLacks(f"{path} is not fio: its version is {version!r}", HOW_TO_INSTALL)
     if (int(match[1]), int(match[2])) < tuple(oldest):
-        wanted = ".".join(map(str, oldest))
-        raise EnvironmentLacks(f"{path} is {version}, too old", f"fio {wanted} or newer is needed")
+        oldest_version = ".".join(map(str, oldest))
+        raise EnvironmentLacks(f"{path} is {version}, too old", f"fio {oldest_version} or newer is needed")
     return path, version
 
 
@@ -96,11 +96,11 @@ def iops(line: str) -> tuple[float, float] | None:
     match = _IOPS.search(line)
     if match is None:
         return None
-    read, write = (_scaled(match[direction]) for direction in ("read", "write"))
+    read, write = (_parse_rate(match[direction]) for direction in ("read", "write"))
     return read, write
 
 
-def _scaled(text: str | None) -> float:
+def _parse_rate(text: str | None) -> float:
     if not text:
         return 0.0
     suffix = text[-1] if text[-1] in SUFFIXES else ""
@@ -117,8 +117,8 @@ class FioMessages:
 
     def take(self, chunk: str) -> int:
         """Takes a part of fio's output; returns its number of lines of progress."""
-        *lines, rest = re.split(r"[\r\n]", self._rest + chunk)
-        self._rest = rest[:MOST_SAID]
+        *lines, remainder = re.split(r"[\r\n]", self._rest + chunk)
+        self._rest = remainder[:MOST_SAID]
         progress = 0
         for line in lines:
             rates = iops(line)
@@ -155,29 +155,29 @@ def run(
     fio is stopped before this function is left in any way; if blklab is killed, the kernel kills fio.
     """
     with tempfile.TemporaryDirectory(dir=directory, prefix="fio-") as name:
-        own = Path(name)
-        (own / "job.fio").write_text(job)
+        job_directory = Path(name)
+        (job_directory / "job.fio").write_text(job)
         if target is not None:
-            (own / LINK).symlink_to(target.absolute())
-        output = own / "job.json"
+            (job_directory / LINK).symlink_to(target.absolute())
+        output = job_directory / "job.json"
         options = ["--output-format=json+"]
         if readonly:
             options.append("--readonly")
         # Progress once a second, also without a terminal; the rates only once fio can tell its end.
         command = [fio, *options, f"--output={output}", "--eta=always", "job.fio"]
         begin()
-        with child_process.started(command, own, descriptors=descriptors(target)) as (process, pipes):
+        with child_process.started(command, job_directory, descriptors=descriptors(target)) as (process, pipes):
             text = watch(process, pipes[0], seconds, progress, phase)
-        written = output.read_text(errors="replace") if output.exists() else ""
+        output_text = output.read_text(errors="replace") if output.exists() else ""
         if process.returncode < 0:
             raise BlklabError(f"fio did not finish: it {ending(process.returncode)}")
         if process.returncode:
-            words = printable(complaint(text + written.partition("{\n")[0], process.returncode))
-            raise BlklabError(f"fio failed: {words}")
-        if not written.strip():
+            message = printable(complaint(text + output_text.partition("{\n")[0], process.returncode))
+            raise BlklabError(f"fio failed: {message}")
+        if not output_text.strip():
             raise BlklabError(f"fio failed: {printable(complaint(text, 0))}")
-        logs = {path.name: path.read_text(errors="replace") for path in own.glob("*.log")}
-        return FioExit(written, text, logs, ["fio", *options, "job.fio"])
+        logs = {path.name: path.read_text(errors="replace") for path in job_directory.glob("*.log")}
+        return FioExit(output_text, text, logs, ["fio", *options, "job.fio"])
 
 
 def descriptors(target: Path | None) -> list[int]:
@@ -188,19 +188,19 @@ def descriptors(target: Path | None) -> list[int]:
 
 def watch(process: child_process.Process, pipe: int, seconds: float | None, progress: Progress, phase: str) -> str:
     """Reads fio's output until it ends, and returns it without its lines of progress."""
-    started = last_report = time.monotonic()
+    start_time = last_report = time.monotonic()
     messages = FioMessages()
     while True:
-        ended = child_process.ended(process)
-        ready, _, _ = select.select([pipe], [], [], 0 if ended else POLL)
+        has_ended = child_process.ended(process)
+        ready, _, _ = select.select([pipe], [], [], 0 if has_ended else POLL)
         chunk = os.read(pipe, 1 << 16) if ready else b""
         now = time.monotonic()
         if messages.take(chunk.decode(errors="replace")) or now - last_report >= 1:
             last_report = now
-            progress(FioProgress(now - started, seconds, *messages.rates, phase=phase))
-        if ended and not chunk:
+            progress(FioProgress(now - start_time, seconds, *messages.rates, phase=phase))
+        if has_ended and not chunk:
             return messages.end()
         if ready and not chunk:
             time.sleep(POLL)  # it has closed its output and is about to end
-        if seconds is not None and now - started > seconds + PATIENCE:
+        if seconds is not None and now - start_time > seconds + PATIENCE:
             raise BlklabError(f"fio was still running {PATIENCE:.0f} s after its expected end, and was stopped")

@@ -96,16 +96,16 @@ def drop_caches(proc: Path = Path("/proc")) -> str | None:
     """Syncs and empties the page cache; returns a warning without the permission to do so."""
     sync()
     path = proc / "sys" / "vm" / "drop_caches"
-    failed: list[OSError] = []
+    errors: list[OSError] = []
 
     def drop() -> None:
         try:
             path.write_text("3\n")
         except OSError as error:
-            failed.append(error)
+            errors.append(error)
 
     _interruptibly(drop)
-    return f"{path}: cannot drop caches: {failed[0].strerror}" if failed else None
+    return f"{path}: cannot drop caches: {errors[0].strerror}" if errors else None
 
 
 def sync() -> None:

@@ -44,10 +44,10 @@ class ClientRun:
 
 def run(fio: str, jobs: Mapping[str, str], directory: Path, seconds: float | None, progress: Progress) -> ClientRun:
     """Runs a job on each host, by the names of their sockets in `directory`. Raises BlklabError."""
-    written = directory / "client.json"
+    output_path = directory / "client.json"
     with ExitStack() as stack:
-        command = [fio, "--output-format=json+", f"--output={written.name}", "--eta=always"]
-        stack.callback(written.unlink, missing_ok=True)
+        command = [fio, "--output-format=json+", f"--output={output_path.name}", "--eta=always"]
+        stack.callback(output_path.unlink, missing_ok=True)
         for socket, job in jobs.items():
             file = directory / f"{socket}.fio"
             file.write_text(job)
@@ -55,12 +55,12 @@ def run(fio: str, jobs: Mapping[str, str], directory: Path, seconds: float | Non
             command += [f"--client=sock:{socket}", file.name]
         with child_process.started(command, directory) as (client, pipes):
             messages = process.watch(client, pipes[0], seconds, progress, "measure")
-        text = written.read_text(errors="replace") if written.exists() else ""
+        text = output_path.read_text(errors="replace") if output_path.exists() else ""
         logs = {}
         for path in directory.glob(f"{jobfile.LOG}_*"):
             logs[path.name] = path.read_text(errors="replace")
             path.unlink()
     if "client_stats" not in text:
-        words = printable(complaint(messages + text, client.returncode))
-        raise BlklabError(f"fio failed: {words}")
+        message = printable(complaint(messages + text, client.returncode))
+        raise BlklabError(f"fio failed: {message}")
     return ClientRun(output.parse_document(text), text, messages, logs)

@@ -16,7 +16,7 @@ def fleet_outcome(
     document: FioDocument, parts: Parts, failures: Mapping[str, str], clocks: Mapping[str, ClockOffset | None]
 ) -> Outcome:
     """Returns the outcome of all hosts. `document` is fio's, of the hosts with `parts`; `clocks` has every host."""
-    whole = output.outcome(document)
+    total = output.outcome(document)
     outcomes = {name: part.outcome for name, part in parts.items()}
     count = len(clocks)
     lacking = [f"{name}: {why}; the totals are of {len(parts)} of {count} hosts" for name, why in failures.items()]
@@ -25,9 +25,9 @@ def fleet_outcome(
         for change in part.settings or ():
             settings.append(replace(change, where=f"{name}:{change.where}"))
     return replace(
-        whole,
+        total,
         hosts=[_host(name, clock, outcomes.get(name), failures.get(name)) for name, clock in clocks.items()],
-        devices=[_named(name, device) for name, part in outcomes.items() for device in part.devices],
+        devices=[_add_host_name(name, device) for name, part in outcomes.items() for device in part.devices],
         watched_ns=max(part.watched_ns or 0 for part in outcomes.values()),
         warnings=[*lacking, *_together({name: part.warnings for name, part in outcomes.items()})],
         settings=settings,
@@ -41,7 +41,7 @@ def _host(name: str, clock: ClockOffset | None, part: Outcome | None, failure: s
     return HostResult(name, None, clock, part.read, part.write, part.devices)
 
 
-def _named(host: str, device: DeviceResult) -> DeviceResult:
+def _add_host_name(host: str, device: DeviceResult) -> DeviceResult:
     return replace(device, name=f"{host}:{device.name}", above=[f"{host}:{name}" for name in device.above])
 
 
@@ -68,7 +68,7 @@ def fleet_series(parts: Parts) -> list[SeriesPoint]:
                 jobs[point.time_ns] = _sum(jobs[point.time_ns], point) if point.time_ns in jobs else point
             else:
                 devices.append(replace(point, source=f"{name}:{point.source}"))
-    return [*(jobs[at] for at in sorted(jobs)), *devices]
+    return [*(jobs[time_ns] for time_ns in sorted(jobs)), *devices]
 
 
 def _sum(point: SeriesPoint, other: SeriesPoint) -> SeriesPoint:
@@ -87,6 +87,6 @@ def _sum(point: SeriesPoint, other: SeriesPoint) -> SeriesPoint:
 
 def _mean(latencies: Sequence[tuple[float | None, int]]) -> float | None:
     """Returns the mean of latencies with the numbers of their I/Os; None if none is known."""
-    known = [(latency, ios) for latency, ios in latencies if latency is not None]
-    all_ios = sum(ios for _, ios in known)
-    return sum(latency * ios for latency, ios in known) / all_ios if all_ios else None
+    known_latencies = [(latency, ios) for latency, ios in latencies if latency is not None]
+    all_ios = sum(ios for _, ios in known_latencies)
+    return sum(latency * ios for latency, ios in known_latencies) / all_ios if all_ios else None

@@ -113,10 +113,10 @@ class Peer:
         return self._requests.get()
 
     def _read(self) -> None:
-        rest = bytearray()
+        remainder = bytearray()
         with suppress(OSError, ValueError, KeyError):
             while select.select([0], [], [], SILENCE)[0] and (chunk := os.read(0, 1 << 16)):
-                for request in map(json.loads, child_process.lines_of(rest, chunk)):
+                for request in map(json.loads, child_process.lines_of(remainder, chunk)):
                     if request["kind"] == "ping":
                         self.send("pong", number=request["number"], clock_ns=time.time_ns())
                     else:
@@ -141,9 +141,11 @@ class _RemoteLedger:
             self._next = None
         return begun
 
-    def end(self, _cell: SentCell, finished: FinishedRun) -> None:
-        points = [astuple(point) for point in finished.points]
-        self._peer.send("finished", outcome=finished.outcome.as_document(), points=points, seconds=finished.seconds)
+    def end(self, _cell: SentCell, finished_run: FinishedRun) -> None:
+        points = [astuple(point) for point in finished_run.points]
+        self._peer.send(
+            "finished", outcome=finished_run.outcome.as_document(), points=points, seconds=finished_run.seconds
+        )
 
     def fail(self, _cell: SentCell, message: str) -> None:
         self._peer.send("failed", message=message)
@@ -214,7 +216,7 @@ def main() -> None:
 
 def _work() -> int:
     for number in SIGNALS:
-        signal.signal(number, _interrupted)
+        signal.signal(number, _handle_signal)
     peer = Peer()
     try:
         _serve(peer)
@@ -226,7 +228,7 @@ def _work() -> int:
     return 0
 
 
-def _interrupted(_number: int, _frame: FrameType | None) -> None:
+def _handle_signal(_number: int, _frame: FrameType | None) -> None:
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # no other signal interrupts the clean-up
     raise _ConnectionLost
@@ -247,8 +249,8 @@ def _serve(peer: Peer) -> None:
     roots = Roots()
     with runner.session():
         runner.check(cast(Any, SentPlan(cells)))
-        peer.send("checked", environment=runner.environment(), written=_written(cells, roots))
-        with HostJournal(roots) as journal, scratch(SOCKETS, journal, needed=0, name=request["directory"]) as private:
+        peer.send("checked", environment=runner.environment(), written=_list_written_ids(cells, roots))
+        with HostJournal(roots) as journal, scratch(SOCKETS, journal, size=0, name=request["directory"]) as private:
             server.socket = private.path / SOCKET
             runner.run(cast(Any, cells), cast(Any, _RemoteLedger(peer)))
     peer.send("end")
@@ -258,7 +260,7 @@ def _send_progress(peer: Peer, live: FioProgress) -> None:
     peer.send("progress", seconds=live.seconds, total_seconds=live.total_seconds, phase=live.phase)
 
 
-def _written(cells: Sequence[SentCell], roots: Roots) -> dict[str, list[str]]:
+def _list_written_ids(cells: Sequence[SentCell], roots: Roots) -> dict[str, list[str]]:
     """Returns the ids of each device that cells write to, and of the disks below it.
 
     Without names that users give, which several hosts may use.
@@ -269,6 +271,8 @@ def _written(cells: Sequence[SentCell], roots: Roots) -> dict[str, list[str]]:
         if "device" in target and writes(cell.document) and target["name"] not in ids:
             layers = conditions.layers_of(target, roots)
             nodes = [layer.node for layer in layers if layer.node is not None and (layer.leaf or not layer.above)]
-            known = [id_ for node in nodes for id_ in of_node(node, roots).ids]
-            ids[target["name"]] = [id_ for id_ in known if not id_.startswith(("file:", "md-name-", "dm-name-"))]
+            node_ids = [disk_id for node in nodes for disk_id in of_node(node, roots).ids]
+            ids[target["name"]] = [
+                disk_id for disk_id in node_ids if not disk_id.startswith(("file:", "md-name-", "dm-name-"))
+            ]
     return ids

@@ -79,8 +79,8 @@ class HostLink:
         """Sends the program, and puts what the host answers into the inbox until it ends."""
         self._write(program)
         noise = bytearray()
-        rest = bytearray()
-        answered = False
+        remainder = bytearray()
+        has_answered = False
         with selectors.DefaultSelector() as selector:
             for pipe in self._pipes:
                 selector.register(pipe, selectors.EVENT_READ)
@@ -92,18 +92,18 @@ class HostLink:
                     elif key.fd == self._pipes[1]:
                         noise = (noise + chunk)[-4096:]
                     else:
-                        for answer in child_process.lines_of(rest, chunk):
-                            answered = self._take(answer, inbox, answered)
-                if len(rest) > LONGEST:
+                        for answer in child_process.lines_of(remainder, chunk):
+                            has_answered = self._take(answer, inbox, has_answered)
+                if len(remainder) > LONGEST:
                     break
                 if self._pipes[0] not in selector.get_map() and not selector.select(1.0):
                     break  # what still holds stderr open does not matter
-        self.lost = self._reason(ssh.last_line(noise), answered)
+        self.lost = self._reason(ssh.last_line(noise), has_answered)
         with suppress(ProcessLookupError):
             self._process.terminate()  # ends the forwarded connections, so that fio no longer waits for the host
         inbox.put((self, {"kind": "lost", "message": self.lost}))
 
-    def _take(self, answer: bytes | bytearray, inbox: Inbox, answered: bool) -> bool:
+    def _take(self, answer: bytes | bytearray, inbox: Inbox, has_answered: bool) -> bool:
         """Takes a line; tells whether the program has answered. Other lines are a shell's greeting."""
         try:
             message = json.loads(answer)
@@ -115,16 +115,16 @@ class HostLink:
             sent = self._sent.pop(number)
             clock = ClockOffset(int(message["clock_ns"]) - (sent + now) // 2, (now - sent + 1) // 2)
         except (ValueError, KeyError, TypeError, RecursionError):
-            return answered
+            return has_answered
         if self.clock is None or clock.error_ns < self.clock.error_ns:
             self.clock = clock
         if number + 1 < ROUND_TRIPS:
             self.ping()
         return True
 
-    def _reason(self, last: str, answered: bool) -> str:
+    def _reason(self, last: str, has_answered: bool) -> str:
         last = printable(last)
-        if answered:
+        if has_answered:
             return f"the connection was lost: {last}" if last else "the connection was lost"
         if self._status() == NOT_FOUND:
             return f"{last or 'python3: not found'}; install Python there, or name it in python of [fleet]"
@@ -149,7 +149,7 @@ class HostLink:
 
 
 @contextmanager
-def linked(
+def connect_host(
     name: str, address: str, number: int, python: str, directory: Path, program: bytes, inbox: Inbox
 ) -> Iterator[HostLink]:
     """Connects to a host during the block. Call it in the main thread: ssh ends with the thread that started it.

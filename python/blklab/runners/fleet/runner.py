@@ -21,7 +21,7 @@ from blklab.runners.fio.process import FioProgress, find_fio
 from blklab.runners.fleet import fio_client
 from blklab.runners.fleet.fleet_totals import fleet_outcome, fleet_series
 from blklab.runners.fleet.host_agent import SOCKETS, Message
-from blklab.runners.fleet.host_link import HostLink, Inbox, failure, linked
+from blklab.runners.fleet.host_link import HostLink, Inbox, connect_host, failure
 from blklab.runners.fleet.payload import PAYLOAD
 from blklab.runners.fleet.shared_disks import SHARED, refuse_shared
 from blklab.runners.host import conditions
@@ -65,14 +65,14 @@ class FleetRunner(Runner):
 
     def check(self, plan: ExperimentPlan) -> None:
         """Connects to every host and checks there what the runner `host` checks."""
-        with ExitStack() as own:
-            self._connect(plan, self._stack or own)
+        with ExitStack() as own_stack:
+            self._connect(plan, self._stack or own_stack)
 
     def environment(self) -> Mapping[str, object]:
         """Returns the environments of all hosts, by name."""
         names = list(self._environments)
-        others = f" and {len(names) - 1} others" if len(names) > 1 else ""
-        return {"blklab": __version__, "host": f"{names[0]}{others}", "hosts": self._environments}
+        suffix = f" and {len(names) - 1} others" if len(names) > 1 else ""
+        return {"blklab": __version__, "host": f"{names[0]}{suffix}", "hosts": self._environments}
 
     def _connect(self, plan: ExperimentPlan, stack: ExitStack) -> None:
         document = plan.cells[0].document
@@ -85,7 +85,7 @@ class FleetRunner(Runner):
         program = remote_program.program(PAYLOAD, "runners.fleet.host_agent")
         self._links = [
             stack.enter_context(
-                linked(name, address, number, document["python"], self._directory, program, self._inbox)
+                connect_host(name, address, number, document["python"], self._directory, program, self._inbox)
             )
             for number, (name, address) in enumerate(hosts.items())
         ]
@@ -102,9 +102,9 @@ class FleetRunner(Runner):
                 force=[name for name in self._force if name != SHARED],
                 yes_destroy=ids_of(link.name, list(self._yes_destroy), hosts),
             )
-        checked = self._collect(links, "checked")
-        failures |= _failures(checked)
-        for link, message in checked.items():
+        answers = self._collect(links, "checked")
+        failures |= _failures(answers)
+        for link, message in answers.items():
             if link not in failures:
                 self._environments[link.name] = message["environment"]
                 here = message["environment"]["programs"]["fio"]
@@ -115,7 +115,7 @@ class FleetRunner(Runner):
                     )
         self._refuse(failures)
         if SHARED not in self._force:
-            refuse_shared({link.name: message["written"] for link, message in checked.items()})
+            refuse_shared({link.name: message["written"] for link, message in answers.items()})
         for link in self._links:
             if link.clock is not None and abs(link.clock.offset_ns) > max(10**9, link.clock.error_ns):
                 self._warn(f"{link.name}: its clock differs by {link.clock.offset_ns / 1e9:+.1f} s from this one")
@@ -134,10 +134,10 @@ class FleetRunner(Runner):
 
     @contextmanager
     def _heartbeat(self) -> Iterator[None]:
-        ended = threading.Event()
+        stop = threading.Event()
 
         def beat() -> None:
-            while not ended.wait(HEARTBEAT):
+            while not stop.wait(HEARTBEAT):
                 for link in self._links:
                     link.ping()
 
@@ -146,7 +146,7 @@ class FleetRunner(Runner):
         try:
             yield
         finally:
-            ended.set()
+            stop.set()
             thread.join()
 
     def _collect(
@@ -181,7 +181,7 @@ class FleetRunner(Runner):
         for link in links:
             link.send("begin", number=cell.number)
         failures = dict(self._gone)
-        ready = self._kept(self._collect(links, "ready", cell), failures)
+        ready = self._drop_failed_hosts(self._collect(links, "ready", cell), failures)
         self._need(ready, failures)
         for link in ready:
             link.send("go")
@@ -198,14 +198,16 @@ class FleetRunner(Runner):
                 link.send("failed", message="fio got no result from this host")
             else:
                 link.send("measured", output=part.output, messages=part.messages, logs=part.logs)
-        finished = self._kept(self._collect(list(ready), "finished", cell), failures)
-        self._need(finished, failures)
-        parts = {link.name: _part(finished[link]) for link in self._links if link in finished}
-        document = ran.only([link.socket for link in finished])
+        results = self._drop_failed_hosts(self._collect(list(ready), "finished", cell), failures)
+        self._need(results, failures)
+        parts = {link.name: _part(results[link]) for link in self._links if link in results}
+        document = ran.only([link.socket for link in results])
         outcome = fleet_outcome(document, parts, failures, {link.name: link.clock for link in self._links})
         return FinishedRun(outcome, time.monotonic() - began, fleet_series(parts), packed(ran.text))
 
-    def _kept(self, answers: Mapping[HostLink, Message], failures: dict[str, str]) -> dict[HostLink, Message]:
+    def _drop_failed_hosts(
+        self, answers: Mapping[HostLink, Message], failures: dict[str, str]
+    ) -> dict[HostLink, Message]:
         """Returns the answers of hosts that have not failed; adds the others to `failures`."""
         for link, message in answers.items():
             if message["kind"] in {"failed", "error", "lost"}:

@@ -40,14 +40,14 @@ def cpu_times(roots: Roots) -> CpuTimes | None:
         return None
 
 
-def busy_cpus(used: float, stolen: float) -> Iterator[Diagnostic]:
+def busy_cpus(used_share: float, stolen: float) -> Iterator[Diagnostic]:
     """Yields a warning for each share of all CPUs (0 to 1) that is above BUSY_CPUS."""
-    if used > BUSY_CPUS:
+    if used_share > BUSY_CPUS:
         yield Diagnostic(
             "cpu-busy",
             "warning",
             "CPUs",
-            f"other programs use {100 * used:.0f} % of the CPUs, expected at most {100 * BUSY_CPUS:.0f} %",
+            f"other programs use {100 * used_share:.0f} % of the CPUs, expected at most {100 * BUSY_CPUS:.0f} %",
             ("find the program with top, or set wait in [host]",),
         )
     if stolen > BUSY_CPUS:
@@ -71,14 +71,14 @@ class MachineLoad:
         self._roots = roots
         self._began = time.monotonic()
         self._own = _own_user_seconds()
-        self._throttled = _throttled(roots)
+        self._throttled = _count_throttling(roots)
 
     def warnings(self, cpu: Mapping[str, float]) -> list[str]:
         """Returns the warnings; `cpu` has the shares of all CPUs during the measurement."""
         available = max(1e-9, time.monotonic() - self._began) * (os.cpu_count() or 1)
-        own = (_own_user_seconds() - self._own) / available
-        diagnostics = list(busy_cpus(cpu.get("user", 0.0) - own, cpu.get("steal", 0.0)))
-        if (times := _throttled(self._roots) - self._throttled) > 0:
+        own_share = (_own_user_seconds() - self._own) / available
+        diagnostics = list(busy_cpus(cpu.get("user", 0.0) - own_share, cpu.get("steal", 0.0)))
+        if (times := _count_throttling(self._roots) - self._throttled) > 0:
             diagnostics.append(
                 Diagnostic(
                     "cpu-throttled",
@@ -96,7 +96,7 @@ def _own_user_seconds() -> float:
     return sum(resource.getrusage(kind).ru_utime for kind in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
-def _throttled(roots: Roots) -> int:
+def _count_throttling(roots: Roots) -> int:
     """Returns how often the CPUs were throttled (arch/x86/kernel/cpu/mce/therm_throt.c)."""
     counts = (text(cpu / "thermal_throttle/core_throttle_count") for cpu in entries(roots.sys / "devices/system/cpu"))
     return sum(int(count) for count in counts if count and count.isdigit())
@@ -151,8 +151,8 @@ def check(
     diagnostics += _page_cache(target, cells, beneath, roots)
     diagnostics += _small_data(target, cells, beneath)
     diagnostics += _powersave(roots)
-    diagnostics += _shingled(beneath, cells)
-    diagnostics += _uncounted(beneath)
+    diagnostics += _find_shingled_disks(beneath, cells)
+    diagnostics += _find_uncounted_devices(beneath)
     diagnostics += _memory(roots)
     return [
         replace(diagnostic, severity="warning") if diagnostic.code in passed_by else diagnostic
@@ -168,34 +168,34 @@ def arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
         md = layer.node / "md"
         action = text(md / "sync_action")
         if action not in {None, "idle", "none"}:
-            done = _progress(text(md / "sync_completed"))
+            progress = _progress(text(md / "sync_completed"))
             yield Diagnostic(
                 "array-syncing",
                 "critical",
                 layer.name,
-                f"found sync_action {action}{done}, expected idle: its I/O would be measured as well",
+                f"found sync_action {action}{progress}, expected idle: its I/O would be measured as well",
                 (f"wait until it ends: mdadm --wait /dev/{layer.name}",),
             )
-        degraded = text(md / "degraded")
-        if degraded not in {None, "", "0"}:
+        missing_members = text(md / "degraded")
+        if missing_members not in {None, "", "0"}:
             yield Diagnostic(
                 "array-degraded",
                 "critical",
                 layer.name,
-                f"found {degraded} of its members missing, expected none: a degraded array performs differently",
+                f"found {missing_members} of its members missing, expected none: a degraded array performs differently",
                 (f"see mdadm --detail /dev/{layer.name}",),
             )
 
 
-def _progress(completed: str | None) -> str:
+def _progress(sync_completed: str | None) -> str:
     """`1000 / 4000`, in sectors, or `none`, `delayed` (Documentation/admin-guide/md.rst)."""
-    match = re.fullmatch(r"(\d+) / (\d+)", completed or "")
+    match = re.fullmatch(r"(\d+) / (\d+)", sync_completed or "")
     return f" ({100 * int(match[1]) / int(match[2]):.1f} %)" if match and int(match[2]) else ""
 
 
 def _busy(beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], object]) -> Iterator[Diagnostic]:
     """Reads /proc/stat and /proc/diskstats twice, for the lowest and the topmost devices only."""
-    watched = [layer.name for layer in beneath if layer.leaf or not layer.above]
+    device_names = [layer.name for layer in beneath if layer.leaf or not layer.above]
     before = diskstats.read(roots)
     cpu = cpu_times(roots)
     began = time.monotonic()
@@ -207,7 +207,7 @@ def _busy(beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], 
         yield from busy_cpus(shares["user"] + shares["system"] + shares["irq"], shares["steal"])
     # A test's sleep is no time; the rates are of the true one, or of what was asked for.
     seconds = max(SAMPLE, time.monotonic() - began)
-    for name in watched:
+    for name in device_names:
         old, new = before.get(name), after.get(name)
         if old is None or new is None:
             continue
@@ -231,18 +231,18 @@ def _page_cache(
 ) -> Iterator[Diagnostic]:
     ram = memory(roots).get("MemTotal")
     for cell in cells:
-        buffered = [
+        buffered_jobs = [
             job["name"]
             for job in cell["jobs"]
             if job["options"].get("direct", "0") in {"0", ""} and not _is_synced(job["options"])
         ]
         size = _data_bytes(target, cell, beneath)
-        if buffered and ram is not None and size is not None and size <= ram:
+        if buffered_jobs and ram is not None and size is not None and size <= ram:
             yield Diagnostic(
                 "page-cache",
                 "critical",
                 target["name"],
-                f"job {buffered[0]} does not use direct I/O: found {_gib(size)} of data, "
+                f"job {buffered_jobs[0]} does not use direct I/O: found {_gib(size)} of data, "
                 f"expected more than the {_gib(ram)} of memory: the page cache would be measured",
                 ("set direct = 1, or a larger size",),
             )
@@ -251,21 +251,21 @@ def _page_cache(
 
 def _is_synced(options: Mapping[str, str]) -> bool:
     """Returns whether a job writes only, and each write reaches the disk before the next."""
-    written = options.get("rw") in {"write", "randwrite"}
-    synced = "1" in {options.get("fsync"), options.get("fdatasync")}
-    return written and (synced or options.get("sync", "0") not in {"0", "none"})
+    only_writes = options.get("rw") in {"write", "randwrite"}
+    syncs_each_write = "1" in {options.get("fsync"), options.get("fdatasync")}
+    return only_writes and (syncs_each_write or options.get("sync", "0") not in {"0", "none"})
 
 
 def _data_bytes(target: Mapping[str, Any], cell: HostCellDocument, beneath: Sequence[SysfsLayer]) -> int | None:
     """Returns how many bytes a cell's jobs use; None if unknown."""
     sizes: list[int] = []
     for job in cell["jobs"]:
-        whole = _size(beneath[0].node) if beneath and beneath[0].node is not None else None
+        device_bytes = _size(beneath[0].node) if beneath and beneath[0].node is not None else None
         size, share = fio_options.portion(job["options"].get("size", "100%"))
         if share is None:
             sizes.append(size)
-        elif "device" in target and whole is not None:
-            sizes.append(int(share * whole))
+        elif "device" in target and device_bytes is not None:
+            sizes.append(int(share * device_bytes))
         else:
             return cell.get("file_bytes")
     return max(sizes, default=None)
@@ -274,19 +274,19 @@ def _data_bytes(target: Mapping[str, Any], cell: HostCellDocument, beneath: Sequ
 def _small_data(
     target: Mapping[str, Any], cells: Sequence[HostCellDocument], beneath: Sequence[SysfsLayer]
 ) -> Iterator[Diagnostic]:
-    known = _caches(beneath)
-    if stated := int(target.get("cache_bytes") or 0):
-        known["cache_bytes of the target"] = stated
-    total = sum(known.values())
+    cache_sizes = _caches(beneath)
+    if configured_bytes := int(target.get("cache_bytes") or 0):
+        cache_sizes["cache_bytes of the target"] = configured_bytes
+    total = sum(cache_sizes.values())
     for cell in cells:
         size = _data_bytes(target, cell, beneath)
         if total and size is not None and size < 2 * total:
-            named = ", ".join(f"{name} {_gib(of)}" for name, of in known.items())
+            cache_list = ", ".join(f"{name} {_gib(cache_bytes)}" for name, cache_bytes in cache_sizes.items())
             yield Diagnostic(
                 "small-data",
                 "critical",
                 target["name"],
-                f"found {_gib(size)} of data, expected at least twice the caches ({named}): "
+                f"found {_gib(size)} of data, expected at least twice the caches ({cache_list}): "
                 "mostly the caches would be measured",
                 ("set a larger size",),
             )
@@ -336,19 +336,19 @@ def _powersave(roots: Roots) -> Iterator[Diagnostic]:
             )
 
 
-def _shingled(beneath: Sequence[SysfsLayer], cells: Sequence[HostCellDocument]) -> Iterator[Diagnostic]:
+def _find_shingled_disks(beneath: Sequence[SysfsLayer], cells: Sequence[HostCellDocument]) -> Iterator[Diagnostic]:
     """Finds shingled disks that report it to the kernel, or whose model is known.
 
     Others cannot be recognised before a run. Their writes become slow when the area that
     collects them is full: `collapse` finds that afterwards.
     """
-    written = any(writes(cell) for cell in cells)
+    has_writes = any(writes(cell) for cell in cells)
     for layer in beneath:
-        if layer.kind != "disk" or layer.node is None or not written:
+        if layer.kind != "disk" or layer.node is None or not has_writes:
             continue
-        zoned = text(layer.node / "queue/zoned") or "none"
+        zone_model = text(layer.node / "queue/zoned") or "none"
         model = text(layer.node / "device/model") or ""
-        if zoned == "host-managed":
+        if zone_model == "host-managed":
             yield Diagnostic(
                 "smr-cliff",
                 "critical",
@@ -356,18 +356,18 @@ def _shingled(beneath: Sequence[SysfsLayer], cells: Sequence[HostCellDocument]) 
                 "found a host-managed zoned disk, expected a conventional one: it accepts only sequential writes",
                 ("use fio with zonemode=zbd for it",),
             )
-        elif zoned == "host-aware" or any(re.search(pattern, model.strip()) for pattern in MANAGED_BY_THE_DRIVE):
+        elif zone_model == "host-aware" or any(re.search(pattern, model.strip()) for pattern in MANAGED_BY_THE_DRIVE):
             yield Diagnostic(
                 "smr-cliff",
                 "warning",
                 layer.name,
-                f"found a shingled disk ({model.strip() or zoned}), expected a conventional one: "
+                f"found a shingled disk ({model.strip() or zone_model}), expected a conventional one: "
                 "writes become many times slower when its cache is full",
                 ("write for longer than its cache lasts",),
             )
 
 
-def _uncounted(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
+def _find_uncounted_devices(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
     for layer in beneath:
         if layer.disk is not None and text(layer.disk / "queue/iostats") == "0":
             yield Diagnostic(
@@ -380,9 +380,9 @@ def _uncounted(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
 
 
 def _memory(roots: Roots) -> Iterator[Diagnostic]:
-    memory_ = memory(roots)
-    total = memory_.get("MemTotal", 0)
-    free = memory_.get("MemAvailable")
+    memory_bytes = memory(roots)
+    total = memory_bytes.get("MemTotal", 0)
+    free = memory_bytes.get("MemAvailable")
     if total and free is not None and free < total / 20:
         yield Diagnostic(
             "low-memory",
@@ -410,26 +410,26 @@ def collapse(points: Sequence[SeriesPoint], source: str) -> Diagnostic | None:
     for rate in rates:
         sums.append(sums[-1] + rate)
     best = 0.0
-    where = 0
-    for at in range(5, len(rates) - 4):
-        before, after = sums[at] / at, (sums[-1] - sums[at]) / (len(rates) - at)
+    boundary = 0
+    for index in range(5, len(rates) - 4):
+        before, after = sums[index] / index, (sums[-1] - sums[index]) / (len(rates) - index)
         # The variance between the parts: what the division explains.
-        explains = (before - after) * math.sqrt(at * (len(rates) - at))
+        explains = (before - after) * math.sqrt(index * (len(rates) - index))
         if explains > best:
             best = explains
-            where = at
-    if not where:
+            boundary = index
+    if not boundary:
         return None
-    before, after = sums[where] / where, (sums[-1] - sums[where]) / (len(rates) - where)
+    before, after = sums[boundary] / boundary, (sums[-1] - sums[boundary]) / (len(rates) - boundary)
     # After it, no interval may be as it was: jobs that pause and go on are no cliff.
-    if after > before / 5 or max(rates[where + 1 :]) > before / 2:
+    if after > before / 5 or max(rates[boundary + 1 :]) > before / 2:
         return None
     return Diagnostic(
         "smr-cliff",
         "warning",
         source,
         f"writes fell from {before * 1e9 / 2**20:.1f} to {after * 1e9 / 2**20:.1f} MiB/s in interval "
-        f"{where + 1} of {len(rates)} and did not recover, expected a steady rate: "
+        f"{boundary + 1} of {len(rates)} and did not recover, expected a steady rate: "
         "a cache (of a shingled disk, or of flash) was full",
         ("measure only the time after it, with a ramp",),
     )

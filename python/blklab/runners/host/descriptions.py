@@ -30,14 +30,14 @@ def workload(document: FioCellDocument) -> str:
     jobs = document["jobs"]
     jobs_described = [_job(job["options"]) for job in jobs]
     if len(jobs) > 1:
-        jobs_described = [f"[{job['name']}] {words}" for job, words in zip(jobs, jobs_described, strict=True)]
-    words = [replay_words(replay) if (replay := document.get("replay")) else " + ".join(jobs_described)]
+        jobs_described = [f"[{job['name']}] {parts}" for job, parts in zip(jobs, jobs_described, strict=True)]
+    parts = [replay_words(replay) if (replay := document.get("replay")) else " + ".join(jobs_described)]
     if ramp := document.get("load_ramp"):
         limit = "" if ramp["p99_ns"] is None else f" p99_below={format_duration(ramp['p99_ns']).replace(' ', '')}"
-        words.append(f"rate=ramp{limit}")
+        parts.append(f"rate=ramp{limit}")
     if document["runtime_ns"] is not None:
-        words.append(f"runtime={document['runtime_ns'] / 1e9:g}s")
-    return " ".join(words)
+        parts.append(f"runtime={document['runtime_ns'] / 1e9:g}s")
+    return " ".join(parts)
 
 
 PLAIN = {  # Options that descriptions leave out
@@ -68,13 +68,15 @@ def notes(plan: ExperimentPlan) -> list[str]:
     for document in targets.values():
         target = document["target"]
         if "device" in target:
-            written = any(writes(cell.document) for cell in plan.cells if cell.document["target"] == target)
-            would = "would be OVERWRITTEN" if written else "would only be read"
-            named = ", ".join(document["destroy"]) or "nothing"
-            lines.append(f"{target['device']} {would}; `destroy` names {named}")
+            has_writes = any(writes(cell.document) for cell in plan.cells if cell.document["target"] == target)
+            would = "would be OVERWRITTEN" if has_writes else "would only be read"
+            destroy_names = ", ".join(document["destroy"]) or "nothing"
+            lines.append(f"{target['device']} {would}; `destroy` names {destroy_names}")
         elif document.get("file_bytes"):
-            where = target.get("filesystem") or target["directory"]
-            lines.append(f"{format_size(document['file_bytes'])} would be written below {where} before the first cell")
+            directory = target.get("filesystem") or target["directory"]
+            lines.append(
+                f"{format_size(document['file_bytes'])} would be written below {directory} before the first cell"
+            )
     settings = {key for cell in plan.cells for key in cell.document["settings"]}
     if settings:
         lines.append(f"{', '.join(sorted(settings))} would be changed during a cell, and restored")
@@ -90,12 +92,12 @@ def _amounts(plan: ExperimentPlan) -> list[str]:
         for job in document["jobs"]:
             if job_writes(job["options"]):
                 writing.append((document, job["options"]))
-    amounts = [_written(document, options) for document, options in writing]
+    amounts = [_count_write_bytes(document, options) for document, options in writing]
     if total := sum(
         (amount or 0) * ramp_runs(document) for amount, (document, _) in zip(amounts, writing, strict=True)
     ):
-        most = "at most " if any(document["runtime_ns"] for document, _ in writing) else ""
-        lines.append(f"the jobs of all cells would write {most}{format_size(total)}")
+        limit_prefix = "at most " if any(document["runtime_ns"] for document, _ in writing) else ""
+        lines.append(f"the jobs of all cells would write {limit_prefix}{format_size(total)}")
     if None in amounts:
         lines.append("jobs that end by time would write as much as the device takes until then")
     return lines
@@ -105,23 +107,23 @@ def duration(documents: Sequence[FioCellDocument]) -> list[str]:
     """Returns how long the cells take, as far as it is known."""
     limits = [minimum_ns(document) for document in documents if document["runtime_ns"]]
     limits_ios = any("number_ios" in job["options"] for document in documents for job in document["jobs"])
-    most = "at most " if limits_ios else ""
+    limit_prefix = "at most " if limits_ios else ""
     subject = "the cells" if len(limits) == len(documents) else f"{len(limits)} of the cells"
-    return [f"{subject} would take {most}{format_duration(sum(limits))}, without preparation"] if limits else []
+    return [f"{subject} would take {limit_prefix}{format_duration(sum(limits))}, without preparation"] if limits else []
 
 
-def _written(document: FioCellDocument, options: Mapping[str, str]) -> int | None:
+def _count_write_bytes(document: FioCellDocument, options: Mapping[str, str]) -> int | None:
     """Returns the bytes that all processes of a job write; None if only time ends it."""
     if (replay := document.get("replay")) is not None:
         return replay["write_bytes"]
     amount = options.get("io_size", options.get("size", ""))
     if options.get("time_based") == "1" or not amount.isdigit():
         return None
-    if most := options.get("number_ios"):
+    if max_ios := options.get("number_ios"):
         _, sizes = fio_options.block_sizes(options.get("bs"), options.get("bssplit"))
-        amount = str(min(int(amount), int(most) * max(size for size, _ in sizes)))
-    mixed = options["rw"].partition(":")[0] in {"rw", "readwrite", "randrw"}
-    share = 1 - int(options.get("rwmixread", "50")) / 100 if mixed else 1.0
+        amount = str(min(int(amount), int(max_ios) * max(size for size, _ in sizes)))
+    is_mixed = options["rw"].partition(":")[0] in {"rw", "readwrite", "randrw"}
+    share = 1 - int(options.get("rwmixread", "50")) / 100 if is_mixed else 1.0
     return int(share * int(amount) * int(options.get("numjobs", "1")))
 
 

@@ -20,7 +20,7 @@ from blklab.system import state_directory
 from blklab.system.identity import BlockDevice
 from blklab.system.mounts import holding
 from blklab.system.process import boot_id, start_of
-from blklab.system.roots import Roots, entries, opened
+from blklab.system.roots import Roots, entries, open_descriptor
 
 FORMAT = 1
 KERNEL = "vm"  # Owner of settings that belong to no device
@@ -106,9 +106,9 @@ class HostJournal:
 
     def settings(self, device: BlockDevice | None, values: Mapping[str, str]) -> int:
         """Records values to restore; returns the entry's number. On disk when it returns."""
-        known = None if device is None else {**asdict(device), "node": str(device.node)}
-        where = device.name if device else KERNEL
-        return self._add({"settings": {"device": known, "values": dict(values)}}, where)
+        device_fields = None if device is None else {**asdict(device), "node": str(device.node)}
+        owner = device.name if device else KERNEL
+        return self._add({"settings": {"device": device_fields, "values": dict(values)}}, owner)
 
     def directory(self, parent: Path, name: str) -> int:
         """Records a directory to be made; returns the entry's number. On disk when it returns."""
@@ -121,15 +121,15 @@ class HostJournal:
         self._write({"done": number})
         self._open.pop(number, None)
 
-    def changed(self) -> set[str]:
+    def list_changed_owners(self) -> set[str]:
         """Returns the names of the devices (and KERNEL) whose settings are not restored."""
-        return {where for where in self._open.values() if where is not None}
+        return {owner for owner in self._open.values() if owner is not None}
 
-    def _add(self, entry: dict[str, Any], where: str | None = None) -> int:
+    def _add(self, entry: dict[str, Any], owner: str | None = None) -> int:
         number = self._next
         self._next += 1
         self._write({"id": number, **entry})
-        self._open[number] = where
+        self._open[number] = owner
         return number
 
     def _write(self, entry: Mapping[str, Any]) -> None:
@@ -143,49 +143,53 @@ class HostJournal:
 
 def read(path: Path) -> LeftoverJournal:
     """Returns a journal, without an incomplete last line: no change followed it. Raises BlklabError."""
-    left = LeftoverJournal(path)
-    *whole, torn = state_directory.read(path).split(b"\n")
-    if not whole:
-        left.torn = True
-        return left
+    leftover = LeftoverJournal(path)
+    *complete_lines, torn = state_directory.read(path).split(b"\n")
+    if not complete_lines:
+        leftover.torn = True
+        return leftover
     try:
-        _fill(left, [json.loads(line) for line in whole])
+        _fill(leftover, [json.loads(line) for line in complete_lines])
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         message = f"{path}: damaged, expected a journal of blklab; read it, restore what it lists, and remove it"
         raise BlklabError(message) from None
     if torn and len(torn) > 1 << 20:
         raise BlklabError(f"{path}: a last line of {len(torn)} bytes, expected a journal of blklab")
-    return left
+    return leftover
 
 
-def _fill(left: LeftoverJournal, lines: list[dict[str, Any]]) -> None:
-    owner, *rest = lines
+def _fill(leftover: LeftoverJournal, lines: list[dict[str, Any]]) -> None:
+    owner, *entry_lines = lines
     if owner["journal"] != FORMAT:
         raise ValueError(f"format {owner['journal']}, expected {FORMAT}")
-    left.boot = str(owner["boot_id"])
-    left.pid = int(owner["pid"])
-    left.start = int(owner["start"])
-    for line in rest:
+    leftover.boot = str(owner["boot_id"])
+    leftover.pid = int(owner["pid"])
+    leftover.start = int(owner["start"])
+    for line in entry_lines:
         if "done" in line:
-            left.entries.pop(int(line["done"]), None)
+            leftover.entries.pop(int(line["done"]), None)
         elif "settings" in line:
-            known = line["settings"]["device"]
+            device_fields = line["settings"]["device"]
             device = None
-            if known is not None:
-                known = {**known, "node": Path(known["node"]), "ids": tuple(known["ids"])}
-                device = BlockDevice(**known)
+            if device_fields is not None:
+                device_fields = {
+                    **device_fields,
+                    "node": Path(device_fields["node"]),
+                    "ids": tuple(device_fields["ids"]),
+                }
+                device = BlockDevice(**device_fields)
                 if not all(isinstance(text, str) for text in (device.name, device.number)):
                     raise ValueError("no device")
             values = {str(key): str(value) for key, value in line["settings"]["values"].items()}
-            left.entries[int(line["id"])] = SettingsEntry(device, values)
+            leftover.entries[int(line["id"])] = SettingsEntry(device, values)
         else:
-            made = DirectoryEntry(**line["directory"])
-            if not all(isinstance(value, str) and "\0" not in value for value in vars(made).values()):
+            directory_entry = DirectoryEntry(**line["directory"])
+            if not all(isinstance(value, str) and "\0" not in value for value in vars(directory_entry).values()):
                 raise ValueError("no paths")
-            left.entries[int(line["id"])] = made
+            leftover.entries[int(line["id"])] = directory_entry
 
 
-def all_left(roots: Roots) -> list[Path]:
+def list_leftovers(roots: Roots) -> list[Path]:
     """Returns all journals, of live and dead owners, the oldest first."""
     journals = [
         path
@@ -196,26 +200,26 @@ def all_left(roots: Roots) -> list[Path]:
 
 
 @contextmanager
-def taken(path: Path, roots: Roots) -> Iterator[LeftoverJournal | None]:
+def lock_leftover(path: Path, roots: Roots) -> Iterator[LeftoverJournal | None]:
     """Gives a dead owner's journal, locked so that no other process undoes it; None if it lives.
 
     The lock decides, also across containers. Pid and start time are checked as well, because the
     state directory can be on a filesystem without locks.
     """
-    with opened(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor:
+    with open_descriptor(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield None
             return
-        left = read(path)
+        leftover = read(path)
         lives = (
-            not left.torn
-            and left.boot == boot_of(roots)
-            and left.pid != os.getpid()
-            and start_of(left.pid, roots) == left.start
+            not leftover.torn
+            and leftover.boot == boot_of(roots)
+            and leftover.pid != os.getpid()
+            and start_of(leftover.pid, roots) == leftover.start
         )
-        yield None if lives else left
+        yield None if lives else leftover
 
 
 def lock(name: str, roots: Roots) -> int:

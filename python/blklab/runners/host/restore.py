@@ -27,70 +27,72 @@ def restore(roots: Roots) -> RestoreReport:
     Settings of an earlier boot are void; directories are not. A device that is gone is reported and done; one whose
     name now belongs to another disk is not written to. What fails is tried again next time.
     """
-    did = RestoreReport()
+    report = RestoreReport()
     if roots.state.is_dir():
         state_directory.prepare(roots)  # root acts on its contents, so only root may have written it
-    for path in journals.all_left(roots):
+    for path in journals.list_leftovers(roots):
         try:
-            with journals.taken(path, roots) as left:
-                if left is None:
-                    did.running.append(f"{path}: not restored: its blklab is still running")
+            with journals.lock_leftover(path, roots) as leftover:
+                if leftover is None:
+                    report.running.append(f"{path}: not restored: its blklab is still running")
                     continue
-                undone = [_undone(entry, left, roots, did) for entry in reversed(left.entries.values())]
-                if all(undone):
+                results = [_undo_entry(entry, leftover, roots, report) for entry in reversed(leftover.entries.values())]
+                if all(results):
                     path.unlink()
         except FileNotFoundError:
             continue  # its owner just ended
         except (BlklabError, OSError) as error:
-            did.problems.append(str(error))
-    return did
+            report.problems.append(str(error))
+    return report
 
 
-def _undone(
+def _undo_entry(
     entry: journals.SettingsEntry | journals.DirectoryEntry,
-    left: journals.LeftoverJournal,
+    leftover: journals.LeftoverJournal,
     roots: Roots,
-    did: RestoreReport,
+    report: RestoreReport,
 ) -> bool:
     """Undoes an entry; tells whether it is finished."""
     if isinstance(entry, journals.SettingsEntry):
-        return _settings(entry, left, roots, did)
+        return _settings(entry, leftover, roots, report)
     path = Path(entry.parent) / entry.name
     try:
         problem = remove(entry, roots)
     except (BlklabError, OSError) as error:
-        did.problems.append(f"{path}: not removed: {error}")
+        report.problems.append(f"{path}: not removed: {error}")
         return False
     if problem:
-        did.done.append(f"{path}: removed")
+        report.done.append(f"{path}: removed")
     return True
 
 
-def _settings(entry: journals.SettingsEntry, left: journals.LeftoverJournal, roots: Roots, did: RestoreReport) -> bool:
+def _settings(
+    entry: journals.SettingsEntry, leftover: journals.LeftoverJournal, roots: Roots, report: RestoreReport
+) -> bool:
     device = entry.device
-    where = device.name if device else journals.KERNEL
-    if left.boot != journals.boot_of(roots):
-        did.done.append(f"{where}: nothing to restore: the machine has booted since then")
+    owner = device.name if device else journals.KERNEL
+    if leftover.boot != journals.boot_of(roots):
+        report.done.append(f"{owner}: nothing to restore: the machine has booted since then")
         return True
     if device is not None:
         try:
             node = (roots.sys / "class/block" / device.name).resolve(strict=True)
         except OSError:
-            did.problems.append(f"{where}: the device is gone, so its settings cannot be restored")
+            report.problems.append(f"{owner}: the device is gone, so its settings cannot be restored")
             return True
-        now = of_node(node, roots)
-        if not same_disk(device, now):
-            did.problems.append(
-                f"{where}: not restored: found {now.id or 'another disk'}, expected {device.id or 'the former disk'}"
+        actual = of_node(node, roots)
+        if not same_disk(device, actual):
+            report.problems.append(
+                f"{owner}: not restored: found {actual.id or 'another disk'}, expected {device.id or 'the former disk'}"
             )
             return True
-        device = now
+        device = actual
     try:
-        failed = put_back(device, entry.values, roots)
+        problems = put_back(device, entry.values, roots)
     except BlklabError as error:  # a key of another blklab
-        failed = [f"{where}: {error}"]
-    did.problems += failed
-    if not failed:
-        listed = ", ".join(f"{key}={value}" for key, value in entry.values.items())
-        did.done.append(f"{where}: restored {listed}")
-    return not failed
+        problems = [f"{owner}: {error}"]
+    report.problems += problems
+    if not problems:
+        values_text = ", ".join(f"{key}={value}" for key, value in entry.values.items())
+        report.done.append(f"{owner}: restored {values_text}")
+    return not problems

@@ -25,7 +25,7 @@ from blklab.runners.host import conditions, settings, target_locations
 from blklab.runners.host.conditions import MachineLoad
 from blklab.runners.host.journal import HostJournal, lock, lock_path, release
 from blklab.runners.host.restore import restore
-from blklab.runners.host.settings import applied
+from blklab.runners.host.settings import apply_settings
 from blklab.runners.host.target_locations import TargetLocation, TargetLocations
 from blklab.runners.load_ramp import measure_ramp
 from blklab.spec.documents import HostCellDocument
@@ -92,8 +92,8 @@ class DiskstatsSampler:
         number = 1
         while True:
             due = self.deltas.began_ns + number * self.interval_ns
-            while (left := due - self.clock()) > 0:
-                if self._stop.wait(min(left, LONGEST_NS) / 1e9):
+            while (remaining_ns := due - self.clock()) > 0:
+                if self._stop.wait(min(remaining_ns, LONGEST_NS) / 1e9):
                     return
                 if due - self.clock() > 0:
                     self._take()
@@ -107,8 +107,8 @@ class DiskstatsSampler:
     def _lead(self) -> bool:
         """Waits until the lead is over and discards it; False if the block ended before."""
         due = self.deltas.began_ns + self.lead_ns
-        while (left := due - self.clock()) > 0:
-            if self._stop.wait(min(left, LONGEST_NS) / 1e9):
+        while (remaining_ns := due - self.clock()) > 0:
+            if self._stop.wait(min(remaining_ns, LONGEST_NS) / 1e9):
                 return False
             self._take()
         with suppress(BlklabError):  # it is said at the end
@@ -134,7 +134,7 @@ def measure_cell(
     journal: HostJournal,
     *,
     warnings: Sequence[str],
-    forced: Sequence[str],
+    forced_codes: Sequence[str],
     progress: Callable[[FioProgress], object],
     execute: fio_cell.Execute,
 ) -> FinishedRun:
@@ -143,12 +143,12 @@ def measure_cell(
     if place.prepared:  # an earlier cell has done it already
         document = {**document, "host": {**document["host"], "precondition": "none"}}
     layers = conditions.layers_of(document["target"], roots)
-    counted = diskstats.read(roots)
-    names = [layer.name for layer in layers if counted.get(layer.name) is not None]
-    uncounted = [layer.name for layer in layers if layer.name not in names]
+    counters = diskstats.read(roots)
+    names = [layer.name for layer in layers if counters.get(layer.name) is not None]
+    uncounted_names = [layer.name for layer in layers if layer.name not in names]
     leaves = [layer.name for layer in layers if layer.leaf]
     begin = time.monotonic()
-    with applied(document["settings"], layers, journal) as changes:
+    with apply_settings(document["settings"], layers, journal) as changes:
         place.verify()
         sampler = DiskstatsSampler(names, roots, document["interval_ns"], lead_ns=int(document["ramp_ns"]))
         loads: list[MachineLoad] = []
@@ -177,14 +177,14 @@ def measure_cell(
     outcome.targets = []
     outcome.cpu = sampler.cpu
     outcome.settings = changes
-    outcome.forced = list(forced)
+    outcome.forced = list(forced_codes)
     ramp_warnings = _ramp(outcome) if document["ramp_ns"] else []
     collapses = [conditions.collapse(sampler.deltas.points, name) for name in leaves]
     outcome.warnings = [
         *place.warnings,
         *dict.fromkeys([*warnings, *map(str, conditions.arrays(layers))]),  # Members can fail during the run.
         *outcome.warnings,
-        *(f"{name}: the kernel does not count its I/O" for name in uncounted),
+        *(f"{name}: the kernel does not count its I/O" for name in uncounted_names),
         *ramp_warnings,
         *sampler.deltas.problems,
         *(warning for load in loads for warning in load.warnings(sampler.cpu)),
@@ -228,13 +228,13 @@ def foreign_io(document: HostCellDocument, outcome: Outcome) -> list[str]:
     if not jobs or any(job["options"].get("direct", "0") in {"0", ""} for job in jobs):
         return []
     top = [device for device in outcome.devices if not device.above]
-    own = outcome.read.io_bytes + outcome.write.io_bytes
-    others = sum(sum(device.sectors) for device in top) * SECTOR - own
-    if others <= FOREIGN_SHARE * own + FOREIGN_BYTES:
+    job_bytes = outcome.read.io_bytes + outcome.write.io_bytes
+    other_bytes = sum(sum(device.sectors) for device in top) * SECTOR - job_bytes
+    if other_bytes <= FOREIGN_SHARE * job_bytes + FOREIGN_BYTES:
         return []
     names = ", ".join(device.name for device in top)
     return [
-        f"{names}: other programs transferred {format_size(others)} during the run, and the jobs {format_size(own)};"
+        f"{names}: other programs transferred {format_size(other_bytes)} during the run, and the jobs {format_size(job_bytes)};"
         " find the program with iotop, or set wait in [host]"
     ]
 
@@ -272,8 +272,8 @@ class HostRunner(Runner):
         self._clean()
         documents = [cell.document for cell in plan.cells]
         if any(document["jobs"] for document in documents):
-            timed = any(document.get("replay", {}).get("timed") for document in documents)
-            find_fio(jobfile.TIMED if timed else process.OLDEST)
+            is_timed = any(document.get("replay", {}).get("timed") for document in documents)
+            find_fio(jobfile.TIMED if is_timed else process.OLDEST)
         # All at once, as when it runs: two targets may be one disk.
         with HostJournal(self._roots) as journal, ExitStack() as stack:
             places = TargetLocations(stack, journal, self._yes_destroy)
@@ -318,8 +318,8 @@ class HostRunner(Runner):
 
     def _clean(self) -> None:
         """Undoes what a killed blklab left, which would affect the measurements."""
-        left = restore(self._roots)
-        for message in (*left.done, *left.problems):
+        report = restore(self._roots)
+        for message in (*report.done, *report.problems):
             self._warn(f"restored after a killed run: {message}")
 
     def run(self, cells: "Sequence[Cell]", ledger: Ledger) -> None:
@@ -337,11 +337,11 @@ class HostRunner(Runner):
         self, cell: "Cell", documents: Sequence[HostCellDocument], places: TargetLocations, journal: HostJournal
     ) -> FinishedRun:
         findings = self._findings(cell)
-        refused = [finding for finding in findings if finding.severity == "critical"]
-        if refused:
-            codes = dict.fromkeys(finding.code for finding in refused)
+        critical_findings = [finding for finding in findings if finding.severity == "critical"]
+        if critical_findings:
+            codes = dict.fromkeys(finding.code for finding in critical_findings)
             names = " ".join(f"--force {code}" for code in codes)
-            raise BlklabError(f"{'; '.join(map(str, refused))}; to measure despite this, add {names}")
+            raise BlklabError(f"{'; '.join(map(str, critical_findings))}; to measure despite this, add {names}")
         place = places.of(cell.document, documents)
         return measure_ramp(
             cell.document,
@@ -351,7 +351,7 @@ class HostRunner(Runner):
                 journal,
                 # The load of the CPUs is measured again during the run.
                 warnings=[str(finding) for finding in findings if finding.code != "cpu-busy"],
-                forced=sorted(self._force),
+                forced_codes=sorted(self._force),
                 progress=lambda live: self.progress(cell, live),
                 execute=self._execute,
             ),
@@ -367,11 +367,11 @@ class HostRunner(Runner):
         while True:
             findings = conditions.check(document["target"], [document], self._roots, passed_by=self._force)
             tries += 1
-            waited = time.monotonic() - began
+            elapsed = time.monotonic() - began
             codes = {finding.code for finding in findings}
             critical = {item.code for item in findings if item.severity == "critical"}
             if not codes & conditions.BUSY - self._force or critical - conditions.BUSY:
                 return findings
-            if waited >= limit and (tries >= PATIENCE or not critical):
+            if elapsed >= limit and (tries >= PATIENCE or not critical):
                 return findings
-            self.progress(cell, FioProgress(waited, limit, phase="waiting for other programs"))
+            self.progress(cell, FioProgress(elapsed, limit, phase="waiting for other programs"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageError
 from blklab.runners.host.journal import DirectoryEntry, HostJournal
 from blklab.system.mounts import MEMORY, NETWORK, Mount, holding, mounts
-from blklab.system.roots import Roots, opened, text
+from blklab.system.roots import Roots, open_descriptor, text
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PREFIX = ".blklab-"
@@ -48,7 +48,7 @@ class ScratchDirectory:
 
 @contextmanager
 def scratch(
-    directory: Path | str, journal: HostJournal, *, needed: int, mounted: bool = False, name: str = ""
+    directory: Path | str, journal: HostJournal, *, size: int, mounted: bool = False, name: str = ""
 ) -> Iterator[ScratchDirectory]:
     """Makes a private directory in `directory`, for `needed` bytes; removes it after the block.
 
@@ -58,29 +58,29 @@ def scratch(
     """
     roots = journal.roots
     # Links to it are followed here, and only here.
-    parent, real = _opened(Path(directory))
+    parent, real = _open_directory(Path(directory))
     try:
         mount = holding(real, roots)
         if mounted:
             check_mounted(Path(directory), roots)
-        _check_room(real, parent, needed)
-        warnings = [*_warnings(real, mount), *_owned_by_others(real, parent)]
+        _check_room(real, parent, size)
+        warnings = [*_warnings(real, mount), *_warn_about_owner(real, parent)]
         name = name or PREFIX + secrets.token_hex(16)
         number = journal.directory(real, name)
-        made = -1
+        descriptor = -1
         try:
-            made = _made(parent, name, real)
-            yield ScratchDirectory(real / name, tuple(warnings), made)
+            descriptor = _make_directory(parent, name, real)
+            yield ScratchDirectory(real / name, tuple(warnings), descriptor)
         finally:
-            if made >= 0:
-                os.close(made)
+            if descriptor >= 0:
+                os.close(descriptor)
             remove_in(parent, name)
             journal.done(number)
     finally:
         os.close(parent)
 
 
-def _opened(directory: Path) -> tuple[int, Path]:
+def _open_directory(directory: Path) -> tuple[int, Path]:
     """Returns a descriptor of a directory, and its path without links."""
     try:
         real = directory.resolve(strict=True)
@@ -92,7 +92,7 @@ def _opened(directory: Path) -> tuple[int, Path]:
         raise UsageError(f"{directory}: {reason}; name a directory to make files in") from None
 
 
-def _made(parent: int, name: str, real: Path) -> int:
+def _make_directory(parent: int, name: str, real: Path) -> int:
     """Makes the directory and opens it; mkdir follows no link and replaces nothing."""
     with SystemErrors(UsageError, f"{real}: cannot make a directory there"):
         os.mkdir(name, 0o700, dir_fd=parent)
@@ -117,15 +117,15 @@ def check_mounted(directory: Path, roots: Roots) -> None:
     )
 
 
-def _check_room(real: Path, parent: int, needed: int) -> None:
+def _check_room(real: Path, parent: int, size: int) -> None:
     status = os.fstatvfs(parent)
     if status.f_flag & os.ST_RDONLY:
         raise UsageError(f"{real}: on a filesystem that is mounted read-only")
     total = status.f_blocks * status.f_frsize
     free = status.f_bavail * status.f_frsize
-    if total and needed > free - KEEP * total:
+    if total and size > free - KEEP * total:
         room = max(0, int(free - KEEP * total))
-        message = f"{real}: found space for {room} bytes ({free} free, 5 % of {total} stay free), expected {needed}"
+        message = f"{real}: found space for {room} bytes ({free} free, 5 % of {total} stay free), expected {size}"
         raise EnvironmentLacks(message, "choose a smaller size, or another directory")
 
 
@@ -136,7 +136,7 @@ def _warnings(real: Path, mount: Mount | None) -> Iterator[str]:
         yield (f"{real} is on {mount.kind}: the network and {mount.source} would be measured, not a device")
 
 
-def _owned_by_others(real: Path, parent: int) -> Iterator[str]:
+def _warn_about_owner(real: Path, parent: int) -> Iterator[str]:
     status = os.fstat(parent)
     open_to_all = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
     if status.st_uid not in {0, os.geteuid()} or open_to_all:
@@ -146,20 +146,20 @@ def _owned_by_others(real: Path, parent: int) -> Iterator[str]:
         )
 
 
-def remove(made: DirectoryEntry, roots: Roots) -> bool:
+def remove(entry: DirectoryEntry, roots: Roots) -> bool:
     """Removes a directory that blklab made; tells whether it existed.
 
     Raises BlklabError if it is not one of blklab's, or if its filesystem is not mounted.
     """
-    if not re.fullmatch(rf"{re.escape(PREFIX)}[0-9a-f]{{32}}", made.name):
-        raise BlklabError(f"{made.name!r} is not a name that blklab uses")
-    with suppress(FileNotFoundError, NotADirectoryError), opened(made.parent, _DIRECTORY) as parent:
-        if remove_in(parent, made.name):
+    if not re.fullmatch(rf"{re.escape(PREFIX)}[0-9a-f]{{32}}", entry.name):
+        raise BlklabError(f"{entry.name!r} is not a name that blklab uses")
+    with suppress(FileNotFoundError, NotADirectoryError), open_descriptor(entry.parent, _DIRECTORY) as parent:
+        if remove_in(parent, entry.name):
             return True
-    if made.kind not in {"", *MEMORY}:
-        now = holding(Path(made.parent), roots)
-        if now is None or (now.kind, now.point) != (made.kind, made.point):
-            raise BlklabError(f"its {made.kind} is not mounted at {made.point}; mount it first")
+    if entry.kind not in {"", *MEMORY}:
+        mount = holding(Path(entry.parent), roots)
+        if mount is None or (mount.kind, mount.point) != (entry.kind, entry.point):
+            raise BlklabError(f"its {entry.kind} is not mounted at {entry.point}; mount it first")
     return False
 
 
@@ -182,12 +182,12 @@ def remove_in(parent: int, name: str) -> bool:
 
 
 def _remove_tree(parent: int, name: str, device: int, mount: str | None) -> None:
-    with opened(name, _DIRECTORY, parent) as directory:
+    with open_descriptor(name, _DIRECTORY, parent) as directory:
         # A bind mount of the same filesystem has the same device, but another number of mount.
         if os.fstat(directory).st_dev != device or _mount_of(directory) != mount:
             raise BlklabError(f"{name}: not removed: something is mounted there; unmount it first")
-        with os.scandir(directory) as listed:
-            inside = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listed]
+        with os.scandir(directory) as scan:
+            inside = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
         for entry, is_directory in inside:
             if is_directory:
                 _remove_tree(directory, entry, device, mount)

@@ -17,7 +17,7 @@ from blklab.runners.host import journal as journals
 from blklab.runners.host.journal import HostJournal
 from blklab.system.identity import BlockDevice, of_node
 from blklab.system.layers import SysfsLayer
-from blklab.system.roots import Roots, entries, opened, text
+from blklab.system.roots import Roots, entries, open_descriptor, text
 
 FILES = {  # Keys of devices, and their files in the device's directory in sysfs
     # In the order in which they are written: the scheduler resets nr_requests and wbt, the
@@ -68,8 +68,8 @@ def path_of(node: Path | None, key: str, roots: Roots) -> Path:
         return node / FILES[key]
     if node is not None and re.fullmatch(rf"{TUNABLE}[a-z][a-z0-9_]*", key):
         return node / "queue" / key
-    known = ", ".join([*FILES, "vm.*"])
-    raise UsageError(f"settings: found {key!r}, expected one of {known}")
+    key_names = ", ".join([*FILES, "vm.*"])
+    raise UsageError(f"settings: found {key!r}, expected one of {key_names}")
 
 
 def current(path: Path, key: str) -> str | None:
@@ -78,28 +78,28 @@ def current(path: Path, key: str) -> str | None:
     if value is None:
         return None
     if key == "scheduler":
-        chosen = re.search(r"\[([^\]]*)\]", value)
-        return chosen[1] if chosen else value
+        match = re.search(r"\[([^\]]*)\]", value)
+        return match[1] if match else value
     if key in {"sync_speed_min", "sync_speed_max"}:
         # `1000 (system)` follows the system's; `2000 (local)` is this array's own.
         return "system" if value.endswith("(system)") else value.split(" ", 1)[0]
     return " ".join(value.split())
 
 
-def _same(key: str, wanted: str, value: str | None) -> bool:
+def _is_same_value(key: str, expected: str, value: str | None) -> bool:
     if value is None:
         return False
-    if key == "wbt_lat_usec" and wanted == "-1":  # the kernel's default, unknown here
+    if key == "wbt_lat_usec" and expected == "-1":  # the kernel's default, unknown here
         return True
     try:
-        return int(wanted) == int(value)
+        return int(expected) == int(value)
     except ValueError:
-        return " ".join(wanted.split()) == value
+        return " ".join(expected.split()) == value
 
 
 def _write(path: Path, value: str) -> None:
     """Writes in one system call. Raises OSError (EINVAL, EPERM…) if the kernel refuses it."""
-    with opened(path, os.O_WRONLY | os.O_TRUNC) as descriptor:
+    with open_descriptor(path, os.O_WRONLY | os.O_TRUNC) as descriptor:
         os.write(descriptor, value.encode())
 
 
@@ -114,7 +114,7 @@ def _rank(key: str) -> tuple[int, str]:
 
 
 @contextmanager
-def applied(
+def apply_settings(
     settings: Mapping[str, str], devices: Sequence[SysfsLayer], journal: HostJournal
 ) -> Iterator[list[ChangedSetting]]:
     """Changes settings while the block runs, and yields the changes.
@@ -125,11 +125,11 @@ def applied(
     restored is an error (BlklabError), and stays in the journal for `restore`.
     """
     roots = journal.roots
-    checked_settings = {key: _checked(key, value) for key, value in settings.items()}
+    checked_settings = {key: _check_value(key, value) for key, value in settings.items()}
     plan = _plan(checked_settings, devices, roots)
     with ExitStack() as locks:
         for device in plan:
-            locks.callback(journals.release, journals.lock(_where(device), roots))
+            locks.callback(journals.release, journals.lock(_owner_name(device), roots))
         _check_no_leftovers(plan, journal)
         with _put_back_after(plan, journal):
             changes = []
@@ -147,25 +147,25 @@ def check(settings: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roo
     Checks for a key that no device has, and for a scheduler that this kernel does not have. Only
     the kernel knows whether it accepts other values.
     """
-    plan = _plan({key: _checked(key, value) for key, value in settings.items()}, devices, roots)
+    plan = _plan({key: _check_value(key, value) for key, value in settings.items()}, devices, roots)
     for device, keys in plan.items():
         if device is None or "scheduler" not in keys:
             continue
         names = (text(path_of(device.node, "scheduler", roots)) or "").replace("[", "").replace("]", "").split()
         if names and settings["scheduler"] not in names:
             scheduler = settings["scheduler"]
-            listed = ", ".join(names)
-            raise UsageError(f"settings: {device.name}: scheduler: found {scheduler!r}, expected one of {listed}")
+            choices = ", ".join(names)
+            raise UsageError(f"settings: {device.name}: scheduler: found {scheduler!r}, expected one of {choices}")
 
 
-def _checked(key: str, value: str) -> str:
+def _check_value(key: str, value: str) -> str:
     if not re.fullmatch(r"[\w.:,+-][\w.:,+ -]{0,99}", value, re.ASCII):
         raise UsageError(f"settings: {key}: found {value!r}, expected a word or a number")
     return value
 
 
 def _plan(
-    wanted: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roots
+    settings: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roots
 ) -> dict[BlockDevice | None, list[str]]:
     """Returns the keys to set, by device; None is the kernel."""
     disks = {}
@@ -173,7 +173,7 @@ def _plan(
         if layer.disk is not None and layer.disk not in disks:
             disks[layer.disk] = of_node(layer.disk, roots)
     plan: dict[BlockDevice | None, list[str]] = {}
-    for key in wanted:
+    for key in settings:
         if key.startswith("vm."):
             if text(path_of(None, key, roots)) is None:
                 raise UsageError(f"settings: {key}: this kernel has no {path_of(None, key, roots)}")
@@ -204,44 +204,44 @@ def _check_no_leftovers(plan: Mapping[BlockDevice | None, Sequence[str]], journa
 
     Otherwise the changed value would be taken for the original, and restored for ever.
     """
-    names = {_where(device) for device in plan}
-    conflicts = dict.fromkeys(journal.changed() & names, journal.path)
-    for path in journals.all_left(journal.roots):
-        with suppress(FileNotFoundError), journals.taken(path, journal.roots) as left:
-            if left is not None and left.boot == journals.boot_of(journal.roots):
-                for entry in left.entries.values():
-                    if isinstance(entry, journals.SettingsEntry) and _where(entry.device) in names:
-                        conflicts[_where(entry.device)] = path
+    names = {_owner_name(device) for device in plan}
+    conflicts = dict.fromkeys(journal.list_changed_owners() & names, journal.path)
+    for path in journals.list_leftovers(journal.roots):
+        with suppress(FileNotFoundError), journals.lock_leftover(path, journal.roots) as leftover:
+            if leftover is not None and leftover.boot == journals.boot_of(journal.roots):
+                for entry in leftover.entries.values():
+                    if isinstance(entry, journals.SettingsEntry) and _owner_name(entry.device) in names:
+                        conflicts[_owner_name(entry.device)] = path
     if conflicts:
         name = min(conflicts)
         message = f"{name}: an earlier run left its settings changed ({conflicts[name]}); run `blklab restore` first"
         raise BlklabError(message)
 
 
-def _where(device: BlockDevice | None) -> str:
+def _owner_name(device: BlockDevice | None) -> str:
     return device.name if device else journals.KERNEL
 
 
 @contextmanager
 def _put_back_after(plan: Mapping[BlockDevice | None, Sequence[str]], journal: HostJournal) -> Iterator[None]:
     roots = journal.roots
-    noted: list[tuple[int, BlockDevice | None, dict[str, str]]] = []
+    journal_entries: list[tuple[int, BlockDevice | None, dict[str, str]]] = []
     problems: list[str] = []
     cause: Exception | None = None
     try:
         for device, keys in plan.items():
             values = _values(device, keys, roots)
-            noted.append((journal.settings(device, values), device, values))
+            journal_entries.append((journal.settings(device, values), device, values))
         yield
     except Exception as error:
         cause = error
         raise
     finally:
-        for number, device, values in reversed(noted):
-            failed = put_back(device, values, roots)
-            if not failed:
+        for number, device, values in reversed(journal_entries):
+            failures = put_back(device, values, roots)
+            if not failures:
                 journal.done(number)
-            problems += failed
+            problems += failures
         if problems:
             if cause:
                 problems.insert(0, str(cause))
@@ -251,10 +251,10 @@ def _put_back_after(plan: Mapping[BlockDevice | None, Sequence[str]], journal: H
 def _values(device: BlockDevice | None, keys: Sequence[str], roots: Roots) -> dict[str, str]:
     """Returns the values to restore: of the keys, and of those that the kernel changes with them."""
     node = device.node if device else None
-    wanted = dict.fromkeys([*keys, *(also for key in keys for also in ALSO.get(key, ()))])
+    keys_to_restore = dict.fromkeys([*keys, *(also for key in keys for also in ALSO.get(key, ()))])
     if node is not None and "scheduler" in keys:
-        wanted.update(dict.fromkeys(f"{TUNABLE}{f.name}" for f in entries(node / "queue/iosched")))
-    values = {key: current(path_of(node, key, roots), key) for key in wanted}
+        keys_to_restore.update(dict.fromkeys(f"{TUNABLE}{f.name}" for f in entries(node / "queue/iosched")))
+    values = {key: current(path_of(node, key, roots), key) for key in keys_to_restore}
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -264,12 +264,12 @@ def put_back(device: BlockDevice | None, values: Mapping[str, str], roots: Roots
     Writes twice: the second pass corrects what the kernel changed along with another key.
     """
     node = device.node if device else None
-    where = _where(device)
+    owner = _owner_name(device)
     failures: dict[str, str] = {}
     for _ in range(2):
         for key in sorted(values, key=_rank):
             path = path_of(node, key, roots)
-            if _same(key, values[key], current(path, key)):
+            if _is_same_value(key, values[key], current(path, key)):
                 continue
             try:
                 _write(path, values[key])
@@ -278,33 +278,33 @@ def put_back(device: BlockDevice | None, values: Mapping[str, str], roots: Roots
     problems = []
     for key, value in values.items():
         present = current(path_of(node, key, roots), key)
-        if not _same(key, value, present):
+        if not _is_same_value(key, value, present):
             why = failures.get(key, "")
-            problems.append(f"{where}: {key}: found {present}, expected the former value {value}{why}")
+            problems.append(f"{owner}: {key}: found {present}, expected the former value {value}{why}")
     return problems
 
 
 def _set(device: BlockDevice | None, key: str, value: str, roots: Roots) -> ChangedSetting | None:
-    where = _where(device)
+    owner = _owner_name(device)
     path = path_of(device.node if device else None, key, roots)
     before = current(path, key)
-    if before is not None and value != "-1" and _same(key, value, before):
+    if before is not None and value != "-1" and _is_same_value(key, value, before):
         return None
     try:
         _write(path, value)
     except PermissionError as error:
         raise EnvironmentLacks(f"{path}: {error.strerror}", "run it as root") from None
     except OSError as error:
-        allowed = ""
+        hint = ""
         if key == "scheduler":
             names = (text(path) or "").replace("[", "").replace("]", "").split()
-            allowed = f", expected one of {', '.join(names)}"
-        message = f"settings: {where}: {key}: the kernel refused {value!r} ({error.strerror}){allowed}"
+            hint = f", expected one of {', '.join(names)}"
+        message = f"settings: {owner}: {key}: the kernel refused {value!r} ({error.strerror}){hint}"
         raise UsageError(message) from None
     after = current(path, key)
-    if not _same(key, value, after):
+    if not _is_same_value(key, value, after):
         raise BlklabError(
-            f"settings: {where}: {key}: wrote {value}, but the kernel set {after}; "
+            f"settings: {owner}: {key}: wrote {value}, but the kernel set {after}; "
             f"choose a value that it accepts ({path})"
         )
-    return ChangedSetting(where, key, before or "", after or "")
+    return ChangedSetting(owner, key, before or "", after or "")

@@ -23,7 +23,16 @@ from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.scratch_directory import PREFIX, ScratchDirectory, check_mounted, remove_in, scratch
 from blklab.signatures import ask, signatures
 from blklab.spec.documents import HostCellDocument, writes
-from blklab.system.identity import BlockDevice, called, described, device_number, is_bare, of_number, resolve, same_disk
+from blklab.system.identity import (
+    BlockDevice,
+    device_number,
+    find_by_id,
+    format_ids,
+    is_bare,
+    of_number,
+    resolve,
+    same_disk,
+)
 from blklab.system.layers import partitions
 from blklab.system.roots import Roots, text
 from blklab.system.users import openers, uses
@@ -113,8 +122,8 @@ def claim(
         path = _node(device, journal, stack) if os.geteuid() == 0 else Path(device.path).resolve()
         descriptor = _open(path, device, writes)
         stack.callback(os.close, descriptor)
-        held = DeviceClaim(path, device, (), descriptor, roots)
-        held.verify()
+        device_claim = DeviceClaim(path, device, (), descriptor, roots)
+        device_claim.verify()
         warnings: list[str] = []
         if writes:
             # Check again, now that no one else can open it: a use may have begun in between.
@@ -124,32 +133,32 @@ def claim(
                 f"{opener.program} (pid {opener.pid}) has {opener.device} open for reading"
                 for opener in openers(device, roots)
             ]
-        elif used := uses(device, roots):
-            warnings = [f"{target}: may be in use: {used[0]}"]
-        yield replace(held, warnings=tuple(warnings))
+        elif device_uses := uses(device, roots):
+            warnings = [f"{target}: may be in use: {device_uses[0]}"]
+        yield replace(device_claim, warnings=tuple(warnings))
 
 
 def _check_named(device: BlockDevice, destroy: Collection[str], roots: Roots) -> None:
-    known = described(device.ids)
+    id_list = format_ids(device.ids)
     for name in destroy:
         if is_bare(name, roots):
             raise UsageError(
                 f"destroy: {name!r} is a name that can change at the next boot; "
-                f"use the stable id (for {device.path}: {known}), see ls /dev/disk/by-id"
+                f"use the stable id (for {device.path}: {id_list}), see ls /dev/disk/by-id"
             )
-    named = [name for name in destroy if device.is_called(name)]
-    if not named:
+    matching_names = [name for name in destroy if device.is_called(name)]
+    if not matching_names:
         raise UsageError(
             f"{device.path}: the run would overwrite it, but `destroy` does not name it; to allow that, "
-            f"add its stable id to `destroy`: {known}"
+            f"add its stable id to `destroy`: {id_list}"
         )
-    for name in named:
-        others = [other.name for other in called(name, roots) if other.number != device.number]
-        if others:
-            listed = ", ".join(others)
+    for name in matching_names:
+        other_devices = [other.name for other in find_by_id(name, roots) if other.number != device.number]
+        if other_devices:
+            device_list = ", ".join(other_devices)
             raise BlklabError(
-                f"destroy: {name!r} is the id of {device.name} and of {listed}, "
-                f"expected an id of one disk only: {known}"
+                f"destroy: {name!r} is the id of {device.name} and of {device_list}, "
+                f"expected an id of one disk only: {id_list}"
             )
 
 
@@ -185,23 +194,23 @@ def _open(path: Path, device: BlockDevice, writes: bool) -> int:
 def _check_blank(device: BlockDevice, journal: HostJournal, yes_destroy: Collection[str]) -> None:
     """Raises BlklabError if the device or a partition of it has a signature."""
     roots = journal.roots
-    found = []
+    findings = []
     numbers = [text(partition / "dev") for partition in partitions(device.node)]
     parts = [of_number(number, roots) for number in numbers if number]
     if parts:
-        found.append("1 partition" if len(parts) == 1 else f"{len(parts)} partitions")
+        findings.append("1 partition" if len(parts) == 1 else f"{len(parts)} partitions")
     for block_device in [device, *parts]:
         with ExitStack() as stack:
             node = _node(block_device, journal, stack) if os.geteuid() == 0 else Path(block_device.path)
-            found += [f"{sign} on {block_device.name}" for sign in signatures(node)]
-    if found and not any(device.is_called(name) for name in yes_destroy):
-        listed = ", ".join(_shown(found))
+            findings += [f"{sign} on {block_device.name}" for sign in signatures(node)]
+    if findings and not any(device.is_called(name) for name in yes_destroy):
+        listing = ", ".join(_shorten_list(findings))
         raise BlklabError(
-            f"{device.path}: found {listed}, expected a blank device; to overwrite it, add --yes-destroy {device.id}"
+            f"{device.path}: found {listing}, expected a blank device; to overwrite it, add --yes-destroy {device.id}"
         )
 
 
-def _shown(names: Sequence[str]) -> list[str]:
+def _shorten_list(names: Sequence[str]) -> list[str]:
     if len(names) <= 5:
         return list(names)
     return [*names[:5], f"{len(names) - 5} more"]
@@ -214,18 +223,18 @@ def _node(device: BlockDevice, journal: HostJournal, stack: ExitStack) -> Path:
     """
     roots = journal.roots
     name = PREFIX + secrets.token_hex(16)
-    where = f"{roots.dev}: cannot make a device node for {device.path}"
-    with SystemErrors(EnvironmentLacks, where, "", "run it as root, with CAP_MKNOD"):
+    message = f"{roots.dev}: cannot make a device node for {device.path}"
+    with SystemErrors(EnvironmentLacks, message, "", "run it as root, with CAP_MKNOD"):
         parent = os.open(roots.dev, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, parent)
-        stack.callback(_undone, parent, name, journal, journal.directory(roots.dev, name))
+        stack.callback(_remove_node, parent, name, journal, journal.directory(roots.dev, name))
         os.mkdir(name, 0o700, dir_fd=parent)
         path = roots.dev / name / "device"
         os.mknod(path, stat.S_IFBLK | 0o600, device_number(device.number))
     return path
 
 
-def _undone(parent: int, name: str, journal: HostJournal, number: int) -> None:
+def _remove_node(parent: int, name: str, journal: HostJournal, number: int) -> None:
     remove_in(parent, name)
     journal.done(number)
 
@@ -267,8 +276,8 @@ class TargetLocations:
         """
         key = (document["target"]["name"], document["command"] is not None)
         if key not in self._made:
-            same = [document_ for document_ in documents if document_["target"] == document["target"]]
-            self._made[key] = self._make(document, same)
+            target_documents = [other for other in documents if other["target"] == document["target"]]
+            self._made[key] = self._make(document, target_documents)
         return self._made[key]
 
     def warnings(self) -> list[str]:
@@ -277,7 +286,7 @@ class TargetLocations:
 
     def _make(self, document: HostCellDocument, documents: Sequence[HostCellDocument]) -> TargetLocation:
         target = document["target"]
-        written = any(writes(document_) for document_ in documents)
+        has_writes = any(writes(cell_document) for cell_document in documents)
         if document["command"] is not None:
             directory = Path(target.get("filesystem") or target["directory"])
             if not directory.is_dir():
@@ -287,19 +296,19 @@ class TargetLocations:
             return TargetLocation(directory, self._directory(), None, False)
         if "device" in target:
             destroy = document["destroy"]
-            held = claim(
-                target["device"], self._journal, writes=written, destroy=destroy, yes_destroy=self._yes_destroy
+            claim_context = claim(
+                target["device"], self._journal, writes=has_writes, destroy=destroy, yes_destroy=self._yes_destroy
             )
-            claimed = self._stack.enter_context(held)
-            return TargetLocation(claimed.path, self._directory(), claimed, written)
+            device_claim = self._stack.enter_context(claim_context)
+            return TargetLocation(device_claim.path, self._directory(), device_claim, has_writes)
         place = target.get("filesystem") or target["directory"]
-        file = scratch(place, self._journal, needed=document["file_bytes"], mounted="filesystem" in target)
-        made = self._stack.enter_context(file)
-        return TargetLocation(made.place(DATA), self._directory(), made, True)
+        file = scratch(place, self._journal, size=document["file_bytes"], mounted="filesystem" in target)
+        file_directory = self._stack.enter_context(file)
+        return TargetLocation(file_directory.place(DATA), self._directory(), file_directory, True)
 
     def _directory(self) -> Path:
         """Returns the private directory for fio's own files, made when it is first needed."""
         if self._work is None:
             temporary = Path(tempfile.gettempdir())
-            self._work = self._stack.enter_context(scratch(temporary, self._journal, needed=WORK)).path
+            self._work = self._stack.enter_context(scratch(temporary, self._journal, size=WORK)).path
         return self._work

@@ -48,8 +48,8 @@ Message = dict[str, object]
 class MalformedFrame(BlklabError):
     """The guest's agent violated the protocol."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"the guest's agent sent {printable(what)}")
+    def __init__(self, description: str) -> None:
+        super().__init__(f"the guest's agent sent {printable(description)}")
 
 
 class FrameReceiver(Protocol):
@@ -110,19 +110,19 @@ def _exactly(connection: FrameReceiver, length: int) -> bytes | None:
 def whole(value: object) -> Message:
     """Returns a JSON object. Raises MalformedFrame for anything else."""
     if not isinstance(value, dict):
-        raise MalformedFrame(f"{_shown(value)}, expected an object")
+        raise MalformedFrame(f"{_shorten_repr(value)}, expected an object")
     return cast("Message", value)
 
 
-def converted(value: object, kind: type[T]) -> T:
+def convert_value(value: object, kind: type[T]) -> T:
     """Returns a value as what it must be. Raises MalformedFrame."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise MalformedFrame(f"{_shown(value)}: {error}") from None
+        raise MalformedFrame(f"{_shorten_repr(value)}: {error}") from None
 
 
-def _shown(value: object) -> str:
+def _shorten_repr(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
@@ -157,9 +157,9 @@ class AgentCall:
 class AgentConnection:
     """A connected socket with the agent at its other end. Several threads may call at once."""
 
-    def __init__(self, connected: socket.socket) -> None:
-        connected.settimeout(None)
-        self._socket = connected
+    def __init__(self, connection: socket.socket) -> None:
+        connection.settimeout(None)
+        self._socket = connection
         self._sending = threading.Lock()
         self._calls: dict[int, AgentCall] = {}
         self._lock = threading.Lock()
@@ -242,7 +242,7 @@ class AgentConnection:
         if isinstance(answer, GuestGone):
             raise answer
         if "error" in answer:
-            raise AgentRefused(f"in the guest: {printable(converted(answer['error'], str))}")
+            raise AgentRefused(f"in the guest: {printable(convert_value(answer['error'], str))}")
         return answer
 
     def reply(self, call: AgentCall, on_event: Callable[[Message], None]) -> Message:
@@ -271,9 +271,9 @@ class AgentConnection:
 
     def _deliver(self, message: Message) -> None:
         if message.get("id", 0) is None:
-            raise MalformedFrame(f"an error: {converted(message.get('error'), str)}")
+            raise MalformedFrame(f"an error: {convert_value(message.get('error'), str)}")
         with self._lock:
-            call = self._calls.get(converted(message.get("id"), Int64))
+            call = self._calls.get(convert_value(message.get("id"), Int64))
         if call is not None:  # otherwise the call was abandoned
             call.answers.put(message)
 
@@ -301,7 +301,7 @@ def _greeting(hello: Message) -> AgentHello:
             f"the guest's agent speaks protocol {protocol}, expected {PROTOCOL}: "
             "rebuild the image with `blklab lab build`"
         )
-    greeting = converted(hello, AgentHello)
+    greeting = convert_value(hello, AgentHello)
     agent, kernel, machine = map(printable, (greeting.agent, greeting.kernel, greeting.machine))
     return AgentHello(PROTOCOL, agent, kernel, machine, tuple(map(printable, greeting.notes)))
 
@@ -383,7 +383,7 @@ class Agent(AgentConnection):
         except BaseException:
             self.tell("signal", target=call.id, signal=int(signal.SIGKILL))
             raise
-        ran = converted(reply, ProgramExit)
+        ran = convert_value(reply, ProgramExit)
         if check and ran.status != 0:
             raise GuestFailed(_failure(argv, ran))
         return ran
@@ -407,7 +407,7 @@ class Agent(AgentConnection):
             reply = self.reply(call, lambda _: None)
         except AgentRefused as error:
             raise GuestFailed(str(error)) from None
-        exits.append(ran := converted(reply, ProgramExit))
+        exits.append(ran := convert_value(reply, ProgramExit))
         if ran.status not in {0, -signal.SIGINT}:
             lines = ran.stderr.strip().splitlines()
             reason = printable(lines[-1] if lines else "?")
@@ -418,7 +418,7 @@ class Agent(AgentConnection):
 
         A path may have `*` within a component; each match has a key. Each path without `*` has a key.
         """
-        texts_read = converted(self._ask("read", paths=list(paths)).get("files"), dict[str, str | None])
+        texts_read = convert_value(self._ask("read", paths=list(paths)).get("files"), dict[str, str | None])
         by_path: dict[str, str | None] = {path: None for path in paths if "*" not in path}
         globs = ["[^/]*".join(map(re.escape, path.split("*"))) for path in paths if "*" in path]
         for path, text in texts_read.items():
@@ -433,7 +433,7 @@ class Agent(AgentConnection):
     def export(self, paths: Sequence[str], device: str) -> tuple[ExportedFile, ...]:
         """Writes files, also given with `*`, to a raw block device."""
         reply = self._ask("export", paths=list(paths), device=device)
-        return converted(reply.get("files"), tuple[ExportedFile, ...])
+        return convert_value(reply.get("files"), tuple[ExportedFile, ...])
 
     @contextmanager
     def sampling(self, interval_ms: int, paths: Sequence[str]) -> Iterator[list[FileSample]]:
@@ -441,8 +441,8 @@ class Agent(AgentConnection):
         call = self.begin("sample", interval_ms=interval_ms, paths=list(paths))
         samples: list[FileSample] = []
 
-        def sampled(message: Message) -> None:
-            samples.extend(converted(message.get("samples"), list[FileSample]))
+        def collect_samples(message: Message) -> None:
+            samples.extend(convert_value(message.get("samples"), list[FileSample]))
 
         try:
             self.next(call)  # the first has been taken, or it has failed
@@ -453,7 +453,7 @@ class Agent(AgentConnection):
             raise
         # The reply says whether it went well, so that this one's does not matter.
         self.tell("finish", target=call.id)
-        sampled(self.reply(call, sampled))
+        collect_samples(self.reply(call, collect_samples))
 
     def _ask(self, name: str, **arguments: object) -> Message:
         return self.reply(self.begin(name, **arguments), lambda _: None)
@@ -462,7 +462,7 @@ class Agent(AgentConnection):
 def _report_event(event: Message, stream: Stream | None) -> None:
     for name in ("stdout", "stderr"):
         if stream is not None and name in event:
-            stream(name, converted(event[name], str))
+            stream(name, convert_value(event[name], str))
 
 
 def _failure(argv: Sequence[str], ran: ProgramExit) -> str:

@@ -28,8 +28,8 @@ def prepare(
     """Writes the file, and brings caches into their state, before the disks are throttled. Raises BlklabError."""
 
     def fill(path: str, options: Mapping[str, str]) -> None:
-        words = {"ioengine": "libaio", "direct": "1", "iodepth": str(DEPTH), "fallocate": "none"}
-        job: documents.FioJobDocument = {"name": "fill", "options": {**words, "end_fsync": "1", **options}}
+        defaults = {"ioengine": "libaio", "direct": "1", "iodepth": str(DEPTH), "fallocate": "none"}
+        job: documents.FioJobDocument = {"name": "fill", "options": {**defaults, "end_fsync": "1", **options}}
         play(machine, documents.bare_cell(document["seed"], job), path, progress, phase="fill")
 
     if document["filesystem"] is not None:
@@ -81,7 +81,7 @@ def _junk(
     size = min(table["bucket"], READ)
     pace = {"iodepth": "1", "rate_iops": str(BUCKETS_A_SECOND * table["bucket"] // size)}
     options = {"rw": "randread", "bs": str(size), **region, **pace}
-    with bcache.unbypassed(guest, table):
+    with bcache.disable_bypass(guest, table):
         for _ in range(PASSES):
             fill(target, options)
             if bcache.buckets(guest, table["name"]).get("unused_percent", 0) <= UNUSED:

@@ -9,18 +9,18 @@ from blklab.spec import documents
 
 def shapes(document: documents.LabCellDocument) -> list[VirtualDiskShape]:
     """Returns the disk of each device of a cell."""
-    taken = dict(_taken(document["stack"], document["devices"]))
+    extra_bytes = dict(_list_extra_bytes(document["stack"], document["devices"]))
     return [
         VirtualDiskShape(
             name=device["name"],
-            bytes=device["bytes"] + taken.get(at, 0),
+            bytes=device["bytes"] + extra_bytes.get(index, 0),
             logical_block_size=device["virtual"]["logical_block_size"],
             physical_block_size=device["virtual"]["physical_block_size"],
             queue_depth=device["virtual"].get("queue_depth"),
             discard=device["virtual"]["discard"],
             write_back=device["queue"]["write_back"],
         )
-        for at, device in enumerate(document["devices"])
+        for index, device in enumerate(document["devices"])
     ]
 
 
@@ -31,7 +31,7 @@ def layers(document: documents.LabCellDocument) -> set[str]:
     }
 
 
-def _taken(node: documents.Node, devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int]]:
+def _list_extra_bytes(node: documents.Node, devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int]]:
     """Yields the bytes that each layer needs on a disk besides data.
 
     The layers then have their stated sizes. A cache is as large as its disk, including its metadata.

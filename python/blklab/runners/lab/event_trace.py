@@ -42,10 +42,10 @@ def tracing(machine: GuestMachine, guest: GuestStack, layers: Sequence[GuestLaye
         guest.until(lambda: len(guest.glob(f"{TRACES}/*")) >= len(layers), "blktrace records events")
         yield problems
     for ran in exits:
-        problems += dropped(ran.stdout + ran.stderr)
+        problems += warn_about_dropped_events(ran.stdout + ran.stderr)
 
 
-def dropped(output: str) -> list[str]:
+def warn_about_dropped_events(output: str) -> list[str]:
     """Returns a warning about events that blktrace has lost (blktrace.c, `show_stats`)."""
     lost = re.findall(r"have (\d{1,18}) .{0,20}dropped events", output, re.A)[:1]
     return [f"blktrace dropped {many} events: the guest was too slow to write the traces" for many in lost]

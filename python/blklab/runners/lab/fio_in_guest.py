@@ -41,11 +41,11 @@ def play(
     messages = FioMessages()
     lines_shown = 0
 
-    def heard(_stream: str, chunk: str) -> None:
+    def report_output(_stream: str, chunk: str) -> None:
         nonlocal lines_shown
         lines = messages.take(chunk)
-        for at in range(lines_shown + 1, lines_shown + lines + 1):  # one a second
-            progress(FioProgress(float(at), seconds, *messages.rates, phase=phase))
+        for second in range(lines_shown + 1, lines_shown + lines + 1):  # one a second
+            progress(FioProgress(float(second), seconds, *messages.rates, phase=phase))
         lines_shown += lines
 
     with alongside or nullcontext():
@@ -53,15 +53,15 @@ def play(
             ["fio", *options, "--output=job.json", "--eta=always", "job.fio"],
             cwd=DIRECTORY,
             timeout=None if seconds is None else seconds + PATIENCE,
-            stream=heard,
+            stream=report_output,
             check=False,
         )
-    written = fetch(machine, [f"{DIRECTORY}/job.json", f"{DIRECTORY}/*.log"])
-    result = written.pop(f"{DIRECTORY}/job.json", "")
+    files = fetch(machine, [f"{DIRECTORY}/job.json", f"{DIRECTORY}/*.log"])
+    result = files.pop(f"{DIRECTORY}/job.json", "")
     if ran.status:
-        words = complaint(messages.text + ran.stderr + result.partition("{\n")[0], ran.status)
-        raise BlklabError(f"fio failed in the guest: {printable(words)}")
-    logs = {path.rpartition("/")[2]: content for path, content in written.items()}
+        message = complaint(messages.text + ran.stderr + result.partition("{\n")[0], ran.status)
+        raise BlklabError(f"fio failed in the guest: {printable(message)}")
+    logs = {path.rpartition("/")[2]: content for path, content in files.items()}
     return FioExit(result, messages.text, logs, ["fio", *options, "job.fio"])
 
 

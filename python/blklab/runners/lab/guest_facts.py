@@ -24,7 +24,11 @@ def _describe_layer(layer: GuestLayer, answers: Mapping[str, str | None]) -> dic
 
 
 def describe_guest(
-    machine: GuestMachine, guest: GuestStack, document: LabCellDocument, wanted: DiskRates, waited: float | None
+    machine: GuestMachine,
+    guest: GuestStack,
+    document: LabCellDocument,
+    disk_rates: DiskRates,
+    cpu_wait_share: float | None,
 ) -> GuestFacts:
     """Returns the environment of a measurement in this guest, which `waited` for this share of the time."""
     names = [layer.kernel for layer in guest.layers]
@@ -32,10 +36,10 @@ def describe_guest(
     return GuestFacts(
         machine.accel,
         machine.hello.kernel,
-        wanted.scale,
-        {device["name"]: limits for device, limits in zip(document["devices"], wanted.limits, strict=True)},
+        disk_rates.scale,
+        {device["name"]: limits for device, limits in zip(document["devices"], disk_rates.limits, strict=True)},
         machine.io_cost,
         {layer.name: _describe_layer(layer, answers) for layer in guest.layers},
         guest.run("lsblk", "-J", "-o", "NAME,TYPE,SIZE,ROTA,FSTYPE", check=False).stdout,
-        waited,
+        cpu_wait_share,
     )

@@ -11,7 +11,7 @@ from blklab.printing import printable
 from blklab.runners.lab.agent import ExportedFile
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.machine.qemu import RESULTS
-from blklab.system.roots import opened
+from blklab.system.roots import open_descriptor
 from blklab.units import format_size
 
 MOST_FETCHED = 256 << 20  # Bytes of files that are held in memory
@@ -21,7 +21,7 @@ _PART = 16 << 20
 
 def fetch(machine: GuestMachine, paths: Sequence[str]) -> dict[str, str]:
     """Returns files of the guest, by path; a path may have `*`. Raises BlklabError."""
-    exported = _exported(machine, paths)
+    exported = _export_files(machine, paths)
     total = sum(file.bytes for file in exported)
     if total > MOST_FETCHED:
         raise BlklabError(
@@ -37,12 +37,12 @@ def save(machine: GuestMachine, pattern: str, directory: Path, *, old: re.Patter
     """
     with SystemErrors(BlklabError, directory):
         directory.mkdir(parents=True, exist_ok=True)
-        with opened(directory, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_RDONLY) as into:
-            with os.scandir(into) as there:
-                names = [entry.name for entry in there if old.fullmatch(entry.name)]
+        with open_descriptor(directory, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_RDONLY) as into:
+            with os.scandir(into) as listing:
+                names = [entry.name for entry in listing if old.fullmatch(entry.name)]
             for name in names:
                 os.unlink(name, dir_fd=into)
-            return [directory / name for name in _written(machine, pattern, into)]
+            return [directory / name for name in _write_files(machine, pattern, into)]
 
 
 def results_device(machine: GuestMachine) -> str:
@@ -54,21 +54,21 @@ def results_device(machine: GuestMachine) -> str:
     return f"/dev/{device}"
 
 
-def _written(machine: GuestMachine, pattern: str, into: int) -> Iterator[str]:
-    for file in _exported(machine, [pattern]):
+def _write_files(machine: GuestMachine, pattern: str, into: int) -> Iterator[str]:
+    for file in _export_files(machine, [pattern]):
         name = file.path.rpartition("/")[2]
         if not _NAME.fullmatch(name):
             raise BlklabError(f"invalid file name from the guest: {file.path!r}")
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=into)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with os.fdopen(os.open(name, flags, 0o666, dir_fd=into), "wb") as opened:
-            for at in range(0, file.bytes, _PART):
-                opened.write(machine.results.read(file.offset + at, min(_PART, file.bytes - at)))
+        with os.fdopen(os.open(name, flags, 0o666, dir_fd=into), "wb") as stream:
+            for offset in range(0, file.bytes, _PART):
+                stream.write(machine.results.read(file.offset + offset, min(_PART, file.bytes - offset)))
         yield name
 
 
-def _exported(machine: GuestMachine, paths: Sequence[str]) -> Sequence[ExportedFile]:
+def _export_files(machine: GuestMachine, paths: Sequence[str]) -> Sequence[ExportedFile]:
     """Makes the guest put files on the disk for results; returns their positions, in order.
 
     Raises BlklabError if a file is not within the disk, or overlaps another.
@@ -76,12 +76,12 @@ def _exported(machine: GuestMachine, paths: Sequence[str]) -> Sequence[ExportedF
     disk = machine.results
     disk.clear()
     end = 0
-    exported = machine.agent.export(paths, results_device(machine))
-    for file in exported:
+    files = machine.agent.export(paths, results_device(machine))
+    for file in files:
         if file.offset < end or file.bytes < 0 or file.offset + file.bytes > disk.shape.bytes:
             raise BlklabError(
                 f"the guest reports {printable(file.path[:200])} at offset {file.offset} of the disk for "
                 f"results, with {file.bytes} B: expected it after {end} and within the disk"
             )
         end = file.offset + file.bytes
-    return exported
+    return files

@@ -28,12 +28,12 @@ def measure_io_cost(machine: GuestMachine) -> IoCost:
     options = ["--output-format=json", "--name=alone", f"--filename={device}", *ALONE.split(), "--thread"]
     with machine.agent.sampling(CALM_SPAN_MS, [DISKSTATS]) as samples:
         ran = machine.agent.run(["fio", *options], timeout=PATIENCE)
-    counted = [
+    readings = [
         (sample.t_ns, diskstats.of(diskstats.parse(sample.files.get(DISKSTATS) or ""), device.removeprefix("/dev/")))
         for sample in samples
     ]
     spans = []
-    for (start_ns, before), (end_ns, after) in pairwise(counted):
+    for (start_ns, before), (end_ns, after) in pairwise(readings):
         reads = after.reads - before.reads
         if reads > 0:
             busy_ns = (after.read_ticks - before.read_ticks) * diskstats.MS

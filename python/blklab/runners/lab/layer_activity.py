@@ -25,7 +25,7 @@ class LayerActivity:
     problems: list[str]
 
 
-def watched(guest: GuestStack, samples: Sequence[FileSample], document: LabCellDocument) -> LayerActivity:
+def compute_activity(guest: GuestStack, samples: Sequence[FileSample], document: LabCellDocument) -> LayerActivity:
     """Returns the activity of each layer of a stack during the load, without its ramp.
 
     The load is the time when the stack's top had I/O: fio takes seconds to start in an emulated
@@ -37,7 +37,7 @@ def watched(guest: GuestStack, samples: Sequence[FileSample], document: LabCellD
         raise BlklabError("expected at least two readings of the guest's statistics, in order")
     first, last = _span_of_load(readings, guest.layers[-1].kernel)
     begin_ns = readings[first][0] + int(document["ramp_ns"])
-    start = next((at for at in range(first, last) if readings[at][0] >= begin_ns), None)
+    start = next((index for index in range(first, last) if readings[index][0] >= begin_ns), None)
     problems = []
     if start is None:
         problems.append("the load ended before ramp_time: the figures below cover all of it")
@@ -51,7 +51,7 @@ def watched(guest: GuestStack, samples: Sequence[FileSample], document: LabCellD
         if now_ns >= due or now_ns == readings[last][0]:
             tally.emit()
             due += interval_ns * max(1, -((due - now_ns - 1) // interval_ns))
-    called = {layer.kernel: layer.name for layer in guest.layers}
+    names_by_kernel = {layer.kernel: layer.name for layer in guest.layers}
     devices = [
         DeviceResult(
             layer.name,
@@ -64,8 +64,8 @@ def watched(guest: GuestStack, samples: Sequence[FileSample], document: LabCellD
         for layer in guest.layers
         if layer.kernel in tally.total
     ]
-    points = [replace(point, source=called[point.source]) for point in tally.points]
-    stats = (samples[at].files.get(STAT) or "" for at in (start, last))
+    points = [replace(point, source=names_by_kernel[point.source]) for point in tally.points]
+    stats = (samples[index].files.get(STAT) or "" for index in (start, last))
     before, after = (diskstats.parse_cpu(stat, f"the guest's {STAT}") for stat in stats)
     problems += tally.problems
     return LayerActivity(devices, points, before.shares(after), tally.watched_ns, problems)
@@ -81,8 +81,8 @@ def _reading(sample: FileSample) -> Reading:
 def _span_of_load(readings: Sequence[tuple[int, Reading]], top: str) -> tuple[int, int]:
     """Returns the readings just before the first I/O of a device and just after its last one."""
     counts = [_count(diskstats.of(reading, top)) for _, reading in readings]
-    moved = [at for at in range(1, len(counts)) if counts[at] != counts[at - 1]]
-    return (moved[0] - 1, moved[-1]) if moved else (0, len(counts) - 1)
+    changes = [index for index in range(1, len(counts)) if counts[index] != counts[index - 1]]
+    return (changes[0] - 1, changes[-1]) if changes else (0, len(counts) - 1)
 
 
 def _count(counters: diskstats.DeviceCounters) -> tuple[int, int, int]:

@@ -18,7 +18,7 @@ from blklab.runners.lab.fio_in_guest import play
 from blklab.runners.lab.guest_facts import describe_guest
 from blklab.runners.lab.guest_files import save
 from blklab.runners.lab.io_cost import measure_io_cost
-from blklab.runners.lab.layer_activity import DISKSTATS, STAT, watched
+from blklab.runners.lab.layer_activity import DISKSTATS, STAT, compute_activity
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.machine.qemu import VirtualDisk
 from blklab.runners.lab.processor_pressure import PressureMeter
@@ -41,7 +41,7 @@ def measure(
     progress: Callable[[FioProgress], object],
     *,
     scale: float = 1,
-    traced: Sequence[str] = (),
+    traced_layers: Sequence[str] = (),
     traces: Path | None = None,
 ) -> FinishedRun:
     """Measures a cell, its devices' rates divided by `scale`. Raises BlklabError.
@@ -52,20 +52,20 @@ def measure(
     began = time.monotonic()
     machine.io_cost = machine.io_cost or measure_io_cost(machine)
     disks = [machine.disk(shape) for shape in shapes(document)]
-    wanted = rates(document, scale)
-    document = _slowed(document, scale)
+    disk_rates = rates(document, scale)
+    document = _scale_latencies(document, scale)
     guest = GuestStack(machine.agent)
     try:
         for disk in disks:
             machine.throttle(disk, {})
             disk.clear()
-        with machine.paused_watch():
+        with machine.add_kernel_complaints():
             target = build(guest, document, [disk.serial for disk in disks])
             apply_settings(guest, document["settings"])
             prepare(machine, guest, document, target, progress)
-            for disk, limits in zip(disks, wanted.limits, strict=True):
+            for disk, limits in zip(disks, disk_rates.limits, strict=True):
                 machine.throttle(disk, limits)
-            finished = _load(machine, guest, document, target, progress, traced, traces, wanted)
+            finished_run = _load(machine, guest, document, target, progress, traced_layers, traces, disk_rates)
     except BlklabError:  # if blklab is interrupted, the guest is thrown away as it is
         if machine.agent.connected:
             with suppress(BlklabError):
@@ -76,8 +76,8 @@ def measure(
     except BlklabError as error:  # the result stays valid; the runner boots a new guest
         if not machine.agent.connected:
             raise
-        finished.outcome.warnings = [*finished.outcome.warnings, f"after the load: {error}"]
-    return FinishedRun(finished.outcome, time.monotonic() - began, finished.points, finished.raw)
+        finished_run.outcome.warnings = [*finished_run.outcome.warnings, f"after the load: {error}"]
+    return FinishedRun(finished_run.outcome, time.monotonic() - began, finished_run.points, finished_run.raw)
 
 
 def _take_down(machine: GuestMachine, guest: GuestStack, disks: Sequence[VirtualDisk]) -> None:
@@ -97,49 +97,49 @@ def _load(
     document: documents.LabCellDocument,
     target: str,
     progress: Progress,
-    traced: Sequence[str],
+    traced_layers: Sequence[str],
     traces: Path | None,
-    wanted: DiskRates,
+    disk_rates: DiskRates,
 ) -> FinishedRun:
     interval_ns = int(document["interval_ns"])
     log_ms = max(1, interval_ns // 10**6)
     span_ms = _span_ms(document, log_ms)
-    recorded = [layer for layer in guest.layers if layer.name in traced or EVERY in traced]
+    recorded_layers = [layer for layer in guest.layers if layer.name in traced_layers or EVERY in traced_layers]
     # A cache's counts take seconds to clear, in which a rebuild could be over.
     for ready in guest.readying:
         ready()
-    with ExitStack() as stack_:
-        traced_ill = stack_.enter_context(tracing(machine, guest, recorded)) if recorded else []
-        during = FaultSchedule(guest, document)
+    with ExitStack() as exit_stack:
+        trace_problems = exit_stack.enter_context(tracing(machine, guest, recorded_layers)) if recorded_layers else []
+        faults = FaultSchedule(guest, document)
         waiting = PressureMeter()
-        samples = stack_.enter_context(machine.agent.sampling(span_ms, [DISKSTATS, STAT]))
-        ran = play(*(machine, document, target, during.listening(progress)), log_ms=log_ms, alongside=during)
-        waited = waiting.share()
+        samples = exit_stack.enter_context(machine.agent.sampling(span_ms, [DISKSTATS, STAT]))
+        ran = play(*(machine, document, target, faults.listening(progress)), log_ms=log_ms, alongside=faults)
+        cpu_wait_share = waiting.share()
     fio_figures = figures(ran, interval_ns, log_ms, timed=document.get("replay", {}).get("timed", False))
-    seen = watched(guest, samples, document)
+    activity = compute_activity(guest, samples, document)
     outcome = fio_figures.outcome
-    outcome.devices = seen.devices
-    outcome.watched_ns = seen.watched_ns
-    outcome.cpu = seen.cpu
+    outcome.devices = activity.devices
+    outcome.watched_ns = activity.watched_ns
+    outcome.cpu = activity.cpu
     outcome.targets = [report() for report in guest.reports]
     outcome.mdstat = guest.read("/proc/mdstat")
-    outcome.lab = describe_guest(machine, guest, document, wanted, waited)
+    outcome.lab = describe_guest(machine, guest, document, disk_rates, cpu_wait_share)
     outcome.warnings = [
-        *map(str, check(document, wanted, seen.cpu)),
+        *map(str, check(document, disk_rates, activity.cpu)),
         *outcome.warnings,
-        *seen.problems,
-        *during.problems,
-        *traced_ill,
+        *activity.problems,
+        *faults.problems,
+        *trace_problems,
     ]
-    if recorded and traces is not None:
+    if recorded_layers and traces is not None:
         save(machine, f"{TRACES}/*", traces, old=TRACE)
         (traces / "blklab.json").write_text(json.dumps({"stack": recorded_stack(guest)}, indent=2) + "\n")
         guest.run("rm", "-rf", TRACES)  # out of the guest's memory
         outcome.lab.traces = str(traces)
-    return FinishedRun(outcome, 0.0, [*fio_figures.series, *seen.points], packed(ran.output))
+    return FinishedRun(outcome, 0.0, [*fio_figures.series, *activity.points], packed(ran.output))
 
 
-def _slowed(document: documents.LabCellDocument, scale: float) -> documents.LabCellDocument:
+def _scale_latencies(document: documents.LabCellDocument, scale: float) -> documents.LabCellDocument:
     """Returns a cell with its latencies scaled like its rates."""
     devices: list[documents.LabDeviceDocument] = []
     for device in document["devices"]:

@@ -6,7 +6,7 @@ import time
 from blklab.system.roots import Roots, text
 
 
-def waited_us(roots: Roots) -> int | None:
+def read_cpu_wait_us(roots: Roots) -> int | None:
     """Returns how long a task has waited for a CPU since boot, µs.
 
     None before 4.20 and where it is switched off. Documentation/accounting/psi.rst: the total of
@@ -22,11 +22,11 @@ class PressureMeter:
     def __init__(self) -> None:
         self._roots = Roots()
         self._began = time.monotonic()
-        self._before = waited_us(self._roots)
+        self._before = read_cpu_wait_us(self._roots)
 
     def share(self) -> float | None:
         """Returns the share so far, 0 to 1; None if the kernel does not report it."""
-        after = waited_us(self._roots)
+        after = read_cpu_wait_us(self._roots)
         seconds = time.monotonic() - self._began
         if self._before is None or after is None or seconds <= 0:
             return None

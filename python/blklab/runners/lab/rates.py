@@ -50,27 +50,27 @@ def factor(documents: Sequence[LabCellDocument], accel: str) -> float:
 
     Cells stay comparable: a stack of fast devices stays faster than one of slow devices.
     """
-    asked = documents[0]["lab"]["scale"]  # which nothing varies
-    if asked != "auto":
-        return float(asked)
-    return max(_needed(_unscaled(document), accel) for document in documents)
+    scale = documents[0]["lab"]["scale"]  # which nothing varies
+    if scale != "auto":
+        return float(scale)
+    return max(_compute_divisor(_compute_rates(document), accel) for document in documents)
 
 
 def rates(document: LabCellDocument, scale: float) -> DiskRates:
     """Returns the limits of each device's disk. Raises BlklabError if a limit would be 0."""
-    unscaled = _unscaled(document)
+    unscaled_rates = _compute_rates(document)
     limits = []
-    for device, wanted in zip(document["devices"], unscaled, strict=True):
-        scaled = {key: round(rate / scale) for key, rate in wanted.items() if rate}
-        for key, rate in scaled.items():
+    for device, device_rates in zip(document["devices"], unscaled_rates, strict=True):
+        scaled_rates = {key: round(rate / scale) for key, rate in device_rates.items() if rate}
+        for key, rate in scaled_rates.items():
             if rate < 1:
                 raise BlklabError(
-                    f"device {device['name']}: {key} of {wanted[key]:g}, divided by {scale:g}, "
+                    f"device {device['name']}: {key} of {device_rates[key]:g}, divided by {scale:g}, "
                     "is less than 1 a second: set a smaller lab.scale"
                 )
         if seconds := device["model"].get("burst_seconds"):
-            scaled["burst_seconds"] = cast(int, seconds)
-        limits.append(scaled)
+            scaled_rates["burst_seconds"] = cast(int, seconds)
+        limits.append(scaled_rates)
     return DiskRates(scale, limits, _doubts(document))
 
 
@@ -94,7 +94,7 @@ def _doubts(document: LabCellDocument) -> list[Diagnostic]:
     kinds = dict.fromkeys(
         device["model"]["kind"]
         for device in document["devices"]
-        if device["model"]["kind"] != "throttled" and not _saturated(document, device)
+        if device["model"]["kind"] != "throttled" and not _is_saturated(document, device)
     )
     return [
         Diagnostic(
@@ -109,14 +109,19 @@ def _doubts(document: LabCellDocument) -> list[Diagnostic]:
     ]
 
 
-def _saturated(document: LabCellDocument, device: Mapping[str, Any]) -> bool:
-    own = _alone(document, device, None)
-    many = {**own, "jobs": [{**job, "iodepth": max(MANY, job["iodepth"])} for job in own["jobs"]]}
-    usual, most = (outcome.read.bw_bytes + outcome.write.bw_bytes for outcome in _simulate_documents(own, many))
-    return usual >= SATURATED * most
+def _is_saturated(document: LabCellDocument, device: Mapping[str, Any]) -> bool:
+    usual_document = _alone(document, device, None)
+    deep_document = {
+        **usual_document,
+        "jobs": [{**job, "iodepth": max(MANY, job["iodepth"])} for job in usual_document["jobs"]],
+    }
+    usual_rate, max_rate = (
+        outcome.read.bw_bytes + outcome.write.bw_bytes for outcome in _simulate_documents(usual_document, deep_document)
+    )
+    return usual_rate >= SATURATED * max_rate
 
 
-def _unscaled(document: LabCellDocument) -> list[dict[str, float]]:
+def _compute_rates(document: LabCellDocument) -> list[dict[str, float]]:
     return [_limits(document, device) for device in document["devices"]]
 
 
@@ -125,13 +130,13 @@ def _limits(document: LabCellDocument, device: Mapping[str, Any]) -> dict[str, f
     if device["model"]["kind"] == "throttled":
         return {name: float(device["model"][name]) for name in NAMES}
     jobs = document["alone"]
-    mixed = any(0 < job["read_share"] < 1 for job in jobs) or (len({job["read_share"] for job in jobs}) > 1)
+    is_mixed = any(0 < job["read_share"] < 1 for job in jobs) or (len({job["read_share"] for job in jobs}) > 1)
     random = any(job["random"] for job in jobs)
-    if mixed or turns(document["stack"]):
-        (both,) = _simulate_documents(_alone(document, device, None if mixed else EVEN))
+    if is_mixed or turns(document["stack"]):
+        (outcome,) = _simulate_documents(_alone(document, device, None if is_mixed else EVEN))
         if random:
-            return {"iops_total": both.read.iops + both.write.iops}
-        return {"bps_total": both.read.bw_bytes + both.write.bw_bytes}
+            return {"iops_total": outcome.read.iops + outcome.write.iops}
+        return {"bps_total": outcome.read.bw_bytes + outcome.write.bw_bytes}
     reads, writes = _simulate_documents(*(_alone(document, device, share) for share in (1.0, 0.0)))
     if random:
         return {"iops_read": reads.read.iops, "iops_write": writes.write.iops}
@@ -174,15 +179,15 @@ def _alone(document: LabCellDocument, device: Mapping[str, Any], share: float | 
     }
 
 
-def _needed(limits: Sequence[Mapping[str, float]], accel: str) -> float:
+def _compute_divisor(limits: Sequence[Mapping[str, float]], accel: str) -> float:
     """Returns the divisor that brings all devices within reach, rounded up to two digits."""
-    iops = sum(_most(limit, "iops") for limit in limits) / REACH_IOPS[accel]
-    factor = max(1.0, iops, sum(_most(limit, "bps") for limit in limits) / REACH_BYTES[accel])
+    iops = sum(_max_rate(limit, "iops") for limit in limits) / REACH_IOPS[accel]
+    factor = max(1.0, iops, sum(_max_rate(limit, "bps") for limit in limits) / REACH_BYTES[accel])
     unit = 10.0 ** (math.floor(math.log10(factor)) - 1)
     return max(1.0, float(math.ceil(factor / unit) * unit))
 
 
-def _most(limits: Mapping[str, float], what: str) -> float:
+def _max_rate(limits: Mapping[str, float], kind: str) -> float:
     """Returns a device's largest rate that its limits allow, as far as they state it."""
-    total, read, write = (limits.get(f"{what}_{direction}", 0.0) for direction in ("total", "read", "write"))
+    total, read, write = (limits.get(f"{kind}_{direction}", 0.0) for direction in ("total", "read", "write"))
     return total or max(read, write)

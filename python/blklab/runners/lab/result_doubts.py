@@ -9,17 +9,17 @@ from blklab.spec.documents import LabCellDocument, latency_ns
 BUSY = 0.9  # Share of busy time from which the guest's processors, not the disks, may limit the rates
 
 
-def check(document: LabCellDocument, wanted: DiskRates, cpu: Mapping[str, float]) -> Iterator[Diagnostic]:
+def check(document: LabCellDocument, disk_rates: DiskRates, cpu: Mapping[str, float]) -> Iterator[Diagnostic]:
     """Yields what a result does not show, or may show wrongly."""
-    if wanted.scale != 1:
+    if disk_rates.scale != 1:
         yield Diagnostic(
             "scaled-rates",
             "warning",
             "",
-            f"all devices' rates are divided by {wanted.scale:g}, within the guest's reach: "
+            f"all devices' rates are divided by {disk_rates.scale:g}, within the guest's reach: "
             "use shares, ratios and orderings, not absolute rates",
         )
-    yield from wanted.doubts
+    yield from disk_rates.doubts
     for device in document["devices"]:
         if latency := latency_ns(device["model"]):
             yield Diagnostic(

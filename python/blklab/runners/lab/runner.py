@@ -18,7 +18,7 @@ from blklab.runners.fio import jobfile
 from blklab.runners.lab import disk_shapes, measurement
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.image.build import GuestImage, image
-from blklab.runners.lab.image.cache import held
+from blklab.runners.lab.image.cache import hold_directory
 from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption, own_kernel
 from blklab.runners.lab.image.parts import UserKernel
 from blklab.runners.lab.machine import qemu
@@ -54,7 +54,7 @@ class LabRunner(Runner):
         with self._held:
             yield
 
-    def planned(self, plan: ExperimentPlan) -> ExperimentPlan:
+    def adapt_plan(self, plan: ExperimentPlan) -> ExperimentPlan:
         """Returns the plan with the user's own kernel in each cell, and so in its key; without one, the cells whose
         kernel the lab can boot.
 
@@ -82,14 +82,14 @@ class LabRunner(Runner):
                 missing[kernel] = error
         if not missing:
             return plan
-        kept = [cell for cell in plan.cells if cell.document["kernel"] not in missing]
-        if not kept:
+        cells = [cell for cell in plan.cells if cell.document["kernel"] not in missing]
+        if not cells:
             raise UsageError(
                 f"none of {len(plan.cells)} cells runs here: {next(iter(missing.values()))}; --set kernel changes it"
             )
         are = "is" if len(missing) == 1 else "are"
-        note = f"{len(kept)} of {len(plan.cells)} cells run here: kernel {', '.join(missing)} {are} not in the lab"
-        return replace(plan, cells=kept, notes=[*plan.notes, note])
+        note = f"{len(cells)} of {len(plan.cells)} cells run here: kernel {', '.join(missing)} {are} not in the lab"
+        return replace(plan, cells=cells, notes=[*plan.notes, note])
 
     def check(self, plan: ExperimentPlan) -> None:
         """Raises an error for a plan that cannot run: checks QEMU, kernel, and every job.
@@ -98,11 +98,11 @@ class LabRunner(Runner):
         """
         qemu.find()
         qemu.accelerators(self.accelerator)
-        known = {name for cell in plan.cells for name in disk_shapes.layers(cell.document)}
+        layer_names = {name for cell in plan.cells for name in disk_shapes.layers(cell.document)}
         for name in self.trace:
-            if name not in known | {measurement.EVERY}:
-                listed = ", ".join([measurement.EVERY, *sorted(known)])
-                raise UsageError(f"--trace {name}: no such device or stack; {listed}")
+            if name not in layer_names | {measurement.EVERY}:
+                choices = ", ".join([measurement.EVERY, *sorted(layer_names)])
+                raise UsageError(f"--trace {name}: no such device or stack; {choices}")
         self._documents = [cell.document for cell in plan.cells]
         self._scales = {}
         for cell in plan.cells:
@@ -116,12 +116,12 @@ class LabRunner(Runner):
             "blklab": __version__,
             "programs": {"qemu": qemu.find()[1]},
             "guests": {
-                wanted: {
-                    "kernel": image_made.version,
-                    "image": image_made.digest,
-                    "packages": dict(image_made.packages),
+                kernel: {
+                    "kernel": guest_image.version,
+                    "image": guest_image.digest,
+                    "packages": dict(guest_image.packages),
                 }
-                for wanted, image_made in self._images.items()
+                for kernel, guest_image in self._images.items()
             },
         }
 
@@ -132,46 +132,46 @@ class LabRunner(Runner):
         EnvironmentLacks if something is missing that the other cells need as well.
         """
         self._documents = self._documents or [cell.document for cell in cells]
-        ordered = sorted(cells, key=lambda cell: (cell.document["kernel"], *cell.turn))
-        for kernel, group in itertools.groupby(ordered, key=lambda cell: cell.document["kernel"]):
+        sorted_cells = sorted(cells, key=lambda cell: (cell.document["kernel"], *cell.turn))
+        for kernel, group in itertools.groupby(sorted_cells, key=lambda cell: cell.document["kernel"]):
             waiting = list(group)
             while waiting:
-                many = _fitting(waiting)
-                waiting = self._served(kernel, waiting[:many], ledger) + waiting[many:]
+                many = _count_fitting(waiting)
+                waiting = self._measure_in_guest(kernel, waiting[:many], ledger) + waiting[many:]
 
-    def _served(self, kernel: str, cells: Sequence[Cell], ledger: Ledger) -> list[Cell]:
+    def _measure_in_guest(self, kernel: str, cells: Sequence[Cell], ledger: Ledger) -> list[Cell]:
         """Measures cells in one guest; returns the remaining ones when it is lost."""
         machine = None
         try:
-            for at, cell in enumerate(cells):
+            for index, cell in enumerate(cells):
                 if not ledger.begin(cell):
                     continue
                 # Where one guest does not boot the next would not: that ends the campaign.
-                machine = machine or self._booted(kernel, cells[at:])
+                machine = machine or self._boot_guest(kernel, cells[index:])
                 try:
-                    finished = self._measure_cell(machine, cell)
+                    finished_run = self._measure_cell(machine, cell)
                 except (EnvironmentLacks, UsageError):
                     raise
                 except GuestLost as error:
                     ledger.fail(cell, str(error))
-                    return list(cells[at + 1 :])
+                    return list(cells[index + 1 :])
                 except BlklabError as error:
                     ledger.fail(cell, str(error))
                 else:
-                    ledger.end(cell, finished)
+                    ledger.end(cell, finished_run)
                 if machine.spoilt or not _tidy(machine):
-                    return list(cells[at + 1 :])
+                    return list(cells[index + 1 :])
             return []
         finally:
             if machine is not None:
                 machine.end()
 
-    def _booted(self, kernel: str, cells: Sequence[Cell]) -> GuestMachine:
+    def _boot_guest(self, kernel: str, cells: Sequence[Cell]) -> GuestMachine:
         guest = cells[0].document["lab"]  # which nothing varies
         return boot(
             self._image(kernel),
             list(dict.fromkeys(shape for cell in cells for shape in disk_shapes.shapes(cell.document))),
-            asked=self.accelerator,
+            accelerator_choice=self.accelerator,
             cpus=guest["cpus"],
             memory=guest["memory"],
             note=self.note,
@@ -185,10 +185,10 @@ class LabRunner(Runner):
 
     def _image(self, kernel: str) -> GuestImage:
         while kernel not in self._images:
-            made = image(self.kernel or kernel, note=self.note)
+            guest_image = image(self.kernel or kernel, note=self.note)
             with suppress(FileNotFoundError):  # `lab prune` came between
-                self._held.enter_context(held(made.initrd.parent))
-                self._images[kernel] = made
+                self._held.enter_context(hold_directory(guest_image.initrd.parent))
+                self._images[kernel] = guest_image
         return self._images[kernel]
 
     def _measure_cell(self, machine: GuestMachine, cell: Cell) -> FinishedRun:
@@ -201,13 +201,13 @@ class LabRunner(Runner):
                         document,
                         lambda live: self.progress(cell, live),
                         scale=self._scale(machine.accel),
-                        traced=self.trace,
+                        traced_layers=self.trace,
                         traces=self.traces / _trace_directory(cell),
                     ),
                 )
         except BlklabError as error:
             if isinstance(error, GuestGone) or machine.ended:
-                raise machine.lost(error) from None
+                raise machine.explain_loss(error) from None
             raise
 
 
@@ -231,31 +231,31 @@ def make(
     )
 
 
-def _fitting(cells: Sequence[Cell]) -> int:
+def _count_fitting(cells: Sequence[Cell]) -> int:
     """Returns how many cells, from the first on, one guest has disks for; at least one."""
     shapes: set[VirtualDiskShape] = set()
-    for at, cell in enumerate(cells):
+    for count, cell in enumerate(cells):
         shapes |= set(disk_shapes.shapes(cell.document))
-        if at and len(shapes) >= MOST:
-            return at
+        if count and len(shapes) >= MOST:
+            return count
     return len(cells)
 
 
 def _trace_directory(cell: Cell) -> str:
-    words = "-".join(str(value) for value in cell.labels.values())
-    safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in words)
+    label_text = "-".join(str(value) for value in cell.labels.values())
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in label_text)
     return f"{cell.number:03}-{safe}"[:100]
 
 
 def _tidy(machine: GuestMachine) -> bool:
     """Removes the rest of a failed cell from the guest; tells whether that was possible."""
     try:
-        left = machine.agent.read(["/sys/block/md*/md/level", "/sys/block/dm-*/dm/name"])
-        left |= machine.agent.read(["/sys/block/bcache*/size"])
+        devices = machine.agent.read(["/sys/block/md*/md/level", "/sys/block/dm-*/dm/name"])
+        devices |= machine.agent.read(["/sys/block/bcache*/size"])
         mounts = machine.agent.read(["/proc/mounts"])["/proc/mounts"] or ""
     except BlklabError:
         return False
-    return not any(left.values()) and f" {MOUNT} " not in mounts
+    return not any(devices.values()) and f" {MOUNT} " not in mounts
 
 
 @contextmanager

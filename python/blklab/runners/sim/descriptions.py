@@ -69,7 +69,7 @@ def workload(cell: Cell) -> str:
     """Returns a cell's jobs in fio's options, or the trace that it replays."""
     document = cell.document
     jobs = document["jobs"]
-    parts = [f"[{job['name']}] {simulated_job(job)}" if len(jobs) > 1 else simulated_job(job) for job in jobs]
+    parts = [f"[{job['name']}] {describe_job(job)}" if len(jobs) > 1 else describe_job(job) for job in jobs]
     if cell.replay is not None:
         parts = [documents.replay_words(cast(documents.ReplayDocument, {**asdict(cell.replay), **document["replay"]}))]
     line = " + ".join(parts)
@@ -78,7 +78,7 @@ def workload(cell: Cell) -> str:
     return line
 
 
-def simulated_job(job: Job) -> str:
+def describe_job(job: Job) -> str:
     """Returns a simulated job in fio's options, separated by blanks."""
     reads = job["read_share"] > 0
     writes = job["read_share"] < 1
@@ -102,17 +102,17 @@ def simulated_job(job: Job) -> str:
         (job["thinktime_ns"], f"thinktime={job['thinktime_ns'] / 1000:g}us"),
         (job["rate_iops"], f"{job['rate_iops']:.6g} I/Os/s at most"),
     )
-    return " ".join([*parts, *(text for wanted, text in optional if wanted)])
+    return " ".join([*parts, *(text for is_shown, text in optional if is_shown)])
 
 
 def _sizes(job: Job, *, reads: bool, writes: bool) -> str:
-    used = [sizes for sizes, is_used in ((job["read_sizes"], reads), (job["write_sizes"], writes)) if is_used]
-    if len(used) == 2 and used[0] == used[1]:
-        used.pop()
-    if all(len(sizes) == 1 for sizes in used):
-        return "bs=" + ",".join(fio_size(sizes[0][0]) for sizes in used)
+    size_lists = [sizes for sizes, is_used in ((job["read_sizes"], reads), (job["write_sizes"], writes)) if is_used]
+    if len(size_lists) == 2 and size_lists[0] == size_lists[1]:
+        size_lists.pop()
+    if all(len(sizes) == 1 for sizes in size_lists):
+        return "bs=" + ",".join(fio_size(sizes[0][0]) for sizes in size_lists)
     splits = []
-    for sizes in used:
+    for sizes in size_lists:
         splits.append(":".join(f"{fio_size(size)}/{100 * weight:.4g}" for size, weight in sizes))
     return f"bssplit={','.join(splits)}"
 

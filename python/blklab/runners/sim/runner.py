@@ -31,16 +31,13 @@ from blklab.store.series import FinishedRun
 UNMEASURED_NOTE = "no measurement of such an array is known: its interval is wider"
 
 
-def alone(
-    where: Path,
-    device: Mapping[str, object],
-    workload: tuple[str, Mapping[str, object]],
-    settings: Mapping[str, object],
+def make_device_cell(
+    path: Path, device: Mapping[str, object], workload: tuple[str, Mapping[str, object]], settings: Mapping[str, object]
 ) -> Cell:
     """Returns the cell of a workload, given with its name, on one device. `where` is in errors. Raises UsageError."""
     tables = {"devices": {"device": dict(device)}, "stacks": {"alone": {"device": "device"}}}
     raw = {**tables, "workloads": {workload[0]: dict(workload[1])}, "settings": dict(settings)}
-    return plan(ExperimentSource(where, raw)).cells[0]
+    return plan(ExperimentSource(path, raw)).cells[0]
 
 
 def outcome(document: Mapping[str, Any], stop: _core.Stop | None = None, replay: ReplaySource | None = None) -> Outcome:
@@ -87,7 +84,7 @@ class SimRunner(Runner):
         self._cores = cores
         self._seed_count = seed_count
 
-    def planned(self, plan: ExperimentPlan) -> ExperimentPlan:
+    def adapt_plan(self, plan: ExperimentPlan) -> ExperimentPlan:
         """Returns the plan with the cores."""
         return with_cores(plan, self._cores) if self._cores else plan
 
@@ -110,20 +107,20 @@ class SimRunner(Runner):
 
         Cells that only differ in kernels, and in nothing that a simulation depends on, are simulated once.
         """
-        same = by_key((_simulation(cell), cell) for cell in cells)
-        taken: list[tuple[list[Cell], int]] = []
+        groups = by_key((_simulation(cell), cell) for cell in cells)
+        simulations: list[tuple[list[Cell], int]] = []
         results: dict[int, dict[int, FinishedRun | BlklabError]] = {}  # Of each seed, by cell
 
         def begun() -> Iterator[Cell]:
-            for group in same.values():
+            for group in groups.values():
                 if begun := [cell for cell in group if ledger.begin(cell)]:
                     for seed in range(self._seed_count(begun[0])):
-                        taken.append((begun, seed))
+                        simulations.append((begun, seed))
                         yield other_run(begun[0], seed)
 
-        for number, finished in self._parallel.each(simulate_cell, begun()):
-            group, seed = taken[number]
-            results.setdefault(group[0].number, {})[seed] = finished
+        for number, result in self._parallel.each(simulate_cell, begun()):
+            group, seed = simulations[number]
+            results.setdefault(group[0].number, {})[seed] = result
             if len(results[group[0].number]) < self._seed_count(group[0]):
                 continue
             runs = [run for _, run in sorted(results.pop(group[0].number).items())]
@@ -132,7 +129,7 @@ class SimRunner(Runner):
                 if errors:
                     ledger.fail(cell, str(errors[0]))
                 else:
-                    ledger.end(cell, predicted(cell, cast(Sequence[FinishedRun], runs)))
+                    ledger.end(cell, make_prediction(cell, cast(Sequence[FinishedRun], runs)))
 
 
 def _simulation(cell: Cell) -> str:
@@ -164,25 +161,25 @@ def simulate_cell(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedR
     begin = time.perf_counter()
 
     def simulate(document: Mapping[str, object]) -> FinishedRun:
-        measured = outcome(document, stop, cell.replay)
-        return FinishedRun(replace(measured, series=()), 0.0, series.of_outcome(measured.series))
+        result = outcome(document, stop, cell.replay)
+        return FinishedRun(replace(result, series=()), 0.0, series.of_outcome(result.series))
 
     return replace(measure_ramp(cell.document, simulate), seconds=time.perf_counter() - begin)
 
 
-def predicted(cell: Cell, runs: Sequence[FinishedRun]) -> FinishedRun:
+def make_prediction(cell: Cell, runs: Sequence[FinishedRun]) -> FinishedRun:
     """Returns the first run of a cell with the interval that all show; the others are those of `other_run`."""
     outcomes = [replace(run.outcome, series=series.as_outcome(run.points)) for run in runs]
-    known = interval(cell, outcomes[0], outcomes[1:])
+    prediction_interval = interval(cell, outcomes[0], outcomes[1:])
     warnings = [UNMEASURED_NOTE] if is_unmeasured(cell, outcomes[0]) else []
     cuts = dict.fromkeys(unsteady(cell, run) for run in outcomes)
     for cut in filter(None, cuts):
         warnings.append(f"not steady: the run ended before its rate was constant: set a larger {cut}")
-    if known.states:
-        low, high = known.states
+    if prediction_interval.states:
+        low, high = prediction_interval.states
         warnings.append(f"two states: some seeds give {low:,.0f} IOPS, others {high:,.0f}")
     first = runs[0].outcome
-    prediction = replace(first, interval=known, warnings=(*first.warnings, *warnings))
+    prediction = replace(first, interval=prediction_interval, warnings=(*first.warnings, *warnings))
     return replace(runs[0], outcome=prediction, seconds=sum(run.seconds for run in runs))
 
 
@@ -202,7 +199,7 @@ USED_RUNTIME = "4s"  # Of a used disk, whose memory takes the first writes
 VIRTUAL_SIZE = "64GiB"  # Size of a virtual disk, which states none
 
 
-def rated_figures(models: Sequence[LibraryModel]) -> dict[str, list[RatedFigure]]:
+def simulate_rated_figures(models: Sequence[LibraryModel]) -> dict[str, list[RatedFigure]]:
     """Simulates models; returns their rated figures by name of the model."""
     tests = [(model, name) for model in models for name in TESTS if name in model.rated]
     results = outcomes([_cell(model, name).document for model, name in tests])
@@ -212,10 +209,10 @@ def rated_figures(models: Sequence[LibraryModel]) -> dict[str, list[RatedFigure]
         if name == "average_seek_ms":
             table = stock_models.stock(model.name)
             half_turn = 30_000 / table["rpm"]
-            simulated = 1000 / direction.iops - half_turn - table["command_ns"] / 1e6
+            figure = 1000 / direction.iops - half_turn - table["command_ns"] / 1e6
         else:
-            simulated = direction.bw_bytes if "bandwidth" in name else direction.iops
-        figures[model.name].append(RatedFigure(name, model.rated[name], simulated))
+            figure = direction.bw_bytes if "bandwidth" in name else direction.iops
+        figures[model.name].append(RatedFigure(name, model.rated[name], figure))
     return figures
 
 
@@ -230,4 +227,4 @@ def _cell(model: LibraryModel, name: str) -> Cell:
     if model.kind == "nvme" and "random" in name:
         workload["numjobs"] = NVME_JOBS
     runtime = USED_RUNTIME if device.get("state") == "steady" else RUNTIME.get(model.kind, "500ms")
-    return alone(Path(f"{model.name}.toml"), device, (name, workload), {"kernel": "6.1", "runtime": runtime})
+    return make_device_cell(Path(f"{model.name}.toml"), device, (name, workload), {"kernel": "6.1", "runtime": runtime})

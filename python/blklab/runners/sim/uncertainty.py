@@ -92,7 +92,7 @@ def other_run(cell: Cell, number: int) -> Cell:
 
 
 def interval(
-    cell: Cell, outcome: outcomes.Outcome, others: Sequence[outcomes.Outcome] = ()
+    cell: Cell, outcome: outcomes.Outcome, other_outcomes: Sequence[outcomes.Outcome] = ()
 ) -> outcomes.PredictionInterval:
     """Returns the interval as factors of the predicted IOPS, of both directions, and of the predicted 99th percentile.
 
@@ -113,19 +113,19 @@ def interval(
     )
     of_thread = max((array["thread_ns"] for array in _arrays(outcome)), default=0) / outcome.observed_ns
     of_host = UNMEASURED if is_unmeasured(cell, outcome) else 0
-    runs = [outcome, *others]
+    runs = [outcome, *other_outcomes]
     rate = _rate(outcome)
-    settled = [_settled(cell, run) for run in runs]
-    mean, of_chance = outcomes.next_value([math.log(each) for each in settled])
-    known = math.hypot(of_devices, KERNEL, ROWS if of_thread >= outcomes.CROWDED else 0, of_host)
-    deviation = math.hypot(known, of_chance / outcomes.NORMAL)
-    states = _states(settled)
+    steady_rates = [_compute_steady_rate(cell, run) for run in runs]
+    mean, of_chance = outcomes.next_value([math.log(iops) for iops in steady_rates])
+    base_deviation = math.hypot(of_devices, KERNEL, ROWS if of_thread >= outcomes.CROWDED else 0, of_host)
+    deviation = math.hypot(base_deviation, of_chance / outcomes.NORMAL)
+    states = _states(steady_rates)
     middles = list(states) if states else [math.exp(mean)]
-    if settled[0] != rate:
+    if steady_rates[0] != rate:
         middles.append(rate)
-    low, high = _factors(known if states else deviation)
+    low, high = _factors(base_deviation if states else deviation)
     low, high = low * min(middles) / rate, high * max(middles) / rate
-    shared = math.hypot(of_devices, math.sqrt(KERNEL**2 - outcomes.OTHER_KERNEL**2 / 2))
+    shared_deviation = math.hypot(of_devices, math.sqrt(KERNEL**2 - outcomes.OTHER_KERNEL**2 / 2))
     slower, faster = _of_locks(outcome)
     low, high = min(low, slower), max(high, faster)
     if (limit := _limit(cell, outcome)) <= COMPLETE:
@@ -133,7 +133,9 @@ def interval(
         busy = max(device.busy_ns or 0 for device in devices) / outcome.observed_ns
         low, high = min(1.0, low / max(busy, low)), 1.0
     p99 = _factors(math.hypot(deviation, TAIL))
-    return outcomes.PredictionInterval((low, min(high, limit)), p99, shared, (others and _hits(runs)) or None, states)
+    return outcomes.PredictionInterval(
+        (low, min(high, limit)), p99, shared_deviation, (other_outcomes and _hits(runs)) or None, states
+    )
 
 
 def of_mean(interval: outcomes.PredictionInterval) -> tuple[float, float]:
@@ -150,16 +152,16 @@ def unsteady(cell: Cell, outcome: outcomes.Outcome) -> str | None:
 def _cut_by(cell: Cell, outcome: outcomes.Outcome) -> str | None:
     """Returns the setting that ended a run; None if the jobs ended, or if it is a trace, whose rate need not settle."""
     most_ios, most_ns = (cell.document.get(key) or math.inf for key in ("max_ios", "runtime_ns"))
-    ended = "max_ios" if outcome.read.clat_ns.count + outcome.write.clat_ns.count >= most_ios else None
-    ended = ended or ("runtime" if outcome.runtime_ns >= most_ns else None)
-    return ended if cell.document["replay"] is None else None
+    setting = "max_ios" if outcome.read.clat_ns.count + outcome.write.clat_ns.count >= most_ios else None
+    setting = setting or ("runtime" if outcome.runtime_ns >= most_ns else None)
+    return setting if cell.document["replay"] is None else None
 
 
 def _rate(outcome: outcomes.Outcome) -> float:
     return max(1e-9, outcome.read.iops + outcome.write.iops)
 
 
-def _settled(cell: Cell, outcome: outcomes.Outcome) -> float:
+def _compute_steady_rate(cell: Cell, outcome: outcomes.Outcome) -> float:
     """Returns the IOPS of a run; if `max_ios` ended it before it was steady, those of its last third.
 
     A measurement may have the same `runtime`, so that its end does not count more than its beginning.
@@ -194,11 +196,11 @@ def _states(rates: Sequence[float]) -> tuple[float, float] | None:
     logs = sorted(math.log(rate) for rate in rates)
     if len(logs) <= 2:
         return None
-    gap, at = max((logs[at] - logs[at - 1], at) for at in range(1, len(logs)))
-    spread = max(logs[at - 1] - logs[0], logs[-1] - logs[at])
+    gap, index = max((logs[index] - logs[index - 1], index) for index in range(1, len(logs)))
+    spread = max(logs[index - 1] - logs[0], logs[-1] - logs[index])
     if gap <= max(2 * DRIFT, APART * spread):
         return None
-    return math.exp(fmean(logs[:at])), math.exp(fmean(logs[at:]))
+    return math.exp(fmean(logs[:index])), math.exp(fmean(logs[index:]))
 
 
 def _hits(runs: Sequence[outcomes.Outcome]) -> dict[str, tuple[float, float]]:

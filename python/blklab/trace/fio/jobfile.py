@@ -53,9 +53,9 @@ def _head(plan: FioPlan, target: JobTarget) -> Iterator[str]:
     yield ""
     yield "[global]"
     if target.filename is not None:
-        yield f"filename={_escaped(target.filename)}"
+        yield f"filename={_escape_path(target.filename)}"
     if target.directory is not None:
-        yield f"directory={_escaped(target.directory)}"
+        yield f"directory={_escape_path(target.directory)}"
         if target.filename is None:
             yield "filename_format=blklab.fio"
     if target.filename is None and target.directory is None:
@@ -93,16 +93,16 @@ def _job(plan: FioPlan, job: JobPlan, target: JobTarget) -> Iterator[str]:
     if _rw(job).startswith("rand") and any(round(direction.sequential * 100) for direction in directions):
         shares = ", ".join(f"{100 * direction.sequential:.1f} % of {direction.direction}s" for direction in directions)
         yield f"# Continue an earlier I/O: {shares}."
-        random = _each(directions, lambda direction: 100 - round(direction.sequential * 100))
+        random = _join_values(directions, lambda direction: 100 - round(direction.sequential * 100))
         yield f"percentage_random={random}"
     yield "# Exact sizes of the trace, the mean of each hundredth of the I/Os."
-    yield f"bssplit={_each(directions, _split)}"
+    yield f"bssplit={_join_values(directions, _split)}"
     coarsest = max(directions, key=lambda direction: direction.sizes[0].bytes)
-    own = plan.locality.for_sizes_from(coarsest.sizes[0].bytes, min(direction.align for direction in directions))
-    if own is not plan.locality:
+    locality = plan.locality.for_sizes_from(coarsest.sizes[0].bytes, min(direction.align for direction in directions))
+    if locality is not plan.locality:
         yield "# The zones above, with space for this job's smallest I/O."
-        yield f"random_distribution={own.option}"
-    yield f"blockalign={_each(directions, lambda direction: direction.align)}"
+        yield f"random_distribution={locality.option}"
+    yield f"blockalign={_join_values(directions, lambda direction: direction.align)}"
     if any(share.bytes % direction.sizes[0].bytes for direction in directions for share in direction.sizes):
         yield "# Otherwise fio rounds sizes down to multiples of the smallest."
         yield "bs_unaligned=1"
@@ -147,16 +147,16 @@ def _pace(plan: FioPlan, job: JobPlan) -> Iterator[str]:
     and fio dies of SIGFPE (measured with 3.33).
     """
     total = sum(direction.rate for other in plan.jobs for direction in other.directions)
-    rates = ", ".join(f"{each.rate:.2f} {each.direction}s/s" for each in job.directions)
-    whole = all(
+    rates = ", ".join(f"{pace.rate:.2f} {pace.direction}s/s" for pace in job.directions)
+    has_whole_rates = all(
         direction.rate >= 0.5
         and abs(round(direction.rate) - direction.rate)
         <= max(WORST_ROUNDING * total, WORST_OF_MIXED * direction.rate * (len(direction.sizes) > 1))
         for direction in job.directions
     )
     yield f"# Arrivals: {rates}, {plan.arrivals}."
-    if plan.poisson and whole and not job.flush_every:
-        yield f"rate_iops={_each(job.directions, lambda direction: round(direction.rate))}"
+    if plan.poisson and has_whole_rates and not job.flush_every:
+        yield f"rate_iops={_join_values(job.directions, lambda direction: round(direction.rate))}"
         yield "rate_process=poisson"
     else:
         if plan.poisson and job.flush_every:
@@ -165,8 +165,8 @@ def _pace(plan: FioPlan, job: JobPlan) -> Iterator[str]:
             yield "# Steady, in bytes/s: fio's Poisson process takes only whole I/Os/s."
         if any(len(direction.sizes) > 1 for direction in job.directions):
             yield "# fio waits longer after larger I/Os: the mix is right only in runs of many I/Os."
-        each = _each(job.directions, lambda direction: max(1, round(direction.rate * direction.mean_bytes)))
-        yield f"rate={each}"
+        pace = _join_values(job.directions, lambda direction: max(1, round(direction.rate * direction.mean_bytes)))
+        yield f"rate={pace}"
 
 
 def _weights(jobs: Sequence[JobPlan]) -> dict[str, int]:
@@ -174,8 +174,8 @@ def _weights(jobs: Sequence[JobPlan]) -> dict[str, int]:
     totals = {
         job.name: (job.ios + (job.ios // job.flush_every if job.flush_every else 0)) / job.numjobs for job in jobs
     }
-    most = max(totals.values())
-    return {name: max(1, round(total / most * MOST_WEIGHT)) for name, total in totals.items()}
+    largest = max(totals.values())
+    return {name: max(1, round(total / largest * MOST_WEIGHT)) for name, total in totals.items()}
 
 
 def _rw(job: JobPlan) -> str:
@@ -185,7 +185,7 @@ def _rw(job: JobPlan) -> str:
     return word if sequential or streams else f"rand{word}"
 
 
-def _each(directions: Sequence[DirectionPlan], value: Callable[[DirectionPlan], object]) -> str:
+def _join_values(directions: Sequence[DirectionPlan], value: Callable[[DirectionPlan], object]) -> str:
     """Returns a value for reads, then writes; a single value applies to all directions."""
     return ",".join(str(value(direction)) for direction in directions)
 
@@ -194,6 +194,6 @@ def _split(direction: DirectionPlan) -> str:
     return ":".join(f"{share.bytes}/{share.percent}" for share in direction.sizes)
 
 
-def _escaped(path: str) -> str:
+def _escape_path(path: str) -> str:
     """Returns a path for fio: colons separate files unless escaped."""
     return path.replace("\\", "\\\\").replace(":", "\\:")

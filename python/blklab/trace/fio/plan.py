@@ -40,7 +40,7 @@ class SizeShare:
     percent: int
 
 
-def split(counts: Sequence[tuple[int, int]], most: int = MOST_SIZES) -> tuple[SizeShare, ...]:
+def split(counts: Sequence[tuple[int, int]], max_sizes: int = MOST_SIZES) -> tuple[SizeShare, ...]:
     """Returns sizes with whole percents that sum to 100, ascending, from (bytes, I/Os) pairs.
 
     The I/Os, ordered by size, are cut into a hundred equal parts. Each part gets the size in it that is nearest to its
@@ -50,45 +50,45 @@ def split(counts: Sequence[tuple[int, int]], most: int = MOST_SIZES) -> tuple[Si
     by_size: dict[int, int] = {}
     for size, count in counts:
         if size > 0 and count > 0:
-            rounded = -(-size // SECTOR) * SECTOR
-            by_size[rounded] = by_size.get(rounded, 0) + count
-    ordered = sorted(by_size.items())
+            aligned_size = -(-size // SECTOR) * SECTOR
+            by_size[aligned_size] = by_size.get(aligned_size, 0) + count
+    sorted_sizes = sorted(by_size.items())
     total = sum(by_size.values())
     if not total:
         return ()
     percents: dict[int, int] = {}
-    for part in _hundredths(ordered, total):
+    for part in _hundredths(sorted_sizes, total):
         mean = sum(size * share for size, share in part) / sum(share for _, share in part)
         nearest = min(part, key=lambda piece: (abs(piece[0] - mean), -piece[1]))[0]
         percents[nearest] = percents.get(nearest, 0) + 1
-    return _fold([SizeShare(size, percent) for size, percent in sorted(percents.items())], most)
+    return _fold([SizeShare(size, percent) for size, percent in sorted(percents.items())], max_sizes)
 
 
-def _hundredths(ordered: Sequence[tuple[int, int]], total: int) -> list[list[tuple[int, int]]]:
+def _hundredths(sorted_sizes: Sequence[tuple[int, int]], total: int) -> list[list[tuple[int, int]]]:
     """Cuts the I/Os into a hundred equal parts of (size, hundredths of an I/O)."""
     parts: list[list[tuple[int, int]]] = [[]]
     room = total
-    for size, count in ordered:
-        left = count * 100
-        while left:
+    for size, count in sorted_sizes:
+        remaining = count * 100
+        while remaining:
             if not room:
                 parts.append([])
                 room = total
-            taken = min(left, room)
-            parts[-1].append((size, taken))
-            left -= taken
-            room -= taken
+            portion = min(remaining, room)
+            parts[-1].append((size, portion))
+            remaining -= portion
+            room -= portion
     return parts
 
 
-def _fold(shares: list[SizeShare], most: int) -> tuple[SizeShare, ...]:
+def _fold(shares: list[SizeShare], max_sizes: int) -> tuple[SizeShare, ...]:
     """Merges the smallest share with its nearest neighbour until there are few enough sizes."""
-    while len(shares) > most:
-        at = min(range(len(shares)), key=lambda i: shares[i].percent)
-        adjacent = [i for i in (at - 1, at + 1) if 0 <= i < len(shares)]
-        to = min(adjacent, key=lambda i: abs(math.log(shares[i].bytes / shares[at].bytes)))
-        shares[to] = SizeShare(shares[to].bytes, shares[to].percent + shares[at].percent)
-        del shares[at]
+    while len(shares) > max_sizes:
+        index = min(range(len(shares)), key=lambda i: shares[i].percent)
+        adjacent = [i for i in (index - 1, index + 1) if 0 <= i < len(shares)]
+        to = min(adjacent, key=lambda i: abs(math.log(shares[i].bytes / shares[index].bytes)))
+        shares[to] = SizeShare(shares[to].bytes, shares[to].percent + shares[index].percent)
+        del shares[index]
     return tuple(shares)
 
 
@@ -141,8 +141,8 @@ class OffsetDistribution:
             return self
         zones = [OffsetZone(z.percent, max(z.bytes, -(-smallest // BLOCK) * BLOCK)) for z in self.zones]
         excess = sum(zone.bytes for zone in zones) - (self.size - (smallest - align))
-        rest = max(zones[-1].bytes - max(0, excess), smallest)
-        return replace(self, zones=(*zones[:-1], OffsetZone(zones[-1].percent, rest)))
+        last_bytes = max(zones[-1].bytes - max(0, excess), smallest)
+        return replace(self, zones=(*zones[:-1], OffsetZone(zones[-1].percent, last_bytes)))
 
 
 def locality(device: DeviceProfile, sequential: float, largest: int) -> OffsetDistribution:
@@ -158,21 +158,21 @@ def locality(device: DeviceProfile, sequential: float, largest: int) -> OffsetDi
     least = max(1 << 20, 4 * largest)
     per_block = accesses / blocks if blocks else 0.0
     fit = hot.zipf
-    touched = f"{hot.unique_bytes} bytes were touched"
+    size_note = f"{hot.unique_bytes} bytes were touched"
 
-    def file_of(wanted: float) -> int:
-        capped: float = min(wanted, max(span, hot.unique_bytes))
-        return max(least, math.ceil(capped / (1 << 20)) * (1 << 20))
+    def file_of(target_bytes: float) -> int:
+        limited_bytes: float = min(target_bytes, max(span, hot.unique_bytes))
+        return max(least, math.ceil(limited_bytes / (1 << 20)) * (1 << 20))
 
     if fit.verdict == "zipf" and fit.exponent is not None:
         theta = max(0.01, fit.exponent)
         if abs(theta - 1) < 0.005:  # fio refuses exactly 1
             theta = 1.005
         why = f"the popularity of blocks follows Zipf's law with exponent {fit.exponent:.3f}"
-        return OffsetDistribution("zipf", file_of(hot.unique_bytes), why, touched, theta)
+        return OffsetDistribution("zipf", file_of(hot.unique_bytes), why, size_note, theta)
     fifth = next((s.io_share for s in hot.hottest if s.fraction == 0.2), 0.0)
-    skewed = fifth > fifth_by_chance(per_block) + SKEW
-    if fit.verdict == "not zipf" and skewed and sequential < 0.9:
+    is_skewed = fifth > fifth_by_chance(per_block) + SKEW
+    if fit.verdict == "not zipf" and is_skewed and sequential < 0.9:
         zones = _zones(hot, span)
         if len(zones) > 1:
             why = f"the hottest 20 % of blocks get {100 * fifth:.0f} % of the I/O, but not by Zipf's law"
@@ -180,12 +180,12 @@ def locality(device: DeviceProfile, sequential: float, largest: int) -> OffsetDi
             short = least - size
             if short > 0:
                 zones[-1] = OffsetZone(zones[-1].percent, zones[-1].bytes + short)
-            note = f"{touched}; cold blocks replace those that were not touched by chance"
+            note = f"{size_note}; cold blocks replace those that were not touched by chance"
             return OffsetDistribution("zoned", max(size, least), why, note, zones=tuple(zones))
     why = "blocks are accessed equally, as far as the sample shows"
     if sequential >= 0.5 or not accesses:
-        return OffsetDistribution("random", file_of(hot.unique_bytes), why, touched)
-    note = f"{touched} in {accesses:.0f} accesses: expected for random accesses to a file of this size"
+        return OffsetDistribution("random", file_of(hot.unique_bytes), why, size_note)
+    note = f"{size_note} in {accesses:.0f} accesses: expected for random accesses to a file of this size"
     return OffsetDistribution("random", file_of(accesses / poisson_rate(per_block) * BLOCK), why, note)
 
 
@@ -207,13 +207,13 @@ def poisson_rate(mean_touched: float) -> float:
 def fifth_by_chance(mean_touched: float) -> float:
     """Returns the hottest fifth's share of the I/O if all blocks are equal."""
     rate = poisson_rate(mean_touched)
-    left = 0.2
+    remaining = 0.2
     share = 0.0
     for count in range(int(rate + 12 * math.sqrt(rate) + 20), 0, -1):
         logarithm = count * math.log(rate) - math.lgamma(count + 1) - rate
-        part = min(left, math.exp(logarithm) / -math.expm1(-rate))
+        part = min(remaining, math.exp(logarithm) / -math.expm1(-rate))
         share += part * count / max(mean_touched, 1.0)
-        left -= part
+        remaining -= part
     return min(1.0, share)
 
 
@@ -230,17 +230,17 @@ def _zones(hot: HotnessSummary, span: int) -> list[OffsetZone]:
             if zones:
                 break
             continue
-        whole = round(point.io_share * 100)
-        if whole - percent >= step and whole < 100:
-            zones.append(OffsetZone(int(whole - percent), _blocks(width * blocks)))
-            percent = whole
+        rounded_percent = round(point.io_share * 100)
+        if rounded_percent - percent >= step and rounded_percent < 100:
+            zones.append(OffsetZone(int(rounded_percent - percent), _blocks(width * blocks)))
+            percent = rounded_percent
             fraction = point.fraction
             share = point.io_share
     if percent < 100:
         cold = (1 - fraction) * blocks
         rate = poisson_rate(max(1.0, (1 - share) * accesses / cold))
-        most = max(span // BLOCK, cold)
-        zones.append(OffsetZone(int(100 - percent), _blocks(min((1 - share) * accesses / rate, most))))
+        max_blocks = max(span // BLOCK, cold)
+        zones.append(OffsetZone(int(100 - percent), _blocks(min((1 - share) * accesses / rate, max_blocks))))
     return zones
 
 
@@ -361,14 +361,14 @@ def judge_loop(level: LevelSummary | None, ios: int) -> tuple[Loop, str]:
     if level is None:
         return "open", "the trace has no completions, so the job keeps the arrivals"
     idle = level.idle_share or 0.0
-    most = level.max
+    max_in_flight = level.max
     p95 = level.p95 or 0
     busy = level.mean_when_busy or 0.0
     idle_share = f"idle {100 * idle:.0f} % of the time"
-    figures = f"in flight {busy:.1f} when busy, {p95} at the 95th percentile, at most {most}; {idle_share}"
-    if most == 1 and ios * (1 - idle) >= OVERLAPS:
+    figures = f"in flight {busy:.1f} when busy, {p95} at the 95th percentile, at most {max_in_flight}; {idle_share}"
+    if max_in_flight == 1 and ios * (1 - idle) >= OVERLAPS:
         return "closed", f"{figures}: each I/O waited for the one before"
-    steady = idle <= 0.3 and most <= 1.34 * p95 and busy >= 0.4 * most
+    steady = idle <= 0.3 and max_in_flight <= 1.34 * p95 and busy >= 0.4 * max_in_flight
     if steady:
         return "closed", f"{figures}: the number in flight is limited, so the job keeps it"
     return "open", f"{figures}: the number in flight is not limited, so the job keeps the arrivals"
@@ -381,16 +381,16 @@ def streams_of(device: DeviceProfile, op: str) -> StreamsSummary | None:
 
 
 def _direction(device: DeviceProfile, op: str, duration: int) -> DirectionPlan:
-    asked = device.load.ops[op]
-    rate = asked.ios / duration * 1e9
+    operation = device.load.ops[op]
+    rate = operation.ios / duration * 1e9
     streams = streams_of(device, op)
     life = device.life.get(op)
     took = life.latency_ns["q2c"].mean if life else None
     return DirectionPlan(
         direction=WAYS[op],
-        ios=asked.ios,
+        ios=operation.ios,
         rate=rate,
-        sizes=split([(size.bytes, size.count) for size in asked.sizes.exact]),
+        sizes=split([(size.bytes, size.count) for size in operation.sizes.exact]),
         sequential=(streams.sequential_share if streams else None) or 0.0,
         in_flight=rate * (took or 0.0) / 1e9,
     )
@@ -408,18 +408,18 @@ def _jobs(
     ops = device.load.ops
     flushes = ops["flush"].ios
     by_way = {direction.direction: direction for direction in directions}
-    flushed = None
+    flushed_writes = None
     if flushes and loop == "open" and "write" in by_way:
-        parted = _part_flushed(by_way["write"], _sizes(device, "write"), flushes)
-        if parted is not None:
-            by_way["write"], flushed = parted
-    mixed = [by_way[direction] for direction in ("read", "write") if direction in by_way]
-    apart = flushes and flushed is None and len(mixed) == 2
+        parts = _split_flushed_writes(by_way["write"], _sizes(device, "write"), flushes)
+        if parts is not None:
+            by_way["write"], flushed_writes = parts
+    mixed_directions = [by_way[direction] for direction in ("read", "write") if direction in by_way]
+    is_separate = flushes and flushed_writes is None and len(mixed_directions) == 2
     groups = []
-    if apart:
-        groups = [[direction] for direction in mixed]
-    elif mixed:
-        groups = [mixed]
+    if is_separate:
+        groups = [[direction] for direction in mixed_directions]
+    elif mixed_directions:
+        groups = [mixed_directions]
     if "trim" in by_way:
         groups.append([by_way["trim"]])
     depth = UNKNOWN_DEPTH
@@ -429,27 +429,27 @@ def _jobs(
     jobs = []
     for group in groups:
         share = sum(direction.in_flight for direction in group) / weight if len(groups) > 1 else 1.0
-        own = depth if loop == "open" else round(depth * share)
+        job_depth = depth if loop == "open" else round(depth * share)
         job = JobPlan(
             name="mixed" if len(group) > 1 else f"{group[0].direction}s",
             directions=tuple(group),
-            iodepth=1 if group[0].direction == "trim" else min(DEEPEST, max(1, own)),
+            iodepth=1 if group[0].direction == "trim" else min(DEEPEST, max(1, job_depth)),
         )
         if group[-1].direction == "write":
             writes = ops["write"]
             job = replace(job, dsync=writes.fua * 2 >= writes.ios)
-            if flushes and flushed is None:
+            if flushes and flushed_writes is None:
                 job = replace(job, flushes=flushes, flush_every=max(1, round(writes.ios / flushes)))
         if loop == "closed" and depth == 1 and len(groups) == 1 and level is not None:
             pause = (level.idle_share or 0.0) * level.time_ns / max(1, job.ios)
             job = replace(job, thinktime_us=round(pause / 1000))
         jobs.append(_by_stream(job, device, loop))
-    if flushed is not None:
-        jobs.append(JobPlan("flushed", (flushed,), iodepth=1, flush_every=1, flushes=flushes))
+    if flushed_writes is not None:
+        jobs.append(JobPlan("flushed", (flushed_writes,), iodepth=1, flush_every=1, flushes=flushes))
     return tuple(jobs)
 
 
-def _part_flushed(
+def _split_flushed_writes(
     direction: DirectionPlan, sizes: list[SizeCount], flushes: int
 ) -> tuple[DirectionPlan, DirectionPlan] | None:
     """Separates as many writes as there are flushes, all of the most frequent size.
@@ -460,14 +460,19 @@ def _part_flushed(
     """
     counts = {size.bytes: size.count for size in sizes}
     mode = max(counts, key=lambda size: counts[size])
-    left = direction.ios - flushes
-    if counts[mode] < flushes or left <= 0:
+    remaining_ios = direction.ios - flushes
+    if counts[mode] < flushes or remaining_ios <= 0:
         return None
-    own = split([(mode, flushes)])
+    flushed_sizes = split([(mode, flushes)])
     counts[mode] -= flushes
-    others = replace(direction, ios=left, rate=direction.rate * left / direction.ios, sizes=split([*counts.items()]))
-    flushed = replace(direction, ios=flushes, rate=direction.rate * flushes / direction.ios, sizes=own)
-    return others, flushed
+    other_writes = replace(
+        direction,
+        ios=remaining_ios,
+        rate=direction.rate * remaining_ios / direction.ios,
+        sizes=split([*counts.items()]),
+    )
+    flushed_writes = replace(direction, ios=flushes, rate=direction.rate * flushes / direction.ios, sizes=flushed_sizes)
+    return other_writes, flushed_writes
 
 
 def _by_stream(job: JobPlan, device: DeviceProfile, loop: Loop) -> JobPlan:

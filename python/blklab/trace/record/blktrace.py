@@ -43,7 +43,7 @@ class BlktraceTotals:
     """One device in blktrace's closing report."""
 
     events: int
-    dropped: int
+    dropped_events: int
     kib: int
 
 
@@ -94,23 +94,23 @@ def run(
     trace is removed. Raises BlklabError or EnvironmentLacks with blktrace's message if it fails.
     """
     with tempfile.TemporaryFile("w+", errors="replace") as output:
-        started = time.monotonic()
+        start_time = time.monotonic()
         process = None
         stopped_by = "blktrace"
         try:
             try:
                 with signals_held_back():
-                    process = _started(command, output)
+                    process = _start_blktrace(command, output)
                 while process.poll() is None and not any(True for _ in files()):
                     time.sleep(STARTING_POLL)
                 if process.poll() is None:
-                    started = time.monotonic()
-                stopped_by = _watch(process, started, seconds, files, tick)
+                    start_time = time.monotonic()
+                stopped_by = _watch(process, start_time, seconds, files, tick)
             except KeyboardInterrupt:
                 if process is None:
                     raise
                 stopped_by = "user"
-            ran = time.monotonic() - started
+            ran = time.monotonic() - start_time
             stop(process)
         finally:
             # Files exist only after blktrace has set up its own trace.
@@ -122,7 +122,7 @@ def run(
     return BlktraceExit(text, ran, stopped_by)
 
 
-def _started(command: list[str], output: IO[str]) -> "subprocess.Popen[bytes]":
+def _start_blktrace(command: list[str], output: IO[str]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
     )
@@ -130,20 +130,20 @@ def _started(command: list[str], output: IO[str]) -> "subprocess.Popen[bytes]":
 
 def _watch(
     process: "subprocess.Popen[bytes]",
-    started: float,
+    start_time: float,
     seconds: float | None,
     files: Callable[[], Iterable[Path]],
     tick: Callable[[RecordingProgress], object],
 ) -> str:
     """Returns why the recording ended: its time, or blktrace itself."""
     while process.poll() is None:
-        elapsed = time.monotonic() - started
+        elapsed = time.monotonic() - start_time
         remaining = None if seconds is None else seconds - elapsed
         if remaining is not None and remaining <= 0:
             return "time"
         tick(RecordingProgress(elapsed, remaining, sum(_size(path) for path in files())))
         time.sleep(POLL if remaining is None else max(0.0, min(POLL, remaining)))
-    late = seconds is not None and time.monotonic() - started >= seconds
+    late = seconds is not None and time.monotonic() - start_time >= seconds
     return "time" if late else "blktrace"
 
 
@@ -190,26 +190,26 @@ def _size(path: Path) -> int:
         return 0
 
 
-def failure(output: str, status: int, left: list[Path]) -> BlklabError:
+def failure(output: str, status: int, files: list[Path]) -> BlklabError:
     """Returns the error for a blktrace that ended with `status`, with its message.
 
     It can end with status 0 and have recorded nothing: then the kernel refused buffers to its
     threads (blktrace.c, setup_buffer). `left` are the files that it wrote.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    words = next((line for line in lines if "failed" in line.lower()), lines[0] if lines else "")
-    match = re.search(r"BLKTRACESETUP\S* \S+ failed: (\d+)/", words)
+    message = next((line for line in lines if "failed" in line.lower()), lines[0] if lines else "")
+    match = re.search(r"BLKTRACESETUP\S* \S+ failed: (\d+)/", message)
     if match and int(match[1]) == 16:
-        return BlklabError(f"{words}: another process traces this device; stop that blktrace (ps -C blktrace)")
+        return BlklabError(f"{message}: another process traces this device; stop that blktrace (ps -C blktrace)")
     if match:
-        return EnvironmentLacks(f"the kernel refuses to trace: {words}", "record on a kernel that allows blktrace")
-    if match := re.search(r"(?i)(?:failed (?:open|to start thread)|invalid path).*: (?:1|13)/", words):
+        return EnvironmentLacks(f"the kernel refuses to trace: {message}", "record on a kernel that allows blktrace")
+    if match := re.search(r"(?i)(?:failed (?:open|to start thread)|invalid path).*: (?:1|13)/", message):
         return EnvironmentLacks(
-            f"the kernel refuses to trace: {words}",
+            f"the kernel refuses to trace: {message}",
             "record on a kernel that is not locked down (cat /sys/kernel/security/lockdown) and outside containers",
         )
     ending = f"signal {-status}" if status < 0 else f"status {status}"
-    kept = f"; its files are kept ({left[0]}, ...)" if left else ""
+    files_note = f"; its files are kept ({files[0]}, ...)" if files else ""
     if status == 0:
-        return BlklabError(f"blktrace ended without a trace: {words or 'it printed nothing'}")
-    return BlklabError(f"blktrace failed ({ending}): {words or 'it printed nothing'}{kept}")
+        return BlklabError(f"blktrace ended without a trace: {message or 'it printed nothing'}")
+    return BlklabError(f"blktrace failed ({ending}): {message or 'it printed nothing'}{files_note}")

@@ -28,9 +28,11 @@ class RecordedDevice:
 def find_devices(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
     """Returns the devices at `paths`, each once; `vda` is /dev/vda. Raises UsageError for other files."""
     devices: dict[str, RecordedDevice] = {}
-    for given in paths:
-        named = "/" not in given and (roots.sys / "class/block" / given).exists() and not Path(given).exists()
-        path = str(roots.device(given)) if named else given
+    for argument in paths:
+        is_kernel_name = (
+            "/" not in argument and (roots.sys / "class/block" / argument).exists() and not Path(argument).exists()
+        )
+        path = str(roots.device(argument)) if is_kernel_name else argument
         with SystemErrors(UsageError, path, "; expected a block device, see lsblk"):
             status = Path(path).stat()
         if not stat.S_ISBLK(status.st_mode):
@@ -49,13 +51,13 @@ def check_apart(devices: Sequence[RecordedDevice], directory: Path, roots: Roots
     returns a note for the user.
     """
     holders, untold = filesystem_devices(directory, roots)
-    reached = {}  # By the number of a device below the directory: the device of its filesystem
+    holders_by_number = {}  # By the number of a device below the directory: the device of its filesystem
     for holder in holders:
         for number in beneath(holder, roots):
-            reached[number] = holder
+            holders_by_number[number] = holder
     for device in devices:
-        if device.number in reached:
-            holder = name_of(reached[device.number], roots)
+        if device.number in holders_by_number:
+            holder = name_of(holders_by_number[device.number], roots)
             through = "" if holder == device.name else f" (through {holder})"
             raise UsageError(
                 f"{directory} is on {device.path}{through}, which is recorded: "
@@ -64,9 +66,9 @@ def check_apart(devices: Sequence[RecordedDevice], directory: Path, roots: Roots
     notes = []
     if untold:
         notes.append(f"cannot find out which devices {directory} is on: {untold}")
-    shared = set(reached) & {n for device in devices for n in beneath(device.number, roots)}
-    if shared:
-        names = ", ".join(sorted(name_of(number, roots) for number in shared))
+    shared_numbers = set(holders_by_number) & {n for device in devices for n in beneath(device.number, roots)}
+    if shared_numbers:
+        names = ", ".join(sorted(name_of(number, roots) for number in shared_numbers))
         notes.append(f"the trace is also written to {names}, below the recorded devices")
     return notes
 

@@ -151,7 +151,7 @@ def record_on_hosts(
 def _wait(links: Sequence[_RecordingHost]) -> None:
     """Waits for all hosts; Ctrl-C ends their recordings, a second one the copying."""
     line = b"\n"
-    stopped = False
+    is_stopping = False
     while waiting := [link for link in links if not link.done.is_set()]:
         for link in waiting:
             link.write(line)
@@ -161,10 +161,10 @@ def _wait(links: Sequence[_RecordingHost]) -> None:
             for link in waiting:
                 link.done.wait(max(0.0, until - time.monotonic()))
         except KeyboardInterrupt:
-            if stopped:
+            if is_stopping:
                 raise
             line = b"stop\n"
-            stopped = True
+            is_stopping = True
 
 
 def check_all_recorded(recordings: Sequence[HostRecording]) -> None:

@@ -18,7 +18,7 @@ from blklab.system.roots import Roots
 from blklab.trace.profile import PROFILES
 from blklab.trace.record.blktrace import end, failure, stop
 from blklab.trace.record.checks import RecordedDevice, check_apart, check_writable, find_devices, ready_blktrace
-from blklab.trace.record.recording import interrupted_by_signals
+from blklab.trace.record.recording import interrupt_on_signals
 
 BUFFERS = ("-b", "128", "-n", "8")  # KiB and number of buffers of each CPU: small ones arrive soon
 
@@ -33,7 +33,7 @@ class LiveLook:
     elapsed: float  # Seconds since the recording began
     length_ns: int  # The length of the window
     profile: Profile | None  # None if nothing happened in the window
-    dropped: int  # Events that the kernel dropped since the beginning, because buffers were full
+    dropped_events: int  # Events that the kernel dropped since the beginning, because buffers were full
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ def with_members(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
 
 
 @contextmanager
-def watched(devices: Sequence[RecordedDevice], options: LiveOptions, roots: Roots) -> Iterator[Iterator[LiveLook]]:
+def watch_devices(
+    devices: Sequence[RecordedDevice], options: LiveOptions, roots: Roots
+) -> Iterator[Iterator[LiveLook]]:
     """Records devices during the block, and gives a look at them in each interval.
 
     Ctrl-C, SIGTERM and SIGHUP end the looks. Raises UsageError, EnvironmentLacks or BlklabError.
@@ -83,7 +85,7 @@ def watched(devices: Sequence[RecordedDevice], options: LiveOptions, roots: Root
             with cast(IO[bytes], process.stdout) as output:
                 path = f"/proc/self/fd/{output.fileno()}"
                 live = _core.LiveTrace(path, round(options.window * 1e9), str(dump) if dump else None)
-            with interrupted_by_signals():
+            with interrupt_on_signals():
                 yield _looks(live, options, counters)
         finally:
             stop(process)
@@ -105,17 +107,17 @@ def _looks(live: _core.LiveTrace, options: LiveOptions, counters: Sequence[Path]
         window = live.profile(round((now - last) * 1e9), threads)
         last = now
         if window is None:
-            yield LiveLook(now - began, round(options.window * 1e9), None, _dropped(counters))
+            yield LiveLook(now - began, round(options.window * 1e9), None, _count_dropped(counters))
         else:
-            yield LiveLook(now - began, window[0], PROFILES.decode(window[1]), _dropped(counters))
+            yield LiveLook(now - began, window[0], PROFILES.decode(window[1]), _count_dropped(counters))
 
 
-def _dropped(counters: Sequence[Path]) -> int:
-    dropped = 0
+def _count_dropped(counters: Sequence[Path]) -> int:
+    count = 0
     for path in counters:
         with suppress(OSError, ValueError):
-            dropped += int(path.read_text())
-    return dropped
+            count += int(path.read_text())
+    return count
 
 
 def _end(live: _core.LiveTrace, process: "subprocess.Popen[bytes]", errors: IO[str]) -> None:
@@ -136,9 +138,9 @@ def _divide(dump: Path, name: Path, devices: Sequence[RecordedDevice]) -> None:
         name.mkdir(exist_ok=True)
     for device in devices:
         target = name if len(devices) == 1 else name / device.name
-        chosen = _core.Filter(devices=[device.number])
+        device_filter = _core.Filter(devices=[device.number])
         try:
-            _core.convert([str(dump)], str(target), chosen, to="blktrace", overwrite=True)
+            _core.convert([str(dump)], str(target), device_filter, to="blktrace", overwrite=True)
         except (OSError, BlklabError) as error:
             if NOTHING not in str(error):
                 raise BlklabError(f"{error}; the recording is in {dump}: blklab trace stat {dump}") from error

@@ -39,14 +39,14 @@ def main() -> None:
         output.flush()
 
     say(clock_ns=time.time_ns())
-    with os.fdopen(os.dup(0), "rb", buffering=0) as unbuffered:  # the next lines are for `_listen`
-        request = json.loads(unbuffered.readline())
+    with os.fdopen(os.dup(0), "rb", buffering=0) as stream:  # the next lines are for `_listen`
+        request = json.loads(stream.readline())
     with tempfile.TemporaryDirectory(dir=request["directory"], prefix=".blklab-", ignore_cleanup_errors=True) as name:
-        status = guarded(lambda: _recorded(request, Path(name), output, say), ending=signal.SIGTERM)
+        status = guarded(lambda: _record_trace(request, Path(name), output, say), ending=signal.SIGTERM)
     sys.exit(status)
 
 
-def _recorded(request: Any, directory: Path, output: IO[bytes], say: Callable[..., None]) -> int:
+def _record_trace(request: Any, directory: Path, output: IO[bytes], say: Callable[..., None]) -> int:
     """Records to a directory, which it removes: the process that watches it may be dead."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
@@ -57,13 +57,13 @@ def _recorded(request: Any, directory: Path, output: IO[bytes], say: Callable[..
             target = directory / (Path(devices[0]).name if len(devices) == 1 else "trace")
             try:
                 options = RecordingOptions(**request["options"])
-                done = record(devices, target, options, tell=lambda note: say(note=note))
+                recording = record(devices, target, options, tell=lambda note: say(note=note))
             except BlklabError as error:
                 say(error=str(error), status=error.exit_code)
                 return 0
-            say(error=None, stopped_by=done.stopped_by)
+            say(error=None, stopped_by=recording.stopped_by)
             with tarfile.open(fileobj=output, mode="w|") as archive:
-                for path in (*done.files, done.sidecar):
+                for path in (*recording.files, recording.sidecar):
                     archive.add(path, path.name, recursive=False)
             output.flush()
             return 0

@@ -76,7 +76,7 @@ class TraceRecording:
     @property
     def dropped(self) -> int | None:
         """Events that the kernel dropped because buffers were full; None if unknown."""
-        drops = [tally.dropped for _, tally in self.devices if tally]
+        drops = [tally.dropped_events for _, tally in self.devices if tally]
         return sum(drops) if drops else None
 
 
@@ -112,21 +112,21 @@ def record(
         _make_way(output, overwrite)
         command = _command(blktrace, debugfs, devices, output, options)
         began = time.time_ns()
-        with interrupted_by_signals():
-            ended = recorder.run(command, devices, options.seconds, output.files, tick)
-    totals = recorder.tallies(ended.output)
+        with interrupt_on_signals():
+            blktrace_exit = recorder.run(command, devices, options.seconds, output.files, tick)
+    totals = recorder.tallies(blktrace_exit.output)
     recording = TraceRecording(
         name=name,
         files=tuple(output.files()),
         sidecar=output.sidecar,
-        seconds=ended.seconds,
-        stopped_by=ended.stopped_by,
+        seconds=blktrace_exit.seconds,
+        stopped_by=blktrace_exit.stopped_by,
         bytes=sum(path.stat().st_size for path in output.files()),
         devices=tuple((device, totals.get(device.name)) for device in devices),
         options=options,
     )
     if not recording.files:
-        raise recorder.failure(ended.output, 0, [])
+        raise recorder.failure(blktrace_exit.output, 0, [])
     document = _sidecar(recording, command, began, recorder.version(blktrace), roots)
     replace(output.sidecar, (json.dumps(document, indent=2) + "\n").encode())
     return recording
@@ -184,7 +184,7 @@ def _sidecar(recording: TraceRecording, command: list[str], began: int, blktrace
                 "major": major,
                 "minor": minor,
                 "events": tally.events if tally else None,
-                "dropped": tally.dropped if tally else None,
+                "dropped": tally.dropped_events if tally else None,
             }
         )
     return {
@@ -200,27 +200,27 @@ def _sidecar(recording: TraceRecording, command: list[str], began: int, blktrace
         "buffers": recording.options.buffers,
         "dropped": recording.dropped,
         "devices": devices,
-        "stack": recorded_stack([device.number for device, _ in recording.devices], roots),
+        "stack": describe_stack([device.number for device, _ in recording.devices], roots),
         "environment": environment(layers([device.number for device, _ in recording.devices], roots), roots),
     }
 
 
-def recorded_stack(numbers: Sequence[str], roots: Roots) -> list[dict[str, object]]:
+def describe_stack(numbers: Sequence[str], roots: Roots) -> list[dict[str, object]]:
     """Returns the devices `major:minor` and all below them, with the names that users know."""
     stack: list[dict[str, object]] = []
     for layer in layers(numbers, roots):
         node = layer.node or Path("/nonexistent")
         role = "cache" if (node / "bcache/cache_replacement_policy").exists() else None
         role = "backing" if layer.kind != "bcache" and (node / "bcache/cache_mode").exists() else role
-        known = text(node / "dm/name") if layer.kind == "dm" else None
-        is_volume = known is not None and (text(node / "dm/uuid") or "").startswith("LVM-")
+        dm_name = text(node / "dm/name") if layer.kind == "dm" else None
+        is_volume = dm_name is not None and (text(node / "dm/uuid") or "").startswith("LVM-")
         for suffix, part in (("_corig", "backing"), ("_cdata", "cache"), ("_cvol", "cache")):
-            role = part if known and known.endswith(suffix) else role
+            role = part if dm_name and dm_name.endswith(suffix) else role
         stack.append(
             {
                 "number": layer.number or "",
                 "name": layer.name,
-                "label": _volume_name(known) if is_volume else known or layer.name,
+                "label": _volume_name(dm_name) if is_volume else dm_name or layer.name,
                 "kind": layer.kind,
                 "above": list(layer.above),
                 "role": role,
@@ -230,14 +230,14 @@ def recorded_stack(numbers: Sequence[str], roots: Roots) -> list[dict[str, objec
     return stack
 
 
-def _volume_name(mapped: str | None) -> str | None:
+def _volume_name(dm_name: str | None) -> str | None:
     """Returns `group/volume` of LVM for the name of a mapped device: there, `-` separates them, and `--` is a dash."""
-    parts = re.split(r"(?<!-)-(?!-)", mapped) if mapped else []
-    return "/".join(part.replace("--", "-") for part in parts) if len(parts) == 2 else mapped
+    parts = re.split(r"(?<!-)-(?!-)", dm_name) if dm_name else []
+    return "/".join(part.replace("--", "-") for part in parts) if len(parts) == 2 else dm_name
 
 
 @contextmanager
-def interrupted_by_signals() -> Iterator[None]:
+def interrupt_on_signals() -> Iterator[None]:
     """Lets SIGTERM and SIGHUP stop a recording like Ctrl-C.
 
     SIGINT too: a shell starts background processes with SIGINT ignored.

@@ -38,17 +38,17 @@ def list_shards(patterns: Sequence[str]) -> list[Shard]:
     """Returns the shards that URLs and patterns match, by host. Raises UsageError if one matches nothing."""
     shards: dict[str, Shard] = {}
     for pattern in patterns:
-        matched = 0
+        match_count = 0
         path, found_files = _find(pattern)
         for place, files in found_files:
             if place.endswith(NOT_TRACES) or not files:
                 continue
             shard = _shard(path, place, files)
-            if (known := shards.get(shard.name)) is not None:
-                shard = replace(shard, files=tuple(sorted({*known.files, *files})))
+            if (earlier := shards.get(shard.name)) is not None:
+                shard = replace(shard, files=tuple(sorted({*earlier.files, *files})))
             shards[shard.name] = shard
-            matched += 1
-        if not matched:
+            match_count += 1
+        if not match_count:
             raise UsageError(f"{pattern}: no shard matches")
     _check_distinct(list(shards.values()))
     return sorted(shards.values(), key=lambda shard: (shard.group, shard.host, shard.name))
@@ -67,14 +67,14 @@ def _find(pattern: str) -> tuple[str, list[tuple[str, list[str]]]]:
         return remote.find(pattern)
     absolute = str(Path(pattern).absolute())
     # Path.glob has no `**` of several levels.
-    matched = glob.glob(absolute, recursive=True) or glob.glob(f"{absolute}.blktrace.*")  # noqa: PTH207
-    return absolute, [(path, [path]) for path in sorted(matched)]
+    paths = glob.glob(absolute, recursive=True) or glob.glob(f"{absolute}.blktrace.*")  # noqa: PTH207
+    return absolute, [(path, [path]) for path in sorted(paths)]
 
 
 def _shard(pattern: str, place: str, files: Sequence[str]) -> Shard:
     name = PER_CPU.sub("", files[0]) if len(files) == 1 else files[0][: files[0].index(place) + len(place)]
     parts = PER_CPU.sub("", place).split("/")
-    wild = [at for at, part in enumerate(pattern.split("/")) if glob.has_magic(part) and at < len(parts)]
-    host = "/".join(parts[at] for at in wild[:-1] or wild) or name
+    wild = [index for index, part in enumerate(pattern.split("/")) if glob.has_magic(part) and index < len(parts)]
+    host = "/".join(parts[index] for index in wild[:-1] or wild) or name
     group = parts[wild[0]] if len(wild) > 2 else re.sub(r"[-_.]*\d+$", "", host) or host
     return Shard(name, tuple(files), host, group)

@@ -95,8 +95,8 @@ class _Tree:
         groups: list[Figures] = []
         if len(set(self._group_of.values())) > 1:
             groups = [read_figures(name, name, branch.shards, branch.partial) for name, branch in self._groups.items()]
-        total, *others = self._groups.values()
-        for other in others:
+        total, *other_branches = self._groups.values()
+        for other in other_branches:
             total.add(other)
         profile = PROFILES.decode(total.partial.profile())
         summary: ShardSummary = {
@@ -123,9 +123,9 @@ def characterise_shards(
     """
     tree = _Tree(shards)
     parts = list(_parts(shards))
-    left = Counter(shard.host for shard in shards)
-    whole = [len(left) > 1 and len(part) == left[part[0].host] for part in parts]
-    tasks = [ShardTask(part, options, skip_broken, all_of) for part, all_of in zip(parts, whole, strict=True)]
+    shard_counts = Counter(shard.host for shard in shards)
+    whole_hosts = [len(shard_counts) > 1 and len(part) == shard_counts[part[0].host] for part in parts]
+    tasks = [ShardTask(part, options, skip_broken, all_of) for part, all_of in zip(parts, whole_hosts, strict=True)]
     done = 0
     for number, result in parallel.each(read_shards, tasks):
         if isinstance(result, BlklabError):
@@ -145,10 +145,10 @@ def characterise_shards(
 def _parts(shards: Sequence[Shard]) -> Iterator[tuple[Shard, ...]]:
     """Divides shards into those of a task: one, several of a host if shards are many, all of it if hosts are many."""
     many = len({shard.host for shard in shards}) >= MANY_HOSTS
-    most = MOST_SHARDS if many else min(MOST_SHARDS, max(1, len(shards) // MOST_TASKS))
+    max_shards = MOST_SHARDS if many else min(MOST_SHARDS, max(1, len(shards) // MOST_TASKS))
     part: list[Shard] = []
     for shard in shards:
-        if part and (len(part) == most or part[0].host != shard.host):
+        if part and (len(part) == max_shards or part[0].host != shard.host):
             yield tuple(part)
             part = []
         part.append(shard)

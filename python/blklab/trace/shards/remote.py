@@ -69,10 +69,10 @@ def find(url: str) -> tuple[str, list[tuple[str, list[str]]]]:
     """
     with naming(url):
         filesystem, path = _filesystem(url)
-        matched = filesystem.glob(path, detail=True) or filesystem.glob(f"{path}.blktrace.*", detail=True)
+        matches = filesystem.glob(path, detail=True) or filesystem.glob(f"{path}.blktrace.*", detail=True)
         files = [
             (name, filesystem.find(name, maxdepth=1) if info["type"] == "directory" else [name])
-            for name, info in matched.items()
+            for name, info in matches.items()
         ]
         start = url.removesuffix(path)  # With the host, which fsspec leaves out of the URLs that it makes for sftp
 

@@ -34,7 +34,7 @@ def read_figures(name: str, group: str, shards: int, total: _core.PartialProfile
     profile = PROFILES.decode(total.profile())
     ops = [op for device in profile.devices for op in device.load.ops.values()]
     ios = sum(op.ios for op in ops)
-    observed = sum(device.observed_ns for device in profile.devices)
+    observed_ns = sum(device.observed_ns for device in profile.devices)
     lives = profile.devices[0].life if profile.devices else {}
     read_p50, read_p99 = _latency(lives.get("read"))
     write_p50, write_p99 = _latency(lives.get("write"))
@@ -44,8 +44,8 @@ def read_figures(name: str, group: str, shards: int, total: _core.PartialProfile
         "shards": shards,
         "ios": ios,
         "bytes": sum(op.bytes for op in ops),
-        "observed_ns": observed,
-        "iops": ios / observed * 1e9 if observed else None,
+        "observed_ns": observed_ns,
+        "iops": ios / observed_ns * 1e9 if observed_ns else None,
         "read_p50_ns": read_p50,
         "read_p99_ns": read_p99,
         "write_p50_ns": write_p50,
@@ -90,7 +90,7 @@ class ShardResult:
 
 def read_shards(task: ShardTask, /, *, stop: _core.Stop | None = None) -> ShardResult:
     """Characterises shards; a worker has one at a time. Stops at the first broken one without `skip_broken`."""
-    merged: _core.PartialProfile | None = None
+    merged_profile: _core.PartialProfile | None = None
     broken = []
     for shard in task.shards:
         try:
@@ -103,14 +103,14 @@ def read_shards(task: ShardTask, /, *, stop: _core.Stop | None = None) -> ShardR
             if not task.skip_broken:
                 break
         else:
-            if merged is None:
-                merged = partial
+            if merged_profile is None:
+                merged_profile = partial
             else:
-                merged.merge(partial)
-    if merged is None or not task.whole_host:
-        return ShardResult(merged, tuple(broken))
+                merged_profile.merge(partial)
+    if merged_profile is None or not task.whole_host:
+        return ShardResult(merged_profile, tuple(broken))
     first = task.shards[0]
-    total = merged.sum()
+    total = merged_profile.sum()
     count = len(task.shards) - len(broken)
     return ShardResult(total, tuple(broken), read_figures(first.host, first.group, count, total))
 

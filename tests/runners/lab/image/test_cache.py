@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.runners.lab.image.cache import ImageCache, held
+from blklab.runners.lab.image.cache import ImageCache, hold_directory
 
 
 def silent(_: str) -> None:
@@ -21,7 +21,7 @@ def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
         (into / "half").write_text("half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(BlklabError, match="too little space"), cache.locked(silent):
+    with pytest.raises(BlklabError, match="too little space"), cache.hold_lock(silent):
         cache.make("key", fill)
     assert [path.name for path in cache.root.iterdir()] == ["lock"]
 
@@ -29,13 +29,13 @@ def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
 def test_what_a_killed_one_left_is_removed_and_what_is_kept_is_recalled(tmp_path: Path) -> None:
     cache = ImageCache(tmp_path)
     (tmp_path / ".unfinished-x").mkdir()
-    with cache.locked(silent):
+    with cache.hold_lock(silent):
         cache.make("key", lambda into: (into / "file").write_text("whole"))
         cache.make("kernel-0123456789abcdef", lambda into: (into / "file").write_text("whole"))
         cache.keep("name", "key")
     assert not (tmp_path / ".unfinished-x").exists()
     assert cache.recall("name") == "key"
-    with cache.locked(silent):
+    with cache.hold_lock(silent):
         assert cache.remove_others({"key"}) == len("whole")
     assert cache.find("kernel-0123456789abcdef") is None
     assert (tmp_path / "key" / "file").read_text() == "whole"
@@ -49,7 +49,7 @@ def test_only_what_is_ours_and_not_held_is_removed(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("12345")
     (tmp_path / "programs-0123456789abcdef").symlink_to(tmp_path / "mine")
-    with held(tmp_path / "kernel-0123456789abcdef"):
+    with hold_directory(tmp_path / "kernel-0123456789abcdef"):
         assert cache.remove_others(set()) == 5
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"kernel-0123456789abcdef", "mine", "programs-0123456789abcdef"}
@@ -71,7 +71,7 @@ def test_what_was_removed_between_opening_and_locking_is_not_held(
         flock(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with pytest.raises(FileNotFoundError), held(path):
+    with pytest.raises(FileNotFoundError), hold_directory(path):
         pass
 
 
@@ -80,6 +80,6 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     precious.write_text("kept")
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "lock").symlink_to(precious)
-    with pytest.raises(EnvironmentLacks), ImageCache(tmp_path / "cache").locked(silent):
+    with pytest.raises(EnvironmentLacks), ImageCache(tmp_path / "cache").hold_lock(silent):
         pass
     assert precious.read_text() == "kept"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.runners.lab.image.programs import NotElf, linked
+from blklab.runners.lab.image.programs import NotElf, read_dependencies
 
 PROGRAM = Path(sys.executable).resolve()
 CONTENT = PROGRAM.read_bytes()
@@ -23,8 +23,8 @@ def test_readelf_says_the_same(program: str) -> None:
     if not Path(program).is_file():
         pytest.skip(f"no {program}")
     output = subprocess.run(["readelf", "-dlW", program], check=True, capture_output=True, text=True).stdout
-    result = linked(Path(program).read_bytes())
-    assert list(result.needed) == re.findall(r"\(NEEDED\).*\[(.*)\]", output)
+    result = read_dependencies(Path(program).read_bytes())
+    assert list(result.libraries) == re.findall(r"\(NEEDED\).*\[(.*)\]", output)
     interpreters = re.findall(r"program interpreter: (.*)\]", output)
     assert [result.interpreter] == (interpreters or [None])
     paths = re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", output)
@@ -36,9 +36,9 @@ def test_damage_is_an_error_of_one_kind(at: int, noise: bytes, length: int) -> N
     damaged = bytearray(CONTENT[:length])
     damaged[at : at + len(noise)] = noise
     with contextlib.suppress(NotElf):
-        linked(bytes(damaged))
+        read_dependencies(bytes(damaged))
 
 
 def test_what_is_no_elf_file_is_said() -> None:
     with pytest.raises(NotElf, match="not an ELF file"):
-        linked(b"#!/bin/sh\n")
+        read_dependencies(b"#!/bin/sh\n")

@@ -24,21 +24,21 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_what_a_module_needs_comes_along(directory: Path) -> None:
-    chosen = parts.chosen_modules(directory)
+    chosen = parts.choose_modules(directory)
     assert chosen == [
         "kernel/drivers/block/virtio_blk.ko.xz",
         "kernel/fs/xfs/xfs.ko",
         "kernel/misc/crc.ko",
         "kernel/misc/soft-one.ko.xz",
     ]
-    assert parts.lacking(directory, chosen, parts.BOOT) == ["virtio_console"]
+    assert parts.find_missing_modules(directory, chosen, parts.BOOT) == ["virtio_console"]
 
 
 @pytest.mark.parametrize("line", ["../../etc/shadow:", "/etc/shadow:", "no colon", "kernel/lib/a.ko: b"])
 def test_a_damaged_list_is_said(directory: Path, line: str) -> None:
     (directory / "modules.dep").write_text(line + "\n")
     with pytest.raises(BlklabError, match=r"modules\.dep: "):
-        parts.chosen_modules(directory)
+        parts.choose_modules(directory)
 
 
 def test_the_digest_is_that_of_the_contents(tmp_path: Path) -> None:
@@ -51,4 +51,4 @@ def test_the_digest_is_that_of_the_contents(tmp_path: Path) -> None:
 
 def test_a_damaged_module_is_said() -> None:
     with pytest.raises(BlklabError, match=r"a\.ko\.xz: "):
-        parts.expanded("a.ko.xz", b"no xz")
+        parts.decompress_module("a.ko.xz", b"no xz")

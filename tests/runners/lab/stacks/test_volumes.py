@@ -6,7 +6,7 @@ import pytest
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.stacks import bcache, filesystem, lvm
-from blklab.runners.lab.stacks.build import build, create_delay, create_writecache, delayed_disk
+from blklab.runners.lab.stacks.build import build, create_delay, create_writecache, delay_disk
 from tests.runners.lab.stacks.recording import Recorder, guest
 
 MAPPED = {"/sys/block/dm-0/dm/name": "vg0-data\n"}
@@ -54,7 +54,7 @@ def cached(extents: int, **changed: Any) -> tuple[Recorder, Any]:
     recorder.answers = {**recorder.answers, "dmsetup status": STATUS}
     item = guest(recorder, "x", "y")
     paths = {"origin": ["/dev/vda"], "cache": ["/dev/vdb"]}
-    assert lvm.cached(item, {**CACHED, **changed}, paths) == "/dev/dm-0"
+    assert lvm.create_cache(item, {**CACHED, **changed}, paths) == "/dev/dm-0"
     return recorder, item
 
 
@@ -155,7 +155,7 @@ def test_a_bcache(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (report["cache_hits"], report["cache_misses"]) == (7, None)
     assert (report["unused_percent"], report["clean_percent"]) == (40, 50)
     recorder.wrote.clear()
-    with bcache.unbypassed(item, BCACHE):
+    with bcache.disable_bypass(item, BCACHE):
         assert [text for _, text in recorder.wrote] == ["0", "0", "0"]
     assert [text for _, text in recorder.wrote[3:]] == ["4194304", "2000", "20000"]
 
@@ -190,7 +190,7 @@ def test_a_delay_is_of_whole_milliseconds() -> None:
     recorder = Recorder(files={"/sys/block/vda/size": "2048\n"})
     recorder.on = {"dmsetup create": {"/sys/block/dm-3/dm/name": "delay_vda\n"}}
     item = guest(recorder, "x")
-    assert delayed_disk(item, item.layers[0], 1_600_000) == "/dev/dm-3"
+    assert delay_disk(item, item.layers[0], 1_600_000) == "/dev/dm-3"
     assert recorder.ran[-1] == ("dmsetup create delay_vda --table 0 2048 delay /dev/vda 0 2")
     item.undo()
     assert recorder.ran[-1] == "dmsetup remove --retry delay_vda"

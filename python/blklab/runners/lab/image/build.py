@@ -60,10 +60,10 @@ def image(kernel: GuestKernel, *, note: Note, rebuild: bool = False, agent: Path
         first = cache.recall(parts.PROGRAMS)
         second = cache.recall(kernel_name(source)) if isinstance(source, str) else source.key
         if first is not None and second is not None:
-            cached = cache.find(_key(first, second, init))
-            if cached is not None:
-                return _read(cached)
-    with cache.locked(note):
+            image_directory = cache.find(_key(first, second, init))
+            if image_directory is not None:
+                return _read(image_directory)
+    with cache.hold_lock(note):
         cache.check_room()
         debian = DebianArchive(cache.root / _APT, note)
         if rebuild:
@@ -77,14 +77,14 @@ def image(kernel: GuestKernel, *, note: Note, rebuild: bool = False, agent: Path
         return _read(cache.make(key, lambda into: _assemble(base, part, init, into)))
 
 
-def offered() -> list[OfferedKernel]:
+def list_kernels() -> list[OfferedKernel]:
     """Returns the kernels in this release's packages, the newest first.
 
     Raises EnvironmentLacks on a machine without Debian.
     """
     _check_machine()
     cache = ImageCache(directory())
-    with cache.locked(_silent):
+    with cache.hold_lock(_silent):
         debian = DebianArchive(cache.root / _APT, _silent)
         debian.refresh()
         return in_order(debian.kernels())
@@ -98,16 +98,16 @@ def prune(agent: Path = AGENT) -> int:
     cache = ImageCache(directory())
     if not cache.root.is_dir():
         return 0
-    with cache.locked(_silent):
+    with cache.hold_lock(_silent):
         first = cache.recall(parts.PROGRAMS)
-        kernels = cache.recalled(kernel_name(""))
-        used = {_APT, *kernels}
+        kernels = cache.recall_keys(kernel_name(""))
+        used_keys = {_APT, *kernels}
         if first is not None:
-            used.add(first)
+            used_keys.add(first)
         if first is not None and agent.is_file():
             init = agent.read_bytes()
-            used |= {_key(first, second, init) for second in kernels}
-        return cache.remove_others(used)
+            used_keys |= {_key(first, second, init) for second in kernels}
+        return cache.remove_others(used_keys)
 
 
 def _check_machine() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from blklab.errors import EnvironmentLacks
 from blklab.printing import printable
-from blklab.system.roots import opened
+from blklab.system.roots import open_descriptor
 from blklab.system.state_directory import sync
 from blklab.units import format_size
 
@@ -43,17 +43,17 @@ class ImageCache:
 
     def make(self, key: str, fill: Callable[[Path], object]) -> Path:
         """Returns the directory of a key; `fill` fills it if it does not exist. Needs the lock."""
-        if (cached := self.find(key)) is not None:
-            return cached
+        if (existing := self.find(key)) is not None:
+            return existing
         path = self.root / key
         with self.scratch() as scratch:
-            made = scratch / "made"
-            made.mkdir()
-            fill(made)
-            for file in made.iterdir():
+            partial_directory = scratch / "made"
+            partial_directory.mkdir()
+            fill(partial_directory)
+            for file in partial_directory.iterdir():
                 sync(file, 0)
-            sync(made)
-            made.rename(path)
+            sync(partial_directory)
+            partial_directory.rename(path)
         sync(self.root)
         return path
 
@@ -79,7 +79,7 @@ class ImageCache:
             shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
-    def locked(self, note: Callable[[str], object]) -> Iterator[None]:
+    def hold_lock(self, note: Callable[[str], object]) -> Iterator[None]:
         """Keeps other processes from writing here during the block, and explains its errors.
 
         Removes what a killed process left. Raises EnvironmentLacks without space or access, and
@@ -97,14 +97,14 @@ class ImageCache:
                 except BlockingIOError:
                     note("waiting for another blklab that is building an image")
                     fcntl.flock(lock, fcntl.LOCK_EX)
-                for left in self.root.glob(f"{_UNFINISHED}*"):
-                    shutil.rmtree(left, ignore_errors=True)
+                for leftover in self.root.glob(f"{_UNFINISHED}*"):
+                    shutil.rmtree(leftover, ignore_errors=True)
                 yield
         except OSError as error:
-            where = printable(str(error.filename or self.root))
+            path = printable(str(error.filename or self.root))
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                 raise self._full() from None  # the file has no name in it
-            message = f"{where}: {error.strerror or error}"
+            message = f"{path}: {error.strerror or error}"
             raise EnvironmentLacks(message, "set XDG_CACHE_HOME to a directory where images can be kept") from None
 
     def recall(self, name: str) -> str | None:
@@ -112,7 +112,7 @@ class ImageCache:
         key = self._pointers().get(name)
         return key if isinstance(key, str) and self.find(key) is not None else None
 
-    def recalled(self, beginning: str) -> set[str]:
+    def recall_keys(self, beginning: str) -> set[str]:
         """Returns the keys that are kept under names with a prefix."""
         names = [name for name in self._pointers() if name.startswith(beginning)]
         keys = {self.recall(name) for name in names}
@@ -135,28 +135,28 @@ class ImageCache:
                 return pointers
         return {}
 
-    def remove_others(self, used: set[str]) -> int:
+    def remove_others(self, used_keys: set[str]) -> int:
         """Removes the directories of all other keys. Returns the bytes freed. Needs the lock.
 
         Keeps directories with other names than ours, and those that a process has `held`.
         """
-        freed = 0
+        freed_bytes = 0
         for path in self.root.iterdir():
-            if _OURS.fullmatch(path.name) and path.name not in used and not path.is_symlink():
-                with suppress(BlockingIOError, FileNotFoundError), held(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                    freed += sum(file.lstat().st_size for file in path.rglob("*"))
+            if _OURS.fullmatch(path.name) and path.name not in used_keys and not path.is_symlink():
+                with suppress(BlockingIOError, FileNotFoundError), hold_directory(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    freed_bytes += sum(file.lstat().st_size for file in path.rglob("*"))
                     shutil.rmtree(path, ignore_errors=True)
-        return freed
+        return freed_bytes
 
 
 @contextmanager
-def held(path: Path, how: int = fcntl.LOCK_SH, flags: int = 0) -> Iterator[int]:
+def hold_directory(path: Path, how: int = fcntl.LOCK_SH, flags: int = 0) -> Iterator[int]:
     """Keeps a directory from being removed during the block, which uses it; gives its descriptor.
 
     Raises FileNotFoundError if another process removed it meanwhile, and BlockingIOError for `LOCK_EX | LOCK_NB` if
     others hold it.
     """
-    with opened(path, os.O_RDONLY | os.O_DIRECTORY | flags) as descriptor:
+    with open_descriptor(path, os.O_RDONLY | os.O_DIRECTORY | flags) as descriptor:
         fcntl.flock(descriptor, how)
         if not os.path.samestat(os.fstat(descriptor), path.stat()):  # removed, and perhaps made again
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

@@ -62,11 +62,11 @@ def run(arguments: Sequence[str], *, stdout: IO[bytes] | int = subprocess.PIPE, 
             remedy = "install it: apt-get install kmod"
         raise EnvironmentLacks(f"{program} is not installed", remedy)
     environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
-    whole = child_process.command([path_found, *arguments[1:]])
-    done = child_process.run(whole, cwd=directory, stdout=stdout, env=environment)
-    if done.returncode != 0:
-        raise ProgramFailed(f"{program}: {_reason(done.stderr, done.returncode)}")
-    return done.stdout or ""
+    command = child_process.command([path_found, *arguments[1:]])
+    result = child_process.run(command, cwd=directory, stdout=stdout, env=environment)
+    if result.returncode != 0:
+        raise ProgramFailed(f"{program}: {_reason(result.stderr, result.returncode)}")
+    return result.stdout or ""
 
 
 def _reason(output: str, status: int) -> str:
@@ -132,16 +132,16 @@ class DebianArchive:
 
     def with_dependencies(self, names: Collection[str]) -> list[DebianPackage]:
         """Returns packages and all their dependencies, as apt resolves them."""
-        return self._listed("--no-install-recommends", "install", *names)
+        return self._list_packages("--no-install-recommends", "install", *names)
 
     def kernel(self, version: str) -> list[DebianPackage]:
         """Returns the packages of a kernel's image and modules; since Linux 7.3 `linux-image` has neither."""
-        own = [f"linux-{part}-{version}" for part in ("base", "binary", "modules")]
-        split = set(own) <= set(self._apt("apt-cache", "pkgnames", "linux-").split())
-        names = own if split else [f"linux-image-{version}"]
-        return self._listed("download", *names)
+        part_names = [f"linux-{part}-{version}" for part in ("base", "binary", "modules")]
+        is_split = set(part_names) <= set(self._apt("apt-cache", "pkgnames", "linux-").split())
+        names = part_names if is_split else [f"linux-image-{version}"]
+        return self._list_packages("download", *names)
 
-    def _listed(self, *arguments: str) -> list[DebianPackage]:
+    def _list_packages(self, *arguments: str) -> list[DebianPackage]:
         # What lies in the directory it is started in counts as downloaded and is not listed.
         output = self._apt("apt-get", "-qq", "--print-uris", *arguments, directory=self._directory)
         debs = []
@@ -214,7 +214,7 @@ class PackageEntry:
     target: str | None  # Target of a symbolic link, as a path from the root
 
 
-def merged(path: str) -> str | None:
+def merge_usr_path(path: str) -> str | None:
     """Returns a package's path from the root of a system with a merged /usr. None for a path that leads out of it."""
     parts = [part for part in path.split("/") if part not in {"", "."}]
     if not parts or ".." in parts:
@@ -241,19 +241,19 @@ class PackageFiles:
             raise BlklabError(f"{deb}: {printable(str(error))}") from None
 
     def _member(self, tar: Path, member: tarfile.TarInfo) -> None:
-        path = merged(member.name)
+        path = merge_usr_path(member.name)
         if path is None:
             return
         executable = bool(member.mode & 0o111)
         if member.isreg():
             self.entries[path] = PackageEntry(tar, member.offset_data, member.size, executable, None)
         elif member.issym():
-            joined = posixpath.join("/", posixpath.dirname(path), member.linkname)
-            target = merged(posixpath.normpath(joined))
+            absolute_path = posixpath.join("/", posixpath.dirname(path), member.linkname)
+            target = merge_usr_path(posixpath.normpath(absolute_path))
             if target is not None:
                 self.entries[path] = PackageEntry(tar, 0, 0, executable, target)
         elif member.islnk():
-            source = self.entries.get(merged(member.linkname) or "")
+            source = self.entries.get(merge_usr_path(member.linkname) or "")
             if source is not None:
                 self.entries[path] = source
 

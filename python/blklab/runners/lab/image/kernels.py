@@ -60,9 +60,9 @@ def in_order(kernels: dict[str, str]) -> list[OfferedKernel]:
     return sorted(offers, key=lambda offer: _numbers(offer.name), reverse=True)
 
 
-def choose(wanted: str, offers: Collection[OfferedKernel]) -> OfferedKernel:
+def choose(kernel: str, offers: Collection[OfferedKernel]) -> OfferedKernel:
     """Returns the newest available kernel that `wanted` names. Raises UsageError without one."""
-    name = wanted.removeprefix("linux-image-")
+    name = kernel.removeprefix("linux-image-")
     fitting = [
         offer
         for offer in offers
@@ -72,10 +72,10 @@ def choose(wanted: str, offers: Collection[OfferedKernel]) -> OfferedKernel:
     if name and fitting:
         return max(fitting, key=lambda offer: _numbers(offer.name))
     near = sorted(offers, key=lambda offer: _distance(name, offer.name))[:_SHOWN]
-    listed = ", ".join(offer.name.removesuffix(SUFFIX) for offer in near)
-    more = ", …" if len(offers) > len(near) else ""
+    choices = ", ".join(offer.name.removesuffix(SUFFIX) for offer in near)
+    dots = ", …" if len(offers) > len(near) else ""
     raise UsageError(
-        f"no kernel {printable(wanted)!r} in Debian's packages; choose one of {listed}{more}, or your own (--kernel)"
+        f"no kernel {printable(kernel)!r} in Debian's packages; choose one of {choices}{dots}, or your own (--kernel)"
     )
 
 
@@ -83,15 +83,17 @@ def _numbers(name: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", name.removesuffix(SUFFIX)))
 
 
-def _distance(wanted: str, name: str) -> tuple[int, int, tuple[int, ...]]:
+def _distance(kernel: str, name: str) -> tuple[int, int, tuple[int, ...]]:
     """Returns how different a name is: first by the number of equal leading numbers, then by the next."""
-    left, right = _numbers(wanted), _numbers(name)
-    same = 0
-    while same < min(len(left), len(right)) and left[same] == right[same]:
-        same += 1
-    both = same < min(len(left), len(right))
-    apart = abs(left[same] - right[same]) if both else 0
-    return -same, apart, tuple(-number for number in right)
+    numbers, other_numbers = _numbers(kernel), _numbers(name)
+    prefix_length = 0
+    while (
+        prefix_length < min(len(numbers), len(other_numbers)) and numbers[prefix_length] == other_numbers[prefix_length]
+    ):
+        prefix_length += 1
+    both_continue = prefix_length < min(len(numbers), len(other_numbers))
+    difference = abs(numbers[prefix_length] - other_numbers[prefix_length]) if both_continue else 0
+    return -prefix_length, difference, tuple(-number for number in other_numbers)
 
 
 def version_of(vmlinuz: Path) -> str | None:
@@ -118,18 +120,18 @@ def modules_of(modules: Path) -> Path:
     """
     if (modules / "modules.dep").is_file():
         return modules.resolve()
-    where = printable(str(modules))
-    with SystemErrors(BlklabError, where):
+    path_text = printable(str(modules))
+    with SystemErrors(BlklabError, path_text):
         directories = {
             path.parent.resolve()
             for pattern in ("*/modules.dep", "lib/modules/*/modules.dep")
             for path in modules.glob(pattern)
         }
         if not modules.is_dir():
-            raise BlklabError(f"{where}: not a directory of modules")
+            raise BlklabError(f"{path_text}: not a directory of modules")
     if len(directories) != 1:
         names = ", ".join(sorted(printable(path.name) for path in directories)) or "none"
         raise BlklabError(
-            f"{where}: found {names}, expected one kernel's modules with the modules.dep that depmod writes"
+            f"{path_text}: found {names}, expected one kernel's modules with the modules.dep that depmod writes"
         )
     return directories.pop()

@@ -37,7 +37,7 @@ def name_of(path: str) -> str:
     return PurePosixPath(path).name.split(".", 1)[0].replace("-", "_")
 
 
-def chosen_modules(directory: Path) -> list[str]:
+def choose_modules(directory: Path) -> list[str]:
     """Returns the guest's modules, by their paths in lib/modules/VERSION.
 
     Those of DIRECTORIES and SINGLE with all their dependencies, also soft ones, by modules.dep
@@ -46,43 +46,43 @@ def chosen_modules(directory: Path) -> list[str]:
     needs = dict(_dependencies(directory))
     by_name = {name_of(path): path for path in needs}
     soft = {}
-    for words in _lines(directory / "modules.softdep", optional=True):
-        if words[0] == "softdep":
-            module = words[1].replace("-", "_")
-            soft[module] = [word.replace("-", "_") for word in words[2:]]
-    waiting = [path for path in needs if _wanted(path)]
+    for fields in _lines(directory / "modules.softdep", optional=True):
+        if fields[0] == "softdep":
+            module = fields[1].replace("-", "_")
+            soft[module] = [word.replace("-", "_") for word in fields[2:]]
+    waiting = [path for path in needs if _is_guest_module(path)]
     modules: set[str] = set()
     while waiting:
         path = waiting.pop()
         if path in modules:
             continue
         if path not in needs:
-            where = printable(str(directory / "modules.dep"))
-            raise BlklabError(f"{where}: {printable(path)} is needed but not listed")
+            file_name = printable(str(directory / "modules.dep"))
+            raise BlklabError(f"{file_name}: {printable(path)} is needed but not listed")
         modules.add(path)
         waiting += needs[path]
         waiting += [by_name[name] for name in soft.get(name_of(path), []) if name in by_name]
     return sorted(modules)
 
 
-def _wanted(path: str) -> bool:
+def _is_guest_module(path: str) -> bool:
     parent = str(PurePosixPath(path).parent)
-    listed = any(f"{parent}/".startswith(f"kernel/{directory}/") for directory in DIRECTORIES)
-    return listed or name_of(path) in SINGLE
+    is_in_directory = any(f"{parent}/".startswith(f"kernel/{directory}/") for directory in DIRECTORIES)
+    return is_in_directory or name_of(path) in SINGLE
 
 
 def _dependencies(directory: Path) -> Iterator[tuple[str, list[str]]]:
-    for words in _lines(directory / "modules.dep"):
-        path = words[0][:-1]
-        colon = words[0][-1:]
-        for module in (path, *words[1:]):
+    for fields in _lines(directory / "modules.dep"):
+        path = fields[0][:-1]
+        colon = fields[0][-1:]
+        for module in (path, *fields[1:]):
             if colon != ":" or module.startswith("/") or ".." in module.split("/") or not module:
-                where = printable(str(directory / "modules.dep"))
-                line = printable(" ".join(words))
+                file_name = printable(str(directory / "modules.dep"))
+                line = printable(" ".join(fields))
                 raise BlklabError(
-                    f"{where}: found {line!r}, expected `MODULE: DEPENDENCIES`, as paths in that directory"
+                    f"{file_name}: found {line!r}, expected `MODULE: DEPENDENCIES`, as paths in that directory"
                 )
-        yield path, words[1:]
+        yield path, fields[1:]
 
 
 def _lines(path: Path, *, optional: bool = False) -> Iterator[list[str]]:
@@ -91,16 +91,16 @@ def _lines(path: Path, *, optional: bool = False) -> Iterator[list[str]]:
     with SystemErrors(BlklabError, printable(str(path))):
         text = path.read_text(errors="surrogateescape")
     for line in text.splitlines():
-        words = line.split()
-        if words and not words[0].startswith("#"):
-            yield words
+        fields = line.split()
+        if fields and not fields[0].startswith("#"):
+            yield fields
 
 
-def lacking(directory: Path, modules: Collection[str], wanted: Collection[str]) -> list[str]:
+def find_missing_modules(directory: Path, modules: Collection[str], module_names: Collection[str]) -> list[str]:
     """Returns which of the wanted modules a kernel has neither as a module nor built in."""
     names = {name_of(path) for path in modules}
-    names |= {name_of(words[0]) for words in _lines(directory / "modules.builtin", optional=True)}
-    return [name for name in wanted if name not in names]
+    names |= {name_of(fields[0]) for fields in _lines(directory / "modules.builtin", optional=True)}
+    return [name for name in module_names if name not in names]
 
 
 def digest(directory: Path, modules: Collection[str]) -> str:
@@ -120,7 +120,7 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
 
 
-def expanded(path: str, content: bytes) -> tuple[str, bytes]:
+def decompress_module(path: str, content: bytes) -> tuple[str, bytes]:
     """Returns a module's path and content, decompressed if Python can.
 
     The guest's modprobe reads .xz and .zst as well, but the kernel first complains about the compressed file (kmod 30
@@ -163,7 +163,7 @@ def archive(source: Path, version: str, modules: Collection[str], stream: Path, 
         if (source / path).is_file():
             shutil.copyfile(source / path, directory / path)
     for path in modules:
-        name, content = expanded(path, _read(source / path))
+        name, content = decompress_module(path, _read(source / path))
         target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
@@ -171,8 +171,8 @@ def archive(source: Path, version: str, modules: Collection[str], stream: Path, 
     contents: Mapping[str, Path] = {
         path.relative_to(base).as_posix(): path for path in directory.rglob("*") if path.is_file()
     }
-    with stream.open("xb") as opened:
-        cpio.write([cpio.file(name, path.read_bytes()) for name, path in contents.items()], opened)
+    with stream.open("xb") as output:
+        cpio.write([cpio.file(name, path.read_bytes()) for name, path in contents.items()], output)
 
 
 def kernel_name(kernel: str) -> str:
@@ -182,8 +182,8 @@ def kernel_name(kernel: str) -> str:
 
 def describe(into: Path, version: str, packages: Mapping[str, str]) -> None:
     """Writes the description of a part or an image next to it."""
-    what = {"version": version, "packages": dict(sorted(packages.items()))}
-    (into / "about.json").write_text(json.dumps(what, indent=2) + "\n")
+    description = {"version": version, "packages": dict(sorted(packages.items()))}
+    (into / "about.json").write_text(json.dumps(description, indent=2) + "\n")
 
 
 def about(part: Path) -> tuple[str, dict[str, str]]:
@@ -213,9 +213,9 @@ def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, rebui
             programs.archive(paths, into / "programs.cpio", scratch)
             describe(into, "", {deb.name: deb.version for deb in debs})
 
-        made = cache.make(key, fill)
+        part = cache.make(key, fill)
     cache.keep(PROGRAMS, key)
-    return made
+    return part
 
 
 def make_kernel(cache: ImageCache, debian: DebianArchive, note: Note, kernel: str, *, rebuild: bool) -> Path:
@@ -253,39 +253,39 @@ def make_kernel(cache: ImageCache, debian: DebianArchive, note: Note, kernel: st
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(files.read(name))
             index(scratch / "all", version)
-            chosen = chosen_modules(source)
-            _check(version, lacking(source, chosen, (*BOOT, *STACKS)))
-            archive(source, version, chosen, into / "modules.cpio", scratch / "some")
-            describe(into, version, {each.name: each.version for each in debs})
+            modules = choose_modules(source)
+            _check(version, find_missing_modules(source, modules, (*BOOT, *STACKS)))
+            archive(source, version, modules, into / "modules.cpio", scratch / "some")
+            describe(into, version, {package.name: package.version for package in debs})
 
-        made = cache.make(key, fill)
+        part = cache.make(key, fill)
     cache.keep(name, key)
-    return made
+    return part
 
 
 class UserKernel:
     """A user's kernel, checked. Raises BlklabError if it cannot be used."""
 
-    def __init__(self, own: UserKernelOption, note: Note) -> None:
-        self._vmlinuz = own.vmlinuz
-        stated = version_of(own.vmlinuz)
-        self._modules = modules_of(own.modules) if own.modules is not None else None
+    def __init__(self, kernel: UserKernelOption, note: Note) -> None:
+        self._vmlinuz = kernel.vmlinuz
+        stated_version = version_of(kernel.vmlinuz)
+        self._modules = modules_of(kernel.modules) if kernel.modules is not None else None
         self._chosen: Sequence[str] = ()
-        self.version = stated or "unknown"
-        parts = [RECIPE, _sha256(own.vmlinuz)]
+        self.version = stated_version or "unknown"
+        parts = [RECIPE, _sha256(kernel.vmlinuz)]
         if self._modules is not None:
             self.version = self._modules.name
             if not re.fullmatch(r"[\w.+~-]+", self.version):
-                where = printable(str(self._modules))
-                raise BlklabError(f"{where}: expected a directory named after the kernel's version")
-            if stated is not None and stated != self.version:
+                directory = printable(str(self._modules))
+                raise BlklabError(f"{directory}: expected a directory named after the kernel's version")
+            if stated_version is not None and stated_version != self.version:
                 raise BlklabError(
                     f"{printable(str(self._modules))}: modules of {printable(self.version)}, but"
-                    f" {printable(str(own.vmlinuz))} is {printable(stated)}"
+                    f" {printable(str(kernel.vmlinuz))} is {printable(stated_version)}"
                 )
-            self._chosen = chosen_modules(self._modules)
-            _check(self.version, lacking(self._modules, self._chosen, BOOT))
-            if missing := lacking(self._modules, self._chosen, STACKS):
+            self._chosen = choose_modules(self._modules)
+            _check(self.version, find_missing_modules(self._modules, self._chosen, BOOT))
+            if missing := find_missing_modules(self._modules, self._chosen, STACKS):
                 note(f"the kernel {self.version} has no {', '.join(missing)}: stacks that need these modules will fail")
             parts.append(digest(self._modules, self._chosen))
         self.key = f"kernel-{_digest([*parts, self.version])}"
@@ -308,14 +308,14 @@ class UserKernel:
 class PatchedKernel:
     """A packaged kernel, whose part exists, with some modules replaced. Raises BlklabError if it has no such module."""
 
-    def __init__(self, replaced: ReplacedModules, part: Path) -> None:
+    def __init__(self, replacement: ReplacedModules, part: Path) -> None:
         self._part = part
         self._version, self._packages = about(part)
         below = f"usr/lib/modules/{self._version}/kernel"
-        self._files = {f"{below}/{path}": file.read_bytes() for path, file in sorted(replaced.modules.items())}
-        own = (part / "modules.cpio").read_bytes()
+        self._files = {f"{below}/{path}": file.read_bytes() for path, file in sorted(replacement.modules.items())}
+        module_archive = (part / "modules.cpio").read_bytes()
         for path in self._files:
-            if path.encode() not in own:
+            if path.encode() not in module_archive:
                 raise BlklabError(f"the kernel {printable(self._version)} has no module {printable(path)} to replace")
         contents = [f"{path} {hashlib.sha256(content).hexdigest()}" for path, content in self._files.items()]
         self.key = f"kernel-{_digest([part.name, *contents])}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from blklab.errors import BlklabError
 from blklab.package_data import toml_file
 from blklab.runners.lab.image import cpio
-from blklab.runners.lab.image.debian import DebianPackage, PackageFiles, merged
+from blklab.runners.lab.image.debian import DebianPackage, PackageFiles, merge_usr_path
 
 GUEST = toml_file(__package__, "guest.toml")
 PROGRAMS: dict[str, tuple[str, ...]] = {package: tuple(paths) for package, paths in GUEST["programs"].items()}
@@ -58,8 +58,8 @@ def archive(debs: Sequence[Path], stream: Path, scratch: Path) -> None:
     for path in CONFIGURATION:
         nodes.append(cpio.file(path, files.read(_there(files, path))))
     nodes += contents(files, [path for paths in PROGRAMS.values() for path in paths])
-    with stream.open("xb") as opened:
-        cpio.write(nodes, opened)
+    with stream.open("xb") as output:
+        cpio.write(nodes, output)
 
 
 def contents(files: PackageFiles, programs: Iterable[str]) -> list[cpio.CpioEntry]:
@@ -67,14 +67,14 @@ def contents(files: PackageFiles, programs: Iterable[str]) -> list[cpio.CpioEntr
 
     Raises BlklabError if a program or a library is missing, or not an ELF file.
     """
-    wanted = {_there(files, program) for program in programs}
+    program_paths = {_there(files, program) for program in programs}
     links = {
         path: entry.target
         for path, entry in files.entries.items()
-        if entry.target is not None and posixpath.dirname(path) in _LINKED_FROM and files.follow(path) in wanted
+        if entry.target is not None and posixpath.dirname(path) in _LINKED_FROM and files.follow(path) in program_paths
     }
     nodes: dict[str, cpio.CpioEntry] = {path: cpio.link(path, f"/{target}") for path, target in links.items()}
-    waiting = sorted(wanted)
+    waiting = sorted(program_paths)
     while waiting:
         path = waiting.pop()
         if path in nodes:
@@ -101,24 +101,27 @@ def _there(files: PackageFiles, path: str) -> str:
 def _needs(files: PackageFiles, path: str, content: bytes) -> list[str]:
     """Returns the files that the dynamic linker will load, by path."""
     try:
-        dependencies = linked(content)
+        dependencies = read_dependencies(content)
     except NotElf as error:
         raise BlklabError(f"/{path}: {error}") from None
-    needed = []
+    dependency_paths = []
     if dependencies.interpreter is not None:
-        needed.append(merged(dependencies.interpreter) or "")
-        if files.follow(needed[-1]) is None:
+        dependency_paths.append(merge_usr_path(dependencies.interpreter) or "")
+        if files.follow(dependency_paths[-1]) is None:
             raise BlklabError(f"/{path}: {dependencies.interpreter} is not in any of the guest's packages")
     origin = f"/{posixpath.dirname(path)}"
-    own = [merged(posixpath.normpath(directory.replace("$ORIGIN", origin))) for directory in dependencies.directories]
-    for name in dependencies.needed:
-        for directory in (*own, *_SEARCHED):
+    directories = [
+        merge_usr_path(posixpath.normpath(directory.replace("$ORIGIN", origin)))
+        for directory in dependencies.directories
+    ]
+    for name in dependencies.libraries:
+        for directory in (*directories, *_SEARCHED):
             if files.follow(f"{directory}/{name}") is not None:
-                needed.append(f"{directory}/{name}")
+                dependency_paths.append(f"{directory}/{name}")
                 break
         else:
             raise BlklabError(f"/{path}: its library {name} is not in any of the guest's packages")
-    return needed
+    return dependency_paths
 
 
 class NotElf(ValueError):
@@ -130,23 +133,23 @@ class ElfDependencies:
     """What an ELF file requests from the dynamic linker."""
 
     interpreter: str | None
-    needed: tuple[str, ...]
+    libraries: tuple[str, ...]
     directories: tuple[str, ...]  # Directories that are searched first; `$ORIGIN` is the directory of the file itself
 
 
-def linked(content: bytes) -> ElfDependencies:
+def read_dependencies(content: bytes) -> ElfDependencies:
     """Returns the dependencies of an ELF file; none for a static one. Raises NotElf."""
     if content[:6] != b"\x7fELF\x02\x01":
         raise NotElf("not an ELF file of 64 bits, little-endian")
     try:
-        return _linked(content)
+        return _read_dependencies(content)
     except NotElf:
         raise
     except Exception as error:  # pyelftools has no one error for damaged files
         raise NotElf(f"a damaged ELF file: {error}") from None
 
 
-def _linked(content: bytes) -> ElfDependencies:
+def _read_dependencies(content: bytes) -> ElfDependencies:
     from elftools.elf.dynamic import DynamicSegment
     from elftools.elf.elffile import ELFFile
     from elftools.elf.segments import InterpSegment
@@ -155,7 +158,7 @@ def _linked(content: bytes) -> ElfDependencies:
     if file["e_machine"] != "EM_X86_64":
         raise NotElf(f"made for machine {file['e_machine']}, not for x86-64 (62)")
     interpreter: str | None = None
-    needed: list[str] = []
+    libraries: list[str] = []
     paths: dict[str, str] = {}
     for segment in file.iter_segments():
         if isinstance(segment, InterpSegment):
@@ -164,9 +167,9 @@ def _linked(content: bytes) -> ElfDependencies:
             for tag in segment.iter_tags():
                 kind = tag.entry.d_tag
                 if kind == "DT_NEEDED":
-                    needed.append(getattr(tag, "needed"))  # noqa: B009  # set by the kind
+                    libraries.append(getattr(tag, "needed"))  # noqa: B009  # set by the kind
                 elif kind in {"DT_RPATH", "DT_RUNPATH"}:
                     paths[kind] = getattr(tag, kind.removeprefix("DT_").lower())
     # RUNPATH replaces RPATH where there are both (ld.so(8)).
-    searched = paths.get("DT_RUNPATH", paths.get("DT_RPATH", "")).split(":")
-    return ElfDependencies(interpreter, tuple(needed), tuple(filter(None, searched)))
+    search_path = paths.get("DT_RUNPATH", paths.get("DT_RPATH", "")).split(":")
+    return ElfDependencies(interpreter, tuple(libraries), tuple(filter(None, search_path)))

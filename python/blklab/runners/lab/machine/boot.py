@@ -125,9 +125,9 @@ class GuestMachine:
         self._ended_by: str | None = None
         self._stop = threading.Event()
 
-    def start(self, chosen: str) -> None:
+    def start(self, accelerator: str) -> None:
         """Boots with an accelerator and waits for the agent's hello. Raises BlklabError."""
-        self.accel = chosen
+        self.accel = accelerator
         program, _ = qemu.find()
         self._stack.enter_context(self._disks)
         pairs = [socket.socketpair() for _ in range(2)]
@@ -138,15 +138,15 @@ class GuestMachine:
                 program,
                 self.image,
                 disks,
-                accel=chosen,
+                accel=accelerator,
                 cpus=self._cpus,
                 memory=self._memory,
                 agent=agents.fileno(),
                 monitor=monitors.fileno(),
             )
-            inherited = [*(disk.descriptor for disk in disks), agents.fileno(), monitors.fileno()]
+            descriptors = [*(disk.descriptor for disk in disks), agents.fileno(), monitors.fileno()]
             self._process, pipes = self._stack.enter_context(
-                child_process.started(command, Path("/"), apart=True, descriptors=inherited)
+                child_process.started(command, Path("/"), apart=True, descriptors=descriptors)
             )
         except BaseException:
             for ours, _ in pairs:
@@ -156,13 +156,13 @@ class GuestMachine:
             for _, theirs in pairs:
                 theirs.close()
         self.console, self._errors = GuestConsole(pipes[0]), GuestConsole(pipes[1])
-        self._stack.callback(self._listened)
+        self._stack.callback(self._join_consoles)
         self._qmp = QmpConnection(monitor, self._heard)
         self._stack.callback(self._qmp.close)
         self.agent = Agent(agent)
         self._stack.callback(self.agent.close)
         self._stack.callback(self._stop.set)
-        self._greet(qemu.PATIENCE[chosen])
+        self._greet(qemu.PATIENCE[accelerator])
         threading.Thread(target=self._watch, name="blklab-watchdog", daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -193,7 +193,7 @@ class GuestMachine:
         return self._disks.results
 
     @contextmanager
-    def paused_watch(self) -> Iterator[None]:
+    def add_kernel_complaints(self) -> Iterator[None]:
         """Adds the guest kernel's complaints during the block to an error of the block."""
         began = self._uptime()
         try:
@@ -216,21 +216,21 @@ class GuestMachine:
 
         Without bursts QEMU allows a tenth of a second's worth (util/throttle.c, `throttle_compute_wait`).
         """
-        wanted = {theirs: int(limits.get(ours, 0)) for ours, theirs in NAMES.items()}
+        qemu_limits = {theirs: int(limits.get(ours, 0)) for ours, theirs in NAMES.items()}
         length = max(1, int(limits.get("burst_seconds", 0)))
-        wanted |= {f"{key}_max_length": length for key in ("iops", "bps") if wanted[f"{key}_max"]}
-        where = f"/machine/peripheral/{disk.id}/virtio-backend"
-        self._qmp.call("block_set_io_throttle", id=where, **wanted)
+        qemu_limits |= {f"{key}_max_length": length for key in ("iops", "bps") if qemu_limits[f"{key}_max"]}
+        device_path = f"/machine/peripheral/{disk.id}/virtio-backend"
+        self._qmp.call("block_set_io_throttle", id=device_path, **qemu_limits)
 
-    def lost(self, error: BlklabError) -> GuestLost:
+    def explain_loss(self, error: BlklabError) -> GuestLost:
         """Returns why the guest ended, after `error` of its agent, and the console's last lines."""
         deadline = time.monotonic() + LAST
         while not child_process.ended(self._process) and time.monotonic() < deadline:
             time.sleep(0.05)
-        died = self._died()
+        signal_text = self._describe_signal()
         self._process.kill()  # one that is still there would have us wait for what it says
-        self._listened()
-        reason = self._ended_by or self.console.reason() or self._last_output() or died or str(error)
+        self._join_consoles()
+        reason = self._ended_by or self.console.reason() or self._last_output() or signal_text or str(error)
         return GuestLost(f"the guest is lost: {reason}{self._last_lines()}")
 
     def _greet(self, patience: float) -> None:
@@ -241,19 +241,19 @@ class GuestMachine:
                 return
             except GuestGone as error:
                 if not self.agent.connected or child_process.ended(self._process):
-                    raise self.lost(error) from None
+                    raise self.explain_loss(error) from None
             if time.monotonic() > deadline:
                 raise GuestSilent(f"the guest did not answer within {patience:g} s ({self.accel}){self._last_lines()}")
 
     def _watch(self) -> None:
         """Ends a guest that does not answer. While the host is suspended, this clock stops too."""
-        answered = time.monotonic()
+        last_answer = time.monotonic()
         while not self._stop.wait(HEARTBEAT):
             if self.agent.alive(HEARTBEAT):
-                answered = time.monotonic()
+                last_answer = time.monotonic()
             elif child_process.ended(self._process):
                 return
-            elif time.monotonic() - answered > HANGS:
+            elif time.monotonic() - last_answer > HANGS:
                 self._kill(f"it did not answer for {HANGS:g} s")
                 return
 
@@ -276,7 +276,7 @@ class GuestMachine:
         lines = [line for line in self._errors.lines() if "warning:" not in line]
         return lines[-1] if lines else None
 
-    def _died(self) -> str | None:
+    def _describe_signal(self) -> str | None:
         """Returns the signal that ended QEMU, None if none did."""
         number = child_process.killed_by(self._process)
         if number is None:
@@ -288,7 +288,7 @@ class GuestMachine:
         lines = self.console.lines()
         return f" (last lines of its console: {' | '.join(lines)})" if lines else ""
 
-    def _listened(self) -> None:
+    def _join_consoles(self) -> None:
         self.console.join()
         self._errors.join()
 
@@ -304,23 +304,23 @@ def boot(
     image: GuestImage,
     shapes: Sequence[VirtualDiskShape],
     *,
-    asked: str | None,
+    accelerator_choice: str | None,
     cpus: int,
     memory: int,
     note: Callable[[str], object],
 ) -> GuestMachine:
     """Boots a guest, with KVM if it works. Raises BlklabError; the caller leaves the block."""
-    choices = qemu.accelerators(asked)
-    for at, chosen in enumerate(choices):
+    choices = qemu.accelerators(accelerator_choice)
+    for index, accelerator in enumerate(choices):
         machine = GuestMachine(image, shapes, cpus=cpus, memory=memory)
         try:
-            machine.start(chosen)
+            machine.start(accelerator)
         except (GuestSilent, GuestLost):
             machine.end()
-            if at == len(choices) - 1:
+            if index == len(choices) - 1:
                 raise
             qemu.remember_silent_kvm()
-            note(f"KVM does not work here: guests are emulated ({choices[at + 1]}) and slower")
+            note(f"KVM does not work here: guests are emulated ({choices[index + 1]}) and slower")
         except BaseException:
             machine.end()
             raise

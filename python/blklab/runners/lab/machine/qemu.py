@@ -104,8 +104,8 @@ class VirtualDisks:
                     "free some space, or set XDG_CACHE_HOME to a larger filesystem",
                 )
             for shape in dict.fromkeys(self.shapes):
-                self.disks[shape] = self._made(shape, _serial(shape.name, self.serials()))
-            self.results = self._made(VirtualDiskShape(RESULTS, RESULTS_BYTES), RESULTS)
+                self.disks[shape] = self._make_disk(shape, _serial(shape.name, self.serials()))
+            self.results = self._make_disk(VirtualDiskShape(RESULTS, RESULTS_BYTES), RESULTS)
         except OSError as error:
             self._close()
             raise EnvironmentLacks(
@@ -128,7 +128,7 @@ class VirtualDisks:
         """Returns the serial numbers in use."""
         return {disk.serial for disk in self.disks.values()}
 
-    def _made(self, shape: VirtualDiskShape, serial: str) -> VirtualDisk:
+    def _make_disk(self, shape: VirtualDiskShape, serial: str) -> VirtualDisk:
         with tempfile.TemporaryFile(dir=self.directory, prefix="disk-") as file:
             os.ftruncate(file.fileno(), shape.bytes)
             return VirtualDisk(len(self.disks), serial, shape, os.dup(file.fileno()))
@@ -142,11 +142,11 @@ class VirtualDisks:
             del self.results
 
 
-def _serial(name: str, taken: set[str]) -> str:
+def _serial(name: str, used_serials: set[str]) -> str:
     """Returns a serial number like a device's name, different from all others."""
     serial = name[:SERIAL]
     number = 2
-    while serial in taken or serial == RESULTS:
+    while serial in used_serials or serial == RESULTS:
         ending = f"-{number}"
         serial = name[: SERIAL - len(ending)] + ending
         number += 1
@@ -176,8 +176,8 @@ def find() -> tuple[str, str]:
     if match is None:
         raise EnvironmentLacks(f"{path} does not print its version", INSTALL)
     if (int(match[1]), int(match[2])) < OLDEST:
-        wanted = ".".join(map(str, OLDEST))
-        raise EnvironmentLacks(f"{path} is {match[0]}, too old", f"QEMU {wanted} or newer is needed")
+        oldest_version = ".".join(map(str, OLDEST))
+        raise EnvironmentLacks(f"{path} is {match[0]}, too old", f"QEMU {oldest_version} or newer is needed")
     return path, match[0].removeprefix("version ")
 
 
@@ -261,25 +261,25 @@ PATIENCE = {"kvm": 15.0, "tcg": 180.0}
 _NOTED = "no-kvm-"
 
 
-def accelerators(asked: str | None, roots: Roots | None = None) -> list[str]:
+def accelerators(accelerator_choice: str | None, roots: Roots | None = None) -> list[str]:
     """Returns the accelerators to try, in order. Raises UsageError, EnvironmentLacks."""
     roots = roots or Roots()
-    asked = asked or os.environ.get(ACCEL_VARIABLE) or "auto"
-    if asked not in ACCEL_CHOICES:
-        raise UsageError(f"accelerator {asked!r}: expected one of {', '.join(ACCEL_CHOICES)}")
-    if asked == "tcg":
+    accelerator_choice = accelerator_choice or os.environ.get(ACCEL_VARIABLE) or "auto"
+    if accelerator_choice not in ACCEL_CHOICES:
+        raise UsageError(f"accelerator {accelerator_choice!r}: expected one of {', '.join(ACCEL_CHOICES)}")
+    if accelerator_choice == "tcg":
         return ["tcg"]
     reason = _without_kvm(roots)
-    if asked == "kvm":
+    if accelerator_choice == "kvm":
         if reason is not None:
             raise EnvironmentLacks(f"cannot use KVM: {reason}", "use --accel tcg")
         return ["kvm"]
-    return ["tcg"] if reason is not None or _remembered(roots).exists() else ["kvm", "tcg"]
+    return ["tcg"] if reason is not None or _silent_kvm_path(roots).exists() else ["kvm", "tcg"]
 
 
 def remember_silent_kvm(roots: Roots | None = None) -> None:
     """Remembers, if possible, that KVM did not answer, until the next boot."""
-    path = _remembered(roots or Roots())
+    path = _silent_kvm_path(roots or Roots())
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         for old in path.parent.glob(f"{_NOTED}*"):
@@ -287,7 +287,7 @@ def remember_silent_kvm(roots: Roots | None = None) -> None:
         path.touch()
 
 
-def _remembered(roots: Roots) -> Path:
+def _silent_kvm_path(roots: Roots) -> Path:
     boot = text(roots.proc / "sys/kernel/random/boot_id") or "unknown"
     return directory() / f"{_NOTED}{boot}"
 
@@ -310,9 +310,9 @@ QMP_PATIENCE = 30.0  # Seconds that QEMU may take for an answer
 class QmpConnection:
     """A connection to QEMU's monitor (docs/interop/qmp-spec.txt). A thread calls `heard` with each event."""
 
-    def __init__(self, connected: socket.socket, heard: Callable[[Mapping[str, Any]], object]) -> None:
-        self._socket = connected
-        self._heard = heard
+    def __init__(self, connection: socket.socket, on_event: Callable[[Mapping[str, Any]], object]) -> None:
+        self._socket = connection
+        self._heard = on_event
         self._calls = threading.Lock()
         self._answers: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()  # None: QEMU has ended
         self._negotiated = False

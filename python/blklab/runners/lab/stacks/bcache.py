@@ -24,7 +24,7 @@ def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequ
     """Makes a bcache and returns its path. Raises BlklabError."""
     (backing,) = paths["backing"]
     (cache,) = paths["cache"]
-    guest.loaded("bcache")
+    guest.load_modules("bcache")
     guest.run(
         *("make-bcache", "--wipe-bcache", "--block", f"{table['block']}"),
         *("--bucket", f"{table['bucket']}", "-B", backing, "-C", cache),
@@ -34,9 +34,9 @@ def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequ
     for path in (cache, backing):
         guest.write("/sys/fs/bcache/register", path)
     guest.until(lambda: len(guest.glob("/sys/block/bcache*/size")) > len(before), "bcache device exists")
-    made = _wait_for_new(guest, "/sys/block/bcache*/size", before)
+    size_path = _wait_for_new(guest, "/sys/block/bcache*/size", before)
     of_set = _wait_for_new(guest, "/sys/fs/bcache/*/average_key_size", sets)
-    kernel = made.split("/")[3]
+    kernel = size_path.split("/")[3]
     cache_set = of_set.rpartition("/")[0]
     base = f"/sys/block/{kernel}/bcache"
     guest.undoing.append(lambda: _stop(guest, kernel, cache_set))
@@ -81,7 +81,7 @@ def _statistics(guest: GuestStack, base: str, name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def unbypassed(guest: GuestStack, table: Mapping[str, Any]) -> Iterator[None]:
+def disable_bypass(guest: GuestStack, table: Mapping[str, Any]) -> Iterator[None]:
     """Makes a bcache cache everything during the block."""
     _bypass(guest, table["name"], dict.fromkeys(BYPASS, 0))
     yield
@@ -89,7 +89,7 @@ def unbypassed(guest: GuestStack, table: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _bypass(guest: GuestStack, name: str, values: Mapping[str, Any]) -> None:
-    base = f"/sys/block/{guest.named(name).kernel}/bcache"
+    base = f"/sys/block/{guest.find_layer(name).kernel}/bcache"
     cutoff, *thresholds = BYPASS
     guest.write(f"{base}/{cutoff}", str(values[cutoff]))
     for key in thresholds:
@@ -98,7 +98,7 @@ def _bypass(guest: GuestStack, name: str, values: Mapping[str, Any]) -> None:
 
 def buckets(guest: GuestStack, name: str) -> dict[str, int]:
     """Returns the use of buckets, in per cent: `unused`, `clean`, `dirty`, `metadata`."""
-    base = f"/sys/block/{guest.named(name).kernel}/bcache"
+    base = f"/sys/block/{guest.find_layer(name).kernel}/bcache"
     output = guest.read(f"{base}/cache/cache0/priority_stats") or ""
     shares = re.findall(r"^(Unused|Clean|Dirty|Metadata):\s+(\d{1,3})%", output, re.M | re.A)
     return {f"{name.lower()}_percent": int(share) for name, share in shares}

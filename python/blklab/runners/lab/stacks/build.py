@@ -28,7 +28,7 @@ def create_writecache(guest: GuestStack, table: cell.Writecache, paths: Mapping[
     """Puts an empty writecache on `cache` over `origin`; returns its path."""
     (origin,) = paths["origin"]
     (cache,) = paths["cache"]
-    guest.loaded("dm-writecache")
+    guest.load_modules("dm-writecache")
     below = origin.removeprefix("/dev/")
     block = table["block"] // 512
     sectors = int(guest.read(f"/sys/block/{below}/size") or 0) // block * block
@@ -38,22 +38,22 @@ def create_writecache(guest: GuestStack, table: cell.Writecache, paths: Mapping[
     if (max_age := table.get("max_age_ns")) is not None:
         options += ["max_age", str(max_age // 10**6)]
     name = f"writecache_{below}"
-    words = f"0 {sectors} writecache s {origin} {cache} {table['block']} {len(options)} {' '.join(options)}"
-    guest.run("dmsetup", "create", name, "--table", words)
+    dm_table = f"0 {sectors} writecache s {origin} {cache} {table['block']} {len(options)} {' '.join(options)}"
+    guest.run("dmsetup", "create", name, "--table", dm_table)
     guest.undoing.append(lambda: guest.run("dmsetup", "remove", "--retry", name))
     before: dict[str, int] = {}
     guest.readying.append(lambda: before.update(_status(guest, name)))
     guest.reports.append(lambda: _report(table["name"], before, _status(guest, name)))
-    return guest.add_cache(GuestLayer(table["name"], "dm", guest.mapped(name)), origin, cache)
+    return guest.add_cache(GuestLayer(table["name"], "dm", guest.find_dm_name(name)), origin, cache)
 
 
 def _status(guest: GuestStack, name: str) -> dict[str, int]:
     line = guest.run("dmsetup", "status", name).stdout.strip()
-    words = line.split()[3:]
-    if len(words) < len(STATE) or not all(word.isascii() and word.isdigit() for word in words):
-        shown = printable(line[:200])
-        raise BlklabError(f"dmsetup status {name}: found {shown}, expected the status of a writecache")
-    return dict(zip((*STATE, *COUNTS), map(int, words), strict=False))
+    fields = line.split()[3:]
+    if len(fields) < len(STATE) or not all(word.isascii() and word.isdigit() for word in fields):
+        excerpt = printable(line[:200])
+        raise BlklabError(f"dmsetup status {name}: found {excerpt}, expected the status of a writecache")
+    return dict(zip((*STATE, *COUNTS), map(int, fields), strict=False))
 
 
 def _report(name: str, before: Mapping[str, int], after: Mapping[str, int]) -> VolumeReport:
@@ -70,12 +70,12 @@ def create_delay(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str
     (origin,) = paths["origin"]
     write_ns, flush_ns = table["write_ns"], table.get("flush_ns")
     delays = (table["read_ns"], write_ns, write_ns if flush_ns is None else flush_ns)
-    return _delayed(guest, table["name"], origin, [delay // MS for delay in delays])
+    return _add_delay_layer(guest, table["name"], origin, [delay // MS for delay in delays])
 
 
 VOLUMES = {
     "lvm": lvm.volume,
-    "lvmcache": lvm.cached,
+    "lvmcache": lvm.create_cache,
     "bcache": bcache.create,
     "writecache": create_writecache,
     "delay": create_delay,
@@ -83,23 +83,23 @@ VOLUMES = {
 """Builders of stacks with a `kind`, called with the paths of the parts by key."""
 
 
-def delayed_disk(guest: GuestStack, disk: GuestLayer, latency_ns: int) -> str:
+def delay_disk(guest: GuestStack, disk: GuestLayer, latency_ns: int) -> str:
     """Puts a delay on a disk, in whole ms and at least one, and returns its path.
 
     The delay is then part of the stack; the disk below it keeps its name with a suffix.
     """
-    return _delayed(guest, f"{disk.name} (delayed)", disk.path, [max(1, round(latency_ns / MS))])
+    return _add_delay_layer(guest, f"{disk.name} (delayed)", disk.path, [max(1, round(latency_ns / MS))])
 
 
-def _delayed(guest: GuestStack, layer: str, path: str, delays_ms: Sequence[int]) -> str:
-    guest.loaded("dm-delay")
+def _add_delay_layer(guest: GuestStack, layer: str, path: str, delays_ms: Sequence[int]) -> str:
+    guest.load_modules("dm-delay")
     below = path.removeprefix("/dev/")
     sectors = guest.read(f"/sys/block/{below}/size")
     name = f"delay_{below}"
     classes = " ".join(f"{path} 0 {delay}" for delay in delays_ms)  # Of reads, writes and flushes; of all if it is one
     guest.run("dmsetup", "create", name, "--table", f"0 {sectors} delay {classes}")
     guest.undoing.append(lambda: guest.run("dmsetup", "remove", "--retry", name))
-    return guest.add_layer(GuestLayer(layer, "dm", guest.mapped(name)), path)
+    return guest.add_layer(GuestLayer(layer, "dm", guest.find_dm_name(name)), path)
 
 
 def build(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) -> str:
@@ -137,35 +137,35 @@ def _rebuilds(document: LabCellDocument) -> bool:
 
 def _disks(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) -> list[str]:
     """Returns the path of each device: its disk, or the delay on top of it."""
-    known = {serial: path.split("/")[3] for path, serial in guest.glob("/sys/block/vd*/serial").items()}
+    names_by_serial = {serial: path.split("/")[3] for path, serial in guest.glob("/sys/block/vd*/serial").items()}
     paths = []
     for device, serial in zip(document["devices"], serials, strict=True):
-        if serial not in known:
+        if serial not in names_by_serial:
             raise BlklabError(f"device {device['name']}: the guest has no disk {serial}")
-        layer = GuestLayer(device["name"], "disk", known[serial], serial)
+        layer = GuestLayer(device["name"], "disk", names_by_serial[serial], serial)
         guest.layers.append(layer)
         _queue(guest, layer, device)
         latency = latency_ns(device["model"])
-        paths.append(delayed_disk(guest, layer, latency) if latency else layer.path)
+        paths.append(delay_disk(guest, layer, latency) if latency else layer.path)
     return paths
 
 
 def _queue(guest: GuestStack, layer: GuestLayer, device: LabDeviceDocument) -> None:
     """Sets a disk's queue as in the cell, in its order. Raises BlklabError if a value is not accepted."""
     base = f"/sys/block/{layer.kernel}/queue"
-    given = device["virtual"]["queue"]
-    for key, value in given.items():
-        changed(guest, f"{base}/{key}", value)
-    if "wbt_lat_usec" not in given and guest.read(f"{base}/wbt_lat_usec") is not None:
+    queue_settings = device["virtual"]["queue"]
+    for key, value in queue_settings.items():
+        change_setting(guest, f"{base}/{key}", value)
+    if "wbt_lat_usec" not in queue_settings and guest.read(f"{base}/wbt_lat_usec") is not None:
         # Its default depends on the disk at boot (block/blk-wbt.c): request it again.
         guest.write(f"{base}/wbt_lat_usec", "-1")
-    for key, value in given.items():
+    for key, value in queue_settings.items():
         present = guest.setting(f"{base}/{key}")
         if present != value:
             raise BlklabError(f"device {device['name']}: {key}: wrote {value}, found {present}")
 
 
-def changed(guest: GuestStack, path: str, value: str) -> None:
+def change_setting(guest: GuestStack, path: str, value: str) -> None:
     """Changes a file of /sys or /proc for this cell. Raises BlklabError if the kernel refuses."""
     before = guest.setting(path)
     if before is None:
@@ -185,7 +185,7 @@ def changed(guest: GuestStack, path: str, value: str) -> None:
         except GuestGone:
             raise
         except BlklabError:  # it may be about to go with its array
-            guest.unrestored[path] = before
+            guest.lost_settings[path] = before
 
     guest.undoing.append(back)
 
@@ -197,7 +197,7 @@ def apply_settings(guest: GuestStack, settings: Mapping[str, str]) -> None:
     """
     for key, value in settings.items():
         if key.startswith(VM):
-            changed(guest, f"/proc/sys/vm/{key.removeprefix(VM)}", value)
+            change_setting(guest, f"/proc/sys/vm/{key.removeprefix(VM)}", value)
             continue
         if key in MD:
             name = f"md/{key}"
@@ -210,7 +210,7 @@ def apply_settings(guest: GuestStack, settings: Mapping[str, str]) -> None:
         if not paths:
             raise BlklabError(f"setting {key}: no device of the guest has it")
         for path in paths:
-            changed(guest, path, value)
+            change_setting(guest, path, value)
 
 
 def _counterpart(path: str) -> str | None:

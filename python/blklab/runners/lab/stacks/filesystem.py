@@ -13,20 +13,20 @@ BLOCK = 4096
 
 def create(guest: GuestStack, kind: str, path: str, node: Mapping[str, Any]) -> str:
     """Makes a filesystem, mounts it, and returns the directory. Raises BlklabError."""
-    guest.loaded(kind)
+    guest.load_modules(kind)
     stripe = geometry(node)
     if kind == "ext4":
-        extended = ["lazy_itable_init=1", "lazy_journal_init=1"]
+        mkfs_options = ["lazy_itable_init=1", "lazy_journal_init=1"]
         if stripe is not None:
             unit, many = stripe
-            extended += [f"stride={unit // BLOCK}", f"stripe_width={unit // BLOCK * many}"]
-        guest.run("mkfs.ext4", "-q", "-F", "-b", str(BLOCK), "-E", ",".join(extended), path)
+            mkfs_options += [f"stride={unit // BLOCK}", f"stripe_width={unit // BLOCK * many}"]
+        guest.run("mkfs.ext4", "-q", "-F", "-b", str(BLOCK), "-E", ",".join(mkfs_options), path)
         # What mkfs left to be written in the background would be measured.
         options = ["-o", "noinit_itable"]
     else:
         options = []
-        extended = [] if stripe is None else ["-d", f"su={stripe[0]},sw={stripe[1]}"]
-        guest.run("mkfs.xfs", "-q", "-f", *extended, path)
+        mkfs_options = [] if stripe is None else ["-d", f"su={stripe[0]},sw={stripe[1]}"]
+        guest.run("mkfs.xfs", "-q", "-f", *mkfs_options, path)
     guest.run("mount", "-t", kind, *options, path, MOUNT)
     guest.undoing.append(lambda: guest.run("umount", MOUNT))
     return MOUNT

@@ -40,7 +40,7 @@ class GuestStack:
     readying: list[Callable[[], object]] = field(default_factory=list)
     """Actions after building and throttling, which may take long: clearing of counters."""
 
-    unrestored: dict[str, str] = field(default_factory=dict)
+    lost_settings: dict[str, str] = field(default_factory=dict)
     """Settings that could not be restored, and their former values."""
 
     starting: list[Callable[[], object]] = field(default_factory=list)
@@ -81,15 +81,15 @@ class GuestStack:
         """Returns the files that match a pattern, with their contents."""
         return {path: text.strip() for path, text in self.agent.read(patterns).items() if text is not None}
 
-    def until(self, there: Callable[[], bool], what: str) -> None:
+    def until(self, condition: Callable[[], bool], description: str) -> None:
         """Waits until `there` returns true. Raises BlklabError after PATIENCE."""
         deadline = time.monotonic() + PATIENCE
-        while not there():
+        while not condition():
             if time.monotonic() > deadline:
-                raise BlklabError(f"in the guest: not true after {PATIENCE:g} s: {what}")
+                raise BlklabError(f"in the guest: not true after {PATIENCE:g} s: {description}")
             time.sleep(0.05)
 
-    def mapped(self, name: str) -> str:
+    def find_dm_name(self, name: str) -> str:
         """Returns the kernel's name of a device-mapper device: dm-0. Raises BlklabError."""
         for path, content in self.glob("/sys/block/dm-*/dm/name").items():
             if content == name:
@@ -103,7 +103,7 @@ class GuestStack:
                 return layer
         raise BlklabError(f"the cell has no layer {kernel}")
 
-    def named(self, name: str) -> GuestLayer:
+    def find_layer(self, name: str) -> GuestLayer:
         """Returns the layer with the experiment's name. Raises BlklabError."""
         for layer in self.layers:
             if layer.name == name:
@@ -131,14 +131,14 @@ class GuestStack:
                 self.undoing.pop()()
             except BlklabError as error:
                 problems.append(str(error))
-        for path, before in self.unrestored.items():
+        for path, before in self.lost_settings.items():
             now = self.setting(path)
             if now is not None and now != before:
                 problems.append(f"{path}: not restored: found {printable(now)}, expected {printable(before)}")
         self.layers.clear()
         return problems
 
-    def loaded(self, *modules: str) -> None:
+    def load_modules(self, *modules: str) -> None:
         """Loads modules; missing ones may be part of the kernel."""
         for module in modules:
             if self.run("modprobe", "-q", module, check=False).status:

@@ -23,14 +23,14 @@ def volume(guest: GuestStack, lvm: Mapping[str, Any], paths: Mapping[str, Sequen
     if lvm["stripes"] > 1:
         command += ["-i", str(lvm["stripes"]), "-I", f"{lvm['stripe_size']}b"]
     guest.run(*command, group)
-    return guest.add_layer(GuestLayer(lvm["name"], "dm", guest.mapped(f"{group}-data")), *members)
+    return guest.add_layer(GuestLayer(lvm["name"], "dm", guest.find_dm_name(f"{group}-data")), *members)
 
 
-def cached(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
+def create_cache(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
     """Makes a logical volume on `origin` with a cache on `cache`; returns its path."""
     (origin,) = paths["origin"]
     (cache,) = paths["cache"]
-    guest.loaded("dm-cache", "dm-cache-smq")
+    guest.load_modules("dm-cache", "dm-cache-smq")
     group = _group(guest, table["name"], [origin, cache])
     guest.run("lvcreate", "-y", "-Wn", "-Zn", "-n", "data", "-l", "100%PVS", group, origin)
     extents = _number(guest.run("pvs", "--noheadings", "-o", "pv_pe_count", cache).stdout, "pvs")
@@ -50,17 +50,17 @@ def cached(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequ
         *("--cachemode", table["mode"], "--cachepolicy", table["policy"], *extra),
         f"{group}/data",
     )
-    path = guest.add_cache(GuestLayer(table["name"], "dm", guest.mapped(f"{group}-data")), origin, cache)
-    mapped = f"{group}-data"
+    path = guest.add_cache(GuestLayer(table["name"], "dm", guest.find_dm_name(f"{group}-data")), origin, cache)
+    volume_name = f"{group}-data"
     before: dict[str, Any] = {}
-    guest.readying.append(lambda: before.update(status(guest, mapped)))
-    guest.reports.append(lambda: _report(table["name"], before, status(guest, mapped)))
+    guest.readying.append(lambda: before.update(status(guest, volume_name)))
+    guest.reports.append(lambda: _report(table["name"], before, status(guest, volume_name)))
     return path
 
 
-def mode(guest: GuestStack, name: str, chosen: str) -> None:
+def mode(guest: GuestStack, name: str, cache_mode: str) -> None:
     """Changes the mode of a cache; dirty blocks are written back first."""
-    guest.run("lvchange", "-y", "--cachemode", chosen, f"{guest.groups[name]}/data")
+    guest.run("lvchange", "-y", "--cachemode", cache_mode, f"{guest.groups[name]}/data")
 
 
 def never_idle(guest: GuestStack, name: str) -> None:
@@ -77,26 +77,26 @@ def _report(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> V
     return {"name": name, "kind": "lvmcache", **after, **grown}
 
 
-def status(guest: GuestStack, mapped: str) -> dict[str, Any]:
+def status(guest: GuestStack, volume_name: str) -> dict[str, Any]:
     """Returns dm-cache's status: blocks and counts. Raises BlklabError.
 
     The line: `start length cache metadata-block-size used/total block-size used/total read-hits …`.
     """
-    line = guest.run("dmsetup", "status", mapped).stdout.strip()
-    words = line.split()
+    line = guest.run("dmsetup", "status", volume_name).stdout.strip()
+    fields = line.split()
     try:
-        at = words.index("cache")
-        used, total = (_number(word, "blocks") for word in words[at + 4].split("/"))
-        counts = dict(zip(COUNTS, [_number(word, "counts") for word in words[at + 5 : at + 12]], strict=True))
+        start = fields.index("cache")
+        used_blocks, total = (_number(word, "blocks") for word in fields[start + 4].split("/"))
+        counts = dict(zip(COUNTS, [_number(word, "counts") for word in fields[start + 5 : start + 12]], strict=True))
     except (ValueError, IndexError, BlklabError):
         line_shown = printable(line[:200])
-        raise BlklabError(f"dmsetup status {mapped}: found {line_shown}, expected the status of a cache") from None
-    return {"used_blocks": used, "blocks": total, **counts, "status": line}
+        raise BlklabError(f"dmsetup status {volume_name}: found {line_shown}, expected the status of a cache") from None
+    return {"used_blocks": used_blocks, "blocks": total, **counts, "status": line}
 
 
-def _number(text: str, what: str) -> int:
+def _number(text: str, subject: str) -> int:
     if not re.fullmatch(r"\d{1,18}", text.strip(), re.A):
-        raise BlklabError(f"in the guest: {what}: found {printable(text[:60])}, expected a number")
+        raise BlklabError(f"in the guest: {subject}: found {printable(text[:60])}, expected a number")
     return int(text)
 
 

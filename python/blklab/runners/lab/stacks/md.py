@@ -29,7 +29,7 @@ def create(guest: GuestStack, md: Mapping[str, Any], members: Sequence[str | Non
     """
     level = md["level"]
     sync = md["sync"]
-    guest.loaded(MODULES[level])
+    guest.load_modules(MODULES[level])
     kernel = f"md{len(guest.members)}"
     path = f"/dev/{kernel}"
     command = ["mdadm", "--create", path, "--run", "--metadata=1.2", "--homehost=any"]
@@ -55,7 +55,7 @@ def create(guest: GuestStack, md: Mapping[str, Any], members: Sequence[str | Non
     }
     _tune(guest, kernel, md, members)
     if sync != "idle":
-        _held(guest, md, kernel, [name for name, absent in zip(members, rebuilding, strict=True) if absent])
+        _hold_sync(guest, md, kernel, [name for name, absent in zip(members, rebuilding, strict=True) if absent])
     elif md["bitmap"] and None not in members:
         # mdadm sets all bits of a new bitmap. md clears them within 15 s, if no member is missing.
         clean = f"{kernel} : .*\\n.*\\n.* bitmap: 0/"
@@ -68,7 +68,7 @@ def create(guest: GuestStack, md: Mapping[str, Any], members: Sequence[str | Non
     return path
 
 
-def _held(guest: GuestStack, md: Mapping[str, Any], kernel: str, rebuilding: Sequence[str | None]) -> None:
+def _hold_sync(guest: GuestStack, md: Mapping[str, Any], kernel: str, rebuilding: Sequence[str | None]) -> None:
     """Prepares an array so that one write to `sync_action` begins its sync."""
     action = f"/sys/block/{kernel}/md/sync_action"
     sync = md["sync"]
@@ -129,7 +129,7 @@ def _mostly(guest: GuestStack, kernel: str, member: str) -> None:
 
 def fail(guest: GuestStack, name: str, member: str) -> None:
     """Makes a member of an array fail, and removes it. Raises BlklabError."""
-    path = guest.named(name).path
+    path = guest.find_layer(name).path
     guest.run("mdadm", path, "--fail", member)
     # The member is still busy until what is in flight has come back.
     guest.until(
@@ -144,7 +144,7 @@ def re_add(guest: GuestStack, name: str, member: str) -> None:
 
 
 def _add(guest: GuestStack, name: str, how: str, member: str, *, check: bool = True) -> bool:
-    layer = guest.named(name)
+    layer = guest.find_layer(name)
     if guest.run("mdadm", layer.path, how, member, check=check).status:
         return False
     if member in guest.mostly:
@@ -168,20 +168,22 @@ def report(guest: GuestStack, name: str, kernel: str, members: Sequence[str | No
     keys = ("array_state", "degraded", "sync_action", "sync_completed", "mismatch_cnt")
     answers = guest.agent.read([f"{base}/{key}" for key in keys])
     values = {key: (answers[f"{base}/{key}"] or "").strip() or None for key in keys}
-    each = [_member(guest, base, member) for member in members if member is not None]
-    return {"name": name, "kind": "md", **values, "members": each}
+    member_reports = [_member(guest, base, member) for member in members if member is not None]
+    return {"name": name, "kind": "md", **values, "members": member_reports}
 
 
 def _member(guest: GuestStack, base: str, member: str) -> dict[str, Any]:
     kernel = member.removeprefix("/dev/")
     state = guest.read(f"{base}/dev-{kernel}/state")
-    listed = guest.run("mdadm", "--examine-badblocks", member, check=False).stdout.splitlines()
+    bad_block_lines = guest.run("mdadm", "--examine-badblocks", member, check=False).stdout.splitlines()
     return {
         "name": guest.layer(kernel).name,
         "state": state,
         # mdadm 4.2, super1.c: "No bad-blocks list configured on D", "Bad-blocks list is empty in
         # D", or a line "Bad-blocks on D:" and one for each range.
-        "bad_blocks": None if not listed or listed[0].startswith("No ") else [line.strip() for line in listed[1:]],
+        "bad_blocks": None
+        if not bad_block_lines or bad_block_lines[0].startswith("No ")
+        else [line.strip() for line in bad_block_lines[1:]],
     }
 
 
