@@ -34,10 +34,10 @@ def accuracy() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line and exits with its status."""
-    streams.ready()
+    streams.replace_closed()
     words = sys.argv[1:] if arguments is None else arguments
-    with signals.handled():
-        status = exit_status.guarded(lambda: _run(words))
+    with signals.handle_signals():
+        status = exit_status.run_safely(lambda: _run(words))
     sys.exit(status)
 
 

@@ -154,7 +154,7 @@ def _markdown(validation: Validation, judged: Sequence[PublishedVerdict]) -> Ite
     for kind, fitted in validation.calibrations.items():
         yield f"## Calibration of `{kind}`"
         yield ""
-        yield from gfm.markdown_table(calibration.fitted(fitted))
+        yield from gfm.markdown_table(calibration.fit_table(fitted))
         yield from gfm.markdown_table(calibration.residuals(fitted))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from blklab.cluster import Parallel, connected
+from blklab.cluster import Parallel, connect_cluster
 from blklab.runners.sim.runner import simulated
 from blklab.spec import cells, load
 from blklab.spec.cells import Cell
@@ -54,7 +54,7 @@ def planned(count: int, ios: int) -> list[Cell]:
 @contextmanager
 def workers(count: int) -> Iterator[Parallel]:
     """Start Dask's workers."""
-    with connected(f"local:{count}") as cluster:
+    with connect_cluster(f"local:{count}") as cluster:
         parallel = Parallel(cluster=cluster)
         parallel.all(simulated, planned(8 * count, 10))  # until each has imported blklab
         yield parallel

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.ansible_inventory import expanded
+from blklab.ansible_inventory import expand_hosts
 from blklab.errors import EnvironmentLacks, UsageError
 
 INI = """
@@ -87,8 +87,8 @@ def test_hosts_and_how_ssh_reaches_them(tmp_path: Path, monkeypatch: pytest.Monk
         pytest.skip("ansible-inventory is not installed: apt-get install ansible-core")
     monkeypatch.setenv("ANSIBLE_CONFIG", str(written(tmp_path / "ansible.cfg", "")))
     written(tmp_path / name, text)
-    assert expanded([f"@{name}"], tmp_path) == EXPECTED
-    assert expanded([f"@{name}:web", "other"], tmp_path).keys() == {
+    assert expand_hosts([f"@{name}"], tmp_path) == EXPECTED
+    assert expand_hosts([f"@{name}:web", "other"], tmp_path).keys() == {
         *(f"web0{number}.example.org" for number in (1, 2, 3)),
         "web9",
         "other",
@@ -111,19 +111,19 @@ def ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_groups_have_the_hosts_of_their_children(tmp_path: Path) -> None:
     inner = {"a": "ssh://10.0.0.1:2222", "v6": "::1"}
     written(tmp_path / "hosts", "")
-    assert expanded(["@hosts"], tmp_path) == {"b": "b", **inner}
-    assert expanded(["@hosts:outer"], tmp_path) == inner
-    assert expanded([f"@{tmp_path}:inner"], tmp_path / "elsewhere") == inner  # a directory
+    assert expand_hosts(["@hosts"], tmp_path) == {"b": "b", **inner}
+    assert expand_hosts(["@hosts:outer"], tmp_path) == inner
+    assert expand_hosts([f"@{tmp_path}:inner"], tmp_path / "elsewhere") == inner  # a directory
 
 
 def test_the_output_of_ansible_needs_no_ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     written(tmp_path / "hosts.json", json.dumps(REPLY))
-    assert expanded(["@hosts.json:ungrouped"], tmp_path) == {"b": "b"}
+    assert expand_hosts(["@hosts.json:ungrouped"], tmp_path) == {"b": "b"}
     monkeypatch.setattr("blklab.child_process.shutil.which", lambda _name, **_: None)
     written(tmp_path / "hosts", "a\n")
     with pytest.raises(EnvironmentLacks, match="ansible-inventory is not installed; install it: apt-get"):
-        expanded(["@hosts"], tmp_path)
+        expand_hosts(["@hosts"], tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_other_answers_are_refused_in_one_line(tmp_path: Path, ansible: Path, re
     written(ansible, f"#!/bin/sh\n{reply}\n")
     written(tmp_path / "h", "")
     with pytest.raises(UsageError) as error:
-        expanded(["@h"], tmp_path)
+        expand_hosts(["@h"], tmp_path)
     assert message in str(error.value)
     assert str(error.value).startswith(f"{tmp_path / 'h'}: ")
     assert "\n" not in str(error.value)
@@ -158,10 +158,10 @@ def test_other_answers_are_refused_in_one_line(tmp_path: Path, ansible: Path, re
 @pytest.mark.usefixtures("ansible")
 def test_missing_files_and_groups_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nothing\.ini: No such file"):
-        expanded(["@nothing.ini"], tmp_path)
+        expand_hosts(["@nothing.ini"], tmp_path)
     written(tmp_path / "h", "")
     with pytest.raises(UsageError, match="no hosts in group 'x'; it has the groups all, inner, outer, ungrouped"):
-        expanded(["@h:x"], tmp_path)
+        expand_hosts(["@h:x"], tmp_path)
 
 
 @given(st.text(max_size=200))
@@ -169,7 +169,7 @@ def test_any_output_of_ansible_has_hosts_or_one_error(tmp_path_factory: pytest.T
     path = tmp_path_factory.mktemp("any") / "hosts.json"
     path.write_text('{"_meta": ' + text, errors="replace")
     try:
-        hosts = expanded([f"@{path}"], path.parent)
+        hosts = expand_hosts([f"@{path}"], path.parent)
     except UsageError as error:
         assert len(str(error).splitlines()) == 1
     else:

@@ -26,18 +26,18 @@ class _Group(TypedDict, total=False):
     hostvars: dict[str, dict[str, object]]  # In `_meta`: the variables of each host
 
 
-def expanded(names: list[str], directory: Path) -> dict[str, str]:
+def expand_hosts(names: list[str], directory: Path) -> dict[str, str]:
     """Returns what ssh calls each host, by name: `@FILE` and `@FILE:GROUP` are the hosts of inventories.
 
     Files are relative to `directory`. Raises UsageError, and EnvironmentLacks without Ansible.
     """
     hosts: dict[str, str] = {}
     for name in names:
-        hosts |= _hosts(name[1:], directory) if name.startswith("@") else {name: name}
+        hosts |= _read_hosts(name[1:], directory) if name.startswith("@") else {name: name}
     return hosts
 
 
-def _hosts(text: str, directory: Path) -> dict[str, str]:
+def _read_hosts(text: str, directory: Path) -> dict[str, str]:
     path = directory / Path(text).expanduser()
     group = "all"
     if not path.exists() and ":" in text:
@@ -47,8 +47,8 @@ def _hosts(text: str, directory: Path) -> dict[str, str]:
         inventory = _read(path)
         names = dict.fromkeys(_members(inventory, group))
         if not names:
-            known = ", ".join(sorted(inventory.keys() - {"_meta"}))
-            raise BlklabError(f"no hosts in group {group!r}; it has the groups {known}")
+            group_names = ", ".join(sorted(inventory.keys() - {"_meta"}))
+            raise BlklabError(f"no hosts in group {group!r}; it has the groups {group_names}")
         return {name: _address(name, inventory["_meta"]["hostvars"].get(name, {})) for name in names}
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}: expected an inventory of Ansible") from None
@@ -66,11 +66,11 @@ def _read(path: Path) -> dict[str, _Group]:
         return dict(json.loads(text))
     program = child_process.find("ansible-inventory", "ansible-core")
     command = child_process.command([program, "-i", str(path.absolute()), "--list"])
-    done = child_process.run(command, env={**os.environ, **STRICT})
-    if done.returncode:
-        said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
-        raise BlklabError(f"ansible-inventory failed: {said[:300]}")
-    return dict(json.loads(done.stdout))
+    result = child_process.run(command, env={**os.environ, **STRICT})
+    if result.returncode:
+        message = " ".join(result.stderr.split()) or f"exit status {result.returncode}"
+        raise BlklabError(f"ansible-inventory failed: {message[:300]}")
+    return dict(json.loads(result.stdout))
 
 
 def _members(inventory: Mapping[str, _Group], group: str) -> Iterator[str]:
@@ -90,11 +90,11 @@ def _address(host: str, variables: Mapping[str, object]) -> str:
     if (connection := value("connection") or "ssh") not in SSH:
         raise BlklabError(f"host {host!r}: found ansible_connection={connection}, expected ssh: name another group")
     user = f"{value('user')}@" if value("user") else ""
-    where = str(value("host") or host)
-    if "{{" in user + where:
-        raise BlklabError(f"host {host!r}: found the template {user}{where}, expected a name")
+    address = str(value("host") or host)
+    if "{{" in user + address:
+        raise BlklabError(f"host {host!r}: found the template {user}{address}, expected a name")
     if not value("port"):
-        return user + where
-    if ":" in where:  # IPv6
-        where = f"[{where}]"
-    return f"ssh://{user}{where}:{value('port')}"
+        return user + address
+    if ":" in address:  # IPv6
+        address = f"[{address}]"
+    return f"ssh://{user}{address}:{value('port')}"

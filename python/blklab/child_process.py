@@ -17,23 +17,23 @@ from blklab.printing import printable
 Process = subprocess.Popen[bytes]
 
 
-def lines_of(rest: bytearray, chunk: bytes) -> list[bytearray]:
-    """Returns the lines that end in a chunk. `rest` has the line before it, and gets the one behind it.
+def lines_of(buffer: bytearray, chunk: bytes) -> list[bytearray]:
+    """Returns the lines that end in a chunk. `buffer` has the line before it, and gets the one behind it.
 
     Only a chunk is searched: a line may have many.
     """
-    rest += chunk
+    buffer += chunk
     if b"\n" not in chunk:
         return []
-    *lines, rest[:] = rest.split(b"\n")
+    *lines, buffer[:] = buffer.split(b"\n")
     return lines
 
 
 def write_all(descriptor: int, data: bytes) -> None:
     """Writes all data. A pipe takes 64 KiB at a time, and the rest of `bytes` would be copied each time."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 def command(arguments: Sequence[str], *, death_signal: str = "KILL") -> list[str]:
@@ -85,20 +85,20 @@ def signals_held_back() -> Iterator[None]:
 
 
 @contextmanager
-def started(
+def start_process(
     arguments: Sequence[str],
     directory: Path,
     *,
-    apart: bool = False,
+    separate_stderr: bool = False,
     stdin: int = subprocess.DEVNULL,
     descriptors: Sequence[int] = (),
 ) -> Iterator[tuple[Process, list[int]]]:
     """Runs a command during the block, in a new session, and stops it if the block ends early.
 
-    Gives the process and the pipes of its output: one for stdout and stderr, or two if `apart`. The process inherits
-    `descriptors`, under the same numbers. Raises BlklabError if it cannot be started.
+    Gives the process and the pipes of its output: one for stdout and stderr, or two if `separate_stderr`. The
+    process inherits `descriptors`, under the same numbers. Raises BlklabError if it cannot be started.
     """
-    pipes = [os.pipe() for _ in range(1 + apart)]
+    pipes = [os.pipe() for _ in range(1 + separate_stderr)]
     try:
         try:
             with SystemErrors(BlklabError, f"{printable(arguments[0])}: cannot be started"):
@@ -112,18 +112,18 @@ def started(
                     pass_fds=descriptors,
                 )
         finally:
-            for _, writing in pipes:
-                os.close(writing)
+            for _, write_end in pipes:
+                os.close(write_end)
         try:
-            yield process, [reading for reading, _ in pipes]
+            yield process, [read_end for read_end, _ in pipes]
         finally:
             stop(process)
     finally:
-        for reading, _ in pipes:
-            os.close(reading)
+        for read_end, _ in pipes:
+            os.close(read_end)
 
 
-def ended(process: Process) -> bool:
+def has_ended(process: Process) -> bool:
     """Tells whether a process has ended; its pid stays reserved until `stop`."""
     if process.returncode is not None:
         return True
@@ -133,7 +133,7 @@ def ended(process: Process) -> bool:
         return True
 
 
-def killed_by(process: Process) -> int | None:
+def fatal_signal(process: Process) -> int | None:
     """Returns the signal that ended a process, or None; call it before `stop`."""
     options = os.WEXITED | os.WNOHANG | os.WNOWAIT
     with suppress(ChildProcessError):
@@ -151,9 +151,9 @@ def stop(process: Process) -> None:
     try:
         for number, patience in ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0)):
             until = time.monotonic() + patience
-            if not ended(process):
+            if not has_ended(process):
                 _signal(process, number)
-            while not ended(process) and time.monotonic() < until:
+            while not has_ended(process) and time.monotonic() < until:
                 time.sleep(0.02)
     finally:
         _signal(process, signal.SIGKILL)
@@ -180,7 +180,7 @@ def version(path: str, remedy: str, *, timeout: float = 30) -> tuple[str, str]:
     Raises EnvironmentLacks if it does not run, or takes longer than `timeout` seconds.
     """
     try:
-        asked = run([path, "--version"], timeout=timeout)
+        result = run([path, "--version"], timeout=timeout)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentLacks(f"{path} does not run: {error}", remedy) from None
-    return asked.stdout, asked.stderr
+    return result.stdout, result.stderr

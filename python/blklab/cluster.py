@@ -74,39 +74,39 @@ class DaskCluster:
         waiting = enumerate(items)
         tasks: dict[DaskFuture, list[tuple[int, Item]]] = {}
         # Items that become a task each, because the others of their task took too long, or killed workers
-        apart: list[list[tuple[int, Item]]] = []
+        single_parts: list[list[tuple[int, Item]]] = []
         arriving = as_completed([], loop=self._client.loop)
-        each = 1  # Items of a task
+        items_per_task = 1  # Items of a task
         try:
             while True:
                 room = max(FEWEST_WAITING, WAITING_EACH * self._count()) - len(tasks)
                 for _ in range(room):
-                    if part := apart.pop() if apart else list(islice(waiting, each)):
-                        future = self._submitted(function, [item for _, item in part])
+                    if part := single_parts.pop() if single_parts else list(islice(waiting, items_per_task)):
+                        future = self._submit(function, [item for _, item in part])
                         tasks[future] = part
                         arriving.add(future)
                 if not tasks:
                     return
-                arrived = arriving.next_batch()
-                results = self._gathered([future for future in arrived if future.status == "finished"])
-                for future in arrived:
+                batch = arriving.next_batch()
+                results = self._gather([future for future in batch if future.status == "finished"])
+                for future in batch:
                     part = tasks.pop(future)
-                    died = len(part) > 1 and future.status == "error"
-                    seconds, computed = (TASK_S, []) if died else self._results(future, results)
-                    apart.extend([one] for one in part[len(computed) :])
-                    each = max(1, min(MOST_EACH, int(TASK_S * len(computed) / max(seconds, 1e-6))))
-                    yield from ((number, result) for (number, _), result in zip(part, computed, strict=False))
+                    has_died = len(part) > 1 and future.status == "error"
+                    seconds, outcomes = (TASK_S, []) if has_died else self._results(future, results)
+                    single_parts.extend([entry] for entry in part[len(outcomes) :])
+                    items_per_task = max(1, min(MOST_EACH, int(TASK_S * len(outcomes) / max(seconds, 1e-6))))
+                    yield from ((number, result) for (number, _), result in zip(part, outcomes, strict=False))
         finally:
             if tasks:
                 with suppress(Exception):  # the scheduler may be gone
                     self._client.cancel(list(tasks), force=True)
 
-    def _submitted(self, function: Callable[[Item], Result], items: list[Item]) -> "DaskFuture":
+    def _submit(self, function: Callable[[Item], Result], items: list[Item]) -> "DaskFuture":
         if self._client.status != "running":
-            raise self._gone()
-        return self._client.submit(_computed, __version__, function, items, pure=False)
+            raise self._scheduler_error()
+        return self._client.submit(_compute_items, __version__, function, items, pure=False)
 
-    def _gathered(self, futures: "list[DaskFuture]") -> "dict[DaskFuture, Any]":
+    def _gather(self, futures: "list[DaskFuture]") -> "dict[DaskFuture, Any]":
         """Fetches results, all in one request."""
         try:
             return dict(zip(futures, self._client.gather(futures), strict=True))
@@ -114,7 +114,7 @@ class DaskCluster:
             # The client notices a lost connection (OSError) later than its requests do.
             if self._client.status == "running" and not isinstance(error, OSError):
                 raise
-            raise self._gone() from None
+            raise self._scheduler_error() from None
 
     def _results(self, future: "DaskFuture", results: "dict[DaskFuture, Any]") -> tuple[float, list[Any]]:
         """Returns the seconds that a task took, and the result or error of each item that it computed."""
@@ -133,11 +133,11 @@ class DaskCluster:
         if error is not None:
             raise error
         if future not in results:
-            raise self._gone()
-        seconds, computed = results[future]
-        return seconds, [_error_of(result) if isinstance(result, _Failure) else result for result in computed]
+            raise self._scheduler_error()
+        seconds, outcomes = results[future]
+        return seconds, [_error_of(result) if isinstance(result, _Failure) else result for result in outcomes]
 
-    def _gone(self) -> EnvironmentLacks:
+    def _scheduler_error(self) -> EnvironmentLacks:
         return EnvironmentLacks(
             f"{self._address}: the scheduler is gone",
             "start it again; what is stored stays, and --resume continues where the command has it",
@@ -149,7 +149,7 @@ class DaskCluster:
             try:
                 threads = sum(self._client.nthreads().values())
             except Exception:  # of Dask or tornado, if the scheduler is gone
-                raise self._gone() from None
+                raise self._scheduler_error() from None
             if not threads and not self._threads:
                 self._tell(f"{self._address}: no worker yet; waiting for one (`dask worker {self._address}`)")
             self._threads = threads
@@ -166,7 +166,7 @@ def _error_of(failure: _Failure) -> BlklabError:
     return error
 
 
-def _computed(
+def _compute_items(
     version: str, function: Callable[[Item], Result], items: list[Item]
 ) -> "tuple[float, list[Result | _Failure]]":
     """Runs on a worker. Returns the seconds that it took, and the results of the items for which there was time."""
@@ -177,15 +177,15 @@ def _computed(
         other = str(_other_version(address, __version__, version))
         return 0.0, [_Failure(other, EnvironmentLacks.exit_code, fatal=True)]
     begun = time.perf_counter()
-    computed: list[Result | _Failure] = []
+    results: list[Result | _Failure] = []
     for item in items:
-        if computed and time.perf_counter() - begun > TASK_S:
+        if results and time.perf_counter() - begun > TASK_S:
             break  # the others are for any worker
         try:
-            computed.append(function(item))
+            results.append(function(item))
         except BlklabError as error:
-            computed.append(_Failure(f"worker {address}: {error}", error.exit_code))
-    return time.perf_counter() - begun, computed
+            results.append(_Failure(f"worker {address}: {error}", error.exit_code))
+    return time.perf_counter() - begun, results
 
 
 def _other_version(address: str, theirs: str, ours: str) -> EnvironmentLacks:
@@ -199,7 +199,7 @@ def _lacking(address: str, reason: str) -> EnvironmentLacks:
 
 
 @contextmanager
-def connected(address: str, tell: Callable[[str], object] = lambda _line: None) -> Iterator[DaskCluster]:
+def connect_cluster(address: str, tell: Callable[[str], object] = lambda _line: None) -> Iterator[DaskCluster]:
     """Connects to the scheduler at `address`, or starts workers here for `local` or `local:N`.
 
     Raises UsageError for an invalid address, EnvironmentLacks without Dask, without a scheduler, or if a worker has
@@ -254,12 +254,14 @@ def _local(count: int | None) -> "Iterator[Any]":
         yield workers
 
 
-def _with_client(distributed: Any, where: Any, address: str, tell: Callable[[str], object]) -> Iterator[DaskCluster]:
+def _with_client(
+    distributed: Any, scheduler: Any, address: str, tell: Callable[[str], object]
+) -> Iterator[DaskCluster]:
     import dask
 
     with dask.config.set({"distributed.comm.timeouts.connect": f"{CONNECT_S:g}s"}):
         try:
-            client = distributed.Client(where, timeout=CONNECT_S, set_as_default=False)
+            client = distributed.Client(scheduler, timeout=CONNECT_S, set_as_default=False)
         except TypeError:  # of `tls://` without certificates
             raise EnvironmentLacks(
                 f"{address}: needs certificates", "set distributed.comm.tls in Dask's configuration"

@@ -28,10 +28,10 @@ def read_all(command: str) -> tuple[dict[str, list[str]], str]:
     output, failure = _run(command, *options)
     lines: dict[str, list[list[str]]] = {}
     for line in output.splitlines():
-        name, colon, rest = line.partition(": ")
+        name, colon, text = line.partition(": ")
         if colon:
-            lines.setdefault(name, []).append(rest.split())
-    return {name: words[0] for name, words in lines.items() if len(words) == 1}, failure
+            lines.setdefault(name, []).append(text.split())
+    return {name: tables[0] for name, tables in lines.items() if len(tables) == 1}, failure
 
 
 def _run(*arguments: str) -> tuple[str, str]:
@@ -39,11 +39,11 @@ def _run(*arguments: str) -> tuple[str, str]:
     if program is None:
         return "", "dmsetup is not installed: apt-get install dmsetup"
     try:
-        completed = subprocess.run(
+        result = subprocess.run(
             [program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return "", f"cannot run dmsetup: {getattr(error, 'strerror', None) or 'no answer'}"
-    if completed.returncode:
-        return "", f"dmsetup: {completed.stderr.decode(errors='replace').strip() or 'failed'}"
-    return completed.stdout.decode(errors="replace"), ""
+    if result.returncode:
+        return "", f"dmsetup: {result.stderr.decode(errors='replace').strip() or 'failed'}"
+    return result.stdout.decode(errors="replace"), ""

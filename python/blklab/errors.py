@@ -42,9 +42,9 @@ class EnvironmentLacks(BlklabError):
 
     exit_code = 3
 
-    def __init__(self, what: str, remedy: str) -> None:
-        """`what` is missing; `remedy` says how to get it, as a command if there is one."""
-        super().__init__(f"{what}; {remedy}")
+    def __init__(self, problem: str, remedy: str) -> None:
+        """`problem` is what is missing; `remedy` says how to get it, as a command if there is one."""
+        super().__init__(f"{problem}; {remedy}")
 
 
 class SystemErrors:
@@ -53,10 +53,10 @@ class SystemErrors:
     `remedy` is that of EnvironmentLacks.
     """
 
-    def __init__(self, kind: Callable[..., BlklabError], where: object, more: str = "", *remedy: str) -> None:
+    def __init__(self, kind: Callable[..., BlklabError], context: object, detail: str = "", *remedy: str) -> None:
         self._kind = kind
-        self._where = where
-        self._more = more
+        self._where = context
+        self._more = detail
         self._remedy = remedy
 
     def __enter__(self) -> None:

@@ -50,8 +50,8 @@ Check = Callable[[str, object], Any]
 _hashing = threading.Lock()
 
 
-def _cost(hashed: str) -> int:
-    return int(hashed[4:6])
+def _cost(bcrypt_hash: str) -> int:
+    return int(bcrypt_hash[4:6])
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,15 @@ class WebConfig:
         stored_hash = self.basic_auth_users.get(user)
         secret = password.encode()
         highest_cost = max(map(_cost, self.basic_auth_users.values()), default=10)
-        compared = stored_hash or DUMMY_HASH.format(highest_cost)
+        compared_hash = stored_hash or DUMMY_HASH.format(highest_cost)
         # Each takes 2^cost rounds: with one of every cost up to the highest, the sum is the same.
-        padding = [DUMMY_HASH.format(cost) for cost in range(_cost(compared), highest_cost)]
+        padding = [DUMMY_HASH.format(cost) for cost in range(_cost(compared_hash), highest_cost)]
         # bcrypt uses 72 bytes only; longer passwords are always wrong.
         with _hashing:  # one at a time, so that guessing passwords uses only one CPU
-            same, *_ = [bcrypt.checkpw(secret[:72], hashed.encode()) for hashed in (compared, *padding)]
-        return same and stored_hash is not None and len(secret) <= 72
+            is_match, *_ = [
+                bcrypt.checkpw(secret[:72], bcrypt_hash.encode()) for bcrypt_hash in (compared_hash, *padding)
+            ]
+        return is_match and stored_hash is not None and len(secret) <= 72
 
 
 def load_web_config(path: Path) -> WebConfig:
@@ -100,8 +102,8 @@ def load_web_config(path: Path) -> WebConfig:
         raise UsageError(f"{path}: cannot read: {reason}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}:" if mark else ""
-        raise UsageError(f"{path}:{where} {getattr(error, 'problem', error)}") from None
+        position = f" line {mark.line + 1}:" if mark else ""
+        raise UsageError(f"{path}:{position} {getattr(error, 'problem', error)}") from None
     try:
         keys = {"tls_server_config": _tls, "basic_auth_users": _users}
         config = WebConfig(**_table("", {} if content is None else content, keys))
@@ -113,16 +115,16 @@ def load_web_config(path: Path) -> WebConfig:
     return config
 
 
-def _table(name: str, content: object, keys: Mapping[str, Check], required: tuple[str, ...] = ()) -> Any:
+def _table(name: str, content: object, keys: Mapping[str, Check], required_keys: tuple[str, ...] = ()) -> Any:
     """Returns the checked values of a table by key. Raises ValueError with the key; a message never repeats a value."""
     prefix = f"{name}." if name else ""
     if not isinstance(content, dict):
-        where = f"{name}: " if name else ""
-        raise ValueError(f"{where}expected a table of keys and values")
+        subject = f"{name}: " if name else ""
+        raise ValueError(f"{subject}expected a table of keys and values")
     for key in content:
         if key not in keys:
             raise ValueError(f"{prefix}{key}: blklab does not support this key: remove it if you do not rely on it")
-    for key in required:
+    for key in required_keys:
         if content.get(key) is None:
             raise ValueError(f"{prefix}{key}: is missing")
     return {key: keys[key](f"{prefix}{key}", value) for key, value in content.items() if value is not None}
@@ -138,7 +140,7 @@ def _tls(name: str, content: object) -> Tls:
 def _users(name: str, content: object) -> dict[str, str]:
     if not isinstance(content, dict):
         raise ValueError(f"{name}: expected a table of users and bcrypt hashes")
-    return {str(user): _hash(f"{name}.{user}", hashed) for user, hashed in content.items()}
+    return {str(user): _hash(f"{name}.{user}", bcrypt_hash) for user, bcrypt_hash in content.items()}
 
 
 def _hash(name: str, value: object) -> str:
@@ -205,24 +207,24 @@ Log = Callable[[str], None]
 class ListenAddress(str):
     """HOST:PORT, [IPV6]:PORT, or :PORT for all addresses."""
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, text: str) -> None:
         """Raises UsageError."""
-        host, colon, port = words.rpartition(":")
-        bracketed = host.startswith("[") and host.endswith("]")
+        host, colon, port = text.rpartition(":")
+        has_brackets = host.startswith("[") and host.endswith("]")
         if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-            raise UsageError(f"{words!r}: expected HOST:PORT, [IPV6]:PORT or :PORT")
-        if ":" in host and not bracketed:
-            raise UsageError(f"{words!r}: write an IPv6 address as [ADDRESS]:PORT")
-        self.host = host[1:-1] if bracketed else host
+            raise UsageError(f"{text!r}: expected HOST:PORT, [IPV6]:PORT or :PORT")
+        if ":" in host and not has_brackets:
+            raise UsageError(f"{text!r}: write an IPv6 address as [ADDRESS]:PORT")
+        self.host = host[1:-1] if has_brackets else host
         self.port = int(port)
 
     def socket_address(self) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
         """Returns what to bind to. Raises EnvironmentLacks if there is no such host."""
         if not self.host:
             # One socket for both, where there is IPv6.
-            both = socket.has_dualstack_ipv6()
-            family = socket.AF_INET6 if both else socket.AF_INET
-            return family, ("::" if both else "0.0.0.0", self.port)  # noqa: S104  # as requested
+            dual_stack = socket.has_dualstack_ipv6()
+            family = socket.AF_INET6 if dual_stack else socket.AF_INET
+            return family, ("::" if dual_stack else "0.0.0.0", self.port)  # noqa: S104  # as requested
         try:
             first = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
         except (OSError, UnicodeError) as error:
@@ -297,7 +299,7 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
         free = self._free.acquire(blocking=False)
         while not free and time.monotonic() < until:
             self.service_actions()  # not called while this waits
-            self._hang_up("slow", most=1)
+            self._hang_up("slow", limit=1)
             free = self._free.acquire(timeout=0.05)
         return free
 
@@ -305,10 +307,10 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
         """Ends connections at their deadlines; called twice per second."""
         self._hang_up("late")
 
-    def _hang_up(self, what: str, most: int | None = None) -> None:
+    def _hang_up(self, timer: str, limit: int | None = None) -> None:
         now = time.monotonic()
         with self._waiting_lock:
-            for line in [line for line, times in self._waiting.items() if times[what] <= now][:most]:
+            for line in [line for line, times in self._waiting.items() if times[timer] <= now][:limit]:
                 del self._waiting[line]
                 with suppress(OSError):  # the client was faster
                     # The kernel discards what it has not sent yet; otherwise it keeps that for minutes.
@@ -401,11 +403,11 @@ class _Handler(WSGIRequestHandler):
 
 
 def _credentials(environ: "WSGIEnvironment") -> tuple[str, str]:
-    scheme, _, words = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    scheme, _, encoded = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     if scheme.lower() != "basic":
         return "", ""
     try:
-        user, _, password = base64.b64decode(words, validate=True).decode().partition(":")
+        user, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
         return "", ""
     return user, password

@@ -3,10 +3,10 @@
 
 def label_patterns(text: str) -> dict[str, str]:
     """Returns the patterns of labels, of `stack=raid1,workload=rand*`. Raises ValueError."""
-    wanted = {}
+    patterns = {}
     for term in text.split(","):
         label, equals, pattern = (part.strip() for part in term.partition("="))
         if not equals or not label:
             raise ValueError(f"{term!r}: expected LABEL=PATTERN, such as stack=raid1")
-        wanted[label] = pattern
-    return wanted
+        patterns[label] = pattern
+    return patterns

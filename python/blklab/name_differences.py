@@ -10,14 +10,14 @@ def differing(names: Sequence[str]) -> list[str]:
         return list(names)
     if len({re.sub(r":\d{1,9}$", "", name) for name in names}) == 1 and len(set(names)) > 1:
         return [f"line {name.rpartition(':')[2]}" for name in names]
-    words = [re.findall(r"[^\W_]+|#", name) for name in names]
-    start = common_start(words)
-    end = common_start([each[start:][::-1] for each in words])
-    short = ["-".join(each[start : len(each) - end]) for each in words]
+    word_lists = [re.findall(r"[^\W_]+|#", name) for name in names]
+    start = common_start(word_lists)
+    end = common_start([name_words[start:][::-1] for name_words in word_lists])
+    short = ["-".join(name_words[start : len(name_words) - end]) for name_words in word_lists]
     return short if all(short) and len(set(short)) == len(short) else list(names)
 
 
-def common_start(words: Sequence[Sequence[str]]) -> int:
+def common_start(word_lists: Sequence[Sequence[str]]) -> int:
     """Returns how many first words all names share."""
-    columns = enumerate(zip(*words, strict=False))
-    return next((at for at, column in columns if len(set(column)) > 1), min(map(len, words)))
+    columns = enumerate(zip(*word_lists, strict=False))
+    return next((index for index, column in columns if len(set(column)) > 1), min(map(len, word_lists)))

@@ -303,9 +303,10 @@ class Outcome:
 
     def by_job(self) -> dict[str, Outcome]:
         """Returns the figures of each job alone, by name, without what is known of all jobs together only."""
-        same = {key: getattr(self, key) for key in ("runtime_ns", "warnings", "forced", "settings", "lab")}
+        common_fields = {key: getattr(self, key) for key in ("runtime_ns", "warnings", "forced", "settings", "lab")}
         return {
-            group.name: Outcome(read=group.read, write=group.write, groups=[group], **same) for group in self.groups
+            group.name: Outcome(read=group.read, write=group.write, groups=[group], **common_fields)
+            for group in self.groups
         }
 
     def latency(self, kind: str) -> LatencyResult:
@@ -326,14 +327,14 @@ class Outcome:
         """
         import msgspec
 
-        known = _known(document)
+        figures = _drop_nulls(document)
         for direction in ("read", "write", "sync"):
-            if direction in known:
-                known[direction] = _known(known[direction])
-        if "devices" in known:
-            known["devices"] = [_known(device) for device in known["devices"]]
+            if direction in figures:
+                figures[direction] = _drop_nulls(figures[direction])
+        if "devices" in figures:
+            figures["devices"] = [_drop_nulls(device) for device in figures["devices"]]
         with _DECODING:
-            return msgspec.convert(known, cls)
+            return msgspec.convert(figures, cls)
 
 
 _DECODING = Lock()
@@ -346,12 +347,12 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _known(document: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_nulls(document: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the figures that are not null."""
     return {key: value for key, value in document.items() if value is not None}
 
 
-def looked_up(target: VolumeReport) -> tuple[int, int]:
+def count_lookups(target: VolumeReport) -> tuple[int, int]:
     """Returns the hits and misses of a cache; (0, 0) for other targets.
 
     Of bcache, they are those of reads that did not bypass it. Of dm-writecache, a write that it takes is a hit.
@@ -367,11 +368,11 @@ def looked_up(target: VolumeReport) -> tuple[int, int]:
 
 def device_kind(name: str) -> str:
     """Returns `kind` of a device of which only the kernel's name is known."""
-    stacked = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
-    return next((kind for start, kind in stacked.items() if name.startswith(start)), "disk")
+    kinds_by_prefix = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
+    return next((kind for start, kind in kinds_by_prefix.items() if name.startswith(start)), "disk")
 
 
 def target_devices(outcome: Outcome) -> str:
     """Returns the devices of a run: arrays without their members, otherwise its disks."""
-    stacked = [device.name for device in outcome.devices if device.leaf is False]
-    return "+".join(stacked or [device.name for device in outcome.devices])
+    stacked_names = [device.name for device in outcome.devices if device.leaf is False]
+    return "+".join(stacked_names or [device.name for device in outcome.devices])

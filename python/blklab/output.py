@@ -39,13 +39,13 @@ def check(path: str | Path | None, *, overwrite: bool = True) -> None:
 
 def check_directory(directory: Path, path: str | Path | None = None) -> None:
     """Raises UsageError if no file can be made in a directory; `path` is the future file."""
-    what = f"{directory}: cannot be written" if path is None else f"{path}: cannot be written"
+    message = f"{directory}: cannot be written" if path is None else f"{path}: cannot be written"
     try:
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
-        where = "" if path is None else f"{directory}: "
-        raise UsageError(f"{what}: {where}{error.strerror}") from error
+        prefix = "" if path is None else f"{directory}: "
+        raise UsageError(f"{message}: {prefix}{error.strerror}") from error
 
 
 def make_directory(path: Path) -> None:
@@ -78,7 +78,7 @@ def write(path: str | Path, content: bytes, *, mode: int | None = None) -> None:
     if str(path) in STDOUT:
         write_stdout(content)
         return
-    with named(path):
+    with add_file_name(path):
         if _is_stream(path):
             _write_stream(path, content)
         else:
@@ -86,7 +86,7 @@ def write(path: str | Path, content: bytes, *, mode: int | None = None) -> None:
 
 
 @contextmanager
-def named(path: str | Path) -> Iterator[None]:
+def add_file_name(path: str | Path) -> Iterator[None]:
     """Puts the file's name into errors without one, or with that of a temporary file; not into BrokenPipeError."""
     try:
         yield
@@ -98,11 +98,11 @@ def named(path: str | Path) -> Iterator[None]:
 
 def write_stdout(content: bytes) -> None:
     """Writes bytes to standard output, in any locale."""
-    left = memoryview(content)
-    with named("standard output"):
+    view = memoryview(content)
+    with add_file_name("standard output"):
         sys.stdout.flush()
-        while left:  # PYTHONUNBUFFERED: a write may be short
-            left = left[sys.stdout.buffer.write(left) :]
+        while view:  # PYTHONUNBUFFERED: a write may be short
+            view = view[sys.stdout.buffer.write(view) :]
         sys.stdout.buffer.flush()
 
 
@@ -121,10 +121,10 @@ def _is_stream(path: str | Path) -> bool:
         raise UsageError(f"{path}: cannot be written: {Path(path).parent}: is not a directory") from error
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
-    return _sorted_out(path, mode)
+    return _is_stream_mode(path, mode)
 
 
-def _sorted_out(path: str | Path, mode: int) -> bool:
+def _is_stream_mode(path: str | Path, mode: int) -> bool:
     if stat.S_ISREG(mode):
         return False
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
@@ -146,7 +146,7 @@ def _write_stream(path: str | Path, content: bytes) -> None:
     # It neither makes nor truncates anything, should the name mean something else by now.
     descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY)
     with open(descriptor, "wb") as stream:  # noqa: PTH123  # a descriptor, not a path
-        if _sorted_out(path, os.fstat(descriptor).st_mode):
+        if _is_stream_mode(path, os.fstat(descriptor).st_mode):
             stream.write(content)
             return
     replace(_target(path), content)
@@ -156,7 +156,7 @@ def replace(target: Path, content: bytes, *, mode: int | None = None) -> None:
     """Writes a file under a temporary name, syncs and renames it; replaces a link itself."""
     # A name may have 255 bytes, and the temporary one is longer than the file's.
     prefix = f".{target.name[:50]}."
-    with named(target), _temporary(prefix, target.parent) as (descriptor, temporary):
+    with add_file_name(target), _temporary(prefix, target.parent) as (descriptor, temporary):
         with open(descriptor, "wb") as file:  # noqa: PTH123  # a descriptor, not a path
             file.write(content)
             file.flush()

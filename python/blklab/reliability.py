@@ -79,14 +79,14 @@ def disk_rate(model: str, kind: str) -> tuple[float, float, float, float]:
     The shape and the rate of a gamma distribution: failures and drive-years. A range: disks that get their first
     unreadable sector, per year.
     """
-    known = _RATES["classes"]["hdd" if kind == "hdd" else "ssd"]
-    failures = known["failures"]
-    years = known["drive_years"]
+    class_rates = _RATES["classes"]["hdd" if kind == "hdd" else "ssd"]
+    failures = class_rates["failures"]
+    years = class_rates["drive_years"]
     for row in _RATES["models"]:
         if any(fnmatch(model, pattern) for pattern in row["names"]):
             failures += row["failures"]
             years += row["drive_days"] / 365.25
-    return failures, years, *known["latent_errors"]
+    return failures, years, *class_rates["latent_errors"]
 
 
 def probability(disks: Sequence[Disk], arrays: Sequence[RedundantArray], care: Care = CARE, years: float = 5) -> Loss:
@@ -132,13 +132,13 @@ def array_question(array: RedundantArray, disks: Sequence[Disk]) -> dict[str, An
     slots = MdMap(array.level, array.layout, CHUNK, [CHUNK * count] * count).slots
     sets = Counter(tuple(sorted(slots(CHUNK * chunk))) for chunk in range(count))  # More chunks repeat the pattern
     width = len(next(iter(sets)))
-    tolerated = PARITIES.get(array.level, width - 1)
+    max_failures = PARITIES.get(array.level, width - 1)
     return array._asdict() | {
         "members": list(array.members),
         "spares": [-YEAR] * array.spares,
-        "sets": [(own, chunks / count) for own, chunks in sets.items()],
-        "tolerated": tolerated,
-        "bytes": min(disks[at].bytes for at in array.members) * count * (width - tolerated) / width,
+        "sets": [(member_set, chunks / count) for member_set, chunks in sets.items()],
+        "tolerated": max_failures,
+        "bytes": min(disks[index].bytes for index in array.members) * count * (width - max_failures) / width,
     }
 
 

@@ -34,7 +34,7 @@ main()
 """
 
 
-def archived(modules: Sequence[str]) -> bytes:
+def make_archive(modules: Sequence[str]) -> bytes:
     """Returns modules of blklab as a zip archive. Packages are empty, except the version of blklab."""
     packages = {"": f"__version__ = {blklab.__version__!r}\n"}
     buffer = io.BytesIO()
@@ -55,7 +55,7 @@ def program(modules: Sequence[str], main: str) -> bytes:
 
     `main` is the module whose function `main` runs. All it imports must be in `modules`, or in the standard library.
     """
-    archive = archived(modules)
+    archive = make_archive(modules)
     loader = LOADER.format(oldest=OLDEST, wanted=".".join(map(str, OLDEST)), size=len(archive), main=main)
     return f"exec({loader!r})\n".encode() + archive
 
@@ -65,7 +65,7 @@ SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
-def guarded(work: Callable[[], int], *, ending: int = signal.SIGKILL) -> int:
+def run_with_children(work: Callable[[], int], *, ending: int = signal.SIGKILL) -> int:
     """Returns the exit status of `work` when it has ended, and all that it started; these get the signal `ending`.
 
     Passes signals to it. If this process is killed, `work` gets SIGTERM.
@@ -91,10 +91,10 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _children() -> list[int]:
-    own = str(os.getpid())
+    own_pid = str(os.getpid())
     children = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            if status.read_text(errors="replace").rpartition(")")[2].split()[1] == own:
+            if status.read_text(errors="replace").rpartition(")")[2].split()[1] == own_pid:
                 children.append(int(status.parent.name))
     return children

@@ -32,12 +32,12 @@ def locate_signatures(node: Path) -> list[tuple[str, int]]:
     """Returns the kinds of all signatures on a device, and where they are, in bytes. Raises as `signatures`."""
     output = ask(child_process.find("wipefs", "util-linux"), "-n", "-J", str(node))
     if output.returncode != 0:
-        raise _unanswered("wipefs", node, output)
+        raise _program_error("wipefs", node, output)
     if not output.stdout.strip():  # util-linux before 2.37 prints nothing if it finds nothing
         return []
     try:
-        listed = json.loads(output.stdout)["signatures"]
-        return [(str(signature["type"]), int(signature["offset"], 0)) for signature in listed]
+        entries = json.loads(output.stdout)["signatures"]
+        return [(str(signature["type"]), int(signature["offset"], 0)) for signature in entries]
     except (ValueError, KeyError, TypeError) as error:
         raise BlklabError(f"wipefs {node}: cannot read its output: {error}") from None
 
@@ -54,14 +54,14 @@ def _of_blkid(node: Path) -> list[str]:
     if output.returncode == 8:
         return ["several contradicting signatures"]
     if output.returncode != 0:
-        raise _unanswered("blkid", node, output)
+        raise _program_error("blkid", node, output)
     values = dict(line.split("=", 1) for line in output.stdout.splitlines() if "=" in line)
     signatures = [values[key] for key in ("TYPE", "PTTYPE") if key in values]
     # Some have only a use, and what is found but not understood is something all the same.
     return signatures or [values.get("USAGE", "something that blkid recognises")]
 
 
-def _unanswered(program: str, node: Path, output: "subprocess.CompletedProcess[str]") -> BlklabError:
+def _program_error(program: str, node: Path, output: "subprocess.CompletedProcess[str]") -> BlklabError:
     why = (output.stderr or output.stdout).strip().splitlines()[:1] or ["no message"]
     message = f"{program} {node}: exit status {output.returncode} ({why[0]}): blklab cannot tell what is on the device"
     return BlklabError(message)

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from blklab.printing import printable
 
 
-def similar(word: str, known: Iterable[str]) -> str:
+def similar(word: str, known_words: Iterable[str]) -> str:
     """Returns the end of a message that already lists what is known: `; did you mean 'sda'?`, or nothing."""
     import difflib  # Slow to load, and needed for errors only
 
-    found = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {printable(found[0])!r}?" if found else ""
+    matches = difflib.get_close_matches(word, list(known_words), n=1)
+    return f"; did you mean {printable(matches[0])!r}?" if matches else ""

@@ -69,18 +69,18 @@ def parse_duration(text: str) -> int:
 
     Refuses fractions of a nanosecond, and more than 64 bits hold. Raises ValueError.
     """
-    stripped = text.strip()
-    parts = list(_DURATION_PART.finditer(stripped))
+    duration_text = text.strip()
+    parts = list(_DURATION_PART.finditer(duration_text))
     total = Fraction(0)
-    covered = 0
+    end = 0
     for part in parts:
         number, unit = part.groups()
         bare = not unit and len(parts) == 1
-        if part.start() != covered or not (bare or unit in NANOSECONDS):
+        if part.start() != end or not (bare or unit in NANOSECONDS):
             break
         total += Fraction(number) * NANOSECONDS["s" if bare else unit]
-        covered = part.end()
-    if not stripped or covered != len(stripped):
+        end = part.end()
+    if not duration_text or end != len(duration_text):
         raise ValueError(f"{text!r} is not a duration: write 1.5s, 200ms, 10us, 1h30m or seconds")
     if total.denominator != 1:
         raise ValueError(f"{text!r} is not a whole number of nanoseconds")
@@ -123,7 +123,7 @@ def numbers_in(text: str) -> list[tuple[str, int]]:
 
 def format_size(size: float) -> str:
     """Returns bytes as `512 B`, `4 KiB`, `1.46 MiB`: three digits, without `.00` if exact."""
-    return _scaled(size, 1024, ["B", *(f"{prefix}iB" for prefix in _SIZE_PREFIXES)])
+    return _format_scaled(size, 1024, ["B", *(f"{prefix}iB" for prefix in _SIZE_PREFIXES)])
 
 
 def fio_size(size: int, units: str = "tgmk") -> str:
@@ -145,7 +145,7 @@ def format_duration(nanoseconds: float) -> str:
         return "-" + format_duration(-nanoseconds)
     seconds = round(nanoseconds / NANOSECONDS["s"])
     if nanoseconds < 59.95 * NANOSECONDS["s"]:
-        return _scaled(nanoseconds, 1000, ["ns", "µs", "ms", "s"])
+        return _format_scaled(nanoseconds, 1000, ["ns", "µs", "ms", "s"])
     if seconds < 3_600:
         return f"{seconds // 60}m {seconds % 60:02d}s"
     minutes = round(seconds / 60)
@@ -160,17 +160,17 @@ def format_count(count: int) -> str:
     return f"{count:,}"
 
 
-def _scaled(value: float, base: int, units: list[str]) -> str:
+def _format_scaled(value: float, base: int, units: list[str]) -> str:
     """Returns `value` in the largest unit that leaves at least 1 of it, with three digits."""
     if value < 0:
-        return "-" + _scaled(-value, base, units)
+        return "-" + _format_scaled(-value, base, units)
     exponent = 0
-    scaled = float(value)
+    quotient = float(value)
     # What would print as 1000 (or 1024) of a unit is 1 of the next.
-    while exponent + 1 < len(units) and float(_three_digits(scaled)) >= base:
-        scaled /= base
+    while exponent + 1 < len(units) and float(_three_digits(quotient)) >= base:
+        quotient /= base
         exponent += 1
-    return f"{_three_digits(scaled)} {units[exponent]}"
+    return f"{_three_digits(quotient)} {units[exponent]}"
 
 
 def _three_digits(value: float) -> str:

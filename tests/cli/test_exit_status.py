@@ -8,7 +8,7 @@ from collections.abc import Callable
 import click
 import pytest
 
-from blklab.cli.exit_status import guarded
+from blklab.cli.exit_status import run_safely
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 
 
@@ -57,7 +57,7 @@ def test_one_line_and_a_status(
     error: BaseException, status: int, line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BLKLAB_DEBUG", raising=False)
-    assert guarded(raises(error)) == status
+    assert run_safely(raises(error)) == status
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", line)
 
@@ -67,7 +67,7 @@ def test_a_bug_asks_for_a_report(
     error: BaseException, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BLKLAB_DEBUG", raising=False)
-    assert guarded(raises(error)) == 70
+    assert run_safely(raises(error)) == 70
     message = capsys.readouterr().err
     assert message.startswith(f"blklab: error: a bug in blklab: {type(error).__name__}: ")
     assert "BLKLAB_DEBUG=1" in message
@@ -79,13 +79,13 @@ def test_debugging_shows_the_traceback_and_keeps_the_status(
     error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BLKLAB_DEBUG", "1")
-    assert guarded(raises(error)) == (1 if isinstance(error, BlklabError) else 70)
+    assert run_safely(raises(error)) == (1 if isinstance(error, BlklabError) else 70)
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
 def test_success_is_passed_on() -> None:
-    assert guarded(lambda: 0) == 0
-    assert guarded(lambda: 1) == 1
+    assert run_safely(lambda: 0) == 0
+    assert run_safely(lambda: 1) == 1
 
 
 def test_a_closed_pipe_is_silent() -> None:

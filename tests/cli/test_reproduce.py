@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from blklab.cli.reproduce import _asked, _devices, _stack
+from blklab.cli.reproduce import _ask_for_missing, _parse_devices, _parse_stack
 from tests.conftest import Run
 
 ROOT = Path(__file__).parents[2]
@@ -69,21 +69,24 @@ def test_mistakes_have_one_line(words: list[object], message: str, run: Run) -> 
 
 
 def test_stacks_are_typed_as_in_the_man_page() -> None:
-    assert _stack("fast=nvme") == ("fast", {"device": "nvme"})
-    assert _stack("md0=raid1:sda,sdb") == ("md0", {"level": 1, "members": ["sda", "sdb"]})
-    assert _stack("far=raid10:a,b,layout=f2,chunk=64k") == (
+    assert _parse_stack("fast=nvme") == ("fast", {"device": "nvme"})
+    assert _parse_stack("md0=raid1:sda,sdb") == ("md0", {"level": 1, "members": ["sda", "sdb"]})
+    assert _parse_stack("far=raid10:a,b,layout=f2,chunk=64k") == (
         "far",
         {"level": 10, "layout": "f2", "chunk": "64k", "members": ["a", "b"]},
     )
-    assert _stack("c=lvmcache:origin=hdd,cache=ssd") == ("c", {"kind": "lvmcache", "origin": "hdd", "cache": "ssd"})
+    assert _parse_stack("c=lvmcache:origin=hdd,cache=ssd") == (
+        "c",
+        {"kind": "lvmcache", "origin": "hdd", "cache": "ssd"},
+    )
 
 
 def test_disks_are_typed_as_for_advise() -> None:
-    assert _devices(["nvme=pm983,ssd=sm883:10GiB"]) == {
+    assert _parse_devices(["nvme=pm983,ssd=sm883:10GiB"]) == {
         "nvme": {"model": "pm983"},
         "ssd": {"model": "sm883", "size": str(10 << 30)},
     }
-    assert _devices(["hdd=4xhdd-7200", "pm983"]) == {
+    assert _parse_devices(["hdd=4xhdd-7200", "pm983"]) == {
         "hdd": {"model": "hdd-7200", "count": 4},
         "pm983": {"model": "pm983"},
     }
@@ -102,7 +105,7 @@ def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr(click, "prompt", prompt)
-    devices, stacks = _asked({"md0": measured("md0", 100)}, {}, {})
+    devices, stacks = _ask_for_missing({"md0": measured("md0", 100)}, {}, {})
     assert stacks == {"md0": {"level": 1, "members": ["sda", "sdb"]}}
     assert devices == {"sda": {"model": "sm883"}, "sdb": {"model": "hdd-7200"}}
     assert [text.partition("?")[0] for text in asked] == ["what was md0", "which disk is sda", "which disk is sdb"]
@@ -145,6 +148,6 @@ def test_a_stack_may_be_called_like_a_device(run: Run, tmp_path: Path) -> None:
 def test_a_cache_may_be_on_an_array() -> None:
     from tests.analysis.test_reproduction import measured
 
-    stacks = dict([_stack("disks=raid1:a,b"), _stack("cached=lvmcache:origin=disks,cache=ssd")])
-    devices = _devices(["a=hdd-7200,b=hdd-7200,ssd=sm883"])
-    assert _asked({"cached": measured("cached", 100)}, devices, stacks) == (devices, stacks)
+    stacks = dict([_parse_stack("disks=raid1:a,b"), _parse_stack("cached=lvmcache:origin=disks,cache=ssd")])
+    devices = _parse_devices(["a=hdd-7200,b=hdd-7200,ssd=sm883"])
+    assert _ask_for_missing({"cached": measured("cached", 100)}, devices, stacks) == (devices, stacks)

@@ -68,7 +68,7 @@ def test_nothing_unfinished_is_left(tmp_path: Path, number: signal.Signals, *, e
 def test_a_signal_that_is_ignored_stays_so(number: signal.Signals) -> None:
     before = signal.signal(number, signal.SIG_IGN)
     try:
-        with signals.handled():
+        with signals.handle_signals():
             os.kill(os.getpid(), number)
         assert signal.getsignal(number) is signal.SIG_IGN
     finally:
@@ -78,7 +78,7 @@ def test_a_signal_that_is_ignored_stays_so(number: signal.Signals) -> None:
 def test_handlers_are_as_before() -> None:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
-    with signals.handled(), pytest.raises(SystemExit) as end:
+    with signals.handle_signals(), pytest.raises(SystemExit) as end:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)
     assert end.value.code == 128 + signal.SIGTERM
@@ -129,7 +129,7 @@ def test_a_signal_in_a_finalizer_is_not_lost(
         def __del__(self) -> None:
             signal.raise_signal(number)
 
-    with pytest.raises(error), signals.handled():
+    with pytest.raises(error), signals.handle_signals():
         Finalized()
         until(lambda: False)
     assert capsys.readouterr() == ("", "")
@@ -142,6 +142,6 @@ def test_other_errors_of_finalizers_go_on(monkeypatch: pytest.MonkeyPatch) -> No
 
     seen: list[BaseException | None] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda ignored: seen.append(ignored.exc_value))
-    with signals.handled():
+    with signals.handle_signals():
         Finalized()
     assert [type(error) for error in seen] == [ValueError]

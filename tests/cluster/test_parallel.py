@@ -10,7 +10,7 @@ from types import FrameType
 import pytest
 
 from blklab import _core
-from blklab.cluster import Parallel, connected
+from blklab.cluster import Parallel, connect_cluster
 from tests.cluster.conftest import DaskProcesses
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -67,7 +67,7 @@ def test_long_items_behind_short_ones_are_shared_by_the_workers(dask_processes: 
     for _ in range(2):
         dask_processes.start_worker()
     dask_processes.wait_for_workers(2)
-    with connected(dask_processes.address) as cluster:
+    with connect_cluster(dask_processes.address) as cluster:
         workers = Parallel(cluster=cluster).all(slept, [0.0] * 200 + [1.0] * 8)
     assert len(workers) == 208
     assert len(set(workers[-8:])) == 2

@@ -30,7 +30,7 @@ def test_every_chart_follows_the_schema(pgbench: ProfileView, scsi: ProfileView)
 
 def test_colours_are_filled_in_but_not_in_data() -> None:
     spec = {"mark": {"color": "@read"}, "data": {"values": [{"name": "@read"}]}}
-    filled = theme.coloured(spec, {"read": "#123456"})
+    filled = theme.replace_colours(spec, {"read": "#123456"})
     assert filled == {"mark": {"color": "#123456"}, "data": {"values": [{"name": "@read"}]}}
 
 
@@ -50,7 +50,7 @@ def test_pictures_are_written(scsi: ProfileView, tmp_path: Path) -> None:
 
 def test_a_wide_range_of_sizes_is_drawn_by_doublings_above_64_kib() -> None:
     bins = [Bin(f"{k} KiB", (k - 2) * 1024, (k + 2) * 1024, 1) for k in range(4, 1200, 4)]
-    drawn = bars._drawn(bins)
+    drawn = bars._merge_large_bins(bins)
     assert len(drawn) == 16 + 5
     assert [item.label for item in drawn[15:18]] == ["64 KiB", "–128 KiB", "–256 KiB"]
     assert sum(item.count for item in drawn) == len(bins)

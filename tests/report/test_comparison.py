@@ -76,7 +76,7 @@ def test_narrow_tables_keep_change_and_spread_and_explain_no_hidden_column(width
     table = results.results_table(
         plan, [RunResult(each.number, each.labels, "sim", outcome, 1.0) for each in plan.cells]
     )
-    shown, hidden = terminal.fitted(table, width)
+    shown, hidden = terminal.fit_table(table, width)
     headings = [column.heading for column in shown.columns]
     assert {"p99", "±IOPS"} <= set(headings)
     assert not set(hidden) & {"p99", "±IOPS"}
@@ -94,7 +94,7 @@ def test_a_sweep_where_there_is_little_room(width: int) -> None:
     ]
     item = Tuning({}, "iops", 19_954.0, effects, "1 of 4 combinations was not measured")
     nothing = PersistedSettings([], [], [])
-    text = printed(width, lambda console: tuning.print_tuning(console, [item], nothing, alone=True))
+    text = printed(width, lambda console: tuning.print_tuning(console, [item], nothing, one_at_a_time=True))
     rows = text.split("max_sectors_kb: ")[0]
     for word in ("max_sectors_kb", "1280", "scheduler", "mq-deadline", "worse", "cannot"):
         assert word in rows

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from blklab.report.formatting import sparkline
-from blklab.report.live import LiveCampaign, expected, shown
+from blklab.report.live import LiveCampaign, minimum_seconds, show_campaign
 from blklab.runners.fio.process import FioProgress
 from blklab.spec.cells import Cell, ExperimentPlan
 
@@ -45,7 +45,7 @@ def test_a_sparkline() -> None:
 def test_steady_rounds_take_time_too() -> None:
     steady = {"rounds": 5, "round_ns": 10**9}
     document = {"runtime_ns": None, "ramp_ns": 0, "host": {"steady": steady}}
-    assert expected([Cell(1, {}, document, 0), cell(2)]) == 5 + 12
+    assert minimum_seconds([Cell(1, {}, document, 0), cell(2)]) == 5 + 12
 
 
 def test_what_is_shown(campaign: LiveCampaign, clock: Clock) -> None:
@@ -64,9 +64,9 @@ def test_what_is_shown(campaign: LiveCampaign, clock: Clock) -> None:
 def test_what_is_left_follows_what_the_cells_took(campaign: LiveCampaign, clock: Clock) -> None:
     clock.now += 3700
     assert campaign.lines()[0] == "0 of 3 cells"
-    campaign.ended(1)
+    campaign.set_done(1)
     assert campaign.lines()[0] == "1 of 3 cells, about 2:03:20 left"
-    campaign.ended(3)
+    campaign.set_done(3)
     assert campaign.lines()[0] == "3 of 3 cells, about 0:00 left"
 
 
@@ -75,6 +75,6 @@ def test_only_a_terminal_shows_it() -> None:
     for terminal in (True, False):
         written = io.StringIO()
         console = Console(file=written, force_terminal=terminal, width=80)
-        with shown(console, plan) as campaign:
+        with show_campaign(console, plan) as campaign:
             campaign.update(plan.cells[0], FioProgress(1, 12))
         assert bool(written.getvalue()) == terminal

@@ -83,13 +83,13 @@ def test_json_is_inert_and_itself(text: str) -> None:
 
 @given(st.text())
 def test_sentences_are_escaped(text: str) -> None:
-    made = str(shell.emphasised(text))
+    made = str(shell.emphasise_figures(text))
     left = made.replace("<b>", "").replace("</b>", "")
     assert not set("<>\"'") & set(left)
 
 
 def test_figures_are_set_off() -> None:
-    assert str(shell.emphasised("md127 took 3.4 ms (<0.1 %)")) == (
+    assert str(shell.emphasise_figures("md127 took 3.4 ms (<0.1 %)")) == (
         "md127 took <b>3.4\u00a0ms</b> (<b>&lt;0.1\u00a0%</b>)"
     )
 

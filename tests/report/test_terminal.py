@@ -60,8 +60,8 @@ def test_bars() -> None:
 def test_columns_are_left_out_in_the_order_of_the_table() -> None:
     columns = [TableColumn("name", numeric=False), TableColumn("much"), BAR, TableColumn("more")]
     table = TextTable("t", columns, [["x", "1", "0.5", "2"]], spare=("", "more"))
-    assert terminal.fitted(table, 80) == (table, [])
-    shown, left_out = terminal.fitted(table, 12)
+    assert terminal.fit_table(table, 80) == (table, [])
+    shown, left_out = terminal.fit_table(table, 12)
     assert [column.heading for column in shown.columns] == ["name", "much"]
     assert left_out == ["more"]
 

@@ -2,7 +2,7 @@ from msgspec.structs import replace
 
 from blklab.documents import profile
 from blklab.report.tables import devices, life, load, trace
-from blklab.report.tables.base import TableColumn, TextTable, pruned
+from blklab.report.tables.base import TableColumn, TextTable, drop_empty_columns
 from blklab.report.view import ProfileView
 
 
@@ -62,7 +62,7 @@ def test_stages_name_what_is_absent(pgbench: ProfileView, scsi: ProfileView) -> 
 
 def test_empty_columns_go() -> None:
     columns = [TableColumn("name", numeric=False), TableColumn("a"), TableColumn("b")]
-    table = pruned(TextTable("t", columns, [["x", "0", "1"], ["y", "–", "0"]]))
+    table = drop_empty_columns(TextTable("t", columns, [["x", "0", "1"], ["y", "–", "0"]]))
     assert [column.heading for column in table.columns] == ["name", "b"]
     assert table.rows == [["x", "1"], ["y", "0"]]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.outcome import Outcome, PredictionInterval, looked_up
+from blklab.outcome import Outcome, PredictionInterval, count_lookups
 from blklab.report import runs
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import CACHES, interval, other_run, seed_count
@@ -52,7 +52,7 @@ def experiment(tmp_path: Path) -> Path:
 
 
 def share(outcome: Outcome, name: str = "cached") -> float:
-    (hits, misses), *_ = (looked_up(target) for target in outcome.targets if target["name"] == name)
+    (hits, misses), *_ = (count_lookups(target) for target in outcome.targets if target["name"] == name)
     return hits / (hits + misses)
 
 

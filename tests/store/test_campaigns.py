@@ -17,7 +17,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from blklab.cli.exit_status import guarded
+from blklab.cli.exit_status import run_safely
 from blklab.cli.status import INTERRUPTED
 from blklab.errors import BlklabError, StoreError, UsageError
 from blklab.outcome import DirectionResult, LatencyResult, Outcome
@@ -353,7 +353,7 @@ def test_what_an_interrupt_saved_is_named(
             raise KeyboardInterrupt("repeat the command with --resume") from None
         return 0
 
-    assert guarded(command) == INTERRUPTED
+    assert run_safely(command) == INTERRUPTED
     path = store.database.directory / f"unkept-run-{run}.json"
     assert capsys.readouterr().err == (
         f"blklab: run {run} is not in the store; the measurement is in {path}\n"

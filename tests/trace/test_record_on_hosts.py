@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.remote_program import archived
+from blklab.remote_program import make_archive
 from blklab.trace.record.hosts import MODULES
 from tests.conftest import Run, Start
 from tests.runners.fleet.conftest import FleetHost, fleet, until
@@ -52,7 +52,7 @@ def device(fleet: list[FleetHost], loops: Loops) -> str:
 
 def test_a_bare_python_imports_exactly_the_modules_of_the_archive(tmp_path: Path) -> None:
     archive = tmp_path / "blklab.zip"
-    archive.write_bytes(archived(MODULES))
+    archive.write_bytes(make_archive(MODULES))
     command = [sys.executable, "-I", "-S", "-c", LIST.format(archive=str(archive))]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert printed.split() == sorted(f"blklab.{name}" for name in MODULES)

@@ -5,7 +5,7 @@ from typing import cast
 
 from blklab.documents import outcome as simulated
 from blklab.documents.cell import Cell
-from blklab.outcome import CROWDED, LEAST_SHOWN, DeviceResult, Outcome, looked_up
+from blklab.outcome import CROWDED, LEAST_SHOWN, DeviceResult, Outcome, count_lookups
 from blklab.units import format_count, format_duration, format_rate, format_size
 
 BUSY = 0.95  # A part is saturated if it is busy for more than this share of the time
@@ -256,7 +256,7 @@ def _hit_share(counts: Sequence[Sequence[int]]) -> float:
 
 
 def _dm_cache(cache: simulated.LvmcacheTargetReport) -> Iterator[str]:
-    hits, misses = looked_up(cache)
+    hits, misses = count_lookups(cache)
     name = cache["name"]
     promoted = cache["promotions"]
     full = cache["used_blocks"] == cache["blocks"]
@@ -280,7 +280,7 @@ def _dm_cache(cache: simulated.LvmcacheTargetReport) -> Iterator[str]:
 
 
 def _bcache(cache: simulated.BcacheTargetReport) -> Iterator[str]:
-    hits, misses = looked_up(cache)
+    hits, misses = count_lookups(cache)
     if hits + misses:
         yield f"{cache['name']}: {100 * hits / (hits + misses):.1f} % of the reads that did not bypass it hit."
     if cache["bypassed_bytes"]:

@@ -77,15 +77,15 @@ def read_status(path: str, title: str | None) -> tuple[CacheStatus, str]:
         document = StatusDocument.model_validate_json(read_text(Path(path)))
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
-        where = f"{path}: {place}" if place else path
-        raise UsageError(f"{where}: expected the output of `blklab cache status --json`") from None
+        location = f"{path}: {place}" if place else path
+        raise UsageError(f"{location}: expected the output of `blklab cache status --json`") from None
     caches = {cache.title: cache for cache in document.caches}
     if title is None and len(caches) == 1:
         title = next(iter(caches))
     if title not in caches:
-        listed = ", ".join(caches) or "none"
+        titles = ", ".join(caches) or "none"
         raise UsageError(
-            f"{path}: " + (f"no cache {title}; it has: {listed}" if title else f"choose with --cache: {listed}")
+            f"{path}: " + (f"no cache {title}; it has: {titles}" if title else f"choose with --cache: {titles}")
         )
     return caches[title], document.kernel
 
@@ -106,15 +106,15 @@ def check(
         raise UsageError(f"{title}: dm-writecache takes every write while it has room: see `blklab cache status`")
     for key in ("kind", "identity", "size", "block", "mode", "policy"):
         if getattr(before, key) != getattr(after, key):
-            was, is_ = getattr(before, key), getattr(after, key)
-            raise BlklabError(f"{title}: its {key} was {was!r} before and is {is_!r} after: expected the same cache")
-    counted = {key: value - before.counters.get(key, 0) for key, value in after.counters.items()}
-    if min(counted.values(), default=0) < 0:
+            old, new = getattr(before, key), getattr(after, key)
+            raise BlklabError(f"{title}: its {key} was {old!r} before and is {new!r} after: expected the same cache")
+    counts = {key: value - before.counters.get(key, 0) for key, value in after.counters.items()}
+    if min(counts.values(), default=0) < 0:
         raise BlklabError(f"{title}: the counters began at 0 again: the device was set up again during the trace")
-    needed = ["size", "used", "block"]
+    required_keys = ["size", "used", "block"]
     if kind == "dm-cache":
-        needed.append("origin_size")
-    for key in needed:
+        required_keys.append("origin_size")
+    for key in required_keys:
         if getattr(before, key) is None:
             raise BlklabError(f"{title}: its {key} is not known: run `blklab cache status` as root")
     version = ".".join(re.findall(r"\d+", kernel)[:2]) if re.match(r"\d+\.\d+\.\d+", kernel) else kernel
@@ -131,37 +131,37 @@ def check(
         "writeback_percent": max(0, before.settings.get("writeback_percent", 10)),
     }
     cases = _core.cache_check(paths, description, format=format_name, selection=selection)
-    _check_amount(title, kind, counted, cases[0])
-    return CacheCheck(after, str(description["kernel"]), not before.used, list(_figures(kind, counted, cases)))
+    _check_amount(title, kind, counts, cases[0])
+    return CacheCheck(after, str(description["kernel"]), not before.used, list(_figures(kind, counts, cases)))
 
 
-def _check_amount(title: str, kind: str, counted: Mapping[str, int], case: Mapping[str, int]) -> None:
+def _check_amount(title: str, kind: str, counts: Mapping[str, int], case: Mapping[str, int]) -> None:
     """Refuses a trace that has not the I/O that was counted."""
     keys = ["read_hits", "read_misses"]
     if kind == "dm-cache":
         keys += ["write_hits", "write_misses"]
-    seen = sum(counted.get(key, 0) for key in keys)
-    traced = sum(case.get(key, 0) for key in keys)
-    if abs(seen - traced) > COUNT_TOLERANCE * max(seen, traced):
+    cache_accesses = sum(counts.get(key, 0) for key in keys)
+    trace_accesses = sum(case.get(key, 0) for key in keys)
+    if abs(cache_accesses - trace_accesses) > COUNT_TOLERANCE * max(cache_accesses, trace_accesses):
         raise BlklabError(
-            f"{title}: it counted {seen:,} accesses, but the trace has {traced:,}: "
+            f"{title}: it counted {cache_accesses:,} accesses, but the trace has {trace_accesses:,}: "
             "record the cached volume itself, with `cache status --json` directly before and after"
         )
 
 
-def _figures(kind: str, counted: Mapping[str, int], cases: Sequence[Mapping[str, int]]) -> list[CheckedFigure]:
+def _figures(kind: str, counts: Mapping[str, int], cases: Sequence[Mapping[str, int]]) -> list[CheckedFigure]:
     figures = []
     for direction in ("read", "write") if kind == "dm-cache" else ("read",):
-        share = hit_share(counted, direction)
-        expected = [hit_share(case, direction) for case in cases]
-        expected_shares = [value for value in expected if value is not None]
+        share = hit_share(counts, direction)
+        expected_hits = [hit_share(case, direction) for case in cases]
+        expected_shares = [value for value in expected_hits if value is not None]
         if share is not None and expected_shares:
             low, high = min(expected_shares), max(expected_shares)
             holds = low - HIT_TOLERANCE <= share <= high + HIT_TOLERANCE
             figures.append(CheckedFigure(f"{direction}_hits", share, low, high, holds))
     for name in ("promotions", "demotions") if kind == "dm-cache" else ("bypassed_bytes",):
         low, high = min(case[name] for case in cases), max(case[name] for case in cases)
-        value = counted.get(name, 0)
+        value = counts.get(name, 0)
         # Few promotions differ by chance; demotions follow from promotions, and bypasses also from congestion.
         slack = max(COUNT_TOLERANCE * high, 100)
         holds = name != "promotions" or low - slack <= value <= high + slack

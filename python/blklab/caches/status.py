@@ -133,13 +133,13 @@ def _cache(name: str, title: str, identity: str, table: Sequence[str], status: S
         )
     metadata_used, metadata_size = map(int, status[1].split("/"))
     block = int(status[2]) * SECTOR
-    used, size = map(int, status[3].split("/"))
-    rest: Iterator[str] = iter(status[11:])
-    features = [next(rest) for _ in range(int(next(rest)))]
-    settings = _pairs(rest)
-    policy = next(rest)
-    settings |= _pairs(rest)
-    state = list(rest)
+    used_blocks, size = map(int, status[3].split("/"))
+    arguments: Iterator[str] = iter(status[11:])
+    features = [next(arguments) for _ in range(int(next(arguments)))]
+    settings = _pairs(arguments)
+    policy = next(arguments)
+    settings |= _pairs(arguments)
+    state = list(arguments)
     modes = [feature for feature in features if feature in {"writethrough", "writeback", "passthrough"}]
     return BlockCache(
         "dm-cache",
@@ -149,7 +149,7 @@ def _cache(name: str, title: str, identity: str, table: Sequence[str], status: S
         modes[0] if modes else "writeback",
         policy,
         size=size * block,
-        used=used * block,
+        used=used_blocks * block,
         dirty=int(status[10]) * block,
         block=block,
         metadata_used=metadata_used / metadata_size if metadata_size else None,
@@ -160,9 +160,9 @@ def _cache(name: str, title: str, identity: str, table: Sequence[str], status: S
     )
 
 
-def _pairs(words: Iterator[str]) -> dict[str, int]:
-    listed = [next(words) for _ in range(int(next(words, "0")))]
-    return {key: int(value) for key, value in zip(listed[::2], listed[1::2], strict=False) if value.isdigit()}
+def _pairs(arguments: Iterator[str]) -> dict[str, int]:
+    pairs = [next(arguments) for _ in range(int(next(arguments, "0")))]
+    return {key: int(value) for key, value in zip(pairs[::2], pairs[1::2], strict=False) if value.isdigit()}
 
 
 def _writecache(name: str, title: str, identity: str, table: Sequence[str], status: Sequence[str]) -> BlockCache:
@@ -230,8 +230,8 @@ def _bcache(node: Path, roots: Roots) -> BlockCache:
         name,
         name,
         cache_set.resolve().name if caches else name,
-        _chosen_option(text(node / "cache_mode") or ""),
-        _chosen_option(text(cache / "cache_replacement_policy") or "") if cache else "",
+        _parse_choice(text(node / "cache_mode") or ""),
+        _parse_choice(text(cache / "cache_replacement_policy") or "") if cache else "",
         size=size,
         used=None if size is None or "Unused" not in shares else size * (100 - int(shares["Unused"])) // 100,
         dirty=_bcache_figure(node / "dirty_data"),
@@ -244,10 +244,10 @@ def _bcache(node: Path, roots: Roots) -> BlockCache:
     )
 
 
-def _chosen_option(words: str) -> str:
+def _parse_choice(text: str) -> str:
     """Returns the word in brackets: `writethrough [writeback] none`."""
-    match = re.search(r"\[(\w+)\]", words)
-    return match[1] if match else words
+    match = re.search(r"\[(\w+)\]", text)
+    return match[1] if match else text
 
 
 def _bcache_figure(path: Path) -> int | None:
@@ -434,13 +434,13 @@ def _bcache_problems(cache: BlockCache) -> Iterator[Diagnostic]:
 
 
 def _writecache_problems(cache: BlockCache) -> Iterator[Diagnostic]:
-    blocked, writes = cache.counters.get("blocked", 0), cache.counters.get("writes", 0)
-    if writes and blocked > writes / 100:
+    blocked_writes, writes = cache.counters.get("blocked", 0), cache.counters.get("writes", 0)
+    if writes and blocked_writes > writes / 100:
         yield Diagnostic(
             "cache-blocked",
             "note",
             cache.title,
-            f"{100 * blocked / writes:.0f} % of the writes waited for a free block: the cache is too small",
+            f"{100 * blocked_writes / writes:.0f} % of the writes waited for a free block: the cache is too small",
         )
 
 

@@ -15,14 +15,14 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         import signal
 
-        alone = arguments is None
-        if alone and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        is_program = arguments is None
+        if is_program and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
         from blklab.cli import exit_status, root, signals, streams
     except KeyboardInterrupt:
         os._exit(INTERRUPTED)
-    streams.ready()
-    words = sys.argv[1:] if arguments is None else arguments
-    with signals.handled():
-        status = exit_status.guarded(lambda: root.run(words))
+    streams.replace_closed()
+    argv = sys.argv[1:] if arguments is None else arguments
+    with signals.handle_signals():
+        status = exit_status.run_safely(lambda: root.run(argv))
     sys.exit(status)

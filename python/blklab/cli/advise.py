@@ -46,10 +46,10 @@ def _parse_times(text: str) -> float:
 
 
 def _parse_check(text: str) -> int | None:
-    every = 0 if text == "never" else common.parse_with_unit(text)
-    if not every and text != "never":
+    interval = 0 if text == "never" else common.parse_with_unit(text)
+    if not interval and text != "never":
         raise ValueError(f"{text!r}: expected a time above 0, or never")
-    return every or None
+    return interval or None
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class AdviseArguments:
 @click.option("--html", metavar="FILE", help="Write the answer as a page.")
 @common.json_option
 @common.collect_options(AdviseArguments)
-def advise(asked: AdviseArguments) -> None:
+def advise(arguments: AdviseArguments) -> None:
     """Find the array to build: for this load, on these disks, within these constraints.
 
     blklab simulates the arrangements that a competent administrator would consider: levels, layouts, chunks, mirrors
@@ -164,21 +164,21 @@ def advise(asked: AdviseArguments) -> None:
     """
     from blklab.report import advice as report
 
-    for file in (asked.output, asked.html):
+    for file in (arguments.output, arguments.html):
         out.check(file)
-    question, paths, present = _question(asked)
-    with common.computing(asked.cluster, asked.jobs) as parallel:
-        answer = _search(question, paths, present, asked.filesystem, parallel, asked.as_json)
-    if asked.output is not None:
-        _write_experiment(answer, asked.output)
-    if asked.html is not None:
+    question, paths, host_arrays = _question(arguments)
+    with common.computing(arguments.cluster, arguments.jobs) as parallel:
+        answer = _search(question, paths, host_arrays, arguments.filesystem, parallel, arguments.as_json)
+    if arguments.output is not None:
+        _write_experiment(answer, arguments.output)
+    if arguments.html is not None:
         command = shlex.join(["blklab", *sys.argv[1:]]) if sys.argv[1:2] == ["advise"] else ""
-        out.write(asked.html, report.render(answer, title="Which array to build", command=command).encode())
-        common.notes().print(f"{printable(asked.html)}: written")
-    common.emit(report.as_dict(answer), asked.as_json, lambda console: report.print_answer(console, answer))
+        out.write(arguments.html, report.render(answer, title="Which array to build", command=command).encode())
+        common.notes().print(f"{printable(arguments.html)}: written")
+    common.emit(report.as_dict(answer), arguments.as_json, lambda console: report.print_answer(console, answer))
 
 
-def _question(asked: AdviseArguments) -> "tuple[Question, dict[str, str], list[Arrangement]]":
+def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], list[Arrangement]]":
     """Return the question, the paths of known disks, and the arrays of this host."""
     from blklab.advice import question
     from blklab.advice.figures import YEARS
@@ -186,51 +186,55 @@ def _question(asked: AdviseArguments) -> "tuple[Question, dict[str, str], list[A
     from blklab.reliability import Care
 
     loads: list[Load] = []
-    for number, trace in enumerate(asked.traces, 1):
-        loads.append(question.load_of_trace(trace, asked.device, number))
-    for file in asked.job_files:
+    for number, trace in enumerate(arguments.traces, 1):
+        loads.append(question.load_of_trace(trace, arguments.device, number))
+    for file in arguments.job_files:
         loads += question.loads_of_job_file(file)
-    for file in asked.experiments:
+    for file in arguments.experiments:
         loads += question.loads_of_experiment(file)
-    for name in asked.mixes:
-        loads.append(question.published_load(name, asked.working_set))
+    for name in arguments.mixes:
+        loads.append(question.published_load(name, arguments.working_set))
     if not loads:
         raise UsageError("no load: give --trace, --job, --experiment or --load")
-    if asked.device is not None and not asked.traces:
+    if arguments.device is not None and not arguments.traces:
         raise UsageError("--device: is the device of a trace: give --trace")
-    if asked.growth != 1 and not asked.traces:
+    if arguments.growth != 1 and not arguments.traces:
         raise UsageError("--growth: only the rate of a trace can grow: give --trace")
-    prices = dict(asked.prices)
-    pools: list[DiskPool] = question.read_pools(asked.devices, prices, asked.flash_state) if asked.devices else []
+    prices = dict(arguments.prices)
+    pools: list[DiskPool] = (
+        question.read_pools(arguments.devices, prices, arguments.flash_state) if arguments.devices else []
+    )
     paths: dict[str, str] = {}
-    present: list[Arrangement] = []
-    if asked.this_host:
+    host_arrays: list[Arrangement] = []
+    if arguments.this_host:
         from blklab.advice.this_host import pools_of_this_host
         from blklab.system.roots import Roots
 
-        host_pools, paths, present = pools_of_this_host(Roots(), prices, asked.flash_state, common.warn)
+        host_pools, paths, host_arrays = pools_of_this_host(Roots(), prices, arguments.flash_state, common.warn)
         pools = question.merged(host_pools, pools)
     if not pools:
         raise UsageError("no disks: give --devices, such as 2xpm983,4xhdd-7200, or --this-host")
     question.check_prices(prices, pools)
-    if asked.budget is not None and any(pool.price is None for pool in pools):
+    if arguments.budget is not None and any(pool.price is None for pool in pools):
         raise UsageError("--budget: needs the --price of each disk")
     constraints = question.Constraints(
-        asked.capacity or 0,
-        asked.failures,
-        asked.drives,
-        asked.budget,
-        asked.p99_below,
-        excluded_kinds(asked.exclude),
-        asked.loss,
-        [words_of(text) for text in asked.compared],
+        arguments.capacity or 0,
+        arguments.failures,
+        arguments.drives,
+        arguments.budget,
+        arguments.p99_below,
+        excluded_kinds(arguments.exclude),
+        arguments.loss,
+        [words_of(text) for text in arguments.compared],
     )
-    checked = (asked.checked_every or math.inf) / NANOSECONDS["d"]
-    care = Care(asked.replaced_after / NANOSECONDS["h"], checked if checked < YEARS * 365 else None)
+    check_days = (arguments.checked_every or math.inf) / NANOSECONDS["d"]
+    care = Care(arguments.replaced_after / NANOSECONDS["h"], check_days if check_days < YEARS * 365 else None)
     loads = question.distinct_loads(loads)
-    settings = {"kernel": asked.kernel}
-    asked_question = question.Question(pools, loads, constraints, settings, asked.growth, asked.seed, care, Path.cwd())
-    return asked_question, paths, present
+    settings = {"kernel": arguments.kernel}
+    asked_question = question.Question(
+        pools, loads, constraints, settings, arguments.growth, arguments.seed, care, Path.cwd()
+    )
+    return asked_question, paths, host_arrays
 
 
 def _search(

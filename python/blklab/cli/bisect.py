@@ -151,9 +151,9 @@ def bisect(arguments: BisectArguments) -> None:
         only=arguments.only,
         accelerator=arguments.accel,
     )
-    kept = Store(arguments.store, warn=warn)
+    store = Store(arguments.store, warn=warn)
     try:
-        bisection = carry_out(request, kept, resume=arguments.resume, note=tell, log=arguments.log)
+        bisection = carry_out(request, store, resume=arguments.resume, note=tell, log=arguments.log)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("finished runs are stored; repeat the command with --resume to continue") from None
     emit(bisection.as_dict(), arguments.as_json, lambda console: report.print_bisection(console, bisection))

@@ -186,12 +186,12 @@ def status(names: tuple[str, ...], as_json: bool) -> None:
     if not inventory.caches and inventory.unseen:
         raise EnvironmentLacks(f"cannot read any cache: {inventory.unseen[0]}", "run it as root")
     if names:
-        chosen = tuple(cache for cache in inventory.caches if {cache.name, cache.title} & set(names))
+        caches = tuple(cache for cache in inventory.caches if {cache.name, cache.title} & set(names))
         for name in names:
-            if not any(name in {cache.name, cache.title} for cache in chosen):
+            if not any(name in {cache.name, cache.title} for cache in caches):
                 existing = ", ".join(cache.title for cache in inventory.caches) or "none"
                 raise UsageError(f"{name}: no such cache; caches of this host: {existing}")
-        inventory = inventory.only(chosen)
+        inventory = inventory.only(caches)
     findings = find_problems(inventory.caches)
     common.emit(report.as_dict(inventory, findings), as_json, lambda console: report.show(console, inventory, findings))
     if any(finding.severity == "critical" for finding in findings):
@@ -272,7 +272,7 @@ class CacheAdviseArguments:
 @common.cluster_option
 @common.json_option
 @common.collect_options(CacheAdviseArguments)
-def advise(asked: CacheAdviseArguments) -> None:
+def advise(arguments: CacheAdviseArguments) -> None:
     """Say whether an SSD cache is worth it for the load of TRACE, and which one.
 
     blklab simulates the array alone, and with dm-cache, bcache and dm-writecache of several sizes, chunks and cutoffs.
@@ -296,19 +296,19 @@ def advise(asked: CacheAdviseArguments) -> None:
     from blklab.cli.common import progress
     from blklab.report import cache_advice as report
 
-    level, _, disks = asked.slow.partition(":") if asked.slow.startswith("raid") else ("", "", asked.slow)
-    slow = read_pool(disks, asked.flash_state, option="--slow")
-    fast = read_pool(asked.fast, asked.flash_state, option="--fast")
+    level, _, disks = arguments.slow.partition(":") if arguments.slow.startswith("raid") else ("", "", arguments.slow)
+    slow = read_pool(disks, arguments.flash_state, option="--slow")
+    fast = read_pool(arguments.fast, arguments.flash_state, option="--fast")
     if slow.name == fast.name:
-        raise UsageError(f"--fast {asked.fast!r}: is the model of --slow: expected a faster one")
-    load = load_of_trace(asked.trace, asked.device, 1)
-    if asked.budget is not None and asked.budget < caching.SMALLEST:
+        raise UsageError(f"--fast {arguments.fast!r}: is the model of --slow: expected a faster one")
+    load = load_of_trace(arguments.trace, arguments.device, 1)
+    if arguments.budget is not None and arguments.budget < caching.SMALLEST:
         raise UsageError(f"--budget: expected at least {units.format_size(caching.SMALLEST)}")
-    constraints = Constraints(excluded=excluded_kinds(asked.exclude))
-    question = Question([slow, fast], [load], constraints, {"kernel": asked.kernel}, seed=asked.seed)
+    constraints = Constraints(excluded=excluded_kinds(arguments.exclude))
+    question = Question([slow, fast], [load], constraints, {"kernel": arguments.kernel}, seed=arguments.seed)
     with (
-        common.computing(asked.cluster, asked.jobs) as parallel,
-        progress("Simulating", total=1000, as_json=asked.as_json) as tick,
+        common.computing(arguments.cluster, arguments.jobs) as parallel,
+        progress("Simulating", total=1000, as_json=arguments.as_json) as tick,
     ):
 
         def show(done: int, total: int) -> None:
@@ -316,7 +316,7 @@ def advise(asked: CacheAdviseArguments) -> None:
 
         simulations = Simulations(question, None, parallel, show)
         origin = sized(question, caching.origin_of(slow, level))
-        answer = caching.cache_answer(question, origin, fast, simulations, most=asked.budget)
+        answer = caching.cache_answer(question, origin, fast, simulations, most=arguments.budget)
         about, lines = report.script_lines(answer, simulations)
     document = {**report.as_dict(answer), "script": lines, "check": report.check_commands(answer)}
-    common.emit(document, asked.as_json, lambda console: report.print_answer(console, answer, about, lines))
+    common.emit(document, arguments.as_json, lambda console: report.print_answer(console, answer, about, lines))

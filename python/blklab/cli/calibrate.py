@@ -158,10 +158,10 @@ def calibrate(arguments: CalibrateArguments) -> None:
     else:
         analysis.check(table, analysis.expected_runs(experiment), bench)
         runs = _measure_points(experiment, arguments)
-    calibration = fitted(table, runs, bench)
+    calibration = fit_model(table, runs, bench)
     if arguments.output is not None:
         write(arguments.output, analysis.as_toml(calibration, name, places).encode())
-    tables = report.fitted(calibration), report.residuals(calibration)
+    tables = report.fit_table(calibration), report.residuals(calibration)
     emit(_as_dict(calibration), arguments.as_json, lambda console: terminal.draw_table(console, *tables))
 
 
@@ -180,8 +180,8 @@ def _calibrate_host(inputs: Sequence[Path], store: str | None, output: Path | No
 
     context = click.get_current_context()
     for option in context.command.params:
-        given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
-        if given and option.name not in {"inputs", "of_host", "store", "output", "as_json"}:
+        is_given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+        if is_given and option.name not in {"inputs", "of_host", "store", "output", "as_json"}:
             raise UsageError(f"{option.opts[0]}: not with --host, which takes results of fio")
     if not inputs:
         raise UsageError("--host: expected INPUT: results of fio, run:42 or campaign:3")
@@ -198,7 +198,7 @@ def _calibrate_host(inputs: Sequence[Path], store: str | None, output: Path | No
     emit(profile.as_dict(), as_json, draw)
 
 
-def fitted(table: "DeviceTable", runs: "Sequence[Observation]", bench: "Bench") -> "Calibration":
+def fit_model(table: "DeviceTable", runs: "Sequence[Observation]", bench: "Bench") -> "Calibration":
     """Fits a model, and prints what the user must know. Raises UsageError."""
     from blklab.analysis import calibrate as analysis
     from blklab.analysis.sanity_checks import UNWRITTEN_NS
@@ -212,8 +212,8 @@ def fitted(table: "DeviceTable", runs: "Sequence[Observation]", bench: "Bench") 
     for run in runs:
         # Flash that is as slow as the model's did not answer this read.
         if run.seconds_alone * 1e9 < UNWRITTEN_NS < int(str(table.get("page_read_ns", 0))):
-            took = f"a read took {1e6 * run.seconds_alone:.0f} µs"
-            warn(f"{run.name}: {took}, and flash takes longer. Write the whole disk before you measure it")
+            duration_text = f"a read took {1e6 * run.seconds_alone:.0f} µs"
+            warn(f"{run.name}: {duration_text}, and flash takes longer. Write the whole disk before you measure it")
     return calibration
 
 
@@ -242,14 +242,14 @@ def _check_usage(arguments: CalibrateArguments) -> None:
     from blklab.analysis.identified_disks import refuse_host_managed
 
     flags = (("INPUT", arguments.inputs), ("--device", arguments.device), ("--directory", arguments.directory))
-    given = [flag for flag, value in flags if value]
-    if len(given) != 1:
+    sources = [flag for flag, value in flags if value]
+    if len(sources) != 1:
         raise UsageError("expected one of INPUT, --device and --directory")
-    if arguments.destroy and given != ["--device"]:
+    if arguments.destroy and sources != ["--device"]:
         raise UsageError("--destroy: expected --device")
-    if arguments.size and given == ["--device"]:
+    if arguments.size and sources == ["--device"]:
         raise UsageError("--size: not with --device, which is measured as a whole")
-    if given != ["INPUT"] and arguments.length < SHORTEST:
+    if sources != ["INPUT"] and arguments.length < SHORTEST:
         raise UsageError("--time: expected 10s or more for all tests")
     check_output(arguments.output)
     if arguments.device:
@@ -264,12 +264,12 @@ def _model_of(device: str | None) -> str:
         raise UsageError("--model: expected a model like the disk, such as --model pm983: see `blklab devices list`")
     node = resolve(device, Roots()).node
     disk = node.parent.name if (node / "partition").exists() else node.name
-    identified = {disk.name: disk.model for disk in identify_disks(Roots())}.get(disk)
-    if identified is None:
+    model = {disk.name: disk.model for disk in identify_disks(Roots())}.get(disk)
+    if model is None:
         tell(f"{device}: starting from a virtual disk without limits")
         return VIRTUAL
-    tell(f"{device}: starting from {identified.name}")
-    return identified.name
+    tell(f"{device}: starting from {model.name}")
+    return model.name
 
 
 def _measure_points(experiment: "ExperimentSource", arguments: CalibrateArguments) -> "list[Observation]":
@@ -307,21 +307,21 @@ def _runs(inputs: Sequence[Path], store: str | None) -> "list[Observation]":
     runs: list[Observation] = []
     files = []
     for path in inputs:
-        kind, colon, words = str(path).partition(":")
+        kind, colon, selector = str(path).partition(":")
         if colon and kind in {"run", "campaign"}:
-            runs += map(observations.from_store, _stored(store, kind, words))
+            runs += map(observations.from_store, _read_stored_runs(store, kind, selector))
         else:
             files.append(path)
     return runs + observations.from_files(files)
 
 
-def _stored(store: str | None, kind: str, words: str) -> "Sequence[StoredRun]":
+def _read_stored_runs(store: str | None, kind: str, selector: str) -> "Sequence[StoredRun]":
     from blklab.store import query
     from blklab.store.campaigns import Store
 
-    kept = Store(store, reading=True)
+    opened_store = Store(store, reading=True)
     if kind == "campaign":
-        return query.selected(kept, words).runs
-    if not (words.isascii() and words.isdigit() and len(words) < 19):
-        raise UsageError(f"run:{words}: expected the number of a run, such as run:42: see `blklab runs show`")
-    return [query.run(kept, int(words))]
+        return query.selected(opened_store, selector).runs
+    if not (selector.isascii() and selector.isdigit() and len(selector) < 19):
+        raise UsageError(f"run:{selector}: expected the number of a run, such as run:42: see `blklab runs show`")
+    return [query.run(opened_store, int(selector))]

@@ -84,8 +84,8 @@ def collect_options(arguments: type[A]) -> Callable[[Callable[Concatenate[A, ...
     def decorate(command: Callable[Concatenate[A, ...], None]) -> Callable[..., None]:
         @functools.wraps(command)
         def with_arguments(**values: Any) -> None:
-            own = {field.name: values.pop(field.name) for field in fields(arguments)}
-            command(arguments(**own), **values)
+            field_values = {field.name: values.pop(field.name) for field in fields(arguments)}
+            command(arguments(**field_values), **values)
 
         return with_arguments
 
@@ -132,14 +132,14 @@ flash_state_option = click.option(
 @contextmanager
 def computing(cluster: str | None, jobs: int | None = None) -> "Iterator[Parallel]":
     """Yield where to compute: in `jobs` threads, or on a cluster. Raises EnvironmentLacks and UsageError."""
-    from blklab.cluster import Parallel, connected
+    from blklab.cluster import Parallel, connect_cluster
 
     if cluster is None:
         yield Parallel(jobs)
         return
     if jobs:
         raise UsageError("--jobs: the workers of --cluster say how much they compute at the same time")
-    with connected(cluster, warn) as client:
+    with connect_cluster(cluster, warn) as client:
         yield Parallel(cluster=client)
 
 
@@ -226,12 +226,12 @@ def first(lines: Sequence[str]) -> str:
     return lines[0] + (f" (and {len(lines) - 1} more)" if len(lines) > 1 else "")
 
 
-def fail_with(failed: Sequence[str]) -> None:
+def fail_with(failures: Sequence[str]) -> None:
     """Raise BlklabError with the first failure, if there is one."""
-    if failed:
+    if failures:
         from blklab.errors import BlklabError
 
-        raise BlklabError(first(failed))
+        raise BlklabError(first(failures))
 
 
 LOG_INTERVAL = 60.0  # Seconds between lines about progress, where stderr is not a terminal
@@ -241,10 +241,10 @@ SOON = 5.0  # The same of lines of JSON
 @contextmanager
 def each_minute(describe: Callable[[], str], interval: float | None = None) -> Iterator[None]:
     """Print what `describe` returns as a line on stderr each minute, or interval in seconds, while the block runs."""
-    ended = threading.Event()
+    end = threading.Event()
 
     def write() -> None:
-        while not ended.wait(interval or LOG_INTERVAL):
+        while not end.wait(interval or LOG_INTERVAL):
             if line := describe():
                 with suppress(OSError):  # stderr may be closed
                     click.echo(line if line.startswith("{") else f"blklab: {printable(line)}", err=True)
@@ -254,14 +254,14 @@ def each_minute(describe: Callable[[], str], interval: float | None = None) -> I
     try:
         yield
     finally:
-        ended.set()
+        end.set()
         thread.join()
 
 
-def _left(share: float, seconds: float) -> str:
+def _format_progress(share: float, seconds: float) -> str:
     """Return how far something is that has taken some seconds, as a line of JSON."""
-    left = round(seconds * (1 - share) / share) if share > 0 else None
-    return json.dumps({"progress": round(share, 3), "seconds_left": left})
+    seconds_left = round(seconds * (1 - share) / share) if share > 0 else None
+    return json.dumps({"progress": round(share, 3), "seconds_left": seconds_left})
 
 
 @contextmanager
@@ -280,7 +280,7 @@ def progress(
 
         def line() -> str:
             if as_json and total:
-                return _left(amount / total, time.monotonic() - begun)
+                return _format_progress(amount / total, time.monotonic() - begun)
             return f"{description}: {amount} of {total} {unit}" if unit else ""
 
         def set_amount(done: int) -> None:
@@ -296,8 +296,8 @@ def progress(
     with Progress(*columns, console=notes(), transient=True) as bar:
         task = bar.add_task(description, total=total)
 
-        def show(completed: int) -> None:
-            bar.update(task, completed=completed)
+        def show(position: int) -> None:
+            bar.update(task, position=position)
 
         yield show
 
@@ -309,7 +309,7 @@ def _console(*, stderr: bool) -> "Console":
     class PlainCommand(Console):
         def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
             """Print text without line breaks, so that commands and paths can be copied; tables get the width."""
-            text = all(isinstance(each, str | Text) for each in objects)
+            text = all(isinstance(item, str | Text) for item in objects)
             super().print(*objects, soft_wrap=text if soft_wrap is None else soft_wrap, **options)
 
         def on_broken_pipe(self) -> None:  # rich's own ends the program with status 1

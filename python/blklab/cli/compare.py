@@ -156,16 +156,16 @@ def compare(arguments: CompareArguments) -> None:
         earlier=lambda: query.earlier_campaigns(store, selections),  # read only if the sides are two campaigns
     )
     judgements = [fail_if.judge_condition(comparison, condition, sure=arguments.sure) for condition in conditions]
-    failed, unjudged, undecided = _collect_lines(judgements, allow_missing=arguments.allow_missing)
+    failures, unjudged_lines, undecided_lines = _collect_lines(judgements, allow_missing=arguments.allow_missing)
     document = comparison.as_dict() | {"diagnostics": [diagnostics_report.as_dict(note) for note in comparison.notes]}
-    document |= {"failed": failed, "unjudged": unjudged, "undecided": undecided}
+    document |= {"failed": failures, "unjudged": unjudged_lines, "undecided": undecided_lines}
     common.emit(document, arguments.as_json, lambda console: comparison_report.print_comparison(console, comparison))
     # The exit status is 1 if a condition is true, also if others could not be judged; then 2, then 4.
-    common.fail_with(failed)
-    if unjudged:
-        raise UsageError(common.first(unjudged))
-    if undecided:
-        raise Undecided(common.first(undecided))
+    common.fail_with(failures)
+    if unjudged_lines:
+        raise UsageError(common.first(unjudged_lines))
+    if undecided_lines:
+        raise Undecided(common.first(undecided_lines))
 
 
 def _check_options(arguments: CompareArguments) -> None:
@@ -193,14 +193,14 @@ def _is_given(parameter: str) -> bool:
 
 def _collect_lines(judgements: "list[Judgement]", *, allow_missing: bool) -> tuple[list[str], list[str], list[str]]:
     """Return the lines about what failed, what was not judged, and what is undecided."""
-    failed: list[str] = []
-    unjudged: list[str] = []
-    undecided: list[str] = []
+    failures: list[str] = []
+    unjudged_lines: list[str] = []
+    undecided_lines: list[str] = []
     for judgement in judgements:
-        failed += judgement.failed
-        unjudged += judgement.unjudged(allow_missing=allow_missing)
-        undecided += judgement.undecided
-    return failed, list(dict.fromkeys(unjudged)), undecided
+        failures += judgement.failed
+        unjudged_lines += judgement.unjudged(allow_missing=allow_missing)
+        undecided_lines += judgement.undecided
+    return failures, list(dict.fromkeys(unjudged_lines)), undecided_lines
 
 
 def _print_needed_runs(arguments: CompareArguments) -> None:

@@ -67,8 +67,8 @@ def show(name: str, *, as_json: bool) -> None:
     from blklab.spec.stock_models import library_model
 
     model = library_model(name)
-    rated = simulate_rated_figures([model])[name]
-    emit(report.as_dict(model, rated), as_json, lambda console: report.print_model(console, model, rated))
+    figures = simulate_rated_figures([model])[name]
+    emit(report.as_dict(model, figures), as_json, lambda console: report.print_model(console, model, figures))
 
 
 @click.command()
@@ -94,12 +94,12 @@ def identify(texts: tuple[str, ...], *, this_host: bool, as_json: bool) -> None:
     from blklab.spec.stock_models import identify as identify_text
 
     disks = identify_disks(Roots()) if this_host or not texts else []
-    for words in texts:
-        if found := identify_text(words):
-            disks.append(IdentifiedDisk("", words, None, found.model, found.why, capacity=found.capacity))
+    for text in texts:
+        if match := identify_text(text):
+            disks.append(IdentifiedDisk("", text, None, match.model, match.why, capacity=match.capacity))
         else:
             obstacle = "no such name is known: see `blklab devices list` for the classes"
-            disks.append(IdentifiedDisk("", words, None, None, obstacle=obstacle))
+            disks.append(IdentifiedDisk("", text, None, None, obstacle=obstacle))
     emit(report.disks_as_dict(disks), as_json, lambda console: report.draw_disks(console, disks))
     if any(disk.model is None for disk in disks):
         raise Exit(1)
@@ -146,10 +146,10 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
     if len(names) > 1:
         raise UsageError(f"{names[0]!r} and {names[1]!r} are different disks: import one at a time")
     name = name or (names[0] if names else "")
-    found = stock_models.identify(name) if name else None
-    if model is None and found is None:
+    match = stock_models.identify(name) if name else None
+    if model is None and match is None:
         raise UsageError("--model: expected a model such as nvme-consumer: no file says which disk it is")
-    typical = stock_models.library_model(model or (found.model.device_class if found else ""))
+    typical = stock_models.library_model(model or (match.model.device_class if match else ""))
     if disks and typical.kind not in {"ssd", "nvme"}:
         raise UsageError(f"--model: expected a flash disk, found {typical.kind}")
     about: dict[str, object] = {"name": name or "A measured disk", "class": typical.device_class}
@@ -165,9 +165,9 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
         text = iocost.as_toml(iocost.median(disks), base, about, source)
     else:
         from blklab.analysis.calibrate import Bench, as_toml
-        from blklab.cli.calibrate import KERNEL, fitted
+        from blklab.cli.calibrate import KERNEL, fit_model
 
-        calibration = fitted(base, observations.from_files(files), Bench(files[0], KERNEL))
+        calibration = fit_model(base, observations.from_files(files), Bench(files[0], KERNEL))
         text = as_toml(calibration, typical.name, files, about)
     if output is None:
         click.echo(text, nl=False)

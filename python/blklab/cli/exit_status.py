@@ -14,7 +14,7 @@ from blklab.errors import BlklabError
 from blklab.printing import printable
 
 
-def guarded(run: Callable[[], int]) -> int:
+def run_safely(run: Callable[[], int]) -> int:
     """Call `run` and return the exit status of the program."""
     status = _status(run)
     streams.give_up()

@@ -39,18 +39,18 @@ def missing(extras: Iterable[ExtraName]) -> list[ExtraName]:
     return [extra for extra in dict.fromkeys(extras) if not all(map(importlib.util.find_spec, EXTRAS[extra]))]
 
 
-def explain(error: ModuleNotFoundError, needed: Sequence[ExtraName], arguments: Sequence[str]) -> None:
+def explain(error: ModuleNotFoundError, extras: Sequence[ExtraName], arguments: Sequence[str]) -> None:
     """Raise EnvironmentLacks with all missing extras of a command line, if the module belongs to an extra."""
     package = (error.name or "").partition(".")[0]
     providers = [extra for extra, packages in EXTRAS.items() if package in packages]
     if providers:
-        typed = f" {' '.join(arguments)} ".replace("=", " ")
-        needed = [*needed, *(extra for option, extra in OPTIONS.items() if option in typed)]
-        if not set(providers) & set(needed):
-            needed.append(providers[0])
-        lacking = missing(needed) or providers[:1]
-        what = f"this command needs missing extras: {', '.join(lacking)} ({package} is not installed)"
-        raise EnvironmentLacks(what, remedy(lacking)) from error
+        command_line = f" {' '.join(arguments)} ".replace("=", " ")
+        extras = [*extras, *(extra for option, extra in OPTIONS.items() if option in command_line)]
+        if not set(providers) & set(extras):
+            extras.append(providers[0])
+        lacking = missing(extras) or providers[:1]
+        problem = f"this command needs missing extras: {', '.join(lacking)} ({package} is not installed)"
+        raise EnvironmentLacks(problem, remedy(lacking)) from error
 
 
 def remedy(extras: Sequence[ExtraName]) -> str:

@@ -27,16 +27,18 @@ def _labels(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, 
     return labels
 
 
-def _renamed(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[tuple[str, str], str]:
+def _parse_renames(
+    _ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
+) -> dict[tuple[str, str], str]:
     """Parse `LABEL:OLD=NEW`."""
-    renamed = {}
+    renames = {}
     for text in texts:
-        label, colon, rest = (part.strip() for part in text.partition(":"))
-        old, equals, new = (part.strip() for part in rest.partition("="))
+        label, colon, change = (part.strip() for part in text.partition(":"))
+        old, equals, new = (part.strip() for part in change.partition("="))
         if not (colon and equals and label and old and new):
             raise click.BadParameter(f"{text!r}: expected LABEL:OLD=NEW, such as stack:md4=raid1")
-        renamed[label, old] = new
-    return renamed
+        renames[label, old] = new
+    return renames
 
 
 @click.command("import")
@@ -56,7 +58,7 @@ def _renamed(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str,
     "renamed",
     multiple=True,
     metavar="LABEL:OLD=NEW",
-    callback=_renamed,
+    callback=_parse_renames,
     help="Change the value of a label to that of your experiment: stack:md4=raid1, device:sdc=ssd.",
 )
 @click.option(
@@ -122,40 +124,40 @@ def import_(
     if pattern is not None:
         name_pattern(pattern)
     refuse_job_files(files)
-    imported = batches(
+    collection = batches(
         files,
         ImportSource((), device, interval, keep_first),
         RunNaming(name, title or "", labels, renamed, pattern),
         form,
     )
-    for line in [*imported.notes, *(f"{problem}: not imported" for problem in imported.errors)]:
+    for line in [*collection.notes, *(f"{problem}: not imported" for problem in collection.errors)]:
         warn(line)
     if dry_run:
-        documents = [_document(batch) for batch in imported.batches]
-        emit(documents, as_json, lambda console: _draw(console, imported.batches))
-    elif imported.batches:
-        kept = Store(store)
-        numbers = [kept.add(batch.plan, batch.finished_runs, batch.environment) for batch in imported.batches]
+        documents = [_document(batch) for batch in collection.batches]
+        emit(documents, as_json, lambda console: _draw(console, collection.batches))
+    elif collection.batches:
+        opened_store = Store(store)
+        numbers = [opened_store.add(batch.plan, batch.finished_runs, batch.environment) for batch in collection.batches]
         for number in numbers:
             note(f"stored as campaign {number}: blklab report {number}")
-        _show(kept, numbers, as_json)
-    if imported.errors:
-        runs = sum(len(batch.plan.cells) for batch in imported.batches)
-        message = f"{len(imported.errors)} of the inputs could not be imported (see above); {runs} runs were imported"
+        _show(opened_store, numbers, as_json)
+    if collection.errors:
+        runs = sum(len(batch.plan.cells) for batch in collection.batches)
+        message = f"{len(collection.errors)} of the inputs could not be imported (see above); {runs} runs were imported"
         raise BlklabError(message)
 
 
-def _show(kept: "Store", numbers: list[int], as_json: bool) -> None:
+def _show(store: "Store", numbers: list[int], as_json: bool) -> None:
     from blklab.report import runs
     from blklab.store import query
 
-    chosen = [query.selected(kept, str(number)) for number in numbers]
+    selections = [query.selected(store, str(number)) for number in numbers]
 
     def draw(console: Console) -> None:
-        for batch in chosen:
+        for batch in selections:
             runs.print_runs(console, batch.campaign, batch.runs)
 
-    emit([run.as_dict() for item in chosen for run in item.runs], as_json, draw)
+    emit([run.as_dict() for item in selections for run in item.runs], as_json, draw)
 
 
 def _document(batch: "Batch") -> dict[str, object]:
@@ -173,5 +175,5 @@ def _draw(console: Console, batches: "list[Batch]") -> None:
     from blklab.report import runs
 
     for batch in batches:
-        measured = [(cell.labels, batch.finished_runs[cell.key].outcome) for cell in batch.plan.cells]
-        runs.print_measured(console, batch.plan, measured)
+        outcomes = [(cell.labels, batch.finished_runs[cell.key].outcome) for cell in batch.plan.cells]
+        runs.print_measured(console, batch.plan, outcomes)

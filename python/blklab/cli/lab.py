@@ -57,8 +57,8 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
     runner.check(measuring)
     note("booting a real kernel; mdadm and fio run in it")
     outcome = measure_campaign(runner, measuring, store, keep=True, resume=False)
-    simulated = outcomes([cell.document for cell in predicting.cells])
-    by_number = dict(zip((cell.number for cell in predicting.cells), simulated, strict=True))
+    predictions = outcomes([cell.document for cell in predicting.cells])
+    by_number = dict(zip((cell.number for cell in predicting.cells), predictions, strict=True))
     rows = []
     for result in outcome.results:
         prediction = by_number[result.number]
@@ -79,11 +79,11 @@ def _table(rows: list[dict[str, Any]]) -> "TextTable":
 
     cells = []
     for row in rows:
-        predicted, measured = row["iops"]
+        predicted_iops, measured_iops = row["iops"]
         name, shares = next(iter(row["shares"].items()))
-        error = f"{100 * (predicted / measured - 1):+.1f} %" if measured else "–"
+        error = f"{100 * (predicted_iops / measured_iops - 1):+.1f} %" if measured_iops else "–"
         share = f"{name} {100 * shares[0]:.0f} → {100 * shares[1]:.0f}"
-        cells.append([f"{row['labels']['stack']}", f"{predicted:,.0f}", f"{measured:,.0f}", error, share])
+        cells.append([f"{row['labels']['stack']}", f"{predicted_iops:,.0f}", f"{measured_iops:,.0f}", error, share])
     columns = [text("mirror"), *figures("predicted", "measured", "error"), text("share")]
     note = "IOPS of random reads. Share of the first disk (predicted → measured, %)."
     return TextTable("Predictions and the lab", columns, cells, note)
@@ -106,15 +106,19 @@ def build(*, generation: str, kernel: Path | None, modules: Path | None, rebuild
     from blklab.runners.lab.image.build import image
     from blklab.runners.lab.image.kernels import own_kernel
 
-    made = image(own_kernel(kernel, modules) or generation, note=note, rebuild=rebuild)
+    guest_image = image(own_kernel(kernel, modules) or generation, note=note, rebuild=rebuild)
     document = {
-        "kernel": made.version,
-        "digest": made.digest,
-        "vmlinuz": str(made.kernel),
-        "initrd": str(made.initrd),
-        "packages": dict(made.packages),
+        "kernel": guest_image.version,
+        "digest": guest_image.digest,
+        "vmlinuz": str(guest_image.kernel),
+        "initrd": str(guest_image.initrd),
+        "packages": dict(guest_image.packages),
     }
-    emit(document, as_json, lambda console: console.print(f"{made.version}: {made.initrd.parent}", highlight=False))
+    emit(
+        document,
+        as_json,
+        lambda console: console.print(f"{guest_image.version}: {guest_image.initrd.parent}", highlight=False),
+    )
 
 
 @click.command()
@@ -144,5 +148,9 @@ def prune(*, as_json: bool) -> None:
     from blklab.bisection.source import remove_work
     from blklab.runners.lab.image.build import prune as remove
 
-    freed = remove() + remove_work()
-    emit({"freed_bytes": freed}, as_json, lambda console: console.print(f"{format_size(freed)} freed", highlight=False))
+    freed_bytes = remove() + remove_work()
+    emit(
+        {"freed_bytes": freed_bytes},
+        as_json,
+        lambda console: console.print(f"{format_size(freed_bytes)} freed", highlight=False),
+    )

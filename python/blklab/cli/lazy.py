@@ -26,8 +26,8 @@ class CommandEntry:
     rare: bool = False  # Whether only `--help --all` lists it
 
 
-def _remember_all(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
-    ctx.meta[ALL] = wanted
+def _remember_all(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    ctx.meta[ALL] = value
 
 
 class LazyGroup(click.Group):
@@ -63,10 +63,10 @@ class LazyGroup(click.Group):
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the text up to its form feed; with --all, the whole text."""
         super().format_help_text(ctx, formatter)
-        if ctx.meta.get(ALL) and (rest := inspect.cleandoc(self.help or "").partition("\f")[2]):
+        if ctx.meta.get(ALL) and (details := inspect.cleandoc(self.help or "").partition("\f")[2]):
             formatter.write_paragraph()
             with formatter.indentation():
-                formatter.write_text(rest)
+                formatter.write_text(details)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names in the order of the registry."""

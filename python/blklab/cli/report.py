@@ -76,32 +76,32 @@ def report(
     from blklab.report import runs
     from blklab.store import query
 
-    opened = query.opened(store, campaigns, job)
-    chosen = opened[1]
-    plain = Path(chosen[0].campaign.name).name.lstrip(".") or "report"  # An experiment may have any name
+    campaign_data = query.opened(store, campaigns, job)
+    selections = campaign_data[1]
+    plain = Path(selections[0].campaign.name).name.lstrip(".") or "report"  # An experiment may have any name
     target = output or f"{plain}{ENDINGS[form]}"
     out.check(target)
     if charts is not None:
         out.make_directory(Path(charts))
     diagnostics = None
     if form != "csv" or charts is not None:
-        diagnostics = _report(opened, title=title, job=job, x=x, metric=metric)
+        diagnostics = _report(campaign_data, title=title, job=job, x=x, metric=metric)
     if form == "csv" or diagnostics is None:
-        content = runs.as_csv([run for selection in chosen for run in selection.runs])
+        content = runs.as_csv([run for selection in selections for run in selection.runs])
     else:
         content = diagnostics.html() if form == "html" else diagnostics.markdown()
     write_page(target, content, charts, diagnostics.charts if diagnostics else [], as_json=as_json)
 
 
 def _report(
-    opened: "Opened", *, title: str | None, job: str | None, x: str | None, metric: str | None
+    campaign_data: "Opened", *, title: str | None, job: str | None, x: str | None, metric: str | None
 ) -> "ExperimentReport":
     from blklab.bisection import findings
     from blklab.report.experiment.page import ExperimentReport
     from blklab.report.experiment.view import ExperimentView
     from blklab.store import query
 
-    opened_store, selections, points = opened
+    opened_store, selections, points = campaign_data
     command = ["blklab", "report", *(selection.words for selection in selections)]
     options = (("--job", job), ("--x", x), ("--metric", metric))
     for name, value in options:

@@ -82,20 +82,20 @@ def reproduce(
     from blklab.spec import cells, load
 
     refuse_job_files(files)
-    title, runs = _imported(files, pattern, name)
+    title, runs = _read_measured_runs(files, pattern, name)
     path = Path(output or f"{title}.toml")
     if output is None and path.exists():
         raise UsageError(f"{path}: exists; name the experiment with --name or -o")
     out.check(path)
-    tables = _devices(devices)
+    tables = _parse_devices(devices)
     settings = {"kernel": kernel, "filesystem": filesystem}
-    wanted = {run.place: run for run in runs}
-    given = dict(map(_stack, stacks))
-    inner = {member for stack in given.values() for member in _disks_of(stack)}
-    if unknown := [stack for stack in given if stack not in {*wanted, *inner}]:
-        raise UsageError(f"--stack {unknown[0]}: was not measured; the files have {', '.join(wanted)}")
-    tables, described = _asked(wanted, tables, given)
-    experiment = reproduction.as_experiment(title, runs, tables, described, settings, warn)
+    runs_by_place = {run.place: run for run in runs}
+    stack_tables = dict(map(_parse_stack, stacks))
+    inner = {member for stack in stack_tables.values() for member in _disks_of(stack)}
+    if unknown := [stack for stack in stack_tables if stack not in {*runs_by_place, *inner}]:
+        raise UsageError(f"--stack {unknown[0]}: was not measured; the files have {', '.join(runs_by_place)}")
+    tables, all_stacks = _ask_for_missing(runs_by_place, tables, stack_tables)
+    experiment = reproduction.as_experiment(title, runs, tables, all_stacks, settings, warn)
     text = reproduction.as_toml(experiment)
     cells.plan(load.ExperimentSource(path, tomllib.loads(text)))  # what is not valid is not written
     out.write(path, text.encode())
@@ -103,7 +103,7 @@ def reproduce(
     predict(path, store, as_json=as_json)
 
 
-def _imported(files: Sequence[str], pattern: str | None, name: str | None) -> "tuple[str, list[MeasuredRun]]":
+def _read_measured_runs(files: Sequence[str], pattern: str | None, name: str | None) -> "tuple[str, list[MeasuredRun]]":
     """Returns the name of the experiment, and the runs that fio measured."""
     from blklab.analysis.reproduction import MeasuredRun
     from blklab.imports.base import ImportSource
@@ -113,23 +113,23 @@ def _imported(files: Sequence[str], pattern: str | None, name: str | None) -> "t
 
     if experiments := [file for file in files if file.endswith(".toml")]:
         raise UsageError(f"{experiments[0]}: expected fio's output; an experiment runs with `blklab run`")
-    imported = batches(files, ImportSource(()), RunNaming(name, pattern=pattern))
-    for line in [*imported.notes, *(f"{problem}: left out" for problem in imported.errors)]:
+    collection = batches(files, ImportSource(()), RunNaming(name, pattern=pattern))
+    for line in [*collection.notes, *(f"{problem}: left out" for problem in collection.errors)]:
         warn(line)
-    batch = next((batch for batch in imported.batches if batch.plan.runner == "fio"), None)
+    batch = next((batch for batch in collection.batches if batch.plan.runner == "fio"), None)
     if batch is None:
         raise UsageError(f"{files[0]}: no results of fio; expected its JSON or text output")
     runs = []
     for cell in batch.plan.cells:
-        finished = batch.finished_runs[cell.key]
+        cell_result = batch.finished_runs[cell.key]
         if "kernel" in cell.labels:
             raise UsageError("--pattern: {kernel} is not possible: reproduce the files of each kernel with --kernel")
-        complete = '"fio version"' in unpacked(finished.raw)
-        runs.append(MeasuredRun(cell.labels, finished.outcome, str(cell.document["source"]), complete))
+        complete = '"fio version"' in unpacked(cell_result.raw)
+        runs.append(MeasuredRun(cell.labels, cell_result.outcome, str(cell.document["source"]), complete))
     return batch.plan.name, runs
 
 
-def _devices(texts: Sequence[str]) -> "dict[str, Table]":
+def _parse_devices(texts: Sequence[str]) -> "dict[str, Table]":
     """Parse `--devices`. Raises UsageError."""
     from blklab.advice.question import read_pools
     from blklab.spec.fields import NAME
@@ -146,25 +146,25 @@ def _devices(texts: Sequence[str]) -> "dict[str, Table]":
             reason = "is named twice" if name in tables else "expected a name of letters, digits, _ and -"
             raise UsageError(f"--devices {text!r}: {reason}")
         # The default of the library is the state of disks in use.
-        sized = ":" in Path(model).name
-        table = {key: value for key, value in pool.table.items() if key != "state" and (sized or key != "size")}
+        has_size = ":" in Path(model).name
+        table = {key: value for key, value in pool.table.items() if key != "state" and (has_size or key != "size")}
         if pool.count > 1:
             table["count"] = pool.count
         tables[name] = table
     return tables
 
 
-def _stack(text: str) -> "tuple[str, Table]":
+def _parse_stack(text: str) -> "tuple[str, Table]":
     """Parse `NAME=DEVICE` or `NAME=KIND:MEMBER,...,KEY=VALUE`. Raises UsageError."""
     from blklab.spec.overrides import parse_set
 
-    name, equals, what = (part.strip() for part in text.partition("="))
-    kind, colon, rest = what.partition(":")
-    if not (name and equals and what):
+    name, equals, definition = (part.strip() for part in text.partition("="))
+    kind, colon, term_text = definition.partition(":")
+    if not (name and equals and definition):
         raise UsageError(f"--stack {text!r}: expected NAME=DEVICE or NAME=LEVEL:MEMBER,..., such as md0=raid1:sda,sdb")
     if not colon:
-        return name, {"device": what}
-    terms = [word.strip() for word in rest.split(",") if word.strip()]
+        return name, {"device": definition}
+    terms = [word.strip() for word in term_text.split(",") if word.strip()]
     members = []
     keys = {}
     try:
@@ -186,27 +186,27 @@ def _stack(text: str) -> "tuple[str, Table]":
     return name, table
 
 
-def _asked(
-    wanted: "Mapping[str, MeasuredRun]", devices: "dict[str, Table]", stacks: "dict[str, Table]"
+def _ask_for_missing(
+    runs_by_place: "Mapping[str, MeasuredRun]", devices: "dict[str, Table]", stacks: "dict[str, Table]"
 ) -> "tuple[dict[str, Table], dict[str, Table]]":
     """Return the devices and the stack of each measured place; ask on a terminal for those that are missing."""
-    described = dict(stacks)
-    for name, run in wanted.items():
-        if name in devices or (len(wanted) == len(devices) == 1 and run.may_be_a_disk):
-            described.setdefault(name, {"device": name if name in devices else next(iter(devices))})
-        if name not in described:
+    all_stacks = dict(stacks)
+    for name, run in runs_by_place.items():
+        if name in devices or (len(runs_by_place) == len(devices) == 1 and run.may_be_a_disk):
+            all_stacks.setdefault(name, {"device": name if name in devices else next(iter(devices))})
+        if name not in all_stacks:
             below = f" (on {', '.join(run.disks)})" if run.disks and run.disks != [name] else ""
             example = f"{name}=raid1:sda,sdb" if below else f"{name}=sda"
             remedy = f"Add --stack {example}, and --devices with the models: `blklab devices list`"
             answer = _answer(f"what was {name}{below}?", "A disk, or LEVEL:MEMBER,...,KEY=VALUE", remedy)
-            described[name] = _stack(f"{name}={answer}")[1]
-    for member in dict.fromkeys(member for stack in described.values() for member in _disks_of(stack)):
-        known = {*devices, *(name for name, stack in described.items() if "device" not in stack), "missing"}
-        if not {member, member.rstrip("0123456789")} & known:
+            all_stacks[name] = _parse_stack(f"{name}={answer}")[1]
+    for member in dict.fromkeys(member for stack in all_stacks.values() for member in _disks_of(stack)):
+        known_names = {*devices, *(name for name, stack in all_stacks.items() if "device" not in stack), "missing"}
+        if not {member, member.rstrip("0123456789")} & known_names:
             remedy = f"Add --devices {member}=MODEL: `blklab devices list`"
             model = _answer(f"which disk is {member}?", "A model (`blklab devices list`)", remedy)
-            devices = {**devices, **_devices([f"{member}={model}"])}
-    return devices, described
+            devices = {**devices, **_parse_devices([f"{member}={model}"])}
+    return devices, all_stacks
 
 
 def _answer(question: str, form: str, remedy: str) -> str:

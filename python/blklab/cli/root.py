@@ -30,16 +30,16 @@ class _Root(LazyGroup):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Like a group's, but do the obvious with a file, and print which command does it."""
-        known = args[0] in {"", *self.entries, *self.aliases} or args[0].startswith("-")
-        if not known and not ctx.resilient_parsing and (found := _recognised(Path(args[0]))):
-            what, words, options = found
-            command = " ".join(["blklab", *words, args[0], *options])
-            click.echo(printable(f"blklab: {args[0]} is {what}: {command}"), err=True)
-            args = [*words, args[0], *options, *args[1:]]
+        is_command = args[0] in {"", *self.entries, *self.aliases} or args[0].startswith("-")
+        if not is_command and not ctx.resilient_parsing and (match := _recognise_file(Path(args[0]))):
+            description, subcommands, options = match
+            command = " ".join(["blklab", *subcommands, args[0], *options])
+            click.echo(printable(f"blklab: {args[0]} is {description}: {command}"), err=True)
+            args = [*subcommands, args[0], *options, *args[1:]]
         return super().resolve_command(ctx, args)
 
 
-def _recognised(path: Path) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
+def _recognise_file(path: Path) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
     """Return what a path is, and the command and its options that show it; None if it is nothing that blklab reads."""
     trace = ("a trace", ("trace", "stat"), ())
     recording = "*.blktrace.*" if path.is_dir() else f"{escape(path.name)}.blktrace.*"
@@ -58,8 +58,8 @@ def _recognised(path: Path) -> tuple[str, tuple[str, ...], tuple[str, ...]] | No
     return trace if _core.is_trace(str(path)) else None
 
 
-def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
+def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
         from blklab import DEBUG_BUILD, __version__
 
         note = " (debug build: correct, but slow)" if DEBUG_BUILD else ""

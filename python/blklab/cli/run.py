@@ -64,18 +64,18 @@ class _RunCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options; those that a runner refuses only if no --on names it."""
-        shown = self.get_params(ctx)[1:]
+        options = self.get_params(ctx)[1:]
         if kind := RUNNERS.get(ctx.params.get("runner", "")):
-            refused = {option.name for option in _runner_options()} - {option.name for option in kind.options}
+            refused_names = {option.name for option in _runner_options()} - {option.name for option in kind.options}
             if kind.predicts:
-                refused.add("margin")
+                refused_names.add("margin")
             if not kind.form().on_targets:
-                refused.add("targets")
+                refused_names.add("targets")
             if not kind.explain:
-                refused.add("explain")
-            shown = [option for option in shown if option.name not in refused]
+                refused_names.add("explain")
+            options = [option for option in options if option.name not in refused_names]
         with formatter.section("Options"):
-            records = [option.get_help_record(ctx) for option in shown]
+            records = [option.get_help_record(ctx) for option in options]
             formatter.write_dl([record for record in records if record])
 
 
@@ -333,8 +333,10 @@ def _measure(
     from blklab.runners.campaign import carry_out
 
     try:
-        with _show_progress(runner, plan) as ended:
-            return carry_out(runner, plan, store, resume=resume, campaign=campaign, on_cell_end=ended, note=common.warn)
+        with _show_progress(runner, plan) as advance:
+            return carry_out(
+                runner, plan, store, resume=resume, campaign=campaign, on_cell_end=advance, note=common.warn
+            )
     except KeyboardInterrupt:
         if store is None:
             raise
@@ -372,7 +374,7 @@ def until_sure(
         if row.former_repeats:  # the number of repeats before each extension
             plan = plan_repeats(row.former_repeats[-1], row.repeats)
             added = _measure(runner, plan, store, campaign=store.continued(number))
-            outcome = replace(outcome, failed=added.errors)
+            outcome = replace(outcome, errors=added.errors)
         runs = [run for run in query.runs_of(store, number) if run.outcome is not None]
         look = look_share(query.earlier_looks(store, [query.Selection("", row, runs)]))
         unsure = undecided(row, runs, partial(query.points, store), margin, look)
@@ -404,11 +406,11 @@ def _show_progress(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callab
 
     console = common.notes()
     with ExitStack() as stack:
-        campaign = stack.enter_context(live.shown(console, plan))
+        campaign = stack.enter_context(live.show_campaign(console, plan))
         if not console.is_terminal:
             stack.enter_context(common.each_minute(lambda: "; ".join(campaign.lines()[:2])))
         runner.progress = campaign.update
-        yield campaign.ended
+        yield campaign.set_done
 
 
 def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool, per_job: bool, as_json: bool) -> None:
@@ -438,9 +440,9 @@ def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool,
         if per_job:
             terminal.draw_table(console, runs.jobs_table("#", [(result.number, result.outcome) for result in results]))
         if judgements:
-            terminal.draw_table(console, *comparison.judged_tables(plan, judgements))
+            terminal.draw_table(console, *comparison.judgement_tables(plan, judgements))
             console.print()
-            for line in comparison.judged_lines(judgements):
+            for line in comparison.judgement_lines(judgements):
                 console.print(line)
         if explain:
             report.explanations(console, plan, results, explanations)

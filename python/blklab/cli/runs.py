@@ -49,14 +49,14 @@ def list_(*, store: str | None, as_json: bool) -> None:
     from blklab.store import annotations, query
     from blklab.store.campaigns import Store
 
-    kept = Store(store, reading=True)
-    rows = query.all_campaigns(kept)
-    tags = annotations.tags(kept)
+    opened_store = Store(store, reading=True)
+    rows = query.all_campaigns(opened_store)
+    tags = annotations.tags(opened_store)
     documents = [
         {**asdict(row), "begun": row.begun, "states": dict(row.states), "tags": tags.get(row.number, [])}
         for row in rows
     ]
-    emit(documents, as_json, lambda console: runs.print_campaigns(console, rows, kept.database.name, tags))
+    emit(documents, as_json, lambda console: runs.print_campaigns(console, rows, opened_store.database.name, tags))
 
 
 @click.command()
@@ -84,9 +84,9 @@ def show(*, campaign: str, as_run: bool, per_job: bool, raw: bool, store: str | 
     from blklab.store import query
     from blklab.store.campaigns import Store
 
-    kept = Store(store, reading=True)
-    selection, both = query.campaign_or_run(kept, campaign, as_run=as_run)
-    if both:
+    opened_store = Store(store, reading=True)
+    selection, is_ambiguous = query.campaign_or_run(opened_store, campaign, as_run=as_run)
+    if is_ambiguous:
         tell(f"blklab: this is campaign {campaign}; for run {campaign}: blklab runs show --run {campaign}")
     if raw:
         if len(selection.runs) != 1:
@@ -94,7 +94,7 @@ def show(*, campaign: str, as_run: bool, per_job: bool, raw: bool, store: str | 
                 f"--raw: {campaign!r} has {len(selection.runs)} runs, expected one: add labels, "
                 "such as :stack=raid1,repeat=1"
             )
-        click.echo(query.raw(kept, selection.runs[0].id), nl=False)
+        click.echo(query.raw(opened_store, selection.runs[0].id), nl=False)
         return
 
     def draw(console: Console) -> None:
@@ -175,23 +175,25 @@ def note_(*, campaign: str, text: str | None, remove: bool, store: str | None) -
     _annotate(campaign, "note", text, store, remove=remove)
 
 
-def _annotate(words: str, kind: "AnnotationKind", text: str | None, where: str | None, *, remove: bool) -> None:
+def _annotate(
+    selector: str, kind: "AnnotationKind", text: str | None, store_address: str | None, *, remove: bool
+) -> None:
     from blklab.store import annotations, query
     from blklab.store.campaigns import Store
 
-    Store(where, reading=True)  # fails for a mistyped name, instead of creating a store
-    store = Store(where)
-    campaign = query.selected(store, words).campaign
-    shown = f"campaign {campaign.number}"
-    what = kind if text is None else f"{kind} {text!r}"
+    Store(store_address, reading=True)  # fails for a mistyped name, instead of creating a store
+    store = Store(store_address)
+    campaign = query.selected(store, selector).campaign
+    campaign_label = f"campaign {campaign.number}"
+    description = kind if text is None else f"{kind} {text!r}"
     if not remove:
         annotations.annotate(store, [campaign.number], kind, text or "")
-        tell(f"{shown} ({campaign.name}): added {what}")
+        tell(f"{campaign_label} ({campaign.name}): added {description}")
     elif count := annotations.remove(store, [campaign.number], kind, text):
-        removed = plural(count, kind) if text is None else what
-        tell(f"{shown} ({campaign.name}): removed {removed}")
+        removed_text = plural(count, kind) if text is None else description
+        tell(f"{campaign_label} ({campaign.name}): removed {removed_text}")
     else:
-        raise BlklabError(f"{shown}: has no {what}")
+        raise BlklabError(f"{campaign_label}: has no {description}")
 
 
 @click.command()
@@ -207,12 +209,14 @@ def rm(*, campaigns: tuple[str, ...], yes: bool, store: str | None) -> None:
     from blklab.store.campaigns import Store
 
     Store(store, reading=True)  # fails for a mistyped name, instead of creating a store
-    kept = Store(store)
-    chosen = [query.selected(kept, words) for words in campaigns]
-    runs = {run.id: run.campaign for selection in chosen for run in selection.runs}
+    opened_store = Store(store)
+    selections = [query.selected(opened_store, selector) for selector in campaigns]
+    runs = {run.id: run.campaign for selection in selections for run in selection.runs}
     if not yes:
         click.confirm(f"Remove {plural(len(runs), 'run')} of {', '.join(campaigns)}?", abort=True)
-    whole = {selection.campaign.number for selection in chosen if ":" not in selection.words}
-    kept.remove(sorted(whole), whole=True)
-    kept.remove(sorted(number for number, campaign in runs.items() if campaign not in whole), whole=False)
+    whole_campaigns = {selection.campaign.number for selection in selections if ":" not in selection.words}
+    opened_store.remove(sorted(whole_campaigns), whole=True)
+    opened_store.remove(
+        sorted(number for number, campaign in runs.items() if campaign not in whole_campaigns), whole=False
+    )
     note(f"{plural(len(runs), 'run')} removed")

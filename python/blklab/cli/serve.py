@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from blklab.cli.common import repeatable, store_option, warn
-from blklab.cli.web_server import listening, web_config_option
+from blklab.cli.web_server import serve_app, web_config_option
 
 
 @click.command()
@@ -40,8 +40,10 @@ def serve(*, listen: str, web_config: Path | None, names: tuple[str, ...], store
     from blklab.http_server import ListenAddress, load_web_config
     from blklab.serve import Site
 
-    own = {"localhost", socket.gethostname(), ListenAddress(listen).host, *names} - {""}
-    hosts = None if web_config and load_web_config(web_config).basic_auth_users else {name.lower() for name in own}
-    with listening(listen, web_config, Site(store, warn, hosts), "", connections=256):
+    host_names = {"localhost", socket.gethostname(), ListenAddress(listen).host, *names} - {""}
+    hosts = (
+        None if web_config and load_web_config(web_config).basic_auth_users else {name.lower() for name in host_names}
+    )
+    with serve_app(listen, web_config, Site(store, warn, hosts), "", connections=256):
         while True:
             time.sleep(3600)

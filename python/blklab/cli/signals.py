@@ -21,61 +21,61 @@ HANDLER_TIMEOUT_S = 2.0  # How long a signal may stay unhandled before the threa
 AGAIN_S = 0.05  # After so long, a finalizer in which a signal came has ended
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
-_unfinished: set[Path] = set()
-_handled = threading.Event()
+_unfinished_paths: set[Path] = set()
+_handler_done = threading.Event()
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    _handled.set()
+    _handler_done.set()
     raise KeyboardInterrupt
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
-    _handled.set()
+    _handler_done.set()
     raise SystemExit(128 + number)
 
 
 @contextmanager
-def handled() -> Iterator[None]:
+def handle_signals() -> Iterator[None]:
     """Handle the signals while the block runs, except those that are ignored (nohup)."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Python handles signals in the main thread only
         return
-    wanted = {signal.SIGINT: _interrupt, **dict.fromkeys(ENDING, _end)}
-    before = {number: signal.getsignal(number) for number in wanted}
-    kept = {number: old for number, old in before.items() if old not in {signal.SIG_IGN, None}}
-    _handled.clear()
-    reading_end, tell = os.pipe()
-    os.set_blocking(tell, False)
-    earlier = signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-    watcher = threading.Thread(target=_watch, args=(reading_end,), name="signals", daemon=True)
+    handlers = {signal.SIGINT: _interrupt, **dict.fromkeys(ENDING, _end)}
+    current_handlers = {number: signal.getsignal(number) for number in handlers}
+    old_handlers = {number: old for number, old in current_handlers.items() if old not in {signal.SIG_IGN, None}}
+    _handler_done.clear()
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    old_wakeup_fd = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    watcher = threading.Thread(target=_watch, args=(read_end,), name="signals", daemon=True)
     watcher.start()
     hook = sys.unraisablehook
     try:
-        for number in kept:
-            signal.signal(number, wanted[number])
-        sys.unraisablehook = lambda ignored: None if _sent_again(ignored.exc_value) else hook(ignored)
+        for number in old_handlers:
+            signal.signal(number, handlers[number])
+        sys.unraisablehook = lambda unraisable: None if _send_again(unraisable.exc_value) else hook(unraisable)
         yield
     finally:
         sys.unraisablehook = hook
-        for number, old in kept.items():
+        for number, old in old_handlers.items():
             signal.signal(number, old)
-        signal.set_wakeup_fd(earlier)
-        os.close(tell)
+        signal.set_wakeup_fd(old_wakeup_fd)
+        os.close(write_end)
         watcher.join()
 
 
-def _sent_again(ignored: BaseException | None) -> bool:
+def _send_again(error: BaseException | None) -> bool:
     """Send the signal again whose exception Python ignored; false if it was another exception."""
-    if isinstance(ignored, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt):
         number = int(signal.SIGINT)
-    elif isinstance(ignored, SystemExit) and isinstance(ignored.code, int):
-        number = ignored.code - 128
+    elif isinstance(error, SystemExit) and isinstance(error.code, int):
+        number = error.code - 128
     else:
         return False
-    again = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
-    again.daemon = True
-    again.start()
+    timer = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
+    timer.daemon = True
+    timer.start()
     return True
 
 
@@ -104,24 +104,24 @@ def at_once() -> Iterator[None]:
 
 
 @contextmanager
-def unfinished(output: str) -> Iterator[None]:
+def register_output(output: str) -> Iterator[None]:
     """Register the file that the native core writes, so that the thread can remove it."""
     path = Path(output).resolve() if Path(output).is_file() else Path(output).absolute()
-    _unfinished.add(path)
+    _unfinished_paths.add(path)
     try:
         yield
     finally:
-        _unfinished.discard(path)
+        _unfinished_paths.discard(path)
 
 
 def _watch(reading_end: int) -> None:
     """End blklab if a signal stays unhandled."""
     while numbers := os.read(reading_end, 1):
         number = numbers[0]
-        if _handled.wait(HANDLER_TIMEOUT_S) or signal.getsignal(number) not in {_interrupt, _end}:
-            _handled.clear()
+        if _handler_done.wait(HANDLER_TIMEOUT_S) or signal.getsignal(number) not in {_interrupt, _end}:
+            _handler_done.clear()
             continue
-        for path in list(_unfinished):
+        for path in list(_unfinished_paths):
             with suppress(OSError):
                 _remove(path.parent)
         os._exit(128 + number)

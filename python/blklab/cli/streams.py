@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from blklab.errors import BlklabError
-from blklab.output import STDOUT, named
+from blklab.output import STDOUT, add_file_name
 
 
-def ready() -> None:
+def replace_closed() -> None:
     """Replace closed streams (`>&-`), before another file gets their descriptor numbers.
 
     A closed stdin or stdout fails with EBADF when it is used. Output to a closed stderr is lost.
@@ -20,10 +20,10 @@ def ready() -> None:
         try:
             os.fstat(number)
         except OSError:
-            opened = os.open(os.devnull, mode)
-            if opened != number:
-                os.dup2(opened, number)
-                os.close(opened)
+            descriptor = os.open(os.devnull, mode)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)))
     if sys.stderr is None:
@@ -38,7 +38,7 @@ def check_stdout() -> None:
     Rust ignores a write to a closed stdout (std, stdio.rs, handle_ebadf).
     """
     sys.stdout.flush()
-    with named("standard output"):
+    with add_file_name("standard output"):
         os.write(1, b"")
 
 
@@ -67,7 +67,7 @@ def _reader_is_gone() -> bool:
 
 def flush() -> None:
     """Flush stdout. Raises OSError with the name of the stream, or BrokenPipeError."""
-    with named("standard output"):
+    with add_file_name("standard output"):
         sys.stdout.flush()
 
 

@@ -33,13 +33,13 @@ def tune(*, campaign: str, metric: str, confidence: float, margin: float, store:
     from blklab.report import tuning as report
     from blklab.store import query
 
-    kept, (selection,), points = query.opened(store, [campaign])
-    look = look_share(query.earlier_looks(kept, [selection]))
+    opened_store, (selection,), points = query.opened(store, [campaign])
+    look = look_share(query.earlier_looks(opened_store, [selection]))
     tunings = analysis.tune(selection.campaign, selection.runs, metric, points, confidence, margin, look)
     kind = RUNNERS.get(selection.campaign.runner)
     better = analysis.settings_of(tunings) if kind is not None and kind.own_devices else {}
     lasting = analysis.persist_settings(better, [run.outcome for run in selection.runs if run.outcome])
-    alone = selection.campaign.experiment["sweep"].get("mode") != "all"
+    one_at_a_time = selection.campaign.experiment["sweep"].get("mode") != "all"
 
     notes = [
         *run_conditions.condition_notes(campaign, selection.runs),
@@ -47,7 +47,7 @@ def tune(*, campaign: str, metric: str, confidence: float, margin: float, store:
     ]
 
     def draw(console: Console) -> None:
-        report.print_tuning(console, tunings, lasting, alone=alone)
+        report.print_tuning(console, tunings, lasting, one_at_a_time=one_at_a_time)
         diagnostics.print_diagnostics(console, notes, "Notes")
 
     document = {

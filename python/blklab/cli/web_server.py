@@ -26,10 +26,10 @@ web_config_option = click.option(
 
 
 @contextmanager
-def listening(
-    listen: str, config: Path | None, app: "WSGIApplication", what: str, connections: int | None = None
+def serve_app(
+    listen: str, config: Path | None, app: "WSGIApplication", page: str, connections: int | None = None
 ) -> Iterator[None]:
-    """Serve `app` at HOST:PORT, and at /`what` what the user looks for, until SIGINT or SIGTERM ends the block.
+    """Serve `app` at HOST:PORT, and at /`page` what the user looks for, until SIGINT or SIGTERM ends the block.
 
     Raises UsageError and EnvironmentLacks.
     """
@@ -39,10 +39,10 @@ def listening(
     settings = load_web_config(config) if config else WebConfig()
     if config and settings.tls_server_config:
         make_tls_context(config, settings.tls_server_config)
-    _warn_about_access(address, settings, what or "results")
+    _warn_about_access(address, settings, page or "results")
     with WebServer(address, app, config, warn, connections=connections) as server:
         scheme = "https" if settings.tls_server_config else "http"
-        click.echo(f"blklab: listening on {scheme}://{server.address}/{what}", err=True)
+        click.echo(f"blklab: listening on {scheme}://{server.address}/{page}", err=True)
         threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
         try:
             yield
@@ -50,14 +50,14 @@ def listening(
             server.shutdown()  # a service that is stopped has not failed
 
 
-def _warn_about_access(address: "ListenAddress", settings: "WebConfig", what: str) -> None:
+def _warn_about_access(address: "ListenAddress", settings: "WebConfig", content: str) -> None:
     """Warns if other hosts can read it without a password, or a password in clear text."""
     with suppress(ValueError):  # the name of a host
         if address.host == "localhost" or ip_address(address.host).is_loopback:
             return
     tls = settings.tls_server_config
     if not settings.basic_auth_users and not (tls and tls.client_ca_file):
-        warn(f"{address}: everyone on the network can read the {what}; to restrict this, use --web-config")
+        warn(f"{address}: everyone on the network can read the {content}; to restrict this, use --web-config")
     elif not tls:
         warn(
             f"{address}: passwords cross the network unencrypted; to encrypt them, "

@@ -71,14 +71,14 @@ def numbers_with_overlap(answer: Answer) -> list[str]:
     """Returns the numbers of the arrangements that may be as fast: their intervals overlap with that of the first."""
     first_low, first_high = answer.rows[0].slowest_load().mean_bounds
     numbers = []
-    for number, row in enumerate(_listed(answer), 1):
+    for number, row in enumerate(_list_arrangements(answer), 1):
         low, high = row.slowest_load().mean_bounds
         if number > 1 and low < first_high and high > first_low:
             numbers.append(str(number))
     return numbers
 
 
-def _listed(answer: Answer) -> list[ArrangementFigures]:
+def _list_arrangements(answer: Answer) -> list[ArrangementFigures]:
     """Returns the arrangements in the order of their numbers."""
     return [*answer.rows, *answer.others, *answer.present]
 
@@ -102,12 +102,12 @@ def _short_headroom(row: ArrangementFigures) -> str:
 
 def sentences(answer: Answer) -> list[Sentence]:
     """Returns the answer, its reasons, and what it depends on."""
-    listed = [Sentence("Answer", verdict(answer))]
+    result = [Sentence("Answer", verdict(answer))]
     loads = "; ".join(printable(load.source) for load in answer.question.loads)
-    grown = f", times {answer.question.growth:g}" if answer.question.growth != 1 else ""
-    listed.append(Sentence("Load", f"{loads}{grown}."))
-    listed += [Sentence("Why" if not at else "", line) for at, line in enumerate(answer.why)]
-    listed.append(Sentence("Data loss", _loss(answer)))
+    growth_text = f", times {answer.question.growth:g}" if answer.question.growth != 1 else ""
+    result.append(Sentence("Load", f"{loads}{growth_text}."))
+    result += [Sentence("Why" if not position else "", line) for position, line in enumerate(answer.why)]
+    result.append(Sentence("Data loss", _loss(answer)))
     if answer.cache is not None:
         best = answer.cache.best
         mean = format_duration(best.sample.mean_ns)
@@ -117,13 +117,13 @@ def sentences(answer: Answer) -> list[Sentence]:
         if answer.cache.warm_up:
             cache_lines.append(cache_advice.warm_up_sentence(answer.cache.warm_up))
         cache_lines.append(cache_advice.wear_sentence(best))
-        listed += [Sentence("" if index else "Cache", line) for index, line in enumerate(cache_lines)]
+        result += [Sentence("" if index else "Cache", line) for index, line in enumerate(cache_lines)]
     if changes := compare_choices(answer.rows[0].changes):
-        listed.append(Sentence("Choices", changes))
+        result.append(Sentence("Choices", changes))
     if answer.options.removed:
-        reasons = "; ".join(f"they {each.reason}: {each.count}" for each in answer.options.removed)
-        listed.append(Sentence("Not considered", f"Because {reasons}."))
-    return [*listed, Sentence("Search", search(answer))]
+        reasons = "; ".join(f"they {removal.reason}: {removal.count}" for removal in answer.options.removed)
+        result.append(Sentence("Not considered", f"Because {reasons}."))
+    return [*result, Sentence("Search", search(answer))]
 
 
 def _loss(answer: Answer) -> str:
@@ -147,10 +147,10 @@ def _loss(answer: Answer) -> str:
 def search(answer: Answer) -> str:
     """Says how much was simulated."""
     share = answer.result.simulated_ios / max(1, answer.full_ios)
-    saved = f" The search took {formatting.share(share)} of the I/Os of simulating all in full." if share < 1 else ""
+    saving = f" The search took {formatting.share(share)} of the I/Os of simulating all in full." if share < 1 else ""
     return (
         f"{len(answer.options.fitting)} of {formatting.plural(answer.options.considered, 'arrangement')} simulated,"
-        f" {answer.result.fully_simulated} of them in full, several times.{saved}"
+        f" {answer.result.fully_simulated} of them in full, several times.{saving}"
     )
 
 
@@ -171,17 +171,17 @@ def present(answer: Answer) -> TextTable:
     return _table(answer, answer.present, first, "What you have, to compare with")
 
 
-def _table(answer: Answer, listed: Sequence[ArrangementFigures], first: int, title: str) -> TextTable:
-    timed = answer.rows[0].headroom is not None
-    priced = any(row.price is not None for row in _listed(answer))
+def _table(answer: Answer, arrangements: Sequence[ArrangementFigures], first: int, title: str) -> TextTable:
+    has_headroom = answer.rows[0].headroom is not None
+    has_price = any(row.price is not None for row in _list_arrangements(answer))
     columns = [*figures("#"), text("arrangement"), *figures("capacity", "failures", "mean", "nine of ten", "p99")]
-    if timed:
+    if has_headroom:
         columns += figures("headroom")
-    if priced:
+    if has_price:
         columns += figures("price")
     columns += figures("loss, 1 in")
     rows = []
-    for number, row in enumerate(listed, first):
+    for number, row in enumerate(arrangements, first):
         cells = [
             str(number),
             row.arrangement.words,
@@ -191,26 +191,26 @@ def _table(answer: Answer, listed: Sequence[ArrangementFigures], first: int, tit
             mean_interval(row.slowest_load()),
             format_duration(row.slowest_load().p99_ns),
         ]
-        if timed:
+        if has_headroom:
             cells.append(_short_headroom(row))
-        if priced:
+        if has_price:
             cells.append(formatting.number(row.price))
         cells.append(_short(row.loss.any.mean))
         rows.append(cells)
     note = f"failures: disks that can fail, whichever they are; loss: probability of losing data within {YEARS} years"
-    if timed:
+    if has_headroom:
         note += "; headroom: times today's load until a disk saturates, I/Os fall behind or p99 exceeds the limit"
     return TextTable(title, columns, rows, note, strong=frozenset({0}) if first == 1 else frozenset())
 
 
 def endurance(answer: Answer) -> TextTable:
     """Returns what the arrangements do at most, and when a disk has failed."""
-    wear = any(row.drive_writes_per_day is not None for row in _listed(answer))
+    wear = any(row.drive_writes_per_day is not None for row in _list_arrangements(answer))
     columns = figures("#", "busy", "peak IOPS", "peak bandwidth", "p99 degraded", "rebuild", "p99 then")
     if wear:
         columns += figures("writes/day", "rated for")
     rows = []
-    for number, row in enumerate(_listed(answer), 1):
+    for number, row in enumerate(_list_arrangements(answer), 1):
         # The load with the highest 99th percentile, as in the first sentence and the other tables.
         peak = max(row.peak, key=lambda sample: sample.p99_ns)
         cells = [
@@ -243,7 +243,7 @@ def losses(answer: Answer) -> TextTable:
     """Returns how likely the arrangements lose data, and how much."""
     columns = figures("#", "1 in", "from 1 in", "to 1 in", "bad block, 1 in", "failed disks, 1 in", "average")
     rows = []
-    for number, row in enumerate(_listed(answer), 1):
+    for number, row in enumerate(_list_arrangements(answer), 1):
         loss = row.loss
         shares = (loss.any.mean, loss.any.high, loss.any.low, loss.sectors.mean, loss.disks.mean)
         rows.append([str(number), *map(_short, shares), format_size(loss.bytes.mean)])
@@ -261,7 +261,7 @@ def _worst(samples: Sequence[Sample]) -> str:
 
 def chart(answer: Answer) -> Chart | None:
     """Returns latency over capacity."""
-    arrangements = _listed(answer)
+    arrangements = _list_arrangements(answer)
     if len(arrangements) < 2:
         return None
     rows: list[Spec] = [
@@ -317,7 +317,7 @@ def print_answer(console: Console, answer: Answer) -> None:
     terminal.prose(console, sentences(answer))
     terminal.draw_table(console, front(answer), others(answer), present(answer), endurance(answer), losses(answer))
     console.print()
-    terminal.prose(console, [Sentence("Note" if not at else "", line) for at, line in enumerate(answer.doubts)])
+    terminal.prose(console, [Sentence("Note" if not index else "", line) for index, line in enumerate(answer.doubts)])
     console.print()
     console.print(f"To build it on Debian, as root: {HOW_TO_RUN}")
     console.print()
@@ -346,7 +346,7 @@ def render(answer: Answer, *, title: str, command: str) -> str:
         facts=[printable(load.source) for load in answer.question.loads],
         sentences=[
             *sentences(answer),
-            *(Sentence("Note" if not at else "", line) for at, line in enumerate(answer.doubts)),
+            *(Sentence("Note" if not index else "", line) for index, line in enumerate(answer.doubts)),
         ],
         doubts=[],
         command=command,
@@ -366,7 +366,7 @@ def as_dict(answer: Answer) -> dict[str, object]:
         "script": list(answer.script),
         "search": {
             "considered": answer.options.considered,
-            "not_simulated": [asdict(each) for each in answer.options.removed],
+            "not_simulated": [asdict(removal) for removal in answer.options.removed],
             "simulated": len(answer.options.fitting),
             "simulated_in_full": answer.result.fully_simulated,
             "ios": answer.result.simulated_ios,

@@ -50,7 +50,7 @@ def sentence(view: ProfileView, array: DeviceView) -> list[Sentence]:
     ios = sum(member.ios for member in lower)
     if not ios or not array.ios:
         return []
-    own = [group for member in lower for group in _by_md(member)]
+    md_groups = [group for member in lower for group in _by_md(member)]
     parts = []
     written = array.op("write").bytes
     if written:
@@ -58,11 +58,11 @@ def sentence(view: ProfileView, array: DeviceView) -> list[Sentence]:
         parts.append(
             f"for each byte written to {array.label}, {formatting.number(factor)} bytes are written to its members"
         )
-    if own:
-        share = formatting.share(sum(group.total for group in own) / ios)
-        names = formatting.listing(sorted({group.label for group in own}))
+    if md_groups:
+        share = formatting.share(sum(group.total for group in md_groups) / ios)
+        names = formatting.listing(sorted({group.label for group in md_groups}))
         parts.append(f"md itself queued {share} of the I/O of the members ({names})")
-    if syncs(array, lower, own):
+    if syncs(array, lower, md_groups):
         parts.append("md checked, resynced, recovered or reshaped the array")
     line = "; ".join(parts)
     return [Sentence("Members", f"{line[:1].upper()}{line[1:]}.")] if parts else []
@@ -72,14 +72,14 @@ def _by_md(member: DeviceView) -> list[OriginGroup]:
     return [group for group in member.groups("processes") if MD_THREAD.fullmatch(group.label)]
 
 
-def syncs(array: DeviceView, lower: Sequence[DeviceView], own: Sequence[OriginGroup]) -> bool:
+def syncs(array: DeviceView, lower: Sequence[DeviceView], md_groups: Sequence[OriginGroup]) -> bool:
     """Whether md read more than the load explains.
 
     The thread of a parity level also reads for writes: for each block of a write at most one block of each member.
     """
-    if any(group.label.endswith(("_resync", "_reshape")) for group in own):
+    if any(group.label.endswith(("_resync", "_reshape")) for group in md_groups):
         return True
     writes = array.op("write")
     blocks = writes.bytes / BLOCK + 2 * writes.ios
     reads = sum(member.op("read").bytes for member in lower) - array.op("read").bytes
-    return bool(own) and reads > blocks * BLOCK * len(lower)
+    return bool(md_groups) and reads > blocks * BLOCK * len(lower)

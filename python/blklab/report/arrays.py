@@ -12,7 +12,7 @@ from blklab.md.model import Array, ArrayMember, Inventory, Software
 from blklab.md.remote import RemoteHost
 from blklab.printing import printable
 from blklab.report import diagnostics
-from blklab.report.console import Console, assembled, styled
+from blklab.report.console import Console, assemble_text, style_text
 from blklab.report.diagnostics import counts
 from blklab.report.formatting import listing, plural
 from blklab.report.tables.base import TextTable, figures, text
@@ -32,14 +32,16 @@ def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic])
 
     Of more than MOST_ARRAYS arrays, only those with a critical or warning finding are shown.
     """
-    shown, rest = _worst_arrays(inventory, findings) if len(inventory.arrays) > MOST_ARRAYS else (inventory.arrays, [])
+    shown, other_lines = (
+        _worst_arrays(inventory, findings) if len(inventory.arrays) > MOST_ARRAYS else (inventory.arrays, [])
+    )
     absent = [array for array in inventory.unassembled if not all(member.users for member in array.members)]
     if not inventory.arrays:
         is_expected = absent or any(not line.ignored for line in inventory.listed)
-        console.print(styled("No md array is assembled." if is_expected else "No md array found.", "bold"))
+        console.print(style_text("No md array is assembled." if is_expected else "No md array found.", "bold"))
     draw_table(console, arrays_table(replace(inventory, arrays=(*absent[:MOST_ARRAYS], *shown[:MOST_ARRAYS]))))
-    for line in rest:
-        console.print(styled(line))
+    for line in other_lines:
+        console.print(style_text(line))
     for array in absent[:MOST_ARRAYS]:
         draw_table(console, members_table(array))
     for array in shown if len(shown) <= MOST_ARRAYS else ():
@@ -52,13 +54,13 @@ def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic])
     diagnostics.print_diagnostics(console, findings, "Findings", names=names)
     if unseen := _unseen(inventory):
         console.print()
-        console.print(styled("Not seen", "bold"))
+        console.print(style_text("Not seen", "bold"))
         parts = (line.partition(": ") for line in unseen)
-        for reason, places in by_key((colon + reason, where) for where, colon, reason in parts).items():
-            console.print(styled(f"• {printable(list_names(places) + reason)}"))
+        for reason, places in by_key((colon + reason, place) for place, colon, reason in parts).items():
+            console.print(style_text(f"• {printable(list_names(places) + reason)}"))
     numbers = [f"{count} {severity}" for severity, count in diagnostics.counts(findings).items()]
     console.print()
-    console.print(styled(" · ".join(numbers), "dim"))
+    console.print(style_text(" · ".join(numbers), "dim"))
 
 
 def _worst_arrays(inventory: Inventory, findings: Sequence[Diagnostic]) -> tuple[list[Array], list[str]]:
@@ -69,22 +71,22 @@ def _worst_arrays(inventory: Inventory, findings: Sequence[Diagnostic]) -> tuple
         for name in [finding.subject] if finding.subject else disks.get(finding.member, ()):
             ranks[name] = min(finding.rank, ranks.get(name, finding.rank))
     note = SEVERITIES.index("note")
-    others = {
+    other_states = {
         array.name: array_state_text(array)
         for array in inventory.arrays
         if ranks.get(array.name, note) == note and array.usable == array.raid_disks
     }
-    shown = [array for array in inventory.arrays if array.name not in others]
+    shown = [array for array in inventory.arrays if array.name not in other_states]
     shown.sort(key=lambda array: ranks.get(array.name, note))
     lines = []
     if len(shown) > MOST_ARRAYS:
         number = plural(len(shown) - MOST_ARRAYS, "more array")
         lines.append(f"{number} with findings or missing members; --array NAME shows an array with its members")
-    states = Counter(others.values()).most_common()
-    counted = states[0][0] if len(states) == 1 else listing([f"{count} {state}" for state, count in states])
-    if others:
-        number = plural(len(others), "other array" if shown else "array")
-        lines.append(f"{number}: {counted}; all members in sync, no finding above {SEVERITIES[note]}")
+    states = Counter(other_states.values()).most_common()
+    states_text = states[0][0] if len(states) == 1 else listing([f"{count} {state}" for state, count in states])
+    if other_states:
+        number = plural(len(other_states), "other array" if shown else "array")
+        lines.append(f"{number}: {states_text}; all members in sync, no finding above {SEVERITIES[note]}")
     return shown, lines
 
 
@@ -163,12 +165,12 @@ def _bitmap_text(array: Array) -> str:
 
 def array_state_text(array: Array) -> str:
     """Returns an array's state in up to three words."""
-    words = [printable(array.state) or "?"]
+    parts = [printable(array.state) or "?"]
     if array.degraded:
-        words.append("degraded")
+        parts.append("degraded")
     if array.sync:
-        words.append(array.sync.action)
-    return ", ".join(words)
+        parts.append(array.sync.action)
+    return ", ".join(parts)
 
 
 def _member_state_text(member: ArrayMember) -> str:
@@ -231,7 +233,7 @@ def show_hosts(console: Console, hosts: Sequence[RemoteHost], threshold: int) ->
 
     for host in hosts:
         name = printable(host.name)
-        line = assembled((name, "bold"), ": ")
+        line = assemble_text((name, "bold"), ": ")
         if host.inventory is None:
             console.print(line.append(printable(host.failure), "bold red"))
         elif len(hosts) > 1 and all(finding.rank > threshold for finding in host.findings):
@@ -242,7 +244,7 @@ def show_hosts(console: Console, hosts: Sequence[RemoteHost], threshold: int) ->
             console.print(line.append(summary + ("; some data could not be read" if host.unseen else "")))
         else:
             has_commands = any(finding.remedy for finding in host.findings)
-            title = styled(name, "bold").append(" · run the commands on this host" if has_commands else "", "dim")
+            title = style_text(name, "bold").append(" · run the commands on this host" if has_commands else "", "dim")
             console.print(Rule(title, align="left", style="dim"))
             show(console, host.inventory, host.findings)
             console.print()

@@ -22,10 +22,10 @@ def print_bisection(console: Console, bisection: Bisection) -> None:
         console.print(line, markup=False, highlight=False)
 
 
-def section(kept: Sequence[Bisection]) -> PageSection:
+def section(bisections: Sequence[Bisection]) -> PageSection:
     """Returns the section of a page about the bisections among its campaigns."""
     items: list[Item] = []
-    for bisection in kept:
+    for bisection in bisections:
         items += [SentenceList([Sentence("Result", printable(bisection.summary))]), *tables(bisection)]
         items.append(PlainText("The commit" if bisection.culprit else "Notes", "\n".join(details(bisection)).strip()))
     return PageSection("bisection", "Bisection", "Bisection", items)
@@ -48,23 +48,28 @@ def details(bisection: Bisection) -> list[str]:
 
 
 def _table(title: str, kind: str, verdicts: Sequence[CommitVerdict]) -> TextTable:
-    all_figures = [judged for verdict in verdicts for judged in verdict.figures]
-    cells = {judged.cell for judged in all_figures}
-    metrics = {judged.metric for judged in all_figures}
+    all_figures = [commit_figure for verdict in verdicts for commit_figure in verdict.figures]
+    cells = {commit_figure.cell for commit_figure in all_figures}
+    metrics = {commit_figure.metric for commit_figure in all_figures}
     rows = []
     for verdict in verdicts:
         commit_cells = [printable(verdict.commit.short), verdict.verdict]
         reason = printable(verdict.reason or verdict.commit.subject)
-        for judged in verdict.figures:
+        for commit_figure in verdict.figures:
             names = []
             if len(cells) > 1:
-                names.append(judged.cell)
+                names.append(commit_figure.cell)
             if len(metrics) > 1:
-                names.append(judged.metric)
-                value = METRICS[judged.metric].with_unit(judged.value)
+                names.append(commit_figure.metric)
+                value = METRICS[commit_figure.metric].with_unit(commit_figure.value)
             else:
-                value = figure(judged.metric, judged.value)
-            figure_cells = [" ".join(names), value, formatting.number(judged.of_baseline), str(judged.runs)]
+                value = figure(commit_figure.metric, commit_figure.value)
+            figure_cells = [
+                " ".join(names),
+                value,
+                formatting.number(commit_figure.of_baseline),
+                str(commit_figure.runs),
+            ]
             rows.append([*commit_cells, *figure_cells, reason])
             commit_cells = ["", ""]
             reason = ""

@@ -83,31 +83,31 @@ def sentences(answer: CacheAnswer) -> list[Sentence]:
     """Returns the answer, its reasons, and what it costs."""
     best = answer.best
     load = printable(answer.question.loads[0].source)
-    listed = [Sentence("Answer", verdict(answer)), Sentence("Array", f"{answer.without.arrangement.words}; {load}.")]
-    listed.append(Sentence("Size", size_sentence(answer)))
+    result = [Sentence("Answer", verdict(answer)), Sentence("Array", f"{answer.without.arrangement.words}; {load}.")]
+    result.append(Sentence("Size", size_sentence(answer)))
     if answer.risky:
         kinds = [f"{_cache_kind(row.arrangement.level)}, {format_duration(row.sample.mean_ns)}" for row in answer.risky]
-        alone = answer.without.arrangement.failures
+        base_failures = answer.without.arrangement.failures
         risk = (
             f"Faster, but with it the array survives {answer.risky[0].arrangement.failures} failed disks "
-            f"instead of {alone}: {formatting.listing(kinds)}. "
-            f"A mirror of {alone + 1} fast disks (--fast {alone + 1}x…) keeps {alone}."
+            f"instead of {base_failures}: {formatting.listing(kinds)}. "
+            f"A mirror of {base_failures + 1} fast disks (--fast {base_failures + 1}x…) keeps {base_failures}."
         )
-        listed.append(Sentence("Risk", risk))
+        result.append(Sentence("Risk", risk))
     if not answer.is_worth_it:
-        return listed
+        return result
     if best.dirty_bytes and not answer.without.arrangement.failures:
-        listed.append(
+        result.append(
             Sentence("Risk", "The cache has data that the disk does not have: if one of them fails, all data are lost.")
         )
     if changes := compare_choices(answer.choices[best.arrangement.level]):
-        listed.append(Sentence("Choices", changes))
+        result.append(Sentence("Choices", changes))
     if answer.warm_up and any(answer.warm_up.hit_ratios):
-        listed.append(Sentence("Warm-up", warm_up_sentence(answer.warm_up)))
-    listed.append(Sentence("Wear", wear_sentence(best)))
+        result.append(Sentence("Warm-up", warm_up_sentence(answer.warm_up)))
+    result.append(Sentence("Wear", wear_sentence(best)))
     if best.dirty_bytes:
-        listed.append(Sentence("Dirty data", f"Up to {format_size(best.dirty_bytes)} are only in the cache."))
-    return listed
+        result.append(Sentence("Dirty data", f"Up to {format_size(best.dirty_bytes)} are only in the cache."))
+    return result
 
 
 def size_sentence(answer: CacheAnswer) -> str:
@@ -116,9 +116,9 @@ def size_sentence(answer: CacheAnswer) -> str:
     sizes = answer.by_size[kind_and_mode]
     smallest_block = answer.curves["blocks"][0] if answer.curves else None
     steps = [f"{format_size(size)} {format_duration(mean)}" for size, mean in sizes.items()]
-    alone = format_duration(answer.without.sample.mean_ns)
+    base_mean = format_duration(answer.without.sample.mean_ns)
     lines = [
-        f"Mean latency of {_cache_kind(kind_and_mode)} with its defaults: without {alone}; with {'; '.join(steps)}."
+        f"Mean latency of {_cache_kind(kind_and_mode)} with its defaults: without {base_mean}; with {'; '.join(steps)}."
     ]
     if any(size > answer.best.bytes for size in sizes):
         lines.append(f"Above {format_size(answer.best.bytes)}, it does not become clearly faster.")
@@ -242,7 +242,7 @@ def print_answer(console: Console, answer: CacheAnswer, about: str, lines: Seque
     terminal.prose(console, sentences(answer))
     terminal.draw_table(console, *_tables(answer))
     console.print()
-    terminal.prose(console, [Sentence("" if at else "Note", line) for at, line in enumerate(_notes(answer))])
+    terminal.prose(console, [Sentence("" if index else "Note", line) for index, line in enumerate(_notes(answer))])
     scripts = {f"{about}: {HOW_TO_RUN}": lines}
     if check := check_commands(answer):
         scripts["Later, to see whether the cache does what it should:"] = check

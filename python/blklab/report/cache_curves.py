@@ -6,7 +6,7 @@ from blklab.documents.cache_curves import BlockCurves, CacheCurves, CurvePoint, 
 from blklab.report import formatting, shell, terminal
 from blklab.report.charts import theme
 from blklab.report.charts.base import Chart, Spec, chart_spec, layer, log_ticks, quantity, size_label, tip
-from blklab.report.console import Console, styled
+from blklab.report.console import Console, style_text
 from blklab.report.formatting import Sentence
 from blklab.report.shell import PageSection
 from blklab.report.tables.base import TextTable, figures
@@ -33,10 +33,10 @@ def doubts(document: CacheCurves) -> list[str]:
     if unit is not None:
         reasons.append(f"the times are multiples of {formatting.duration(unit)}: I/Os of one time are spread over it")
     if document["assumed_volumes"]:
-        touched, large = map(formatting.size, document["assumed_volumes"])
+        touched_size, large = map(formatting.size, document["assumed_volumes"])
         reasons.append(
             "smq depends on the size of the volume, which is not known: "
-            f"its figures are a band between {touched}, as far as the trace reaches, and {large} or more: "
+            f"its figures are a band between {touched_size}, as far as the trace reaches, and {large} or more: "
             "give `cache curve` --volume-size"
         )
     bands = set()  # Policies with a band of assumptions: a longer recording does not narrow it
@@ -85,35 +85,37 @@ def facts(document: CacheCurves) -> list[str]:
 
 def sentences(document: CacheCurves) -> list[Sentence]:
     """Returns the floor and the knees of each block size."""
-    listed = []
+    result = []
     for block in document["blocks"]:
         size = formatting.size(block["block_bytes"])
         footprint = formatting.size(block["footprint_bytes"])
         ratios = {"reads": block["read_first_touch_ratio"], "writes": block["write_first_touch_ratio"]}
-        apart = [f"{formatting.share(ratio)} of {name}" for name, ratio in ratios.items() if ratio is not None]
+        shares = [f"{formatting.share(ratio)} of {name}" for name, ratio in ratios.items() if ratio is not None]
         floor = formatting.share(block["first_touch_ratio"])
         text = (
-            f"{floor} of the accesses ({', '.join(apart)}) are the first to their block: "
+            f"{floor} of the accesses ({', '.join(shares)}) are the first to their block: "
             f"no cache that starts empty serves them. The trace touches {footprint}."
         )
         knees = " ".join(_knee(curve) for curve in block["curves"] if curve["points"])
         if min(_sizes(block), default=0) < 513 << 19 and any(curve["policy"] == "bcache" for curve in block["curves"]):
             knees += " bcache has no figures below 256.5 MiB: the kernel refuses 512 buckets or fewer."
-        listed += [Sentence(f"First touch, {size}", text), Sentence(f"Size, {size}", knees)]
-    return listed
+        result += [Sentence(f"First touch, {size}", text), Sentence(f"Size, {size}", knees)]
+    return result
 
 
 def _knee(curve: PolicyCurve) -> str:
     last = curve["points"][-1]
     knee = curve["knee_bytes"]
     reads = " of the reads" if curve["policy"] == "bcache" else ""
-    most = f"{formatting.size(last['cache_bytes'])} serves {_ratio(last)}{reads}"
+    last_text = f"{formatting.size(last['cache_bytes'])} serves {_ratio(last)}{reads}"
     at_knee = next((point for point in curve["points"] if point["cache_bytes"] == knee), last)
     if at_knee is last:
         if len(curve["points"]) > 2:
-            return f"{curve['policy']}: no knee; {most}."
-        return f"{curve['policy']}: {most}."  # Two sizes are a line, which has no knee
-    return f"{curve['policy']}: the knee is {formatting.size(knee)}, which serves {_ratio(at_knee)}{reads}; {most}."
+            return f"{curve['policy']}: no knee; {last_text}."
+        return f"{curve['policy']}: {last_text}."  # Two sizes are a line, which has no knee
+    return (
+        f"{curve['policy']}: the knee is {formatting.size(knee)}, which serves {_ratio(at_knee)}{reads}; {last_text}."
+    )
 
 
 def _ratio(point: CurvePoint) -> str:
@@ -123,8 +125,8 @@ def _ratio(point: CurvePoint) -> str:
 
 
 def _directions(point: CurvePoint) -> str:
-    both = (point["read_hit_ratio"], point["write_hit_ratio"])
-    return " / ".join(formatting.NONE if ratio is None else f"{ratio * 100:.1f}" for ratio in both)
+    ratios = (point["read_hit_ratio"], point["write_hit_ratio"])
+    return " / ".join(formatting.NONE if ratio is None else f"{ratio * 100:.1f}" for ratio in ratios)
 
 
 def tables(block: BlockCurves) -> list[TextTable]:
@@ -168,13 +170,13 @@ def chart(block: BlockCurves) -> Chart | None:
     x = quantity("cache_bytes", "size of the cache", scale={"type": "log", "base": 2, "nice": False}, axis=axis)
     share: Spec = {"scale": {"domain": [0, 1]}, "axis": {"format": ".0%"}}
     scale = {"domain": names, "range": [COLOURS[name] for name in names]}
-    shared = {"x": x, "color": {"field": "policy", "type": "nominal", "scale": scale, "legend": {"title": None}}}
+    base_encoding = {"x": x, "color": {"field": "policy", "type": "nominal", "scale": scale, "legend": {"title": None}}}
     tooltip = [tip("policy", "policy"), tip("size", "cache"), tip("shown", "hit ratio")]
     ratio = quantity("hit_ratio", "hit ratio", **share)
     floor = {"y": {"datum": 1 - block["first_touch_ratio"], "type": "quantitative"}}
     layers = [
-        layer("area", {**shared, "y": quantity("low", **share), "y2": {"field": "high"}}, fillOpacity=0.25),
-        layer("line", {**shared, "y": ratio, "tooltip": tooltip}, point={"size": 25}),
+        layer("area", {**base_encoding, "y": quantity("low", **share), "y2": {"field": "high"}}, fillOpacity=0.25),
+        layer("line", {**base_encoding, "y": ratio, "tooltip": tooltip}, point={"size": 25}),
         layer("rule", floor, color="@soft", strokeDash=[4, 3]),
     ]
     note = "The dashed line is the most that a cache can serve which starts empty. bcache counts reads only."
@@ -184,7 +186,7 @@ def chart(block: BlockCurves) -> Chart | None:
 
 def print_curves(console: Console, document: CacheCurves) -> None:
     """Prints sentences and tables."""
-    console.print(styled(" · ".join(facts(document)), "dim"))
+    console.print(style_text(" · ".join(facts(document)), "dim"))
     console.print()
     terminal.prose(console, sentences(document))
     terminal.draw_table(console, *(table for block in document["blocks"] for table in tables(block)))
@@ -192,15 +194,15 @@ def print_curves(console: Console, document: CacheCurves) -> None:
 
 def sections(document: CacheCurves, name: str = "") -> list[PageSection]:
     """Returns a section for each block size; `name` is its name in the menu, instead of the size."""
-    listed = []
+    result = []
     for block in document["blocks"]:
         size = formatting.size(block["block_bytes"])
         ratios, directions = tables(block)
         heading = f"Hits of a cache with blocks of {size}"
-        listed.append(
+        result.append(
             PageSection(f"blocks-{block['block_bytes']}", name or size, heading, [chart(block) or ratios, directions])
         )
-    return listed
+    return result
 
 
 def render(document: CacheCurves, *, title: str, command: str) -> str:

@@ -10,7 +10,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.printing import printable
 from blklab.report import diagnostics, formatting
 from blklab.report.console import Console
-from blklab.report.tables.base import TextTable, figures, pruned, text
+from blklab.report.tables.base import TextTable, drop_empty_columns, figures, text
 from blklab.report.terminal import draw_table
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def rates_table(inventory: CacheInventory) -> TextTable:
             rows.append(row)
     names = ("read hits", "write hits", "promoted", "demoted", "bypassed", "drive writes/day")
     note = "Shares of reads and of writes. drive writes/day: what was copied to the cache in a day, by its size."
-    return pruned(TextTable("Activity", [text("cache"), text("since"), *figures(*names)], rows, note))
+    return drop_empty_columns(TextTable("Activity", [text("cache"), text("since"), *figures(*names)], rows, note))
 
 
 def activity(cache: BlockCache, inventory: CacheInventory) -> dict[str, dict[str, Any]]:
@@ -89,9 +89,9 @@ def activity(cache: BlockCache, inventory: CacheInventory) -> dict[str, dict[str
 
 def _rates(cache: BlockCache, counters: Mapping[str, int], seconds: float | None) -> dict[str, Any]:
     promotions = counters.get("promotions")
-    copied = counters.get("written_bytes")
+    copied_bytes = counters.get("written_bytes")
     if promotions is not None and cache.block:
-        copied = promotions * cache.block
+        copied_bytes = promotions * cache.block
     return {
         "seconds": seconds,
         "read_hits": hit_share(counters, "read"),
@@ -99,10 +99,10 @@ def _rates(cache: BlockCache, counters: Mapping[str, int], seconds: float | None
         "promotions": promotions,
         "demotions": counters.get("demotions"),
         "bypassed_bytes": counters.get("bypassed_bytes"),
-        "copied_bytes": copied,
+        "copied_bytes": copied_bytes,
         "drive_writes_a_day": None
-        if copied is None or not cache.size or not seconds
-        else copied / cache.size * DAY / seconds,
+        if copied_bytes is None or not cache.size or not seconds
+        else copied_bytes / cache.size * DAY / seconds,
     }
 
 
@@ -126,9 +126,9 @@ def show_check(console: Console, check: "CacheCheck") -> None:
         draw = formatting.size if figure.name == "bypassed_bytes" else draw
         low = draw(figure.low)
         high = draw(figure.high)
-        expected = low if low == high else f"{low} – {high}"
+        expected_text = low if low == high else f"{low} – {high}"
         holds = "yes" if figure.holds else "NO"
-        rows.append([shown.get(figure.name, figure.name), draw(figure.counted), expected, holds])
+        rows.append([shown.get(figure.name, figure.name), draw(figure.counted), expected_text, holds])
     columns = [text("figure"), *figures("counted", "expected"), text("as expected")]
     contents = "was empty" if check.empty else "was in use: it may have held other data, or the data of this trace"
     cache = check.cache

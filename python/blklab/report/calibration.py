@@ -11,7 +11,7 @@ from blklab.units import format_duration
 WIDE = 1.5  # Ratio of the processor times of two runs from which these differ much
 
 
-def fitted(calibration: Calibration) -> TextTable:
+def fit_table(calibration: Calibration) -> TextTable:
     columns = [text("parameter"), *figures("before", "after", f"{100 * NOMINAL:.0f} % interval")]
     entries = [
         [name, f"{before:,.0f}", f"{after:,.0f}", _limits(calibration.intervals.get(name))]
@@ -49,10 +49,12 @@ def host_runs(profile: HostProfile) -> TextTable:
     columns += figures("bs", "depth", "jobs", "switches", "measured", "predicted", "error")
     entries = []
     for run in profile.runs:
-        predicted = profile.predicted_ns(run)
-        times = (f"{time / 1000:.2f}" for time in (run.measured_ns, predicted))
-        words = map(printable, [run.run, run.engine, *run.load.values()])
-        entries.append([*words, f"{run.switches:.2f}", *times, f"{100 * (predicted / run.measured_ns - 1):+.0f} %"])
+        predicted_ns = profile.predicted_ns(run)
+        times = (f"{time / 1000:.2f}" for time in (run.measured_ns, predicted_ns))
+        load_cells = map(printable, [run.run, run.engine, *run.load.values()])
+        entries.append(
+            [*load_cells, f"{run.switches:.2f}", *times, f"{100 * (predicted_ns / run.measured_ns - 1):+.0f} %"]
+        )
     spare = ("switches", "error", "jobs", "bs")
     return TextTable("Processor time of an I/O, µs, and its switches between tasks", columns, entries, spare=spare)
 

@@ -64,23 +64,23 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
             cells += difference(row.differences[side - 1])
             cells.append(verdict(row.differences[side - 1]))
             body.append(cells)
-    fixed = [label for label in comparison.by if len({row.labels[label] for row in rows}) == 1]
-    spare = ("p", level, *fixed, "±", "change")
-    repeated = any(value and value.runs > 1 for row in rows for value in row.values)
-    spread = "±: the largest distance of a run from the mean." if repeated else ""
+    fixed_labels = [label for label in comparison.by if len({row.labels[label] for row in rows}) == 1]
+    spare = ("p", level, *fixed_labels, "±", "change")
+    has_repeats = any(value and value.runs > 1 for row in rows for value in row.values)
+    spread = "±: the largest distance of a run from the mean." if has_repeats else ""
     note = spread
     intervals = [decision for decision in decisions if decision.low is not None]
     if by_model:
         note += " Intervals are those of the model's error: nine of ten measured changes are expected in them."
     elif len(intervals) > 1:
         note += f" The {len(intervals)} intervals hold together; p is adjusted."
-    explained = {"p": "; p is adjusted", level: note.removeprefix(spread).replace("; p is adjusted", "").strip()}
+    explanations = {"p": "; p is adjusted", level: note.removeprefix(spread).replace("; p is adjusted", "").strip()}
     title = f"{METRICS[name].what} ({name})"
     if all(comparison.predicted):
         title = f"SIMULATED: {title}"
-    table = TextTable(title, columns, body, note.strip(), spare=spare, explained=explained)
+    table = TextTable(title, columns, body, note.strip(), spare=spare, explanations=explanations)
     empty = set()
-    if not repeated:
+    if not has_repeats:
         empty.add("±")
     if by_model:
         empty.add("p")
@@ -143,27 +143,27 @@ def more_repeats(count: int) -> str:
     return formatting.plural(count, "more repeat")
 
 
-def judged_tables(plan: ExperimentPlan, rows: Sequence[JudgedFigure]) -> list[TextTable]:
+def judgement_tables(plan: ExperimentPlan, rows: Sequence[JudgedFigure]) -> list[TextTable]:
     """Returns a table for each metric: predictions, what was measured elsewhere, and the verdicts."""
-    varied = [label for label in ("stack", "workload", *plan.varied) if label in plan.cells[0].labels]
-    labels = list(dict.fromkeys(label for label in varied if label != "repeat"))
+    varied_labels = [label for label in ("stack", "workload", *plan.varied) if label in plan.cells[0].labels]
+    labels = list(dict.fromkeys(label for label in varied_labels if label != "repeat"))
     columns = [TableColumn("#"), *map(text, labels), TableColumn("SIMULATED"), text("interval")]
     columns += [TableColumn("measured"), TableColumn("change"), text("")]
     no_test = {"fitted": "the model was fitted to it", "limited": "limited by its rate: no test"}
     no_test["unclear"] = "cannot tell: its runs vary more than the interval"
-    judged = []
+    tables = []
     for name, rows_of_metric in by_key((row.metric.name, row) for row in rows).items():
         body = []
         for row in rows_of_metric:
-            measured = figure(name, row.mean)
+            measured_text = figure(name, row.mean)
             if len(row.measured) > 1:
-                measured += f" ({len(row.measured)} runs)"
+                measured_text += f" ({len(row.measured)} runs)"
             cells = [
                 str(row.cell.number),
                 *(printable(row.cell.labels[label]) for label in labels),
                 figure(name, row.predicted),
                 formatting.NONE if row.ends is None else " – ".join(figure(name, end) for end in row.ends),
-                measured,
+                measured_text,
                 change(row.decision.change),
                 no_test.get(row.verdict) or verdict(row.decision),
             ]
@@ -172,11 +172,11 @@ def judged_tables(plan: ExperimentPlan, rows: Sequence[JudgedFigure]) -> list[Te
         note = "interval: at least nine of ten measurements are expected in it."
         if name == "iops":
             note = "interval: nine of ten measurements are expected in it."
-        judged.append(TextTable(title, columns, body, note, spare=("interval", "change")))
-    return judged
+        tables.append(TextTable(title, columns, body, note, spare=("interval", "change")))
+    return tables
 
 
-def judged_lines(rows: Sequence[JudgedFigure]) -> list[str]:
+def judgement_lines(rows: Sequence[JudgedFigure]) -> list[str]:
     """Returns how many measurements are inside the predictions' intervals, and the reasons of the others."""
     lines = []
     for name, verdicts in by_key((row.metric.name, row.verdict) for row in rows).items():
@@ -202,27 +202,27 @@ DIRECTIONS = ("rw", "workload")  # Labels whose values a sentence does not mix
 def headlines(comparison: Comparison) -> list[str]:
     """Returns a line for each side, metric and direction whose cells have one run each: cells are the repeats."""
     lines = []
-    apart = next((label for label in DIRECTIONS if label in comparison.by), None)
-    for name, at in itertools.product(_metrics(comparison), range(len(comparison.sides) - 1)):
-        rows = [row for row in comparison.rows if row.metric == name and _is_single(row, at + 1)]
-        for value, of_value in by_key((row.labels.get(apart or "", ""), row) for row in rows).items():
-            if len(of_value) >= FEWEST_ROWS and (text := _over_cells(of_value, at)):
-                lines.append(" ".join(filter(None, (f"{comparison.sides[at + 1]}:", printable(value), name, text))))
-    if lines and any(each.code == "two-campaigns" for each in comparison.notes):
+    direction_label = next((label for label in DIRECTIONS if label in comparison.by), None)
+    for name, index in itertools.product(_metrics(comparison), range(len(comparison.sides) - 1)):
+        rows = [row for row in comparison.rows if row.metric == name and _is_single(row, index + 1)]
+        for value, of_value in by_key((row.labels.get(direction_label or "", ""), row) for row in rows).items():
+            if len(of_value) >= FEWEST_ROWS and (text := _over_cells(of_value, index)):
+                lines.append(" ".join(filter(None, (f"{comparison.sides[index + 1]}:", printable(value), name, text))))
+    if lines and any(note.code == "two-campaigns" for note in comparison.notes):
         lines.append("Each cell was measured once. What else differs between the campaigns can explain a difference.")
     return lines
 
 
-def _is_single(row: ComparisonRow, at: int) -> bool:
-    decision = row.differences[at - 1]
+def _is_single(row: ComparisonRow, side: int) -> bool:
+    decision = row.differences[side - 1]
     is_measured = bool(decision and not decision.of_model and decision.change > -1)
-    runs = [value.runs for value in (row.values[0], row.values[at]) if value]
+    runs = [value.runs for value in (row.values[0], row.values[side]) if value]
     return is_measured and runs == [1, 1]
 
 
-def _over_cells(rows: Sequence[ComparisonRow], at: int) -> str | None:
+def _over_cells(rows: Sequence[ComparisonRow], index: int) -> str | None:
     """Returns `28 to 35 % higher in 49 of 49 cells`."""
-    decisions = [row.differences[at] for row in rows]
+    decisions = [row.differences[index] for row in rows]
     logs = [math.log1p(decision.change) for decision in decisions if decision]
     labels = [label for label in rows[0].labels if len({row.labels[label] for row in rows}) > 2]
     if not labels:
@@ -265,17 +265,17 @@ def summary(comparison: Comparison, name: str) -> str:
         ("outside", {"outside"}),
         ("cannot tell", {"unclear", "unknown"}),
     ):
-        decided = [decision for decision in decisions if decision and decision.verdict in verdicts]
-        if not decided:
+        phrase_decisions = [decision for decision in decisions if decision and decision.verdict in verdicts]
+        if not phrase_decisions:
             continue
-        part = f"{len(decided)} {phrase}"
+        part = f"{len(phrase_decisions)} {phrase}"
         if phrase == "the same":
-            part += f" within ±{formatting.share(max(decision.within or 0.0 for decision in decided))}"
-        needed = [decision.repeats for decision in decided if decision.repeats]
-        if needed:
-            part += f" ({more_repeats(max(needed))})"
+            part += f" within ±{formatting.share(max(decision.within or 0.0 for decision in phrase_decisions))}"
+        repeats = [decision.repeats for decision in phrase_decisions if decision.repeats]
+        if repeats:
+            part += f" ({more_repeats(max(repeats))})"
         elif phrase in {"cannot tell", "different in one run each"}:
-            part += f" ({_what_helps(decided[0])})"
+            part += f" ({_what_helps(phrase_decisions[0])})"
         parts.append(part)
     missing = decisions.count(None)
     if missing:
@@ -302,11 +302,11 @@ def _power(decisions: Sequence[Decision | None], margin: float) -> str:
     )
     if not powers:
         return ""
-    least, needed = powers[len(powers) // 2]
+    least, repeats = powers[len(powers) // 2]
     amount = formatting.share(least) if least < 1 else f"a factor of {1 + least:.0f}"
     power = f" A change by {amount} can be detected"
     if least > margin:
-        needs = f"about {needed}" if needed <= MOST_REPEATS else f"over {MOST_REPEATS}"
+        needs = f"about {repeats}" if repeats <= MOST_REPEATS else f"over {MOST_REPEATS}"
         return f"{power}; {formatting.share(margin)} needs {needs} repeats."
     return f"{power}."
 
@@ -360,10 +360,10 @@ def probability(p: float | None) -> str:
 
 def run_plans_table(plans: Sequence[RunPlan], metric: str, change: float) -> TextTable:
     """Returns what each cell needs."""
-    varied = [label for label in plans[0].labels if len({plan.labels.get(label) for plan in plans}) > 1]
+    varied_labels = [label for label in plans[0].labels if len({plan.labels.get(label) for plan in plans}) > 1]
     rows = []
     for plan in plans:
-        cell = " ".join(plan.labels.get(label, "") for label in varied)
+        cell = " ".join(plan.labels.get(label, "") for label in varied_labels)
         shortest = formatting.NONE
         if plan.best is not None:
             runs, seconds = plan.best

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from blklab.analysis.identified_disks import IdentifiedDisk
 from blklab.printing import printable
 from blklab.report import formatting
-from blklab.report.console import Console, styled
+from blklab.report.console import Console, style_text
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.spec.stock_models import LibraryModel, RatedFigure
@@ -38,22 +38,22 @@ def _certainty(model: LibraryModel) -> str:
     return printable(model.certainty or formatting.NONE) + spread + (", yours" if model.own else "")
 
 
-def print_model(console: Console, model: LibraryModel, rated: Sequence[RatedFigure]) -> None:
+def print_model(console: Console, model: LibraryModel, rated_figures: Sequence[RatedFigure]) -> None:
     """Prints what the library says about a model."""
-    console.print(styled(printable(model.product), "bold"))
-    console.print(styled(f"model = {model.name!r}".replace("'", '"'), "dim"))
+    console.print(style_text(printable(model.product), "bold"))
+    console.print(style_text(f"model = {model.name!r}".replace("'", '"'), "dim"))
     console.print(
-        styled(f"{printable(model.device_class) or 'no class'} · {_certainty(model)} · {printable(model.source)}")
+        style_text(f"{printable(model.device_class) or 'no class'} · {_certainty(model)} · {printable(model.source)}")
     )
     if model.spread:
         console.print(f"A typical device: others of its class differ by about {100 * model.spread:.0f} % up and down.")
     console.print()
-    draw_table(console, rated_table(model, rated))
+    draw_table(console, rated_table(model, rated_figures))
 
 
-def rated_table(model: LibraryModel, rated: Sequence[RatedFigure]) -> TextTable:
+def rated_table(model: LibraryModel, rated_figures: Sequence[RatedFigure]) -> TextTable:
     """Returns what the maker states next to the simulation."""
-    simulated = {figure.name: figure for figure in rated}
+    figures_by_name = {figure.name: figure for figure in rated_figures}
     rows = []
     for name, value in model.rated.items():
         draw = {
@@ -61,9 +61,9 @@ def rated_table(model: LibraryModel, rated: Sequence[RatedFigure]) -> TextTable:
             "write_bandwidth": formatting.rate,
             "written_bytes": formatting.size,
         }.get(name, formatting.number)
-        figure = simulated.get(name)
-        both = [draw(figure.simulated), f"{100 * figure.error:+.1f} %"] if figure else [formatting.NONE] * 2
-        rows.append([RATED.get(name, printable(name)), draw(value), *both])
+        figure = figures_by_name.get(name)
+        result_cells = [draw(figure.simulated), f"{100 * figure.error:+.1f} %"] if figure else [formatting.NONE] * 2
+        rows.append([RATED.get(name, printable(name)), draw(value), *result_cells])
     return TextTable("Rated", [text("figure"), *figures("rated", "simulated", "error")], rows)
 
 
@@ -86,11 +86,11 @@ def draw_disks(console: Console, disks: Sequence[IdentifiedDisk]) -> None:
         console.print("No disk found.")
 
 
-def as_dict(model: LibraryModel, rated: Sequence[RatedFigure] | None = None) -> dict[str, object]:
+def as_dict(model: LibraryModel, rated_figures: Sequence[RatedFigure] | None = None) -> dict[str, object]:
     """Returns the JSON document: docs/reference/formats.md, "devices"."""
     document = {("class" if key == "device_class" else key): value for key, value in asdict(model).items()}
-    if rated is not None:
-        document["simulated"] = {figure.name: figure.simulated for figure in rated}
+    if rated_figures is not None:
+        document["simulated"] = {figure.name: figure.simulated for figure in rated_figures}
     return document
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from blklab.diagnostic import SEVERITIES, Diagnostic
 from blklab.printing import printable
-from blklab.report.console import Console, Text, assembled, styled
+from blklab.report.console import Console, Text, assemble_text, style_text
 from blklab.report.formatting import Sentence
 from blklab.units import format_size
 
@@ -31,61 +31,61 @@ def print_diagnostics(
     found_diagnostics: Sequence[Diagnostic],
     title: str,
     *,
-    most: int | None = None,
+    limit: int | None = None,
     names: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Prints diagnostics under a title, the first `most` of them; nothing if there are none.
+    """Prints diagnostics under a title, the first `limit` of them; nothing if there are none.
 
     With `names`, those of each subject, diagnostics that differ only in them are printed once.
     """
     if not found_diagnostics:
         return
     console.print()
-    console.print(styled(title, "bold"))
-    groups = _alike(found_diagnostics, names) if names is not None else [[each] for each in found_diagnostics]
-    for diagnostic, *others in groups[:most]:
-        where = _subject(diagnostic)
-        line = assembled(
-            (f"{where}: " if where else "", "bold"),
+    console.print(style_text(title, "bold"))
+    groups = _group_alike(found_diagnostics, names) if names is not None else [[item] for item in found_diagnostics]
+    for diagnostic, *similar in groups[:limit]:
+        subject = _subject(diagnostic)
+        line = assemble_text(
+            (f"{subject}: " if subject else "", "bold"),
             (printable(diagnostic.message), "red" if diagnostic.severity == "critical" else ""),
             (f" [{diagnostic.code}]", "dim"),
         )
-        _hanging(console, styled(diagnostic.severity, style=STYLES[diagnostic.severity]), line)
-        if others:
-            _hanging(console, styled(""), styled(_others_text(diagnostic, others)))
-        for content in located(diagnostic):
-            console.print(styled(f"{'':12}{content}"))
+        _print_hanging(console, style_text(diagnostic.severity, style=STYLES[diagnostic.severity]), line)
+        if similar:
+            _print_hanging(console, style_text(""), style_text(_others_text(diagnostic, similar)))
+        for content in list_contents(diagnostic):
+            console.print(style_text(f"{'':12}{content}"))
         for remedy in diagnostic.remedy:
-            console.print(styled(f"{'':12}{printable(remedy)}", "green"))
-    if most is not None and len(groups) > most:
-        console.print(styled(f"and {len(groups) - most} more", "dim"))
+            console.print(style_text(f"{'':12}{printable(remedy)}", "green"))
+    if limit is not None and len(groups) > limit:
+        console.print(style_text(f"and {len(groups) - limit} more", "dim"))
 
 
-def _hanging(console: Console, head: Text, text: Text) -> None:
+def _print_hanging(console: Console, head: Text, text: Text) -> None:
     """Prints text next to its head; on a terminal, in lines that end between words. Commands are not wrapped."""
-    whole = not console.is_terminal or re.search(r"\b(blklab [a-z]|mdadm --)", text.plain)
-    width = len(text.plain) if whole else max(console.width - INDENT, 20)
+    keeps_line = not console.is_terminal or re.search(r"\b(blklab [a-z]|mdadm --)", text.plain)
+    width = len(text.plain) if keeps_line else max(console.width - INDENT, 20)
     end = 0
     for line in textwrap.wrap(text.plain, width, break_long_words=False, break_on_hyphens=False):
         start = text.plain.index(line, end)
         end = start + len(line)
-        console.print(assembled(head, " " * (INDENT - len(head)), text[start:end]))
-        head = styled("")
+        console.print(assemble_text(head, " " * (INDENT - len(head)), text[start:end]))
+        head = style_text("")
 
 
 def _subject(diagnostic: Diagnostic) -> str:
     return printable(" ".join(filter(None, (diagnostic.subject, diagnostic.member))))
 
 
-def _alike(found_diagnostics: Sequence[Diagnostic], names: Mapping[str, Sequence[str]]) -> list[list[Diagnostic]]:
+def _group_alike(found_diagnostics: Sequence[Diagnostic], names: Mapping[str, Sequence[str]]) -> list[list[Diagnostic]]:
     """Returns groups of diagnostics that differ in names only, in their order; small groups are split."""
     groups: dict[tuple[object, ...], list[Diagnostic]] = {}
     for diagnostic in found_diagnostics:
-        known = filter(None, {diagnostic.member, *names.get(diagnostic.subject, ())})
-        pattern = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
+        device_names = filter(None, {diagnostic.member, *names.get(diagnostic.subject, ())})
+        pattern = "|".join(map(re.escape, sorted(device_names, key=len, reverse=True)))
         texts = (diagnostic.message, *diagnostic.remedy)
-        plain = [re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", "·", each) if pattern else each for each in texts]
-        key = (diagnostic.code, diagnostic.severity, *plain, *located(diagnostic))
+        plain = [re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", "·", phrase) if pattern else phrase for phrase in texts]
+        key = (diagnostic.code, diagnostic.severity, *plain, *list_contents(diagnostic))
         groups.setdefault(key, []).append(diagnostic)
     parts = []
     for group in groups.values():
@@ -96,16 +96,16 @@ def _alike(found_diagnostics: Sequence[Diagnostic], names: Mapping[str, Sequence
     return parts
 
 
-def _others_text(diagnostic: Diagnostic, others: Sequence[Diagnostic]) -> str:
+def _others_text(diagnostic: Diagnostic, similar: Sequence[Diagnostic]) -> str:
     """Returns where else there is the same, and whose commands follow."""
-    listed = ", ".join(_subject(other) for other in others[:MOST_ALIKE])
-    if len(others) > MOST_ALIKE:
-        listed += f" and {len(others) - MOST_ALIKE} more (--json lists all)"
+    subjects = ", ".join(_subject(other) for other in similar[:MOST_ALIKE])
+    if len(similar) > MOST_ALIKE:
+        subjects += f" and {len(similar) - MOST_ALIKE} more (--json lists all)"
     commands = f"; the commands below are for {_subject(diagnostic)}" if diagnostic.remedy else ""
-    return f"The same {len(others)} times more: {listed}{commands}"
+    return f"The same {len(similar)} times more: {subjects}{commands}"
 
 
-def located(diagnostic: Diagnostic) -> list[str]:
+def list_contents(diagnostic: Diagnostic) -> list[str]:
     """Returns the contents of bad blocks, one line each: files first."""
     files = [extent for bad_range in diagnostic.ranges for extent in bad_range.get("files", ())]
     lines = []
@@ -118,13 +118,13 @@ def located(diagnostic: Diagnostic) -> list[str]:
         lines.append(line)
     if len(files) > MOST_FILES:
         lines.append(f"and {len(files) - MOST_FILES:,} more file extents: --json lists all")
-    rest: dict[tuple[str, str], int] = {}
+    bytes_by_content: dict[tuple[str, str], int] = {}
     for bad_range in diagnostic.ranges:
         for content in bad_range.get("others", ()):
             key = (content["what"], content["device"])
-            rest[key] = rest.get(key, 0) + content["bytes"]
-    for (what, device), many in rest.items():
-        lines.append(f"{format_size(many)} of {printable(device)}: {what}")
+            bytes_by_content[key] = bytes_by_content.get(key, 0) + content["bytes"]
+    for (kind, device), size in bytes_by_content.items():
+        lines.append(f"{format_size(size)} of {printable(device)}: {kind}")
     return lines
 
 

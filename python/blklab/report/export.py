@@ -31,7 +31,7 @@ def export(charts: Sequence[Chart], directory: Path) -> Iterator[Path]:
 
 def standalone(chart: Chart) -> dict[str, Any]:
     """Returns the complete specification of a chart, with title, width and colours."""
-    spec: dict[str, Any] = theme.coloured(chart.spec, theme.LIGHT)
+    spec: dict[str, Any] = theme.replace_colours(chart.spec, theme.LIGHT)
     config = {**theme.config(theme.LIGHT, FONT), "background": theme.LIGHT["paper"], "padding": 14}
     if "layer" in spec:  # a picture has no pointer
         layers = []

@@ -64,11 +64,11 @@ def rate(bytes_per_second: float | None) -> str:
     return NONE if bytes_per_second is None else units.format_rate(bytes_per_second)
 
 
-def plural(amount: int, word: str, words: str | None = None) -> str:
+def plural(amount: int, word: str, plural_form: str | None = None) -> str:
     """Returns `1 read`, `2 reads`, `0 reads`."""
     noun = word
     if amount != 1:
-        noun = words or f"{word}s"
+        noun = plural_form or f"{word}s"
     return f"{units.format_count(amount)} {noun}"
 
 
@@ -92,24 +92,24 @@ def zipf_reason(zipf: ZipfFit) -> str:
 
 def sparkline(values: Sequence[float]) -> str:
     """Returns values as block characters: the largest is the highest block, zero the lowest."""
-    most = max(values, default=0)
-    if most <= 0:
+    maximum = max(values, default=0)
+    if maximum <= 0:
         return BLOCKS[0] * len(values)
-    return "".join(BLOCKS[min(7, int(8 * value / most))] for value in values)
+    return "".join(BLOCKS[min(7, int(8 * value / maximum))] for value in values)
 
 
 def cells(numbers: Sequence[int]) -> str:
     """Returns `cell 3`, `cells 3, 5` or `cells 1 to 12`; at most six parts."""
     spans: list[list[int]] = []
-    for number_ in sorted(numbers):
-        if spans and number_ == spans[-1][-1] + 1:
-            spans[-1][1:] = [number_]
+    for cell_number in sorted(numbers):
+        if spans and cell_number == spans[-1][-1] + 1:
+            spans[-1][1:] = [cell_number]
         else:
-            spans.append([number_])
+            spans.append([cell_number])
     parts = [f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in spans]
-    listed = ", ".join(parts[:6]) + (" …" if len(parts) > 6 else "")
+    text = ", ".join(parts[:6]) + (" …" if len(parts) > 6 else "")
     noun = "cell" if len(numbers) == 1 else "cells"
-    return f"{noun} {listed}"
+    return f"{noun} {text}"
 
 
 def interval(factors: tuple[float, float]) -> str:

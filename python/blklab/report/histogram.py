@@ -6,7 +6,7 @@ from typing import Any
 
 from blklab.documents.profile import LevelTime, SeekRange, SizeCount
 from blklab.report import formatting
-from blklab.report.console import Console, assembled, styled
+from blklab.report.console import Console, assemble_text, style_text
 from blklab.report.terminal import bar, blocks
 from blklab.report.view import OPS, DeviceView
 from blklab.units import SECTOR
@@ -36,23 +36,23 @@ class Histogram:
     @property
     def total(self) -> float:
         """The sum of all bins."""
-        return sum(bin_.count for bin_ in self.bins)
+        return sum(histogram_bin.count for histogram_bin in self.bins)
 
 
 def sizes(device: DeviceView) -> list[Histogram]:
     """Returns request sizes by operation, in bins of 4 KiB centred on the size."""
     histograms = []
     for op in ("read", "write", "discard"):
-        counted = device.op(op).sizes
-        centres = [(entry.center_kib, entry.count) for entry in counted.bins_4k]
+        op_sizes = device.op(op).sizes
+        centres = [(entry.center_kib, entry.count) for entry in op_sizes.bins_4k]
         bins = [
             Bin(formatting.size(1024 * kib) if kib else "<2 KiB", max(0, kib - 2) * 1024, (kib + 2) * 1024, count)
             for kib, count in centres
         ]
-        mean = formatting.size(counted.mean_bytes)
-        median = formatting.size(counted.median_bytes)
-        note = f"mean {mean}, median {median}, most often {formatting.size(counted.mode_bytes)}"
-        if half := _half_of_bytes(counted.exact):
+        mean = formatting.size(op_sizes.mean_bytes)
+        median = formatting.size(op_sizes.median_bytes)
+        note = f"mean {mean}, median {median}, most often {formatting.size(op_sizes.mode_bytes)}"
+        if half := _half_of_bytes(op_sizes.exact):
             note += f"; half of the bytes are in I/Os of at least {formatting.size(half)}"
         histograms.append(Histogram(f"Sizes of {formatting.ops(op)}", "I/Os", bins, note))
     return [histogram for histogram in histograms if histogram.bins]
@@ -60,11 +60,11 @@ def sizes(device: DeviceView) -> list[Histogram]:
 
 def _half_of_bytes(sizes_of_op: Sequence[SizeCount]) -> int | None:
     """Returns the size from which on I/Os have half of the bytes."""
-    whole = sum(entry.bytes * entry.count for entry in sizes_of_op)
+    total = sum(entry.bytes * entry.count for entry in sizes_of_op)
     above = 0
     for entry in sorted(sizes_of_op, key=lambda entry: -entry.bytes):
         above += entry.bytes * entry.count
-        if above * 2 >= whole:
+        if above * 2 >= total:
             return entry.bytes
     return None
 
@@ -91,7 +91,7 @@ def depth(device: DeviceView) -> list[Histogram]:
     """Returns the time with each number of I/Os in flight."""
     histograms = []
     for title, level in (("I/Os in flight", device.data.in_flight), ("Requests at the device", device.data.dispatched)):
-        if device.ends and (bins := _grouped(level.histogram)):
+        if device.ends and (bins := _group_levels(level.histogram)):
             note = f"mean {formatting.number(level.mean)}, at most {level.max:,}; weighted by time"
             histograms.append(Histogram(title, "ns", bins, note))
     return histograms
@@ -100,18 +100,18 @@ def depth(device: DeviceView) -> list[Histogram]:
 SINGLE = 16  # Depths up to this have one bin each; larger ones have bins between powers of two
 
 
-def _grouped(levels: list[LevelTime]) -> list[Bin]:
-    spent: dict[tuple[int, int], int] = {}
+def _group_levels(levels: list[LevelTime]) -> list[Bin]:
+    times: dict[tuple[int, int], int] = {}
     for entry in levels:
         low, high = entry.low, entry.high
         if low > SINGLE:
             power = (low - 1).bit_length()
             low = 2 ** (power - 1) + 1
             high = max(2**power, high)
-        spent[low, high] = spent.get((low, high), 0) + entry.time_ns
+        times[low, high] = times.get((low, high), 0) + entry.time_ns
     return [
         Bin(f"{low:,}" if low == high else f"{low:,}–{high:,}", low, high + 1, time_ns)
-        for (low, high), time_ns in spent.items()
+        for (low, high), time_ns in times.items()
     ]
 
 
@@ -151,19 +151,19 @@ def as_json(histogram: Histogram) -> dict[str, Any]:
         "title": histogram.title,
         "counted": histogram.unit,
         "total": histogram.total,
-        "bins": [asdict(bin_) for bin_ in histogram.bins],
+        "bins": [asdict(histogram_bin) for histogram_bin in histogram.bins],
     }
 
 
 def print_histograms(console: Console, by_device: Sequence[tuple[DeviceView, Sequence[Histogram]]]) -> None:
     from rich.rule import Rule
 
-    for at, (device, histograms) in enumerate(by_device):
-        if at:
+    for index, (device, histograms) in enumerate(by_device):
+        if index:
             console.print()
-        console.print(Rule(styled(device.label, "bold"), align="left", style="cyan"))
+        console.print(Rule(style_text(device.label, "bold"), align="left", style="cyan"))
         if not histograms:
-            console.print(styled("nothing to count", "dim"))
+            console.print(style_text("nothing to count", "dim"))
         for histogram in histograms:
             console.print()
             _draw(console, histogram)
@@ -173,28 +173,28 @@ def _draw(console: Console, histogram: Histogram) -> None:
     from rich.table import Table as Grid
 
     total = histogram.total
-    longest = max(bin_.count for bin_ in histogram.bins)
-    counts = [_count(histogram, bin_.count) for bin_ in histogram.bins]
-    labels = max(len(bin_.label) for bin_ in histogram.bins)
+    longest = max(histogram_bin.count for histogram_bin in histogram.bins)
+    counts = [_count(histogram, histogram_bin.count) for histogram_bin in histogram.bins]
+    labels = max(len(histogram_bin.label) for histogram_bin in histogram.bins)
     room = console.width - labels - max(map(len, [*counts, "time"])) - 2 * 9 - 8
     width = max(NARROWEST, min(WIDEST, room))
     style = COLOURS.get(histogram.title.split()[-1], "cyan")
-    console.print(assembled((histogram.title, "bold"), (f"  {_count(histogram, total)}", "bold")))
-    console.print(styled(histogram.note, "dim"))
+    console.print(assemble_text((histogram.title, "bold"), (f"  {_count(histogram, total)}", "bold")))
+    console.print(style_text(histogram.note, "dim"))
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     grid.add_column("", justify="right", no_wrap=True)
     grid.add_column("", width=width, no_wrap=True)
     for heading in ("time" if histogram.unit == "ns" else "I/Os", "share", "so far"):
         grid.add_column(heading, justify="right", no_wrap=True)
     so_far = 0.0
-    for bin_, count in zip(histogram.bins, counts, strict=True):
-        so_far += bin_.count
+    for histogram_bin, count in zip(histogram.bins, counts, strict=True):
+        so_far += histogram_bin.count
         grid.add_row(
-            bin_.label,
-            styled(blocks(bar(bin_.count, longest, width), console), style),
-            styled(count, style="" if bin_.count else "dim"),
-            formatting.share(bin_.count / total) if total else formatting.NONE,
-            styled(formatting.share(so_far / total) if total else formatting.NONE, "dim"),
+            histogram_bin.label,
+            style_text(blocks(bar(histogram_bin.count, longest, width), console), style),
+            style_text(count, style="" if histogram_bin.count else "dim"),
+            formatting.share(histogram_bin.count / total) if total else formatting.NONE,
+            style_text(formatting.share(so_far / total) if total else formatting.NONE, "dim"),
         )
     console.print(grid)
 

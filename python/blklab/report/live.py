@@ -16,7 +16,7 @@ from blklab.spec.documents import minimum_ns
 WIDTH = 30  # Number of values in the sparkline
 
 
-def expected(cells: Sequence[Cell]) -> float:
+def minimum_seconds(cells: Sequence[Cell]) -> float:
     """Returns the minimum time of cells in seconds: runtimes, ramps and rounds."""
     return sum(minimum_ns(cell.document) for cell in cells) / 1e9
 
@@ -26,7 +26,7 @@ class LiveCampaign:
     """The display of a campaign; `update` is the runner's `progress`."""
 
     cells: Sequence[Cell]
-    varied: Sequence[str] = ()  # The labels of a cell that are shown
+    label_names: Sequence[str] = ()  # The labels of a cell that are shown
     clock: Callable[[], float] = time.monotonic
     done: int = 0
     began: float = field(init=False)
@@ -50,43 +50,43 @@ class LiveCampaign:
         if live.read_iops is not None:
             self.rates.append(live.read_iops + (live.write_iops or 0))
 
-    def ended(self, done: int) -> None:
+    def set_done(self, done: int) -> None:
         """Takes the number of cells done."""
         self.done = done
 
-    def left(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """Returns the estimated seconds left; None before a cell is done if all took longer than expected."""
         spent = self.clock() - self.began
         if not self.done:
-            least = expected(self.cells) - spent
+            least = minimum_seconds(self.cells) - spent
             return least if least > 0 else None
         return max(0.0, spent / self.done * len(self.cells) - spent)
 
     def lines(self) -> list[str]:
         """Returns the content of the display."""
-        left = self.left()
+        seconds_left = self.seconds_left()
         head = f"{self.done} of {len(self.cells)} cells"
-        if left is not None:
-            head += f", about {_clock(left)} left"
+        if seconds_left is not None:
+            head += f", about {_clock(seconds_left)} left"
         if self.cell is None:
             return [head, "preparing"]
-        labels = " ".join(f"{key}={self.cell.labels[key]}" for key in self.varied)
-        of = "" if self.total is None else f" of {_clock(self.total)}"
-        named = f"cell {self.cell.number} {labels}".rstrip()
-        lines = [head, printable(f"{named}: {self.phase} {_clock(self.seconds)}{of}")]
+        labels = " ".join(f"{key}={self.cell.labels[key]}" for key in self.label_names)
+        total_text = "" if self.total is None else f" of {_clock(self.total)}"
+        cell_text = f"cell {self.cell.number} {labels}".rstrip()
+        lines = [head, printable(f"{cell_text}: {self.phase} {_clock(self.seconds)}{total_text}")]
         if self.rates:
             lines.append(f"{sparkline(list(self.rates)):>{WIDTH}} {self.rates[-1]:,.0f} IOPS")
         return lines
 
 
 def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remainder = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{remainder:02}" if hours else f"{minutes}:{remainder:02}"
 
 
 @contextmanager
-def shown(console: Console, plan: ExperimentPlan) -> Iterator[LiveCampaign]:
+def show_campaign(console: Console, plan: ExperimentPlan) -> Iterator[LiveCampaign]:
     """Shows a campaign on a terminal while the block runs; nothing if stderr is no terminal."""
     campaign = LiveCampaign(plan.cells, plan.varied)
     if not console.is_terminal:

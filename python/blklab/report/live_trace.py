@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from blklab.documents.profile import Profile
 from blklab.report import formatting, terminal
-from blklab.report.console import Console, styled
+from blklab.report.console import Console, style_text
 from blklab.report.formatting import sparkline
 from blklab.report.tables import devices as device_tables
 from blklab.report.tables import life, load
@@ -32,12 +32,12 @@ class LiveScreen:
     def add(self, look: LiveLook) -> None:
         """Takes the next look."""
         self._look = look
-        self._view = None if look.profile is None else self._named(look.profile, look.length_ns)
+        self._view = None if look.profile is None else self._make_view(look.profile, look.length_ns)
         device = self._device()
         self._rates.append(device.iops or 0.0 if device else 0.0)
         self._latencies.append(_p99(device) if device else 0.0)
 
-    def _named(self, profile: Profile, length_ns: int) -> ProfileView:
+    def _make_view(self, profile: Profile, length_ns: int) -> ProfileView:
         for device in profile.devices:
             device.name = self.names.get(device.device, device.name)
             # Rates are those of the whole window.
@@ -72,9 +72,9 @@ class LiveScreen:
 
     def draw(self, console: Console) -> None:
         """Prints the screen."""
-        console.print(styled(self.line(), "bold"))
-        console.print(styled(f"IOPS         {sparkline(list(self._rates))}", "cyan"))
-        console.print(styled(f"p99 latency  {sparkline(list(self._latencies))}", "cyan"))
+        console.print(style_text(self.line(), "bold"))
+        console.print(style_text(f"IOPS         {sparkline(list(self._rates))}", "cyan"))
+        console.print(style_text(f"p99 latency  {sparkline(list(self._latencies))}", "cyan"))
         view = self._view
         device = self._device()
         if view is None:

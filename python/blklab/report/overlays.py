@@ -11,7 +11,7 @@ from blklab.md import command_lines
 from blklab.md.rescue.geometry_trial import FOUND
 from blklab.md.rescue.overlay_record import OverlayRecord, Verdict
 from blklab.printing import printable
-from blklab.report.console import Console, styled
+from blklab.report.console import Console, style_text
 
 HEADLINES: dict[Verdict, str] = {
     "failed": "The array does not run on the overlays. Do not force it on the disks.",
@@ -25,21 +25,21 @@ def show(console: Console, record: OverlayRecord, usage: Mapping[str, str], dire
     """Prints the result, what was seen, and what to do next. `usage` says how full each overlay is."""
     trial = record.trial
     if trial is None:
-        console.print(styled(printable(f"{record.array_name}: the overlays were not finished"), "bold"))
+        console.print(style_text(printable(f"{record.array_name}: the overlays were not finished"), "bold"))
     else:
-        console.print(styled(printable(f"{record.array_name}: {HEADLINES[trial.verdict]}"), "bold"))
+        console.print(style_text(printable(f"{record.array_name}: {HEADLINES[trial.verdict]}"), "bold"))
         for line in trial.lines:
-            console.print(styled(f"• {printable(line)}"))
-    for name, used in usage.items():
-        console.print(styled(f"• {printable(name)}: {printable(used)}"))
+            console.print(style_text(f"• {printable(line)}"))
+    for name, usage_text in usage.items():
+        console.print(style_text(f"• {printable(name)}: {printable(usage_text)}"))
     if record.stopped:
-        console.print(styled("• The overlays are gone."))
+        console.print(style_text("• The overlays are gone."))
     console.print()
-    console.print(styled("What to do", "bold"))
+    console.print(style_text("What to do", "bold"))
     for line in describe_next(record, directory):
         is_command = not line.startswith("#")
         shown = printable(line.removeprefix("# "))
-        console.print(styled(f"    {shown}" if is_command else f"• {shown}", "green" if is_command else ""))
+        console.print(style_text(f"    {shown}" if is_command else f"• {shown}", "green" if is_command else ""))
 
 
 def describe_next(record: OverlayRecord, directory: Path) -> list[str]:
@@ -60,9 +60,9 @@ def describe_next(record: OverlayRecord, directory: Path) -> list[str]:
         return lines
     if not record.array_uuid:  # Of a search for an old array
         lines.append("# The safest way: copy all your files from there to other disks, and make a new array.")
-        found = shlex.quote(str(directory / FOUND))
+        record_path = shlex.quote(str(directory / FOUND))
         lines.append(
-            f"# Or put the superblocks of this geometry on the disks: `blklab md fix metadata {found}`. "
+            f"# Or put the superblocks of this geometry on the disks: `blklab md fix metadata {record_path}`. "
             f"Then `blklab md rescue` again, which asks for another trial before it starts the array."
         )
         return lines

@@ -39,7 +39,7 @@ def render(view: ProfileView, parts: Sequence[PageSection] = (), *, title: str |
         "stack": diagram(view) if len(view.layers()) > 1 else None,
         "overview": device_tables.overview(view),
         "others": _others(view),
-        "made": _made(view),
+        "made": _trace_tables(view),
         "command": command,
     }
     return shell.render("trace.html.j2", parts or sections(view), **context)
@@ -55,7 +55,7 @@ def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageS
         *(chart for chart in charts_over_time if chart.name == "latency-over-time"),
         *charts_over_time,
     ]
-    described = SentenceList([*sentences(device), *array_members.sentence(view, device)])
+    workload_sentences = SentenceList([*sentences(device), *array_members.sentence(view, device)])
     times: list[Item] = [*bars.latency_charts(device), *density.latency_charts(device), *density.map_charts(device)]
     times += _some(life.depth(device))
     arrivals: list[Item] = [*pattern.arrival_charts(device), *_some(pattern_tables.gaps(device))]
@@ -66,7 +66,7 @@ def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageS
         stack = PageSection("stack", "Stack", "The stack", stack_charts[1:])
     cache_sections = cache_curves.sections(curves, "Cache") if curves else []
     parts = [
-        PageSection("workload", "Workload", "The workload", [*shown[:1], described]),
+        PageSection("workload", "Workload", "The workload", [*shown[:1], workload_sentences]),
         stack,
         PageSection("time", "Over time", "Over time", [chart for chart in charts_over_time if chart not in shown[:1]]),
         PageSection("offset", "Offsets", "Offset over time", density.offset_charts(device)),
@@ -94,8 +94,8 @@ def _tiles(device: DeviceView) -> Iterator[KeyFigureTile]:
     arrivals = device.data.pattern.arrivals
     if device.iops is not None:
         peak = arrivals.peak_iops if arrivals.peak_to_mean is not None else None
-        more = f"at peak {formatting.count(peak)}" if peak is not None else ""
-        yield KeyFigureTile("IOPS", formatting.number(device.iops), more)
+        detail = f"at peak {formatting.count(peak)}" if peak is not None else ""
+        yield KeyFigureTile("IOPS", formatting.number(device.iops), detail)
     if device.bytes:
         share = formatting.share(device.op("read").share_of_ios)
         yield KeyFigureTile("Throughput", formatting.rate(device.throughput), f"{share} reads")
@@ -111,8 +111,8 @@ def _tiles(device: DeviceView) -> Iterator[KeyFigureTile]:
     hotness = device.data.hotness
     if hotness.accesses:
         hot = next((h.io_share for h in hotness.hottest if h.fraction == 0.1), None)
-        more = f"10 % take {formatting.share(hot)} of I/O" if hot is not None else ""
-        yield KeyFigureTile("Footprint", formatting.size(hotness.unique_bytes), more)
+        detail = f"10 % take {formatting.share(hot)} of I/O" if hot is not None else ""
+        yield KeyFigureTile("Footprint", formatting.size(hotness.unique_bytes), detail)
     if device.failed:
         yield KeyFigureTile("Errors", formatting.count(device.failed), "I/Os failed")
 
@@ -127,18 +127,20 @@ def _precision(device: DeviceView) -> str:
 
 
 def _others(view: ProfileView) -> list[dict[str, Any]]:
-    others = [device for layer in view.layers() for device in layer if device.active and device is not view.focus]
+    other_devices = [
+        device for layer in view.layers() for device in layer if device.active and device is not view.focus
+    ]
     documents = []
-    for device in others:
+    for device in other_devices:
         tables = _some(load.operations(device), life.stages(device), life.errors(device))
         documents.append({"sentences": sentences(device), "tables": tables})
     return documents
 
 
-def _made(view: ProfileView) -> list[TextTable]:
+def _trace_tables(view: ProfileView) -> list[TextTable]:
     feeds = [device_tables.feeds(view)] if len(view.devices) > 1 else []
-    own = (trace.facts(view), trace.files(view), trace.events(view.focus))
-    return _some(*trace.shard_tables(view), *own, *feeds, trace.counts(view))
+    profile_tables = (trace.facts(view), trace.files(view), trace.events(view.focus))
+    return _some(*trace.shard_tables(view), *profile_tables, *feeds, trace.counts(view))
 
 
 BOX_WIDTH = 116
@@ -153,13 +155,13 @@ def diagram(view: ProfileView) -> dict[str, Any] | None:
     layers: list[list[tuple[str, str, str, str]]] = []
     ranks: dict[str, int] = {}  # The number of each device's layer
     for layer in view.layers():
-        boxes_of_layer = [_traced(view, device) for device in layer if device.active]
+        boxes_of_layer = [_describe_box(view, device) for device in layer if device.active]
         for number, *_ in boxes_of_layer:
             ranks[number] = len(layers)
         layers.append(boxes_of_layer)
     feeds = view.feeds
-    traced = {device.number for device in view.devices}
-    unseen = {feed.upper: feed for feed in feeds if feed.upper not in traced}
+    device_numbers = {device.number for device in view.devices}
+    unseen = {feed.upper: feed for feed in feeds if feed.upper not in device_numbers}
     for number, feed in unseen.items():
         rank = ranks.get(feed.lower, 0) - 1
         if rank < 0:
@@ -175,10 +177,10 @@ def diagram(view: ProfileView) -> dict[str, Any] | None:
     for rank, boxes_of_layer in enumerate(layers):
         left = (width - len(boxes_of_layer) * (BOX_WIDTH + GAP) + GAP) / 2
         y = 2 + rank * LAYER
-        for place, (number, label, more, kind) in enumerate(boxes_of_layer):
+        for place, (number, label, detail, kind) in enumerate(boxes_of_layer):
             x = left + place * (BOX_WIDTH + GAP)
             places[number] = (x, y)
-            boxes.append({"x": x, "y": y, "label": label, "more": more, "kind": kind})
+            boxes.append({"x": x, "y": y, "label": label, "more": detail, "kind": kind})
     lines = []
     for feed in feeds:
         if feed.upper not in places or feed.lower not in places:
@@ -198,7 +200,7 @@ def diagram(view: ProfileView) -> dict[str, Any] | None:
     return {"width": width, "height": height, "boxes": boxes, "lines": lines, **box}
 
 
-def _traced(view: ProfileView, device: DeviceView) -> tuple[str, str, str, str]:
-    more = f"{formatting.number(device.iops)} IOPS" if device.iops is not None else ""
+def _describe_box(view: ProfileView, device: DeviceView) -> tuple[str, str, str, str]:
+    detail = f"{formatting.number(device.iops)} IOPS" if device.iops is not None else ""
     kind = "focus" if device is view.focus else "traced"
-    return device.number, device.label, more, kind
+    return device.number, device.label, detail, kind

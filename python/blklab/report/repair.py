@@ -17,7 +17,7 @@ from blklab.md.rescue.assembly import AssemblyPlan
 from blklab.md_levels import PARITIES
 from blklab.printing import printable
 from blklab.report import diagnostics
-from blklab.report.console import Console, styled
+from blklab.report.console import Console, style_text
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.units import format_duration
@@ -29,30 +29,32 @@ def describe_step(step: steps.Step) -> str:
     """Returns what a step does, in a few words."""
     match step:
         case steps.RemoveSpare(_, path):
-            words = f"remove the spare {path}, so that md does not use it"
+            description = f"remove the spare {path}, so that md does not use it"
         case steps.AddBitmap():
-            words = "add a write-intent bitmap, which a re-add needs"
+            description = "add a write-intent bitmap, which a re-add needs"
         case steps.FailMember(_, path):
-            words = f"fail {path}"
+            description = f"fail {path}"
         case steps.RemoveMember(_, path):
-            words = f"remove {path} from the array"
+            description = f"remove {path} from the array"
         case steps.ReAddMember(_, path, without_list):
-            words = f"re-add {path} " + ("without its list" if without_list else "with its list")
+            description = f"re-add {path} " + ("without its list" if without_list else "with its list")
         case steps.WaitForSync(path):
-            words = "wait until md has finished what it does (see /proc/mdstat)"
+            description = "wait until md has finished what it does (see /proc/mdstat)"
             if path:
-                words = f"wait until {path} is in sync"
+                description = f"wait until {path} is in sync"
         case steps.StopCheck(path):
-            words = f"stop the check of the array, before whose end md does not rebuild {path}; start it again later"
+            description = (
+                f"stop the check of the array, before whose end md does not rebuild {path}; start it again later"
+            )
         case steps.AddSpare(_, path):
-            words = f"add the spare {path} again, without a list"
+            description = f"add the spare {path} again, without a list"
         case steps.RemoveBitmap():
-            words = "remove the bitmap that blklab added"
+            description = "remove the bitmap that blklab added"
         case steps.Stop(reason):
-            words = reason
+            description = reason
         case _:
-            words = "done"
-    return printable(words)
+            description = "done"
+    return printable(description)
 
 
 def describe_situation(
@@ -71,22 +73,22 @@ def describe_situation(
             next_line = command_lines.assemble_all()
         lines = (f"state: {task.array} is not assembled", "data at risk: not known")
         return *lines, f"next command: {next_line}"
-    words = [f"state: {task.array} is {state.array_state or 'not running'}"]
-    words.append(f"{count_in_sync(task, state)} of {task.raid_disks} members are in sync")
+    parts = [f"state: {task.array} is {state.array_state or 'not running'}"]
+    parts.append(f"{count_in_sync(task, state)} of {task.raid_disks} members are in sync")
     for slot in state.slots:
         if slot.state is not MemberState.IN_SYNC:
-            words.append(f"{slot.path} is {slot.state.value}")
-    tolerated = failures_tolerated(task, state)
+            parts.append(f"{slot.path} is {slot.state.value}")
+    max_failures = failures_tolerated(task, state)
     if state.array_state == "broken":
         risk = "yes: every write fails; do not add, remove or wipe a member"
     elif state.with_bad_blocks:
         risk = f"yes: {', '.join(state.with_bad_blocks)} has bad blocks; do not remove another member"
-    elif tolerated < 1:
+    elif max_failures < 1:
         risk = "yes: the next failure of a member loses data"
     else:
-        failures = "one more failure" if tolerated == 1 else f"{tolerated} more failures"
+        failures = "one more failure" if max_failures == 1 else f"{max_failures} more failures"
         risk = f"no: the array tolerates {failures}"
-    return ", ".join(words), f"data at risk: {risk}", f"next command: {next_line}"
+    return ", ".join(parts), f"data at risk: {risk}", f"next command: {next_line}"
 
 
 def show(console: Console, plan: RepairPlan | RewritePlan | SlotPlan | RestartPlan | AssemblyPlan) -> None:
@@ -97,7 +99,7 @@ def show(console: Console, plan: RepairPlan | RewritePlan | SlotPlan | RestartPl
     elif plan.nothing_to_do and isinstance(plan, RewritePlan):
         show_left(console, plan)
     elif plan.nothing_to_do:
-        console.print(styled(f"{name}: no member has a bad-block list: nothing to do"))
+        console.print(style_text(f"{name}: no member has a bad-block list: nothing to do"))
     elif isinstance(plan, RewritePlan):
         _show_rewrite(console, plan)
     elif plan.steps:
@@ -111,20 +113,20 @@ def show(console: Console, plan: RepairPlan | RewritePlan | SlotPlan | RestartPl
 def _show_slot_plan(console: Console, plan: SlotPlan | RestartPlan | AssemblyPlan) -> None:
     """Prints the steps of a plan, and what each of them runs."""
     if plan.nothing_to_do:
-        console.print(styled(f"{printable(plan.array.path)} runs: nothing to do"))
+        console.print(style_text(f"{printable(plan.array.path)} runs: nothing to do"))
         return
     for number, step in enumerate(() if plan.refused else plan.steps, 1):
-        console.print(styled(printable(f"{number:4}  {step.what}")))
+        console.print(style_text(printable(f"{number:4}  {step.what}")))
         if step.command:
-            console.print(styled(printable(f"          {step.command}"), "green"))
+            console.print(style_text(printable(f"          {step.command}"), "green"))
     for line in () if plan.refused else plan.warnings:
-        console.print(styled(printable(f"• {line}")))
+        console.print(style_text(printable(f"• {line}")))
 
 
 def show_lines(console: Console, lines: str) -> None:
     """Prints the result of a repair."""
     for line in lines.splitlines():
-        console.print(styled(printable(line)))
+        console.print(style_text(printable(line)))
 
 
 def slot_as_dict(plan: SlotPlan | RestartPlan | AssemblyPlan, outcome: str | None = None) -> dict[str, Any]:
@@ -142,84 +144,89 @@ def _show_rewrite(console: Console, plan: RewritePlan) -> None:
         count = sum(bad.sectors for bad in member.ranges)
         places = list_names(list(map(str, member.ranges)), 4)
         flag = "; md has write_error, which blklab clears" if "write_error" in member.states else ""
-        console.print(styled(f"{member.path}: {count:,} bad sectors of the member: {places}{flag}"))
+        console.print(style_text(f"{member.path}: {count:,} bad sectors of the member: {places}{flag}"))
     steps = []
     if plan.pages and not plan.refused:
         count = len(plan.pages)
         steps = [rewrite.describe_reads(count), rewrite.describe_writes(count)]
         steps += [rewrite.COMPARE_PAGES, rewrite.WAIT_FOR_LISTS]
     for number, step in enumerate(steps, 1):
-        console.print(styled(f"{number:4}  {step}"))
+        console.print(style_text(f"{number:4}  {step}"))
     if plan.drops_lists and not plan.refused:
-        sectors = sum(at.sectors for at in plan.lost)
+        sectors = sum(bad_range.sectors for bad_range in plan.lost)
         lines = (
             f"all members can read the {sectors:,} sectors without a good copy by the lists, and their copies agree:"
             " the lists are copies of one list, not defects",
             f"stop {plan.array.path}, compare again, and assemble it without bad-block lists",
         )
         for number, line in enumerate(lines, len(steps) + 1):
-            console.print(styled(printable(f"{number:4}  {line}")))
+            console.print(style_text(printable(f"{number:4}  {line}")))
     elif plan.lost:
         show_left(console, plan)
 
 
-def show_left(console: Console, left: RewritePlan) -> None:
+def show_left(console: Console, result: RewritePlan) -> None:
     """Prints what is left in the lists after bad ranges were written again, or cannot be written again."""
-    if left.lost:
-        places = list_names([str(at) for at in left.lost], 4)
+    if result.lost:
+        places = list_names([str(bad_range) for bad_range in result.lost], 4)
         line = (
-            f"{left.array.path}: sectors {places} have no good copy and stay in the lists, because"
-            f" {left.disagreement or 'their copies were not compared'}: write them again from a backup, or delete the"
+            f"{result.array.path}: sectors {places} have no good copy and stay in the lists, because"
+            f" {result.disagreement or 'their copies were not compared'}: write them again from a backup, or delete the"
             " files there"
         )
-    elif left.listed:
-        plan = command_lines.plan_fix_bbl(left.array.path)
+    elif result.listed:
+        plan = command_lines.plan_fix_bbl(result.array.path)
         line = (
-            f"{left.array.path}: the sectors that are left in the lists have no data of the array, "
+            f"{result.array.path}: the sectors that are left in the lists have no data of the array, "
             f"so that nothing can be written there; how to rebuild or replace such a member: {plan}"
         )
-    elif all(member.bad_blocks is None for member in left.array.members):
+    elif all(member.bad_blocks is None for member in result.array.members):
         line = (
-            f"{left.array.path}: no member has a bad-block list any more; check the array now:"
-            f" {command_lines.check_array(left.array.path)}"
+            f"{result.array.path}: no member has a bad-block list any more; check the array now:"
+            f" {command_lines.check_array(result.array.path)}"
         )
     else:
-        fix = command_lines.fix_bbl(left.array.path)
-        line = f"{left.array.path}: no list has entries; to remove the lists: {fix}"
-    console.print(styled(printable(line)))
+        fix = command_lines.fix_bbl(result.array.path)
+        line = f"{result.array.path}: no list has entries; to remove the lists: {fix}"
+    console.print(style_text(printable(line)))
 
 
 def show_recipe(console: Console, recipe: Recipe) -> None:
     """Prints a recipe without line breaks inside commands, so that they can be copied."""
     for line in recipe.lines:
         style = "" if line.startswith("#") else "green"
-        console.print(styled(printable(line), style))
+        console.print(style_text(printable(line), style))
 
 
 def _show_steps(console: Console, plan: RepairPlan) -> None:
     disks = plan.array.raid_disks
     rows = [
-        [str(number), describe_step(planned.step), f"{planned.in_sync}/{disks}", str(planned.failures_tolerated)]
-        for number, planned in enumerate(plan.steps, 1)
+        [
+            str(number),
+            describe_step(planned_step.step),
+            f"{planned_step.in_sync}/{disks}",
+            str(planned_step.failures_tolerated),
+        ]
+        for number, planned_step in enumerate(plan.steps, 1)
     ]
     columns = [*figures("step"), text("what"), *figures("in sync", "tolerates")]
     label = plan.array.title.removeprefix(plan.array.name)
     draw_table(console, TextTable(f"Plan for {printable(plan.array.path + label)}", columns, rows))
     console.print()
-    console.print(styled("Commands", "bold"))
-    for number, planned in enumerate(plan.steps, 1):
-        if planned.command:
-            console.print(styled(f"{number:4}  {printable(planned.command)}", "green"))
+    console.print(style_text("Commands", "bold"))
+    for number, planned_step in enumerate(plan.steps, 1):
+        if planned_step.command:
+            console.print(style_text(f"{number:4}  {printable(planned_step.command)}", "green"))
     console.print()
     for line in _risk_lines(plan):
-        console.print(styled(f"• {line}"))
+        console.print(style_text(f"• {line}"))
     diagnostics.print_diagnostics(console, plan.warnings, "Warnings")
 
 
 def _risk_lines(plan: RepairPlan) -> list[str]:
     """Returns sentences about risks and times, which the table does not show."""
-    tolerated = min(planned.failures_tolerated for planned in plan.steps)
-    failures = {0: "no failure", 1: "one more failure"}.get(tolerated, f"{tolerated} more failures")
+    max_failures = min(planned_step.failures_tolerated for planned_step in plan.steps)
+    failures = {0: "no failure", 1: "one more failure"}.get(max_failures, f"{max_failures} more failures")
     rebuild_seconds = plan.rebuild_seconds
     lines = [
         "After each step, blklab reads the state of the array again and decides only by it.",

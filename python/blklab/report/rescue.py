@@ -20,7 +20,7 @@ from blklab.md.rescue.geometry_search import GeometrySearch, OldGeometry, descri
 from blklab.md.rescue.lost_members import ArrayNote
 from blklab.md.rescue.saved_sectors import SavedSectors
 from blklab.printing import printable
-from blklab.report.console import Console, styled
+from blklab.report.console import Console, style_text
 from blklab.report.tables.base import TextTable, figures, only, text
 from blklab.report.terminal import draw_table
 from blklab.units import SECTOR, format_size
@@ -31,51 +31,53 @@ NO_VALUE = "–"
 
 def add_notes(rescues: Sequence[ArrayRescue], notes: Sequence[ArrayNote]) -> tuple[list[ArrayRescue], list[str]]:
     """Returns the arrays with their notes as further facts, and the sentences of the other notes."""
-    completed = []
+    result = []
     names = {rescue.array.name for rescue in rescues}
     for rescue in rescues:
-        own = tuple(note.sentence for note in notes if note.array_name == rescue.array.name)
-        completed.append(replace(rescue, facts=(*rescue.facts, *own)))
-    return completed, [note.sentence for note in notes if note.array_name not in names]
+        sentences = tuple(note.sentence for note in notes if note.array_name == rescue.array.name)
+        result.append(replace(rescue, facts=(*rescue.facts, *sentences)))
+    return result, [note.sentence for note in notes if note.array_name not in names]
 
 
-def show(console: Console, inventory: Inventory, rescues: Sequence[ArrayRescue], others: Sequence[str] = ()) -> None:
+def show(
+    console: Console, inventory: Inventory, rescues: Sequence[ArrayRescue], other_notes: Sequence[str] = ()
+) -> None:
     """Prints each array: the answer, its reasons, the members, what to do, and what not to type.
 
-    `others` are sentences about disks that belong to none of these arrays.
+    `other_notes` are sentences about disks that belong to none of these arrays.
     """
     for number, rescue in enumerate(rescues):
         if number:
             console.print()
         array = rescue.array
-        console.print(styled(printable(f"{array.title}: {rescue.headline}"), "bold"))
+        console.print(style_text(printable(f"{array.title}: {rescue.headline}"), "bold"))
         for fact in rescue.facts:
-            console.print(styled(f"• {printable(fact)}"))
+            console.print(style_text(f"• {printable(fact)}"))
         draw_table(console, members_table(rescue))
         if rescue.steps:
             console.print()
-            console.print(styled("What to do", "bold"))
+            console.print(style_text("What to do", "bold"))
             for line in rescue.steps:
                 is_command = not line.startswith("#")
                 shown = printable(line) if is_command else printable(line.removeprefix("# "))
-                console.print(styled(f"    {shown}" if is_command else f"• {shown}", "green" if is_command else ""))
+                console.print(style_text(f"    {shown}" if is_command else f"• {shown}", "green" if is_command else ""))
         if rescue.forbidden:
             console.print()
-            console.print(styled("Do not type", "bold"))
+            console.print(style_text("Do not type", "bold"))
             for line in rescue.forbidden:
-                console.print(styled(f"• {printable(line)}", "red"))
-    if others:
+                console.print(style_text(f"• {printable(line)}", "red"))
+    if other_notes:
         if rescues:
             console.print()
-        console.print(styled("On other disks", "bold"))
-        for line in others:
-            console.print(styled(f"• {printable(line)}"))
+        console.print(style_text("On other disks", "bold"))
+        for line in other_notes:
+            console.print(style_text(f"• {printable(line)}"))
     unseen = [*inventory.unseen, *inventory.unread]
     if unseen:
         console.print()
-        console.print(styled("Not seen", "bold"))
+        console.print(style_text("Not seen", "bold"))
         for line in unseen:
-            console.print(styled(f"• {printable(line)}"))
+            console.print(style_text(f"• {printable(line)}"))
 
 
 MOST_SHOWN = 8  # Geometries in the terminal; all are in the JSON document
@@ -89,22 +91,22 @@ SAFETY = (
 
 def show_search(console: Console, search: GeometrySearch) -> None:
     """Prints a search for an old geometry: the verdict, the geometries, what is not certain, and what is safe."""
-    console.print(styled(printable(describe_verdict(search)), "bold"))
+    console.print(style_text(printable(describe_verdict(search)), "bold"))
     for number, geometry in enumerate(search.geometries[:MOST_SHOWN], start=1):
         console.print()
         title = "Geometry" if len(search.geometries) == 1 else f"Geometry {number} of {len(search.geometries)}"
-        console.print(styled(title, "bold"))
+        console.print(style_text(title, "bold"))
         _show_geometry(console, geometry)
     if len(search.geometries) > MOST_SHOWN:
-        console.print(styled(f"{len(search.geometries) - MOST_SHOWN} more: see --json"))
+        console.print(style_text(f"{len(search.geometries) - MOST_SHOWN} more: see --json"))
     console.print()
     for line in (*search.notes, *search.limits, *SAFETY):
-        console.print(styled(f"• {printable(line)}"))
+        console.print(style_text(f"• {printable(line)}"))
 
 
 def _show_geometry(console: Console, geometry: OldGeometry) -> None:
     for line in describe_geometry(geometry):
-        console.print(styled(f"    {printable(line)}"))
+        console.print(style_text(f"    {printable(line)}"))
 
 
 def search_as_dict(search: GeometrySearch) -> dict[str, Any]:
@@ -112,12 +114,12 @@ def search_as_dict(search: GeometrySearch) -> dict[str, Any]:
     return {"format_version": FORMAT_VERSION, **search.as_dict(), "safety": list(SAFETY)}
 
 
-def show_sectors(console: Console, saved: SavedSectors, file: str) -> None:
+def show_sectors(console: Console, copy: SavedSectors, file: str) -> None:
     """Prints what was saved of a member, and what not."""
-    header = saved.header
+    header = copy.header
     size = format_size(sum(place.sectors for place in header.ranges) * SECTOR)
     console.print(
-        styled(
+        style_text(
             printable(
                 f"{file}: {size} of array {header.array_uuid}, from slot {header.slot} "
                 f"({header.events:,} events, last written {moment_text(header.updated)}); read again and compared"
@@ -125,19 +127,19 @@ def show_sectors(console: Console, saved: SavedSectors, file: str) -> None:
         )
     )
     reasons = (
-        (saved.elsewhere, "not on this member: name another one"),
-        (saved.listed, "not saved: in the bad-block list of this member"),
-        (saved.unread, "not saved: cannot be read from this member"),
+        (copy.elsewhere, "not on this member: name another one"),
+        (copy.listed, "not saved: in the bad-block list of this member"),
+        (copy.unread, "not saved: cannot be read from this member"),
     )
     for ranges, reason in reasons:
         if ranges:
-            console.print(styled(f"• array {list_names(list(map(str, ranges)))}: {reason}"))
+            console.print(style_text(f"• array {list_names(list(map(str, ranges)))}: {reason}"))
 
 
-def sectors_as_dict(saved: SavedSectors) -> dict[str, Any]:
+def sectors_as_dict(copy: SavedSectors) -> dict[str, Any]:
     """Returns the JSON document of saved sectors: the header of the file, and what is not in it."""
-    document: dict[str, Any] = {"format_version": FORMAT_VERSION, "header": msgspec.to_builtins(saved.header)}
-    missing = {"elsewhere": saved.elsewhere, "listed": saved.listed, "unread": saved.unread}
+    document: dict[str, Any] = {"format_version": FORMAT_VERSION, "header": msgspec.to_builtins(copy.header)}
+    missing = {"elsewhere": copy.elsewhere, "listed": copy.listed, "unread": copy.unread}
     for name, ranges in missing.items():
         document[name] = [{"sector": gap.sector, "sectors": gap.sectors} for gap in ranges]
     return document
@@ -164,7 +166,7 @@ def members_table(rescue: ArrayRescue) -> TextTable:
     )
     if any(member.id for member in list_all_members(array)):
         return table
-    return only(table, [at for at, column in enumerate(columns) if column.heading != "disk"])
+    return only(table, [index for index, column in enumerate(columns) if column.heading != "disk"])
 
 
 def _row(member: ArrayMember, newest: int, latest: int) -> list[str]:
@@ -172,9 +174,9 @@ def _row(member: ArrayMember, newest: int, latest: int) -> list[str]:
     if superblock is None:
         return [printable(member.name), printable(member.id), *[NO_VALUE] * 10]
     behind = newest - superblock.events
-    listed = "no list"
+    list_text = "no list"
     if superblock.bad_blocks:
-        listed = f"{len(superblock.bad_blocks.ranges)} entries" if superblock.bad_blocks.ranges else "empty"
+        list_text = f"{len(superblock.bad_blocks.ranges)} entries" if superblock.bad_blocks.ranges else "empty"
     return [
         printable(member.name),
         printable(member.id),
@@ -187,15 +189,15 @@ def _row(member: ArrayMember, newest: int, latest: int) -> list[str]:
         draw_array_state(superblock),
         format_size(superblock.data_offset * 512),
         "holds" if superblock.checksum_holds else "WRONG",
-        listed,
+        list_text,
     ]
 
 
-def as_dict(inventory: Inventory, rescues: Sequence[ArrayRescue], others: Sequence[str] = ()) -> dict[str, Any]:
+def as_dict(inventory: Inventory, rescues: Sequence[ArrayRescue], other_notes: Sequence[str] = ()) -> dict[str, Any]:
     """Returns the JSON document: docs/reference/formats.md, `md rescue`."""
     return {
         "format_version": FORMAT_VERSION,
         "arrays": [rescue.as_dict() for rescue in rescues],
-        "other_disks": list(others),
+        "other_disks": list(other_notes),
         "unseen": [*inventory.unseen, *inventory.unread],
     }

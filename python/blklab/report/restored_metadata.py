@@ -5,7 +5,7 @@ from typing import Any
 
 from blklab.md.rescue.restored_metadata import DeviceRestore, MetadataPlan
 from blklab.printing import printable
-from blklab.report.console import Console, styled
+from blklab.report.console import Console, style_text
 from blklab.units import format_size
 
 FORMAT_VERSION = 1
@@ -14,14 +14,14 @@ FORMAT_VERSION = 1
 def show(console: Console, plan: MetadataPlan) -> None:
     """Prints a line for each device, and what stays as it is."""
     for device in plan.devices:
-        console.print(styled(printable(f"{device.path}: {describe(device)}"), "red" if device.refused else ""))
+        console.print(style_text(printable(f"{device.path}: {describe(device)}"), "red" if device.refused else ""))
         for line in device.notes:
-            console.print(styled(printable(f"• {device.path}: {line}")))
+            console.print(style_text(printable(f"• {device.path}: {line}")))
     if plan.refused:
-        chosen = "; to restore only others, name them with --member" if len(plan.devices) > 1 else ""
-        console.print(styled(f"nothing was written{chosen}"))
+        hint = "; to restore only others, name them with --member" if len(plan.devices) > 1 else ""
+        console.print(style_text(f"nothing was written{hint}"))
     elif plan.nothing_to_do:
-        console.print(styled("all of it is on the devices: nothing to do"))
+        console.print(style_text("all of it is on the devices: nothing to do"))
 
 
 def describe(device: DeviceRestore) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 from blklab.md.rescue.restored_sectors import SectorsPlan
 from blklab.printing import printable
 from blklab.report import diagnostics
-from blklab.report.console import Console, styled
+from blklab.report.console import Console, style_text
 
 FORMAT_VERSION = 1
 
@@ -14,9 +14,9 @@ def show(console: Console, plan: SectorsPlan) -> None:
     """Prints the steps, or why there are none."""
     name = printable(plan.array.path)
     if plan.nothing_to_do:
-        console.print(styled(f"{name}: md can read all sectors of the file: nothing to do"))
+        console.print(style_text(f"{name}: md can read all sectors of the file: nothing to do"))
     for number, step in enumerate(() if plan.refused or plan.nothing_to_do else plan.steps, 1):
-        console.print(styled(printable(f"{number:4}  {step}")))
+        console.print(style_text(printable(f"{number:4}  {step}")))
     diagnostics.print_diagnostics(console, plan.refused, f"{name}: not written, because")
 
 

@@ -14,7 +14,7 @@ from blklab.grouping import by_key
 from blklab.outcome import LoadRamp, Outcome, PredictionInterval
 from blklab.printing import printable
 from blklab.report import formatting, runs, terminal
-from blklab.report.console import Console, styled
+from blklab.report.console import Console, style_text
 from blklab.report.runs import outcome_figures
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.runners.base import RunResult
@@ -34,20 +34,20 @@ def print_cells(console: Console, plan: ExperimentPlan) -> None:
 
 def cells_table(plan: ExperimentPlan) -> TextTable:
     descriptions = RUNNERS[plan.runner].descriptions()
-    varied = [label for label in plan.varied if label not in descriptions.COLUMNS]
+    varied_labels = [label for label in plan.varied if label not in descriptions.COLUMNS]
     columns = [TableColumn("#"), *(TableColumn(name, name in FIGURES_OF_CELLS) for name in descriptions.COLUMNS)]
-    if varied:
+    if varied_labels:
         columns.append(text("varied"))
     title = f"{printable(plan.title) or 'Experiment'}: {formatting.plural(len(plan.cells), 'cell')}"
-    return TextTable(title, columns, [_cell_row(cell, descriptions, varied) for cell in plan.cells])
+    return TextTable(title, columns, [_cell_row(cell, descriptions, varied_labels) for cell in plan.cells])
 
 
-def _cell_row(cell: Cell, descriptions: CellDescriptions, varied: Sequence[str]) -> list[str]:
+def _cell_row(cell: Cell, descriptions: CellDescriptions, varied_labels: Sequence[str]) -> list[str]:
     row = [str(cell.number)]
     for name, describe in descriptions.COLUMNS.items():
         row.append(f"{cell.labels[name]}: {describe(cell)}" if name in NAMED else describe(cell))
-    if varied:
-        row.append(" ".join(f"{label}={cell.labels[label]}" for label in varied))
+    if varied_labels:
+        row.append(" ".join(f"{label}={cell.labels[label]}" for label in varied_labels))
     return [printable(text) for text in row]
 
 
@@ -60,7 +60,7 @@ def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunR
         if (ramp := result.outcome.load_ramp) is not None:
             terminal.draw_table(console, ramp_table(f"{printable(cell.name)}: load", ramp))
     lines = []
-    for group in grouped(results):
+    for group in group_repeats(results):
         labels = " ".join(f"{key}={value}" for key, value in group[0].labels.items() if key != "repeat")
         outcomes = [result.outcome for result in group]
         terminal.draw_table(console, hosts_table(labels, outcomes))
@@ -89,26 +89,28 @@ def warnings(results: Sequence[RunResult]) -> list[str]:
 
 def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTable:
     """Returns the table of results: IOPS, latencies, and each disk's share of the I/Os."""
-    varied = [label for label in plan.varied if label not in {"stack", "workload"}]
-    predicted = any(result.outcome.interval is not None for result in results)
+    varied_labels = [label for label in plan.varied if label not in {"stack", "workload"}]
+    has_interval = any(result.outcome.interval is not None for result in results)
     syncs = any(METRICS["sync.p99"].of(result.outcome) for result in results)
-    columns = [TableColumn("#"), *map(text, ("stack", "workload", *varied)), *figures("read IOPS", "write IOPS")]
-    if predicted:
+    columns = [TableColumn("#"), *map(text, ("stack", "workload", *varied_labels)), *figures("read IOPS", "write IOPS")]
+    if has_interval:
         columns.append(text("±IOPS"))
     columns += figures("mean", "p99")
     if syncs:
         columns += figures("fsync p99")
     columns += [text("share"), TableColumn("in queues")]
-    rows = [_row(cell, result, varied, syncs=syncs) for cell, result in _pairs(plan, results)]
+    rows = [_row(cell, result, varied_labels, syncs=syncs) for cell, result in _pairs(plan, results)]
     title = printable(plan.title) or "Experiment"
     commands = any(result.outcome.command for result in results)
     note = "mean and p99: completion latencies"
     if commands:
         note += " (mean of a command: its time)"
     note += ". share: each disk's share of the I/Os. in queues: mean number of requests in each disk and its queue."
-    if predicted:
+    if has_interval:
         note += " ±IOPS: the interval in which nine of ten measurements are expected."
-    return TextTable(f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE, explained={"mean": "mean and "})
+    return TextTable(
+        f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE, explanations={"mean": "mean and "}
+    )
 
 
 def _pairs(plan: ExperimentPlan, results: Sequence[RunResult]) -> list[tuple[Cell, RunResult]]:
@@ -117,7 +119,7 @@ def _pairs(plan: ExperimentPlan, results: Sequence[RunResult]) -> list[tuple[Cel
     return [(cells[result.number], result) for result in results]
 
 
-def _row(cell: Cell, result: RunResult, varied: Sequence[str], *, syncs: bool) -> list[str]:
+def _row(cell: Cell, result: RunResult, varied_labels: Sequence[str], *, syncs: bool) -> list[str]:
     outcome = result.outcome
     disks = lowest_devices(outcome)
     total = max(1, sum(sum(disk.ios) for disk in disks))
@@ -133,7 +135,7 @@ def _row(cell: Cell, result: RunResult, varied: Sequence[str], *, syncs: bool) -
         str(cell.number),
         printable(cell.labels["stack"]),
         printable(cell.labels["workload"]),
-        *(printable(cell.labels[label]) for label in varied),
+        *(printable(cell.labels[label]) for label in varied_labels),
         read_iops,
         write_iops,
     ]
@@ -153,22 +155,22 @@ def _interval(interval: PredictionInterval) -> str:
 
 
 def explanations(
-    console: Console, plan: ExperimentPlan, results: Sequence[RunResult], explained: Sequence[Sequence[str]]
+    console: Console, plan: ExperimentPlan, results: Sequence[RunResult], sentence_lists: Sequence[Sequence[str]]
 ) -> None:
     """Prints the explanation of each cell, and where the figures of the devices come from."""
     from rich.rule import Rule
 
     describe_stack = RUNNERS[plan.runner].descriptions().COLUMNS["stack"]
-    for (cell, result), sentences in zip(_pairs(plan, results), explained, strict=True):
+    for (cell, result), sentences in zip(_pairs(plan, results), sentence_lists, strict=True):
         label = " ".join(f"{key}={value}" for key, value in cell.labels.items())
         console.print()
-        console.print(Rule(styled(printable(label), "bold"), align="left", style="cyan"))
-        console.print(styled(f"{printable(describe_stack(cell))} · {_figures(result)}", "dim"))
+        console.print(Rule(style_text(printable(label), "bold"), align="left", style="cyan"))
+        console.print(style_text(f"{printable(describe_stack(cell))} · {_figures(result)}", "dim"))
         for sentence in sentences:
-            console.print(styled(f"· {printable(sentence)}"))
+            console.print(style_text(f"· {printable(sentence)}"))
     console.print()
     for line in _sources(plan):
-        console.print(styled(printable(line), "dim"))
+        console.print(style_text(printable(line), "dim"))
 
 
 def _sources(plan: ExperimentPlan) -> Iterator[str]:
@@ -224,7 +226,7 @@ def best_rate(ramp: LoadRamp) -> str:
 LATENCIES = ("read.p50", "read.p99", "write.p50", "write.p99")
 
 
-def grouped(results: Sequence[RunResult]) -> list[list[RunResult]]:
+def group_repeats(results: Sequence[RunResult]) -> list[list[RunResult]]:
     """Returns the results of fleets, the repeats of a cell together."""
     repeats: dict[tuple[tuple[str, str], ...], list[RunResult]] = {}
     for result in results:
@@ -237,7 +239,7 @@ def grouped(results: Sequence[RunResult]) -> list[list[RunResult]]:
 def as_dicts(results: Sequence[RunResult]) -> list[dict[str, object]]:
     """Returns results for `--json`; those of fleets with the outliers among their hosts."""
     outliers_by_number = {}
-    for group in grouped(results):
+    for group in group_repeats(results):
         outlier_dicts = [asdict(outlier) for outlier in outliers([result.outcome for result in group])]
         for result in group:
             outliers_by_number[result.number] = outlier_dicts

@@ -16,21 +16,21 @@ from blklab.analysis.metrics import METRICS, all_metrics, device_shares, with_di
 from blklab.analysis.sanity_checks import unfair_shares
 from blklab.analysis.saturation import SaturationCurve, curves
 from blklab.grouping import by_key
-from blklab.outcome import LEAST_SHOWN, Outcome, looked_up
+from blklab.outcome import LEAST_SHOWN, Outcome, count_lookups
 from blklab.printing import printable
 from blklab.report import formatting, terminal
 from blklab.report.console import Console
-from blklab.report.tables.base import TableColumn, TextTable, figures, pruned, text
+from blklab.report.tables.base import TableColumn, TextTable, drop_empty_columns, figures, text
 from blklab.spec.cells import ExperimentPlan
 from blklab.store.query import CampaignRow, StoredRun
 
 
 def print_campaigns(
-    console: Console, rows: Sequence[CampaignRow], where: str, tags: Mapping[int, Sequence[str]]
+    console: Console, rows: Sequence[CampaignRow], store_name: str, tags: Mapping[int, Sequence[str]]
 ) -> None:
-    """Prints the campaigns of the store at `where`."""
+    """Prints the campaigns of the store `store_name`."""
     if not rows:
-        console.print(f"no campaigns in {printable(where)}: create one with `blklab run EXPERIMENT`")
+        console.print(f"no campaigns in {printable(store_name)}: create one with `blklab run EXPERIMENT`")
         return
     terminal.draw_table(console, campaigns(rows, tags))
 
@@ -70,12 +70,12 @@ def print_runs(console: Console, campaign: CampaignRow, stored_runs: Sequence[St
     terminal.draw_table(console, runs(campaign, stored_runs))
     rows = [(f"run {run.id}", run.figures) for run in stored_runs]
     terminal.draw_table(console, caches(rows))
-    failed = [f"run {run.id} failed: {printable(run.message)}" for run in stored_runs if run.message]
+    failures = [f"run {run.id} failed: {printable(run.message)}" for run in stored_runs if run.message]
     states = [f"* {line}" for line in arrays(rows)]
-    doubted = [f"* {line}" for line in doubts(stored_runs)]
-    measured = [(run.labels, run.cell, run.outcome) for run in stored_runs if run.outcome]
-    knees = [f"· {saturation_sentence(curve)}" for curve in curves(measured)]
-    for line in (*states, *failed, *origins(stored_runs), *doubted, *knees):
+    doubt_lines = [f"* {line}" for line in doubts(stored_runs)]
+    load_points = [(run.labels, run.cell, run.outcome) for run in stored_runs if run.outcome]
+    knees = [f"· {saturation_sentence(curve)}" for curve in curves(load_points)]
+    for line in (*states, *failures, *origins(stored_runs), *doubt_lines, *knees):
         console.print(line)
 
 
@@ -111,8 +111,8 @@ def _doubts(run: StoredRun) -> list[str]:
     outcome = run.figures
     reasons = []
     if outcome.forced:
-        forced = " ".join(f"--force {name}" for name in outcome.forced)
-        reasons.append(f"measured with {forced}")
+        options = " ".join(f"--force {name}" for name in outcome.forced)
+        reasons.append(f"measured with {options}")
     reasons += outcome.warnings
     reasons += [sentence for sentence, _ in unfair_shares(outcome, run.cell.get("jobs") or [])]
     return reasons
@@ -133,7 +133,7 @@ def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
                 " ".join(f"{rate:,.0f}" for rate in group.clones),
             ]
             jobs.append(cells)
-    return pruned(
+    return drop_empty_columns(
         TextTable(
             "Jobs",
             columns,
@@ -175,13 +175,13 @@ def _table(
     """Returns one row for each run: leading columns, varied labels, figures."""
     labels_of_runs = [labels for _, labels, _ in rows]
     all_labels = list(dict.fromkeys(label for labels in labels_of_runs for label in labels))
-    varied = [label for label in all_labels if len({labels.get(label) for labels in labels_of_runs}) > 1]
-    values_of_runs = [[labels.get(label, formatting.NONE) for label in varied] for labels in labels_of_runs]
-    order = units.row_order(varied, values_of_runs)
-    columns = [*columns, *map(text, varied), *figures(*FIGURES)]
-    ordered = sorted(zip(values_of_runs, rows, strict=True), key=lambda row: order(row[0]))
+    varied_labels = [label for label in all_labels if len({labels.get(label) for labels in labels_of_runs}) > 1]
+    values_of_runs = [[labels.get(label, formatting.NONE) for label in varied_labels] for labels in labels_of_runs]
+    order = units.row_order(varied_labels, values_of_runs)
+    columns = [*columns, *map(text, varied_labels), *figures(*FIGURES)]
+    sorted_rows = sorted(zip(values_of_runs, rows, strict=True), key=lambda row: order(row[0]))
     cells = []
-    for values, (leading, _, outcome) in ordered:
+    for values, (leading, _, outcome) in sorted_rows:
         cells.append([*leading, *map(printable, values), *outcome_figures(outcome)])
     return TextTable(title, columns, cells, note, spare=("mean", "state"))
 
@@ -293,7 +293,7 @@ def caches(rows: Rows) -> TextTable:
 
 
 def _hits(target: Mapping[str, Any], outcome: Outcome) -> str:
-    hits, misses = looked_up(target)
+    hits, misses = count_lookups(target)
     low, high = 0.0, 0.0
     if outcome.interval and outcome.interval.hits:
         low, high = outcome.interval.hits.get(target["name"], (0, 0))
@@ -304,20 +304,26 @@ def _hits(target: Mapping[str, Any], outcome: Outcome) -> str:
 
 def _counts(target: Mapping[str, Any]) -> list[str]:
     if target["kind"] == "bcache":
-        unused = target.get("unused_percent")
+        unused_percent = target.get("unused_percent")
         dirty = target.get("dirty_data")
         if dirty is None and "dirty_bytes" in target:
             dirty = formatting.size(target["dirty_bytes"])
-        return [*("–",) * 4, "–" if unused is None else f"{100 - unused} %", printable(str(dirty or "–"))]
+        return [
+            *("–",) * 4,
+            "–" if unused_percent is None else f"{100 - unused_percent} %",
+            printable(str(dirty or "–")),
+        ]
     if target["kind"] == "writecache":
-        reads, hits, writes, passed = (target.get(key, 0) for key in ("reads", "read_hits", "writes", "writes_around"))
-        used = target["blocks"] - target["free_blocks"]
+        reads, hits, writes, writes_around = (
+            target.get(key, 0) for key in ("reads", "read_hits", "writes", "writes_around")
+        )
+        used_blocks = target["blocks"] - target["free_blocks"]
         return [
             _share(hits, reads - hits),
-            _share(writes - passed, passed),
+            _share(writes - writes_around, writes_around),
             *("–",) * 2,
-            formatting.share(used / target["blocks"]),
-            f"{used:,}",
+            formatting.share(used_blocks / target["blocks"]),
+            f"{used_blocks:,}",
         ]
     blocks = target["blocks"]
     return [

@@ -38,13 +38,13 @@ def brief_sentences(device: DeviceView) -> list[Sentence]:
     load = f"{START.get(device.start, '')}{' and '.join(rates)}: {formatting.listing(mix)}"
     if not device.capabilities.directions:
         load += "; the trace does not distinguish reads and writes"
-    sized = [(op, _sizes(device, op).partition(" (")[0]) for op in ("read", "write") if device.op(op).sizes.count]
+    op_sizes = [(op, _sizes(device, op).partition(" (")[0]) for op in ("read", "write") if device.op(op).sizes.count]
     callers = [
         f"{group.label} {formatting.share(group.total / device.ios)}" for group in device.groups("processes")[:3]
     ]
     parts = {
         "Load": load if device.ios else _load(device),
-        "Sizes": ", ".join(f"{formatting.ops(op)} {sizes}" for op, sizes in sized),
+        "Sizes": ", ".join(f"{formatting.ops(op)} {sizes}" for op, sizes in op_sizes),
         "Pattern": _brief_pattern(device),
         "Latency": _brief_latency(device),
         "Locality": _brief_locality(device),
@@ -98,8 +98,8 @@ def _brief_locality(device: DeviceView) -> str:
 
 def _load(device: DeviceView) -> str:
     if not device.ios:
-        ended = sum(device.life(op).without_queue for op in device.ops)
-        requests = formatting.plural(ended, "request")
+        completions = sum(device.life(op).without_queue for op in device.ops)
+        requests = formatting.plural(completions, "request")
         return (
             f"No I/O was queued on {device.label} as a bio; it dispatched {requests} of its driver or passed through."
         )
@@ -112,18 +112,20 @@ def _load(device: DeviceView) -> str:
         if device.bytes:
             rates.append(formatting.rate(device.throughput))
         text += f" ({', '.join(rates)})"
-    present = [op for op in device.ops if device.op(op).ios]
-    if len(present) == 1:
-        sizes = _sizes(device, present[0])
+    ops_with_ios = [op for op in device.ops if device.op(op).ios]
+    if len(ops_with_ios) == 1:
+        sizes = _sizes(device, ops_with_ios[0])
         if not device.capabilities.directions:
             sizes_text = f"they are {sizes}; " if sizes else ""
             return f"{text}: {sizes_text}the trace does not distinguish reads and writes."
-        return f"{text}: nothing but {formatting.ops(present[0])}" + (f", {sizes}." if sizes else ".")
-    sizes_by_op = [(op, _sizes(device, op)) for op in present]
-    listed = formatting.listing([f"{formatting.ops(op)} are {sizes}" for op, sizes in sizes_by_op if sizes])
-    ordered = sorted(present, key=lambda op: -device.op(op).ios)
-    mix = formatting.listing([f"{formatting.share(device.op(op).share_of_ios)} {formatting.ops(op)}" for op in ordered])
-    return f"{text}: {mix}" + (f"; {listed}." if listed else ".")
+        return f"{text}: nothing but {formatting.ops(ops_with_ios[0])}" + (f", {sizes}." if sizes else ".")
+    sizes_by_op = [(op, _sizes(device, op)) for op in ops_with_ios]
+    size_list = formatting.listing([f"{formatting.ops(op)} are {sizes}" for op, sizes in sizes_by_op if sizes])
+    sorted_ops = sorted(ops_with_ios, key=lambda op: -device.op(op).ios)
+    mix = formatting.listing(
+        [f"{formatting.share(device.op(op).share_of_ios)} {formatting.ops(op)}" for op in sorted_ops]
+    )
+    return f"{text}: {mix}" + (f"; {size_list}." if size_list else ".")
 
 
 def _sizes(device: DeviceView, op: str) -> str:
@@ -139,14 +141,14 @@ def _sizes(device: DeviceView, op: str) -> str:
     share = at_mode / sizes.count
     heavy = max(sizes.exact, key=lambda entry: entry.count * entry.bytes)
     by_bytes = heavy.count * heavy.bytes / sizes.total_bytes
-    most = ""
+    bytes_text = ""
     if heavy.bytes != mode and by_bytes >= 0.25:
-        most = f"; {formatting.share(by_bytes)} of the bytes in I/Os of {formatting.size(heavy.bytes)}"
+        bytes_text = f"; {formatting.share(by_bytes)} of the bytes in I/Os of {formatting.size(heavy.bytes)}"
     if share >= 0.5:
         how = "nearly all" if share >= ALMOST_ALL else "mostly"
-        return f"{how} {formatting.size(mode)} ({formatting.share(share)}{most}; up to {formatting.size(high)})"
+        return f"{how} {formatting.size(mode)} ({formatting.share(share)}{bytes_text}; up to {formatting.size(high)})"
     median = formatting.size(sizes.median_bytes)
-    return f"{formatting.size(low)} to {formatting.size(high)} (median {median}{most})"
+    return f"{formatting.size(low)} to {formatting.size(high)} (median {median}{bytes_text})"
 
 
 # --- pattern: sequential or random, steady or bursty ----------------------------------------------
@@ -166,8 +168,8 @@ def _pattern(device: DeviceView) -> str:
     if few:
         parts.append(f"{formatting.listing(few)} are too few to call sequential or random")
     seeks = pattern.seeks
-    moved = seeks.forward + seeks.backward
-    if moved >= FEWEST and seeks.median_distance_sectors:
+    seek_count = seeks.forward + seeks.backward
+    if seek_count >= FEWEST and seeks.median_distance_sectors:
         parts.append(f"half of all seeks go further than {formatting.size(SECTOR * seeks.median_distance_sectors)}")
     parts.append(_arrivals(pattern.arrivals, device.capabilities.clock_ns))
     return _sentence(parts)
@@ -211,13 +213,13 @@ def _latency(device: DeviceView) -> str:
         response = device.response(op)
         if response:
             responses[op] = response
-    timed = [op for op, (_, took) in responses.items() if took.count >= FEWEST] or list(responses)
+    ops = [op for op, (_, took) in responses.items() if took.count >= FEWEST] or list(responses)
     depth = _depth(device)
-    if not timed:
+    if not ops:
         text = "no I/O was recorded from queueing to completion, so latency is unknown"
         return _sentence([text, depth])
     parts: list[str] = []
-    for op in timed:
+    for op in ops:
         stage, quantiles = responses[op]
         p50 = formatting.duration(quantiles.p50)
         p99 = formatting.duration(quantiles.p99)
@@ -227,31 +229,31 @@ def _latency(device: DeviceView) -> str:
         parts.append(f"{formatting.ops(op)} take {p50} at the median and {p99} at the 99th percentile")
         since = "queued" if stage == "Q2C" else "dispatched"
     text = f"{', '.join(parts)} ({stage}: from being {since} to completion)"
-    return _sentence([text, *_uncertain(device), _inside(device, timed[0]), depth, _stalls(device), _failures(device)])
+    return _sentence([text, *_uncertain(device), _inside(device, ops[0]), depth, _stalls(device), _failures(device)])
 
 
 def _uncertain(device: DeviceView) -> Iterator[str]:
     """Yields how far the 99th percentiles can be off because events were lost."""
     lost = device.data.lost + device.data.unmatched_completions
-    known = device.ios + device.data.unmatched_completions
-    if lost < FEW_LOST * known:
+    total = device.ios + device.data.unmatched_completions
+    if lost < FEW_LOST * total:
         return
     yield (
-        f"{formatting.plural(lost, 'I/O')} ({formatting.share(lost / max(1, known))}) lost their beginning or "
+        f"{formatting.plural(lost, 'I/O')} ({formatting.share(lost / max(1, total))}) lost their beginning or "
         "end in the recording, and these times are those of the others"
     )
     for op in OPS:
-        took = device.life(op).histogram
-        count = sum(number for *_, number in took)
+        histogram = device.life(op).histogram
+        count = sum(number for *_, number in histogram)
         if count < FEWEST:
             continue
         # If all that were lost took no time, or longer than all others
         highest_rank = 0.99 * (count + lost)
-        low_bin = _bin_of_rank(took, highest_rank - lost)
-        high_bin = _bin_of_rank(took, highest_rank)
-        least = formatting.duration(low_bin[0] if low_bin else None)
-        most = f"at most {formatting.duration(high_bin[1])}" if high_bin else "no upper bound is known"
-        yield f"the 99th percentile of {formatting.ops(op)} is at least {least}, and {most}"
+        low_bin = _bin_of_rank(histogram, highest_rank - lost)
+        high_bin = _bin_of_rank(histogram, highest_rank)
+        lower_bound = formatting.duration(low_bin[0] if low_bin else None)
+        upper_bound = f"at most {formatting.duration(high_bin[1])}" if high_bin else "no upper bound is known"
+        yield f"the 99th percentile of {formatting.ops(op)} is at least {lower_bound}, and {upper_bound}"
 
 
 def _bin_of_rank(bins: Sequence[tuple[int, int, int]], rank: float) -> tuple[int, int] | None:
@@ -266,11 +268,11 @@ def _bin_of_rank(bins: Sequence[tuple[int, int, int]], rank: float) -> tuple[int
 
 def _inside(device: DeviceView, op: str) -> str:
     """Returns the share of the latency before dispatch: waiting instead of service."""
-    whole = device.latency(op)
-    inside = device.latency(op, "d2c")
-    if whole is None or inside is None or not whole.mean:
+    total = device.latency(op)
+    service = device.latency(op, "d2c")
+    if total is None or service is None or not total.mean:
         return ""
-    waiting = max(0.0, 1 - (inside.mean or 0.0) / whole.mean)
+    waiting = max(0.0, 1 - (service.mean or 0.0) / total.mean)
     if waiting < 0.05:
         return ""
     return f"{formatting.ops(op)} spend {formatting.share(waiting)} of the time before dispatch"
@@ -312,8 +314,8 @@ def _failures(device: DeviceView) -> str:
         for name, number in errors.items():
             short = name.split(" (")[0]
             kinds[short] = kinds.get(short, 0) + number
-    listed = formatting.listing([name for name, _ in sorted(kinds.items(), key=lambda kind: -kind[1])])
-    return f"{formatting.plural(device.failed, 'I/O')} failed with {listed}"
+    kinds_text = formatting.listing([name for name, _ in sorted(kinds.items(), key=lambda kind: -kind[1])])
+    return f"{formatting.plural(device.failed, 'I/O')} failed with {kinds_text}"
 
 
 def _sentence(parts: list[str]) -> str:
@@ -336,9 +338,9 @@ def _locality(device: DeviceView) -> str:
         return f"{text}, hardly any of them twice; {_zipf(hotness.zipf)}."
     text += f", each {formatting.number(often)} times on average"
     hot = {share.fraction: share.io_share for share in hotness.hottest}
-    favoured = [f for f in (0.01, 0.2) if f in hot and f * hotness.unique_blocks >= 1]
-    if favoured:
-        shares = [f"the hottest {formatting.share(f)} take {formatting.share(hot[f])}" for f in favoured]
+    fractions = [f for f in (0.01, 0.2) if f in hot and f * hotness.unique_blocks >= 1]
+    if fractions:
+        shares = [f"the hottest {formatting.share(f)} take {formatting.share(hot[f])}" for f in fractions]
         text += f"; {formatting.listing(shares)} of the accesses"
     return f"{text}; {_zipf(hotness.zipf)}."
 
@@ -378,22 +380,22 @@ def _processes(device: DeviceView) -> str:
         return f"all I/O was {STARTED[device.start]} by {groups[0].label}"
     top = _top(groups, device.ios)
     shares = [f"{group.label} ({formatting.share(group.total / device.ios)})" for group in top]
-    if rest := len(groups) - len(top):
-        shares.append(formatting.plural(rest, "other process", "other processes"))
+    if other_count := len(groups) - len(top):
+        shares.append(formatting.plural(other_count, "other process", "other processes"))
     return f"the I/O was {STARTED[device.start]} by {formatting.listing(shares)}"
 
 
 def _sources(device: DeviceView) -> str:
     groups = device.groups("sources")
-    remapped = [group for group in groups if not group.direct]
+    remap_groups = [group for group in groups if not group.direct]
     direct = sum(group.total for group in groups if group.direct) / device.ios
-    if not remapped:
+    if not remap_groups:
         return f"all of it was {STARTED[device.start]} on {device.label} itself"
-    if len(remapped) == 1 and not direct:
-        return f"all of it came from {remapped[0].label}"
-    top = _top(remapped, device.ios)
+    if len(remap_groups) == 1 and not direct:
+        return f"all of it came from {remap_groups[0].label}"
+    top = _top(remap_groups, device.ios)
     shares = [f"{formatting.share(group.total / device.ios)} came from {group.label}" for group in top]
-    if len(remapped) == len(top) and direct:
+    if len(remap_groups) == len(top) and direct:
         shares.append(f"{formatting.share(direct)} was {STARTED[device.start]} on {device.label} itself")
     return formatting.listing(shares)
 

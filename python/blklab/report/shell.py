@@ -99,7 +99,7 @@ def render(
     **context: Any,
 ) -> str:
     """Returns a page: a template of `assets`, filled. `forms` may be sent to the server that the page is from."""
-    drawn = _drawn(sections)
+    drawn = _chart_data(sections)
     scripts = [asset("vendor/vega.js"), asset("assets/report.js")] if drawn["specs"] else []
     scripts += [asset(name) for name in more_scripts]
     looks = {"light": theme.LIGHT, "dark": theme.DARK, "style": asset("assets/report.css"), "version": __version__}
@@ -119,22 +119,22 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["figures"] = emphasised
+    environment.filters["figures"] = emphasise_figures
     environment.filters["short"] = lambda table: len(table.rows) <= SHORT
     return environment
 
 
-def _drawn(sections: Sequence[PageSection]) -> dict[str, Any]:
+def _chart_data(sections: Sequence[PageSection]) -> dict[str, Any]:
     colours = theme.variables()
     size = {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
     charts = [chart for section in sections for chart in section.charts]
-    specs = {chart.name: {**theme.coloured(chart.spec, colours), **size} for chart in charts}
-    drawn: dict[str, Any] = {"config": theme.config(colours, FONT), "specs": specs}
+    specs = {chart.name: {**theme.replace_colours(chart.spec, colours), **size} for chart in charts}
+    result: dict[str, Any] = {"config": theme.config(colours, FONT), "specs": specs}
     choosers = [item for section in sections for item in section.items if isinstance(item, AxisChooser)]
     if choosers:
         (chooser,) = choosers
-        drawn["chooser"] = {"fields": chooser.fields, "rows": chooser.rows}
-    return drawn
+        result["chooser"] = {"fields": chooser.fields, "rows": chooser.rows}
+    return result
 
 
 @cache
@@ -170,7 +170,7 @@ UNITS = r"(?: (?:%|ns|µs|ms|s|B|[KMGTPE]iB(?:/s)?|IOPS|I/Os?)(?!\w))?"
 FIGURE = re.compile(rf"(?<![\w/.,-])(?:{CLOCK}|[<>]?\d[\d,]*(?:\.\d+)?{UNITS})(?![\w/-])")
 
 
-def emphasised(text: str) -> Any:
+def emphasise_figures(text: str) -> Any:
     """Returns a sentence as HTML; figures are emphasised and are not separated from their units."""
     from markupsafe import Markup, escape
 

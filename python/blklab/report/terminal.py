@@ -9,11 +9,11 @@ from typing import Literal
 from blklab.printing import printable
 from blklab.report import array_members, diagnostics, formatting
 from blklab.report.causes import MOST, causes, summary
-from blklab.report.console import Console, RenderableType, assembled, styled
+from blklab.report.console import Console, RenderableType, assemble_text, style_text
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import brief_sentences, sentences
 from blklab.report.tables import devices, life, load, pattern, trace
-from blklab.report.tables.base import TableColumn, TextTable, figures, only, pruned, text
+from blklab.report.tables.base import TableColumn, TextTable, drop_empty_columns, figures, only, text
 from blklab.report.view import DeviceView, ProfileView
 
 BAR_WIDTH = 12  # Characters of a bar; half of it in narrow terminals
@@ -37,21 +37,27 @@ PIPED_WIDTH = 80  # Columns of the first screen if the output is no terminal
 def first_screen(console: Console, view: ProfileView, command: str) -> None:
     """Prints what matters most of a trace, in at most 30 lines of 80 columns: `command` shows the rest."""
     device = view.focus
-    found = causes(view)
+    cause_list = causes(view)
     if not console.is_terminal:
         console.width = min(console.width, PIPED_WIDTH)
     _headline(console, device, first=True)
     _note(console, " · ".join(trace.headline(view)))
     console.print()
-    doubts = [each for each in trace.diagnose(view) if each.code in trace.SEVERE and each.severity != "note"][:1]
-    told = [Sentence("Doubt", printable(f"{doubt.subject}: {doubt.message}".lstrip(": "))) for doubt in doubts]
-    prose(console, [*told, *summary(view, found)])
+    doubts = [
+        diagnostic
+        for diagnostic in trace.diagnose(view)
+        if diagnostic.code in trace.SEVERE and diagnostic.severity != "note"
+    ][:1]
+    doubt_sentences = [
+        Sentence("Doubt", printable(f"{doubt.subject}: {doubt.message}".lstrip(": "))) for doubt in doubts
+    ]
+    prose(console, [*doubt_sentences, *summary(view, cause_list)])
     console.print()
     prose(console, brief_sentences(device))
     if len(view.devices) > 1:
         draw_table(console, devices.overview(view, DEVICES))
-    more = f"; {len(found) - MOST} further causes" if len(found) > MOST else ""
-    _note(console, f"Everything: {command} --full{more}")
+    hint = f"; {len(cause_list) - MOST} further causes" if len(cause_list) > MOST else ""
+    _note(console, f"Everything: {command} --full{hint}")
     _note(console, f"Charts:     {command.replace(' stat', ' report', 1)}")
 
 
@@ -64,34 +70,34 @@ def recordings(console: Console, views: Mapping[str, ProfileView]) -> None:
         path = printable(os.path.relpath(name, common))
         rows.append([path, view.focus.label, *devices.key_figures(view.focus), largest_cause])
     columns = [text("recording"), text("device"), *figures(*devices.FIGURES), text("cause")]
-    draw_table(console, pruned(TextTable("Recordings", columns, rows, spare=devices.SPARE)))
+    draw_table(console, drop_empty_columns(TextTable("Recordings", columns, rows, spare=devices.SPARE)))
 
 
 def stat(console: Console, view: ProfileView, *, all_devices: bool) -> None:
     """Prints the workload of a trace, with all tables."""
-    shown = view.detailed(all_devices=all_devices)
-    for at, device in enumerate(shown):
-        _headline(console, device, first=at == 0)
-        if at == 0:
+    shown = view.devices_in_full(all_devices=all_devices)
+    for index, device in enumerate(shown):
+        _headline(console, device, first=index == 0)
+        if index == 0:
             _note(console, " · ".join(trace.headline(view)))
-            if found := causes(view):
-                diagnostics.print_diagnostics(console, found, "What limits it")
+            if cause_list := causes(view):
+                diagnostics.print_diagnostics(console, cause_list, "What limits it")
         console.print()
         prose(console, [*sentences(device), *array_members.sentence(view, device)])
-        if at == 0 and len(view.devices) > 1:
+        if index == 0 and len(view.devices) > 1:
             draw_table(console, devices.overview(view))
-        if at == 0:
+        if index == 0:
             draw_table(console, *trace.shard_tables(view))
         draw_table(console, array_members.members_table(view, device), *(build(device) for build in DETAILS))
-        if at == 0:
+        if index == 0:
             draw_table(console, load.hot_files(view, 10))
         draw_events(console, device)
-    diagnostics.print_diagnostics(console, trace.diagnose(view), "Diagnostics", most=40)
+    diagnostics.print_diagnostics(console, trace.diagnose(view), "Diagnostics", limit=40)
     if len(shown) < sum(device.active for device in view.devices):
-        others = [f"--device {d.data.name or d.number}" for d in view.devices if d.active and d not in shown]
-        rest = formatting.listing(others[:2])
+        options = [f"--device {d.data.name or d.number}" for d in view.devices if d.active and d not in shown]
+        options_text = formatting.listing(options[:2])
         console.print()
-        _note(console, f"In full above: {shown[0].label}. Others: {rest}, or --all-devices.")
+        _note(console, f"In full above: {shown[0].label}. Others: {options_text}, or --all-devices.")
 
 
 def _headline(console: Console, device: DeviceView, *, first: bool) -> None:
@@ -100,7 +106,7 @@ def _headline(console: Console, device: DeviceView, *, first: bool) -> None:
     if not first:
         console.print()
     number = f" ({device.number})" if device.number not in device.label else ""
-    console.print(Rule(assembled((device.label, "bold"), (number, "dim")), align="left", style="cyan"))
+    console.print(Rule(assemble_text((device.label, "bold"), (number, "dim")), align="left", style="cyan"))
 
 
 def prose(console: Console, shown: Sequence[Sentence]) -> None:
@@ -111,7 +117,7 @@ def prose(console: Console, shown: Sequence[Sentence]) -> None:
     grid.add_column(style="bold cyan", no_wrap=True)
     grid.add_column(overflow="fold", max_width=110)
     for sentence in shown:
-        grid.add_row(sentence.topic, styled(sentence.text))
+        grid.add_row(sentence.topic, style_text(sentence.text))
     console.print(grid)
 
 
@@ -124,33 +130,33 @@ def draw_table(console: Console, *tables: TextTable) -> None:
 def _draw(console: Console, table: TextTable) -> None:
     from rich.table import Table as Grid
 
-    shown, left_out = fitted(table, console.width)
-    width, whole = _whole(shown, console.width)
+    shown, hidden_headings = fit_table(table, console.width)
+    width, full_columns = _fit_columns(shown, console.width)
     grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", width=width)
-    for at, column in enumerate(shown.columns):
+    for index, column in enumerate(shown.columns):
         justify: Literal["left", "right"] = "right" if column.numeric else "left"
-        grid.add_column(styled(column.heading), justify=justify, no_wrap=at in whole, overflow="fold")
-    for at, row in enumerate(shown.rows):
+        grid.add_column(style_text(column.heading), justify=justify, no_wrap=index in full_columns, overflow="fold")
+    for index, row in enumerate(shown.rows):
         cells = [_cell(column, cell, console) for column, cell in zip(shown.columns, row, strict=True)]
-        grid.add_row(*cells, style="bold" if at in shown.strong else None)
+        grid.add_row(*cells, style="bold" if index in shown.strong else None)
     console.print()
-    console.print(styled(table.title, "bold"))
+    console.print(style_text(table.title, "bold"))
     console.print(grid, crop=False)
     if shown.note:
         _note(console, shown.note)
-    if left_out:
-        _note(console, f"Columns hidden (terminal too narrow): {', '.join(left_out)}")
+    if hidden_headings:
+        _note(console, f"Columns hidden (terminal too narrow): {', '.join(hidden_headings)}")
 
 
 LEAST_WIDTH = 60  # Columns of a terminal that has room for these columns of a table:
 KEPT = frozenset({"p99", "change", "±", "±IOPS"})
 
 
-def fitted(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
+def fit_table(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
     """Returns the table without the hidden columns, and their headings."""
     from rich.cells import cell_len
 
-    left_out: list[str] = []
+    hidden_headings: list[str] = []
     for heading in table.spare:
         if heading in KEPT and width >= LEAST_WIDTH:
             continue
@@ -161,18 +167,18 @@ def fitted(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
         if sum(widths) + GAP * (len(widths) - 1) <= width:
             break
         # The first column identifies a row.
-        names = [column.heading if at or column.numeric else None for at, column in enumerate(table.columns)]
+        names = [column.heading if index or column.numeric else None for index, column in enumerate(table.columns)]
         if heading in names:
-            table = only(table, [at for at, name in enumerate(names) if name != heading])
+            table = only(table, [index for index, name in enumerate(names) if name != heading])
             if heading:
-                left_out.append(heading)
-            note = table.note.replace(table.explained.get(heading, "\0"), "")
+                hidden_headings.append(heading)
+            note = table.note.replace(table.explanations.get(heading, "\0"), "")
             note = re.sub(rf"(^| ){re.escape(heading)}: [^.;]*([.;]|$)", "", note) if heading else note
             table = replace(table, note=note.strip())
-    return table, left_out
+    return table, hidden_headings
 
 
-def _whole(table: TextTable, width: int) -> tuple[int | None, set[int]]:
+def _fit_columns(table: TextTable, width: int) -> tuple[int | None, set[int]]:
     """Returns the table's width if it is not the terminal's, and the columns that are not wrapped.
 
     These are figures, paths, and names where they fit. The table is wider than the terminal if its paths need that: a
@@ -188,16 +194,16 @@ def _whole(table: TextTable, width: int) -> tuple[int | None, set[int]]:
             paths.add(number)
         if not any(" " in cell for cell in cells):
             names.add(number)
-    whole = {number for number, column in enumerate(table.columns) if column.numeric or column.bar} | paths
+    full_columns = {number for number, column in enumerate(table.columns) if column.numeric or column.bar} | paths
     need = GAP * (len(table.columns) - 1)
     for number, column in enumerate(table.columns):
         unbroken = [column.heading, *(row[number] for row in table.rows)]
-        if number not in whole:
+        if number not in full_columns:
             unbroken = " ".join(unbroken).split()
         need += _bar_width(width) if column.bar else max(map(cell_len, unbroken), default=0)
     if need <= width:
-        return None, whole | names
-    return (need if paths else None), whole
+        return None, full_columns | names
+    return (need if paths else None), full_columns
 
 
 def _bar_width(width: int) -> int:
@@ -208,8 +214,8 @@ def _cell(column: TableColumn, cell: str, console: Console) -> RenderableType:
     if column.bar:
         cell = bar(float(cell or 0), 1.0, _bar_width(console.width))
     if cell.translate(ASCII) != cell:
-        return styled(blocks(cell, console), "cyan")
-    return styled(cell, style="" if cell != formatting.NONE else "dim")
+        return style_text(blocks(cell, console), "cyan")
+    return style_text(cell, style="" if cell != formatting.NONE else "dim")
 
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -230,8 +236,8 @@ def bar(value: float, longest: float, width: int) -> str:
     """Returns a bar of up to `width` characters for a value; a value above 0 is always visible."""
     if longest <= 0 or value <= 0:
         return ""
-    full, rest = divmod(max(1, round(8 * width * min(1.0, value / longest))), 8)
-    return "█" * full + (EIGHTHS[rest] if rest else "")
+    full, eighths = divmod(max(1, round(8 * width * min(1.0, value / longest))), 8)
+    return "█" * full + (EIGHTHS[eighths] if eighths else "")
 
 
 def draw_events(console: Console, device: DeviceView) -> None:
@@ -239,8 +245,8 @@ def draw_events(console: Console, device: DeviceView) -> None:
     counts = [f"{letter} {number:,}" for letter, number in device.data.events.items()]
     if counts:
         console.print()
-        console.print(assembled(("Events  ", "bold"), "  ".join(counts)))
+        console.print(assemble_text(("Events  ", "bold"), "  ".join(counts)))
 
 
 def _note(console: Console, note: str) -> None:
-    console.print(styled(note, "dim"))
+    console.print(style_text(note, "dim"))

@@ -14,7 +14,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.documents.profile import SliceProfile
 from blklab.report import comparison, diagnostics, formatting, shell, terminal
 from blklab.report.charts import over_time
-from blklab.report.console import Console, styled
+from blklab.report.console import Console, style_text
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
 from blklab.report.shell import PageSection, SentenceList
@@ -81,9 +81,11 @@ def changes(sides: Sequence[DeviceView], *, paired: bool) -> list[TraceChange]:
     `paired` devices were recorded at the same time: what changed for both at once is no difference between them.
     """
     pairs = [(metric, (metric.value(sides[0]) or None, metric.value(sides[1]) or None)) for metric in METRICS]
-    there = [(metric, values) for metric, values in pairs if any(values)]
-    many = sum(all(values) for _, values in there)
-    return [TraceChange(metric, values, _decide(metric, sides, values, many, paired)) for metric, values in there]
+    metric_values = [(metric, values) for metric, values in pairs if any(values)]
+    many = sum(all(values) for _, values in metric_values)
+    return [
+        TraceChange(metric, values, _decide(metric, sides, values, many, paired)) for metric, values in metric_values
+    ]
 
 
 def _decide(
@@ -95,21 +97,21 @@ def _decide(
     if paired and metric.series and sides[0].slices()[0] == sides[1].slices()[0]:
         # By the delta method, the logarithm of a ratio varies as the difference of the relative courses.
         common = sorted(courses[0].keys() & courses[1].keys())
-        first_course = _scaled([courses[0][start] for start in common], 1.0)
-        second_course = _scaled([courses[1][start] for start in common], 1.0)
+        first_course = _scale_course([courses[0][start] for start in common], 1.0)
+        second_course = _scale_course([courses[1][start] for start in common], 1.0)
         ratio = values[1] / values[0]
         course = [ratio * (1 + second - first) for first, second in zip(first_course, second_course, strict=True)]
         samples = [[RunSample(1.0, [1.0] * len(course))], [RunSample(ratio, course)]]
     else:
         samples = [
-            [RunSample(value or 0.0, _scaled([*course.values()], value or 0.0))]
+            [RunSample(value or 0.0, _scale_course([*course.values()], value or 0.0))]
             for value, course in zip(values, courses, strict=True)
         ]
     rule = Rule(Metric(metric.name, metric.title, metric.kind, True, lambda _: None), look=1)
     return decide(samples, [0, 1], [([0], [1])], rule, many)[0]
 
 
-def _scaled(course: Sequence[float], mean: float) -> list[float]:
+def _scale_course(course: Sequence[float], mean: float) -> list[float]:
     total = sum(course)
     return [value * len(course) * mean / total for value in course] if total else []
 
@@ -154,21 +156,21 @@ def _mean_size(direction: str) -> Callable[[DeviceView], float | None]:
 
 def _of_direction(direction: str) -> list[TraceMetric]:
     ios = attrgetter(f"{direction}s")
-    transferred = attrgetter(f"{direction}_bytes")
+    byte_counter = attrgetter(f"{direction}_bytes")
     bandwidth = _per_second(direction, "bytes")
     return [
         TraceMetric(f"{direction}.iops", f"{direction}s a second", "rate", _per_second(direction, "ios"), ios),
-        TraceMetric(f"{direction}.bw", f"{direction} bandwidth", "bandwidth", bandwidth, transferred),
+        TraceMetric(f"{direction}.bw", f"{direction} bandwidth", "bandwidth", bandwidth, byte_counter),
         TraceMetric(
             f"{direction}.size",
             f"mean {direction} size",
             "size",
             _mean_size(direction),
-            lambda interval: transferred(interval) / ios(interval) if ios(interval) else None,
+            lambda interval: byte_counter(interval) / ios(interval) if ios(interval) else None,
         ),
         *(
-            TraceMetric(f"{direction}.{key}", f"{words} {direction} latency", "time", _latency(direction, key), None)
-            for key, words in (("p50", "median"), ("p99", "99th percentile of the"))
+            TraceMetric(f"{direction}.{key}", f"{phrase} {direction} latency", "time", _latency(direction, key), None)
+            for key, phrase in (("p50", "median"), ("p99", "99th percentile of the"))
         ),
     ]
 
@@ -211,11 +213,11 @@ class TraceDiff:
 
     def sentences(self) -> list[Sentence]:
         """Returns each sentence about A and about B."""
-        listed = []
+        result = []
         for pair in zip(*(sentences(side) for side in self.sides), strict=True):
             for name, sentence in zip(SIDES, pair, strict=True):
-                listed.append(Sentence(f"{sentence.topic} {name}", sentence.text))
-        return listed
+                result.append(Sentence(f"{sentence.topic} {name}", sentence.text))
+        return result
 
     def tables(self) -> list[TextTable]:
         """Returns the tables that are not equal on both sides."""
@@ -282,7 +284,7 @@ def changes_table(diff: TraceDiff) -> TextTable:
         a, b = map(FORMS[change.metric.kind], change.values)
         rows.append([change.metric.title, a, b, *comparison.difference(change.decision), _verdict(change)])
     columns = [text(""), *figures("A", "B", "change"), TableColumn(LEVEL), TableColumn("p"), text("")]
-    return TextTable("What changed", columns, rows, NOTE, spare=("p", LEVEL), explained={LEVEL: INTERVALS})
+    return TextTable("What changed", columns, rows, NOTE, spare=("p", LEVEL), explanations={LEVEL: INTERVALS})
 
 
 def _verdict(change: TraceChange) -> str:
@@ -317,11 +319,11 @@ def facts(diff: TraceDiff) -> list[str]:
 
 def print_diff(console: Console, diff: TraceDiff) -> None:
     for fact in facts(diff):
-        console.print(styled(fact, "dim"))
+        console.print(style_text(fact, "dim"))
     console.print()
     terminal.prose(console, [Sentence("Change", diff.headline()), *diff.sentences()])
     terminal.draw_table(console, changes_table(diff), *diff.tables())
-    diagnostics.print_diagnostics(console, diff.doubts(), "Diagnostics", most=40)
+    diagnostics.print_diagnostics(console, diff.doubts(), "Diagnostics", limit=40)
 
 
 def render(diff: TraceDiff, *, title: str | None = None, command: str = "") -> str:
@@ -360,42 +362,44 @@ def side_by_side(tables: Sequence[TextTable], names: Sequence[str]) -> TextTable
     for table in tables:
         by_heading |= zip(_headings(table), table.columns, strict=True)
     key_headings = [heading for heading, column in by_heading.items() if not column.numeric and not column.bar]
-    rest = [heading for heading in by_heading if heading not in key_headings]
+    value_headings = [heading for heading in by_heading if heading not in key_headings]
     cells = [_rows(table, key_headings) for table in tables]
     if not all(len(rows) == len(table.rows) for rows, table in zip(cells, tables, strict=True)):
-        key_headings = [*key_headings, rest[0]]
-        rest = rest[1:]
+        key_headings = [*key_headings, value_headings[0]]
+        value_headings = value_headings[1:]
         cells = [_rows(table, key_headings) for table in tables]
     rows = []
     for key in dict.fromkeys(key for side in cells for key in side):
-        matched = [side.get(key) for side in cells]
-        if any(matched) and any(row != matched[0] for row in matched):
-            for name, row in zip(names, matched, strict=True):
+        row_pair = [side.get(key) for side in cells]
+        if any(row_pair) and any(row != row_pair[0] for row in row_pair):
+            for name, row in zip(names, row_pair, strict=True):
                 key_cells = list(key) if name == names[0] else [""] * len(key)
-                drawn = [(row or {}).get(heading, "" if heading[1] else formatting.NONE) for heading in rest]
-                rows.append([*key_cells, name, *drawn])
+                value_cells = [
+                    (row or {}).get(heading, "" if heading[1] else formatting.NONE) for heading in value_headings
+                ]
+                rows.append([*key_cells, name, *value_cells])
     columns = [by_heading[heading] for heading in key_headings]
-    columns += [text(""), *(by_heading[heading] for heading in rest)]
-    present = next((table for table in tables if table), tables[0])
-    return TextTable(present.title, columns, rows, spare=present.spare)
+    columns += [text(""), *(by_heading[heading] for heading in value_headings)]
+    first_table = next((table for table in tables if table), tables[0])
+    return TextTable(first_table.title, columns, rows, spare=first_table.spare)
 
 
 def _headings(table: TextTable) -> list[Heading]:
-    seen: list[tuple[str, bool]] = []
+    names: list[tuple[str, bool]] = []
     result = []
     for column in table.columns:
         name = (column.heading, column.bar)
-        result.append((*name, seen.count(name)))
-        seen.append(name)
+        result.append((*name, names.count(name)))
+        names.append(name)
     return result
 
 
-def _rows(table: TextTable, words: Sequence[Heading]) -> dict[Key, dict[Heading, str]]:
+def _rows(table: TextTable, key_headings: Sequence[Heading]) -> dict[Key, dict[Heading, str]]:
     """Returns the cells of each row by heading; an empty text repeats the one above."""
     result: dict[Key, dict[Heading, str]] = {}
     above: dict[Heading, str] = {}
     for row in table.rows:
         cells = dict(zip(_headings(table), row, strict=True))
-        above = {heading: cells.get(heading, "") or above.get(heading, "") for heading in words}
+        above = {heading: cells.get(heading, "") or above.get(heading, "") for heading in key_headings}
         result[tuple(above.values())] = cells
     return result

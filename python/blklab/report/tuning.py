@@ -14,27 +14,29 @@ from blklab.report.console import Console
 from blklab.report.tables.base import TableColumn, TextTable, text
 
 
-def print_tuning(console: Console, tunings: Sequence[Tuning], kept: PersistedSettings, *, alone: bool) -> None:
+def print_tuning(
+    console: Console, tunings: Sequence[Tuning], settings: PersistedSettings, *, one_at_a_time: bool
+) -> None:
     """Prints the effects, and how to keep settings that improve the metric."""
     for tuning in tunings:
         terminal.draw_table(console, tuning_table(tuning))
         console.print(conclusion(tuning))
         if tuning.note:
             console.print(f"note: {tuning.note}")
-    lines = persist_lines(kept)
+    lines = persist_lines(settings)
     if lines:
         console.print()
         for line in lines:
             console.print(line)
-        if alone and len(set(kept.commands)) > 1:
+        if one_at_a_time and len(set(settings.commands)) > 1:
             console.print('Settings were measured one at a time; mode = "all" measures combinations.', style="dim")
 
 
 def tuning_table(tuning: Tuning) -> TextTable:
     """Returns one row for each value that was tried."""
     columns = [text("setting"), text("value"), text("against"), TableColumn("runs"), TableColumn("change")]
-    predicted = any(effect.difference.of_model for effect in tuning.effects)
-    confidence = NOMINAL if predicted else tuning.confidence
+    is_prediction = any(effect.difference.of_model for effect in tuning.effects)
+    confidence = NOMINAL if is_prediction else tuning.confidence
     level = f"{100 * confidence:g} % interval"
     columns += [TableColumn(level), TableColumn("p"), text("")]
     rows = [
@@ -49,7 +51,7 @@ def tuning_table(tuning: Tuning) -> TextTable:
     labels = " ".join(f"{key}={value}" for key, value in tuning.labels.items())
     base = "" if tuning.baseline is None else f", baseline {figure(tuning.metric, tuning.baseline)}"
     title = f"{METRICS[tuning.metric].what}{base}"
-    if predicted:
+    if is_prediction:
         title = f"SIMULATED: {title}"
     # The setting and the verdict are hidden last.
     spare = ("p", level, "runs", "against", "change")
@@ -58,19 +60,21 @@ def tuning_table(tuning: Tuning) -> TextTable:
 
 def conclusion(tuning: Tuning) -> str:
     best = tuning.best
-    tried = by_key((effect.setting, effect.verdict) for effect in tuning.effects if effect.setting not in best)
-    rest = {setting: set(verdicts) for setting, verdicts in tried.items()}
-    worse = [setting for setting, verdicts in rest.items() if "worse" in verdicts]
-    alone = [setting for setting in rest if setting not in worse and "differ" in rest[setting]]
-    quiet = [setting for setting in rest if rest[setting] == {"same"}]
-    inert = [setting for setting in rest if rest[setting] == {"no effect"}]
-    unknown = [setting for setting in rest if setting not in {*worse, *alone, *quiet, *inert}]
+    verdict_lists = by_key((effect.setting, effect.verdict) for effect in tuning.effects if effect.setting not in best)
+    verdicts_by_setting = {setting: set(verdicts) for setting, verdicts in verdict_lists.items()}
+    worse = [setting for setting, verdicts in verdicts_by_setting.items() if "worse" in verdicts]
+    single_runs = [
+        setting for setting in verdicts_by_setting if setting not in worse and "differ" in verdicts_by_setting[setting]
+    ]
+    quiet = [setting for setting in verdicts_by_setting if verdicts_by_setting[setting] == {"same"}]
+    inert = [setting for setting in verdicts_by_setting if verdicts_by_setting[setting] == {"no effect"}]
+    unknown = [setting for setting in verdicts_by_setting if setting not in {*worse, *single_runs, *quiet, *inert}]
     unclear = [
         effect.difference.repeats
         for effect in tuning.effects
         if effect.setting in unknown and effect.difference.repeats
     ]
-    needed = more_repeats(max(unclear)) if unclear else "use repeats = 2 or more"
+    repeats_text = more_repeats(max(unclear)) if unclear else "use repeats = 2 or more"
     parts = [
         f"{printable(setting)} = {printable(effect.value)} improves it"
         f" ({change(effect.difference.change)}, {interval(effect.difference)})"
@@ -78,8 +82,8 @@ def conclusion(tuning: Tuning) -> str:
     ]
     for settings, advice in (
         (worse, "leave unchanged, other values are worse"),
-        (alone, "runs differ, but each was run once: repeats = 2 or more"),
-        (unknown, f"cannot tell ({needed})"),
+        (single_runs, "runs differ, but each was run once: repeats = 2 or more"),
+        (unknown, f"cannot tell ({repeats_text})"),
         (quiet, "the same"),
         (inert, "cannot act on this workload"),
     ):
@@ -88,15 +92,15 @@ def conclusion(tuning: Tuning) -> str:
     return "; ".join(parts) + "." if parts else "The sweep has only the baseline."
 
 
-def persist_lines(kept: PersistedSettings) -> list[str]:
+def persist_lines(settings: PersistedSettings) -> list[str]:
     """Returns the commands that persist settings; none if there is nothing to keep."""
     lines = []
-    if kept.commands:
-        lines += ["Now, as root:", *(f"    {line}" for line in kept.commands)]
-    if kept.udev:
-        lines += [f"After a reboot, {tune.UDEV}:", *(f"    {line}" for line in kept.udev)]
-    if kept.sysctl:
-        lines += [f"And {tune.SYSCTL}:", *(f"    {line}" for line in kept.sysctl)]
+    if settings.commands:
+        lines += ["Now, as root:", *(f"    {line}" for line in settings.commands)]
+    if settings.udev:
+        lines += [f"After a reboot, {tune.UDEV}:", *(f"    {line}" for line in settings.udev)]
+    if settings.sysctl:
+        lines += [f"And {tune.SYSCTL}:", *(f"    {line}" for line in settings.sysctl)]
     return [printable(line) for line in lines] or [
         formatting.NONE + " nothing to keep: no setting of this host improves the metric"
     ]

@@ -212,9 +212,9 @@ class DeviceView:
         """Returns the width in ns and the time slices, from the first with I/O to the last."""
         over_time = self.data.over_time
         slices = over_time.slices
-        busy = [at for at, interval in enumerate(slices) if _is_busy(interval)]
-        kept = slices[busy[0] : busy[-1] + 1] if busy else []
-        return int(over_time.width_ns), kept
+        busy = [index for index, interval in enumerate(slices) if _is_busy(interval)]
+        busy_slices = slices[busy[0] : busy[-1] + 1] if busy else []
+        return int(over_time.width_ns), busy_slices
 
 
 def _is_busy(interval: documents.SliceProfile) -> bool:
@@ -242,11 +242,11 @@ class ProfileView:
         active = [device for device in self.devices if device.active]
         if not active:
             raise BlklabError("no I/O to report on")
-        chosen = [device for device in active if device.number == self.profile.focus]
-        return chosen[0] if chosen else max(active, key=lambda device: device.ios)
+        matches = [device for device in active if device.number == self.profile.focus]
+        return matches[0] if matches else max(active, key=lambda device: device.ios)
 
-    def active_device(self, name: str | None, where: str) -> DeviceView:
-        """Returns the device with I/O of this name or number, or the main one. Raises BlklabError; `where` is a file.
+    def active_device(self, name: str | None, path: str) -> DeviceView:
+        """Returns the device with I/O of this name or number, or the main one. Raises BlklabError; `path` is a file.
 
         A file that is a whole trace has no name in the profile.
         """
@@ -257,14 +257,14 @@ class ProfileView:
             if name in {device.label, device.number}:
                 return device
         labels = [device.label for device in active]
-        known = f"{', '.join(labels)}{similar(name, labels)}"
-        raise BlklabError(f"{printable(where)}: no I/O of device {printable(name)!r}: it has {known}")
+        names_text = f"{', '.join(labels)}{similar(name, labels)}"
+        raise BlklabError(f"{printable(path)}: no I/O of device {printable(name)!r}: it has {names_text}")
 
-    def detailed(self, *, all_devices: bool) -> list[DeviceView]:
+    def devices_in_full(self, *, all_devices: bool) -> list[DeviceView]:
         """Returns the devices to show in full: the main one, all, or the user's selection."""
         if all_devices or self.profile.filter.devices:
-            ordered = [device for layer in self.layers() for device in layer]
-            return [device for device in ordered if device.active]
+            devices = [device for layer in self.layers() for device in layer]
+            return [device for device in devices if device.active]
         return [self.focus]
 
     @cached_property
@@ -277,30 +277,30 @@ class ProfileView:
                 if ios and source.name not in {DIRECT, device.number}:
                     remaps.append(RemapEdge(source.name, device.number, ios, ios / device.ios))
         traced_pairs = {(feed.upper, feed.lower) for feed in remaps}
-        traced = {device.number for device in self.devices}
+        trace_numbers = {device.number for device in self.devices}
         numbers = {layer.name: key for key, layer in self.stack.items()}
         for device in self.devices:
-            for upper in self._recorded_above(device.number, traced, numbers):
+            for upper in self._find_above(device.number, trace_numbers, numbers):
                 if (upper, device.number) not in traced_pairs:
                     remaps.append(RemapEdge(upper, device.number, device.ios, 1.0))
         return remaps
 
-    def _recorded_above(self, number: str, traced: set[str], numbers: dict[str, str]) -> set[str]:
+    def _find_above(self, number: str, trace_numbers: set[str], numbers: dict[str, str]) -> set[str]:
         """Returns the nearest devices of the trace that are above a device, by the record of the stack."""
         waiting = [number]
-        seen = {number}
-        found = set()
+        visited_numbers = {number}
+        result = set()
         while waiting:
             layer = self.stack.get(waiting.pop())
             if not layer:
                 continue
-            for upper in {numbers.get(name, "") for name in layer.above} - seen:
-                seen.add(upper)
-                if upper in traced:
-                    found.add(upper)
+            for upper in {numbers.get(name, "") for name in layer.above} - visited_numbers:
+                visited_numbers.add(upper)
+                if upper in trace_numbers:
+                    result.add(upper)
                 else:
                     waiting.append(upper)
-        return found
+        return result
 
     def layers(self) -> list[list[DeviceView]]:
         """Returns the layers of the stack from top to bottom; devices of a layer do not feed each other."""
@@ -321,11 +321,11 @@ class ProfileView:
 
     def span_ns(self) -> tuple[int, int]:
         """First and last event of all devices, ns since the start of the trace."""
-        seen = [device for device in self.devices if device.data.events] or self.devices
-        first = min((int(device.data.first_ns) for device in seen), default=0)
-        return first, max((int(device.data.last_ns) for device in seen), default=0)
+        devices = [device for device in self.devices if device.data.events] or self.devices
+        first = min((int(device.data.first_ns) for device in devices), default=0)
+        return first, max((int(device.data.last_ns) for device in devices), default=0)
 
-    def started(self) -> str | None:
+    def start_time(self) -> str | None:
         """The start of the trace in UTC, if the format records it."""
         start = self.trace.start_unix_ns
         if start is None:
@@ -343,11 +343,11 @@ def _labels(profile: documents.Profile) -> dict[str, str]:
     # Devices that a filter excluded are included: I/O can come from them.
     names: dict[str, str | None] = dict(profile.device_names)
     names.update({data.device: data.name for data in profile.devices})
-    known = names.keys() | {source.name for data in profile.devices for source in data.load.sources}
+    known_numbers = names.keys() | {source.name for data in profile.devices for source in data.load.sources}
     labels = {layer.number.replace(":", ","): layer.label for layer in profile.trace.stack if layer.label}
-    names.update({number: label for number, label in labels.items() if number in known})
-    given = Counter(names.values())
+    names.update({number: label for number, label in labels.items() if number in known_numbers})
+    name_counts = Counter(names.values())
     return {
-        number: printable(f"{name} ({number})" if name and given[name] > 1 else name or number)
+        number: printable(f"{name} ({number})" if name and name_counts[name] > 1 else name or number)
         for number, name in names.items()
     }

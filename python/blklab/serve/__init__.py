@@ -180,16 +180,16 @@ def _with_links(table: TextTable, rows: Sequence[CampaignRow]) -> TextTable:
 def campaign(store: Store, number: int, page: int) -> SitePage:
     """Returns the page of a campaign, with one part of its runs."""
     row = query.campaign(store, number)
-    stored = query.runs_of(store, number, (page - 1) * ROWS, ROWS)
-    figures = [(f"run {run.id}", run.figures) for run in stored]
-    tables = [_linked_runs(runs.runs(row, stored), stored)]
+    stored_runs = query.runs_of(store, number, (page - 1) * ROWS, ROWS)
+    figures = [(f"run {run.id}", run.figures) for run in stored_runs]
+    tables = [_link_runs(runs.runs(row, stored_runs), stored_runs)]
     if caches := runs.caches(figures):
         tables.append(caches)
-    failed = [Sentence("Failed", f"run {run.id}: {printable(run.message)}") for run in stored if run.message]
-    doubts = [Sentence("Doubt", line) for line in runs.doubts(stored)]
-    same = (other.number for other in query.all_campaigns(store) if _series(other) == _series(row))
-    earlier = [other for other in same if other < number]
-    links = [LinkedCell("Report", f"/campaigns/{number}/report")] if any(run.outcome for run in stored) else []
+    failures = [Sentence("Failed", f"run {run.id}: {printable(run.message)}") for run in stored_runs if run.message]
+    doubts = [Sentence("Doubt", line) for line in runs.doubts(stored_runs)]
+    series_numbers = (other.number for other in query.all_campaigns(store) if _series(other) == _series(row))
+    earlier = [other for other in series_numbers if other < number]
+    links = [LinkedCell("Report", f"/campaigns/{number}/report")] if any(run.outcome for run in stored_runs) else []
     if earlier:
         links.append(LinkedCell("Compare with the one before", f"/compare?side={earlier[-1]}&side={number}"))
         links.append(LinkedCell("Trend", f"/trends/{quote(row.name, safe='')}?on={quote(row.host or row.runner)}"))
@@ -198,13 +198,13 @@ def campaign(store: Store, number: int, page: int) -> SitePage:
         [
             PageSection("notes", "Notes", "Notes", _notes(annotations.annotations_of(store, number))),
             PageSection("runs", "Runs", "Runs", tables),
-            PageSection("origin", "Origin", "Origin", _lines("Where the results are from", runs.origins(stored))),
+            PageSection("origin", "Origin", "Origin", _lines("Where the results are from", runs.origins(stored_runs))),
             PageSection("experiment", "Experiment", "Experiment", [_document("The experiment's file", row.experiment)]),
         ],
         kicker=f"campaign {number}",
         here="/",
         facts=[f"on {printable(row.place)}", runs.when(row.begun), f"blklab {row.version}", *_progress(row)],
-        doubts=[*failed, *doubts],
+        doubts=[*failures, *doubts],
         links=links,
         pages=parts(f"/campaigns/{number}", page, sum(row.states.values())),
         live=bool(row.states.get("running")),
@@ -218,13 +218,13 @@ def _progress(row: CampaignRow) -> list[str]:
 
 
 def _notes(notes: Sequence[Annotation]) -> list[TextTable]:
-    rows = [[each.kind, printable(each.text), printable(each.author), runs.when(each.created)] for each in notes]
+    rows = [[note.kind, printable(note.text), printable(note.author), runs.when(note.created)] for note in notes]
     columns = [text(heading) for heading in ("", "text", "by", "at")]
     return [TextTable("Tags and notes", columns, rows)] if rows else []
 
 
-def _linked_runs(table: TextTable, stored: Sequence[StoredRun]) -> TextTable:
-    rows = [[LinkedCell(row[0], f"/runs/{run.id}"), *row[1:]] for row, run in zip(table.rows, stored, strict=True)]
+def _link_runs(table: TextTable, stored_runs: Sequence[StoredRun]) -> TextTable:
+    rows = [[LinkedCell(row[0], f"/runs/{run.id}"), *row[1:]] for row, run in zip(table.rows, stored_runs, strict=True)]
     return TextTable(table.title, table.columns, rows, table.note)
 
 
@@ -237,11 +237,11 @@ def _document(title: str, document: object) -> PlainText:
     return PlainText(title, printable_lines(content.split("\n")), folded=True)
 
 
-def every_run(store: Store, page: int) -> SitePage:
+def list_runs(store: Store, page: int) -> SitePage:
     """Returns the list of all runs, the newest first."""
-    stored, total = query.newest_runs(store, (page - 1) * ROWS, ROWS)
+    stored_runs, total = query.newest_runs(store, (page - 1) * ROWS, ROWS)
     rows = []
-    for run in stored:
+    for run in stored_runs:
         link = LinkedCell(str(run.id), f"/runs/{run.id}")
         campaign = LinkedCell(f"{run.campaign} {printable(run.name)}", f"/campaigns/{run.campaign}")
         labels = printable(" ".join(f"{key}={value}" for key, value in run.labels.items()))
@@ -253,13 +253,13 @@ def every_run(store: Store, page: int) -> SitePage:
 
 
 def run(store: Store, number: int) -> SitePage:
-    stored = query.run(store, number)
-    table = runs.runs(query.campaign(store, stored.campaign), [stored])
+    stored_run = query.run(store, number)
+    table = runs.runs(query.campaign(store, stored_run.campaign), [stored_run])
     output = query.raw(store, number)
     details = [
-        _document("The result", stored.outcome and stored.outcome.as_document()),
-        _document("The cell", stored.cell),
-        _document("The environment", stored.environment),
+        _document("The result", stored_run.outcome and stored_run.outcome.as_document()),
+        _document("The cell", stored_run.cell),
+        _document("The environment", stored_run.environment),
     ]
     if output:
         details.append(PlainText("Output", printable_lines(output.split("\n")), folded=True))
@@ -268,12 +268,12 @@ def run(store: Store, number: int) -> SitePage:
     return SitePage(
         f"Run {number}",
         sections,
-        kicker=printable(stored.name),
+        kicker=printable(stored_run.name),
         here="/runs",
-        facts=[stored.state, *(printable(f"{key} {value}") for key, value in stored.labels.items())],
-        doubts=[Sentence("Failed", printable(stored.message))] if stored.message else [],
-        links=[LinkedCell(f"Campaign {stored.campaign}", f"/campaigns/{stored.campaign}")],
-        live=stored.state == "running",
+        facts=[stored_run.state, *(printable(f"{key} {value}") for key, value in stored_run.labels.items())],
+        doubts=[Sentence("Failed", printable(stored_run.message))] if stored_run.message else [],
+        links=[LinkedCell(f"Campaign {stored_run.campaign}", f"/campaigns/{stored_run.campaign}")],
+        live=stored_run.state == "running",
     )
 
 
@@ -302,16 +302,16 @@ class TrendPoint:
     values: Mapping[str, float]  # By cell
 
 
-def compared(store: Store, sides: Sequence[str], metrics: str) -> SitePage:
+def comparison_page(store: Store, sides: Sequence[str], metrics: str) -> SitePage:
     """Returns what `blklab compare` prints about campaigns. Raises UsageError."""
     if len(sides) < 2:
         raise UsageError("choose at least two campaigns in the list, then compare them")
-    selections = [query.selected(store, words) for words in sides]
-    known = distinguish(selections)
-    names = known[1] if known else [f"campaign {words}" for words in sides]
+    selections = [query.selected(store, selector) for selector in sides]
+    difference = distinguish(selections)
+    names = difference[1] if difference else [f"campaign {selector}" for selector in sides]
     result = _comparison(store, names, selections, [name.strip() for name in metrics.split(",")])
     shown = list(dict.fromkeys(row.metric for row in result.rows))
-    campaigns = [each.campaign for each in selections]
+    campaigns = [selection.campaign for selection in selections]
     tables = zip(shown, comparison.tables(result), strict=True)
     return SitePage(
         "Comparison",
@@ -327,8 +327,8 @@ def compared(store: Store, sides: Sequence[str], metrics: str) -> SitePage:
 def experiments(store: Store) -> SitePage:
     """Returns the list of experiments that were run more than once on one runner and host."""
     rows = []
-    ordered = sorted(query.all_campaigns(store), key=_series)
-    for (name, runner, host), group in groupby(ordered, key=_series):
+    sorted_campaigns = sorted(query.all_campaigns(store), key=_series)
+    for (name, runner, host), group in groupby(sorted_campaigns, key=_series):
         members = list(group)
         if len(members) > 1:
             href = f"/trends/{quote(name, safe='')}?on={quote(host or runner, safe='')}"
@@ -344,22 +344,24 @@ def _series(row: CampaignRow) -> tuple[str, str, str]:
     return row.name, row.runner, row.host or ""
 
 
-def _comparison(store: Store, names: Sequence[str], chosen: Sequence[Selection], metrics: Sequence[str]) -> Comparison:
+def _comparison(
+    store: Store, names: Sequence[str], selections: Sequence[Selection], metrics: Sequence[str]
+) -> Comparison:
     """Returns the comparison of selections under these names; without a query for runs that have no series."""
-    measured = query.runs_with_points(store, [each.campaign.number for each in chosen])
+    runs_with_points = query.runs_with_points(store, [selection.campaign.number for selection in selections])
     return analysis.compare(
-        analysis.comparison_sides(list(zip(names, [each.runs for each in chosen], strict=True))),
+        analysis.comparison_sides(list(zip(names, [selection.runs for selection in selections], strict=True))),
         metrics,
-        lambda run: query.points(store, run) if run in measured else [],
-        look=look_share(query.earlier_looks(store, chosen)),
-        earlier=lambda: query.earlier_campaigns(store, chosen),
+        lambda run: query.points(store, run) if run in runs_with_points else [],
+        look=look_share(query.earlier_looks(store, selections)),
+        earlier=lambda: query.earlier_campaigns(store, selections),
     )
 
 
-def of_trend(store: Store, name: str, place: str) -> list[CampaignRow]:
+def trend_campaigns(store: Store, name: str, place: str) -> list[CampaignRow]:
     """Returns the campaigns of a trend. Raises UsageError if there are none."""
-    every = query.all_campaigns(store)
-    campaigns = [row for row in every if row.name == name and place in {"", row.host or row.runner}]
+    all_campaigns = query.all_campaigns(store)
+    campaigns = [row for row in all_campaigns if row.name == name and place in {"", row.host or row.runner}]
     if not campaigns:
         raise UsageError(f"no campaign of {name!r}" + (f" on {place!r}" if place else ""))
     return campaigns[-MOST_CAMPAIGNS:]
@@ -367,24 +369,28 @@ def of_trend(store: Store, name: str, place: str) -> list[CampaignRow]:
 
 def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
     """Returns a metric of an experiment over its campaigns. Raises UsageError."""
-    campaigns = of_trend(store, name, place)
-    stored = {}
+    campaigns = trend_campaigns(store, name, place)
+    runs_by_campaign = {}
     outcomes = []
     for row in campaigns:
-        finished = [run for run in query.runs_of(store, row.number) if run.outcome]
-        stored[row.number] = finished
-        if finished:
-            outcomes.append([run.outcome for run in finished if run.outcome])
+        finished_runs = [run for run in query.runs_of(store, row.number) if run.outcome]
+        runs_by_campaign[row.number] = finished_runs
+        if finished_runs:
+            outcomes.append([run.outcome for run in finished_runs if run.outcome])
     metric = with_direction(metric, outcomes)
-    named, apart = _identifying([finished for finished in stored.values() if finished])
+    cell_labels, side_labels = _split_labels(
+        [finished_runs for finished_runs in runs_by_campaign.values() if finished_runs]
+    )
     points = []
     for row in campaigns:
-        for side, of_side in _sides(stored[row.number], apart).items():
+        for side, of_side in _sides(runs_by_campaign[row.number], side_labels).items():
             title = f"{row.number} {printable(side)}".rstrip()
-            points.append(TrendPoint(row, title, _values(of_side, metric, named)))
+            points.append(TrendPoint(row, title, _values(of_side, metric, cell_labels)))
     cells = list(dict.fromkeys(cell for point in points for cell in point.values))
-    measured = list({point.campaign.number: point.campaign for point in points if point.values}.values())
-    verdicts = _verdicts(store, measured, stored, metric) if len(measured) > 1 else []
+    campaigns_with_values = list({point.campaign.number: point.campaign for point in points if point.values}.values())
+    verdicts = (
+        _verdicts(store, campaigns_with_values, runs_by_campaign, metric) if len(campaigns_with_values) > 1 else []
+    )
     columns = [TableColumn("campaign"), text("begun"), text("blklab"), *(TableColumn(cell) for cell in cells)]
     rows = []
     for point in reversed(points):
@@ -411,60 +417,62 @@ def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
     )
 
 
-def _identifying(campaigns: Sequence[Sequence[StoredRun]]) -> tuple[list[str], list[str]]:
+def _split_labels(campaigns: Sequence[Sequence[StoredRun]]) -> tuple[list[str], list[str]]:
     """Returns the labels that identify a cell in every campaign, and those that tell campaigns apart.
 
     The latter are those that some campaigns lack, and those that none varies, such as another kernel for each. Stack
     and workload always identify a cell if all campaigns have them.
     """
-    identifying: list[str] = []
-    apart: list[str] = []
+    cell_labels: list[str] = []
+    side_labels: list[str] = []
     all_labels: dict[str, None] = {}  # A set with an order
-    for stored in campaigns:
-        for run in stored:
+    for campaign_runs in campaigns:
+        for run in campaign_runs:
             all_labels |= dict.fromkeys(run.labels)
     for label in all_labels:
         if label == analysis.REPEAT:
             continue
         values = []
-        for stored in campaigns:
-            values.append({run.labels.get(label) for run in stored})
+        for campaign_runs in campaigns:
+            values.append({run.labels.get(label) for run in campaign_runs})
         alike = any(len(of_campaign) > 1 for of_campaign in values) or len(set.union(*values)) < 2
         if all(None not in of_campaign for of_campaign in values) and (alike or label in {STACK, WORKLOAD}):
-            identifying.append(label)
+            cell_labels.append(label)
         else:
-            apart.append(label)
-    return identifying, apart
+            side_labels.append(label)
+    return cell_labels, side_labels
 
 
-def _sides(stored: Sequence[StoredRun], apart: Sequence[str]) -> dict[str, list[StoredRun]]:
+def _sides(campaign_runs: Sequence[StoredRun], side_labels: Sequence[str]) -> dict[str, list[StoredRun]]:
     """Returns the runs of each side of a campaign, by its name: as in `compare`, each value is a side."""
-    named = []
-    for run in stored:
-        side = " ".join(f"{label}={run.labels[label]}" for label in apart if label in run.labels)
-        named.append((side, run))
-    return by_key(named) or {"": []}
+    pairs = []
+    for run in campaign_runs:
+        side = " ".join(f"{label}={run.labels[label]}" for label in side_labels if label in run.labels)
+        pairs.append((side, run))
+    return by_key(pairs) or {"": []}
 
 
-def _values(stored: Sequence[StoredRun], metric: str, named: Sequence[str]) -> dict[str, float]:
+def _values(campaign_runs: Sequence[StoredRun], metric: str, cell_labels: Sequence[str]) -> dict[str, float]:
     """Returns the mean of a metric for each cell, by the labels that identify it."""
     by_cell: dict[str, list[float]] = {}
-    for run in stored:
+    for run in campaign_runs:
         value = METRICS[metric].of(run.outcome) if run.outcome else None
-        labels = " ".join(printable(run.labels[label]) for label in named) or "all cells"
+        labels = " ".join(printable(run.labels[label]) for label in cell_labels) or "all cells"
         if value is not None:
             by_cell.setdefault(labels, []).append(value)
     return {cell: geometric_mean(values) if min(values) > 0 else fmean(values) for cell, values in by_cell.items()}
 
 
 def _verdicts(
-    store: Store, campaigns: Sequence[CampaignRow], stored: dict[int, list[StoredRun]], metric: str
+    store: Store, campaigns: Sequence[CampaignRow], runs_by_campaign: dict[int, list[StoredRun]], metric: str
 ) -> list[Sentence]:
     """Returns what a comparison of the newest campaign with the one before, and with the first, says."""
     sentences = []
     for topic, earlier in (("Since the one before", campaigns[-2]), ("Since the first", campaigns[0])):
-        chosen = [Selection("", row, stored[row.number]) for row in (earlier, campaigns[-1])]
-        result = _comparison(store, [f"campaign {each.campaign.number}" for each in chosen], chosen, [metric])
+        selections = [Selection("", row, runs_by_campaign[row.number]) for row in (earlier, campaigns[-1])]
+        result = _comparison(
+            store, [f"campaign {selection.campaign.number}" for selection in selections], selections, [metric]
+        )
         sentences.append(Sentence(topic, comparison.summary(result, result.rows[0].metric)))
     return sentences
 
@@ -472,9 +480,9 @@ def _verdicts(
 def _chart(
     metric: str, points: Sequence[TrendPoint], cells: Sequence[str], table: TextTable, tags: Mapping[int, Sequence[str]]
 ) -> Chart:
-    ranked = sorted(cells, key=lambda cell: -sum(cell in point.values for point in points))
-    of_each = (next(cell for cell in ranked if cell in point.values) for point in points)
-    drawn = list(dict.fromkeys([*of_each, *ranked]))[:MOST_LINES]
+    sorted_cells = sorted(cells, key=lambda cell: -sum(cell in point.values for point in points))
+    of_each = (next(cell for cell in sorted_cells if cell in point.values) for point in points)
+    drawn = list(dict.fromkeys([*of_each, *sorted_cells]))[:MOST_LINES]
     data = []
     for point in points:
         campaign = " ".join([point.name, *map(printable, tags.get(point.campaign.number, ()))])
@@ -505,43 +513,43 @@ KeptAudit = Mapping[str, Any]  # The document of `md audit`: docs/reference/form
 def traces(store: Store) -> SitePage:
     """Returns the list of profiles, the newest of each name."""
     rows = [
-        [LinkedCell(printable(kept.name), f"/traces/{kept.id}"), runs.when(kept.created), _devices(kept)]
-        for kept in documents.latest(store, "profile")
+        [LinkedCell(printable(profile.name), f"/traces/{profile.id}"), runs.when(profile.created), _devices(profile)]
+        for profile in documents.latest(store, "profile")
     ]
     table = TextTable("Profiles of traces", [text("trace"), text("kept"), text("device in focus")], rows)
     empty = Sentence("Empty", "No profile is kept: `blklab trace stat TRACE --keep NAME` keeps one.")
     return listing("Traces", table, sentences=[] if rows else [empty])
 
 
-def _devices(kept: KeptDocument) -> str:
+def _devices(profile: KeptDocument) -> str:
     try:
-        return printable(ProfileView(parse_stored_profile(kept.document)).focus.label)
+        return printable(ProfileView(parse_stored_profile(profile.document)).focus.label)
     except BlklabError as error:
         return str(error)
 
 
 def trace(store: Store, number: int) -> str:
     """Returns the report of a profile, as HTML. Raises UsageError."""
-    kept = documents.document(store, "profile", number)
+    profile = documents.document(store, "profile", number)
     return page.render(
-        ProfileView(parse_stored_profile(kept.document)), title=f"The workload of {printable(kept.name)}"
+        ProfileView(parse_stored_profile(profile.document)), title=f"The workload of {printable(profile.name)}"
     )
 
 
 def hosts(store: Store) -> SitePage:
     """Returns the last audit of every host, those with the worst findings first."""
     audits = documents.latest(store, "audit")
-    audits.sort(key=lambda kept: [-_counts(kept.document)[severity] for severity in SEVERITIES])
+    audits.sort(key=lambda audit: [-_counts(audit.document)[severity] for severity in SEVERITIES])
     rows = []
-    for kept in audits:
-        link = LinkedCell(printable(kept.name), f"/hosts/{kept.id}")
-        arrays = str(len(kept.document["arrays"]))
-        counts = map(str, _counts(kept.document).values())
-        failure = printable(kept.document.get("failure") or "")
-        rows.append([link, runs.when(kept.created), arrays, *counts, failure])
+    for audit in audits:
+        link = LinkedCell(printable(audit.name), f"/hosts/{audit.id}")
+        arrays = str(len(audit.document["arrays"]))
+        counts = map(str, _counts(audit.document).values())
+        failure = printable(audit.document.get("failure") or "")
+        rows.append([link, runs.when(audit.created), arrays, *counts, failure])
     columns = [text("host"), text("audited"), *figures("arrays", *SEVERITIES), text("failure")]
     table = TextTable("The last audit of every host", columns, rows)
-    critical = sum(_counts(kept.document)["critical"] > 0 for kept in audits)
+    critical = sum(_counts(audit.document)["critical"] > 0 for audit in audits)
     sentence = "No audit is kept: `blklab md audit --keep` keeps one."
     if audits:
         have = "has" if critical == 1 else "have"
@@ -556,11 +564,12 @@ def _counts(audit: KeptAudit) -> dict[str, int]:
 
 def host(store: Store, number: int) -> SitePage:
     """Returns an audit of a host, and links to the earlier ones. Raises UsageError."""
-    kept = documents.document(store, "audit", number)
-    audit = kept.document
-    earlier = documents.history(store, "audit", kept.name)
+    audit_document = documents.document(store, "audit", number)
+    audit = audit_document.document
+    earlier = documents.history(store, "audit", audit_document.name)
     rows = [
-        [LinkedCell(runs.when(created), f"/hosts/{at}"), "shown" if at == number else ""] for at, created in earlier
+        [LinkedCell(runs.when(creation_time), f"/hosts/{audit_id}"), "shown" if audit_id == number else ""]
+        for audit_id, creation_time in earlier
     ]
     sections = []
     for severity in SEVERITIES:
@@ -573,7 +582,7 @@ def host(store: Store, number: int) -> SitePage:
     failure = printable(audit.get("failure") or "")
     counts = [plural(count, severity) for severity, count in _counts(audit).items() if count]
     return SitePage(
-        printable(kept.name),
+        printable(audit_document.name),
         [
             *sections,
             PageSection("arrays", "Arrays", "Arrays", [*_arrays(audit["arrays"]), *unseen]),
@@ -581,7 +590,7 @@ def host(store: Store, number: int) -> SitePage:
         ],
         kicker="audit",
         here="/hosts",
-        facts=[runs.when(kept.created), *counts],
+        facts=[runs.when(audit_document.created), *counts],
         sentences=[] if counts or failure else [Sentence("Findings", "The audit has no finding.")],
         doubts=[Sentence("Failed", failure)] if failure else [],
     )
@@ -590,11 +599,11 @@ def host(store: Store, number: int) -> SitePage:
 def _findings(findings: Sequence[Mapping[str, Any]]) -> list[PlainText]:
     return [
         PlainText(
-            printable(" ".join(filter(None, (each["subject"], each["member"])))) or "host",
-            "\n".join(map(printable, each["remedy"])),
-            printable(each["message"]),
+            printable(" ".join(filter(None, (finding["subject"], finding["member"])))) or "host",
+            "\n".join(map(printable, finding["remedy"])),
+            printable(finding["message"]),
         )
-        for each in findings
+        for finding in findings
     ]
 
 
@@ -609,13 +618,15 @@ def _arrays(arrays: Sequence[Mapping[str, Any]]) -> list[TextTable]:
 
 
 class Site:
-    def __init__(self, where: str | None, log: Callable[[str], object], names: Collection[str] | None = None) -> None:
-        """Opens the store at `where`. Raises UsageError and StoreError.
+    def __init__(
+        self, store_address: str | None, log: Callable[[str], object], names: Collection[str] | None = None
+    ) -> None:
+        """Opens the store at `store_address`. Raises UsageError and StoreError.
 
         With `names`, it answers requests to these names and to addresses only: a page of another site whose name was
         made to point here (DNS rebinding) must not read the store.
         """
-        self._store = Store(where, reading=True)
+        self._store = Store(store_address, reading=True)
         self._host_names = names
         self._log = log
         self._reports = DrawnOnce(lambda _state, number: report(self._store, number))
@@ -628,7 +639,7 @@ class Site:
             f"/campaigns/{number}": lambda arguments, number: campaign(self._store, number, _page(arguments)),
             f"/campaigns/{number}/report": self._report,
             "/compare": self._compare,
-            "/runs": lambda arguments: every_run(self._store, _page(arguments)),
+            "/runs": lambda arguments: list_runs(self._store, _page(arguments)),
             f"/runs/{number}": lambda _, number: run(self._store, number),
             "/trends": lambda _: experiments(self._store),
             "/trends/<path:name>": self._trend,
@@ -647,7 +658,7 @@ class Site:
         try:
             self._check_host(request)
             page, values = self._map.bind_to_environ(environ).match()
-            response = self._answered(request, page(request.args, **values))
+            response = self._make_response(request, page(request.args, **values))
         except HTTPException as error:
             code = error.code or 500
             if code in {301, 308}:
@@ -675,12 +686,12 @@ class Site:
             ip_address(host)
             return
         if self._host_names is not None and host not in self._host_names:
-            known = ", ".join(sorted(self._host_names))
+            names_text = ", ".join(sorted(self._host_names))
             raise BadRequest(
-                f"found the host {printable(host)!r}, expected an address or {known}; --host-name adds a name"
+                f"found the host {printable(host)!r}, expected an address or {names_text}; --host-name adds a name"
             )
 
-    def _answered(self, request: Request, page: SitePage | str, status: int = 200) -> Response:
+    def _make_response(self, request: Request, page: SitePage | str, status: int = 200) -> Response:
         html = page if isinstance(page, str) else page.html()
         response = Response(html, status, content_type="text/html; charset=utf-8")
         # The page's own policy names its scripts; this one forbids frames, which a page cannot.
@@ -692,7 +703,7 @@ class Site:
         return response.make_conditional(request) if status == 200 else response
 
     def _failure(self, request: Request, status: int, title: str, reason: str) -> Response:
-        return self._answered(request, SitePage(title, sentences=[Sentence("Reason", printable(reason))]), status)
+        return self._make_response(request, SitePage(title, sentences=[Sentence("Reason", printable(reason))]), status)
 
     def _report(self, _arguments: Mapping[str, str], number: int) -> str:
         state = _state([query.campaign(self._store, number)]) + repr(findings.read_bisections(self._store, [number]))
@@ -700,14 +711,14 @@ class Site:
 
     def _compare(self, arguments: Any) -> SitePage:
         metrics = arguments.get("metric") or METRICS_SHOWN
-        with _refused():
-            return compared(self._store, arguments.getlist("side"), metrics)
+        with _convert_usage_error():
+            return comparison_page(self._store, arguments.getlist("side"), metrics)
 
     def _trend(self, arguments: Mapping[str, str], name: str) -> str:
         place = arguments.get("on", "")
-        with _refused():
+        with _convert_usage_error():
             metric = metric_name(arguments.get("metric") or "iops")
-        state = _state(of_trend(self._store, name, place)) + repr(annotations.tags(self._store))
+        state = _state(trend_campaigns(self._store, name, place)) + repr(annotations.tags(self._store))
         return self._trend_pages.html(state, name, place, metric)
 
 
@@ -717,7 +728,7 @@ def _state(campaigns: Sequence[CampaignRow]) -> str:
 
 
 @contextmanager
-def _refused() -> Iterator[None]:
+def _convert_usage_error() -> Iterator[None]:
     """Turns a UsageError about what follows `?` into BadRequest."""
     try:
         yield
@@ -727,7 +738,7 @@ def _refused() -> Iterator[None]:
 
 def _page(arguments: Mapping[str, str]) -> int:
     """Returns the number of the part of a list. Raises BadRequest."""
-    words = arguments.get("page", "1")
-    if not (words.isascii() and words.isdigit() and len(words) <= 6 and int(words)):
-        raise BadRequest(f"page: found {words[:20]!r}, expected a number from 1 to 999999")
-    return int(words)
+    number_text = arguments.get("page", "1")
+    if not (number_text.isascii() and number_text.isdigit() and len(number_text) <= 6 and int(number_text)):
+        raise BadRequest(f"page: found {number_text[:20]!r}, expected a number from 1 to 999999")
+    return int(number_text)

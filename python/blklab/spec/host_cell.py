@@ -9,7 +9,7 @@ from math import expm1, inf, log1p
 from pathlib import Path
 from typing import Any, cast
 
-from blklab.ansible_inventory import expanded
+from blklab.ansible_inventory import expand_hosts
 from blklab.spec import fio_options, jobs, load, problems, sim_cell, sweep
 from blklab.spec.cell_form import CellForm, Made
 from blklab.spec.documents import FioCellDocument, FioJobDocument
@@ -244,7 +244,7 @@ def fleet_document(
     fleet = experiment.fleet
     if not fleet.hosts:
         raise problems.fail("fleet.hosts", "is missing: expected the hosts to measure, as you name them for ssh")
-    hosts = expanded(fleet.hosts, source.path.parent)
+    hosts = expand_hosts(fleet.hosts, source.path.parent)
     for number, name in enumerate(experiment.destroy):
         if host_of(name, hosts) is None:
             raise problems.fail(f"destroy[{number}]", f"found {shown(name)}, expected HOST:ID with a host of [fleet]")

@@ -309,7 +309,7 @@ def test_signals_wait_until_the_member_is_back(model: Model, number: int) -> Non
             os.kill(os.getpid(), number)
 
     model.before = sent
-    with signals.handled(), pytest.raises((KeyboardInterrupt, SystemExit)):
+    with signals.handle_signals(), pytest.raises((KeyboardInterrupt, SystemExit)):
         model.repair()
     assert [line.split()[1] for line in model.ran] == ["--fail", "--remove", "--re-add"]
     assert all(slot.state is MemberState.IN_SYNC for slot in model.state.slots)

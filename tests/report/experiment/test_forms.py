@@ -61,7 +61,7 @@ def test_markdown(run: Run, reported: Reported) -> None:
 
 @given(st.text())
 def test_text_becomes_no_markup(text: str) -> None:
-    made = markdown.escaped(text)
+    made = markdown.escape_text(text)
     assert not re.search(r"(?<!\\)(?:\\\\)*[`*\[\]|<>]", made)
     assert "\n" not in made
 

@@ -21,7 +21,7 @@ print(*sorted(name for name in sys.modules if "site-packages" in str(getattr(sys
 
 def test_a_bare_python_imports_exactly_the_modules_of_the_archive(tmp_path: Path) -> None:
     archive = tmp_path / "blklab.zip"
-    archive.write_bytes(remote_program.archived(PAYLOAD))
+    archive.write_bytes(remote_program.make_archive(PAYLOAD))
     command = [sys.executable, "-I", "-S", "-c", LIST.format(archive=str(archive))]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     version, modules, others = printed.splitlines()
@@ -31,7 +31,7 @@ def test_a_bare_python_imports_exactly_the_modules_of_the_archive(tmp_path: Path
 
 
 def test_an_old_python_is_refused_in_one_line() -> None:
-    size = len(remote_program.archived(PAYLOAD))
+    size = len(remote_program.make_archive(PAYLOAD))
     loader = remote_program.LOADER.format(oldest=(4, 0), wanted="4.0", size=size, main="x")
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", loader], check=False, capture_output=True, text=True)
     major, minor = sys.version_info[:2]

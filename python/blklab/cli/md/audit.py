@@ -112,7 +112,7 @@ def audit(
     from blklab.md.audit import find_problems
     from blklab.report import arrays as report
 
-    sources = [source for source, given in (("--image", images), ("--host", hosts), ("--probed", probed)) if given]
+    sources = [source for source, values in (("--image", images), ("--host", hosts), ("--probed", probed)) if values]
     only_here = {"--map-files": map_files, "--smart": smart}
     _check_options(sources, more, only_here, sudo=sudo, keep=keep, store=store, timeout=timeout)
     if keep and arrays:
@@ -120,23 +120,23 @@ def audit(
     threshold = SEVERITIES.index(severity)
     if hosts or probed:
         names = list(dict.fromkeys((*hosts, *probed, *more)))
-        audited = _audited_hosts(names, timeout=timeout / 1e9 if hosts else None, sudo=sudo)
-        inventories = _limited([host.inventory for host in audited], arrays)
-        audited = [
+        remote_hosts = _audit_hosts(names, timeout=timeout / 1e9 if hosts else None, sudo=sudo)
+        inventories = _limit_to_arrays([host.inventory for host in remote_hosts], arrays)
+        remote_hosts = [
             replace(host, inventory=inventory, findings=tuple(find_problems(inventory)))
             if arrays and inventory
             else host
-            for host, inventory in zip(audited, inventories, strict=True)
+            for host, inventory in zip(remote_hosts, inventories, strict=True)
         ]
         if keep:
-            _keep({host["host"]: host for host in report.hosts_as_dict(audited)["hosts"]}, store)
-        _show_hosts(audited, threshold, as_json=as_json)
+            _store_audits({host["host"]: host for host in report.hosts_as_dict(remote_hosts)["hosts"]}, store)
+        _show_hosts(remote_hosts, threshold, as_json=as_json)
         return
     paths = [Path(name) for name in (*images, *more)]
     inventory = _read_inventory(paths, arrays, smart=smart, map_files=map_files)
     findings = find_problems(inventory)
     if keep:
-        _keep({platform.node(): report.as_dict(inventory, findings)}, store)
+        _store_audits({platform.node(): report.as_dict(inventory, findings)}, store)
     emit(report.as_dict(inventory, findings), as_json, lambda console: report.show(console, inventory, findings))
     if any(finding.rank <= threshold for finding in findings):
         raise Exit(1)
@@ -155,7 +155,7 @@ def _read_inventory(paths: list[Path], arrays: tuple[str, ...], *, smart: bool, 
             raise EnvironmentLacks(first(inventory.unseen).replace(": not seen: ", ": "), "name readable images")
         message = f"cannot read any array: {first(inventory.unseen)}"
         raise EnvironmentLacks(message, "run it as root, outside of a container")
-    inventory = _limited([inventory], arrays)[0] or inventory
+    inventory = _limit_to_arrays([inventory], arrays)[0] or inventory
     if smart:
         from blklab.md.smart import add_health
 
@@ -173,37 +173,37 @@ def _read_inventory(paths: list[Path], arrays: tuple[str, ...], *, smart: bool, 
     return inventory
 
 
-def _limited(inventories: "list[Inventory | None]", names: tuple[str, ...]) -> "list[Inventory | None]":
+def _limit_to_arrays(inventories: "list[Inventory | None]", names: tuple[str, ...]) -> "list[Inventory | None]":
     """Returns inventories of the named arrays only; raises UsageError if none has an array of a name."""
     spellings = {name: {name, str(Path(name).resolve())} for name in names}
     present = [inventory for inventory in inventories if inventory]
-    for name, same in spellings.items():
+    for name, aliases in spellings.items():
         arrays = [array for inventory in present for array in (*inventory.arrays, *inventory.unassembled)]
         lines = [line for inventory in present for line in inventory.listed]
-        is_known = any(array.is_called(same) for array in arrays) or any(line.is_called(same) for line in lines)
+        is_known = any(array.is_called(aliases) for array in arrays) or any(line.is_called(aliases) for line in lines)
         if present and not is_known:
             raise UsageError(f"--array {name}: {_explain_unknown(name, present)}")
-    wanted = {*chain(*spellings.values())}
-    return [inventory.only(wanted) if inventory and names else inventory for inventory in inventories]
+    array_names = {*chain(*spellings.values())}
+    return [inventory.only(array_names) if inventory and names else inventory for inventory in inventories]
 
 
 def _explain_unknown(name: str, inventories: "list[Inventory]") -> str:
     """Returns that there is no array of a name, and the names that there are."""
     from blklab.md.audit.rule import list_names
 
-    known: list[str] = []
+    array_names: list[str] = []
     for inventory in inventories:
-        known += [array.name for array in (*inventory.arrays, *inventory.unassembled)]
-        known += [line.short_name for line in inventory.listed if line.short_name and not line.ignored]
-    where = "this host has" if len(inventories) == 1 else "these hosts have"
-    if not known:
-        return f"{where} no array {name}, and no other array"
-    return f"{where} no array {name}: expected {list_names(list(dict.fromkeys(known)), 20)}"
+        array_names += [array.name for array in (*inventory.arrays, *inventory.unassembled)]
+        array_names += [line.short_name for line in inventory.listed if line.short_name and not line.ignored]
+    subject = "this host has" if len(inventories) == 1 else "these hosts have"
+    if not array_names:
+        return f"{subject} no array {name}, and no other array"
+    return f"{subject} no array {name}: expected {list_names(list(dict.fromkeys(array_names)), 20)}"
 
 
 def _check_options(
     sources: list[str],
-    more: tuple[str, ...],
+    arguments: tuple[str, ...],
     only_here: dict[str, bool],
     *,
     sudo: bool,
@@ -214,10 +214,10 @@ def _check_options(
     """Raises UsageError for options that exclude each other; `only_here` are those of this host."""
     if len(sources) > 1:
         raise UsageError(f"{sources[0]} and {sources[1]}: expected only one of them")
-    if more and not sources:
-        raise UsageError(f"{more[0]}: unexpected argument; to audit an image: --image {more[0]}")
-    for option, given in only_here.items():
-        if given and sources:
+    if arguments and not sources:
+        raise UsageError(f"{arguments[0]}: unexpected argument; to audit an image: --image {arguments[0]}")
+    for option, is_given in only_here.items():
+        if is_given and sources:
             raise UsageError(f"{option}: works only on this host, not with {sources[0]}")
     if keep and "--image" in sources:
         raise UsageError("--keep: stores audits of hosts, not of images")
@@ -229,23 +229,23 @@ def _check_options(
         raise UsageError(f"--timeout {format_duration(timeout)}: expected at least 1s")
 
 
-def _keep(audits: dict[str, dict[str, object]], where: str | None) -> None:
+def _store_audits(audits: dict[str, dict[str, object]], store_address: str | None) -> None:
     from blklab.store import documents
     from blklab.store.campaigns import Store
 
-    store = Store(where)
+    store = Store(store_address)
     for host, document in audits.items():
         documents.keep(store, "audit", host, document)
 
 
-def _audited_hosts(names: list[str], *, timeout: float | None, sudo: bool) -> "list[RemoteHost]":
+def _audit_hosts(names: list[str], *, timeout: float | None, sudo: bool) -> "list[RemoteHost]":
     """Audits other hosts: over ssh or, without a `timeout`, from files with output of probes."""
-    from blklab.ansible_inventory import expanded
+    from blklab.ansible_inventory import expand_hosts
     from blklab.md.remote import read_hosts, read_probe_file
 
     if timeout is None:
         return [read_probe_file(name) for name in names]
-    addresses = list(expanded(names, Path()).items())
+    addresses = list(expand_hosts(names, Path()).items())
     hosts: list[RemoteHost] = []
     with progress("Reading hosts", total=len(addresses)) as advance:
         for host in read_hosts(addresses, sudo=sudo, timeout=timeout):

@@ -59,7 +59,7 @@ def enable(arrays: tuple[str, ...]) -> None:
             f"{missing[0]}: not found: only blklab's Debian package installs what works at boot",
             f"install it (docs/howto/install.md), or remove the lists now: {command_lines.fix_bbl('ARRAY')}",
         )
-    listed = read_config(roots.dev.parent)
+    paths_by_uuid = read_config(roots.dev.parent)
     for name in arrays:
         array = find_array(name, roots)
         if not re.fullmatch(r"1(\.\d)?", array.metadata) or not array.redundant:
@@ -67,14 +67,14 @@ def enable(arrays: tuple[str, ...]) -> None:
                 f"{array.path}: level {array.level}, metadata {array.metadata}: "
                 "expected RAID-1, 4, 5, 6 or 10 with metadata 1.x, whose lists can be removed"
             )
-        if named := [member.path for member in array.members if member.entries]:
+        if member_paths := [member.path for member in array.members if member.entries]:
             raise BlklabError(
-                f"{array.path}: the bad-block lists of {', '.join(named)} have entries, "
+                f"{array.path}: the bad-block lists of {', '.join(member_paths)} have entries, "
                 f"and would be kept at every boot; see `blklab md audit` and `{command_lines.fix_bbl(array.path)}`"
             )
-        listed[array.uuid] = array.path
-    write_config(listed, roots.dev.parent)
-    names = ", ".join(map(printable, listed.values()))
+        paths_by_uuid[array.uuid] = array.path
+    write_config(paths_by_uuid, roots.dev.parent)
+    names = ", ".join(map(printable, paths_by_uuid.values()))
     click.echo(
         f"enabled for {names}. At the next boot, each array is assembled again without its bad-block lists, "
         "before anything uses\nit, if all its members are there and in sync and no list has entries. "
@@ -94,13 +94,13 @@ def disable(arrays: tuple[str, ...]) -> None:
     Example: blklab md boot disable /dev/md0
     """
     roots = Roots()
-    listed = read_config(roots.dev.parent)
+    paths_by_uuid = read_config(roots.dev.parent)
     for name in arrays:
-        uuid = name if name in listed else find_array(name, roots).uuid
-        if listed.pop(uuid, None) is None:
+        uuid = name if name in paths_by_uuid else find_array(name, roots).uuid
+        if paths_by_uuid.pop(uuid, None) is None:
             raise UsageError(f"{name}: not enabled; `blklab md boot status` lists the arrays")
-    write_config(listed if arrays else {}, roots.dev.parent)
-    if arrays and listed:
+    write_config(paths_by_uuid if arrays else {}, roots.dev.parent)
+    if arrays and paths_by_uuid:
         click.echo(
             "the next boot leaves the bad-block lists of these arrays as they are; "
             "`blklab md boot status` lists the others"
@@ -118,25 +118,25 @@ def status(*, as_json: bool) -> None:
     Exit status: 0 the next boot does it, or nothing is enabled, 1 something is missing.
     """
     root = Roots().dev.parent
-    listed = read_config(root)
+    paths_by_uuid = read_config(root)
     config = root / CONFIG
     initramfs = root / f"boot/initrd.img-{os.uname().release}"
     problems = [f"{path}: not found: install blklab's Debian package again" for path in find_missing(root)]
     if not os.path.lexists(root / f"etc/systemd/system/sysinit.target.wants/{UNIT}"):
         problems.append(f"{UNIT} is not enabled: systemctl enable {UNIT}")
-    if listed and not (initramfs.exists() and initramfs.stat().st_mtime >= config.stat().st_mtime):
+    if paths_by_uuid and not (initramfs.exists() and initramfs.stat().st_mtime >= config.stat().st_mtime):
         problems.append(f"{initramfs}: not there, or older than the list of arrays: update-initramfs -u -k all")
     log = (text(root / "run/blklab-md-boot.log") or "").splitlines()
-    lines = [f"{path or uuid}: its bad-block lists are removed at boot" for uuid, path in listed.items()]
-    if listed:
+    lines = [f"{path or uuid}: its bad-block lists are removed at boot" for uuid, path in paths_by_uuid.items()]
+    if paths_by_uuid:
         lines += problems
     else:
         lines.append("off: no array is enabled; `blklab md boot enable ARRAY` enables one")
     if log:
         lines += ["what the last boot did:", *log]
-    result = {"format_version": 1, "arrays": listed, "problems": problems, "log": log}
+    result = {"format_version": 1, "arrays": paths_by_uuid, "problems": problems, "log": log}
     emit(result, as_json, lambda console: console.print("\n".join(map(printable, lines))))
-    if listed and problems:
+    if paths_by_uuid and problems:
         raise click.exceptions.Exit(1)
 
 
@@ -151,23 +151,23 @@ def read_config(root: Path) -> dict[str, str]:
     return {uuid: path.strip() for uuid, path in matches}
 
 
-def write_config(listed: dict[str, str], root: Path) -> None:
+def write_config(paths_by_uuid: dict[str, str], root: Path) -> None:
     """Writes the configuration, or removes an empty one, and has systemd and the initramfs follow it."""
     config = root / CONFIG
-    if listed:
+    if paths_by_uuid:
         config.parent.mkdir(parents=True, exist_ok=True)
-        lines = [f"{uuid} # {path}\n" for uuid, path in listed.items()]
+        lines = [f"{uuid} # {path}\n" for uuid, path in paths_by_uuid.items()]
         output.write(config, (CONFIG_HEAD + "".join(lines)).encode(), mode=0o644)
     else:
         config.unlink(missing_ok=True)
-    verb = "enable" if listed else "disable"
-    for program, *words in (["usr/bin/systemctl", verb, UNIT], ["usr/sbin/update-initramfs", "-u", "-k", "all"]):
+    verb = "enable" if paths_by_uuid else "disable"
+    for program, *arguments in (["usr/bin/systemctl", verb, UNIT], ["usr/sbin/update-initramfs", "-u", "-k", "all"]):
         if not (path := root / program).exists():
             warn(f"{path.name}: not found: what it does at boot must be set up by hand")
-        elif (done := run_program(str(path), *words)).status != 0:
+        elif (result := run_program(str(path), *arguments)).status != 0:
             service = UNIT.removesuffix(".service")
             raise BlklabError(
-                f"{path.name} {words[0]} failed: {printable(done.last)}; "
+                f"{path.name} {arguments[0]} failed: {printable(result.last)}; "
                 f"the list of arrays is written: when the reason is gone, run `systemctl reenable {service}` "
                 f"(after disable: `systemctl disable {service}`) and `update-initramfs -u -k all`"
             )

@@ -160,11 +160,11 @@ def entries(*, array: str, file: Path | None, only_plan: bool, yes: bool, as_jso
     def rewrite(plan: RewritePlan) -> RewritePlan:
         return run_rewrite(plan.task, quiet=as_json)
 
-    plan, left = _carry_out(
+    plan, remaining_plan = _carry_out(
         lambda: make_rewrite_plan(array, Roots()), rewrite, only_plan=only_plan, yes=yes, as_json=as_json
     )
-    emit(report.as_dict(plan, left), as_json, lambda console: report.show_left(console, left))
-    if left.listed:
+    emit(report.as_dict(plan, remaining_plan), as_json, lambda console: report.show_left(console, remaining_plan))
+    if remaining_plan.listed:
         raise Exit(1)
 
 
@@ -485,11 +485,11 @@ def _carry_out(
     return plan, carry_out(plan)
 
 
-def _refuse_to_ask(what: str, *, yes: bool, as_json: bool) -> None:
+def _refuse_to_ask(subject: str, *, yes: bool, as_json: bool) -> None:
     """Raises UsageError if the user would have to be asked, and cannot be."""
     if not yes and (as_json or not sys.stdin.isatty()):
         raise UsageError(
-            f"{what}: cannot ask for confirmation without a terminal: use --yes to repair, or --plan to see the plan"
+            f"{subject}: cannot ask for confirmation without a terminal: use --yes to repair, or --plan to see the plan"
         )
 
 
@@ -507,11 +507,11 @@ def run_rewrite(task: RepairTask, *, quiet: bool = False) -> RewritePlan:
             raise
         except StoppedRepair as error:
             reporter.print_remedy(error.remedy)
-            kept = probing.journal_path(task.uuid, Roots()).exists()
-            again = command_lines.resume_fix() if kept else command_lines.fix_entries(task.array)
+            has_journal = probing.journal_path(task.uuid, Roots()).exists()
+            command = command_lines.resume_fix() if has_journal else command_lines.fix_entries(task.array)
             error.details = (
                 f"{task.array}: not finished, and nothing has to be undone "
-                f"(its file in /var/lib/blklab may be deleted): when the reason is gone, run {again}",
+                f"(its file in /var/lib/blklab may be deleted): when the reason is gone, run {command}",
             )
             raise
 

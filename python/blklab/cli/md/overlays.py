@@ -11,7 +11,7 @@ from blklab.cli.common import emit, json_option, notes, repeatable, results
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import UsageError
 from blklab.printing import printable
-from blklab.report.console import Console, styled
+from blklab.report.console import Console, style_text
 from blklab.system.roots import Roots
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def start(
     rescue, _ = find_rescue(array, roots)
     plan = plan_overlays(rescue, directory, members, roots, backup_file=backup_file)
     if only_plan:
-        document = {"steps": [{"step": what, "command": line or None} for what, line in plan.describe()]}
+        document = {"steps": [{"step": description, "command": line or None} for description, line in plan.describe()]}
         emit(document, as_json, lambda console: _show_steps(console, plan.describe()))
         return
     if not yes:
@@ -132,13 +132,13 @@ def search(*, directory: Path, devices: tuple[str, ...], level: tuple[str, ...],
     from blklab.report import rescue as report
 
     roots = Roots()
-    known = tuple(int(name) for name in level) or geometry_search.LEVELS
-    hints = geometry_search.GeometryHints(levels=known, missing=devices.count("missing"))
+    levels = tuple(int(name) for name in level) or geometry_search.LEVELS
+    hints = geometry_search.GeometryHints(levels=levels, missing=devices.count("missing"))
     plan = plan_search([name for name in devices if name != "missing"], directory, hints, roots)
     _confirm(f"Make overlays of {len(plan.members)} devices in {directory}?", yes=yes, as_json=as_json)
-    found, record = search_on_overlays(plan, _report_step, roots)
+    search_result, record = search_on_overlays(plan, _report_step, roots)
     if record is None:
-        emit(report.search_as_dict(found), as_json, lambda console: report.show_search(console, found))
+        emit(report.search_as_dict(search_result), as_json, lambda console: report.show_search(console, search_result))
         raise Exit(1)
     _emit_record(record, directory, as_json)
     if record.trial is None or record.trial.verdict not in {"good", "unchecked"}:
@@ -188,20 +188,20 @@ def stop(*, directory: Path, as_json: bool) -> None:
 
 
 def _show_steps(console: Console, steps: "list[tuple[str, str]]") -> None:
-    for number, (what, line) in enumerate(steps, 1):
-        console.print(styled(printable(f"{number:4}  {what}")))
+    for number, (description, line) in enumerate(steps, 1):
+        console.print(style_text(printable(f"{number:4}  {description}")))
         if line:
-            console.print(styled(printable(f"          {line}"), "green"))
+            console.print(style_text(printable(f"          {line}"), "green"))
 
 
 def _show_lines(console: Console, lines: "list[str]") -> None:
     for line in lines:
-        console.print(styled(printable(line)))
+        console.print(style_text(printable(line)))
 
 
-def _report_step(what: str, line: str) -> None:
+def _report_step(description: str, line: str) -> None:
     """Prints a step while it is done, to stderr."""
-    notes().print(printable(what))
+    notes().print(printable(description))
     if line:
         notes().print(printable(f"    {line}"))
 

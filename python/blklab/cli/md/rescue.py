@@ -88,7 +88,7 @@ def rescue(
     With --save: 0 all that the member holds was saved; 1 a part could not be.
     """
     if sectors is not None or device is not None:
-        _save_sectors(what, sectors, device, alone=not probed and directory is None, as_json=as_json)
+        _save_sectors(what, sectors, device, is_only_action=not probed and directory is None, as_json=as_json)
         return
     if try_orders:
         if probed or directory is not None:
@@ -113,69 +113,69 @@ def rescue(
         raise EnvironmentLacks(
             f"no array found: {unread}", "connect its disks, run blklab as root, or name its devices"
         )
-    rescues, others = report.add_notes(rescues, [*written, *lost])
+    rescues, other_notes = report.add_notes(rescues, [*written, *lost])
     emit(
-        report.as_dict(inventory, rescues, others),
+        report.as_dict(inventory, rescues, other_notes),
         as_json,
-        lambda console: report.show(console, inventory, rescues, others),
+        lambda console: report.show(console, inventory, rescues, other_notes),
     )
     if directory is not None:
         from blklab.md.rescue.saved_metadata import save
 
-        stopped = [rescue.array for rescue in rescues if rescue.condition != "running"]
-        for line in save(stopped, directory, Roots()):
+        stopped_arrays = [rescue.array for rescue in rescues if rescue.condition != "running"]
+        for line in save(stopped_arrays, directory, Roots()):
             notes().print(printable(line))
     if not rescues or any(rescue.condition not in {"running", "sound", "degraded"} for rescue in rescues):
         raise Exit(1)
 
 
 def _find_lost_members(
-    inventory: "Inventory", rescues: "Sequence[ArrayRescue]", probed: tuple[str, ...]
+    inventory: "Inventory", rescues: "Sequence[ArrayRescue]", probe_files: tuple[str, ...]
 ) -> "list[ArrayNote]":
     """Returns what is left of members on other disks; nothing if all arrays run, or on another host."""
     from blklab.md.rescue.lost_members import find_lost_members, list_unknown_disks, list_unknown_images
 
-    if probed or (rescues and all(rescue.condition == "running" for rescue in rescues)):
+    if probe_files or (rescues and all(rescue.condition == "running" for rescue in rescues)):
         return []
     if inventory.software is None:  # Images
         return find_lost_members(inventory, list_unknown_images(inventory))
     return find_lost_members(inventory, list_unknown_disks(inventory, Roots()))
 
 
-def _try_orders(what: tuple[str, ...], levels: tuple[str, ...], as_json: bool) -> None:
+def _try_orders(targets: tuple[str, ...], levels: tuple[str, ...], as_json: bool) -> None:
     """Prints which geometry the content of devices has; exits with 1 unless it is unique."""
     from blklab.md.rescue.geometry_search import LEVELS, GeometryHints, find_geometries
     from blklab.report import rescue as report
 
-    devices = [Path(name) for name in what if name != "missing"]
+    devices = [Path(name) for name in targets if name != "missing"]
     for device in devices:
         if not device.is_file() and not device.is_block_device():
             raise UsageError(f"{device}: expected a block device or an image of one")
-    known = tuple(int(level) for level in levels) or LEVELS
-    search = find_geometries(devices, GeometryHints(levels=known, missing=what.count("missing")))
+    level_numbers = tuple(int(level) for level in levels) or LEVELS
+    search = find_geometries(devices, GeometryHints(levels=level_numbers, missing=targets.count("missing")))
     emit(report.search_as_dict(search), as_json, lambda console: report.show_search(console, search))
     if search.verdict != "unique":
         raise Exit(1)
 
 
 def _save_sectors(
-    what: tuple[str, ...], sectors: str | None, device: Path | None, *, alone: bool, as_json: bool
+    files: tuple[str, ...], sectors: str | None, device: Path | None, *, is_only_action: bool, as_json: bool
 ) -> None:
     """Copies sectors of an array from a member. Raises UsageError for what is missing, Exit if a part is."""
     from blklab.md.rescue.saved_sectors import parse_sectors, save_sectors
     from blklab.report import rescue as report
 
-    if sectors is None or device is None or len(what) != 1 or not alone:
+    if sectors is None or device is None or len(files) != 1 or not is_only_action:
         raise UsageError("--save: expected --save BEGIN-END --from DEVICE FILE, and nothing else")
-    saved = save_sectors(parse_sectors(sectors), device, Path(what[0]), Roots())
-    emit(report.sectors_as_dict(saved), as_json, lambda console: report.show_sectors(console, saved, what[0]))
-    for line in saved.warnings:
+    copy = save_sectors(parse_sectors(sectors), device, Path(files[0]), Roots())
+    emit(report.sectors_as_dict(copy), as_json, lambda console: report.show_sectors(console, copy, files[0]))
+    for line in copy.warnings:
         notes().print(printable(line))
-    if not saved.is_complete:
+    if not copy.is_complete:
         raise Exit(1)
 
 
-def _read_inventory(what: tuple[str, ...], probed: tuple[str, ...]) -> "tuple[Inventory, set[str] | None]":
+def _read_inventory(targets: tuple[str, ...], probe_files: tuple[str, ...]) -> "tuple[Inventory, set[str] | None]":
     """Returns an inventory, and the names of the arrays that the user asked for; None for all of them.
 
     Raises UsageError for what is nothing of it.
@@ -185,23 +185,23 @@ def _read_inventory(what: tuple[str, ...], probed: tuple[str, ...]) -> "tuple[In
     from blklab.md.remote import read_probe_file
     from blklab.md.rescue.choice import find_arrays
 
-    if probed:
-        if what or len(probed) > 1:
+    if probe_files:
+        if targets or len(probe_files) > 1:
             raise UsageError("--probed: expected one file, and no other argument")
-        host = read_probe_file(probed[0])
+        host = read_probe_file(probe_files[0])
         if host.inventory is None:
-            raise EnvironmentLacks(f"{probed[0]}: {host.failure}", "run the script that `blklab md probe` prints")
+            raise EnvironmentLacks(f"{probe_files[0]}: {host.failure}", "run the script that `blklab md probe` prints")
         return host.inventory, None
-    images = [name for name in what if Path(name).is_file()]
+    images = [name for name in targets if Path(name).is_file()]
     if images:
-        if len(images) < len(what):
-            other = next(name for name in what if name not in images)
+        if len(images) < len(targets):
+            other = next(name for name in targets if name not in images)
             raise UsageError(f"{other}: expected only images of members, as {images[0]} is one")
         return read_images([Path(name) for name in images]), None
     inventory = read_inventory(Roots())
-    if not what:
+    if not targets:
         return inventory, None
     names = set()
-    for name in what:
+    for name in targets:
         names |= find_arrays(name, inventory)
     return inventory, names

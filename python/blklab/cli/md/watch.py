@@ -8,7 +8,7 @@ import click
 
 from blklab import output
 from blklab.cli.common import Quantity, note, warn
-from blklab.cli.web_server import listening, web_config_option
+from blklab.cli.web_server import serve_app, web_config_option
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.printing import printable
 from blklab.system.roots import Roots
@@ -119,7 +119,7 @@ def watch(
         # node_exporter runs as another user.
         output.write(textfile, generate_latest(registry), mode=0o644)
         return
-    with listening(listen or "127.0.0.1:19809", web_config, make_wsgi_app(registry), "metrics"):
+    with serve_app(listen or "127.0.0.1:19809", web_config, make_wsgi_app(registry), "metrics"):
         while True:
             activity.read()
             time.sleep(READ_INTERVAL_S)

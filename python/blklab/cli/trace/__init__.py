@@ -27,5 +27,5 @@ def trace() -> None:
     files. Other formats are recognised from their content (docs/reference/formats.md).
     """
     # A trace has one open file for each device and CPU; the soft limit is often 1,024.
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, max_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))

@@ -4,7 +4,7 @@ import click
 
 from blklab import _core, units
 from blklab.cli.common import emit, json_option, warn
-from blklab.cli.signals import unfinished
+from blklab.cli.signals import register_output
 from blklab.cli.streams import native
 from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.output import STDOUT
@@ -36,7 +36,7 @@ def convert(source: TraceSource, output: str, to: str | None, overwrite: bool, a
     """
     from blklab.trace.convert import convert as converting
 
-    with unfinished(output), native(output):
+    with register_output(output), native(output):
         document = converting(
             source.paths, output, source.selection, to=to, format_name=source.format_name, overwrite=overwrite
         )
@@ -47,12 +47,12 @@ def convert(source: TraceSource, output: str, to: str | None, overwrite: bool, a
     def draw(console: Console) -> None:
         from blklab.report import formatting
 
-        what = formatting.plural(report["written"], "I/O" if document["to"] == "ios" else "event")
-        left = report["taken"] - report["written"]
+        amount = formatting.plural(report["written"], "I/O" if document["to"] == "ios" else "event")
+        omitted_count = report["taken"] - report["written"]
         names = ", ".join(printable(file) for file in report["files"])
         console.print(
-            f"{names}: {what}, {units.format_size(report['bytes'])}"
-            + (f" ({left:,} cannot be stored in this format)" if left else "")
+            f"{names}: {amount}, {units.format_size(report['bytes'])}"
+            + (f" ({omitted_count:,} cannot be stored in this format)" if omitted_count else "")
         )
 
     if output not in STDOUT or as_json:

@@ -46,24 +46,24 @@ def diff(*, source: TraceSource, between: str | None, output: str | None, title:
         if len(devices) != 2 or not all(devices):
             raise UsageError(f"--between {between!r}: expected two devices, such as sda,sdb")
     if len(source.paths) not in ({2} if between is None else {1, 2}):
-        found = formatting.plural(len(source.paths), "recording")
+        count = formatting.plural(len(source.paths), "recording")
         raise UsageError(
-            f"{found}: expected two, or one with --between DEV,DEV (name a recording of several files by its directory)"
+            f"{count}: expected two, or one with --between DEV,DEV (name a recording of several files by its directory)"
         )
     out.check(output)
     views = [read_view(replace(source, paths=(path,))) for path in source.paths]
     views = views * 2 if len(views) == 1 else views
     names = [source.paths[0], source.paths[-1]]
-    compared = trace_diff.TraceDiff(
+    comparison = trace_diff.TraceDiff(
         names,
         views,
-        [view.active_device(*each) for view, each in zip(views, zip(devices, names, strict=True), strict=True)],
+        [view.active_device(*pair) for view, pair in zip(views, zip(devices, names, strict=True), strict=True)],
     )
     if output is not None:
         command = ["blklab", "trace", "diff", *source.paths]
         command += selection_words(source.format_name, views[0].profile)
         if between:
             command += ["--between", between]
-        write_page(output, trace_diff.render(compared, title=title, command=shlex.join(command)), as_json=as_json)
+        write_page(output, trace_diff.render(comparison, title=title, command=shlex.join(command)), as_json=as_json)
         return
-    emit(compared.as_dict(), as_json, lambda console: trace_diff.print_diff(console, compared))
+    emit(comparison.as_dict(), as_json, lambda console: trace_diff.print_diff(console, comparison))

@@ -23,10 +23,10 @@ def events(source: TraceSource, quiet: bool, as_json: bool) -> None:
     """
     streams.check_stdout()
     with signals.at_once():
-        whole, warnings = _core.print_events(
+        is_complete, warnings = _core.print_events(
             source.paths, source.selection, format=source.format_name, summary=not quiet, as_json=as_json
         )
     for path, message in warnings:
         warn(f"{path}: {message}")
-    if not whole:
+    if not is_complete:
         raise BrokenPipeError

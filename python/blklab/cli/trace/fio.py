@@ -8,7 +8,7 @@ import click
 from blklab import _core
 from blklab import output as out
 from blklab.cli.common import SECONDS, emit, json_option, notes, progress, warn
-from blklab.cli.signals import unfinished
+from blklab.cli.signals import register_output
 from blklab.cli.streams import native
 from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.errors import UsageError
@@ -119,18 +119,18 @@ def _replay(source: TraceSource, profile: "Profile", iolog: str, *, overwrite: b
     from blklab.trace.convert import convert
     from blklab.trace.fio.plan import focus_device
 
-    wanted = profile.filter
+    selection = profile.filter
     only = _core.Filter(
         devices=[focus_device(profile).device],
-        processes=wanted.processes,
-        ops=wanted.ops,
-        since_ns=wanted.since_ns,
-        until_ns=wanted.until_ns,
-        sectors=(wanted.first_sector, wanted.last_sector),
-        sizes=(wanted.min_bytes, wanted.max_bytes),
-        min_latency_ns=wanted.min_latency_ns,
+        processes=selection.processes,
+        ops=selection.ops,
+        since_ns=selection.since_ns,
+        until_ns=selection.until_ns,
+        sectors=(selection.first_sector, selection.last_sector),
+        sizes=(selection.min_bytes, selection.max_bytes),
+        min_latency_ns=selection.min_latency_ns,
     )
-    with unfinished(iolog), native(iolog):
+    with register_output(iolog), native(iolog):
         document = convert(source.paths, iolog, only, to="iolog", format_name=source.format_name, overwrite=overwrite)
     count = document["report"]["written"]
     notes().print(f"{printable(iolog)}: {count:,} I/Os; replay them with fio and replay_redirect=FILE")

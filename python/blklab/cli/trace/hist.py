@@ -38,13 +38,15 @@ def hist(*, source: TraceSource, what: str, all_devices: bool, as_json: bool) ->
     from blklab.report import histogram
 
     view = read_view(source)
-    histograms_shown = [(device, histogram.KINDS[what](device)) for device in view.detailed(all_devices=all_devices)]
+    histograms_shown = [
+        (device, histogram.KINDS[what](device)) for device in view.devices_in_full(all_devices=all_devices)
+    ]
     document = [
         {
             "device": device.number,
             "name": device.data.name,
             "what": what,
-            "histograms": [histogram.as_json(histogram_) for histogram_ in histograms],
+            "histograms": [histogram.as_json(op_histogram) for op_histogram in histograms],
         }
         for device, histograms in histograms_shown
     ]

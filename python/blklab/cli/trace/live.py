@@ -63,12 +63,12 @@ def live(
     if output is not None and any(output.parent.glob(f"{output.name}*")):
         raise UsageError(f"{output}: exists; choose another name")
     roots = Roots()
-    recorded = find_devices(devices, roots) if only else recorder.with_members(devices, roots)
+    recorded_devices = find_devices(devices, roots) if only else recorder.with_members(devices, roots)
     seconds = None if duration is None else duration / 1e9
     options = recorder.LiveOptions(seconds, interval / 1e9, window / 1e9, output)
-    names = {device.number.replace(":", ","): device.name for device in recorded}
+    names = {device.number.replace(":", ","): device.name for device in recorded_devices}
     screen = LiveScreen(names, next(iter(names)))
-    with recorder.watch_devices(recorded, options, roots) as looks:
+    with recorder.watch_devices(recorded_devices, options, roots) as looks:
         try:
             _show(looks, screen, as_json=as_json)
         except KeyboardInterrupt:
@@ -97,6 +97,6 @@ def _show(looks: "Iterator[LiveLook]", screen: "LiveScreen", *, as_json: bool) -
     with Live(console=console, screen=True, auto_refresh=False) as display:
         for look in looks:
             screen.add(look)
-            with console.capture() as captured:
+            with console.capture() as capture:
                 screen.draw(console)
-            display.update(Group(Text.from_ansi(captured.get())), refresh=True)
+            display.update(Group(Text.from_ansi(capture.get())), refresh=True)

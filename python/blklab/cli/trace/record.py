@@ -106,19 +106,19 @@ def record(
 def _record_on_hosts(
     names: tuple[str, ...], devices: tuple[str, ...], output: Path, options: "RecordingOptions", *, as_json: bool
 ) -> None:
-    from blklab.ansible_inventory import expanded
+    from blklab.ansible_inventory import expand_hosts
     from blklab.trace.record.hosts import check_all_recorded, record_on_hosts
 
-    done = record_on_hosts(expanded(list(names), Path()), devices, output.absolute(), options, _tell)
-    documents = [{"host": each.host, "failure": each.failure or None, "files": each.files} for each in done]
+    host_results = record_on_hosts(expand_hosts(list(names), Path()), devices, output.absolute(), options, _tell)
+    documents = [{"host": host.host, "failure": host.failure or None, "files": host.files} for host in host_results]
 
     def draw(console: Console) -> None:
-        for each in done:
-            if not each.failure:
-                console.print(f"{printable(str(output / each.host))}: {len(each.files)} files")
+        for host in host_results:
+            if not host.failure:
+                console.print(f"{printable(str(output / host.host))}: {len(host.files)} files")
 
     emit(documents, as_json, draw)
-    check_all_recorded(done)
+    check_all_recorded(host_results)
 
 
 def _tell(message: str) -> None:
@@ -133,10 +133,10 @@ def _live() -> Iterator[Callable[["RecordingProgress"], None]]:
         return
 
     def show(progress: "RecordingProgress") -> None:
-        rest = progress.remaining
-        left = "Ctrl-C ends it" if rest is None else f"{format_duration(round(rest) * 1e9)} left"
+        remaining = progress.remaining
+        remaining_text = "Ctrl-C ends it" if remaining is None else f"{format_duration(round(remaining) * 1e9)} left"
         elapsed = format_duration(int(progress.elapsed) * 1e9)
-        status.update(f"recording: {elapsed}, {left}, {format_size(progress.bytes)} written")
+        status.update(f"recording: {elapsed}, {remaining_text}, {format_size(progress.bytes)} written")
 
     with notes().status("recording") as status:
         yield show

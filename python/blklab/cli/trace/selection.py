@@ -43,15 +43,15 @@ def _time_of(moment: tuple[Clock, int] | None, clock: Clock) -> int | None:
     return moment[1] if moment is not None and moment[0] == clock else None
 
 
-def _range(parse: Callable[[str], int], most: int) -> Callable[[str], tuple[int, int]]:
+def _range(parse: Callable[[str], int], maximum: int) -> Callable[[str], tuple[int, int]]:
     """Return a parser of `A-B`, or of `A` for one value."""
 
     def parse_range(text: str) -> tuple[int, int]:
         first, dash, last = text.partition("-")
         low = parse(first)
         high = parse(last) if dash else low
-        if not low <= high <= most:
-            raise ValueError(f"{text!r} is not a range: expected A-B with A ≤ B ≤ {most:,}")
+        if not low <= high <= maximum:
+            raise ValueError(f"{text!r} is not a range: expected A-B with A ≤ B ≤ {maximum:,}")
         return low, high
 
     return parse_range

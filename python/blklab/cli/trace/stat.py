@@ -98,10 +98,16 @@ def stat(
         if keep is not None:
             raise UsageError("--keep: expected one recording")
         views = dict(_readable(source, reading))
-        each = ({"recording": path, **_document(view, all_devices=all_devices)} for path, view in views.items())
+        recording_documents = (
+            {"recording": path, **_document(view, all_devices=all_devices)} for path, view in views.items()
+        )
         from blklab.report import terminal
 
-        emit({"recordings": list(each) if as_json else []}, as_json, lambda to: terminal.recordings(to, views))
+        emit(
+            {"recordings": list(recording_documents) if as_json else []},
+            as_json,
+            lambda to: terminal.recordings(to, views),
+        )
         return
     is_brief = as_json and not all_devices and keep is None
     view = read_view(source, reading, in_full=(MANY, DETAILED) if is_brief else None)
@@ -151,15 +157,19 @@ def _document(view: "ProfileView", *, all_devices: bool) -> dict[str, object]:
     from blklab.report import diagnostics
     from blklab.report.causes import causes
 
-    ordered = sorted(view.devices, key=lambda device: -device.ios)
-    left_out = {device.number for device in (ordered[DETAILED:] if len(ordered) > MANY and not all_devices else ())}
-    kept = [each for each in view.profile.devices if each.device not in left_out]
-    document: dict[str, object] = to_builtins(structs.replace(view.profile, devices=kept))
+    devices = sorted(view.devices, key=lambda device: -device.ios)
+    omitted_numbers = {
+        device.number for device in (devices[DETAILED:] if len(devices) > MANY and not all_devices else ())
+    }
+    device_profiles = [
+        device_profile for device_profile in view.profile.devices if device_profile.device not in omitted_numbers
+    ]
+    document: dict[str, object] = to_builtins(structs.replace(view.profile, devices=device_profiles))
     document["causes"] = [diagnostics.as_dict(cause) | {"share": cause.weight} for cause in causes(view)]
     if view.shards is not None:
         document["shards"] = view.shards
-    if left_out:
-        document["other_devices"] = [_figures(device) for device in view.devices if device.number in left_out]
+    if omitted_numbers:
+        document["other_devices"] = [_figures(device) for device in view.devices if device.number in omitted_numbers]
     return document
 
 

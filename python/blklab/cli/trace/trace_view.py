@@ -28,28 +28,30 @@ def read_view(
     if reading.is_spread or are_shards(source.paths):
         if reading.exact or reading.files is not None:
             raise UsageError("--exact and --files need a trace on this machine, without --cluster")
-        return _checked(_read_spread(source, reading), source)
-    mounted = None
+        return _check_view(_read_spread(source, reading), source)
+    mounted_files = None
     warnings: list[tuple[str, str]] = []
     if reading.files is not None:
         with progress(f"examining the files of {printable(reading.files)}") as tick:
-            mounted, warnings = read_mounted_files(reading.files, Roots(), tick)
+            mounted_files, warnings = read_mounted_files(reading.files, Roots(), tick)
     with progress("reading the trace") as tick:
         profile = characterise(
             source.paths,
             source.selection,
             format_name=source.format_name,
             exact=reading.exact,
-            files=mounted,
+            files=mounted_files,
             tick=tick,
             in_full=in_full,
         )
     warn_each([f"{path}: {message}" for path, message in warnings])
-    view = _checked(ProfileView(profile), source)
-    if mounted and not any(device.active and device.data.files for device in view.devices):
-        wanted = " or ".join(mounted.devices[1::2])
+    view = _check_view(ProfileView(profile), source)
+    if mounted_files and not any(device.active and device.data.files for device in view.devices):
+        device_names = " or ".join(mounted_files.devices[1::2])
         active = [device.label for device in view.devices if device.active]
-        raise BlklabError(f"--files {reading.files}: no I/O of {wanted} was selected{_named('only of', active)}")
+        raise BlklabError(
+            f"--files {reading.files}: no I/O of {device_names} was selected{_list_names('only of', active)}"
+        )
     return view
 
 
@@ -62,58 +64,58 @@ def _read_spread(source: TraceSource, reading: TraceReading) -> ProfileView:
     if not are_shards(source.paths):
         option = "--skip-broken" if reading.skip_broken else "--cluster"
         raise UsageError(f"{option}: this is one trace, not shards; quote patterns ('host-*/*.zst')")
-    listed = list_shards(source.paths)
-    with computing(reading.cluster) as parallel, progress("reading shards", total=len(listed), unit="shards") as tick:
-        profiles = characterise_shards(listed, options, parallel, skip_broken=reading.skip_broken, tick=tick)
+    shards = list_shards(source.paths)
+    with computing(reading.cluster) as parallel, progress("reading shards", total=len(shards), unit="shards") as tick:
+        profiles = characterise_shards(shards, options, parallel, skip_broken=reading.skip_broken, tick=tick)
     for broken in profiles.summary["broken"]:
         warn(f"left out: {broken['shard']}: {broken['reason']}")
     return ProfileView(profiles.profile, profiles.summary)
 
 
-def _checked(view: ProfileView, source: TraceSource) -> ProfileView:
+def _check_view(view: ProfileView, source: TraceSource) -> ProfileView:
     """Print the trace's warnings; return the view. Raises BlklabError if nothing was selected."""
     paths: dict[str, list[str]] = {}
     for warning in view.trace.warnings:
         paths.setdefault(warning.message, []).append(warning.path)
-    for message, named in paths.items():
-        others = f" and {formatting.plural(len(named) - 1, 'other')}" if len(named) > 1 else ""
-        warn(f"{named[0]}{others}: {message}")
+    for message, warning_paths in paths.items():
+        suffix = f" and {formatting.plural(len(warning_paths) - 1, 'other')}" if len(warning_paths) > 1 else ""
+        warn(f"{warning_paths[0]}{suffix}: {message}")
     if not any(device.active for device in view.devices):
-        raise BlklabError(_nothing(view, source))
+        raise BlklabError(_describe_no_io(view, source))
     return view
 
 
-def _nothing(view: ProfileView, source: TraceSource) -> str:
+def _describe_no_io(view: ProfileView, source: TraceSource) -> str:
     """Return the message for a selection without I/O: what was selected, and what the trace has."""
     selection = filters(view)
-    selected = f" ({selection})" if selection else ""
+    selection_text = f" ({selection})" if selection else ""
     profile = view.profile
     return (
-        f"no I/O in {', '.join(source.paths)}{selected}: the trace has"
+        f"no I/O in {', '.join(source.paths)}{selection_text}: the trace has"
         f" {formatting.plural(profile.events, 'event')}"
         f" between {formatting.duration(profile.first_ns)}"
-        f" and {formatting.duration(profile.last_ns)}{_named('of', list(view.names.values()))}"
-        f"{_named('by', [printable(name) for name in profile.process_names])}{_guess(view)}"
+        f" and {formatting.duration(profile.last_ns)}{_list_names('of', list(view.names.values()))}"
+        f"{_list_names('by', [printable(name) for name in profile.process_names])}{_guess_name(view)}"
     )
 
 
-def _guess(view: ProfileView) -> str:
+def _guess_name(view: ProfileView) -> str:
     """Return a name of the trace that resembles one of the selection; empty if there is none."""
     profile = view.profile
     names_by_kind = ((profile.filter.devices, view.names.values()), (profile.filter.processes, profile.process_names))
-    for selected, names in names_by_kind:
-        for name in selected:
+    for selected_names, names in names_by_kind:
+        for name in selected_names:
             if name not in names and (guess := similar(name, names)):
                 return guess
     return ""
 
 
-def _named(word: str, names: list[str]) -> str:
+def _list_names(word: str, names: list[str]) -> str:
     if not names:
         return ""
-    listed = ", ".join(names[:MAX_NAMED])
-    left = len(names) - MAX_NAMED
-    if left > 0:
-        others = "other" if left == 1 else "others"
-        listed += f" and {left:,} {others}"
-    return f", {word} {listed}"
+    text = ", ".join(names[:MAX_NAMED])
+    other_count = len(names) - MAX_NAMED
+    if other_count > 0:
+        noun = "other" if other_count == 1 else "others"
+        text += f" and {other_count:,} {noun}"
+    return f", {word} {text}"

@@ -213,13 +213,13 @@ def _run_probe(arguments: Sequence[str], timeout: float, cancellation: threading
     deadline = time.monotonic() + timeout
     with (
         PROBE.open("rb") as script,
-        child_process.started(arguments, Path(), apart=True, stdin=script.fileno()) as (process, pipes),
+        child_process.start_process(arguments, Path(), separate_stderr=True, stdin=script.fileno()) as (process, pipes),
         selectors.DefaultSelector() as selector,
     ):
         for pipe in pipes:
             selector.register(pipe, selectors.EVENT_READ)
         # A shared connection (ControlPersist) keeps stderr open after the end.
-        while selector.get_map() and not (child_process.ended(process) and not selector.select(0)):
+        while selector.get_map() and not (child_process.has_ended(process) and not selector.select(0)):
             if cancellation.is_set() or time.monotonic() > deadline:
                 raise BlklabError(_with_last_line(f"no result within {timeout:g} s", stderr))
             for key, _ in selector.select(0.1):

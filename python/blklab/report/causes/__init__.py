@@ -31,33 +31,34 @@ def causes(view: ProfileView) -> list[Diagnostic]:
     waiting = Waiting(view)
     if not waiting.total_ns:
         return []
-    found = [cause for rule in RULES for cause in rule(waiting) if cause.weight >= LEAST]
-    if all(cause.severity == "note" for cause in found):
-        found += stalls(waiting)  # What explains most of the waiting explains stalls as well
-    return sorted(found, key=lambda cause: -cause.weight)
+    diagnostics = [cause for rule in RULES for cause in rule(waiting) if cause.weight >= LEAST]
+    if all(cause.severity == "note" for cause in diagnostics):
+        diagnostics += stalls(waiting)  # What explains most of the waiting explains stalls as well
+    return sorted(diagnostics, key=lambda cause: -cause.weight)
 
 
-def summary(view: ProfileView, found: Sequence[Diagnostic]) -> list[Sentence]:
+def summary(view: ProfileView, diagnostics: Sequence[Diagnostic]) -> list[Sentence]:
     """Returns errors, the largest causes with the devices that they are about, and what to try first."""
-    failed = [device for device in view.devices if device.failed]
-    errors = [f"{device.label}: {formatting.plural(device.failed, 'I/O')} failed" for device in failed[:MOST]]
+    failed_devices = [device for device in view.devices if device.failed]
+    errors = [f"{device.label}: {formatting.plural(device.failed, 'I/O')} failed" for device in failed_devices[:MOST]]
     result = [Sentence("Errors", f"{'; '.join(errors)}: look into the kernel's log first")] if errors else []
-    if not found:
+    if not diagnostics:
         waiting = Waiting(view)
         limits = [
             (
-                f" {each.label} is busy for {formatting.share(each.busy)} of the time, "
-                f"with {formatting.number(each.data.in_flight.mean)} I/Os in flight: it gets more than it can serve."
+                f" {entry.label} is busy for {formatting.share(entry.busy)} of the time, "
+                f"with {formatting.number(entry.data.in_flight.mean)} I/Os in flight: it gets more than it can serve."
             )
-            for each in waiting.entrances
-            if (each.busy or 0.0) >= BUSY and (each.data.in_flight.mean or 0.0) >= DEEP
+            for entry in waiting.entrances
+            if (entry.busy or 0.0) >= BUSY and (entry.data.in_flight.mean or 0.0) >= DEEP
         ]
         return [*result, Sentence("Cause", NO_CAUSE + "".join(limits[:1]) if waiting.total_ns else UNKNOWN)]
-    named = [
+    messages = [
         cause.message if cause.subject in cause.message else f"{cause.subject}: {cause.message}"
-        for cause in found[:MOST]
+        for cause in diagnostics[:MOST]
     ]
-    told = [
-        Sentence("Cause", f"{printable(text)} [{cause.code}]") for text, cause in zip(named, found[:MOST], strict=True)
+    cause_sentences = [
+        Sentence("Cause", f"{printable(text)} [{cause.code}]")
+        for text, cause in zip(messages, diagnostics[:MOST], strict=True)
     ]
-    return [*result, *told, Sentence("Try", printable(found[0].remedy[0]))]
+    return [*result, *cause_sentences, Sentence("Try", printable(diagnostics[0].remedy[0]))]

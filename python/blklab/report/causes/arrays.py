@@ -28,9 +28,9 @@ def slow_member(waiting: Waiting) -> Iterator[Diagnostic]:
             continue  # A cache and what is below it differ by intention
         parts = [_by_time(device) for device in (array, *members)]
         width = max(step for step, _ in parts)
-        area, *busy = (_merged(step, slices, width) for step, slices in parts)
-        for at, member in enumerate(members):
-            if cause := _limiting(waiting, array, member, members, width, area, at, busy):
+        area, *busy = (_merge_slices(step, slices, width) for step, slices in parts)
+        for index, member in enumerate(members):
+            if cause := _find_limit(waiting, array, member, members, width, area, index, busy):
                 yield cause
 
 
@@ -39,55 +39,55 @@ def _by_time(device: DeviceView) -> tuple[int, list[tuple[float, float]]]:
     return depth.width_ns, [(part.area_ns, part.busy_ns) for part in depth.slices]
 
 
-def _merged(step: int, slices: Sequence[tuple[float, float]], width: int) -> list[tuple[float, float]]:
+def _merge_slices(step: int, slices: Sequence[tuple[float, float]], width: int) -> list[tuple[float, float]]:
     """Returns slices of `width`, which is a multiple of theirs."""
-    many = max(1, width // step)
-    merged = []
-    for start in range(0, len(slices), many):
-        group = slices[start : start + many]
+    group_size = max(1, width // step)
+    result = []
+    for start in range(0, len(slices), group_size):
+        group = slices[start : start + group_size]
         area = sum(part[0] for part in group)
         busy = sum(part[1] for part in group)
-        merged.append((area, busy))
-    return merged
+        result.append((area, busy))
+    return result
 
 
-def _limiting(
+def _find_limit(
     waiting: Waiting,
     array: DeviceView,
     member: DeviceView,
     members: Sequence[DeviceView],
     width: int,
     area: Sequence[tuple[float, float]],
-    at: int,
+    position: int,
     busy: Sequence[Sequence[tuple[float, float]]],
 ) -> Diagnostic | None:
     def share(index: int, part: int) -> float:
         return busy[index][part][1] / width if part < len(busy[index]) else 0.0
 
-    limited = []
+    limiting_parts = []
     for part in range(len(area)):
-        others = median(share(index, part) for index in range(len(members)) if index != at)
-        if share(at, part) >= BUSY and others <= LESS_BUSY * share(at, part):
-            limited.append(part)
-    whole = sum(each[0] for each in area)
-    held = sum(area[part][0] for part in limited)
-    op, slow, usual = _slowest_op(member, [each for each in members if each is not member])
-    if not limited or held < LEAST_HELD * whole or slow < SLOWER * usual:
+        others_usage = median(share(index, part) for index in range(len(members)) if index != position)
+        if share(position, part) >= BUSY and others_usage <= LESS_BUSY * share(position, part):
+            limiting_parts.append(part)
+    total = sum(entry[0] for entry in area)
+    limited_area = sum(area[part][0] for part in limiting_parts)
+    op, slow, usual = _slowest_op(member, [entry for entry in members if entry is not member])
+    if not limiting_parts or limited_area < LEAST_HELD * total or slow < SLOWER * usual:
         return None
     shares_of_others = []
     for index in range(len(members)):
-        if index != at:
-            shares_of_others.append(sum(share(index, part) for part in limited) / len(limited))
-    others = median(shares_of_others)
-    own = sum(share(at, part) for part in limited) / len(limited)
-    start = duration(limited[0] * width)
-    end = duration((limited[-1] + 1) * width)
+        if index != position:
+            shares_of_others.append(sum(share(index, part) for part in limiting_parts) / len(limiting_parts))
+    others_usage = median(shares_of_others)
+    usage = sum(share(position, part) for part in limiting_parts) / len(limiting_parts)
+    start = duration(limiting_parts[0] * width)
+    end = duration((limiting_parts[-1] + 1) * width)
     return waiting.cause(
         "slow-member",
         array,
-        device_ns(array) * held / whole,
-        f"{member.label} limits {array.label}: from {start} to {end} it is busy for {share_text(own)} of the time, "
-        f"other members for {share_text(others)}; "
+        device_ns(array) * limited_area / total,
+        f"{member.label} limits {array.label}: from {start} to {end} it is busy for {share_text(usage)} of the time, "
+        f"other members for {share_text(others_usage)}; "
         f"{ops(op)} take {duration(slow)} on it, {duration(usual)} on others",
         f"look for what is wrong with {member.label}: smartctl -a, its cable, other load on it",
         "blklab advise runs the array with other members, and blklab md audit checks it",
@@ -95,18 +95,18 @@ def _limiting(
     )
 
 
-def _slowest_op(member: DeviceView, others: Sequence[DeviceView]) -> tuple[str, float, float]:
+def _slowest_op(member: DeviceView, other_members: Sequence[DeviceView]) -> tuple[str, float, float]:
     """Returns the operation in which a member differs most, its mean time, and the median of the others'."""
-    found = [("write", 0.0, 1.0)]
+    operations = [("write", 0.0, 1.0)]
     for op in ("read", "write"):
-        own = member.latency(op)
-        latencies_of_others = [other.latency(op) for other in others]
+        member_latency = member.latency(op)
+        latencies_of_others = [other.latency(op) for other in other_members]
         times = [latency.mean or 0.0 for latency in latencies_of_others if latency and latency.count >= FEWEST]
-        devices = (member, *others)
+        devices = (member, *other_members)
         sizes = [device.op(op).sizes.mean_bytes or 0.0 for device in devices if device.op(op).ios >= FEWEST]
-        if own and own.count >= FEWEST and times and max(sizes) <= ALIKE * min(sizes):
-            found.append((op, own.mean or 0.0, max(1.0, median(times))))
-    return max(found, key=lambda operation: operation[1] / operation[2])
+        if member_latency and member_latency.count >= FEWEST and times and max(sizes) <= ALIKE * min(sizes):
+            operations.append((op, member_latency.mean or 0.0, max(1.0, median(times))))
+    return max(operations, key=lambda operation: operation[1] / operation[2])
 
 
 PARITY_THREAD = re.compile(r"md\w*_raid[456]")
@@ -125,7 +125,7 @@ def parity_reads(waiting: Waiting) -> Iterator[Diagnostic]:
         reads = sum(thread.ios.get("read", 0) for thread in threads) / max(1, writes)
         if writes < FEWEST or not LEAST_READS <= reads <= RESYNC_READS * len(members):
             continue
-        written = sum(each.op("write").ios for each in members) / writes
+        written = sum(member.op("write").ios for member in members) / writes
         written_size = size(array.op("write").sizes.mode_bytes)
         yield waiting.cause(
             "read-modify-write",
@@ -156,9 +156,9 @@ def md_sync(waiting: Waiting) -> Iterator[Diagnostic]:
     for array, members in waiting.arrays():
         threads = _threads(members, MD_THREAD)
         resync = [thread for thread in threads if thread.label.endswith("_resync")]
-        moved = sum(thread.bytes for thread in resync or threads)
-        whole = sum(member.bytes for member in members)
-        if not syncs(array, members, threads) or moved < LEAST_SYNCED * whole:
+        moved_bytes = sum(thread.bytes for thread in resync or threads)
+        total_bytes = sum(member.bytes for member in members)
+        if not syncs(array, members, threads) or moved_bytes < LEAST_SYNCED * total_bytes:
             continue
         waits = [member.data.waits for member in members]
         behind_ns = sum(sum_ns(member_waits.behind_resync) for member_waits in waits)
@@ -166,7 +166,7 @@ def md_sync(waiting: Waiting) -> Iterator[Diagnostic]:
         alone_ns = sum(sum_ns(member_waits.alone) for member_waits in waits)
         alone_count = sum(member_waits.alone.count for member_waits in waits)
         # With parity, one thread reads for the resync and for writes: then the bytes are all that is known.
-        share = behind_ns / (sum(map(device_ns, members)) or 1.0) if resync else moved / whole
+        share = behind_ns / (sum(map(device_ns, members)) or 1.0) if resync else moved_bytes / total_bytes
         times = ""
         if behind_count:
             times = f"; I/Os that came while it was in flight took {duration(behind_ns / behind_count)}"
@@ -179,8 +179,8 @@ def md_sync(waiting: Waiting) -> Iterator[Diagnostic]:
             "md-sync",
             array,
             share * device_ns(array),
-            f"md checks, resyncs or recovers the array{reads}: {size(moved)}, "
-            f"{share_text(moved / whole)} of the bytes of its members{times}",
+            f"md checks, resyncs or recovers the array{reads}: {size(moved_bytes)}, "
+            f"{share_text(moved_bytes / total_bytes)} of the bytes of its members{times}",
             "see /proc/mdstat: a recovery, or a resync after a crash, brings back the redundancy, so let it end first; "
             f"a check can be slower (/sys/block/{name}/md/sync_speed_max, KiB/s) or run at night",
         )
@@ -197,22 +197,22 @@ def cache_bypass(waiting: Waiting) -> Iterator[Diagnostic]:
     Reads go past a cache: they come from the slow device and are not kept.
     """
     for device, lower in waiting.arrays():
-        roles = {waiting.role(each): each for each in lower}
+        roles = {waiting.role(member): member for member in lower}
         cache = roles.get("cache")
         backing = roles.get("backing")
         reads = device.op("read")
         if cache is None or backing is None or reads.ios < FEWEST_READS:
             continue
-        past = backing.op("read").bytes
-        filled = cache.op("write").bytes
-        if past < PAST * reads.bytes or filled >= KEPT * past:
+        bypassed_bytes = backing.op("read").bytes
+        filled_bytes = cache.op("write").bytes
+        if bypassed_bytes < PAST * reads.bytes or filled_bytes >= KEPT * bypassed_bytes:
             continue
         sequential = device.streams("read").sequential_share
         yield waiting.cause(
             "cache-bypass",
             device,
             waiting.op_ns(backing, "read"),
-            f"{share_text(past / reads.bytes)} of the bytes read go past the cache {cache.label}: "
+            f"{share_text(bypassed_bytes / reads.bytes)} of the bytes read go past the cache {cache.label}: "
             f"they come from {backing.label} and are not kept; "
             f"reads are mostly of {size(reads.sizes.mode_bytes)}, {share_text(sequential)} of them sequential",
             "bcache lets streams pass: bcache/sequential_cutoff, and congested_read_threshold_us of its cache set",

@@ -18,8 +18,8 @@ def tiny_io(waiting: Waiting) -> Iterator[Diagnostic]:
 
     Sequential I/O in tiny pieces.
     """
-    requests = sum(each.data.dispatches.requests for each in waiting.leaves)
-    if requests and sum(each.data.dispatches.bytes for each in waiting.leaves) >= TINY * requests:
+    requests = sum(leaf.data.dispatches.requests for leaf in waiting.leaves)
+    if requests and sum(leaf.data.dispatches.bytes for leaf in waiting.leaves) >= TINY * requests:
         return
     for device in waiting.tops:
         # Small writes in sequence are a log, which must be stable after each record.
@@ -66,8 +66,8 @@ def unaligned_io(waiting: Waiting) -> Iterator[Diagnostic]:
     for array, members in waiting.arrays():
         reads = array.op("read")
         sources = [group for member in members for group in member.groups("sources")]
-        fed = sum(group.ios.get("read", 0) for group in sources if group.label == array.label)
-        parts = fed / max(1, reads.ios)
+        member_reads = sum(group.ios.get("read", 0) for group in sources if group.label == array.label)
+        parts = member_reads / max(1, reads.ios)
         size = reads.sizes.mode_bytes or 0
         processes = [group for member in members for group in member.groups("processes")]
         if any(MD_THREAD.fullmatch(group.label) and group.ios.get("read") for group in processes):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from blklab.diagnostic import Diagnostic
 from blklab.documents.profile import LevelTime
 from blklab.report import formatting
-from blklab.report.causes.waiting import FEWEST, Waiting, awaited, device_ns, sum_ns
+from blklab.report.causes.waiting import FEWEST, Waiting, device_ns, program_waits, sum_ns
 from blklab.report.view import UNKNOWN, DeviceView
 
 FEW = 5  # I/Os that must have waited
@@ -22,8 +22,8 @@ def writeback(waiting: Waiting) -> Iterator[Diagnostic]:
     for device in waiting.entrances:
         waits = device.data.waits
         behind = waits.behind_writeback
-        alone = waits.alone
-        usual = alone.mean if alone.count >= FEWEST else None
+        other_waits = waits.alone
+        usual = other_waits.mean if other_waits.count >= FEWEST else None
         if not device.capabilities.layers or behind.count < FEW or sum_ns(behind) < LEAST_BEHIND * device_ns(device):
             continue  # Only blktrace records which writes are synchronous
         if usual is None or (behind.mean or 0.0) < SLOWER * usual:
@@ -55,13 +55,13 @@ def flushes(waiting: Waiting) -> Iterator[Diagnostic]:
     for device in waiting.entrances:
         flushing = device.data.waits.flushing
         writes = max(1, device.op("write").ios)
-        added = sum_ns(flushing) - flushing.count * _plain_ns(device)
-        if flushing.count < max(FEWEST, MANY_FLUSHES * writes) or added < LEAST_FLUSHING * device_ns(device):
+        extra_ns = sum_ns(flushing) - flushing.count * _plain_ns(device)
+        if flushing.count < max(FEWEST, MANY_FLUSHES * writes) or extra_ns < LEAST_FLUSHING * device_ns(device):
             continue
         groups = device.groups("processes")
-        callers = sorted((each for each in groups if each.ios.get("flush")), key=lambda each: -each.ios["flush"])
-        callers = callers or [each for each in groups if each.label.startswith("jbd2/")]
-        by = f" of {formatting.listing([each.label for each in callers[:2]])}" if callers else ""
+        callers = sorted((group for group in groups if group.ios.get("flush")), key=lambda group: -group.ios["flush"])
+        callers = callers or [group for group in groups if group.label.startswith("jbd2/")]
+        by = f" of {formatting.listing([group.label for group in callers[:2]])}" if callers else ""
         count = formatting.plural(flushing.count, "I/O")
         yield waiting.cause(
             "flushes",
@@ -99,7 +99,7 @@ def bursts(waiting: Waiting) -> Iterator[Diagnostic]:
     I/O arrives in bursts that fill the queue, and the device idles between them.
     """
     for device in waiting.entrances:
-        if not any(map(sum_ns, awaited(device))):
+        if not any(map(sum_ns, program_waits(device))):
             continue  # No program waits
         level = device.data.in_flight
         gaps = device.data.pattern.arrivals.inter_arrival_ns
@@ -146,18 +146,18 @@ def one_process(waiting: Waiting) -> Iterator[Diagnostic]:
     for device in waiting.entrances:
         groups = [group for group in device.groups("processes") if not group.label.startswith(("kworker", UNKNOWN))]
         times = [sum_ns(group.read_ns) + sum_ns(group.write_ns) for group in groups]
-        whole = sum(times)
+        total = sum(times)
         ios = sum(group.total for group in groups)
-        if not whole:
+        if not total:
             continue
-        took, group = max(zip(times, groups, strict=True), key=lambda pair: pair[0])
-        share = took / whole
+        group_ns, group = max(zip(times, groups, strict=True), key=lambda pair: pair[0])
+        share = group_ns / total
         if share < MOST_WAITING or share < MORE * group.total / ios or group.total > (1 - OTHERS) * ios:
             continue
         yield waiting.cause(
             "one-process",
             device,
-            took,
+            group_ns,
             f"{group.label} has {formatting.share(share)} of the waiting of all processes, "
             f"with {formatting.share(group.total / ios)} of their I/Os",
             f"see what it does: blklab trace stat … --process {shlex.quote(group.label)}",
@@ -174,22 +174,24 @@ def stalls(waiting: Waiting) -> Iterator[Diagnostic]:
     The device stops: nothing completes for long although I/O is in flight.
     """
     for device in waiting.entrances:
-        took = device.latency("all") or device.latency("all", "d2c")
-        long = [each for each in device.data.slow.stalls if each.length_ns >= LONG * ((took and took.p50) or 0)]
+        latency = device.latency("all") or device.latency("all", "d2c")
+        long = [
+            stall for stall in device.data.slow.stalls if stall.length_ns >= LONG * ((latency and latency.p50) or 0)
+        ]
         # I/Os that came during a stall have waited for half of it on average.
-        waited = sum(each.length_ns * max(1.0, sum(each.in_flight.values()) / 2) for each in long)
-        if not took or waited < LEAST_STALLED * device_ns(device):
+        stalled_ns = sum(stall.length_ns * max(1.0, sum(stall.in_flight.values()) / 2) for stall in long)
+        if not latency or stalled_ns < LEAST_STALLED * device_ns(device):
             continue
-        longest = max(long, key=lambda each: each.length_ns)
-        share = sum(each.length_ns for each in long) / max(1, device.span_ns)
+        longest = max(long, key=lambda stall: stall.length_ns)
+        share = sum(stall.length_ns for stall in long) / max(1, device.span_ns)
         times = formatting.plural(len(long), "time")
         yield waiting.cause(
             "stalls",
             device,
-            min(waited, device_ns(device)),
+            min(stalled_ns, device_ns(device)),
             f"{device.label} stops: nothing completed for up to {formatting.duration(longest.length_ns)} "
             f"(at {formatting.duration(longest.start_ns)}) although I/Os were in flight, {times}, "
-            f"{formatting.share(share)} of the time; half of the I/Os take at most {formatting.duration(took.p50)}",
+            f"{formatting.share(share)} of the time; half of the I/Os take at most {formatting.duration(latency.p50)}",
             "look into the kernel's log for resets and timeouts of the disk, and at its firmware and SMART values",
             "flash without free blocks stops as well: discard what is not used (fstrim)",
         )

@@ -18,7 +18,7 @@ def sum_ns(quantiles: QuantilesSummary | None) -> float:
     return quantiles.count * (quantiles.mean or 0.0) if quantiles else 0.0
 
 
-def awaited(device: DeviceView) -> tuple[QuantilesSummary, QuantilesSummary, QuantilesSummary]:
+def program_waits(device: DeviceView) -> tuple[QuantilesSummary, QuantilesSummary, QuantilesSummary]:
     """Returns the times of I/Os that programs wait for: alone, behind writeback, behind md's resync."""
     waits = device.data.waits
     return waits.alone, waits.behind_writeback, waits.behind_resync
@@ -29,8 +29,8 @@ def device_ns(device: DeviceView) -> float:
 
     No program waits for writeback; only if there is nothing else, its time is the device's.
     """
-    waited = sum(map(sum_ns, awaited(device))) if device.capabilities.layers else 0.0  # Only blktrace has flag S
-    return waited or sum(sum_ns(device.latency(op) or device.latency(op, "d2c")) for op in ("all", "flush"))
+    wait_ns = sum(map(sum_ns, program_waits(device))) if device.capabilities.layers else 0.0  # Only blktrace has flag S
+    return wait_ns or sum(sum_ns(device.latency(op) or device.latency(op, "d2c")) for op in ("all", "flush"))
 
 
 class Waiting:
@@ -42,8 +42,8 @@ class Waiting:
     @cached_property
     def tops(self) -> list[DeviceView]:
         """The devices that get no I/O from another device of the trace."""
-        fed = {feed.lower for feed in self.view.feeds}
-        return [device for device in self.view.devices if device.active and device.number not in fed]
+        lower_numbers = {feed.lower for feed in self.view.feeds}
+        return [device for device in self.view.devices if device.active and device.number not in lower_numbers]
 
     @cached_property
     def entrances(self) -> list[DeviceView]:
@@ -53,8 +53,8 @@ class Waiting:
         """
         feeds = self.view.feeds
         shown = {device.number for device in self.view.devices if device.active and device.ends}
-        fed = {feed.lower for feed in feeds if feed.upper in shown}
-        return [device for device in self.view.devices if device.number in shown - fed]
+        lower_numbers = {feed.lower for feed in feeds if feed.upper in shown}
+        return [device for device in self.view.devices if device.number in shown - lower_numbers]
 
     @cached_property
     def total_ns(self) -> float:
@@ -71,7 +71,9 @@ class Waiting:
         below = by_key((feed.upper, feed.lower) for feed in self.view.feeds)
         for device in self.view.devices:
             numbers = below.get(device.number, ())
-            lower = [each for each in self.view.devices if each.number in numbers and each.active] if numbers else []
+            lower = (
+                [other for other in self.view.devices if other.number in numbers and other.active] if numbers else []
+            )
             if device.active and len(lower) > 1:
                 yield device, lower
 
@@ -83,7 +85,7 @@ class Waiting:
     def op_ns(self, device: DeviceView, op: str) -> float:
         """Returns the part of `total_ns` that programs wait for one operation of a device."""
         took = sum_ns(device.latency(op) or device.latency(op, "d2c"))
-        if op == "write" and device.capabilities.layers and any(map(sum_ns, awaited(device))):
+        if op == "write" and device.capabilities.layers and any(map(sum_ns, program_waits(device))):
             load = device.op(op)
             took *= load.sync / max(1, load.ios)
         if device in self.entrances:

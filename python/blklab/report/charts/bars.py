@@ -26,14 +26,14 @@ def latency_charts(device: DeviceView) -> list[Chart]:
 def _distribution(device: DeviceView) -> Chart | None:
     rows: list[Spec] = []
     histograms = histogram.latency(device)
-    named = {formatting.ops(op): op for op in OPS}
+    ops_by_name = {formatting.ops(op): op for op in OPS}
     titles = []
-    for histogram_ in histograms:
-        op = named[histogram_.title.split()[-1]]
+    for op_histogram in histograms:
+        op = ops_by_name[op_histogram.title.split()[-1]]
         titles.append(op)
         rows += [
-            {"low": b.low, "high": b.high, "bin": b.label, "n": b.count, "op": op, "of": histogram_.total}
-            for b in histogram_.bins
+            {"low": b.low, "high": b.high, "bin": b.label, "n": b.count, "op": op, "of": op_histogram.total}
+            for b in op_histogram.bins
         ]
     if not rows:
         return None
@@ -58,9 +58,9 @@ def _distribution(device: DeviceView) -> Chart | None:
     table_rows = []
     for op, distribution in zip(titles, tables, strict=True):
         table_rows += [[op, *row] for row in distribution.rows]
-    merged = TextTable(f"{stage} distribution", [*figures("operation"), *tables[0].columns], table_rows)
+    table = TextTable(f"{stage} distribution", [*figures("operation"), *tables[0].columns], table_rows)
     note = f"{stage}, {STAGES[stage.lower()]}; ten bins per decade, for each operation."
-    return Chart("latency", "Latency distribution", spec, merged, note, wide=True)
+    return Chart("latency", "Latency distribution", spec, table, note, wide=True)
 
 
 def _stages(device: DeviceView) -> Chart | None:
@@ -79,12 +79,12 @@ def _stages(device: DeviceView) -> Chart | None:
     ops = _operations(rows)
     y = category("stage", axis={"grid": False, "title": None}, scale={"paddingInner": 0.25})
     offset = {"field": "op", "type": "nominal", "scale": {"domain": ops}}
-    named = (("op", "operation"), ("meaning", "from"), ("n", "I/Os", ","))
-    tooltips = tips(*named, *((f"{key}_text", key) for key in keys))
-    shared = {"y": y, "yOffset": offset, "color": base.by_op(ops), "tooltip": tooltips}
+    tooltip_fields = (("op", "operation"), ("meaning", "from"), ("n", "I/Os", ","))
+    tooltips = tips(*tooltip_fields, *((f"{key}_text", key) for key in keys))
+    base_encoding = {"y": y, "yOffset": offset, "color": base.by_op(ops), "tooltip": tooltips}
     x = {**quantity("p5"), **base.log_durations(max(1, low * 0.9), high * 1.1, None)}
     stages = {row["stage"] for row in rows}
-    spec = chart_spec(rows, transform=base.texts(base.duration_label, keys), layer=base.spans(shared, x))
+    spec = chart_spec(rows, transform=base.texts(base.duration_label, keys), layer=base.spans(base_encoding, x))
     spec["height"] = max(120, 14 * len(rows) + 16 * len(stages))
     return Chart(
         "stages",
@@ -103,25 +103,35 @@ def _operations(rows: Sequence[Spec]) -> list[str]:
 
 def size_charts(device: DeviceView) -> list[Chart]:
     """Returns a histogram for each operation that has sizes: bins of 4 KiB, centred on the size."""
-    named = {formatting.ops(op): op for op in OPS}
-    return [_size_chart(histogram_, named[histogram_.title.split()[-1]]) for histogram_ in histogram.sizes(device)]
+    ops_by_name = {formatting.ops(op): op for op in OPS}
+    return [
+        _size_chart(op_histogram, ops_by_name[op_histogram.title.split()[-1]])
+        for op_histogram in histogram.sizes(device)
+    ]
 
 
-def _size_chart(histogram_: Histogram, op: str) -> Chart:
-    total = histogram_.total
+def _size_chart(op_histogram: Histogram, op: str) -> Chart:
+    total = op_histogram.total
     rows: list[Spec] = [
-        {"size": bin_.label, "low": bin_.low, "high": bin_.high, "n": bin_.count, "op": op, "moved": _moved(bin_)}
-        for bin_ in _drawn(histogram_.bins)
+        {
+            "size": size_bin.label,
+            "low": size_bin.low,
+            "high": size_bin.high,
+            "n": size_bin.count,
+            "op": op,
+            "moved": _bin_bytes(size_bin),
+        }
+        for size_bin in _merge_large_bins(op_histogram.bins)
     ]
     colour = {"field": "op", "type": "nominal", "scale": {"domain": OPS}, "legend": None}
     tooltips = [tip("size", "size"), tip("n", "I/Os", ","), tip("share", "share", ".2%")]
     tooltips.append(tip("of_bytes", "share of the bytes", ".2%"))
     encoding: Spec = {"y": quantity("n", "I/Os", axis={"tickMinStep": 1}), "color": colour, "tooltip": tooltips}
     spec = chart_spec(rows, mark={"type": "bar"}, encoding=encoding)
-    moved = sum(map(_moved, histogram_.bins)) or 1.0
+    total_bytes = sum(map(_bin_bytes, op_histogram.bins)) or 1.0
     spec["transform"] = [
         {"calculate": f"datum.n / {total}", "as": "share"},
-        {"calculate": f"datum.moved / {moved}", "as": "of_bytes"},
+        {"calculate": f"datum.moved / {total_bytes}", "as": "of_bytes"},
     ]
     spec["mark"]["width"] = {"band": min(1.0, len(rows) / FEW)}
     encoding["x"] = category(
@@ -129,50 +139,60 @@ def _size_chart(histogram_: Histogram, op: str) -> Chart:
         axis={"labelAngle": -45 if len(rows) > 6 else 0, "labelOverlap": False},
         scale={"paddingInner": 0.15, "paddingOuter": 0.1},
     )
-    note = f"{histogram_.note[0].upper()}{histogram_.note[1:]}."
-    if len(rows) < len(histogram_.bins):
+    note = f"{op_histogram.note[0].upper()}{op_histogram.note[1:]}."
+    if len(rows) < len(op_histogram.bins):
         note += f" Above {formatting.size(NAMED)}, bins double; the table has all bins."
-    return Chart(f"sizes-{op}", histogram_.title, spec, histogram_table(histogram_, by_bytes=True), note)
+    return Chart(f"sizes-{op}", op_histogram.title, spec, histogram_table(op_histogram, by_bytes=True), note)
 
 
-def _moved(bin_: Bin) -> float:
+def _bin_bytes(size_bin: Bin) -> float:
     """Returns the bytes of the I/Os in a bin of sizes, which is centred on the size."""
-    return bin_.count * (bin_.low + bin_.high) / 2
+    return size_bin.count * (size_bin.low + size_bin.high) / 2
 
 
-def _drawn(bins: Sequence[Bin]) -> list[Bin]:
+def _merge_large_bins(bins: Sequence[Bin]) -> list[Bin]:
     """Returns the bins; if there are many, those above NAMED are merged into doubling bins."""
     if len(bins) <= MOST_LABELS:
         return list(bins)
-    drawn = [bin_ for bin_ in bins if bin_.high <= NAMED + HALF]
+    result = [size_bin for size_bin in bins if size_bin.high <= NAMED + HALF]
     low = NAMED
     while low < bins[-1].high:
-        inside = [bin_ for bin_ in bins if low + HALF <= bin_.low < 2 * low + HALF]
+        inside = [size_bin for size_bin in bins if low + HALF <= size_bin.low < 2 * low + HALF]
         if inside:
             label = f"–{formatting.size(2 * low)}"
-            drawn.append(Bin(label, low + HALF, 2 * low + HALF, sum(bin_.count for bin_ in inside)))
+            result.append(Bin(label, low + HALF, 2 * low + HALF, sum(size_bin.count for size_bin in inside)))
         low *= 2
-    return drawn
+    return result
 
 
-def histogram_table(histogram_: Histogram, *, by_bytes: bool = False) -> TextTable:
+def histogram_table(op_histogram: Histogram, *, by_bytes: bool = False) -> TextTable:
     """Returns the bins with their shares; of sizes also those of the bytes."""
     rows = []
     so_far = 0.0
-    moved = sum(map(_moved, histogram_.bins)) or 1.0
-    for bin_ in histogram_.bins:
-        so_far += bin_.count
-        share = bin_.count / histogram_.total
-        count = formatting.duration(bin_.count) if histogram_.unit == "ns" else formatting.count(int(bin_.count))
-        row = [bin_.label, count, formatting.share(share), formatting.share(so_far / histogram_.total), str(share)]
+    total_bytes = sum(map(_bin_bytes, op_histogram.bins)) or 1.0
+    for histogram_bin in op_histogram.bins:
+        so_far += histogram_bin.count
+        share = histogram_bin.count / op_histogram.total
+        count = (
+            formatting.duration(histogram_bin.count)
+            if op_histogram.unit == "ns"
+            else formatting.count(int(histogram_bin.count))
+        )
+        row = [
+            histogram_bin.label,
+            count,
+            formatting.share(share),
+            formatting.share(so_far / op_histogram.total),
+            str(share),
+        ]
         if by_bytes:
-            row.append(formatting.share(_moved(bin_) / moved))
+            row.append(formatting.share(_bin_bytes(histogram_bin) / total_bytes))
         rows.append(row)
-    what = "time" if histogram_.unit == "ns" else "I/Os"
-    columns = [*figures("", what, "share", "so far"), BAR]
+    unit = "time" if op_histogram.unit == "ns" else "I/Os"
+    columns = [*figures("", unit, "share", "so far"), BAR]
     if by_bytes:
         columns += figures("of the bytes")
-    return TextTable(histogram_.title, columns, rows)
+    return TextTable(op_histogram.title, columns, rows)
 
 
 def origin_charts(device: DeviceView) -> list[Chart]:
@@ -196,11 +216,11 @@ def _bars(device: DeviceView, kind: str) -> Chart | None:
         for op, number in group.ios.items():
             if number:
                 rows.append({"name": group.label, "op": op, "n": number, "share": number / device.ios})
-    rest = groups[MOST_BARS:]
+    other_groups = groups[MOST_BARS:]
     for op in OPS:
-        number = sum(group.ios[op] for group in rest)
+        number = sum(group.ios[op] for group in other_groups)
         if number:
-            rows.append({"name": f"{len(rest)} others", "op": op, "n": number, "share": number / device.ios})
+            rows.append({"name": f"{len(other_groups)} others", "op": op, "n": number, "share": number / device.ios})
     names = list(dict.fromkeys(row["name"] for row in rows))
     rank, order = base.stacking()
     spec = chart_spec(
@@ -218,4 +238,4 @@ def _bars(device: DeviceView, kind: str) -> Chart | None:
         },
     )
     spec["height"] = max(70, 24 * len(names))
-    return Chart(f"by-{kind}", ORIGINS[kind], spec, load.groups(device, kind, most=200))
+    return Chart(f"by-{kind}", ORIGINS[kind], spec, load.groups(device, kind, limit=200))

@@ -27,9 +27,9 @@ class Chart:
     wide: bool = False  # Whether it takes the whole width of the page
 
 
-def chart_spec(values: Sequence[Spec], **rest: Any) -> Spec:
+def chart_spec(values: Sequence[Spec], **properties: Any) -> Spec:
     """Returns a specification with rows of data."""
-    return {"$schema": SCHEMA, "data": {"values": list(values)}, "height": HEIGHT, **rest}
+    return {"$schema": SCHEMA, "data": {"values": list(values)}, "height": HEIGHT, **properties}
 
 
 def layer(kind: str, encoding: Spec, **style: Any) -> Spec:
@@ -37,13 +37,13 @@ def layer(kind: str, encoding: Spec, **style: Any) -> Spec:
     return {"mark": {"type": kind, **style}, "encoding": encoding}
 
 
-def spans(shared: Spec, x: Spec) -> list[Spec]:
+def spans(base_encoding: Spec, x: Spec) -> list[Spec]:
     """Returns bars from `x` to `p95`, paler to `p99`, and a dot at `p50`."""
     bars = [
-        layer("bar", {**shared, "x": x, "x2": {"field": end}}, fillOpacity=opacity, clip=True)
+        layer("bar", {**base_encoding, "x": x, "x2": {"field": end}}, fillOpacity=opacity, clip=True)
         for end, opacity in (("p99", 0.3), ("p95", 0.6))
     ]
-    dot = layer("point", {**shared, "x": quantity("p50")}, filled=True, size=58, opacity=1)
+    dot = layer("point", {**base_encoding, "x": quantity("p50")}, filled=True, size=58, opacity=1)
     return [*bars, dot]
 
 
@@ -58,13 +58,13 @@ def by_op(present: Sequence[str], domain: Sequence[str] = OPS) -> Spec:
     return {"field": "op", "type": "nominal", "scale": {"domain": list(domain)}, "legend": legend}
 
 
-def quantity(field: str, title: str | None = None, **rest: Any) -> Spec:
-    return {"field": field, "type": "quantitative", "title": title, **rest}
+def quantity(field: str, title: str | None = None, **properties: Any) -> Spec:
+    return {"field": field, "type": "quantitative", "title": title, **properties}
 
 
-def category(field: str, title: str | None = None, **rest: Any) -> Spec:
+def category(field: str, title: str | None = None, **properties: Any) -> Spec:
     """Returns the encoding of a name, in the order of the data."""
-    return {"field": field, "type": "nominal", "title": title, "sort": None, **rest}
+    return {"field": field, "type": "nominal", "title": title, "sort": None, **properties}
 
 
 def tip(field: str, title: str, form: str | None = None) -> Spec:
@@ -100,7 +100,7 @@ def size_axis(high: float, title: str | None) -> Spec:
 def size_ticks(high: float) -> list[float]:
     """Returns ticks from 0 to at least `high` bytes: multiples of a power of two."""
     step = 2.0 ** math.ceil(math.log2(max(high, 1) / 4))
-    return [step * at for at in range(int(high / step) + 2)]
+    return [step * number for number in range(int(high / step) + 2)]
 
 
 def log_ticks(low: float, high: float, *, sizes: bool = False) -> list[float]:
@@ -135,16 +135,16 @@ def zoom(*channels: str) -> Spec:
 
 def duration_label(value: str) -> str:
     """Returns the Vega expression that formats ns like units.format_duration."""
-    return _scaled(value, [("ns", 1), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)])
+    return _scale_expression(value, [("ns", 1), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)])
 
 
 def size_label(value: str) -> str:
     """Returns the Vega expression that formats bytes like units.format_size."""
     names = ("B", "KiB", "MiB", "GiB", "TiB")
-    return _scaled(value, [(name, 1024**power) for power, name in enumerate(names)])
+    return _scale_expression(value, [(name, 1024**power) for power, name in enumerate(names)])
 
 
-def _scaled(value: str, units: list[tuple[str, float]]) -> str:
+def _scale_expression(value: str, units: list[tuple[str, float]]) -> str:
     expression = ""
     for (unit, size), (_, above) in itertools.pairwise(units):
         expression += f"abs({value}) < {above:.0f} ? {_text(value, size, unit)} : "

@@ -27,20 +27,22 @@ class DensityPicture:
     """Cells in shades: a line for each value, the lowest first, and a column for each slice of time."""
 
     lines: Sequence[bytes]  # Shades, 0 for none
-    most: int  # Number of shades
+    shade_count: int  # Number of shades
     colour: str  # `#rrggbb`
 
     @property
     def url(self) -> str:
         """The picture as PNG, to embed."""
-        palette = [(0, 0, 0, 0), *shades(self.colour, self.most)]
+        palette = [(0, 0, 0, 0), *shades(self.colour, self.shade_count)]
         return "data:image/png;base64," + base64.b64encode(png(self.lines[::-1], palette)).decode()
 
     @property
     def scale(self) -> str:
         """What the shades mean."""
-        counted = f"{2 ** (self.most - 1):,} to {2**self.most - 1:,} I/Os" if self.most > 1 else "1 I/O"
-        return f"each shade is twice as many as the one before it, the darkest {counted}"
+        ios_text = (
+            f"{2 ** (self.shade_count - 1):,} to {2**self.shade_count - 1:,} I/Os" if self.shade_count > 1 else "1 I/O"
+        )
+        return f"each shade is twice as many as the one before it, the darkest {ios_text}"
 
 
 def levels(texts: Sequence[str]) -> list[bytes]:
@@ -101,16 +103,16 @@ def map_charts(device: DeviceView) -> list[Chart]:
     maps = device.data.maps
     letters = device.latency_letters
     kinds: tuple[tuple[str, Sequence[DensityRow], str, Callable[[int], str]], ...] = (
-        ("size", maps.sizes, "size (less than)", lambda at: formatting.size(1024 << at)),
-        ("depth", maps.depths, "I/Os in flight when it came (less than)", lambda at: f"{1 << at:,}"),
+        ("size", maps.sizes, "size (less than)", lambda index: formatting.size(1024 << index)),
+        ("depth", maps.depths, "I/Os in flight when it came (less than)", lambda index: f"{1 << index:,}"),
     )
-    drawn = []
+    charts = []
     for kind, rows, title, label in kinds:
         for op, cells in _by_op(rows).items() if rows else ():
-            seen = [at for at in range(len(cells[0])) if any(row[at] for row in cells)]
-            if len(seen) < 2:
+            indices = [index for index in range(len(cells[0])) if any(row[index] for row in cells)]
+            if len(indices) < 2:
                 continue
-            names = [label(at) for at in range(seen[0], seen[-1] + 1)]
+            names = [label(index) for index in range(indices[0], indices[-1] + 1)]
             values = _map_cells(rows, cells, op, label)
             encoding: Spec = {
                 "x": category("class", title, scale={"domain": names}, axis={"labelAngle": 0}),
@@ -123,8 +125,8 @@ def map_charts(device: DeviceView) -> list[Chart]:
             spec = chart_spec(values, mark={"type": "rect", "clip": True}, encoding=encoding)
             note = f"{letters} of {_plural(device, op)}: each shade is twice as many I/Os as the one before it."
             table = _table(letters, rows, formatting.duration, 1)
-            drawn.append(Chart(f"{kind}-map-{op}", f"Latency of {_plural(device, op)} by {kind}", spec, table, note))
-    return drawn
+            charts.append(Chart(f"{kind}-map-{op}", f"Latency of {_plural(device, op)} by {kind}", spec, table, note))
+    return charts
 
 
 def _map_cells(rows: Sequence[DensityRow], cells: Sequence[bytes], op: str, label: Callable[[int], str]) -> list[Spec]:
@@ -159,7 +161,12 @@ def _logarithmic(rows: Sequence[DensityRow], cells: Sequence[bytes]) -> list[byt
 
 
 def _spec(
-    axis: TimeAxis, width_ns: int, picture: DensityPicture, span: tuple[float, float], y: Spec, zoomed: tuple[str, ...]
+    axis: TimeAxis,
+    width_ns: int,
+    picture: DensityPicture,
+    span: tuple[float, float],
+    y: Spec,
+    zoom_axes: tuple[str, ...],
 ) -> Spec:
     """Returns the specification of a picture that covers the values of `span`."""
     end = axis.at(width_ns * len(picture.lines[0]))
@@ -171,7 +178,7 @@ def _spec(
         "url": {"field": "url", "type": "nominal"},
     }
     drawn = {"mark": {"type": "image", "aspect": False, "clip": True}, "encoding": encoding}
-    return chart_spec([row], **axis.layers([drawn], *zoomed))
+    return chart_spec([row], **axis.layers([drawn], *zoom_axes))
 
 
 def _offset_spec(device: DeviceView, axis: TimeAxis, picture: DensityPicture) -> Spec:
@@ -186,10 +193,10 @@ def _offset_spec(device: DeviceView, axis: TimeAxis, picture: DensityPicture) ->
 
 def _table(title: str, rows: Sequence[DensityRow], form: Callable[[float], str], unit: int) -> TextTable:
     """Returns the I/Os by value, in at most `MOST_ROWS` rows."""
-    joined = -(-len(rows) // MOST_ROWS)
+    group_size = -(-len(rows) // MOST_ROWS)
     cells = []
-    for at in range(0, len(rows), joined):
-        part = rows[at : at + joined]
+    for start in range(0, len(rows), group_size):
+        part = rows[start : start + group_size]
         counts = [sum(row.reads for row in part), sum(row.writes for row in part)]
         cells.append([form(unit * part[0].low), form(unit * part[-1].end), *map(formatting.count, counts)])
     return TextTable(title, figures("from", "below", "reads", "writes"), cells)
@@ -209,11 +216,11 @@ def png(rows: Sequence[bytes], palette: Sequence[Colour]) -> bytes:
         (b"IDAT", pixels),
         (b"IEND", b""),
     ]
-    encoded = [struct.pack(">I", len(d)) + n + d + struct.pack(">I", zlib.crc32(n + d)) for n, d in chunks]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(encoded)
+    blocks = [struct.pack(">I", len(d)) + n + d + struct.pack(">I", zlib.crc32(n + d)) for n, d in chunks]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(blocks)
 
 
-def shades(colour: str, most: int) -> list[Colour]:
-    """Returns `most` shades of a colour `#rrggbb`, from pale to opaque."""
-    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return [(red, green, blue, round(255 * (0.2 + 0.8 * level / most))) for level in range(1, most + 1)]
+def shades(colour: str, count: int) -> list[Colour]:
+    """Returns `count` shades of a colour `#rrggbb`, from pale to opaque."""
+    red, green, blue = (int(colour[offset : offset + 2], 16) for offset in (1, 3, 5))
+    return [(red, green, blue, round(255 * (0.2 + 0.8 * level / count))) for level in range(1, count + 1)]

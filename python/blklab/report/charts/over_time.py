@@ -49,7 +49,7 @@ def charts(view: ProfileView) -> list[Chart]:
     if len(device.slices()[1]) < 2:
         return []
     drawn = [*_load(device, axis), _latency(device, axis), _depth(device, axis), _processes(device, axis)]
-    if not _compared(view):
+    if not _comparable_devices(view):
         drawn.append(_utilisation(device, [], axis))
     return [chart for chart in drawn if chart]
 
@@ -66,13 +66,13 @@ def charts_of_side(device: DeviceView, side: str) -> list[Chart]:
 def stack_charts(view: ProfileView) -> list[Chart]:
     """Returns the utilisation and the I/Os of the devices that are compared."""
     axis = TimeAxis.of(view.focus)
-    devices = _compared(view)
+    devices = _comparable_devices(view)
     if not devices or len(view.focus.slices()[1]) < 2:
         return []
     return [chart for chart in (_utilisation(view.focus, devices, axis), _devices(devices, axis)) if chart]
 
 
-def _compared(view: ProfileView) -> list[DeviceView]:
+def _comparable_devices(view: ProfileView) -> list[DeviceView]:
     """Returns the members of the main device, or all devices if none passes I/O on to others."""
     active = [device for device in view.devices if device.active]
     return members(view, view.focus) if view.feeds or len(active) < 2 else active
@@ -145,11 +145,11 @@ def _depth(device: DeviceView, axis: TimeAxis) -> Chart | None:
     rows = []
     for number, interval in enumerate(device.data.depth_over_time.slices):
         start = number * width
-        depth = {"mean": round(interval.area_ns / axis.seen_ns(start, width), 3), "max": interval.max}
+        depth = {"mean": round(interval.area_ns / axis.overlap_ns(start, width), 3), "max": interval.max}
         rows.append({**axis.row(start), **depth})
-    most = quantity("max", "I/Os in flight")
+    maximum = quantity("max", "I/Os in flight")
     mean = quantity("mean", "I/Os in flight")
-    layers = [layer("area", {"y": most}, **STEPS, color="@accent", fillOpacity=0.25)]
+    layers = [layer("area", {"y": maximum}, **STEPS, color="@accent", fillOpacity=0.25)]
     layers.append(layer("line", {"y": mean}, **STEPS, color="@accent"))
     spec = axis.chart(rows, layers, [tip("mean", "mean", ".3~r"), tip("max", "most", ",")])
     cells = [[row["when"], formatting.number(row["mean"]), formatting.count(row["max"])] for row in rows]
@@ -166,9 +166,11 @@ def _utilisation(focus: DeviceView, devices: Sequence[DeviceView], axis: TimeAxi
             depth = device.data.depth_over_time
             busy = [interval.busy_ns / 1e9 for interval in depth.slices]
             series.append(NamedSeries(device.label, colours[device.label], depth.width_ns, busy))
-    more = len({*devices} - {focus}) - len(theme.MEMBERS)
-    rest = f" ({more} more are not drawn)" if more > 0 else ""
-    chart = Chart("utilisation", "Utilisation", {}, NOTHING, f"Share of the time with at least one I/O in flight{rest}")
+    hidden_count = len({*devices} - {focus}) - len(theme.MEMBERS)
+    hidden_text = f" ({hidden_count} more are not drawn)" if hidden_count > 0 else ""
+    chart = Chart(
+        "utilisation", "Utilisation", {}, NOTHING, f"Share of the time with at least one I/O in flight{hidden_text}"
+    )
     return _by_name(chart, axis, series, "utilisation")
 
 
@@ -194,8 +196,8 @@ def _devices(devices: Sequence[DeviceView], axis: TimeAxis) -> Chart | None:
         over_time = device.data.over_time
         ios = [interval.reads + interval.writes + interval.others for interval in over_time.slices]
         series.append(NamedSeries(device.label, colours[device.label], over_time.width_ns, ios))
-    rest = f" ({len(devices) - len(series)} more are not drawn)" if len(devices) > len(series) else ""
-    chart = Chart("devices-over-time", "I/Os by device", {}, NOTHING, f"I/Os queued on each device{rest}")
+    hidden_text = f" ({len(devices) - len(series)} more are not drawn)" if len(devices) > len(series) else ""
+    chart = Chart("devices-over-time", "I/Os by device", {}, NOTHING, f"I/Os queued on each device{hidden_text}")
     return _by_name(chart, axis, series, "I/Os a second")
 
 
@@ -204,15 +206,15 @@ def _by_name(chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: 
     if not series:
         return None
     stacked = unit != "utilisation"
-    width = max(each.width_ns for each in series)
+    width = max(named_series.width_ns for named_series in series)
     while not stacked and (axis.end_ns - axis.start_ns) / width > MOST_POINTS:
         width *= 2
-    keys = [f"v{at}" for at in range(len(series))]
+    keys = [f"v{index}" for index in range(len(series))]
     rows: list[Spec] = []
     for start in range(axis.start_ns // width * width, axis.end_ns, width):
         # The rate of a few ns would be chance; the share of their time is not.
-        seconds = (width if unit != "utilisation" else axis.seen_ns(start, width)) / 1e9
-        rates = [round(each.amount(start, width) / seconds, 3) for each in series]
+        seconds = (width if unit != "utilisation" else axis.overlap_ns(start, width)) / 1e9
+        rates = [round(named_series.amount(start, width) / seconds, 3) for named_series in series]
         rows.append({**axis.row(start), **dict(zip(keys, rates, strict=True))})
     y: Spec = {"title": unit, "stack": "zero" if stacked else None}
     form, d3_format = FORMATS[unit]
@@ -224,13 +226,19 @@ def _by_name(chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: 
             totals.append(sum(row[key] for key in keys))
         y |= base.size_axis(max(totals), unit)
     field = "{}" if d3_format else "{}_text"
-    tooltips = [tip(field.format(key), each.name, d3_format) for key, each in zip(keys, series, strict=True)]
+    tooltips = [
+        tip(field.format(key), named_series.name, d3_format) for key, named_series in zip(keys, series, strict=True)
+    ]
     transform = [] if d3_format else base.texts(base.size_label, keys)
     names = [
-        {"key": key, "name": each.name, "rank": at} for at, (key, each) in enumerate(zip(keys, series, strict=True))
+        {"key": key, "name": named_series.name, "rank": index}
+        for index, (key, named_series) in enumerate(zip(keys, series, strict=True))
     ]
     look_up = {"lookup": "key", "from": {"data": {"values": names}, "key": "key", "fields": ["name", "rank"]}}
-    scale = {"domain": [each.name for each in series], "range": [each.colour for each in series]}
+    scale = {
+        "domain": [named_series.name for named_series in series],
+        "range": [named_series.colour for named_series in series],
+    }
     legend = {"title": None, "symbolType": "square" if stacked else "stroke"} if len(series) > 1 else None
     encoding = {"y": {**quantity("value"), **y}, "color": base.category("name", scale=scale, legend=legend)}
     if stacked:
@@ -240,7 +248,7 @@ def _by_name(chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: 
     cells = []
     for row in rows:
         cells.append([row["when"], *(form(row[key]) for key in keys)])
-    table = TextTable(chart.title, figures("from", *(each.name for each in series)), cells)
+    table = TextTable(chart.title, figures("from", *(named_series.name for named_series in series)), cells)
     note = axis.note(f"{chart.note}, in slices of {formatting.duration(width)}.")
     return replace(
         chart, spec=axis.chart(rows, [drawn], tooltips, transform=transform), table=table, note=note, wide=True

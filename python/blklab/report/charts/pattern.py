@@ -47,10 +47,10 @@ def order(device: DeviceView) -> Chart | None:
     )
 
 
-def _seek_direction(bin_: Bin) -> str:
-    if bin_.low == 0 == bin_.high:
+def _seek_direction(distance_bin: Bin) -> str:
+    if distance_bin.low == 0 == distance_bin.high:
         return "none"
-    return "forward" if bin_.low > 0 else "backward"
+    return "forward" if distance_bin.low > 0 else "backward"
 
 
 def seeks(device: DeviceView) -> Chart | None:
@@ -59,12 +59,12 @@ def seeks(device: DeviceView) -> Chart | None:
         return None
     rows = [
         {
-            "distance": bin_.label.removeprefix("from ").removesuffix(" (sequential)"),
-            "n": bin_.count,
-            "share": bin_.count / histograms[0].total,
-            "way": _seek_direction(bin_),
+            "distance": distance_bin.label.removeprefix("from ").removesuffix(" (sequential)"),
+            "n": distance_bin.count,
+            "share": distance_bin.count / histograms[0].total,
+            "way": _seek_direction(distance_bin),
         }
-        for bin_ in histograms[0].bins
+        for distance_bin in histograms[0].bins
     ]
     axis = {"labelAngle": -90, "labelOverlap": True}
     spec = chart_spec(

@@ -35,18 +35,18 @@ def variables() -> dict[str, str]:
     return {name: f"var(--{name})" for name in LIGHT}
 
 
-def coloured(spec: Any, colours: Mapping[str, str]) -> Any:
+def replace_colours(spec: Any, colours: Mapping[str, str]) -> Any:
     """Returns a specification with each string `@name` replaced by its colour.
 
     Only text of blklab is replaced: rows of data and names are left unchanged.
     """
     if isinstance(spec, dict):
-        return {key: spec[key] if key in NAMES else coloured(spec[key], colours) for key in spec}
+        return {key: spec[key] if key in NAMES else replace_colours(spec[key], colours) for key in spec}
     if isinstance(spec, list):
-        return [coloured(part, colours) for part in spec]
+        return [replace_colours(part, colours) for part in spec]
     return colours.get(spec[1:], spec) if isinstance(spec, str) and spec[:1] == "@" else spec
 
 
 def config(colours: Mapping[str, str], font: str) -> dict[str, Any]:
     """Returns the Vega-Lite configuration of all charts."""
-    return {**coloured(_CONFIG, colours), "font": font}
+    return {**replace_colours(_CONFIG, colours), "font": font}

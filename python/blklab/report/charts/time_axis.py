@@ -42,7 +42,7 @@ class TimeAxis:
         """Returns a time in the axis' unit."""
         return round(time_ns / self.unit[1], 6)
 
-    def seen_ns(self, start_ns: int, width_ns: int) -> int:
+    def overlap_ns(self, start_ns: int, width_ns: int) -> int:
         """Returns how much of a slice the trace covers; at least 1 ns."""
         return max(1, min(width_ns, self.last_ns - start_ns))
 
@@ -68,7 +68,7 @@ class TimeAxis:
         title = f"time since the trace began ({self.unit[0]})"
         return {"encoding": {"x": quantity("t", title, scale={"nice": False, "domain": domain})}, "layer": layers}
 
-    def chart(self, rows: Sequence[Spec], layers: Sequence[Spec], tooltips: Sequence[Spec], **rest: Any) -> Spec:
+    def chart(self, rows: Sequence[Spec], layers: Sequence[Spec], tooltips: Sequence[Spec], **properties: Any) -> Spec:
         """Returns a specification of layers with a rule that follows the pointer and shows the figures there."""
         rule: Spec = {
             "mark": {"type": "rule", "strokeWidth": 1},
@@ -79,4 +79,4 @@ class TimeAxis:
             "params": [{"name": "hover", "select": HOVER}],
         }
         parts = self.layers(layers)
-        return chart_spec(rows, **{**parts, "layer": [*parts["layer"], rule]}, **rest)
+        return chart_spec(rows, **{**parts, "layer": [*parts["layer"], rule]}, **properties)

@@ -11,7 +11,7 @@ from blklab.errors import UsageError
 from blklab.grouping import by_key
 from blklab.report.charts.base import Spec, category, duration_label, size_label
 from blklab.report.charts.theme import SERIES
-from blklab.report.experiment.view import NAMES, STACK, WORKLOAD, ExperimentView, ReportCell, grouped
+from blklab.report.experiment.view import NAMES, STACK, WORKLOAD, ExperimentView, ReportCell, group_cells
 from blklab.report.shell import AxisChooser
 from blklab.spec.problems import near
 from blklab.units import numeric
@@ -27,11 +27,11 @@ class ChartRows:
     """The rows of a chart: cells under the names of their workloads."""
 
     names: Sequence[str]  # Values in the data: unique, with the shown text behind `|`; headings begin with #
-    of: Mapping[int, str]  # The row of each cell, by `id`
+    row_by_cell: Mapping[int, str]  # The row of each cell, by `id`
 
     def height(self, row: int, heading: int, least: int) -> int:
         """Returns the height of a chart in pixels, from the heights of a `row` and a `heading`."""
-        count = len({*self.of.values()})
+        count = len({*self.row_by_cell.values()})
         return max(least, row * count + heading * (len(self.names) - count) + 6 * len(self.names))
 
     def encoding(self) -> Spec:
@@ -52,18 +52,18 @@ def rows(view: ExperimentView, cells: Sequence[ReportCell], without: Sequence[st
     """Returns the rows of cells; cells that differ only in their series share a row."""
     shown = [label for label in view.labels if label not in {WORKLOAD, *without}]
     names: list[str] = []
-    of: dict[int, str] = {}
-    headed = WORKLOAD in view.labels and any(cell.labels.get(label) for cell in cells for label in shown)
-    hidden = [*without, WORKLOAD] if headed else list(without)
-    for (workload,), cells_of_workload in grouped(cells, [WORKLOAD]).items():
-        if headed:
+    row_by_cell: dict[int, str] = {}
+    has_headings = WORKLOAD in view.labels and any(cell.labels.get(label) for cell in cells for label in shown)
+    hidden = [*without, WORKLOAD] if has_headings else list(without)
+    for (workload,), cells_of_workload in group_cells(cells, [WORKLOAD]).items():
+        if has_headings:
             names.append(f"#{len(names)}|{workload}")
-        for cells_of_row in grouped(cells_of_workload, shown).values():
+        for cells_of_row in group_cells(cells_of_workload, shown).values():
             row = f"{len(names)}|{view.name(cells_of_row[0], hidden)}"
             names.append(row)
             for cell in cells_of_row:
-                of[id(cell)] = row
-    return ChartRows(names, of)
+                row_by_cell[id(cell)] = row
+    return ChartRows(names, row_by_cell)
 
 
 def offset(view: ExperimentView) -> Spec:
@@ -82,9 +82,9 @@ def opacity(view: ExperimentView) -> Spec:
     """Returns the opacity of the field `series`, with its legend."""
     predicts = [series.predicts for series in view.series]
     names = [series.name for series in view.series]
-    mixed = len(set(predicts)) > 1
+    is_mixed = len(set(predicts)) > 1
     full = iter(PAPER)
-    opacities = [PREDICTED if mixed and is_prediction else next(full) for is_prediction in predicts]
+    opacities = [PREDICTED if is_mixed and is_prediction else next(full) for is_prediction in predicts]
     scale = {"domain": names, "range": opacities}
     legend = {"title": None, "symbolFillColor": "@soft", "symbolType": "square", **legend_room(names)}
     return {**category("series", scale=scale, legend=legend if view.several else None), "type": "ordinal"}
@@ -114,15 +114,15 @@ def line_colour(view: ExperimentView, lines: Sequence[str], line: str | None) ->
 def dash(view: ExperimentView, cells: Sequence[ReportCell]) -> Spec:
     """Returns the dashes of the field `series`: predictions are dashed."""
     names = [series.name for series in view.series]
-    seen = {cell.series.name for cell in cells}
+    series_names = {cell.series.name for cell in cells}
     styles = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3]]
     if any(series.predicts for series in view.series) and view.several:
-        rest = iter([[1, 0], [8, 3, 2, 3], [12, 3], [2, 2], [1, 3], [10, 2]])
-        dashed = iter([[5, 3], [2, 2], [1, 3], [8, 2, 1, 2], [3, 3], [4, 1]])
-        styles = [next(dashed) if series.predicts else next(rest) for series in view.series]
+        line_styles = iter([[1, 0], [8, 3, 2, 3], [12, 3], [2, 2], [1, 3], [10, 2]])
+        dash_styles = iter([[5, 3], [2, 2], [1, 3], [8, 2, 1, 2], [3, 3], [4, 1]])
+        styles = [next(dash_styles) if series.predicts else next(line_styles) for series in view.series]
     scale = {"domain": names, "range": styles[: len(names)]}
     legend = {"title": None, "symbolType": "stroke", "symbolSize": 250, "symbolOpacity": 1, **legend_room(names)}
-    shown = {**legend, "values": [name for name in names if name in seen]} if len(seen) > 1 else None
+    shown = {**legend, "values": [name for name in names if name in series_names]} if len(series_names) > 1 else None
     return {"field": "series", "type": "nominal", "scale": scale, "legend": shown}
 
 
@@ -138,10 +138,12 @@ def panels(
     view: ExperimentView, line: str | None, without: Sequence[str] = ()
 ) -> dict[tuple[str, ...], list[ReportCell]]:
     """Returns the cells of each chart, by the labels that its lines share."""
-    return grouped(view.order(view.cells), [label for label in view.labels if label not in {line, *without}])
+    return group_cells(view.order(view.cells), [label for label in view.labels if label not in {line, *without}])
 
 
-def titled(view: ExperimentView, cells: Sequence[ReportCell], line: str | None, without: Sequence[str] = ()) -> str:
+def panel_title(
+    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, without: Sequence[str] = ()
+) -> str:
     """Returns the labels that the cells of a panel share."""
     hidden = list(without)
     if line:
@@ -184,20 +186,20 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
         raise UsageError(f"--metric: no run has {metric!r}; {near(metric, metrics)}")
     if x is not None and x not in labels and x not in metrics:
         raise UsageError(f"--x: no label {x!r}; {near(x, [*labels, *metrics])}")
-    names = {name: f"f{at}" for at, name in enumerate([*labels, *metrics])}
-    across = x or _telling(view, labels, metric or metrics[0])
-    up = metric or ("bw" if is_size(across) and "bw" in metrics else metrics[0])
-    rest = [label for label in labels if label != across]
-    few = [label for label in (STACK, WORKLOAD, *rest) if len(view.values(label)) <= 8]
-    hue = next((label for label in few if label in rest), "")
-    if view.several and len(view.values(hue or across)) < 2:
+    names = {name: f"f{index}" for index, name in enumerate([*labels, *metrics])}
+    x_name = x or _telling(view, labels, metric or metrics[0])
+    y_name = metric or ("bw" if is_size(x_name) and "bw" in metrics else metrics[0])
+    other_labels = [label for label in labels if label != x_name]
+    short_labels = [label for label in (STACK, WORKLOAD, *other_labels) if len(view.values(label)) <= 8]
+    hue = next((label for label in short_labels if label in other_labels), "")
+    if view.several and len(view.values(hue or x_name)) < 2:
         hue = ""
-    labelled = [(names[label], label, label in view.axes, view.values(label), label_of(label)) for label in labels]
+    label_fields = [(names[label], label, label in view.axes, view.values(label), label_of(label)) for label in labels]
     if view.several:
-        labelled.append(("s", "campaign", False, [series.name for series in view.series], ""))
+        label_fields.append(("s", "campaign", False, [series.name for series in view.series], ""))
     fields: list[Mapping[str, Any]] = [
         {"name": name, "title": title, "kind": "label", "numeric": is_axis, "values": values, "label": expression}
-        for name, title, is_axis, values, expression in labelled
+        for name, title, is_axis, values, expression in label_fields
     ]
     fields += [
         {
@@ -210,13 +212,13 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
         }
         for candidate in metrics
     ]
-    in_chart = {"s", *(names[label] for label in (across, hue) if label)}
+    in_chart = {"s", *(names[label] for label in (x_name, hue) if label)}
     filters: list[dict[str, Any]] = [
         {"name": name, "title": title, "values": values, "chosen": "" if name in in_chart else values[0]}
-        for name, title, _, values, _ in labelled
+        for name, title, _, values, _ in label_fields
         if len(values) > 1
     ]
-    start = {"x": names[across], "y": names[up], "colour": names.get(hue, "s" if view.several else "")}
+    start = {"x": names[x_name], "y": names[y_name], "colour": names.get(hue, "s" if view.several else "")}
     note = "Choose the axes, the colour and the cells."
     return AxisChooser("Any metric by any parameter", note, fields, filters, start, _rows(view, names, metrics))
 

@@ -22,7 +22,7 @@ from blklab.report.experiment.view import MOST_SIDES, ExperimentView, ReportCell
 from blklab.report.formatting import Sentence
 from blklab.report.results import hosts_table, outlier_lines
 from blklab.report.shell import Details, Item, PageSection, PlainText, SentenceList
-from blklab.report.tables.base import TableColumn, TextTable, figures, pruned, text
+from blklab.report.tables.base import TableColumn, TextTable, drop_empty_columns, figures, text
 from blklab.runners.registry import did
 from blklab.store.query import StoredRun
 
@@ -54,8 +54,8 @@ class ExperimentReport:
         titles = dict.fromkeys(printable(row.title or row.name) for row in view.campaigns)
         self.title = title or " and ".join(titles)
         self.sentences = sentences(view)
-        every = {run.id: run for run in [*view.runs, *view.failed]}
-        self.diagnostics = diagnose(list(every.values()), view.points)
+        runs_by_id = {run.id: run for run in [*view.runs, *view.failed]}
+        self.diagnostics = diagnose(list(runs_by_id.values()), view.points)
         experiments: dict[str, Any] = {}
         for row in view.campaigns:
             if row.experiment and row.experiment not in experiments.values():
@@ -70,7 +70,7 @@ class ExperimentReport:
             load_section(view.drawn),
             members_section(view.drawn),
             axes_section(view, x, metric),
-            _diagnosed(self.diagnostics),
+            _diagnostics_section(self.diagnostics),
             setup.section(view, experiments),
             _raw(view, raw),
         )
@@ -121,11 +121,11 @@ class ExperimentReport:
 
     def markdown(self) -> str:
         """Returns sentences, tables and commands as GitHub Flavored Markdown."""
-        simulated = "SIMULATED: " if all(series.predicts for series in self.view.series) else ""
-        lines = [f"# {simulated}{markdown.escaped(self.title)}", "", markdown.escaped(" · ".join(self.facts)), ""]
+        prefix = "SIMULATED: " if all(series.predicts for series in self.view.series) else ""
+        lines = [f"# {prefix}{markdown.escape_text(self.title)}", "", markdown.escape_text(" · ".join(self.facts)), ""]
         lines += markdown.sentences(self.sentences)
         if self.doubts:
-            doubts = markdown.escaped("; ".join(self.doubts))
+            doubts = markdown.escape_text("; ".join(self.doubts))
             lines += [f"**Doubts about the figures:** {doubts}.", ""]
         for section in self.sections:
             if section.anchor != "raw":
@@ -133,7 +133,7 @@ class ExperimentReport:
         return "\n".join(lines).rstrip() + "\n"
 
 
-def _diagnosed(found_diagnostics: Sequence[Diagnostic]) -> PageSection:
+def _diagnostics_section(found_diagnostics: Sequence[Diagnostic]) -> PageSection:
     notes = [diagnostic for diagnostic in found_diagnostics if diagnostic.severity == "note"]
     doubts = [diagnostic for diagnostic in found_diagnostics if diagnostic.severity != "note"]
     items = [
@@ -146,31 +146,31 @@ def _diagnosed(found_diagnostics: Sequence[Diagnostic]) -> PageSection:
 
 def _raw(view: ExperimentView, raw: Raw) -> PageSection:
     folds = []
-    left = RAW_ALL
+    remaining = RAW_ALL
     for series in view.series:
         texts: list[PlainText] = []
-        more = ""
+        others_text = ""
         for run in series.runs:
-            if texts and left <= 0:
-                more = f" of {len(series.runs):,}; the others: blklab runs show '{run.campaign}:LABELS' --raw"
+            if texts and remaining <= 0:
+                others_text = f" of {len(series.runs):,}; the others: blklab runs show '{run.campaign}:LABELS' --raw"
                 break
             if fio_output := raw(run.id):
-                texts.append(_raw_text(run, fio_output, max(0, min(RAW, left))))
-                left -= min(RAW, len(fio_output))
+                texts.append(_raw_text(run, fio_output, max(0, min(RAW, remaining))))
+                remaining -= min(RAW, len(fio_output))
         if texts:
             name = f"Of {series.name}: " if view.several else ""
-            folds.append(Details(f"{name}{formatting.plural(len(texts), 'run')}{more}", texts))
+            folds.append(Details(f"{name}{formatting.plural(len(texts), 'run')}{others_text}", texts))
     return PageSection("raw", "Raw output", "Raw output of fio", [], "", folds)
 
 
-def _raw_text(run: StoredRun, fio_output: str, most: int) -> PlainText:
+def _raw_text(run: StoredRun, fio_output: str, limit: int) -> PlainText:
     labels = [f"{key}={value}" for key, value in run.labels.items()]
     note = ""
-    if len(fio_output) > most:
-        parts = f"{formatting.size(most)} of {formatting.size(len(fio_output))}"
+    if len(fio_output) > limit:
+        parts = f"{formatting.size(limit)} of {formatting.size(len(fio_output))}"
         note = f"{parts}; the rest: blklab runs show '{run.campaign}:{','.join(labels)}' --raw"
     title = printable(f"run {run.id}: {' '.join(labels)}")
-    return PlainText(title, setup.printable_lines(fio_output[:most].split("\n")), printable(note), folded=True)
+    return PlainText(title, setup.printable_lines(fio_output[:limit].split("\n")), printable(note), folded=True)
 
 
 def _hosts(view: ExperimentView) -> PageSection:
@@ -210,7 +210,7 @@ def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
         row.append(formatting.number(_mean_figure(cell, cores)))
         row.append(formatting.share(_mean_figure(cell, _machine)))
         body.append(row)
-    return pruned(
+    return drop_empty_columns(
         TextTable(
             "Figures",
             columns,

@@ -11,7 +11,7 @@ from blklab.md_levels import REDUNDANT
 from blklab.printing import printable
 from blklab.report import formatting
 from blklab.report.arrays import LAYOUTS
-from blklab.report.experiment.view import ExperimentView, ReportCell, grouped
+from blklab.report.experiment.view import ExperimentView, ReportCell, group_cells
 from blklab.report.shell import Details, PageSection, PlainText
 from blklab.report.tables.base import TableColumn, TextTable, only, text
 from blklab.runners.sim.descriptions import describe_job
@@ -39,11 +39,11 @@ def section(view: ExperimentView, experiments: Mapping[str, Any]) -> PageSection
 
 def _environments(view: ExperimentView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Returns each different environment once, with the name of its first series."""
-    seen: list[Mapping[str, Any]] = []
+    environments: list[Mapping[str, Any]] = []
     for series in view.series:
         for run in series.runs:
-            if run.environment and run.environment not in seen:
-                seen.append(run.environment)
+            if run.environment and run.environment not in environments:
+                environments.append(run.environment)
                 yield series.name, run.environment
 
 
@@ -104,18 +104,18 @@ def _devices(view: ExperimentView) -> TextTable:
                 model,
                 formatting.size(size) if isinstance(size, int) else "",
                 ", ".join(map(str, device.get("above") or [])),
-                *(_chosen(str(queue.get(key, ""))) for key in QUEUE),
+                *(_parse_choice(str(queue.get(key, ""))) for key in QUEUE),
                 next(iter(map(str, device.get("ids") or [])), ""),
             )
             body[_row(view, name, row)] = None
     table = TextTable("Devices and their queues", columns, [list(row) for row in body])
     if not table:
         return table
-    filled = [number for number in range(len(columns)) if any(row[number] for row in body)]
-    return only(table, filled)
+    filled_columns = [number for number in range(len(columns)) if any(row[number] for row in body)]
+    return only(table, filled_columns)
 
 
-def _chosen(value: str) -> str:
+def _parse_choice(value: str) -> str:
     """Returns the active choice: `none [mq-deadline] kyber` is mq-deadline."""
     match = re.search(r"\[([^\]]+)\]", value)
     return match[1] if match else value
@@ -162,7 +162,7 @@ def _builds(view: ExperimentView) -> Iterator[PlainText]:
     commands_shown: set[str] = set()
     for series in view.series:
         stacks = series.campaign.experiment.get("stacks")
-        lines = list(_kernel_built(series.runs[0].environment)) if series.runs else []
+        lines = list(_kernel_commands(series.runs[0].environment)) if series.runs else []
         lines = lines or list(_spec_built(stacks if isinstance(stacks, Mapping) else {}))
         commands = printable_lines(lines)
         if commands and commands not in commands_shown:
@@ -177,25 +177,25 @@ def printable_lines(lines: Sequence[str]) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def _kernel_built(environment: Mapping[str, Any]) -> Iterator[str]:
+def _kernel_commands(environment: Mapping[str, Any]) -> Iterator[str]:
     """Returns the commands of mdadm and mkfs for the arrays that the kernel reported (md.rst)."""
     for device in environment.get("devices") or []:
         md = device.get("md") or {}
         members = md.get("members") or {}
         if md.get("level") and members:
             slots = sorted(members.items(), key=lambda member: _slot(member[1]))
-            words_ = ["mdadm", "--create", f"/dev/{device['name']}", f"--level={md['level']}"]
-            words_.append(f"--raid-devices={md.get('raid_disks', len(members))}")
+            arguments = ["mdadm", "--create", f"/dev/{device['name']}", f"--level={md['level']}"]
+            arguments.append(f"--raid-devices={md.get('raid_disks', len(members))}")
             if layout := _layout(str(md["level"]), str(md.get("layout", ""))):
-                words_.append(f"--layout={layout}")
+                arguments.append(f"--layout={layout}")
             chunk = str(md.get("chunk_size", "0"))
             if chunk.isdigit() and int(chunk):
-                words_.append(f"--chunk={int(chunk) // 1024}K")
+                arguments.append(f"--chunk={int(chunk) // 1024}K")
             lockless = "[llbitmap]" in str(md.get("bitmap_type"))
-            words_ += _bitmap(str(md["level"]), "lockless" if lockless else str(md.get("bitmap/location", "none")))
+            arguments += _bitmap(str(md["level"]), "lockless" if lockless else str(md.get("bitmap/location", "none")))
             if str(md.get("metadata_version", ""))[:1].isdigit():
-                words_.append(f"--metadata={md['metadata_version']}")
-            yield shlex.join([*words_, *(f"/dev/{name}" for name, _ in slots)])
+                arguments.append(f"--metadata={md['metadata_version']}")
+            yield shlex.join([*arguments, *(f"/dev/{name}" for name, _ in slots)])
         for mount in device.get("mounts") or []:
             kind = str(mount.get("type"))
             point = str(mount.get("point"))
@@ -258,17 +258,17 @@ def _spec_built(stacks: Mapping[str, Any]) -> Iterator[str]:
 def _path(member: str, stacks: Mapping[str, Any]) -> str:
     if member == "missing":
         return member
-    nested = stacks.get(member)
-    table = nested if isinstance(nested, Mapping) else {}
+    stack = stacks.get(member)
+    table = stack if isinstance(stack, Mapping) else {}
     return f"/dev/md/{member}" if "level" in table else f"/dev/{table.get('device', member)}"
 
 
 def _jobs(view: ExperimentView) -> Iterator[PlainText]:
     jobs_shown: dict[str, None] = {}
     directions: dict[str, None] = {}
-    for members in grouped(view.order(view.cells), view.labels, series=True).values():
-        if text_ := _job(view, members[0]):
-            jobs_shown[printable_lines(text_.split("\n"))] = None
+    for members in group_cells(view.order(view.cells), view.labels, series=True).values():
+        if job_text := _job(view, members[0]):
+            jobs_shown[printable_lines(job_text.split("\n"))] = None
         fio = members[0].runs[0].figures.fio
         if fio is not None and fio.command:
             directions[shlex.join(fio.command)] = None

@@ -53,8 +53,8 @@ class CellFigure:
     """A metric of a cell: the mean of its runs, their range and interval."""
 
     mean: float
-    least: float
-    most: float
+    minimum: float
+    maximum: float
     low: float | None
     high: float | None  # The 95 % interval; None if unknown
 
@@ -136,7 +136,7 @@ def patterns(run: StoredRun) -> list[str]:
         elif "random" in job:
             pairs.append("randrw" if job["random"] else "rw")
     if not pairs:
-        pairs = [_rw(words_) for words_ in run.figures.job_options.values()]
+        pairs = [_rw(options) for options in run.figures.job_options.values()]
     return [rw for rw in pairs if rw]
 
 
@@ -181,23 +181,23 @@ class ExperimentView:
         self.failed = [run for selection in selections for run in selection.runs if run.state == "failed"]
         self.series = [
             ReportSeries(printable(name), campaign, runs)
-            for name, campaign, runs in _merged(selections) or _sides(names, selections)
+            for name, campaign, runs in _merge_imports(selections) or _sides(names, selections)
         ]
         self.several = len(self.series) > 1
         self.runs = [run for series in self.series for run in series.runs]
-        self.labels = self._telling()
+        self.labels = self._list_varying()
         self.cells: list[ReportCell] = []
         self.figures = FiguresTogether(self.cells)
-        self.cells += [cell for series in self.series for cell in self._folded(series)]
+        self.cells += [cell for series in self.series for cell in self._make_cells(series)]
 
-    def _telling(self) -> list[str]:
+    def _list_varying(self) -> list[str]:
         """Returns the labels with several values in some series, stack and workload first."""
         all_labels = dict.fromkeys(label for run in self.runs for label in run.labels)
-        varied = [label for label in all_labels if label != REPEAT and self._varies(label)]
-        first: list[str] = [label for label in (*PLACES, WORKLOAD) if label in varied]
-        if not varied:
+        varying_labels = [label for label in all_labels if label != REPEAT and self._varies(label)]
+        first: list[str] = [label for label in (*PLACES, WORKLOAD) if label in varying_labels]
+        if not varying_labels:
             first = [label for label in (WORKLOAD, STACK) if label in all_labels][:1]
-        return [*first, *(label for label in varied if label not in first)]
+        return [*first, *(label for label in varying_labels if label not in first)]
 
     def _varies(self, label: str) -> bool:
         """Whether a label has several values in a series; a missing label is a value."""
@@ -207,7 +207,7 @@ class ExperimentView:
                 return True
         return False
 
-    def _folded(self, series: ReportSeries) -> list[ReportCell]:
+    def _make_cells(self, series: ReportSeries) -> list[ReportCell]:
         # A missing label counts as equal to the only value of another series.
         labels_of_series = dict.fromkeys(label for run in series.runs for label in run.labels)
         labels_of_series.pop(REPEAT, None)
@@ -288,11 +288,11 @@ class ExperimentView:
 
 def best(view: ExperimentView, cells: Sequence[ReportCell], metric: str) -> list[ReportCell]:
     """Returns, of cells that differ only in the load, the one with the highest value."""
-    groups = grouped(cells, [label for label in view.labels if label not in view.loads], series=True)
+    groups = group_cells(cells, [label for label in view.labels if label not in view.loads], series=True)
     return [max(members, key=lambda cell: cell.mean(metric) or 0.0) for members in groups.values()]
 
 
-def grouped(
+def group_cells(
     cells: Sequence[ReportCell], by: Sequence[str], *, series: bool = False
 ) -> dict[tuple[str, ...], list[ReportCell]]:
     """Returns cells by the values of labels and by series."""
@@ -307,32 +307,34 @@ def grouped(
 
 def _sides(names: Sequence[str], selections: Sequence[Selection]) -> "list[tuple[str, CampaignRow, list[StoredRun]]]":
     """Returns the series: a campaign with a label that another one lacks becomes one for each value."""
-    done = []
+    run_lists = []
     for selection in selections:
-        done.append(merged_unchanged([run for run in selection.runs if run.outcome]))
-    whole = [(name, selection.campaign, runs) for name, selection, runs in zip(names, selections, done, strict=True)]
-    if len(whole) < 2:
-        return whole
-    split = compare.comparison_sides(list(zip(names, done, strict=True)))
-    if len(split) > max(MOST_SIDES, len(whole)):
-        return whole
+        run_lists.append(merged_unchanged([run for run in selection.runs if run.outcome]))
+    campaign_sides = [
+        (name, selection.campaign, runs) for name, selection, runs in zip(names, selections, run_lists, strict=True)
+    ]
+    if len(campaign_sides) < 2:
+        return campaign_sides
+    split = compare.comparison_sides(list(zip(names, run_lists, strict=True)))
+    if len(split) > max(MOST_SIDES, len(campaign_sides)):
+        return campaign_sides
     rows = {selection.campaign.number: selection.campaign for selection in selections}
     return [(side.name, rows[side.runs[0].campaign], list(side.runs)) for side in split]
 
 
-def _merged(selections: Sequence[Selection]) -> "list[tuple[str, CampaignRow, list[StoredRun]]] | None":
+def _merge_imports(selections: Sequence[Selection]) -> "list[tuple[str, CampaignRow, list[StoredRun]]] | None":
     """Returns campaigns that were imported from one tool as one series, with a label for what
     distinguishes them; None for others.
     """
     runs = [run for selection in selections for run in selection.runs if run.outcome]
-    known = distinguish(selections)
-    if len(selections) < 2 or known is None or len({run.runner for run in runs}) > 1:
+    difference = distinguish(selections)
+    if len(selections) < 2 or difference is None or len({run.runner for run in runs}) > 1:
         return None
     if not all(run.origin() for run in runs):
         return None
-    names = {selection.campaign.number: name for selection, name in zip(selections, known[1], strict=True)}
-    named = [replace(run, labels={known[0]: names[run.campaign], **run.labels}) for run in runs]
-    return [(selections[0].campaign.name, selections[0].campaign, named)]
+    names = {selection.campaign.number: name for selection, name in zip(selections, difference[1], strict=True)}
+    labelled_runs = [replace(run, labels={difference[0]: names[run.campaign], **run.labels}) for run in runs]
+    return [(selections[0].campaign.name, selections[0].campaign, labelled_runs)]
 
 
 def _names(selections: Sequence[Selection]) -> list[str]:
@@ -347,4 +349,4 @@ def _names(selections: Sequence[Selection]) -> list[str]:
     ):
         if all(names) and len(set(names)) == len(names):
             return [printable(name) for name in names]
-    return [f"{printable(selection.words)} ({at})" for at, selection in enumerate(selections, start=1)]
+    return [f"{printable(selection.words)} ({number})" for number, selection in enumerate(selections, start=1)]

@@ -52,7 +52,7 @@ class TextTable:
     spare: Sequence[str] = ()
     """Columns that can be hidden if space is short, the first one first; those of `KEPT` below 60 columns only."""
 
-    explained: Mapping[str, str] = field(default_factory=dict)
+    explanations: Mapping[str, str] = field(default_factory=dict)
     """By column, the words of `note` that explain it, if they are not `heading: meaning`. They are hidden with it."""
 
     @property
@@ -75,17 +75,17 @@ def figures(*headings: str) -> list[TableColumn]:
     return [TableColumn(heading) for heading in headings]
 
 
-def pruned(table: TextTable) -> TextTable:
+def drop_empty_columns(table: TextTable) -> TextTable:
     """Returns the table without columns that contain only `–` or 0."""
     empty = {"", "0", "–", "0 B", "0 %"}
-    filled = []
+    indices = []
     for number, column in enumerate(table.columns):
         if not column.numeric or any(row[number] not in empty for row in table.rows):
-            filled.append(number)
-    return only(table, filled)
+            indices.append(number)
+    return only(table, indices)
 
 
-def only(table: TextTable, kept: Sequence[int]) -> TextTable:
+def only(table: TextTable, indices: Sequence[int]) -> TextTable:
     """Returns the table with the columns at these positions."""
-    rows = [[row[at] for at in kept] for row in table.rows]
-    return replace(table, columns=[table.columns[at] for at in kept], rows=rows)
+    rows = [[row[index] for index in indices] for row in table.rows]
+    return replace(table, columns=[table.columns[index] for index in indices], rows=rows)

@@ -1,7 +1,7 @@
 """Tables of all devices of a trace: the stack and key figures."""
 
 from blklab.report import formatting
-from blklab.report.tables.base import BAR, TextTable, figures, pruned, text
+from blklab.report.tables.base import BAR, TextTable, drop_empty_columns, figures, text
 from blklab.report.view import DeviceView, ProfileView
 
 MOST = 20  # Devices of the table
@@ -9,7 +9,7 @@ FIGURES = ("I/Os", "IOPS", "rate", "reads", "read p50 / p99", "write p50 / p99",
 SPARE = ("rate", "reads", "depth", "I/Os")
 
 
-def overview(view: ProfileView, most: int = MOST) -> TextTable:
+def overview(view: ProfileView, limit: int = MOST) -> TextTable:
     """Returns the table of devices with load and latencies, from the top of the stack: those with most I/Os."""
     rows: list[list[str]] = []
     ios: list[int] = []
@@ -22,14 +22,16 @@ def overview(view: ProfileView, most: int = MOST) -> TextTable:
             rows.append([branch + device.label, *key_figures(device)])
             ios.append(device.ios)
     note = stack(view)
-    if len(rows) > most:
-        busiest = sorted(range(len(rows)), key=lambda at: -ios[at])[:most]
-        rest = formatting.share(1 - sum(ios[at] for at in busiest) / max(1, sum(ios)))
-        note = f"and {formatting.plural(len(rows) - most, 'other')} with {rest} of the I/Os"
-        kept = sorted(busiest)
-        strong = {kept.index(at) for at in strong if at in kept}
-        rows = [rows[at] for at in kept]
-    return pruned(TextTable("Devices", [text(""), *figures(*FIGURES)], rows, note, frozenset(strong), SPARE))
+    if len(rows) > limit:
+        busiest = sorted(range(len(rows)), key=lambda index: -ios[index])[:limit]
+        share_text = formatting.share(1 - sum(ios[index] for index in busiest) / max(1, sum(ios)))
+        note = f"and {formatting.plural(len(rows) - limit, 'other')} with {share_text} of the I/Os"
+        indices = sorted(busiest)
+        strong = {indices.index(index) for index in strong if index in indices}
+        rows = [rows[index] for index in indices]
+    return drop_empty_columns(
+        TextTable("Devices", [text(""), *figures(*FIGURES)], rows, note, frozenset(strong), SPARE)
+    )
 
 
 def key_figures(device: DeviceView) -> list[str]:

@@ -24,9 +24,9 @@ def stages(device: DeviceView) -> TextTable:
             first = False
     names = [key.replace("_", ".") for key in keys]
     used_letters = {row[1] for row in rows}
-    used = [stage for stage in STAGES if stage.upper() in used_letters]
-    note = "; ".join(f"{stage.upper()}: {STAGES[stage]}" for stage in used)
-    if used and device.passes_on:
+    shown_stages = [stage for stage in STAGES if stage.upper() in used_letters]
+    note = "; ".join(f"{stage.upper()}: {STAGES[stage]}" for stage in shown_stages)
+    if shown_stages and device.passes_on:
         note += f". {device.label} is bio-based, like md and device-mapper: it has no dispatch, so no D2C"
     return TextTable(
         "Life of an I/O", [text(""), text(""), *figures("I/Os", *names)], rows, note, spare=("min", "p99.9")
@@ -58,19 +58,19 @@ def errors(device: DeviceView) -> TextTable:
     """Returns the table of failed completions."""
     rows = []
     for op, errors_of_op in device.errors.items():
-        completed = device.life(op).completed + device.life(op).without_queue
-        if not completed:
+        completions = device.life(op).completed + device.life(op).without_queue
+        if not completions:
             continue
         for name, number in errors_of_op.items():
-            share = number / completed
+            share = number / completions
             rows.append([op, name, formatting.count(number), formatting.share(share), str(share)])
     columns = [text("operation"), text("error"), *figures("I/Os", "of completed"), BAR]
     return TextTable("Errors", columns, rows)
 
 
-def slowest(device: DeviceView, most: int = 20) -> TextTable:
+def slowest(device: DeviceView, limit: int = 20) -> TextTable:
     """Returns the slowest I/Os: when and where, the stage that took most of the time, and what was in flight."""
-    slow = device.data.slow.slowest[:most]
+    slow = device.data.slow.slowest[:limit]
     rows = [
         [
             *_when(io),
@@ -92,10 +92,10 @@ def slowest(device: DeviceView, most: int = 20) -> TextTable:
     return TextTable("Slowest I/Os", columns, rows, note, spare=spare)
 
 
-def stalls(device: DeviceView, most: int = 64) -> TextTable:
+def stalls(device: DeviceView, limit: int = 64) -> TextTable:
     """Returns the longest stalls, in order of time."""
     slow = device.data.slow
-    longest = sorted(slow.stalls, key=lambda stall: -stall.length_ns)[:most]
+    longest = sorted(slow.stalls, key=lambda stall: -stall.length_ns)[:limit]
     rows = [
         [*_when(stall), f"{stall.op} of {printable(stall.process)}", _in_flight(stall)]
         for stall in sorted(longest, key=lambda stall: stall.start_ns)
@@ -105,8 +105,8 @@ def stalls(device: DeviceView, most: int = 64) -> TextTable:
         f"for at least {formatting.duration(slow.stall_least_ns)}: "
         "10 times the 90th percentile of the gaps between completions, and 10 times the median latency"
     )
-    if rest := len(slow.stalls) - len(rows):
-        note += f"; {rest:,} more in --json and in the report"
+    if hidden_count := len(slow.stalls) - len(rows):
+        note += f"; {hidden_count:,} more in --json and in the report"
     return TextTable("Stalls", [*figures("at", "for"), text("ended by"), text("also in flight")], rows, note)
 
 

@@ -2,7 +2,7 @@
 
 from blklab.printing import printable
 from blklab.report import formatting
-from blklab.report.tables.base import BAR, TextTable, figures, pruned, text
+from blklab.report.tables.base import BAR, TextTable, drop_empty_columns, figures, text
 from blklab.report.view import DeviceView, ProfileView
 
 MOST_GROUPS = 10  # Maximum number of processes, sources and CPUs that are listed
@@ -18,31 +18,33 @@ def operations(device: DeviceView) -> TextTable:
     rows = []
     seconds = device.span_ns / 1e9
     for op in device.ops:
-        asked = device.op(op)
-        per_second = (asked.ios / seconds, asked.bytes / seconds) if seconds else (None, None)
+        op_load = device.op(op)
+        per_second = (op_load.ios / seconds, op_load.bytes / seconds) if seconds else (None, None)
         rows.append(
             [
                 op,
-                formatting.count(asked.ios),
-                formatting.share(asked.share_of_ios),
+                formatting.count(op_load.ios),
+                formatting.share(op_load.share_of_ios),
                 formatting.number(per_second[0]),
-                formatting.size(asked.bytes),
-                formatting.rate(per_second[1]) if asked.bytes else formatting.NONE,
-                formatting.size(asked.sizes.mean_bytes),
-                *(_part(getattr(asked, flag), asked.ios) for flag in flags),
-                _part(device.life(op).merged, asked.ios),
+                formatting.size(op_load.bytes),
+                formatting.rate(per_second[1]) if op_load.bytes else formatting.NONE,
+                formatting.size(op_load.sizes.mean_bytes),
+                *(_part(getattr(op_load, flag), op_load.ios) for flag in flags),
+                _part(device.life(op).merged, op_load.ios),
             ]
         )
     spare = ("meta", "ahead", "rate", "mean size", "preflush", "sync", "merged", "IOPS")
-    return pruned(TextTable("Operations", [text(""), *figures(*headings)], rows, spare=spare))
+    return drop_empty_columns(TextTable("Operations", [text(""), *figures(*headings)], rows, spare=spare))
 
 
 def over_time(device: DeviceView) -> TextTable:
     """Returns IOPS and the slowest 1 % of reads and writes as sparklines."""
     width, slices = device.slices()
-    joined = -(-len(slices) // SPARKS)
-    parts = [slices[at : at + joined] for at in range(0, len(slices), joined)] if len(slices) > 1 else []
-    seconds = width * joined / 1e9
+    group_size = -(-len(slices) // SPARKS)
+    parts = (
+        [slices[start : start + group_size] for start in range(0, len(slices), group_size)] if len(slices) > 1 else []
+    )
+    seconds = width * group_size / 1e9
     iops = []
     read_p99 = []
     write_p99 = []
@@ -55,12 +57,12 @@ def over_time(device: DeviceView) -> TextTable:
         if any(p99):
             title = f"{op} {device.latency_letters} p99"
             rows.append([title, formatting.sparkline(p99), formatting.duration(max(p99))])
-    note = f"each character is {formatting.duration(width * joined)}; the highest one is the figure at the end"
+    note = f"each character is {formatting.duration(width * group_size)}; the highest one is the figure at the end"
     return TextTable("Over time", [text(""), text(""), *figures("at most")], rows, note)
 
 
-def _part(part: int, whole: int) -> str:
-    return formatting.share(part / whole) if whole else formatting.NONE
+def _part(part: int, total: int) -> str:
+    return formatting.share(part / total) if total else formatting.NONE
 
 
 def sizes(device: DeviceView) -> TextTable:
@@ -70,20 +72,20 @@ def sizes(device: DeviceView) -> TextTable:
         sizes_of_op = device.op(op).sizes
         top = sorted(sizes_of_op.exact, key=lambda entry: -entry.count)[:MOST_SIZES]
         shown = [(formatting.size(entry.bytes), entry.count, entry.count * entry.bytes) for entry in top]
-        if rest := len(sizes_of_op.exact) - len(top):
+        if other_count := len(sizes_of_op.exact) - len(top):
             count = sum(row[1] for row in shown)
-            moved = sum(row[2] for row in shown)
-            shown.append((f"{rest} others", sizes_of_op.count - count, sizes_of_op.total_bytes - moved))
-        for at, (size, count, moved) in enumerate(shown):
+            moved_bytes = sum(row[2] for row in shown)
+            shown.append((f"{other_count} others", sizes_of_op.count - count, sizes_of_op.total_bytes - moved_bytes))
+        for index, (size, count, moved_bytes) in enumerate(shown):
             share = count / sizes_of_op.count
-            by_bytes = formatting.share(moved / sizes_of_op.total_bytes if sizes_of_op.total_bytes else None)
+            by_bytes = formatting.share(moved_bytes / sizes_of_op.total_bytes if sizes_of_op.total_bytes else None)
             shares = [formatting.share(share), str(share), by_bytes]
-            rows.append([op if at == 0 else "", size, formatting.count(count), *shares])
+            rows.append([op if index == 0 else "", size, formatting.count(count), *shares])
     columns = [text(""), *figures("size", "I/Os", "share"), BAR, *figures("of the bytes")]
     return TextTable("Request sizes", columns, rows)
 
 
-def groups(device: DeviceView, kind: str, most: int = MOST_GROUPS) -> TextTable:
+def groups(device: DeviceView, kind: str, limit: int = MOST_GROUPS) -> TextTable:
     """Returns I/Os by `processes`, `sources` or `cpus`, with latencies."""
     groups_found = device.groups(kind)
     rows = [
@@ -97,26 +99,26 @@ def groups(device: DeviceView, kind: str, most: int = MOST_GROUPS) -> TextTable:
             *map(formatting.pair, (group.read_ns, group.write_ns)),
             formatting.count(group.errors),
         ]
-        for group in groups_found[:most]
+        for group in groups_found[:limit]
     ]
     headings = figures("reads", "bytes", "read p50 / p99", "write p50 / p99", "errors")
     columns = [text(KINDS[kind]), *figures("I/Os", "share"), BAR, *headings]
-    rest = groups_found[most:]
+    other_groups = groups_found[limit:]
     note = ""
-    if rest:
-        share = sum(group.total for group in rest) / device.ios if device.ios else 0.0
-        note = f"and {len(rest):,} more with {formatting.share(share)} of the I/Os"
+    if other_groups:
+        share = sum(group.total for group in other_groups) / device.ios if device.ios else 0.0
+        note = f"and {len(other_groups):,} more with {formatting.share(share)} of the I/Os"
     titles = {"sources": "Sources", "processes": "Processes", "cpus": "CPUs"}
-    return pruned(TextTable(titles[kind], columns, rows, note, spare=("", "reads", "bytes")))
+    return drop_empty_columns(TextTable(titles[kind], columns, rows, note, spare=("", "reads", "bytes")))
 
 
-def hot_files(view: ProfileView, most: int = 100) -> TextTable:
+def hot_files(view: ProfileView, limit: int = 100) -> TextTable:
     """Returns the files with most I/Os, and what else the I/Os went to; empty if not asked for."""
     for device in view.devices:
         if not (files := device.data.files):
             continue
-        kept = [file for file in files.files if file.is_file][:most]
-        kept += [file for file in files.files if not file.is_file]
+        shown_files = [file for file in files.files if file.is_file][:limit]
+        shown_files += [file for file in files.files if not file.is_file]
         total = sum(device.op(op).ios for op in ("read", "write"))
         rows = [
             [
@@ -125,11 +127,11 @@ def hot_files(view: ProfileView, most: int = 100) -> TextTable:
                 *map(formatting.count, (file.reads, file.writes)),
                 *map(formatting.size, (file.read_bytes, file.write_bytes)),
             ]
-            for file in kept
+            for file in shown_files
         ]
         note = "where files are now: those moved, rewritten or deleted since the recording are not recognised"
         note += "; an I/O counts in each row that it touches"
-        if further := len(files.files) - len(kept) + files.further:
+        if further := len(files.files) - len(shown_files) + files.further:
             note += f"; {formatting.plural(further, 'further file')} with fewer I/Os"
         columns = [text("file"), *figures("I/Os", "reads", "writes", "read", "written")]
         return TextTable(f"Files of {files.mount} on {device.label}", columns, rows, note)

@@ -33,15 +33,21 @@ def order(device: DeviceView) -> TextTable:
 
 
 def seeks(device: DeviceView) -> TextTable:
-    found = device.data.pattern.seeks
-    if not found.count:
+    seek_profile = device.data.pattern.seeks
+    if not seek_profile.count:
         return TextTable("Seeks", [], [])
 
     def distance(sectors: float | None) -> str:
         return formatting.size(None if sectors is None else SECTOR * sectors)
 
-    row = [formatting.share(part / found.count) for part in (found.forward, found.backward, found.zero)]
-    row += map(distance, (found.median_distance_sectors, found.mean_distance_sectors, found.p95_distance_sectors))
+    row = [
+        formatting.share(part / seek_profile.count)
+        for part in (seek_profile.forward, seek_profile.backward, seek_profile.zero)
+    ]
+    row += map(
+        distance,
+        (seek_profile.median_distance_sectors, seek_profile.mean_distance_sectors, seek_profile.p95_distance_sectors),
+    )
     headings = figures("forward", "backward", "none", "median distance", "mean", "p95")
     return TextTable("Seeks", headings, [row])
 
@@ -97,13 +103,13 @@ def hotness(device: DeviceView) -> TextTable:
 
 def footprint(device: DeviceView) -> TextTable:
     """Returns the table of distinct blocks."""
-    found = device.data.hotness
-    if not found.accesses:
+    hotness = device.data.hotness
+    if not hotness.accesses:
         return TextTable("Footprint", [], [])
-    sizes = (found.unique_bytes, found.unique_read_blocks * BLOCK, found.unique_written_blocks * BLOCK)
+    sizes = (hotness.unique_bytes, hotness.unique_read_blocks * BLOCK, hotness.unique_written_blocks * BLOCK)
     # At least 1: the number of blocks is an estimate.
-    accesses = formatting.number(max(1.0, found.accesses_per_block or 1.0))
-    row = [*map(formatting.size, sizes), accesses, formatting.share(found.first_touch_share)]
+    accesses = formatting.number(max(1.0, hotness.accesses_per_block or 1.0))
+    row = [*map(formatting.size, sizes), accesses, formatting.share(hotness.first_touch_share)]
     headings = figures("touched", "read", "written", "accesses a block", "first touches")
     return TextTable("Footprint", headings, [row])
 

@@ -10,7 +10,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.documents.profile import Tally
 from blklab.printing import printable
 from blklab.report import formatting
-from blklab.report.tables.base import TextTable, figures, pruned, text
+from blklab.report.tables.base import TextTable, drop_empty_columns, figures, text
 from blklab.report.view import OPS, DeviceView, ProfileView
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ def facts(view: ProfileView) -> TextTable:
     first, last = view.span_ns()
     rows = [
         ["format", printable(trace.format)],
-        ["started", view.started() or "not recorded"],
+        ["started", view.start_time() or "not recorded"],
         ["length", formatting.duration(last - first)],
         ["events", formatting.count(view.profile.events)],
         ["devices", formatting.listing([device.label for device in view.devices])],
         ["read", formatting.size(trace.bytes_read)],
     ]
-    if chosen := filters(view):
-        rows.append(["only", chosen])
+    if selection := filters(view):
+        rows.append(["only", selection])
     return TextTable("Trace", [text(""), text("")], rows)
 
 
@@ -44,26 +44,26 @@ def headline(view: ProfileView) -> list[str]:
         formatting.plural(len(view.devices), "device"),
         formatting.plural(view.profile.events, "event"),
         formatting.duration(last - first),
-        view.started() or "",
-        f"only {chosen}" if (chosen := filters(view)) else "",
+        view.start_time() or "",
+        f"only {selection}" if (selection := filters(view)) else "",
     ]
     return [fact for fact in facts if fact]
 
 
 def filters(view: ProfileView) -> str:
     """Returns the filters of the user; empty if there are none."""
-    chosen = view.profile.filter
+    selection = view.profile.filter
     parts = []
-    for name, values in (("device", chosen.devices), ("process", chosen.processes), ("operation", chosen.ops)):
+    for name, values in (("device", selection.devices), ("process", selection.processes), ("operation", selection.ops)):
         if values:
             parts.append(f"{name} {formatting.listing([printable(value) for value in values])}")
-    sizes = dict.fromkeys(map(formatting.size, (chosen.min_bytes, chosen.max_bytes)))
+    sizes = dict.fromkeys(map(formatting.size, (selection.min_bytes, selection.max_bytes)))
     limits = (
-        (chosen.since_ns, f"from {formatting.duration(chosen.since_ns)} on"),
-        (chosen.until_ns, f"before {formatting.duration(chosen.until_ns)}"),
-        (chosen.first_sector, f"sectors {chosen.first_sector} to {chosen.last_sector}"),
-        (chosen.min_bytes, f"size {' to '.join(sizes)}"),
-        (chosen.min_latency_ns, f"latency at least {formatting.duration(chosen.min_latency_ns)}"),
+        (selection.since_ns, f"from {formatting.duration(selection.since_ns)} on"),
+        (selection.until_ns, f"before {formatting.duration(selection.until_ns)}"),
+        (selection.first_sector, f"sectors {selection.first_sector} to {selection.last_sector}"),
+        (selection.min_bytes, f"size {' to '.join(sizes)}"),
+        (selection.min_latency_ns, f"latency at least {formatting.duration(selection.min_latency_ns)}"),
     )
     return ", ".join([*parts, *(text for limit, text in limits if limit is not None)])
 
@@ -91,13 +91,13 @@ def counts(view: ProfileView) -> TextTable:
     strong = set()
     for device in view.profile.summary:
         cpus = [(f"CPU {cpu}", tally) for cpu, tally in device.cpus.items()]
-        for at, (name, tally) in enumerate([*cpus, ("total", device.total)]):
+        for index, (name, tally) in enumerate([*cpus, ("total", device.total)]):
             if name == "total":
                 strong.add(len(rows))
-            title = printable(device.name or "") if at == 0 else ""
+            title = printable(device.name or "") if index == 0 else ""
             rows.append([title, name, *_tally(tally)])
     columns = [text("device"), text(""), *headings]
-    return pruned(
+    return drop_empty_columns(
         TextTable(
             "Counts", columns, rows, "requests and, after the comma, KiB, as blkparse prints them", frozenset(strong)
         )
@@ -113,9 +113,9 @@ def _tally(tally: Tally) -> Iterator[str]:
                 continue
             kib = formatting.count(amount.bytes >> 10)
             yield f"{formatting.count(amount.count)}, {kib} KiB"
-    passed = sum(amount.count for amount in tally.passthrough_queued)
-    issued = sum(amount.count for amount in tally.passthrough_dispatched)
-    yield formatting.count(max(passed, issued))
+    queued_count = sum(amount.count for amount in tally.passthrough_queued)
+    dispatched_count = sum(amount.count for amount in tally.passthrough_dispatched)
+    yield formatting.count(max(queued_count, dispatched_count))
     yield formatting.count(tally.unplugs)
     yield formatting.count(tally.timer_unplugs)
 
@@ -124,15 +124,15 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
     """Returns the diagnostics of a trace: doubts, then notes."""
     trace = view.trace
     diagnostics = [
-        doubt("missing-cpus" if "CPU file" in each.message else "reading", each.message, printable(each.path))
-        for each in trace.warnings
+        doubt("missing-cpus" if "CPU file" in warning.message else "reading", warning.message, printable(warning.path))
+        for warning in trace.warnings
     ]
     if trace.dropped:
-        dropped = formatting.plural(trace.dropped, "event")
+        dropped_text = formatting.plural(trace.dropped, "event")
         diagnostics.append(
             doubt(
                 "dropped-events",
-                f"the kernel dropped {dropped} while recording: "
+                f"the kernel dropped {dropped_text} while recording: "
                 "counts are too low (record with larger or more buffers: blktrace -b, -n)",
             )
         )
@@ -148,8 +148,8 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
         late = formatting.plural(trace.out_of_order, "event")
         diagnostics.append(doubt("out-of-order", f"{late} out of order in time"))
     if view.profile.events_left_out:
-        skipped = formatting.plural(view.profile.events_left_out, "event")
-        diagnostics.append(doubt("too-many-devices", f"{skipped} of devices beyond 1,024 skipped"))
+        skipped_text = formatting.plural(view.profile.events_left_out, "event")
+        diagnostics.append(doubt("too-many-devices", f"{skipped_text} of devices beyond 1,024 skipped"))
     silent = {device.number for device in view.devices if device.ios and not device.ends}
     below = {feed.lower for feed in view.feeds if feed.upper in silent}
     for device in view.devices:
@@ -173,13 +173,13 @@ def doubt(code: str, message: str, subject: str = "") -> Diagnostic:
 
 
 def _of_device(device: DeviceView) -> Iterator[Diagnostic]:
-    unended = sum(device.life(op).never_completed for op in OPS)
-    many = formatting.plural(unended, "I/O")
+    open_ios = sum(device.life(op).never_completed for op in OPS)
+    many = formatting.plural(open_ios, "I/O")
     completions = device.capabilities.completions and device.ends
     if device.capabilities.completions and device.ios and not device.ends:
         yield _note(device, "no-completions", "no I/O of this device completes in the trace, as with bcache")
-    if completions and device.ios and unended / device.ios >= SERIOUS:
-        share = formatting.share(unended / device.ios)
+    if completions and device.ios and open_ios / device.ios >= SERIOUS:
+        share = formatting.share(open_ios / device.ios)
         yield doubt("never-completed", f"{many} ({share}) were not seen to complete", device.label)
     if number := device.data.unmatched_completions:
         unseen = f"{formatting.plural(number, 'completion')} of I/Os never seen before"
@@ -188,21 +188,21 @@ def _of_device(device: DeviceView) -> Iterator[Diagnostic]:
         yield doubt(
             "given-up", f"{formatting.plural(number, 'I/O')} dropped from the count: too many in flight", device.label
         )
-    if completions and device.ios and 0 < unended / device.ios < SERIOUS:
+    if completions and device.ios and 0 < open_ios / device.ios < SERIOUS:
         yield _note(device, "under-way", f"{many} in flight when the trace ended")
     if not device.capabilities.directions:
         yield _note(
             device, "no-directions", "the trace does not distinguish reads and writes: all I/Os are shown as reads"
         )
-    if alone := sum(device.life(op).without_queue for op in OPS):
+    if bare_requests := sum(device.life(op).without_queue for op in OPS):
         why = "passthrough, flushes of the driver, or in flight when the trace began"
-        requests = formatting.plural(alone, "request")
+        requests = formatting.plural(bare_requests, "request")
         yield _note(device, "without-bio", f"{requests} dispatched without a queued bio ({why})")
     if number := device.data.hotness.truncated_ios:
         yield _note(device, "large-ios", f"of {formatting.plural(number, 'I/O')} only the first 64 MiB count as hot")
-    folded = sum(device.op(op).sizes.folded_ios for op in ("read", "write", "discard"))
-    if folded:
-        yield _note(device, "many-sizes", f"{formatting.plural(folded, 'I/O')} counted at a rounded size")
+    rounded_ios = sum(device.op(op).sizes.folded_ios for op in ("read", "write", "discard"))
+    if rounded_ios:
+        yield _note(device, "many-sizes", f"{formatting.plural(rounded_ios, 'I/O')} counted at a rounded size")
 
 
 def _note(device: DeviceView, code: str, message: str) -> Diagnostic:
@@ -237,6 +237,6 @@ def _shard_table(title: str, rows: Sequence["Figures"], note: str) -> TextTable:
         ]
         for row in rows
     ]
-    return pruned(
+    return drop_empty_columns(
         TextTable(title, [text(""), *headings], cells, note, spare=("time", "shards", "read p50", "write p50"))
     )

@@ -64,7 +64,7 @@ def run(
 
 def _once(program: str, argv: Sequence[str], directory: Path, number: int, progress: Progress) -> CommandRepeat:
     start_ns = time.perf_counter_ns()
-    with child_process.started([program, *argv[1:]], directory, apart=True) as (process, pipes):
+    with child_process.start_process([program, *argv[1:]], directory, separate_stderr=True) as (process, pipes):
         output = _drain(process.pid, pipes, start_ns, number, progress)
         _, status, usage = os.wait4(process.pid, 0)
         took = time.perf_counter_ns() - start_ns

@@ -166,7 +166,7 @@ def run(
         # Progress once a second, also without a terminal; the rates only once fio can tell its end.
         command = [fio, *options, f"--output={output}", "--eta=always", "job.fio"]
         begin()
-        with child_process.started(command, job_directory, descriptors=descriptors(target)) as (process, pipes):
+        with child_process.start_process(command, job_directory, descriptors=descriptors(target)) as (process, pipes):
             text = watch(process, pipes[0], seconds, progress, phase)
         output_text = output.read_text(errors="replace") if output.exists() else ""
         if process.returncode < 0:
@@ -191,7 +191,7 @@ def watch(process: child_process.Process, pipe: int, seconds: float | None, prog
     start_time = last_report = time.monotonic()
     messages = FioMessages()
     while True:
-        has_ended = child_process.ended(process)
+        has_ended = child_process.has_ended(process)
         ready, _, _ = select.select([pipe], [], [], 0 if has_ended else POLL)
         chunk = os.read(pipe, 1 << 16) if ready else b""
         now = time.monotonic()

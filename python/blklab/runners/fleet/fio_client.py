@@ -53,7 +53,7 @@ def run(fio: str, jobs: Mapping[str, str], directory: Path, seconds: float | Non
             file.write_text(job)
             stack.callback(file.unlink)
             command += [f"--client=sock:{socket}", file.name]
-        with child_process.started(command, directory) as (client, pipes):
+        with child_process.start_process(command, directory) as (client, pipes):
             messages = process.watch(client, pipes[0], seconds, progress, "measure")
         text = output_path.read_text(errors="replace") if output_path.exists() else ""
         logs = {}

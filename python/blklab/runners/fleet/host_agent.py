@@ -24,7 +24,7 @@ from typing import Any, TypedDict, cast
 from blklab import __version__, child_process
 from blklab.errors import BlklabError
 from blklab.printing import printable
-from blklab.remote_program import SIGNALS, guarded
+from blklab.remote_program import SIGNALS, run_with_children
 from blklab.runners.fio import process
 from blklab.runners.fio.process import FioExit, FioProgress, complaint
 from blklab.runners.host import conditions
@@ -178,7 +178,7 @@ class _FioServer:
         with tempfile.TemporaryDirectory(dir=directory, prefix="fio-") as name:
             (Path(name) / process.LINK).symlink_to(target.absolute())
             descriptors = process.descriptors(target)
-            with child_process.started(command, Path(name), descriptors=descriptors) as (server, pipes):
+            with child_process.start_process(command, Path(name), descriptors=descriptors) as (server, pipes):
                 self._wait(server, pipes[0])
                 self._peer.send("ready", job=job, seconds=seconds)
                 answer = self._peer.receive()
@@ -193,7 +193,7 @@ class _FioServer:
         """Waits until the server listens. Raises BlklabError."""
         until = time.monotonic() + LISTENING
         while not _listens(self.socket):
-            if child_process.ended(server):
+            if child_process.has_ended(server):
                 output = os.read(pipe, 1 << 12).decode(errors="replace")
                 raise BlklabError(f"fio failed: {printable(complaint(output, server.wait()))}")
             if time.monotonic() > until:
@@ -209,7 +209,7 @@ def _listens(socket: Path) -> bool:
 
 def main() -> None:
     """Serves blklab until it is gone; leaves nothing running."""
-    status = guarded(_work)
+    status = run_with_children(_work)
     restore(Roots())  # if it was killed, or interrupted while it cleaned up
     sys.exit(status)
 

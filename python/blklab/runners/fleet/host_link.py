@@ -133,7 +133,7 @@ class HostLink:
     def _status(self) -> int | None:
         """Returns ssh's exit status; None if it does not end."""
         until = time.monotonic() + PATIENCE
-        while not child_process.ended(self._process) and time.monotonic() < until:
+        while not child_process.has_ended(self._process) and time.monotonic() < until:
             time.sleep(0.02)
         status = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         return None if status is None else status.si_status
@@ -160,7 +160,7 @@ def connect_host(
     remote = PREFIX + secrets.token_hex(16)
     forward = f"LocalForward={directory}/h{number} {SOCKETS}/{remote}/{SOCKET}"
     command = ssh.command(address, f"{python} {COMMAND}", *OPTIONS, forward)
-    with child_process.started(command, directory, apart=True, stdin=reading) as (process, pipes):
+    with child_process.start_process(command, directory, separate_stderr=True, stdin=reading) as (process, pipes):
         os.close(reading)
         link = HostLink(name, number, remote, process, pipes, stdin)
         reader = threading.Thread(target=link.read, args=(program, inbox), name=f"blklab-{name}", daemon=True)

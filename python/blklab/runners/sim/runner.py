@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from blklab import _core
-from blklab.cluster import HERE, Parallel, connected
+from blklab.cluster import HERE, Parallel, connect_cluster
 from blklab.errors import BlklabError, UsageError
 from blklab.grouping import by_key
 from blklab.outcome import Outcome
@@ -94,7 +94,7 @@ class SimRunner(Runner):
         if self._address is None:
             yield
             return
-        with connected(self._address, self._warn) as cluster:
+        with connect_cluster(self._address, self._warn) as cluster:
             self._parallel = replace(self._parallel, cluster=cluster)
             yield
 

@@ -207,7 +207,7 @@ def _hits(runs: Sequence[outcomes.Outcome]) -> dict[str, tuple[float, float]]:
     """Returns the interval of the share of hits of each cache."""
     intervals = {}
     for reports in zip(*(run.targets for run in runs), strict=True):
-        counts = [outcomes.looked_up(report) for report in reports]
+        counts = [outcomes.count_lookups(report) for report in reports]
         if all(map(sum, counts)):
             mean, half = outcomes.next_value([hits / (hits + misses) for hits, misses in counts])
             intervals[reports[0]["name"]] = max(0.0, mean - half), min(1.0, mean + half)

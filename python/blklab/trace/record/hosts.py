@@ -134,7 +134,9 @@ def record_on_hosts(
             reading, stdin = os.pipe()
             stack.callback(os.close, stdin)
             command = ssh.command(address, f"python3 {remote_program.COMMAND}", *OPTIONS)
-            _, pipes = stack.enter_context(child_process.started(command, directory, apart=True, stdin=reading))
+            _, pipes = stack.enter_context(
+                child_process.start_process(command, directory, separate_stderr=True, stdin=reading)
+            )
             os.close(reading)
             links.append(_RecordingHost(HostRecording(name, directory / name), pipes, stdin, tell))
             links[-1].thread.start()

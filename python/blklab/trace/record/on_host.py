@@ -21,7 +21,7 @@ from types import FrameType
 from typing import IO, Any, NoReturn
 
 from blklab.errors import BlklabError
-from blklab.remote_program import guarded
+from blklab.remote_program import run_with_children
 from blklab.trace.record.blktrace import RecordingOptions
 from blklab.trace.record.recording import record
 
@@ -42,7 +42,7 @@ def main() -> None:
     with os.fdopen(os.dup(0), "rb", buffering=0) as stream:  # the next lines are for `_listen`
         request = json.loads(stream.readline())
     with tempfile.TemporaryDirectory(dir=request["directory"], prefix=".blklab-", ignore_cleanup_errors=True) as name:
-        status = guarded(lambda: _record_trace(request, Path(name), output, say), ending=signal.SIGTERM)
+        status = run_with_children(lambda: _record_trace(request, Path(name), output, say), ending=signal.SIGTERM)
     sys.exit(status)
 
 

@@ -31,7 +31,7 @@ def _fastest_chart(view: ExperimentView, cells: Sequence[ReportCell], order: str
     best_cells = view.order(best(view, cells, metric))
     drawn = best_cells[: layout.MOST_ROWS]
     laid = layout.rows(view, drawn, view.loads)
-    data = [row for cell in drawn for row in _fastest_rows(view, cell, laid.of[id(cell)], metric)]
+    data = [row for cell in drawn for row in _fastest_rows(view, cell, laid.row_by_cell[id(cell)], metric)]
     spec = _spec(view, data, metric)
     spec["encoding"]["y"] = laid.encoding()
     spec["height"] = laid.height((13 if view.several else 17) * len(view.series), 20, 48)
@@ -54,17 +54,17 @@ def _fastest_chart(view: ExperimentView, cells: Sequence[ReportCell], order: str
 def _fastest_rows(view: ExperimentView, cell: ReportCell, row: str, metric: str) -> list[Spec]:
     total = cell.value(metric)
     assert total is not None  # noqa: S101  # charts() chose those that have it
-    repeated = len(cell.runs) > 1 and total.most > total.least
+    has_range = len(cell.runs) > 1 and total.maximum > total.minimum
     other_labels: dict[str, Any] = {
         "row": row,
         "series": cell.series.name,
         "name": view.name(cell),
         "total": _round(total.mean),
-        "least": _round(total.least) if repeated else None,
-        "most": _round(total.most) if repeated else None,
+        "least": _round(total.minimum) if has_range else None,
+        "most": _round(total.maximum) if has_range else None,
         "low": None if total.low is None else _round(max(0.0, total.low)),
         "high": None if total.high is None else _round(total.high),
-        "end": _round(max(total.mean, total.most, total.high or 0.0)),
+        "end": _round(max(total.mean, total.maximum, total.high or 0.0)),
     }
     rows: list[Spec] = []
     for direction in WAYS:
@@ -79,27 +79,27 @@ def _round(value: float) -> float:
 
 
 def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
-    most = max((row["end"] for row in data), default=1.0) or 1.0
+    maximum = max((row["end"] for row in data), default=1.0) or 1.0
     label = layout.metric_label(metric, "datum.total")
     drawn_ops = {row["op"] for row in data}
     ops = [direction for direction in WAYS if direction in drawn_ops]
-    shared = layout.offset(view)
+    base_encoding = layout.offset(view)
     figures_of_bar = (("v_text", "mean"), ("range_text", "repeats"), ("interval_text", "interval"))
     tooltips = tips(("name", "cell"), *layout.campaign_tip(view), ("op", "direction"), *figures_of_bar)
     x: Spec = {
         "title": None,
-        "scale": {"domain": [0, most * 1.13], "nice": False},
+        "scale": {"domain": [0, maximum * 1.13], "nice": False},
         "axis": {"labelExpr": layout.metric_label(metric, "datum.value"), "tickCount": 5, "grid": True},
     }
     if metric == "bw":
-        x["axis"]["values"] = base.size_ticks(most)
+        x["axis"]["values"] = base.size_ticks(maximum)
     order = {"field": "op", "type": "nominal", "sort": "ascending"}
-    places = {**shared, "x": {**quantity("v", stack="zero"), **x}, "order": order, "tooltip": tooltips}
+    places = {**base_encoding, "x": {**quantity("v", stack="zero"), **x}, "order": order, "tooltip": tooltips}
     bars = layer("bar", {**places, **_looks(view, ops)}, cornerRadiusEnd=0)
-    layers = [bars, *_ranges(data, shared, x)]
-    labels = {**shared, "x": quantity("end", **x), "text": {"field": "label", "type": "nominal"}}
-    written = layer("text", labels, align="left", dx=6, fontSize=11, fill="@ink")
-    layers.append({"transform": [FIRST, {"calculate": label, "as": "label"}], **written})
+    layers = [bars, *_ranges(data, base_encoding, x)]
+    labels = {**base_encoding, "x": quantity("end", **x), "text": {"field": "label", "type": "nominal"}}
+    label_layer = layer("text", labels, align="left", dx=6, fontSize=11, fill="@ink")
+    layers.append({"transform": [FIRST, {"calculate": label, "as": "label"}], **label_layer})
     texts = [
         {"calculate": layout.metric_label(metric, "datum.v"), "as": "v_text"},
         {"calculate": _between("least", "most", metric), "as": "range_text"},
@@ -120,13 +120,13 @@ def _looks(view: ExperimentView, ops: Sequence[str]) -> Spec:
     return {"color": {**op, "scale": scale}, "opacity": layout.opacity(view)}
 
 
-def _ranges(data: Sequence[Spec], shared: Spec, x: Spec) -> list[Spec]:
+def _ranges(data: Sequence[Spec], base_encoding: Spec, x: Spec) -> list[Spec]:
     """Returns the layers of intervals and ranges of repeats, if there are any."""
     layers: list[Spec] = []
     for ends, width, see in ((("low", "high"), 5.0, 0.45), (("least", "most"), 1.2, 0.9)):
         if all(row[ends[0]] is None for row in data):
             continue
-        encoding = {**shared, "x": quantity(ends[0], **x), "x2": {"field": ends[1]}}
+        encoding = {**base_encoding, "x": quantity(ends[0], **x), "x2": {"field": ends[1]}}
         rule = layer("rule", encoding, strokeWidth=width, opacity=see, color="@ink")
         layers.append({"transform": [FIRST, {"filter": f"datum.{ends[0]} != null"}], **rule})
     return layers
@@ -151,7 +151,7 @@ def _fastest_table(view: ExperimentView, cells: Sequence[ReportCell], metric: st
         for direction in WAYS:
             row.append(form(cell.mean(f"{direction}.{metric}")))
         row.append(form(total.mean))
-        row.append(f"{form(total.least)} to {form(total.most)}" if len(cell.runs) > 1 else formatting.NONE)
+        row.append(f"{form(total.minimum)} to {form(total.maximum)}" if len(cell.runs) > 1 else formatting.NONE)
         row.append(formatting.NONE if None in (total.low, total.high) else f"{form(total.low)} to {form(total.high)}")
         body.append(row)
     return TextTable("Fastest", columns, body)

@@ -6,6 +6,6 @@ from blklab.report.charts.base import Chart
 from blklab.report.shell import Details
 
 
-def more_charts(charts: Sequence[Chart], most: int) -> list[Details]:
-    """Returns the charts after the first `most`, folded."""
-    return [Details(f"{len(charts) - most} more", charts[most:])] if len(charts) > most else []
+def more_charts(charts: Sequence[Chart], count: int) -> list[Details]:
+    """Returns the charts after the first `count`, folded."""
+    return [Details(f"{len(charts) - count} more", charts[count:])] if len(charts) > count else []

@@ -28,17 +28,17 @@ def latency_section(view: ExperimentView) -> PageSection:
     for number, cells in enumerate(layout.panels(view, line).values()):
         cells_by_direction = {}
         for direction in NAMES:
-            timed = [cell for cell in cells if _clat(cell, direction)]
-            if timed:
-                cells_by_direction[direction] = timed
-        for direction, timed in cells_by_direction.items():
-            title = layout.titled(view, timed, line)
+            panel_cells = [cell for cell in cells if _clat(cell, direction)]
+            if panel_cells:
+                cells_by_direction[direction] = panel_cells
+        for direction, panel_cells in cells_by_direction.items():
+            title = layout.panel_title(view, panel_cells, line)
             if not title:
                 title = NAMES[direction]
             elif len(cells_by_direction) > 1:
                 title += f", {NAMES[direction]}"
-            charts.append(_percentiles(view, timed, line, direction, f"percentiles-{number}-{direction}", title))
-            histogram = _histogram(view, timed, line, direction, f"histogram-{number}-{direction}", title)
+            charts.append(_percentiles(view, panel_cells, line, direction, f"percentiles-{number}-{direction}", title))
+            histogram = _histogram(view, panel_cells, line, direction, f"histogram-{number}-{direction}", title)
             if histogram:
                 charts.append(histogram)
     intro = "From submission to completion, as the jobs measured it. Repeats are merged."
@@ -55,14 +55,14 @@ def _line(view: ExperimentView, cell: ReportCell, line: str | None) -> str:
     return cell.labels.get(line, "") if line else view.name(cell)
 
 
-def _named(view: ExperimentView, cell: ReportCell, line: str | None) -> Spec:
+def _cell_fields(view: ExperimentView, cell: ReportCell, line: str | None) -> Spec:
     return {"line": _line(view, cell, line), "series": cell.series.name}
 
 
 def _quantile(cell: ReportCell, direction: str, key: str) -> float | None:
     values = [getattr(clat, key) for clat in _clat(cell, direction)]
-    measured = [value for value in values if value]
-    return sum(measured) / len(measured) if measured else None
+    nonzero = [value for value in values if value]
+    return sum(nonzero) / len(nonzero) if nonzero else None
 
 
 def nines(percent: float) -> float:
@@ -79,10 +79,10 @@ def _percentiles(
             latency = _quantile(cell, direction, key)
             if latency is not None:
                 place = {"x": round(nines(percent), 4), "q": f"{percent:.6g} %", "v": latency}
-                data.append({**place, **_named(view, cell, line)})
+                data.append({**place, **_cell_fields(view, cell, line)})
     lines = list(dict.fromkeys(row["line"] for row in data))
     places = {round(nines(QUANTILES[key]), 4): label for key, label in TICKS.items()}
-    shown = " : ".join(f"abs(datum.value - {at}) < 0.001 ? '{t} %'" for at, t in places.items())
+    shown = " : ".join(f"abs(datum.value - {position}) < 0.001 ? '{t} %'" for position, t in places.items())
     tooltips = tips(("line", line or "cell"), *layout.campaign_tip(view), ("q", "percentile"), ("v_text", "latency"))
     axis = {"values": list(places), "labelExpr": f"{shown} : ''", "grid": True}
     x = quantity("x", scale={"domain": [0, 4.08], "nice": False}, axis=axis)
@@ -104,12 +104,12 @@ def _latency_table(view: ExperimentView, cells: Sequence[ReportCell], line: str 
     return TextTable("Percentiles", columns, body)
 
 
-def _binned(
+def _bin_rows(
     view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str
 ) -> tuple[list[Spec], list[ReportCell]]:
     """Returns a row for each bin of each cell, and the cells that have any."""
     data: list[Spec] = []
-    counted: list[ReportCell] = []
+    cells_with_bins: list[ReportCell] = []
     for cell in cells:
         counts: dict[int, int] = {}
         for clat in _clat(cell, direction):
@@ -119,19 +119,21 @@ def _binned(
                     counts[number] = counts.get(number, 0) + count
         total = sum(counts.values())
         if total:
-            counted.append(cell)
+            cells_with_bins.append(cell)
         for number in range(min(counts, default=0), max(counts, default=-1) + 1):
             low = round(10 ** (number / BINS), 1)
             high = round(10 ** ((number + 1) / BINS), 1)
             count = counts.get(number, 0)
-            data.append({"low": low, "high": high, "share": count / total, "n": count, **_named(view, cell, line)})
-    return data, counted
+            data.append(
+                {"low": low, "high": high, "share": count / total, "n": count, **_cell_fields(view, cell, line)}
+            )
+    return data, cells_with_bins
 
 
 def _histogram(
     view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str, name: str, title: str
 ) -> Chart | None:
-    data, counted = _binned(view, cells, line, direction)
+    data, cells_with_bins = _bin_rows(view, cells, line, direction)
     if not data:
         return None
     x = base.log_durations(min(row["low"] for row in data), max(row["high"] for row in data), None)
@@ -140,19 +142,19 @@ def _histogram(
     bin_text = f"{base.duration_label('datum.low')} + ' – ' + {base.duration_label('datum.high')}"
     counted_tips = (("bin", "took"), ("n", "I/Os", ","), ("share", "share", ".2%"))
     tooltips = tips(("line", line or "cell"), *layout.campaign_tip(view), *counted_tips)
-    shared: Spec = {
+    base_encoding: Spec = {
         "x": {**quantity("middle"), **x},
         "y": quantity("share", "share of the I/Os", axis={"format": "%"}, stack=None),
         "color": layout.line_colour(view, lines, line),
         "detail": {"field": "series", "type": "nominal"},
     }
-    places = {**shared, "strokeDash": layout.dash(view, counted), "tooltip": tooltips}
+    places = {**base_encoding, "strokeDash": layout.dash(view, cells_with_bins), "tooltip": tooltips}
     steps = {"interpolate": "step", "clip": True}
     spec = chart_spec(
         data,
         transform=[middle, {"calculate": bin_text, "as": "bin"}],
         layer=[
-            {**layer("area", shared, fillOpacity=0.2 / len(lines), **steps), "params": [base.zoom("x")]},
+            {**layer("area", base_encoding, fillOpacity=0.2 / len(lines), **steps), "params": [base.zoom("x")]},
             layer("line", places, strokeWidth=1.4, point={"size": 12, "opacity": 0}, **steps),
         ],
     )

@@ -10,7 +10,7 @@ from blklab.report import formatting, runs
 from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tips
 from blklab.report.experiment import layout
 from blklab.report.experiment.charts.campaign_column import campaign_column, campaign_name
-from blklab.report.experiment.view import STACK, ExperimentView, ReportCell, best, grouped
+from blklab.report.experiment.view import STACK, ExperimentView, ReportCell, best, group_cells
 from blklab.report.shell import Item, PageSection
 from blklab.report.tables.base import TextTable, figures, text
 
@@ -52,8 +52,8 @@ def share(cell: ReportCell) -> dict[str, tuple[float | None, float | None]]:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    measured = [value for value in values if value is not None]
-    return sum(measured) / len(measured) if measured else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 def _members_chart(view: ExperimentView, cells: Sequence[ReportCell], direction: str) -> Chart | None:
@@ -61,18 +61,18 @@ def _members_chart(view: ExperimentView, cells: Sequence[ReportCell], direction:
     with_shares = [cell for cell in cells if any(pair[way] for pair in share(cell).values())]
     if not with_shares:
         return None
-    drawn = with_shares[: layout.MOST_ROWS]
-    laid = layout.rows(view, drawn, view.loads)
-    names = sorted({name for cell in drawn for name in share(cell)})
+    shown_cells = with_shares[: layout.MOST_ROWS]
+    chart_rows = layout.rows(view, shown_cells, view.loads)
+    names = sorted({name for cell in shown_cells for name in share(cell)})
     data: list[Spec] = []
-    for cell in drawn:
+    for cell in shown_cells:
         parts = {name: pair[way] or 0.0 for name, pair in share(cell).items()}
         for name in names[:MOST_DEVICES]:
             if name in parts:
-                data.append(_members_row(view, cell, laid.of[id(cell)], printable(name), parts[name]))
-        rest = sum(parts.get(name, 0.0) for name in names[MOST_DEVICES:])
-        if rest:
-            data.append(_members_row(view, cell, laid.of[id(cell)], "others", rest))
+                data.append(_members_row(view, cell, chart_rows.row_by_cell[id(cell)], printable(name), parts[name]))
+        other_share = sum(parts.get(name, 0.0) for name in names[MOST_DEVICES:])
+        if other_share:
+            data.append(_members_row(view, cell, chart_rows.row_by_cell[id(cell)], "others", other_share))
     order = list(dict.fromkeys(row["device"] for row in data))
     for row in data:
         row["at"] = order.index(row["device"])
@@ -84,7 +84,7 @@ def _members_chart(view: ExperimentView, cells: Sequence[ReportCell], direction:
         data,
         mark={"type": "bar", "cornerRadiusEnd": 0},
         encoding={
-            "y": laid.encoding(),
+            "y": chart_rows.encoding(),
             **layout.offset(view),
             "x": quantity("share", stack="zero", scale={"domain": [0, 1]}, axis=axis),
             "color": hue,
@@ -98,7 +98,7 @@ def _members_chart(view: ExperimentView, cells: Sequence[ReportCell], direction:
             ),
         },
     )
-    spec["height"] = laid.height((12 if view.several else 15) * len(view.series), 16, 60)
+    spec["height"] = chart_rows.height((12 if view.several else 15) * len(view.series), 16, 60)
     body = [
         [view.name(cell, series=True), printable(name), formatting.share(pair[way])]
         for cell in with_shares
@@ -135,12 +135,12 @@ def _members_table(view: ExperimentView, cells: Sequence[ReportCell]) -> TextTab
 def _figures(cell: ReportCell) -> Iterator[list[str]]:
     lowest = [(device, run.figures.observed_ns) for run in cell.runs for device in lowest_devices(run.figures)]
     for name, (reads, writes) in share(cell).items():
-        mine = [(device, observed_ns) for device, observed_ns in lowest if device.name == name]
-        runtime = sum(time for _, time in mine)
-        devices = [device for device, _ in mine]
+        device_times = [(device, observed_ns) for device, observed_ns in lowest if device.name == name]
+        runtime = sum(time for _, time in device_times)
+        devices = [device for device, _ in device_times]
         ios = sum(sum(device.ios) for device in devices)
         ticks = _total([device.ticks_ns for device in devices])
-        merged = _total([device.merges for device in devices])
+        merges = _total([device.merges for device in devices])
         busy = _total([device.busy_ns for device in devices])
         yield [
             printable(name),
@@ -148,7 +148,7 @@ def _figures(cell: ReportCell) -> Iterator[list[str]]:
             formatting.number(ios * 1e9 / runtime),
             formatting.duration(ticks / ios if ios and ticks is not None else None),
             formatting.number(None if ticks is None else ticks / runtime),
-            formatting.number(merged / ios if ios and merged is not None else None),
+            formatting.number(merges / ios if ios and merges is not None else None),
             formatting.share(None if busy is None else min(1.0, busy / runtime)),
         ]
 
@@ -165,7 +165,7 @@ def _total(counts: Sequence[float | Sequence[float] | None]) -> float | None:
 
 def _trees(view: ExperimentView) -> Iterator[TextTable]:
     """Returns the devices below each target, if the kernel reported them: md over partitions over disks."""
-    for members in grouped(view.cells, [STACK], series=True).values():
+    for members in group_cells(view.cells, [STACK], series=True).values():
         cell = members[0]
         if not any(device.above for device in cell.runs[0].figures.devices):
             continue
@@ -182,10 +182,10 @@ def _branches(outcome: Outcome) -> Iterator[list[str]]:
     runtime = outcome.observed_ns
     names = {device.name for device in outcome.devices}
 
-    def below(name: str | None, depth: int, seen: frozenset[str]) -> Iterator[list[str]]:
+    def below(name: str | None, depth: int, path_names: frozenset[str]) -> Iterator[list[str]]:
         for device in outcome.devices:
             above = [upper for upper in device.above if upper in names]
-            if device.name in seen or (name is None and above) or (name is not None and name not in above):
+            if device.name in path_names or (name is None and above) or (name is not None and name not in above):
                 continue
             ios = device.ios
             ticks = device.ticks_ns
@@ -196,6 +196,6 @@ def _branches(outcome: Outcome) -> Iterator[list[str]]:
                 formatting.duration(sum(ticks) / sum(ios) if ticks and sum(ios) else None),
                 formatting.number(sum(ticks) / runtime if ticks else None),
             ]
-            yield from below(device.name, depth + 1, seen | {device.name})
+            yield from below(device.name, depth + 1, path_names | {device.name})
 
     yield from below(None, 0, frozenset())

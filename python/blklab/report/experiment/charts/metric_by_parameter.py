@@ -43,8 +43,8 @@ def _knees(view: ExperimentView) -> TextTable:
     named_curves: list[tuple[str, SaturationCurve]] = []
     if not set(LOADS).isdisjoint(view.labels):
         for series in view.series:
-            measured = [(run.labels, run.cell, run.figures) for run in series.runs]
-            named_curves += [(series.name, curve) for curve in curves(measured)]
+            load_points = [(run.labels, run.cell, run.figures) for run in series.runs]
+            named_curves += [(series.name, curve) for curve in curves(load_points)]
     labels = list(dict.fromkeys(label for _, curve in named_curves for label in curve.labels))
     columns = [*campaign_column(view), *(text(label) for label in labels)]
     columns += figures("knee at", "IOPS", "latency", "saturated at", "IOPS", "latency", "less from")
@@ -78,9 +78,9 @@ def _over(view: ExperimentView, label: str) -> list[Chart]:
         outcomes = [run.figures for cell in cells for run in cell.runs]
         for name in names:
             metric = with_direction(name, [outcomes])
-            measured = [cell for cell in cells if label in cell.labels and cell.value(metric)]
-            if len({cell.labels[label] for cell in measured}) > 2:
-                charts.append(_lines(view, measured, label, line, metric, number))
+            metric_cells = [cell for cell in cells if label in cell.labels and cell.value(metric)]
+            if len({cell.labels[label] for cell in metric_cells}) > 2:
+                charts.append(_lines(view, metric_cells, label, line, metric, number))
     return charts
 
 
@@ -108,8 +108,8 @@ def _lines(
         {"calculate": layout.metric_label(metric, f"datum.{key}"), "as": f"{key}_text"} for key in ("v", "low", "high")
     ]
     line_tip = [("line", line)] if line else []
-    named = [*line_tip, *layout.campaign_tip(view), ("value", label), ("v_text", METRICS[metric].what)]
-    tooltips = tips(*named, ("low_text", "at least"), ("high_text", "at most"))
+    tip_fields = [*line_tip, *layout.campaign_tip(view), ("value", label), ("v_text", METRICS[metric].what)]
+    tooltips = tips(*tip_fields, ("low_text", "at least"), ("high_text", "at most"))
     x = {**quantity("x", label), **axis(xs, label)}
     hue = layout.line_colour(view, lines, line)
     points = {"y": quantity("v", **y), "color": hue}
@@ -121,7 +121,7 @@ def _lines(
         layer("line", line_places, point={"size": 34}, strokeWidth=1.8),
     ]
     note = "Bars: the interval."
-    if label in LOADS and (knees := _marked(cells, data)):
+    if label in LOADS and (knees := _knee_points(cells, data)):
         shown = {**points, "tooltip": [tip("knee", "knee"), *tooltips[:-2]]}
         diamonds = layer("point", shown, shape="diamond", size=190, strokeWidth=2, fill=None)
         layers.append({"data": {"values": knees}, "transform": texts[:1], **diamonds})
@@ -130,7 +130,7 @@ def _lines(
         del layers[0]
         note = note.removeprefix("Bars: the interval.").strip()
     spec = chart_spec(data, transform=texts, encoding={"x": x}, layer=layers)
-    other_labels = layout.titled(view, cells, line, [label])
+    other_labels = layout.panel_title(view, cells, line, [label])
     title = f"{METRICS[metric].what[:1].upper()}{METRICS[metric].what[1:]} by {label}"
     if other_labels:
         title += f": {other_labels}"
@@ -170,13 +170,13 @@ def _axes_row(cell: ReportCell, label: str, line: str | None, metric: str) -> di
     }
 
 
-def _marked(cells: Sequence[ReportCell], data: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _knee_points(cells: Sequence[ReportCell], data: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     pairs = zip(cells, data, strict=True)
     lines = by_key(((row["line"], row["series"]), (cell, row)) for cell, row in pairs)
     points = []
     for members in lines.values():
-        measured = [(run.labels, run.cell, run.figures) for cell, _ in members for run in cell.runs]
-        for curve in curves(measured)[:1]:
+        load_points = [(run.labels, run.cell, run.figures) for cell, _ in members for run in cell.runs]
+        for curve in curves(load_points)[:1]:
             points += [
                 {**row, "knee": f"{curve.knee.in_flight} in flight"}
                 for cell, row in members

@@ -17,7 +17,7 @@ from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, 
 from blklab.report.experiment import layout
 from blklab.report.experiment.charts.campaign_column import campaign_column, campaign_name
 from blklab.report.experiment.charts.folded_charts import more_charts
-from blklab.report.experiment.view import WORKLOAD, ExperimentView, ReportCell, grouped
+from blklab.report.experiment.view import WORKLOAD, ExperimentView, ReportCell, group_cells
 from blklab.report.shell import Details, PageSection
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.store.query import StoredRun
@@ -46,10 +46,10 @@ class RunLine:
 
 def course_section(view: ExperimentView) -> PageSection:
     """Returns the section; if there are many cells, only the first workload is not folded."""
-    most = max(LEAST, min(MOST, POINTS // max(1, sum(len(cell.runs) for cell in view.cells))))
+    max_points = max(LEAST, min(MOST, POINTS // max(1, sum(len(cell.runs) for cell in view.cells))))
     charts: dict[str, list[Chart]] = {}
-    for number, cells in enumerate(grouped(view.order(view.cells), view.labels).values()):
-        chart = _course_chart(view, cells, number, most)
+    for number, cells in enumerate(group_cells(view.order(view.cells), view.labels).values()):
+        chart = _course_chart(view, cells, number, max_points)
         if chart is not None:
             charts.setdefault(cells[0].labels.get(WORKLOAD, ""), []).append(chart)
     all_charts = [chart for charts_of_workload in charts.values() for chart in charts_of_workload]
@@ -57,30 +57,30 @@ def course_section(view: ExperimentView) -> PageSection:
     intro = "Each point is an interval of a run; each line is a smoothed run. All jobs together."
     if len(all_charts) <= OPEN_COURSES:
         return PageSection("time", "Over time", title, all_charts, intro)
-    (_, first), *folded = charts.items()
+    (_, first), *later_charts = charts.items()
     folds = more_charts(first, OPEN_COURSES)
-    for workload, charts_of_workload in folded:
+    for workload, charts_of_workload in later_charts:
         folds.append(Details(f"{workload} ({len(charts_of_workload)})", charts_of_workload))
     return PageSection("time", "Over time", title, first[:OPEN_COURSES], intro, folds)
 
 
-def run_line(cell: ReportCell, run: StoredRun, most: int) -> RunLine | None:
-    """Returns a run in at most `most` points; None for a run without a series."""
+def run_line(cell: ReportCell, run: StoredRun, max_points: int) -> RunLine | None:
+    """Returns a run in at most `max_points` points; None for a run without a series."""
     points = cell.points(run.id)
     values = over_time("iops", points)
     times = [point.time_ns for point in points if point.source == JOBS and point.width_ns > 0]
     if len(values) < 3:
         return None
-    size = math.ceil(len(values) / most)
-    buckets = [values[at : at + size] for at in range(0, len(values), size)]
-    seconds = [round(times[at] / 1e9, 3) for at in range(0, len(values), size)]
+    size = math.ceil(len(values) / max_points)
+    buckets = [values[start : start + size] for start in range(0, len(values), size)]
+    seconds = [round(times[start] / 1e9, 3) for start in range(0, len(values), size)]
     means = [sum(bucket) / len(bucket) for bucket in buckets]
     low = [min(bucket) for bucket in buckets]
     high = [max(bucket) for bucket in buckets]
-    return RunLine(run, seconds, means, low, high, smoothed(means), len(values))
+    return RunLine(run, seconds, means, low, high, smooth_values(means), len(values))
 
 
-def smoothed(values: Sequence[float]) -> list[float]:
+def smooth_values(values: Sequence[float]) -> list[float]:
     """Returns the local mean of each point, with a Gaussian kernel that is truncated at the ends."""
     import numpy as np
 
@@ -93,17 +93,17 @@ def smoothed(values: Sequence[float]) -> list[float]:
     return smoothed_values
 
 
-def _course_chart(view: ExperimentView, cells: Sequence[ReportCell], number: int, most: int) -> Chart | None:
-    drawn = []
+def _course_chart(view: ExperimentView, cells: Sequence[ReportCell], number: int, max_points: int) -> Chart | None:
+    run_lines = []
     for cell in cells:
         for run in cell.runs:
-            line = run_line(cell, run, most)
+            line = run_line(cell, run, max_points)
             if line is not None:
-                drawn.append((cell, line))
-    if not drawn:
+                run_lines.append((cell, line))
+    if not run_lines:
         return None
-    bucketed = any(line.intervals > len(line.values) for _, line in drawn)
-    data = [row for cell, line in drawn for row in _course_rows(cell, line, bucketed)]
+    has_buckets = any(line.intervals > len(line.values) for _, line in run_lines)
+    data = [row for cell, line in run_lines for row in _course_rows(cell, line, has_buckets)]
     high = max(max(row.get("h", 0), row["v"]) for row in data) or 1.0
     names = [series.name for series in view.series if any(cell.series is series for cell in cells)]
     spec = chart_spec(
@@ -114,12 +114,12 @@ def _course_chart(view: ExperimentView, cells: Sequence[ReportCell], number: int
             "color": layout.colour("c", names, symbolType="stroke"),
             "detail": {"field": "r", "type": "nominal"},
         },
-        layer=_layers(view, high, bucketed),
+        layer=_layers(view, high, has_buckets),
     )
     spec["height"] = 170
-    per = max(math.ceil(line.intervals / len(line.values)) for _, line in drawn)
-    note = (f"Up to {per} intervals in a point; the band is from minimum to maximum.") if bucketed else ""
-    return Chart(f"time-{number}", view.name(cells[0]), spec, _course_table(view, drawn), note)
+    per = max(math.ceil(line.intervals / len(line.values)) for _, line in run_lines)
+    note = (f"Up to {per} intervals in a point; the band is from minimum to maximum.") if has_buckets else ""
+    return Chart(f"time-{number}", view.name(cells[0]), spec, _course_table(view, run_lines), note)
 
 
 def _logarithmic(data: Sequence[Spec], high: float) -> Spec:
@@ -131,11 +131,11 @@ def _logarithmic(data: Sequence[Spec], high: float) -> Spec:
     return {"domain": [low, high * 1.15], "values": ticks}
 
 
-def _course_rows(cell: ReportCell, line: RunLine, bucketed: bool) -> list[dict[str, Any]]:
+def _course_rows(cell: ReportCell, line: RunLine, has_buckets: bool) -> list[dict[str, Any]]:
     rows = []
     for t, v, low, high, smooth in zip(line.seconds, line.values, line.low, line.high, line.smooth, strict=True):
         row: dict[str, Any] = {"t": t, "v": _short(v)}
-        if bucketed:
+        if has_buckets:
             row["l"] = _short(low)
             row["h"] = _short(high)
         row["s"] = _short(smooth)
@@ -149,7 +149,7 @@ def _short(value: float) -> float:
     return round(value) if value >= 100 else round(value, 2)
 
 
-def _layers(view: ExperimentView, high: float, bucketed: bool) -> list[Spec]:
+def _layers(view: ExperimentView, high: float, has_buckets: bool) -> list[Spec]:
     y: Spec = {
         "title": "I/Os a second",
         "scale": {"type": "linear", "domain": [0, high * 1.05], "nice": False, "clamp": True},
@@ -159,7 +159,7 @@ def _layers(view: ExperimentView, high: float, bucketed: bool) -> list[Spec]:
     if view.several:
         tooltips.append(tip("c", "campaign"))
     layers = []
-    if bucketed:
+    if has_buckets:
         band = {"y": quantity("l", **y), "y2": {"field": "h"}}
         layers.append(layer("area", band, fillOpacity=0.16, clip=True))
     point = {"y": quantity("v", **y), "tooltip": tooltips}

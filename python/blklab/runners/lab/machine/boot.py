@@ -146,7 +146,7 @@ class GuestMachine:
             )
             descriptors = [*(disk.descriptor for disk in disks), agents.fileno(), monitors.fileno()]
             self._process, pipes = self._stack.enter_context(
-                child_process.started(command, Path("/"), apart=True, descriptors=descriptors)
+                child_process.start_process(command, Path("/"), separate_stderr=True, descriptors=descriptors)
             )
         except BaseException:
             for ours, _ in pairs:
@@ -185,7 +185,7 @@ class GuestMachine:
     @property
     def ended(self) -> bool:
         """Whether the guest is known to have ended."""
-        return not self.agent.connected or child_process.ended(self._process)
+        return not self.agent.connected or child_process.has_ended(self._process)
 
     @property
     def results(self) -> VirtualDisk:
@@ -225,7 +225,7 @@ class GuestMachine:
     def explain_loss(self, error: BlklabError) -> GuestLost:
         """Returns why the guest ended, after `error` of its agent, and the console's last lines."""
         deadline = time.monotonic() + LAST
-        while not child_process.ended(self._process) and time.monotonic() < deadline:
+        while not child_process.has_ended(self._process) and time.monotonic() < deadline:
             time.sleep(0.05)
         signal_text = self._describe_signal()
         self._process.kill()  # one that is still there would have us wait for what it says
@@ -240,7 +240,7 @@ class GuestMachine:
                 self.hello = self.agent.hello(0.5)
                 return
             except GuestGone as error:
-                if not self.agent.connected or child_process.ended(self._process):
+                if not self.agent.connected or child_process.has_ended(self._process):
                     raise self.explain_loss(error) from None
             if time.monotonic() > deadline:
                 raise GuestSilent(f"the guest did not answer within {patience:g} s ({self.accel}){self._last_lines()}")
@@ -251,7 +251,7 @@ class GuestMachine:
         while not self._stop.wait(HEARTBEAT):
             if self.agent.alive(HEARTBEAT):
                 last_answer = time.monotonic()
-            elif child_process.ended(self._process):
+            elif child_process.has_ended(self._process):
                 return
             elif time.monotonic() - last_answer > HANGS:
                 self._kill(f"it did not answer for {HANGS:g} s")
@@ -278,7 +278,7 @@ class GuestMachine:
 
     def _describe_signal(self) -> str | None:
         """Returns the signal that ended QEMU, None if none did."""
-        number = child_process.killed_by(self._process)
+        number = child_process.fatal_signal(self._process)
         if number is None:
             return None
         why = ", as the kernel does when it runs out of memory" if number == signal.SIGKILL else ""
