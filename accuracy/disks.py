@@ -240,7 +240,7 @@ def members(directory: Path) -> dict[str, MeasuredDisk]:
 def without_family(disk: str, capacity: int, flash: Mapping[str, MeasuredDisk]) -> dict[str, Any]:
     """Returns the class of the other families, with the capacity of a disk; a name's first letters are its family."""
     others = class_model([of for name, of in flash.items() if name[:3].lower() != disk[:3].lower()])
-    return {**stock_models.scaled(others, capacity), "capacity": capacity}
+    return {**stock_models.scale_to_capacity(others, capacity), "capacity": capacity}
 
 
 def class_model(disks: Sequence[MeasuredDisk]) -> dict[str, Any]:

@@ -278,7 +278,7 @@ def _enough_ns(cell: Cell, begun: Outcome) -> int:
     """
     document = cell.document
     (job,) = document["jobs"]
-    states = [table.get("state") for _, table in documents.built_nodes(document["stack"])]
+    states = [table.get("state") for _, table in documents.arrays_and_volumes(document["stack"])]
     settled_ns = 130e9 if "layout" in states else 0.0
     if set(FULL) & set(states):
         blocks = min(job["size"] * job["numjobs"], document["devices"][-1]["bytes"]) / CHUNK
@@ -296,7 +296,7 @@ def _extrapolated(cell: Cell, points: Sequence[Outcome]) -> CacheFigures:
         counts[-1] + _further(times, counts, left) for counts in zip(*map(_counts, points), strict=True)
     )
     (job,) = document["jobs"]
-    kinds = {kind for kind, _ in documents.built_nodes(document["stack"])}
+    kinds = {kind for kind, _ in documents.arrays_and_volumes(document["stack"])}
     ios = hits + misses
     hit_rate = hits / ios if len(kinds) > 1 else None
     promoted = promotions if KINDS["dm-cache-smq"] in kinds else None

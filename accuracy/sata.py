@@ -140,7 +140,7 @@ def base_of(name: str) -> DeviceTable:
     if name not in CAPACITIES:
         return stock_models.stock(name)
     like = next(kind for kind, disks in CLASSES.items() if name in disks)
-    return {**stock_models.scaled(stock_models.stock(like), CAPACITIES[name]), "capacity": CAPACITIES[name]}
+    return {**stock_models.scale_to_capacity(stock_models.stock(like), CAPACITIES[name]), "capacity": CAPACITIES[name]}
 
 
 def _with(base: DeviceTable, chosen: Mapping[str, Sequence[Measured]], spread: Mapping[str, float]) -> DeviceTable:

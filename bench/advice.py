@@ -22,7 +22,7 @@ from scipy.stats import spearmanr
 from blklab import _core
 from blklab.advice.answer import as_toml
 from blklab.advice.arrangement import Arrangement
-from blklab.advice.question import Constraints, Question, load_of_trace, published_load, read_pools
+from blklab.advice.question import Constraints, Question, load_of_mix, load_of_trace, read_pools
 from blklab.advice.race import Candidate, measured, race
 from blklab.advice.samples import Simulations
 from blklab.advice.search import space
@@ -49,7 +49,7 @@ def main(names: list[str]) -> None:
 def ask(name: str, scenario: dict[str, object]) -> bool:
     """Print a scenario; whether the advised arrangement is the lab's best or within 5 %."""
     trace = scenario.get("trace")
-    load = load_of_trace(str(trace), None, 1) if trace else published_load(str(scenario["load"]), WORKING_SET)
+    load = load_of_trace(str(trace), None, 1) if trace else load_of_mix(str(scenario["load"]), WORKING_SET)
     constraints = Constraints(failures=int(str(scenario.get("failures", 1))))
     pools = read_pools([str(scenario["devices"])], {}, "fresh")
     question = Question(pools, [load], constraints, {"kernel": "6.1"}, directory=Path.cwd())
@@ -62,7 +62,7 @@ def ask(name: str, scenario: dict[str, object]) -> bool:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "advice.toml"
         file.write_text(
-            as_toml(answer, plans, most=len(arrangements))
+            as_toml(answer, plans, max_rows=len(arrangements))
             .replace('runtime = "30s"', SETTINGS)
             .replace("seed =", "repeats = 3\nseed =")
         )

@@ -15,14 +15,14 @@ from blklab.advice.question import (
     Constraints,
     Question,
     distinct_loads,
+    load_of_mix,
     load_of_trace,
     loads_of_experiment,
     loads_of_job_file,
-    published_load,
     read_pools,
-    weighted,
+    split_weight,
 )
-from blklab.advice.samples import Simulations, reduced
+from blklab.advice.samples import Simulations, reduce_outcome
 from blklab.errors import BlklabError, UsageError
 from blklab.outcome import DeviceResult, DirectionResult, LatencyResult, Outcome
 from blklab.reliability import Care
@@ -71,7 +71,7 @@ def test_the_mean_counts_both_directions_also_if_they_have_as_many_ios() -> None
         return DirectionResult(10, iops=10.0, clat_ns=LatencyResult(10, mean, bins=[[int(mean), 10]]))
 
     device = DeviceResult("a", [10, 10], sectors=[0, 0], busy_ns=5)
-    sample = reduced(Outcome(10, direction(100.0), direction(300.0), watched_ns=10, devices=[device]))
+    sample = reduce_outcome(Outcome(10, direction(100.0), direction(300.0), watched_ns=10, devices=[device]))
     assert (sample.mean_ns, sample.p50_ns, sample.p99_ns, sample.busy) == (200.0, 100.0, 300.0, 0.5)
 
 
@@ -107,7 +107,7 @@ def test_only_arrangements_with_overlap_are_not_certainly_slower() -> None:
 
     # The cheapest may be the first one: then number 2, which is surely faster, does not overlap.
     rows = [with_mean(1), with_mean(0.001), with_mean(1.01), with_mean(1000)]
-    assert report.numbers_with_overlap(replace(result, rows=rows, others=[], present=[])) == ["3"]
+    assert report.numbers_with_overlap(replace(result, rows=rows, other_rows=[], present=[])) == ["3"]
 
 
 def test_data_loss_depends_on_redundancy_and_on_what_a_cache_holds() -> None:
@@ -168,17 +168,17 @@ def test_growth_that_is_not_served_comes_first() -> None:
     assert report.verdict(grown).startswith("This does not serve 1000 times today's load; no arrangement of the table")
     slow = replace(result.rows[0], headroom=0.5, headroom_is_more=False)
     assert "<1" in report.front(replace(result, rows=[slow])).rows[0]
-    owned = replace(result, rows=result.rows[:1], others=[], present=[slow])
+    owned = replace(result, rows=result.rows[:1], other_rows=[], present=[slow])
     assert (report.present(owned).rows[0][0], as_toml(owned, {})) == ("2", as_toml(replace(owned, present=[]), {}))
     hostile = replace(result.question.loads[0], source="the trace \x1b[2J")
     shown = report.sentences(replace(result, question=replace(result.question, loads=[hostile])))
     assert "\x1b" not in "".join(sentence.text for sentence in shown)
-    assert not any("raid" in line for line in result.why), result.why
+    assert not any("raid" in line for line in result.reasons), result.reasons
 
 
 def test_a_short_trace_does_not_shorten_a_mix() -> None:
     short = replace(question().loads[0], ios=100)
-    asked = replace(question(), loads=[short, published_load("database", 1 << 30)])
+    asked = replace(question(), loads=[short, load_of_mix("database", 1 << 30)])
     assert (racing.longest(asked), racing.ios_of(short, 2_048)) == (2_048, 100)
 
 
@@ -266,9 +266,9 @@ def test_loads_of_files(tmp_path: Path) -> None:
     names = [load.name for load in loads_of_experiment("examples/unbalanced.toml")]
     assert "randread" in names
     with pytest.raises(UsageError, match="two loads are called 'database'"):
-        distinct_loads([published_load("database", 1 << 30), published_load("database", 1 << 30)])
+        distinct_loads([load_of_mix("database", 1 << 30), load_of_mix("database", 1 << 30)])
     with pytest.raises(UsageError, match="no such mix; did you mean 'database'"):
-        published_load("databse", 1 << 30)
-    assert weighted("a=b") == ("a=b", 1.0)
+        load_of_mix("databse", 1 << 30)
+    assert split_weight("a=b") == ("a=b", 1.0)
     with pytest.raises(UsageError, match="expected a weight above 0"):
-        weighted("database=0")
+        split_weight("database=0")

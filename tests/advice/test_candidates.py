@@ -6,9 +6,9 @@ import pytest
 
 from blklab.advice.arrangement import Arrangement
 from blklab.advice.candidates import candidates
-from blklab.advice.question import Constraints, Load, Question, merged, published_load, read_pools
+from blklab.advice.question import Constraints, Load, Question, load_of_mix, merge_pools, read_pools
 from blklab.advice.samples import Simulations
-from blklab.advice.search import excluded_kinds, relaxations, sized, space
+from blklab.advice.search import add_capacity, parse_excluded_kinds, relaxations, space
 from blklab.errors import UsageError
 
 READS = {"pm983": 100_000.0, "sm883": 60_000.0, "hdd-7200": 150.0}
@@ -16,9 +16,7 @@ READS = {"pm983": 100_000.0, "sm883": 60_000.0, "hdd-7200": 150.0}
 
 def question(devices: str, **constraints: object) -> Question:
     wanted = Constraints(**{"failures": 1, **constraints})  # type: ignore[arg-type]
-    return Question(
-        read_pools([devices], {}, "fresh"), [published_load("database", 1 << 30)], wanted, {"kernel": "6.1"}
-    )
+    return Question(read_pools([devices], {}, "fresh"), [load_of_mix("database", 1 << 30)], wanted, {"kernel": "6.1"})
 
 
 def failures(devices: str) -> dict[str, int]:
@@ -61,7 +59,7 @@ def test_a_large_dm_cache_has_the_chunks_that_lvm_takes() -> None:
 def test_every_arrangement_can_be_built() -> None:
     asked = question("2xpm983:64GiB,4xhdd-7200:1TiB")
     every, _ = candidates(asked, READS)
-    assert [of.name for of in every if not sized(asked, of).capacity] == []
+    assert [of.name for of in every if not add_capacity(asked, of).capacity] == []
     names = [(of.name, bool(of.spares)) for of in every]
     assert len(names) == len(set(names)) > 300
 
@@ -77,7 +75,7 @@ def test_nothing_that_fits_names_the_constraint_to_relax() -> None:
     asked = question("4xhdd-7200:1TiB", failures=2, capacity=3 << 40)
     options = space(asked, Simulations(asked))
     assert options.fitting == []
-    assert relaxations(asked, options.every) == ["--failures 1", "--capacity 2TiB (instead of 3 TiB)"]
+    assert relaxations(asked, options.arrangements) == ["--failures 1", "--capacity 2TiB (instead of 3 TiB)"]
 
 
 def test_volumes_are_searched_only_if_an_array_is_too_small() -> None:
@@ -95,23 +93,23 @@ def test_arrangements_that_cannot_run_the_load_are_left_out() -> None:
     blocks = replace(asked, loads=[Load("small", {"rw": "randread", "bs": "1k"}, "")])
     options = space(blocks, Simulations(blocks))
     assert options.fitting and not any("writecache" in of.kinds for of in options.fitting)
-    assert "cannot run this load, or not with this kernel" in [each.reason for each in options.removed]
+    assert "cannot run this load, or not with this kernel" in [each.reason for each in options.removals]
     large = replace(asked, loads=[Load("large", {"rw": "read", "size": "5t"}, "")])
     with pytest.raises(UsageError, match="no arrangement that meets the constraints can run this: "):
         space(large, Simulations(large))
 
 
 def test_excluded_kinds_have_the_names_that_are_printed() -> None:
-    assert excluded_kinds(["RAID-10,dm-cache,", "raid5", "writeback"]) == ["10", "lvmcache", "5", "writeback"]
+    assert parse_excluded_kinds(["RAID-10,dm-cache,", "raid5", "writeback"]) == ["10", "lvmcache", "5", "writeback"]
     with pytest.raises(UsageError, match="--exclude 'raid-7': no such level or kind; "):
-        excluded_kinds(["raid-7"])
+        parse_excluded_kinds(["raid-7"])
 
 
 def test_disks_of_this_host_and_others_are_one_pool_if_they_are_equal() -> None:
     own, other = read_pools(["2xpm983,1xsm883"], {}, "fresh"), read_pools(["3xpm983"], {}, "fresh")
-    assert [(pool.name, pool.count) for pool in merged(own, other)] == [("pm983", 5), ("sm883", 1)]
+    assert [(pool.name, pool.count) for pool in merge_pools(own, other)] == [("pm983", 5), ("sm883", 1)]
     with pytest.raises(UsageError, match="--devices: this host has pm983 of "):
-        merged(own, read_pools(["3xpm983:64GiB"], {}, "fresh"))
+        merge_pools(own, read_pools(["3xpm983:64GiB"], {}, "fresh"))
 
 
 @pytest.mark.parametrize(
@@ -144,4 +142,4 @@ def test_what_is_below_a_stack_is_what_it_is_made_of() -> None:
     assert list(of.below("fast").stacks) == ["fast"]
     assert list(of.below("slow").stacks) == ["slow"]
     # A cache that only has copies is not needed, and the array below it is.
-    assert list(of.needed()) == ["slow", "top"]
+    assert list(of.essential_stacks()) == ["slow", "top"]

@@ -9,10 +9,10 @@ import pytest
 
 from blklab.advice import race as racing
 from blklab.advice.answer import advise
-from blklab.advice.question import Constraints, Question, load_of_trace, published_load, read_pools
+from blklab.advice.question import Constraints, Question, load_of_mix, load_of_trace, read_pools
 from blklab.advice.race import SAME, race
 from blklab.advice.samples import BATCHES, Sample, SampleRequest, Simulations, difference
-from blklab.advice.search import space, words_of
+from blklab.advice.search import parse_keywords, space
 from blklab.cluster import Parallel
 from blklab.errors import UsageError
 
@@ -20,7 +20,7 @@ from blklab.errors import UsageError
 def question(devices: str, mix: str, failures: int = 1, seed: int = 1) -> Question:
     is_trace = "/" in mix
     pools = read_pools([devices], {}, "used" if is_trace else "fresh")
-    load = load_of_trace(mix, "md127", 1) if is_trace else published_load(mix, 8 << 30)
+    load = load_of_trace(mix, "md127", 1) if is_trace else load_of_mix(mix, 8 << 30)
     limits = Constraints(failures=failures, capacity=1 << 40 if is_trace else 0)
     return Question(pools, [load], limits, {"kernel": "6.1"}, seed=seed, directory=Path.cwd())
 
@@ -69,18 +69,18 @@ def test_the_winner_is_that_of_brute_force(
 def test_what_is_to_be_compared_is_in_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(racing, "LONGEST", 4_096)
     asked = question("4xhdd-7200", "database")
-    words = [words_of(text) for text in ("raid10,x2", "RAID-5,64k", "far", "raid0")]
-    compared = replace(asked, constraints=replace(asked.constraints, compared=words[1:3]))
+    words = [parse_keywords(text) for text in ("raid10,x2", "RAID-5,64k", "far", "raid0")]
+    compared = replace(asked, constraints=replace(asked.constraints, comparisons=words[1:3]))
     simulations = Simulations(compared)
     result = race(compared, space(compared, simulations).fitting, simulations)
     tables = [of.arrangement.top_table for of in (*result.kept, *result.others)]
     assert any((table["level"], table.get("chunk")) == (5, "64K") for table in tables)
     assert any((table["level"], table.get("layout")) == (10, "f2") for table in tables)
     with pytest.raises(UsageError, match="--compare raid10,x2: no arrangement of these disks is one; expected levels"):
-        space(replace(asked, constraints=replace(asked.constraints, compared=words[:1])), simulations)
+        space(replace(asked, constraints=replace(asked.constraints, comparisons=words[:1])), simulations)
     # RAID-0 does not survive a failure: the user sees it nevertheless.
-    answer = advise(replace(asked, constraints=replace(asked.constraints, compared=words[3:])))
-    (unsafe,) = [row for row in answer.others if row.arrangement.level == "0"]
+    answer = advise(replace(asked, constraints=replace(asked.constraints, comparisons=words[3:])))
+    (unsafe,) = [row for row in answer.other_rows if row.arrangement.level == "0"]
     assert unsafe.arrangement.failures == 0
     assert all(row.arrangement.failures for row in answer.rows)
 

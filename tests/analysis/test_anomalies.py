@@ -41,7 +41,7 @@ def test_a_stall_is_told_with_where_it_was() -> None:
     values = noisy(1000, 10)
     values[17] = 3.0
     (stall,) = diagnostics.stalls(values, values)
-    assert (stall.at, stall.value) == (17, 3.0)
+    assert (stall.index, stall.value) == (17, 3.0)
     assert abs(stall.median - 1000) < 5
 
 
@@ -61,7 +61,7 @@ def test_what_happens_often_is_no_outlier() -> None:
 
 
 def test_repeats_that_do_not_belong() -> None:
-    assert [item.at for item in diagnostics.misfits([100, 101, 99, 100.5, 70])] == [4]
+    assert [item.index for item in diagnostics.misfits([100, 101, 99, 100.5, 70])] == [4]
     assert diagnostics.misfits([100, 101, 99, 100.5, 103]) == []
     assert diagnostics.misfits([100, 101, 50]) == []
 

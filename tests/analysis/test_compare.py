@@ -96,7 +96,7 @@ def test_the_values_of_a_label() -> None:
     runs = [*three(100, stack="raid1", bs="4k"), *three(50, stack="near", bs="4k")]
     result = comparison_sides([("x", runs)], between="stack")
     assert [side.name for side in result] == ["stack=raid1", "stack=near"]
-    (row,) = compare(result, ["iops"], no_points, chosen={"stack"}).rows
+    (row,) = compare(result, ["iops"], no_points, side_labels={"stack"}).rows
     assert (row.labels, row.verdicts) == ({}, ["worse"])
 
 
@@ -186,7 +186,7 @@ def test_a_doubtful_failure_is_none_when_it_must_be_sure() -> None:
     result = compare([ComparisonSide("a", noisy[0]), ComparisonSide("b", noisy[1])], ["iops"], no_points)
     assert fail_if.judge_condition(result, condition, sure=False).failed
     judged = fail_if.judge_condition(result, condition, sure=True)
-    assert (judged.failed, judged.unjudged(allow_missing=False)) == ([], [])
+    assert (judged.failed, judged.list_unjudged(allow_missing=False)) == ([], [])
     assert judged.undecided == [
         "b: iops < 0.95*baseline: cannot tell, the interval includes the bound: use repeats = 5 or more"
     ]
@@ -199,7 +199,7 @@ def test_nothing_to_judge_is_no_success() -> None:
     result = compare([ComparisonSide("a", rows), ComparisonSide("b", two)], ["iops"], no_points)
     judged = fail_if.judge_condition(result, fail_if.parse_condition("iops < 0.95*baseline"), sure=False)
     assert judged.failed == []
-    (output,) = judged.unjudged(allow_missing=True)
+    (output,) = judged.list_unjudged(allow_missing=True)
     assert "no cell has iops on both sides; the cells differ in stack" in output
     judged = fail_if.judge_condition(result, fail_if.parse_condition("iops < 200"), sure=False)
     assert judged.failed == ["b stack=near: iops < 200"]
@@ -213,8 +213,8 @@ def test_a_cell_that_vanished_is_no_success(text: str) -> None:
     result = compare([ComparisonSide("c1", item), ComparisonSide("c2", two)], ["iops"], no_points)
     judged = fail_if.judge_condition(result, fail_if.parse_condition(text), sure=False)
     assert judged.failed == []
-    assert judged.unjudged(allow_missing=False) == ["iops: workload=rd: not measured on c2"]
-    assert judged.unjudged(allow_missing=True) == []
+    assert judged.list_unjudged(allow_missing=False) == ["iops: workload=rd: not measured on c2"]
+    assert judged.list_unjudged(allow_missing=True) == []
 
 
 def test_a_cell_that_vanished_among_others_is_no_success() -> None:
@@ -224,12 +224,12 @@ def test_a_cell_that_vanished_among_others_is_no_success() -> None:
     condition = fail_if.parse_condition("iops < 0.95*baseline")
     judged = fail_if.judge_condition(result, condition, sure=False)
     assert judged.failed == []
-    assert judged.unjudged(allow_missing=False) == ["iops: stack=x workload=wr: not measured on c2"]
+    assert judged.list_unjudged(allow_missing=False) == ["iops: stack=x workload=wr: not measured on c2"]
     assert "in merged rows, 1 cells of the first side are missing on another side" in map(str, result.notes)
     # One of each is no loss: it was named so.
     other = [ComparisonSide("c1", two), ComparisonSide("c2", three(90, stack="x", workload="wr"))]
     result = compare(other, ["iops"], no_points, by=["stack"])
-    assert fail_if.judge_condition(result, condition, sure=False).unjudged(allow_missing=False) == []
+    assert fail_if.judge_condition(result, condition, sure=False).list_unjudged(allow_missing=False) == []
 
 
 def steady(_run: int) -> Sequence[SeriesPoint]:
@@ -281,7 +281,7 @@ def test_what_each_side_has_one_of_is_no_other_name_for_it() -> None:
     assert (apart.by, [row.labels["workload"] for row in apart.rows]) == (["workload"], ["rd", "wr"])
     assert all(row.differences == [None] for row in apart.rows)
     assert "the cells differ in workload: use --by, or select a label behind the colon" in str(apart.notes[0])
-    meant = compare(result, ["iops"], no_points, chosen={"workload"})
+    meant = compare(result, ["iops"], no_points, side_labels={"workload"})
     assert [row.verdicts for row in meant.rows] == [["worse"]]
     assert [row.verdicts for row in compare(result, ["iops"], no_points, by=["bs"]).rows] == [["worse"]]
 
@@ -297,8 +297,8 @@ def test_cells_that_were_asked_for_other_things_are_noted() -> None:
         "the cells differ in runtime: 10 s and 1m 00s",
         "the cells differ in bs: 4k and 64k",
     ]
-    assert len(compare(result, ["iops"], no_points, chosen={"bs"}).notes) == 1
-    assert len(compare(result, ["iops"], no_points, chosen={"workload"}).notes) == 1
+    assert len(compare(result, ["iops"], no_points, side_labels={"bs"}).notes) == 1
+    assert len(compare(result, ["iops"], no_points, side_labels={"workload"}).notes) == 1
     other = [ComparisonSide("a", asked("4k", 10)), ComparisonSide("b", asked("64k", 60, runner="sim"))]
     assert [str(each) for each in compare(other, ["iops"], no_points).notes] == [
         "the runs come from different runners: host and sim"
@@ -360,7 +360,7 @@ def test_a_latency_is_of_the_direction_that_both_sides_have() -> None:
     both = ComparisonSide("a", [mixed(1000, 10, 1e6, 1e5) for _ in range(2)])
     writes = ComparisonSide("b", [mixed(0, 10, 0, 2e5) for _ in range(2)])
     (row,) = compare([both, writes], ["p99"], no_points).rows
-    assert (row.metric, row.asked, row.verdicts) == ("write.p99", ["p99"], ["worse"])
+    assert (row.metric, row.requested_names, row.verdicts) == ("write.p99", ["p99"], ["worse"])
     reads = ComparisonSide("c", [mixed(1000, 0, 1e6, 0) for _ in range(2)])
     apart = compare([reads, writes], ["p99", "iops"], no_points)
     assert [row.values.count(None) for row in apart.rows] == [1, 0]

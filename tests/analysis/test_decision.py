@@ -208,7 +208,7 @@ def test_identical_campaigns_are_never_better_or_worse(metric: str) -> None:
     """Eight campaigns of fio on a loop device, interleaved: all 56 ordered pairs."""
     path = Path(__file__).parent.parent / "data/identical-campaigns.json"
     campaigns = json.loads(path.read_text())
-    of = METRICS[metric].of
+    of = METRICS[metric].compute
     sides = [
         [[value for run in runs if (value := of(Outcome.from_document(run))) is not None] for runs in campaign.values()]
         for campaign in campaigns

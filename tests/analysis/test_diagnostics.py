@@ -88,7 +88,7 @@ def test_nothing_is_doubted_of_clean_simulations(run: RunCommand, tmp_path: Any,
     )
     assert run("run", path).status == 0
     store = Store(None)
-    result = diagnose(query.selected(store, "1").runs, lambda number: query.points(store, number))
+    result = diagnose(query.select_runs(store, "1").runs, lambda number: query.points(store, number))
     assert [notice for notice in result if notice.severity != "note"] == []
 
 

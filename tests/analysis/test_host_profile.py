@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from accuracy.reference import observations
-from blklab.analysis.host_profile import MeasuredIo, host_profile, measured_io
+from blklab.analysis.host_profile import MeasuredIo, find_io_time, host_profile
 from blklab.analysis.observations import Observation, from_fio
 from blklab.errors import UsageError
 
@@ -47,7 +47,7 @@ def make(tmp_path: Path) -> Make:
 
 
 def measured(run: Observation) -> float:
-    found = measured_io(run)
+    found = find_io_time(run)
     assert isinstance(found, MeasuredIo)
     return found.measured_ns
 
@@ -58,7 +58,7 @@ def test_price_of_switches_and_engine_is_taken_off(make: Make) -> None:
     assert profile.host == {"submit_ns": 3_300, "reap_ns": 1_800}
     expected = [5_650, 5_100 * 0.82, 6_200]
     assert [run.measured_ns for run in profile.runs] == pytest.approx(expected)
-    assert [profile.predicted_ns(run) for run in profile.runs] == pytest.approx(expected)
+    assert [profile.predict_ns(run) for run in profile.runs] == pytest.approx(expected)
 
 
 def test_clones_that_report_together_count_each(make: Make) -> None:
@@ -109,9 +109,9 @@ def test_published_runs() -> None:
     errors = []
     for run in runs.values():
         profile = host_profile([other for other in runs.values() if other is not run])
-        left_out = measured_io(run)
+        left_out = find_io_time(run)
         assert isinstance(left_out, MeasuredIo)
         assert profile.interval is not None
         assert profile.interval[0] < left_out.io_ns < profile.interval[1]
-        errors.append(abs(profile.predicted_ns(left_out) / left_out.measured_ns - 1))
+        errors.append(abs(profile.predict_ns(left_out) / left_out.measured_ns - 1))
     assert sorted(errors)[len(errors) // 2] < 1 / 3

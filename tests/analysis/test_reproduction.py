@@ -14,7 +14,7 @@ from blklab.analysis.reproduction import (
     are_too_few,
     as_experiment,
     as_toml,
-    grouped_reasons,
+    group_reasons,
     judge,
 )
 from blklab.errors import UsageError
@@ -77,13 +77,13 @@ def test_measurements_are_inside_or_outside(tmp_path: Path) -> None:
     first, second = judged(experiment(tmp_path, runs, STACKS))
     assert (first.decision.verdict, first.reasons) == ("inside", [])
     assert second.decision.verdict == "outside"
-    assert second.decision.change == pytest.approx(3200 / second.predicted - 1)
+    assert second.decision.change == pytest.approx(3200 / second.prediction - 1)
     assert any("1.6 times what a serves when it is saturated" in reason for reason in second.reasons), second.reasons
 
 
 def test_repeats_of_a_cell_are_judged_together(tmp_path: Path) -> None:
     (row,) = judged(experiment(tmp_path, [measured("a", 900), measured("a", 1100)], {"a": {"device": "a"}}))
-    assert (list(row.measured), row.mean) == ([900, 1100], 1000)
+    assert (list(row.measurements), row.mean) == ([900, 1100], 1000)
     assert row.decision.verdict in {"inside", "unclear"}
 
 
@@ -92,7 +92,7 @@ def test_a_disk_that_is_slower_alone_explains_the_array(tmp_path: Path) -> None:
     disk, array = judged(experiment(tmp_path, runs, STACKS))
     assert array.reasons == ["a alone is 50 % lower than predicted as well: this explains a part"]
     assert disk.reasons == ["chance, or the model does not fit this disk"]
-    assert grouped_reasons([disk, array])[array.reasons[0]] == [2]
+    assert group_reasons([disk, array])[array.reasons[0]] == [2]
     runs[0] = measured("a", 1000)
     _, array = judged(experiment(tmp_path, runs, STACKS))
     assert array.reasons == ["no cause is known; in the simulation, a and 1 more are saturated"]

@@ -154,5 +154,5 @@ def test_an_import_with_more_repeats_is_a_later_look(run: Run, tmp_path: Path) -
             (directory / f"disk-{number}.json").write_text(text)
         assert run("import", directory, "--name", "disk", "--pattern", "disk-{repeat}.json").status == 0
     store = Store(reading=True)
-    assert query.earlier_looks(store, [query.selected(store, "disk")]) == 1
-    assert query.earlier_looks(store, [query.selected(store, "1")]) == 0
+    assert query.earlier_looks(store, [query.select_runs(store, "disk")]) == 1
+    assert query.earlier_looks(store, [query.select_runs(store, "1")]) == 0

@@ -15,7 +15,7 @@ from blklab.imports import base, collect
 from blklab.imports.base import ImportFile, ImportSource
 from blklab.imports.collect import batches
 from blklab.imports.run_labels import RunNaming
-from blklab.store.series import unpacked
+from blklab.store.series import unpack_output
 from tests.imports.conftest import DATA, FIO, imported, runs
 from tests.report.test_documented import documented_fields
 
@@ -114,7 +114,7 @@ def test_the_texts_of_a_directory_are_not_in_memory_together(tmp_path: Path, mon
     tracemalloc.stop()
     assert len(batch.plan.cells) == 80
     assert peak < 10 << 20  # of 20 MiB, a file at a time
-    assert unpacked(batch.finished_runs[batch.plan.cells[3].key].raw).startswith(document)
+    assert unpack_output(batch.finished_runs[batch.plan.cells[3].key].raw).startswith(document)
 
 
 class CountedPath(type(Path())):  # type: ignore[misc]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.store.series import JOBS, unpacked
+from blklab.store.series import JOBS, unpack_output
 from tests.imports.conftest import DATA, FIO, imported, outcome, runs
 
 
@@ -34,7 +34,7 @@ def test_what_tells_runs_of_one_job_apart_is_a_label() -> None:
         for bs, device in (("4k", {}), ("4k", {"device": "nvme1n1"}), ("2300", {}))
     ]
     assert batch.plan.varied == ["bs", "device"]
-    raw = unpacked(batch.finished_runs[batch.plan.cells[1].key].raw)
+    raw = unpack_output(batch.finished_runs[batch.plan.cells[1].key].raw)
     assert raw.startswith("mytest: (g=0)")
     assert "nvme1n1: ios=0/2568" in raw
     assert "bs=2300" in raw  # the prompt before the next run

@@ -47,7 +47,7 @@ def planned(store: Store) -> list[int]:
 @pytest.mark.parametrize(("count", "output"), [(1, "1 cell was"), (2, "2 cells were")])
 def test_what_was_removed_meanwhile_is_not_done(count: int, output: str) -> None:
     store = Store()
-    runner = Fake(lambda: store.remove(planned(store)[:count], whole=False))
+    runner = Fake(lambda: store.remove(planned(store)[:count], whole_campaigns=False))
     outcome = carry_out(runner, make_plan(), store)
     assert len(outcome.results) == 4 - count
     (line,) = outcome.errors
@@ -166,7 +166,7 @@ def test_repeats_are_measured_until_the_comparison_is_decided(
     assert len(row.former_repeats) == len(repeats) - 1 or share == 0.03
     assert row.states["done"] == 2 * row.repeats == len(sure.results)
     assert sorted(cell.number for cell in plan.cells) == list(range(1, len(plan.cells) + 1))
-    selection = query.selected(store, "two")
+    selection = query.select_runs(store, "two")
     assert query.earlier_looks(store, [selection]) == len(row.former_repeats)
 
 
@@ -197,9 +197,9 @@ def test_an_earlier_campaign_with_fewer_repeats_is_an_earlier_look(tmp_path: Pat
     looks = []
     for repeats in (2, 4, 4, 7):
         carry_out(runner, of_host(path, Override("repeats", repeats, "--set repeats")), store)
-        looks.append(query.earlier_looks(store, [query.selected(store, "two")]))
+        looks.append(query.earlier_looks(store, [query.select_runs(store, "two")]))
     assert looks == [0, 1, 1, 2]
-    assert len(query.earlier_campaigns(store, [query.selected(store, "two~1")])) == 2
+    assert len(query.earlier_campaigns(store, [query.select_runs(store, "two~1")])) == 2
 
 
 def test_interleaved_experiments_take_turns(tmp_path: Path) -> None:

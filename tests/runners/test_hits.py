@@ -12,7 +12,7 @@ from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import CACHES, interval, other_run, seed_count
 from blklab.spec import cells, load
 from blklab.spec.cells import Cell, plan
-from blklab.spec.documents import built_nodes
+from blklab.spec.documents import arrays_and_volumes
 from tests.conftest import Run
 from tests.runners.collecting import collected
 
@@ -92,7 +92,10 @@ def test_each_seed_has_another_phase(experiment: Path) -> None:
     runs = [other_run(cell, 3).document for cell in (cached, hot)]
     assert [run["seed"] for run in runs] == [3_000_010, 3_000_010]
     # A cache that was in use is also at another moment of smq's 60 s; an empty one has just been made.
-    assert [table["age_ns"] for run in runs for _, table in built_nodes(run["stack"])] == [900_000_000, 36_900_000_000]
+    assert [table["age_ns"] for run in runs for _, table in arrays_and_volumes(run["stack"])] == [
+        900_000_000,
+        36_900_000_000,
+    ]
     assert "age_ns" not in json.dumps([cached.document, hot.document])
     assert other_run(cached, 0) is cached
     assert other_run(alone, 1).document["stack"] == alone.document["stack"]
@@ -134,7 +137,7 @@ def test_the_counts_of_real_kernels_are_in_the_interval() -> None:
     }
     inside = {}
     for cell in cells.plan(load.read(REFERENCE / "caches.toml")).cells:
-        if {kind for kind, _ in built_nodes(cell.document["stack"])} & CACHES == {"lvmcache"}:
+        if {kind for kind, _ in arrays_and_volumes(cell.document["stack"])} & CACHES == {"lvmcache"}:
             ((low, high),) = (predicted(cell)[1].hits or {}).values()
             name = (cell.labels["stack"], cell.labels["workload"])
             inside[name] = low - 0.0005 <= counted[name] <= high + 0.0005

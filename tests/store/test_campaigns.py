@@ -45,7 +45,7 @@ def test_a_campaign_from_begin_to_end(store: Store) -> None:
     first, second, third, _ = campaign.waiting.values()
     assert store.claim(first, ENVIRONMENT)
     assert not store.claim(first, ENVIRONMENT)
-    store.finish(first, FinishedRun(OUTCOME, 1.5, POINTS, series.packed('{"jobs": []}')))
+    store.finish(first, FinishedRun(OUTCOME, 1.5, POINTS, series.pack_output('{"jobs": []}')))
     assert store.claim(second, ENVIRONMENT)
     store.fail(second, "fio was killed")
     assert store.claim(third, ENVIRONMENT)
@@ -125,10 +125,10 @@ def test_removing(store: Store) -> None:
         store.claim(run, {})
         store.finish(run, FinishedRun(OUTCOME, 1, POINTS))
     assert series_in(store) == runs[:2]
-    assert store.remove([runs[0]], whole=False) == 1
+    assert store.remove([runs[0]], whole_campaigns=False) == 1
     assert series_in(store) == [runs[1]]
     number = query.all_campaigns(store)[-1].number
-    assert store.remove([number], whole=True) == 3
+    assert store.remove([number], whole_campaigns=True) == 3
     assert query.all_campaigns(store) == []
     assert series_in(store) == []
     # A number is never given twice.
@@ -151,13 +151,13 @@ def test_files_of_older_versions_are_taken_over(where: str, store: Store) -> Non
     if store.database.engine.dialect.name == "postgresql":
         directory /= own
     directory.mkdir(parents=True)
-    (directory / f"run-{runs[0]}.parquet").write_bytes(series.encoded(POINTS))
+    (directory / f"run-{runs[0]}.parquet").write_bytes(series.encode_points(POINTS))
     store = Store(where)
     assert query.points(store, runs[0]) == POINTS
     assert query.points(store, runs[1]) == []  # its file is on another machine
     assert not directory.exists()
     directory.mkdir(parents=True)
-    (directory / f"run-{runs[1]}.parquet").write_bytes(series.encoded(POINTS))
+    (directory / f"run-{runs[1]}.parquet").write_bytes(series.encode_points(POINTS))
     assert query.points(Store(where, reading=True), runs[1]) == POINTS
     assert not directory.exists()
 
@@ -166,7 +166,7 @@ def test_a_run_under_way_is_not_removed(store: Store) -> None:
     (run, *_) = store.begin(make_plan()).waiting.values()
     store.claim(run, {})
     with pytest.raises(BlklabError, match=f"run {run} of campaign"):
-        store.remove([run], whole=False)
+        store.remove([run], whole_campaigns=False)
 
 
 @dataclass
@@ -306,7 +306,7 @@ def test_what_was_measured_is_in_a_file_if_the_server_stays_away(away: Away, mon
     try:
         path = store.database.directory / f"unkept-run-{run}.json"
         with pytest.raises(StoreError, match=f"the measurement is in {path}") as caught:
-            store.finish(run, FinishedRun(OUTCOME, 1, POINTS, series.packed("{}")))
+            store.finish(run, FinishedRun(OUTCOME, 1, POINTS, series.pack_output("{}")))
     finally:
         server.start()
     assert waited == pauses
@@ -368,13 +368,13 @@ def test_a_campaign_under_way_loses_no_planned_run(store: Store) -> None:
     store.claim(second, {})
     store.fail(second, "x")
     with pytest.raises(BlklabError, match=f"run {first} of campaign"):
-        store.remove([third], whole=False)
-    assert store.remove([second], whole=False) == 1
+        store.remove([third], whole_campaigns=False)
+    assert store.remove([second], whole_campaigns=False) == 1
     number = query.all_campaigns(store)[-1].number
     with pytest.raises(BlklabError, match=f"run {first} of campaign {number}"):
-        store.remove([number], whole=True)
+        store.remove([number], whole_campaigns=True)
     store.release([first])
-    assert store.remove([number], whole=True) == 3
+    assert store.remove([number], whole_campaigns=True) == 3
 
 
 def test_runs_are_planned_together(store: Store) -> None:
@@ -400,8 +400,8 @@ def test_one_campaign_is_read_to_choose_it(store: Store, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(query, "all_campaigns", counted)
     last = of_store(store)[-1].number
-    assert query.selected(store, "a~1").campaign.number == last - 1
-    assert query.selected(store, str(last - 2)).campaign.number == last - 2
+    assert query.select_runs(store, "a~1").campaign.number == last - 1
+    assert query.select_runs(store, str(last - 2)).campaign.number == last - 2
     assert [len(rows) for rows in read] == [1, 1]
 
 
@@ -410,7 +410,7 @@ def test_choosing(store: Store) -> None:
         store.begin(make_plan(runner=runner, name=name))
     numbers = [row.number for row in query.all_campaigns(store)]
     chosen = {
-        words: query.selected(store, words).campaign.number
+        words: query.select_runs(store, words).campaign.number
         for words in (str(numbers[0]), "a", "a@sim", "a@host~1", "b", "x/a.toml@host")
     }
     assert chosen == {
@@ -421,7 +421,7 @@ def test_choosing(store: Store) -> None:
         "b": numbers[2],
         "x/a.toml@host": numbers[3],
     }
-    only = query.selected(store, "b:stack=raid*,iodepth=3").runs
+    only = query.select_runs(store, "b:stack=raid*,iodepth=3").runs
     assert [run.labels["iodepth"] for run in only] == ["3"]
 
 
@@ -440,7 +440,7 @@ def test_choosing(store: Store) -> None:
 def test_choosing_what_is_not_there(store: Store, words: str, output: str) -> None:
     store.begin(make_plan())
     with pytest.raises(UsageError) as caught:
-        query.selected(store, words)
+        query.select_runs(store, words)
     assert output in str(caught.value)
 
 
@@ -466,9 +466,9 @@ def test_campaigns_of_two_hosts_are_told_apart(store: Store) -> None:
         (f"{plan.name}@host", second),
         (f"{plan.name}@host~1", first),
     ):
-        assert query.selected(store, words).campaign.number == number
+        assert query.select_runs(store, words).campaign.number == number
     with pytest.raises(UsageError, match=r"was run on host \(srv1.example.org\), host \(srv2\)"):
-        query.selected(store, f"{plan.name}@srv3")
+        query.select_runs(store, f"{plan.name}@srv3")
     resumed = store.resume(plan, "srv1.example.org")
     assert resumed is not None
     assert resumed.number == first

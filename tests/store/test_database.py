@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from blklab.errors import BlklabError, StoreError, UsageError
 from blklab.store import database, query
 from blklab.store.campaigns import Store
-from blklab.store.series import SeriesPoint, as_outcome, decoded, encoded, of_outcome
+from blklab.store.series import SeriesPoint, as_outcome, decode_points, encode_points, of_outcome
 from blklab.store.tables import REVISION, metadata
 from tests.store.conftest import make_plan
 
@@ -94,13 +94,13 @@ def test_a_store_that_does_not_open_is_one_line(tmp_path: Path, where: str) -> N
 
 def test_series_come_back() -> None:
     points = [SeriesPoint("jobs", n, 5, n, 0, n * 4096, 0, n / 3, None) for n in range(1000)]
-    assert decoded(encoded(points), "run 1") == points
-    assert decoded(encoded([]), "run 1") == []
+    assert decode_points(encode_points(points), "run 1") == points
+    assert decode_points(encode_points([]), "run 1") == []
 
 
 def test_a_broken_series_is_one_line() -> None:
     with pytest.raises(StoreError, match=r"^run 7: not a series: .+$"):
-        decoded(b"PAR1 no", "run 7")
+        decode_points(b"PAR1 no", "run 7")
 
 
 def test_the_series_of_a_simulation() -> None:

@@ -39,48 +39,50 @@ class Arrangement:
         cache = (self.top_table.get("kind"), self.top_table.get("mode"))
         return "-".join(str(word) for word in (cache if cache[0] else sorted(self.kinds)) if word)
 
-    def is_called(self, words: Sequence[str]) -> bool:
+    def is_called(self, keywords: Sequence[str]) -> bool:
         """Whether it is what words name: its levels, without a cache all of them; kinds, layouts, chunks and keys."""
-        levels = {word for word in words if word.isdigit()}
-        own_words = set(self.kinds)
+        levels = {keyword for keyword in keywords if keyword.isdigit()}
+        own_keywords = set(self.kinds)
         for table in self.stacks.values():
-            own_words |= {str(table[key]).lower() for key in ("layout", "chunk") if key in table}
+            own_keywords |= {str(table[key]).lower() for key in ("layout", "chunk") if key in table}
             if table.get("write_mostly"):
-                own_words.add("write-mostly")
-        cached = "kind" in self.top_table and any(word in self.kinds for word in words if not word.isdigit())
-        return bool(words) and own_words.issuperset(words) and (cached or self.kinds == levels or not levels)
+                own_keywords.add("write-mostly")
+        is_cache = "kind" in self.top_table and any(
+            keyword in self.kinds for keyword in keywords if not keyword.isdigit()
+        )
+        return bool(keywords) and own_keywords.issuperset(keywords) and (is_cache or self.kinds == levels or not levels)
 
     def arrays(self) -> dict[str, Table]:
         """Returns the md arrays by name."""
         return {name: table for name, table in self.stacks.items() if "level" in table}
 
-    def changed(self, stack: str, **keys: object) -> "Arrangement":
+    def change_stack(self, stack: str, **keys: object) -> "Arrangement":
         """Returns the arrangement with other keys in a stack."""
-        return self.all_changed([stack], **keys)
+        return self.change_stacks([stack], **keys)
 
-    def all_changed(self, stacks: Sequence[str], **keys: object) -> "Arrangement":
+    def change_stacks(self, stacks: Sequence[str], **keys: object) -> "Arrangement":
         """Returns the arrangement with other keys in several stacks."""
-        changed = {name: {**self.stacks[name], **keys} for name in stacks}
-        return replace(self, stacks={**self.stacks, **changed})
+        new_tables = {name: {**self.stacks[name], **keys} for name in stacks}
+        return replace(self, stacks={**self.stacks, **new_tables})
 
     def below(self, stack: str) -> "Arrangement":
         """Returns the arrangement that ends with an inner stack, or with a disk."""
         if stack not in self.stacks:
             return replace(self, stacks={f"single-{stack}": {"device": stack}}, disks=[stack])
-        used = {stack}
+        names_below = {stack}
         for name in reversed([*self.stacks]):  # A stack comes after those that it is made of
-            if name in used:
+            if name in names_below:
                 for value in self.stacks[name].values():
-                    used.update(value if isinstance(value, list) else [str(value)])
-        stacks = {name: table for name, table in self.stacks.items() if name in used}
-        return replace(self, stacks=stacks, disks=[disk for disk in self.disks if disk in used])
+                    names_below.update(value if isinstance(value, list) else [str(value)])
+        stacks = {name: table for name, table in self.stacks.items() if name in names_below}
+        return replace(self, stacks=stacks, disks=[disk for disk in self.disks if disk in names_below])
 
-    def renamed(self, name: str) -> "Arrangement":
+    def rename(self, name: str) -> "Arrangement":
         """Returns the arrangement with another name, also of its outermost stack."""
         stacks = {name if key == self.top else key: table for key, table in self.stacks.items()}
         return replace(self, name=name, stacks=stacks)
 
-    def needed(self) -> dict[str, Table]:
+    def essential_stacks(self) -> dict[str, Table]:
         """Returns the stacks without which data are lost: not those of a cache that only has copies."""
         if self.top_table.get("mode") != "writethrough":
             return dict(self.stacks)
@@ -98,21 +100,21 @@ class Arrangement:
                 candidates.append((sum(pools[member].bytes for member in members if member in pools), name))
         return max(candidates)[1] if candidates else None
 
-    def degraded(self, stack: str) -> "Arrangement":
+    def degrade(self, stack: str) -> "Arrangement":
         """Returns the arrangement without the first member of an array."""
-        _, *others = members_of(self.stacks[stack])
-        return self._without_write_mostly(stack, others).changed(stack, members=[MISSING, *others])
+        _, *other_members = members_of(self.stacks[stack])
+        return self._without_write_mostly(stack, other_members).change_stack(stack, members=[MISSING, *other_members])
 
-    def rebuilding(self, stack: str) -> "Arrangement":
+    def rebuild(self, stack: str) -> "Arrangement":
         """Returns the arrangement while the first member of an array is rebuilt."""
-        first, *others = members_of(self.stacks[stack])
-        return self._without_write_mostly(stack, others).changed(stack, rebuilding=[first])
+        first, *other_members = members_of(self.stacks[stack])
+        return self._without_write_mostly(stack, other_members).change_stack(stack, rebuilding=[first])
 
-    def _without_write_mostly(self, stack: str, others: Sequence[str]) -> "Arrangement":
+    def _without_write_mostly(self, stack: str, other_members: Sequence[str]) -> "Arrangement":
         """Keeps those of the write-mostly members that remain in sync, unless no other is left."""
-        mostly = set(names_in(self.stacks[stack], "write_mostly"))
-        kept = sorted(mostly & set(others)) if set(others) - mostly else []
-        return self.changed(stack, write_mostly=kept) if mostly else self
+        write_mostly = set(names_in(self.stacks[stack], "write_mostly"))
+        in_sync = sorted(write_mostly & set(other_members)) if set(other_members) - write_mostly else []
+        return self.change_stack(stack, write_mostly=in_sync) if write_mostly else self
 
     def devices(self, question: Question) -> dict[str, Table]:
         """Returns the tables of its disks by name."""

@@ -10,17 +10,17 @@ from blklab.advice.figures import KEEPS_UP, YEARS, wear
 from blklab.advice.question import DiskPool, Load, Question
 from blklab.advice.race import SAME, Candidate, ios_of, simulate_candidates
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
-from blklab.advice.search import named, runnable, words_of
+from blklab.advice.search import format_keywords, parse_keywords, select_runnable
 from blklab.documents.cache_curves import CacheCurves
 from blklab.errors import UsageError
 from blklab.trace.cache_curves import read_curves
 from blklab.units import format_size, parse_size
 
-WHOLE = 1 << 20  # I/Os of a trace that are simulated
-MOST_SIZES = 6  # Powers of two that are tried
-SMALLEST = 8 << 20  # Bytes of a cache
+MAX_IOS = 1 << 20  # I/Os of a trace that are simulated
+MAX_SIZES = 6  # Powers of two that are tried
+MIN_CACHE_BYTES = 8 << 20  # Bytes of a cache
 WINDOWS = 8  # Equal parts of a trace in which hits are counted
-AFTER = 60  # Simulations after those of the sizes, about
+EXTRA_SIMULATIONS = 60  # Simulations after those of the sizes, about
 WARM = 0.9  # Share of the hits of the last part with which a cache counts as warm
 CHOICES = {
     "lvmcache": ("chunk", ("32K", "64K", "128K", "256K", "512K", "1M")),
@@ -126,16 +126,25 @@ def origin_of(pool: DiskPool, level: str) -> Arrangement:
         usual = "raid1"
     elif pool.count % 2:
         usual = "raid5"
-    arrays = [of for of in arrays_of(pool, priced=False) if not of.spares]
+    arrays = [arrangement for arrangement in arrays_of(pool, priced=False) if not arrangement.spares]
     if pool.count == 1 and not level:
         return arrays[0]
-    words = words_of(level or usual)
-    found = next((of for of in arrays if of.is_called(words) and len(of.disks) == pool.count), None)
-    if found is None:
-        levels = sorted({of.level for of in arrays if of.level.isdigit()}, key=int)
-        expected = ", ".join(f"raid{number}" for number in levels) or "no level"
-        raise UsageError(f"{named(words)} of {pool.count} × {pool.name}: not possible; expected {expected}")
-    return found
+    keywords = parse_keywords(level or usual)
+    match = next(
+        (
+            arrangement
+            for arrangement in arrays
+            if arrangement.is_called(keywords) and len(arrangement.disks) == pool.count
+        ),
+        None,
+    )
+    if match is None:
+        levels = sorted({arrangement.level for arrangement in arrays if arrangement.level.isdigit()}, key=int)
+        level_names = ", ".join(f"raid{number}" for number in levels) or "no level"
+        raise UsageError(
+            f"{format_keywords(keywords)} of {pool.count} × {pool.name}: not possible; expected {level_names}"
+        )
+    return match
 
 
 def cache_answer(
@@ -144,44 +153,46 @@ def cache_answer(
     fast: DiskPool,
     simulations: Simulations,
     *,
-    most: int | None = None,
-    ios: int = WHOLE,
+    max_bytes: int | None = None,
+    ios: int = MAX_IOS,
     kinds: Sequence[str] = (),
 ) -> CacheAnswer:
-    """Compares caches of `fast` disks for an array; `most` are the bytes of the largest, `kinds` the levels to try.
+    """Compares caches of `fast` disks for an array.
 
-    Raises UsageError if no cache can run the loads.
+    `max_bytes` is the size of the largest cache, `kinds` are the levels to try. Raises UsageError if no cache can run the loads.
     """
     weights = [load.weight for load in question.loads]
     trace = next((load for load in question.loads if load.timed), None)
     curves = _curves(trace) if trace else None
     if curves and curves["useless_times"]:
         raise UsageError(f"the trace: {curves['useless_times']}: expected the times of its I/Os")
-    used = curves["blocks"][0]["footprint_bytes"] if curves else max(load.span for load in question.loads)
+    used_bytes = curves["blocks"][0]["footprint_bytes"] if curves else max(load.span for load in question.loads)
     ios = max(ios_of(load, ios) for load in question.loads)
-    sizes = _sizes(used or origin.capacity, min(most or fast.bytes, fast.bytes))
+    sizes = _sizes(used_bytes or origin.capacity, min(max_bytes or fast.bytes, fast.bytes))
     with_cache = []
     for size in sizes:
-        for of in of_size(origin, fast, size):
-            if (not kinds or of.level in kinds) and not of.kinds & set(question.constraints.excluded):
-                with_cache.append(of)
-    able, messages = runnable([origin, *with_cache], simulations)
-    if origin not in able or len(able) == 1:
+        for arrangement in arrangements_of_size(origin, fast, size):
+            if (not kinds or arrangement.level in kinds) and not arrangement.kinds & set(
+                question.constraints.excluded_kinds
+            ):
+                with_cache.append(arrangement)
+    runnable_arrangements, messages = select_runnable([origin, *with_cache], simulations)
+    if origin not in runnable_arrangements or len(runnable_arrangements) == 1:
         raise UsageError(messages[0] if messages else "--exclude: leaves no kind of cache")
-    simulations.expected_ios = ios * len(question.loads) * (len(able) + AFTER)
+    simulations.expected_ios = ios * len(question.loads) * (len(runnable_arrangements) + EXTRA_SIMULATIONS)
     by_size: dict[str, dict[int, Candidate]] = {}
-    for candidate in _simulate_caches(question, able[1:], simulations, ios, finalists=False):
+    for candidate in _simulate_caches(question, runnable_arrangements[1:], simulations, ios, finalists=False):
         size = next(iter(candidate.arrangement.sizes.values()), fast.bytes)
         by_size.setdefault(candidate.arrangement.level, {})[size] = candidate
-    enough = {kind: _enough(sizes, weights) for kind, sizes in by_size.items()}
-    choices, tuned = _choices(question, enough.values(), simulations, ios)
-    final = _simulate_caches(question, [origin, *tuned], simulations, ios, finalists=True)
+    enough = {kind: _smallest_fast_cache(sizes, weights) for kind, sizes in by_size.items()}
+    choices, tuned_arrangements = _choices(question, enough.values(), simulations, ios)
+    final = _simulate_caches(question, [origin, *tuned_arrangements], simulations, ios, finalists=True)
     without, *caches = _figures(question, final, simulations)
-    keeping = [row for row in caches if row.arrangement.failures >= origin.failures] or caches
-    keeping = [row for row in keeping if row.serves] or keeping
-    keeping = [row for row in keeping if row.rated_years is None or row.rated_years >= YEARS] or keeping
-    fastest = min(row.candidate.mean_ns(weights) for row in keeping)
-    best = next(row for row in keeping if row.candidate.mean_ns(weights) <= (1 + SAME) * fastest)
+    eligible = [row for row in caches if row.arrangement.failures >= origin.failures] or caches
+    eligible = [row for row in eligible if row.serves] or eligible
+    eligible = [row for row in eligible if row.rated_years is None or row.rated_years >= YEARS] or eligible
+    fastest = min(row.candidate.mean_ns(weights) for row in eligible)
+    best = next(row for row in eligible if row.candidate.mean_ns(weights) <= (1 + SAME) * fastest)
     means = {}
     for kind, candidates in by_size.items():
         means[kind] = {size: candidate.mean_ns(weights) for size, candidate in sorted(candidates.items())}
@@ -205,36 +216,36 @@ def _curves(trace: Load) -> CacheCurves:
     return read_curves([str(trace.table["replay"])], policies=["lru"], sizes=[], selection=only)
 
 
-def _sizes(used: int, most: int) -> list[int]:
-    """Returns powers of two up to twice what the loads use, at most `most`, which is also a size if it limits."""
-    largest = 1 << max(SMALLEST, 2 * used - 1).bit_length()
-    sizes = [largest >> at for at in range(MOST_SIZES) if largest >> at >= SMALLEST]
-    return sorted({min(size, most) for size in sizes})
+def _sizes(used_bytes: int, max_bytes: int) -> list[int]:
+    """Returns powers of two up to twice what the loads use, at most `max_bytes`, which is also a size if it limits."""
+    largest = 1 << max(MIN_CACHE_BYTES, 2 * used_bytes - 1).bit_length()
+    sizes = [largest >> shift for shift in range(MAX_SIZES) if largest >> shift >= MIN_CACHE_BYTES]
+    return sorted({min(size, max_bytes) for size in sizes})
 
 
-def of_size(origin: Arrangement, fast: DiskPool, size: int) -> Iterator[Arrangement]:
+def arrangements_of_size(origin: Arrangement, fast: DiskPool, size: int) -> Iterator[Arrangement]:
     """Yields an array with each kind of cache of some bytes."""
     cache = arrays_of(fast, priced=False)[0] if fast.count == 1 else origin_of(fast, "raid1")
-    words = f"on {format_size(size)} of {cache.words}"
-    for of in with_caches(origin, cache, replace(fast, bytes=size)):
+    description = f"on {format_size(size)} of {cache.words}"
+    for arrangement in with_caches(origin, cache, replace(fast, bytes=size)):
         if size >= fast.bytes:
-            yield of
-        elif not of.sizes:
+            yield arrangement
+        elif not arrangement.sizes:
             sizes = dict.fromkeys(cache.disks, size)
-            yield replace(of, sizes=sizes, words=of.words.replace(f"on {cache.words}", words))
+            yield replace(arrangement, sizes=sizes, words=arrangement.words.replace(f"on {cache.words}", description))
 
 
-def _enough(by_bytes: Mapping[int, Candidate], weights: Sequence[float]) -> Candidate:
+def _smallest_fast_cache(by_bytes: Mapping[int, Candidate], weights: Sequence[float]) -> Candidate:
     """Returns the smallest cache that is about as fast as the fastest."""
     fastest = min(candidate.mean_ns(weights) for candidate in by_bytes.values())
-    ordered = [by_bytes[size] for size in sorted(by_bytes)]
-    return next(candidate for candidate in ordered if candidate.mean_ns(weights) <= (1 + SAME) * fastest)
+    candidates = [by_bytes[size] for size in sorted(by_bytes)]
+    return next(candidate for candidate in candidates if candidate.mean_ns(weights) <= (1 + SAME) * fastest)
 
 
 def _figures(question: Question, candidates: Sequence[Candidate], simulations: Simulations) -> list[CacheFigures]:
     rows = []
     for candidate in candidates:
-        of = candidate.arrangement
+        arrangement = candidate.arrangement
         half, full = _halves(candidate)
         ios = max(candidate.by_length)
         reads = sum(sample.cached_reads for sample in full)
@@ -244,13 +255,16 @@ def _figures(question: Question, candidates: Sequence[Candidate], simulations: S
         ]
         bytes_a_day, rated_years = _wear(question, candidate)
         keeps_up = all(
-            sample.seconds * KEEPS_UP * question.growth <= simulations.recorded_seconds(load, ios)
+            sample.seconds * KEEPS_UP * question.growth <= simulations.trace_seconds(load, ios)
             for load, sample in zip(question.loads, full, strict=True)
             if load.timed
         )
         row = CacheFigures(
             candidate,
-            bytes=min((of.sizes.get(name, question.disks[name].bytes) for name in _cache_disks(of)), default=0),
+            bytes=min(
+                (arrangement.sizes.get(name, question.disks[name].bytes) for name in _cache_disks(arrangement)),
+                default=0,
+            ),
             later_ns=max(later),
             hit_ratio=sum(sample.cache_hits for sample in full) / reads if reads else None,
             dirty_bytes=max(sample.dirty_bytes for sample in (*full, *half)),
@@ -272,14 +286,14 @@ def _simulate_caches(
     question: Question, arrangements: Iterable[Arrangement], simulations: Simulations, ios: int, *, finalists: bool
 ) -> list[Candidate]:
     """Simulates the first half of the I/Os, and all of them."""
-    candidates = [Candidate(of, None) for of in arrangements]
+    candidates = [Candidate(arrangement, None) for arrangement in arrangements]
     for length in (max(1, ios // 2), max(2, ios)):
         candidates = simulate_candidates(question, candidates, simulations, length, finalists=finalists)
     return candidates
 
 
-def _cache_disks(of: Arrangement) -> Sequence[str]:
-    return of.below(str(of.top_table["cache"])).disks if "cache" in of.top_table else ()
+def _cache_disks(arrangement: Arrangement) -> Sequence[str]:
+    return arrangement.below(str(arrangement.top_table["cache"])).disks if "cache" in arrangement.top_table else ()
 
 
 def _wear(question: Question, candidate: Candidate) -> tuple[int, float | None]:
@@ -295,9 +309,9 @@ def _wear(question: Question, candidate: Candidate) -> tuple[int, float | None]:
         for name in disks:
             written[name] = max(0.0, now.written[name] * now.seconds - then.written[name] * then.seconds) / seconds
         later.append(replace(now, written=written))
-    often, years = wear(question, later)
+    writes_per_day, years = wear(question, later)
     largest = max((question.disks[name].bytes for name in disks), default=0)
-    return round((often or 0.0) * largest), years
+    return round((writes_per_day or 0.0) * largest), years
 
 
 def _choices(
@@ -309,25 +323,25 @@ def _choices(
     """
     weights = [load.weight for load in question.loads]
     choices = {}
-    tuned = []
+    tuned_arrangements = []
     for candidate in candidates:
-        of = candidate.arrangement
-        able, _ = runnable(list(_variants(question, of)), simulations)
-        others = _simulate_caches(question, able, simulations, ios, finalists=False)
+        arrangement = candidate.arrangement
+        runnable_variants, _ = select_runnable(list(_variants(question, arrangement)), simulations)
+        variants = _simulate_caches(question, runnable_variants, simulations, ios, finalists=False)
         base = candidate.mean_ns(weights)
-        choices[of.level] = {choice_of(other.arrangement): other.mean_ns(weights) / base for other in others}
+        choices[arrangement.level] = {choice_of(other.arrangement): other.mean_ns(weights) / base for other in variants}
         least = min(YEARS, _wear(question, candidate)[1] or 0)
-        lasting = [other for other in others if least <= (_wear(question, other)[1] or math.inf)]
+        lasting = [other for other in variants if least <= (_wear(question, other)[1] or math.inf)]
         best = min([candidate, *lasting], key=lambda other: other.mean_ns(weights))
         slower, half = difference(best.samples, candidate.samples, weights)
-        tuned.append((best if slower + half < -SAME else candidate).arrangement)
-    return choices, tuned
+        tuned_arrangements.append((best if slower + half < -SAME else candidate).arrangement)
+    return choices, tuned_arrangements
 
 
-def choice_of(of: Arrangement) -> str:
+def choice_of(arrangement: Arrangement) -> str:
     """Returns the chunk or the cutoff of a cache in words."""
-    key, _ = CHOICES.get(str(of.top_table["kind"]), ("", ()))
-    size = parse_size(str(of.top_table.get(key, DEFAULT_CUTOFF)))
+    key, _ = CHOICES.get(str(arrangement.top_table["kind"]), ("", ()))
+    size = parse_size(str(arrangement.top_table.get(key, DEFAULT_CUTOFF)))
     noun = {"chunk": "chunk", "sequential_cutoff": "cutoff"}.get(key, "")
     if not noun:
         return ""
@@ -336,20 +350,20 @@ def choice_of(of: Arrangement) -> str:
     return f"{noun} {format_size(size)}"
 
 
-def _variants(question: Question, of: Arrangement) -> Iterator[Arrangement]:
-    key, values = CHOICES.get(str(of.top_table["kind"]), ("", ()))
-    size = min(of.sizes.get(name, question.disks[name].bytes) for name in _cache_disks(of))
+def _variants(question: Question, arrangement: Arrangement) -> Iterator[Arrangement]:
+    key, values = CHOICES.get(str(arrangement.top_table["kind"]), ("", ()))
+    size = min(arrangement.sizes.get(name, question.disks[name].bytes) for name in _cache_disks(arrangement))
     for value in values:
         fits = key != "chunk" or size <= LVM_CHUNKS * parse_size(value)
-        changed = of.changed(of.top, **{key: value})
-        if fits and choice_of(changed) != choice_of(of):
-            yield replace(changed, words=f"{of.words}, {choice_of(changed)}")
+        variant = arrangement.change_stack(arrangement.top, **{key: value})
+        if fits and choice_of(variant) != choice_of(arrangement):
+            yield replace(variant, words=f"{arrangement.words}, {choice_of(variant)}")
 
 
-def _warm_up(load: Load, of: Arrangement, origin: Arrangement, simulations: Simulations, ios: int) -> WarmUp:
+def _warm_up(load: Load, arrangement: Arrangement, origin: Arrangement, simulations: Simulations, ios: int) -> WarmUp:
     lengths = [max(1, ios * part // WINDOWS) for part in range(1, WINDOWS + 1)]
     speed = simulations.question.growth
-    samples = simulations.averages([SampleRequest(of, load, length, speed) for length in lengths])
+    samples = simulations.averages([SampleRequest(arrangement, load, length, speed) for length in lengths])
     hits_before = 0.0
     reads_before = 0.0
     ratios = []

@@ -13,7 +13,7 @@ from blklab.advice.question import DiskPool, Question, Table
 
 CHUNKS = ("512K", "64K", "256K", "1M")  # mdadm's default first
 LAYOUTS = {"n": "near", "f": "far", "o": "offset"}
-MOST_COPIES = 4  # Copies of a mirror; more only cost writes
+MAX_COPIES = 4  # Copies of a mirror; more only cost writes
 CACHES: Sequence[tuple[str, dict[str, str], bool]] = (
     ("lvmcache", {"mode": "writethrough"}, False),
     ("lvmcache", {"mode": "writeback"}, True),
@@ -54,23 +54,23 @@ def candidates(
         for _, group in sorted(zip(question.pools, groups, strict=True), key=lambda pair: random_reads[pair[0].name])
     ]
     flat = [arrangement for group in groups for arrangement in group]
-    mixed: list[Arrangement] = []
+    mixed_mirrors: list[Arrangement] = []
     for first, second in combinations(sorted(question.pools, key=lambda pool: -random_reads[pool.name]), 2):
-        mixed += _mixed(first, second)
-    together = list(_together(question.pools, random_reads))
-    joined = []
+        mixed_mirrors += _mixed_mirrors(first, second)
+    common_arrays = list(_arrays_over_pools(question.pools, random_reads))
+    volumes = []
     for slow_arrays, fast_arrays in combinations(by_speed, 2):
         for slow_array in filter(_can_join, slow_arrays):
-            joined += [_joined(slow_array, fast_array) for fast_array in filter(_can_join, fast_arrays)]
-    cached: list[Arrangement] = []
+            volumes += [_join_arrays(slow_array, fast_array) for fast_array in filter(_can_join, fast_arrays)]
+    cached_arrangements: list[Arrangement] = []
     for slow_pool, slow_arrays in zip(question.pools, groups, strict=True):
         for fast_pool, fast_arrays in zip(question.pools, groups, strict=True):
             if random_reads[fast_pool.name] < FASTER * random_reads[slow_pool.name]:
                 continue
             disks_and_mirrors = [array for array in fast_arrays if not array.spares and set(array.kinds) <= {"1"}]
-            for origin in filter(_usual, slow_arrays):
+            for origin in filter(_has_default_chunks, slow_arrays):
                 for cache in disks_and_mirrors:
-                    cached += with_caches(origin, cache, fast_pool)
+                    cached_arrangements += with_caches(origin, cache, fast_pool)
     notes = [
         RemovedCandidates(
             len(CHUNKS) * sum(pool.count > 2 for pool in question.pools), "are RAID-4, and RAID-5 is never slower"
@@ -81,31 +81,33 @@ def candidates(
             "use fewer disks than you have (give --price to have them considered)",
         ),
     ]
-    return [*flat, *together, *mixed, *joined, *cached], [note for note in notes if note.count]
+    return [*flat, *common_arrays, *mixed_mirrors, *volumes, *cached_arrangements], [
+        note for note in notes if note.count
+    ]
 
 
 def _subsets(pool: DiskPool) -> int:
     """Returns how many arrangements of fewer disks are left out."""
     of_any_number = {array.name for array in arrays_of(pool, priced=True)}
-    searched = {array.name for array in arrays_of(pool, priced=False)}
-    return len(of_any_number - searched)
+    searched_names = {array.name for array in arrays_of(pool, priced=False)}
+    return len(of_any_number - searched_names)
 
 
-def _usual(arrangement: Arrangement) -> bool:
+def _has_default_chunks(arrangement: Arrangement) -> bool:
     """Whether its chunks are mdadm's default, so that caches and joined arrays need no search of chunks."""
     return all(table.get("chunk", CHUNKS[0]) == CHUNKS[0] for table in arrangement.stacks.values())
 
 
 def _can_join(arrangement: Arrangement) -> bool:
     """Whether it is a part of volumes over two arrays."""
-    return _usual(arrangement) and not arrangement.spares
+    return _has_default_chunks(arrangement) and not arrangement.spares
 
 
 def arrays_of(pool: DiskPool, priced: bool) -> list[Arrangement]:
     """Returns the arrangements of equal disks: all of them, or all but a hot spare; with prices, of any number."""
     fewest = 1 if priced else max(1, pool.count - 1)
     bare = f"single-{pool.name}"
-    listed = [Arrangement(bare, f"a single {pool.name}", {bare: {"device": pool.disk(1)}}, [pool.disk(1)], 0)]
+    arrangements = [Arrangement(bare, f"a single {pool.name}", {bare: {"device": pool.disk(1)}}, [pool.disk(1)], 0)]
     for count in range(pool.count, fewest - 1, -1):
         names = [pool.disk(number) for number in range(1, count + 1)]
         spares = [pool.disk(pool.count)] if count < pool.count and not priced else []
@@ -113,12 +115,12 @@ def arrays_of(pool: DiskPool, priced: bool) -> list[Arrangement]:
         if spares:  # md gives a spare to one array only, and none to RAID-0
             redundant = [array for array in arrays if array.failures and len(array.stacks) == 1]
             arrays = [replace(array, spares=spares, words=f"{array.words} and a hot spare") for array in redundant]
-        listed += arrays
+        arrangements += arrays
     # Mirrors of fewer disks are faster to write, and are searched in any case.
-    for copies in range(2, min(pool.count - 1, MOST_COPIES) + 1):
-        listed.append(_mirror(pool, [pool.disk(number) for number in range(1, copies + 1)]))
+    for copies in range(2, min(pool.count - 1, MAX_COPIES) + 1):
+        arrangements.append(_mirror(pool, [pool.disk(number) for number in range(1, copies + 1)]))
     unique: dict[tuple[str, ...], Arrangement] = {}
-    for arrangement in listed:
+    for arrangement in arrangements:
         unique.setdefault((str(arrangement.stacks), str(bool(arrangement.spares))), arrangement)
     return list(unique.values())
 
@@ -131,37 +133,39 @@ def _arrays(pool: DiskPool, names: Sequence[str]) -> Iterator[Arrangement]:
     count = len(names)
     if count < 2:
         return
-    if count <= MOST_COPIES:
+    if count <= MAX_COPIES:
         yield _mirror(pool, names)
     for chunk in CHUNKS:
         keys = {"chunk": chunk}
         suffix = chunk.lower()
-        words = f"chunk {chunk}"
+        chunk_text = f"chunk {chunk}"
         for copies in (2, 3):
             for letter, layout in LAYOUTS.items():
                 if copies <= count and not (letter == "n" and copies == count):
                     table = {"level": 10, "layout": f"{letter}{copies}", **keys}
-                    about = f"RAID-10 {layout} {copies}, {words}"
-                    yield _array(pool, names, f"raid10-{letter}{copies}-{suffix}", about, table, copies - 1)
+                    description = f"RAID-10 {layout} {copies}, {chunk_text}"
+                    yield _array(pool, names, f"raid10-{letter}{copies}-{suffix}", description, table, copies - 1)
         if count > 2:
-            yield _array(pool, names, f"raid5-{suffix}", f"RAID-5, {words}", {"level": 5, **keys}, 1)
+            yield _array(pool, names, f"raid5-{suffix}", f"RAID-5, {chunk_text}", {"level": 5, **keys}, 1)
         if count > 3:
-            yield _array(pool, names, f"raid6-{suffix}", f"RAID-6, {words}", {"level": 6, **keys}, 2)
-            yield from _striped(pool, names, chunk)
-        yield _array(pool, names, f"raid0-{suffix}", f"RAID-0, {words}", {"level": 0, **keys}, 0)
+            yield _array(pool, names, f"raid6-{suffix}", f"RAID-6, {chunk_text}", {"level": 6, **keys}, 2)
+            yield from _nested_arrays(pool, names, chunk)
+        yield _array(pool, names, f"raid0-{suffix}", f"RAID-0, {chunk_text}", {"level": 0, **keys}, 0)
 
 
-def _array(pool: DiskPool, names: Sequence[str], label: str, words: str, table: Table, failures: int) -> Arrangement:
+def _array(
+    pool: DiskPool, names: Sequence[str], label: str, description: str, table: Table, failures: int
+) -> Arrangement:
     name = f"{label}-{len(names)}x{pool.name}"
     level = str(table["level"])
     bitmap = {"bitmap": True} if level != "0" else {}
     stacks = {name: {**table, **bitmap, "members": list(names)}}
     return Arrangement(
-        name, f"{words}, of {len(names)} × {pool.name}", stacks, names, failures, kinds=frozenset({level})
+        name, f"{description}, of {len(names)} × {pool.name}", stacks, names, failures, kinds=frozenset({level})
     )
 
 
-def _striped(pool: DiskPool, names: Sequence[str], chunk: str) -> Iterator[Arrangement]:
+def _nested_arrays(pool: DiskPool, names: Sequence[str], chunk: str) -> Iterator[Arrangement]:
     """Yields RAID-0 over mirrors, and over RAID-5 and RAID-6 of half of the disks each."""
     count = len(names)
     for level, size, failures, fewest in ((1, 2, 1, 2), (5, count // 2, 1, 3), (6, count // 2, 2, 4)):
@@ -170,60 +174,65 @@ def _striped(pool: DiskPool, names: Sequence[str], chunk: str) -> Iterator[Arran
         label = f"raid0-over-raid{level}-{chunk.lower()}-{count}x{pool.name}"
         keys = {"level": level, "bitmap": True} | ({"chunk": chunk} if level != 1 else {})
         parts = {
-            f"{label}-part{at // size + 1}": {**keys, "members": list(names[at : at + size])}
-            for at in range(0, count, size)
+            f"{label}-part{start // size + 1}": {**keys, "members": list(names[start : start + size])}
+            for start in range(0, count, size)
         }
         stacks: dict[str, Table] = {**parts, label: {"level": 0, "chunk": chunk, "members": list(parts)}}
-        words = f"RAID-0, chunk {chunk}, over {len(parts)} × RAID-{level}, of {count} × {pool.name}"
-        yield Arrangement(label, words, stacks, names, failures, kinds=frozenset({"0", str(level)}))
+        description = f"RAID-0, chunk {chunk}, over {len(parts)} × RAID-{level}, of {count} × {pool.name}"
+        yield Arrangement(label, description, stacks, names, failures, kinds=frozenset({"0", str(level)}))
 
 
-def _together(pools: Sequence[DiskPool], random_reads: Mapping[str, float]) -> Iterator[Arrangement]:
+def _arrays_over_pools(pools: Sequence[DiskPool], random_reads: Mapping[str, float]) -> Iterator[Arrangement]:
     """Yields the arrays of all disks of several pools that are about as fast as each other, striped in turn."""
     for size in range(2, len(pools) + 1):
-        for several in combinations(pools, size):
-            speeds = [random_reads[pool.name] for pool in several]
+        for group in combinations(pools, size):
+            speeds = [random_reads[pool.name] for pool in group]
             if max(speeds) > SIMILAR * min(speeds):
                 continue
-            longest = max(pool.count for pool in several)
+            longest = max(pool.count for pool in group)
             names = []
             for number in range(1, longest + 1):
-                names += [pool.disk(number) for pool in several if number <= pool.count]
-            label = "_".join(f"{pool.count}x{pool.name}" for pool in several)
-            words = " and ".join(f"{pool.count} × {pool.name}" for pool in several)
-            for array in _arrays(replace(several[0], name=label, count=len(names)), names):
-                if len(names) > 2 or array.kinds == {"0"}:  # `_mixed` has the mirrors of two
-                    yield replace(array, words=array.words.replace(f"{len(names)} × {label}", words))
+                names += [pool.disk(number) for pool in group if number <= pool.count]
+            label = "_".join(f"{pool.count}x{pool.name}" for pool in group)
+            pools_text = " and ".join(f"{pool.count} × {pool.name}" for pool in group)
+            for array in _arrays(replace(group[0], name=label, count=len(names)), names):
+                if len(names) > 2 or array.kinds == {"0"}:  # `_mixed_mirrors` has the mirrors of two
+                    yield replace(array, words=array.words.replace(f"{len(names)} × {label}", pools_text))
 
 
-def _mixed(fast: DiskPool, slow: DiskPool) -> Iterator[Arrangement]:
+def _mixed_mirrors(fast: DiskPool, slow: DiskPool) -> Iterator[Arrangement]:
     """Yields mirrors with a fast and a slow half."""
     pairs = min(fast.count, slow.count)
     fast_names = [fast.disk(number) for number in range(1, pairs + 1)]
     slow_names = [slow.disk(number) for number in range(1, pairs + 1)]
     names = [fast_names[0], slow_names[0]]
-    of = f"{fast.name}_{slow.name}".replace("+", "_")
+    pool_names = f"{fast.name}_{slow.name}".replace("+", "_")
     mirror = {"level": 1, "members": names, "bitmap": True}
-    mostly = {**mirror, "write_mostly": [slow_names[0]]}
-    for label, table, more in ((f"raid1-{of}", mirror, ""), (f"raid1-wm-{of}", mostly, " (write-mostly)")):
-        words = f"RAID-1 of {fast.name} and {slow.name}{more}"
-        yield Arrangement(label, words, {label: table}, names, 1, kinds=frozenset({"1"}))
+    write_mostly = {**mirror, "write_mostly": [slow_names[0]]}
+    for label, table, suffix in (
+        (f"raid1-{pool_names}", mirror, ""),
+        (f"raid1-wm-{pool_names}", write_mostly, " (write-mostly)"),
+    ):
+        description = f"RAID-1 of {fast.name} and {slow.name}{suffix}"
+        yield Arrangement(label, description, {label: table}, names, 1, kinds=frozenset({"1"}))
     in_turn = [name for pair in zip(fast_names, slow_names, strict=True) for name in pair]
     for letter, layout in LAYOUTS.items():
-        label = f"raid10-{letter}2-{pairs}x-{of}"
+        label = f"raid10-{letter}2-{pairs}x-{pool_names}"
         table = {"level": 10, "layout": f"{letter}2", "chunk": CHUNKS[0], "members": in_turn, "bitmap": True}
-        words = f"RAID-10 {layout} 2, chunk {CHUNKS[0]}, of {pairs} × {fast.name} and {pairs} × {slow.name}"
-        yield Arrangement(label, words, {label: table}, in_turn, 1, kinds=frozenset({"10"}))
+        description = f"RAID-10 {layout} 2, chunk {CHUNKS[0]}, of {pairs} × {fast.name} and {pairs} × {slow.name}"
+        yield Arrangement(label, description, {label: table}, in_turn, 1, kinds=frozenset({"10"}))
 
 
-def _joined(slow: Arrangement, fast: Arrangement) -> Arrangement:
+def _join_arrays(slow: Arrangement, fast: Arrangement) -> Arrangement:
     """Returns a volume over two arrays: first the slow one, where the load begins."""
     name = f"{slow.name}_and_{fast.name}"
     stacks = {**slow.stacks, **fast.stacks, name: {"level": "linear", "members": [slow.top, fast.top]}}
-    words = f"an LVM volume over {slow.words}, and {fast.words}"
+    description = f"an LVM volume over {slow.words}, and {fast.words}"
     disks = [*slow.disks, *fast.disks]
     failures = min(slow.failures, fast.failures)
-    return Arrangement(name, words, _plain_members(stacks), disks, failures, kinds=slow.kinds | fast.kinds | {"linear"})
+    return Arrangement(
+        name, description, _plain_members(stacks), disks, failures, kinds=slow.kinds | fast.kinds | {"linear"}
+    )
 
 
 def with_caches(origin: Arrangement, cache: Arrangement, pool: DiskPool) -> Iterator[Arrangement]:
@@ -236,12 +245,12 @@ def with_caches(origin: Arrangement, cache: Arrangement, pool: DiskPool) -> Iter
         label = f"{kind}-{mode}" if mode else kind
         name = f"{origin.name}_{label}_{cache.name}"
         below = "backing" if kind == "bcache" else "origin"
-        words = f"{origin.words}, behind a {CACHE_WORDS[kind]}"
+        description = f"{origin.words}, behind a {CACHE_WORDS[kind]}"
         if mode:
-            words += f" ({mode})"
-        whole = Arrangement(
+            description += f" ({mode})"
+        arrangement = Arrangement(
             name,
-            f"{words} on {cache.words}",
+            f"{description} on {cache.words}",
             _plain_members(
                 {**origin.stacks, **cache.stacks, name: {"kind": kind, below: origin.top, "cache": cache.top, **keys}}
             ),
@@ -251,14 +260,14 @@ def with_caches(origin: Arrangement, cache: Arrangement, pool: DiskPool) -> Iter
             kinds=origin.kinds | cache.kinds | {kind, *keys.values()},
         )
         if kind != "lvmcache":
-            yield whole
+            yield arrangement
             continue
         chunk = max(SMALL_CHUNK, -(-pool.bytes // LVM_CHUNKS // CHUNK_UNIT) * CHUNK_UNIT)
-        yield whole.changed(name, chunk=chunk)
+        yield arrangement.change_stack(name, chunk=chunk)
         if pool.bytes > SMALL_CACHE:
-            part = whole.changed(name, chunk=SMALL_CHUNK).renamed(f"{name}-60g")
-            words_of_part = f"{words} on 60 GiB of {cache.words}"
-            yield replace(part, words=words_of_part, sizes=dict.fromkeys(cache.disks, SMALL_CACHE))
+            part = arrangement.change_stack(name, chunk=SMALL_CHUNK).rename(f"{name}-60g")
+            part_description = f"{description} on 60 GiB of {cache.words}"
+            yield replace(part, words=part_description, sizes=dict.fromkeys(cache.disks, SMALL_CACHE))
 
 
 def _plain_members(stacks: dict[str, Table]) -> dict[str, Table]:

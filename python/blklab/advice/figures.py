@@ -10,7 +10,7 @@ from blklab.advice.arrangement import Arrangement, members_of
 from blklab.advice.question import FLASH, Question, Table
 from blklab.advice.race import SAME, Candidate, longest, simulate_candidates
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
-from blklab.advice.search import runnable
+from blklab.advice.search import select_runnable
 from blklab.grouping import by_key
 from blklab.reliability import Disk, Loss, RedundantArray, probability
 from blklab.spec.stack import Md
@@ -19,7 +19,7 @@ from blklab.units import parse_size
 
 KEEPS_UP = 0.97  # Share of the recorded rate that still counts as keeping up
 SATURATED = 0.98  # Busy share of a device that has no headroom
-MOST_HEADROOM = 256.0  # Times today's load that are tried
+MAX_HEADROOM = 256.0  # Times today's load that are tried
 REFINED = 3  # Halvings of the interval of the headroom
 DAY = 86_400
 YEARS = 5  # For which the probability of losing data is shown
@@ -65,11 +65,11 @@ def figures(question: Question, candidates: Sequence[Candidate], simulations: Si
     for arrangement, array in zip(arrangements, arrays, strict=True):
         requests_of_arrangement = requests(arrangement, as_fast_as_possible=True)
         if array:
-            requests_of_arrangement += requests(arrangement.degraded(array))
-            requests_of_arrangement += requests(arrangement.rebuilding(array))
+            requests_of_arrangement += requests(arrangement.degrade(array))
+            requests_of_arrangement += requests(arrangement.rebuild(array))
         situations.append(requests_of_arrangement)
-    samples = _each(simulations.run, situations)
-    today = _each(simulations.averages, [requests(arrangement) for arrangement in arrangements])
+    samples = _run_lists(simulations.run, situations)
+    today = _run_lists(simulations.averages, [requests(arrangement) for arrangement in arrangements])
     headroom = _headroom(question, arrangements, simulations, full)
     size = len(question.loads)
     seconds = []
@@ -103,36 +103,41 @@ def figures(question: Question, candidates: Sequence[Candidate], simulations: Si
     return rows
 
 
-def _each(
+def _run_lists(
     run: Callable[[list[SampleRequest]], list[Sample]], requests: Sequence[list[SampleRequest]]
 ) -> list[list[Sample]]:
     """Returns the samples of lists of requests, which run at the same time."""
-    samples = iter(run([request for requests_of_one in requests for request in requests_of_one]))
-    return [list(islice(samples, len(requests_of_one))) for requests_of_one in requests]
+    samples = iter(run([request for requests_of_list in requests for request in requests_of_list]))
+    return [list(islice(samples, len(requests_of_list))) for requests_of_list in requests]
 
 
-def data_loss(question: Question, of: Arrangement, rebuild_seconds: float | None) -> Loss:
+def data_loss(question: Question, arrangement: Arrangement, rebuild_seconds: float | None) -> Loss:
     """Returns how likely data are lost within YEARS: of all disks without which data are lost.
 
     `rebuild_seconds` are those of the array whose rebuild was simulated, None if it did not advance: md's lower limit
     counts then. Arrays of other disks are rebuilt at md's upper limit.
     """
-    needed = of.needed()
-    simulated = of.redundant_array(question)
-    names = [name for name in of.disks if _is_used(name, needed)]
+    stacks = arrangement.essential_stacks()
+    simulated_array = arrangement.redundant_array(question)
+    names = [name for name in arrangement.disks if _is_used(name, stacks)]
     disks = []
     for name in names:
         pool = question.disks[name]
-        disks.append(Disk(str(pool.table.get("model", "")), pool.kind, of.sizes.get(name, pool.bytes)))
+        disks.append(Disk(str(pool.table.get("model", "")), pool.kind, arrangement.sizes.get(name, pool.bytes)))
     arrays = []
-    for stack, table in needed.items():
+    for stack, table in stacks.items():
         members = members_of(table)
         if table.get("level") in {None, 0, "linear"} or members[0] not in names:
             continue
-        known = simulated and question.disks[members[0]] == question.disks[members_of(of.stacks[simulated])[0]]
-        at_limit = _member_bytes(question, of, stack) / ((MD_SYNC_SPEED_MIN if known else MD_SYNC_SPEED_MAX) << 10)
-        hours = (rebuild_seconds if known and rebuild_seconds else at_limit) / 3600
-        spares = len([spare for spare in of.spares if question.disks[spare] == question.disks[members[0]]])
+        is_simulated = (
+            simulated_array
+            and question.disks[members[0]] == question.disks[members_of(arrangement.stacks[simulated_array])[0]]
+        )
+        at_limit = _member_bytes(question, arrangement, stack) / (
+            (MD_SYNC_SPEED_MIN if is_simulated else MD_SYNC_SPEED_MAX) << 10
+        )
+        hours = (rebuild_seconds if is_simulated and rebuild_seconds else at_limit) / 3600
+        spares = len([spare for spare in arrangement.spares if question.disks[spare] == question.disks[members[0]]])
         md = Md.model_validate(table)
         slots = [names.index(member) for member in members]
         arrays.append(RedundantArray(md.level, slots, hours, md.layout_word, spares))
@@ -144,8 +149,10 @@ def _is_used(disk: str, stacks: Mapping[str, Table]) -> bool:
     return any(disk in table.values() or disk in members_of(table) for table in stacks.values())
 
 
-def _member_bytes(question: Question, of: Arrangement, array: str) -> int:
-    return min(of.sizes.get(member, question.disks[member].bytes) for member in members_of(of.stacks[array]))
+def _member_bytes(question: Question, arrangement: Arrangement, array: str) -> int:
+    return min(
+        arrangement.sizes.get(member, question.disks[member].bytes) for member in members_of(arrangement.stacks[array])
+    )
 
 
 def wear(question: Question, today: Sequence[Sample]) -> tuple[float | None, float | None]:
@@ -159,38 +166,38 @@ def wear(question: Question, today: Sequence[Sample]) -> tuple[float | None, flo
             if (pool := question.disks.get(name)) and pool.kind in FLASH:
                 writes[name] = writes.get(name, 0.0) + rate * load.weight / weights * DAY / pool.bytes
     years = []
-    for name, often in writes.items():
+    for name, writes_per_day in writes.items():
         model = question.disks[name].table.get("model")
-        rated = library_model(str(model)).rated.get("written_bytes") if model else None
-        if rated and often:
-            years.append(rated / parse_size(str(stock(str(model))["capacity"])) / often / 365.25)
+        rated_bytes = library_model(str(model)).rated.get("written_bytes") if model else None
+        if rated_bytes and writes_per_day:
+            years.append(rated_bytes / parse_size(str(stock(str(model))["capacity"])) / writes_per_day / 365.25)
     return max(writes.values(), default=None), min(years, default=None)
 
 
 def _headroom(
-    question: Question, every: Sequence[Arrangement], simulations: Simulations, full: int
+    question: Question, arrangements: Sequence[Arrangement], simulations: Simulations, full: int
 ) -> list[tuple[float | None, bool]]:
     """Returns how many times the traces' rates each arrangement serves, and whether it is more."""
-    timed = [load for load in question.loads if load.timed]
-    if not timed:
-        return [(None, False)] * len(every)
-    recorded = [simulations.recorded_seconds(load, full) for load in timed]
-    searches = [_highest_speed() for _ in every]
-    asked = {at: next(search) for at, search in enumerate(searches)}
-    found: dict[int, tuple[float | None, bool]] = {}
-    while asked:
+    traces = [load for load in question.loads if load.timed]
+    if not traces:
+        return [(None, False)] * len(arrangements)
+    trace_seconds = [simulations.trace_seconds(load, full) for load in traces]
+    searches = [_highest_speed() for _ in arrangements]
+    speeds = {index: next(search) for index, search in enumerate(searches)}
+    results: dict[int, tuple[float | None, bool]] = {}
+    while speeds:
         requests = []
-        for at, times in asked.items():
-            requests.append([SampleRequest(every[at], load, full, times) for load in timed])
-        for (at, times), samples in zip(list(asked.items()), _each(simulations.run, requests), strict=True):
-            pairs = zip(samples, recorded, strict=True)
+        for index, speed in speeds.items():
+            requests.append([SampleRequest(arrangements[index], load, full, speed) for load in traces])
+        for (index, speed), samples in zip(list(speeds.items()), _run_lists(simulations.run, requests), strict=True):
+            pairs = zip(samples, trace_seconds, strict=True)
             try:
-                serves = all(_keeps_up(question, sample, seconds / times) for sample, seconds in pairs)
-                asked[at] = searches[at].send(serves)
+                serves = all(_keeps_up(question, sample, seconds / speed) for sample, seconds in pairs)
+                speeds[index] = searches[index].send(serves)
             except StopIteration as end:
-                found[at] = end.value
-                del asked[at]
-    return [found[at] for at in range(len(every))]
+                results[index] = end.value
+                del speeds[index]
+    return [results[index] for index in range(len(arrangements))]
 
 
 def _highest_speed() -> Generator[float, bool, tuple[float, bool]]:
@@ -200,9 +207,9 @@ def _highest_speed() -> Generator[float, bool, tuple[float, bool]]:
     interval (on a logarithmic scale).
     """
     low, high = 0.0, 1.0
-    while high <= MOST_HEADROOM and (yield high):
+    while high <= MAX_HEADROOM and (yield high):
         low, high = high, high * 2
-    if high > MOST_HEADROOM:
+    if high > MAX_HEADROOM:
         return low, True
     if not low:
         low, high = 1 / 16, 1.0
@@ -221,70 +228,76 @@ def _keeps_up(question: Question, sample: Sample, seconds: float) -> bool:
     return sample.busy < SATURATED and sample.seconds * KEEPS_UP <= seconds
 
 
-def tuned(question: Question, candidate: Candidate, simulations: Simulations) -> Candidate:
+def tune_candidate(question: Question, candidate: Candidate, simulations: Simulations) -> Candidate:
     """Returns the arrangement with the settings that make it clearly faster: schedulers, the stripe cache."""
-    for changed in (_with_stripe_cache, _with_scheduler):
-        setting = changed(question, candidate.arrangement)
-        if setting is None or not runnable([setting], simulations)[0]:  # an old kernel may not have it
+    for make_variant in (_with_stripe_cache, _with_scheduler):
+        variant = make_variant(question, candidate.arrangement)
+        if variant is None or not select_runnable([variant], simulations)[0]:  # an old kernel may not have it
             continue
-        both = [candidate, replace(candidate, arrangement=setting, by_length={})]
-        candidate, other = simulate_candidates(question, both, simulations, longest(question), finalists=True)
+        pair = [candidate, replace(candidate, arrangement=variant, by_length={})]
+        candidate, other = simulate_candidates(question, pair, simulations, longest(question), finalists=True)
         slower, half = other.slowdown(candidate, [load.weight for load in question.loads])
         if slower + half < -SAME:
             candidate = other
     return candidate
 
 
-def _with_stripe_cache(_question: Question, of: Arrangement) -> Arrangement | None:
-    arrays = [name for name, table in of.arrays().items() if table["level"] in {5, 6}]
-    return of.all_changed(arrays, stripe_cache_size=STRIPE_CACHE) if arrays else None
+def _with_stripe_cache(_question: Question, arrangement: Arrangement) -> Arrangement | None:
+    arrays = [name for name, table in arrangement.arrays().items() if table["level"] in {5, 6}]
+    return arrangement.change_stacks(arrays, stripe_cache_size=STRIPE_CACHE) if arrays else None
 
 
-def _with_scheduler(question: Question, of: Arrangement) -> Arrangement | None:
-    rotating = any(pool.kind == "hdd" and pool.disk(1) in of.disks for pool in question.pools)
+def _with_scheduler(question: Question, arrangement: Arrangement) -> Arrangement | None:
+    rotating = any(pool.kind == "hdd" and pool.disk(1) in arrangement.disks for pool in question.pools)
     if not rotating or "scheduler" in question.settings:
         return None
-    return replace(of, settings={**of.settings, "scheduler": "none"})
+    return replace(arrangement, settings={**arrangement.settings, "scheduler": "none"})
 
 
-def with_changes(question: Question, of: ArrangementFigures, simulations: Simulations) -> ArrangementFigures:
+def add_changes(question: Question, row: ArrangementFigures, simulations: Simulations) -> ArrangementFigures:
     """Adds what single choices contribute: the mean latency with another layout or chunk, or without a cache."""
     weights = [load.weight for load in question.loads]
-    chosen = [(name, variant) for name, variant in _variants(of.arrangement) if runnable([variant], simulations)[0]]
-    variants = {name: Candidate(variant, None) for name, variant in chosen}
-    others = simulate_candidates(question, list(variants.values()), simulations, longest(question), finalists=True)
+    runnable_variants = [
+        (name, variant) for name, variant in _variants(row.arrangement) if select_runnable([variant], simulations)[0]
+    ]
+    variants = {name: Candidate(variant, None) for name, variant in runnable_variants}
+    candidates = simulate_candidates(question, list(variants.values()), simulations, longest(question), finalists=True)
     changes = {
-        name: math.exp(difference(other.samples, of.today, weights)[0])
-        for name, other in zip(variants, others, strict=True)
+        name: math.exp(difference(other.samples, row.today, weights)[0])
+        for name, other in zip(variants, candidates, strict=True)
     }
-    return replace(of, changes=changes)
+    return replace(row, changes=changes)
 
 
-def _variants(of: Arrangement) -> list[tuple[str, Arrangement]]:
+def _variants(arrangement: Arrangement) -> list[tuple[str, Arrangement]]:
     """Returns the arrangement with one choice changed, by what is changed. Arrays of the same level change together."""
     variants = []
-    cache = of.top_table.get("cache")
-    levels = by_key((str(table["level"]), name) for name, table in of.arrays().items() if name != cache)
+    cache = arrangement.top_table.get("cache")
+    levels = by_key((str(table["level"]), name) for name, table in arrangement.arrays().items() if name != cache)
     for level, names in levels.items():
-        table = of.stacks[names[0]]
+        table = arrangement.stacks[names[0]]
         about = f" of RAID-{level}" if len(levels) > 1 else ""
         chunks = [chunk for chunk in ("64K", "1M") if table.get("chunk") not in {None, chunk}]
-        variants += [(f"chunk {chunk}{about}", of.all_changed(names, chunk=chunk)) for chunk in chunks]
+        variants += [(f"chunk {chunk}{about}", arrangement.change_stacks(names, chunk=chunk)) for chunk in chunks]
         if level == "10":
             own_layout = str(table["layout"])
             letter = own_layout[0]
             copies = own_layout[1:]
             layouts = [f"{other}{copies}" for other in "nfo" if other != letter]
-            variants += [(f"layout {layout}", of.all_changed(names, layout=layout)) for layout in layouts]
+            variants += [(f"layout {layout}", arrangement.change_stacks(names, layout=layout)) for layout in layouts]
         if table.get("bitmap"):
-            variants.append(("no bitmap (a resync after a crash takes hours)", of.all_changed(names, bitmap=False)))
+            variants.append(
+                ("no bitmap (a resync after a crash takes hours)", arrangement.change_stacks(names, bitmap=False))
+            )
         if table.get("write_mostly"):
-            variants.append(("no write-mostly", of.all_changed(names, write_mostly=[])))
+            variants.append(("no write-mostly", arrangement.change_stacks(names, write_mostly=[])))
         if "stripe_cache_size" in table:
-            variants.append(("the default stripe cache", of.all_changed(names, stripe_cache_size=MD_STRIPE_CACHE)))
-    if of.settings:
-        variants.append(("the default scheduler", replace(of, settings={})))
-    origin = of.top_table.get("origin", of.top_table.get("backing"))
+            variants.append(
+                ("the default stripe cache", arrangement.change_stacks(names, stripe_cache_size=MD_STRIPE_CACHE))
+            )
+    if arrangement.settings:
+        variants.append(("the default scheduler", replace(arrangement, settings={})))
+    origin = arrangement.top_table.get("origin", arrangement.top_table.get("backing"))
     if isinstance(origin, str):
-        variants.append(("no cache", of.below(origin)))
+        variants.append(("no cache", arrangement.below(origin)))
     return variants

@@ -20,7 +20,7 @@ Table = Mapping[str, object]
 """A table of an experiment file."""
 
 _DISKS = re.compile(r"(?:(\d{1,3})x)?(.+?)(?::([^:/]+))?", re.A)
-MOST_DISKS = 64
+MAX_DISKS = 64
 
 FLASH = ("ssd", "nvme")  # Kinds of devices whose figures depend on how much was written to them
 
@@ -49,9 +49,11 @@ class Constraints:
     drives: int | None = None  # Most disks
     budget: float | None = None
     p99_ns: int | None = None  # The largest 99th percentile
-    excluded: Sequence[str] = ()  # Levels and kinds, as in an experiment file: `5`, `bcache`
+    excluded_kinds: Sequence[str] = ()  # Levels and kinds, as in an experiment file: `5`, `bcache`
     loss: float | None = None  # The largest probability of losing data within YEARS
-    compared: Sequence[Sequence[str]] = ()  # What to show in any case, each with its levels, layouts, kinds: `10`, `f2`
+    comparisons: Sequence[
+        Sequence[str]
+    ] = ()  # What to show in any case, each with its levels, layouts, kinds: `10`, `f2`
 
 
 @dataclass(frozen=True)
@@ -101,28 +103,28 @@ def read_pools(texts: Sequence[str], prices: Mapping[str, float], flash_state: s
     `flash_state` is the state of flash disks, as in an experiment file. Raises UsageError.
     """
     pools: dict[str, DiskPool] = {}
-    words = [word.strip() for listed in texts for word in listed.split(",")]
-    for text in [word for word in words if word] or [""]:
+    disk_texts = [word.strip() for disk_list in texts for word in disk_list.split(",")]
+    for text in [word for word in disk_texts if word] or [""]:
         pool = read_pool(text, flash_state, prices)
         if pool.name in pools:
             raise UsageError(f"--devices: {pool.name!r} is named twice: add the counts")
         pools[pool.name] = pool
-    if sum(pool.count for pool in pools.values()) > MOST_DISKS:
-        raise UsageError(f"--devices: more than {MOST_DISKS} disks")
+    if sum(pool.count for pool in pools.values()) > MAX_DISKS:
+        raise UsageError(f"--devices: more than {MAX_DISKS} disks")
     return list(pools.values())
 
 
-def merged(own: Sequence[DiskPool], others: Sequence[DiskPool]) -> list[DiskPool]:
+def merge_pools(host_pools: Sequence[DiskPool], other_pools: Sequence[DiskPool]) -> list[DiskPool]:
     """Returns the disks of this host, which come first in each pool, and others. Raises UsageError."""
-    pools = {pool.name: pool for pool in own}
-    for pool in others:
-        same = pools.get(pool.name)
-        if same is not None and dict(same.table) != dict(pool.table):
-            size = format_size(same.bytes)
+    pools = {pool.name: pool for pool in host_pools}
+    for pool in other_pools:
+        host_pool = pools.get(pool.name)
+        if host_pool is not None and dict(host_pool.table) != dict(pool.table):
+            size = format_size(host_pool.bytes)
             raise UsageError(f"--devices: this host has {pool.name} of {size}: name disks of this size, or other ones")
-        pools[pool.name] = pool if same is None else replace(same, count=same.count + pool.count)
-    if sum(pool.count for pool in pools.values()) > MOST_DISKS:
-        raise UsageError(f"--devices: more than {MOST_DISKS} disks with those of this host")
+        pools[pool.name] = pool if host_pool is None else replace(host_pool, count=host_pool.count + pool.count)
+    if sum(pool.count for pool in pools.values()) > MAX_DISKS:
+        raise UsageError(f"--devices: more than {MAX_DISKS} disks with those of this host")
     return list(pools.values())
 
 
@@ -147,7 +149,7 @@ def read_pool(
     size = match[3]
     if "/" in model or model.endswith(".toml"):
         path = Path(model).expanduser().resolve()
-        parameters = load.calibrated(path)
+        parameters = load.read_calibrated(path)
         table = {"calibrated": str(path)}
         name = path.stem
     else:
@@ -182,7 +184,7 @@ def _size(parameters: Table) -> int:
 MIXES = Path(__file__).parent / "mixes"
 
 
-def weighted(text: str) -> tuple[str, float]:
+def split_weight(text: str) -> tuple[str, float]:
     """Splits `name=2` into a name and its weight; the weight is 1 without a number."""
     name, equals, number = text.rpartition("=")
     try:
@@ -199,9 +201,9 @@ def mixes() -> list[str]:
     return sorted(path.stem for path in MIXES.glob("*.toml"))
 
 
-def published_load(text: str, working_set: int) -> Load:
+def load_of_mix(text: str, working_set: int) -> Load:
     """Returns a published mix over a working set of some bytes. Raises UsageError."""
-    name, weight = weighted(text)
+    name, weight = split_weight(text)
     if name not in mixes():
         raise UsageError(f"--load {name!r}: no such mix; {problems.near(name, mixes())}")
     document = read_toml(MIXES / f"{name}.toml")
@@ -212,7 +214,7 @@ def published_load(text: str, working_set: int) -> Load:
 
 def load_of_trace(text: str, device: str | None, number: int) -> Load:
     """Returns a trace, at its recorded times. Raises UsageError or BlklabError."""
-    name, weight = weighted(text)
+    name, weight = split_weight(text)
     path = Path(name).expanduser().resolve()
     trace = cell_form.replay_source(path, None, device)
     table = {"replay": str(path), "device": trace.name if device is None else device, "timing": "recorded"}
@@ -222,20 +224,20 @@ def load_of_trace(text: str, device: str | None, number: int) -> Load:
 
 def loads_of_job_file(text: str) -> list[Load]:
     """Returns the jobs of a fio job file. Raises UsageError."""
-    name, weight = weighted(text)
+    name, weight = split_weight(text)
     path = Path(name)
     groups, _ = fio_job.read(path)
     size = len(groups)
     label = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in path.stem) or "job"
     return [
-        Load(label if size == 1 else f"{label}-{at}", {"jobs": jobs}, f"the job file {name}", weight / size)
-        for at, (_, jobs) in enumerate(groups, 1)
+        Load(label if size == 1 else f"{label}-{number}", {"jobs": jobs}, f"the job file {name}", weight / size)
+        for number, (_, jobs) in enumerate(groups, 1)
     ]
 
 
 def loads_of_experiment(text: str) -> list[Load]:
     """Returns the workloads of an experiment file. Raises UsageError."""
-    name, weight = weighted(text)
+    name, weight = split_weight(text)
     raw = load.read(Path(name)).raw
     tables: Table = raw.get("workloads", {})
     if not isinstance(tables, dict) or not tables:

@@ -164,7 +164,7 @@ def race(
 
 
 def _make_candidate(arrangement: Arrangement, question: Question) -> Candidate:
-    names = [",".join(words) for words in question.constraints.compared if arrangement.is_called(words)]
+    names = [",".join(words) for words in question.constraints.comparisons if arrangement.is_called(words)]
     name = arrangement.level
     is_cache = "kind" in arrangement.top_table
     if question.constraints.loss is not None and not is_cache:

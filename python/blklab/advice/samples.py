@@ -25,7 +25,7 @@ from blklab.spec.cells import Cell
 BUILD = [__version__, Path(str(_core.__file__)).stat().st_mtime_ns]  # Of the simulator
 BATCHES = 16  # Parts of a run, for its interval
 WARM_UP = 4  # Of them at the beginning, while write caches fill, which comparisons ignore
-COMPARED = BATCHES - WARM_UP
+COMPARED_BATCHES = BATCHES - WARM_UP
 T_95 = 2.201  # Student's t for 95 % and COMPARED - 1 degrees of freedom
 LONG = 10**15  # ns of simulated time at most; the number of I/Os ends a run
 Tick = Callable[[int, int], object]
@@ -107,13 +107,13 @@ class Simulations:
 
     def run(self, requests: Sequence[SampleRequest]) -> list[Sample]:
         """Returns the sample of each request."""
-        cells = [self._limited(request) for request in requests]
+        cells = [self._limit_cell(request) for request in requests]
         unknown = {cell.key: cell for cell in cells if cell.key not in self._known}
         keys = list(unknown)
         for cell in cells:
             if cell.key not in unknown:
                 self._count(self._known[cell.key])
-        for number, sample in self._parallel.each(_sampled, unknown.values()):
+        for number, sample in self._parallel.each(_sample_cell, unknown.values()):
             if isinstance(sample, BlklabError):
                 raise sample
             self._known[keys[number]] = sample
@@ -133,18 +133,18 @@ class Simulations:
         self.simulated_ios += sample.ios
         self._tick(self.simulated_ios, max(self.expected_ios, self.simulated_ios))
 
-    def _limited(self, request: SampleRequest) -> Cell:
+    def _limit_cell(self, request: SampleRequest) -> Cell:
         """Returns the cell of a request; equal documents have one key."""
         cell = other_run(self.cell(request.arrangement, request.load), request.seed)
         return replace(cell, document=document_of(cell, request), labels={})
 
-    def recorded_seconds(self, load: Load, ios: int) -> float:
+    def trace_seconds(self, load: Load, ios: int) -> float:
         """Returns how long the first I/Os of a trace take on a device without limits, seconds."""
         if (load.name, ios) not in self._recorded:
             pool = DiskPool("unlimited", 1, {"kind": "throttled"}, "throttled", load.span)
-            unlimited = Arrangement("unlimited", "", {"unlimited": {"device": pool.disk(1)}}, [pool.disk(1)], 0)
-            others = Simulations(replace(self.question, pools=[pool]))
-            self._recorded[load.name, ios] = others.run([SampleRequest(unlimited, load, ios)])[0].seconds
+            arrangement = Arrangement("unlimited", "", {"unlimited": {"device": pool.disk(1)}}, [pool.disk(1)], 0)
+            simulations = Simulations(replace(self.question, pools=[pool]))
+            self._recorded[load.name, ios] = simulations.run([SampleRequest(arrangement, load, ios)])[0].seconds
         return self._recorded[load.name, ios]
 
     def _keep(self, key: str) -> None:
@@ -154,23 +154,23 @@ class Simulations:
                 stream.write(f"\n{json.dumps([BUILD, key, asdict(self._known[key])])}")
 
 
-def _sampled(cell: Cell, /, *, stop: _core.Stop | None = None) -> Sample:
-    measured = outcome(cell.document, stop, cell.replay)
-    expected = interval(cell, measured)
-    hits, reads, dirty = _of_cache(measured, cell.document["stack"])
+def _sample_cell(cell: Cell, /, *, stop: _core.Stop | None = None) -> Sample:
+    result = outcome(cell.document, stop, cell.replay)
+    bounds = interval(cell, result)
+    hits, reads, dirty = _cache_counts(result, cell.document["stack"])
     return replace(
-        reduced(measured),
-        mean_interval=[*of_mean(expected)],
-        p99_interval=[*expected.p99],
+        reduce_outcome(result),
+        mean_interval=[*of_mean(bounds)],
+        p99_interval=[*bounds.p99],
         cache_hits=hits,
         cached_reads=reads,
         dirty_bytes=dirty,
     )
 
 
-def _of_cache(measured: Outcome, stack: Any) -> tuple[float, float, float]:
+def _cache_counts(result: Outcome, stack: Any) -> tuple[float, float, float]:
     """Returns hits of reads, reads that were looked up, and dirty bytes of the cache at the top; 0 without one."""
-    for report in measured.targets:
+    for report in result.targets:
         if report["kind"] == "lvmcache":
             hits = report["read_hits"]
             return hits, hits + report["read_misses"], report["dirty"] * stack["lvmcache"]["chunk"]
@@ -235,25 +235,25 @@ def _read(file: Path) -> dict[str, Sample]:
 
 def document_of(cell: Cell, request: SampleRequest) -> Table:
     """Returns the cell, limited to the I/Os of a request."""
-    most = min(request.ios, request.load.ios or request.ios)
-    document = {**cell.document, "max_ios": most, "runtime_ns": LONG, "ramp_ns": 0, "ran_before": True}
+    max_ios = min(request.ios, request.load.ios or request.ios)
+    document = {**cell.document, "max_ios": max_ios, "runtime_ns": LONG, "ramp_ns": 0, "ran_before": True}
     document.pop("load_ramp", None)
     if document["replay"]:
-        timed = not request.as_fast_as_possible
-        document["replay"] = {"timed": timed, "iodepth": PEAK_DEPTH, "speed": request.speed if timed else 1.0}
+        is_timed = not request.as_fast_as_possible
+        document["replay"] = {"timed": is_timed, "iodepth": PEAK_DEPTH, "speed": request.speed if is_timed else 1.0}
     return document
 
 
-def reduced(measured: Outcome) -> Sample:
-    reads = measured.read
-    writes = measured.write
+def reduce_outcome(result: Outcome) -> Sample:
+    reads = result.read
+    writes = result.write
     total = reads.total_ios + writes.total_ios
     mean = sum(figures.total_ios * (figures.clat_ns.mean or 0) for figures in (reads, writes)) / max(1, total)
-    watched = measured.observed_ns
-    busy = {device.name: (device.busy_ns or 0) / watched for device in measured.devices}
+    observed_ns = result.observed_ns
+    busy = {device.name: (device.busy_ns or 0) / observed_ns for device in result.devices}
     busiest = max(busy, key=lambda name: busy[name])
-    p50, p99 = _merged_percentiles([reads.clat_ns, writes.clat_ns], (0.5, 0.99))
-    rebuilt = sum(report["sync_bytes"] for report in measured.targets if report["kind"] == "md")
+    p50, p99 = _merge_percentiles([reads.clat_ns, writes.clat_ns], (0.5, 0.99))
+    rebuilt = sum(report["sync_bytes"] for report in result.targets if report["kind"] == "md")
     return Sample(
         mean,
         p50,
@@ -262,26 +262,29 @@ def reduced(measured: Outcome) -> Sample:
         reads.bw_bytes + writes.bw_bytes,
         min(1.0, busy[busiest]),
         busiest,
-        measured.runtime_ns / 1e9,
+        result.runtime_ns / 1e9,
         total,
-        _batches(measured),
-        {device.name: device.sectors[1] * 512e9 / watched for device in measured.devices},
-        rebuilt * 1e9 / watched,
+        _batches(result),
+        {device.name: device.sectors[1] * 512e9 / observed_ns for device in result.devices},
+        rebuilt * 1e9 / observed_ns,
     )
 
 
-def _merged_percentiles(latencies: Sequence[LatencyResult], shares: Sequence[float]) -> list[float]:
+def _merge_percentiles(latencies: Sequence[LatencyResult], shares: Sequence[float]) -> list[float]:
     """Returns percentiles of several histograms together, ns; the upper value of a bin counts."""
     bins = sorted((value, count) for latency in latencies for value, count in latency.bins)
-    passed = list(accumulate(count for _, count in bins))
-    return [float(bins[bisect_left(passed, share * passed[-1])][0]) if bins else 0.0 for share in shares]
+    cumulative_counts = list(accumulate(count for _, count in bins))
+    return [
+        float(bins[bisect_left(cumulative_counts, share * cumulative_counts[-1])][0]) if bins else 0.0
+        for share in shares
+    ]
 
 
-def _batches(measured: Outcome) -> list[float]:
+def _batches(result: Outcome) -> list[float]:
     """Returns the mean latencies of BATCHES parts with equally many I/Os, ns."""
     import numpy as np
 
-    points = [pair for point in measured.series for pair in zip(point["ios"], point["clat_ns"], strict=True)]
+    points = [pair for point in result.series for pair in zip(point["ios"], point["clat_ns"], strict=True)]
     ios, times = np.cumsum([(0, 0.0), *((count, count * (mean or 0.0)) for count, mean in points)], axis=0).T
     parts = np.diff(np.interp(np.linspace(0, ios[-1], BATCHES + 1), ios, times))
     return (parts * BATCHES / ios[-1]).tolist() if ios[-1] else []
@@ -297,15 +300,17 @@ def difference(first: Sequence[Sample], other: Sequence[Sample], weights: Sequen
     total = 0.0
     square = 0.0
     share = sum(weights)
-    for sample, against, weight in zip(first, other, weights, strict=True):
-        mine = sample.batches[WARM_UP:]
-        others = against.batches[WARM_UP:]
-        if len(mine) != COMPARED or len(others) != COMPARED:
-            return math.log(max(1.0, sample.mean_ns) / max(1.0, against.mean_ns)), math.inf
-        means = [max(1.0, sum(batches) / COMPARED) for batches in (mine, others)]
+    for sample, other_sample, weight in zip(first, other, weights, strict=True):
+        first_batches = sample.batches[WARM_UP:]
+        other_batches = other_sample.batches[WARM_UP:]
+        if len(first_batches) != COMPARED_BATCHES or len(other_batches) != COMPARED_BATCHES:
+            return math.log(max(1.0, sample.mean_ns) / max(1.0, other_sample.mean_ns)), math.inf
+        means = [max(1.0, sum(batches) / COMPARED_BATCHES) for batches in (first_batches, other_batches)]
         total += weight / share * math.log(means[0] / means[1])
-        pairs = [one_side - other_side for one_side, other_side in zip(mine, others, strict=True)]
-        deviation = math.dist(pairs, [fmean(pairs)] * COMPARED) / math.sqrt(COMPARED - 1)  # stdev, much faster
-        half = T_95 * deviation / math.sqrt(COMPARED) / (sum(means) / 2)
+        pairs = [one_side - other_side for one_side, other_side in zip(first_batches, other_batches, strict=True)]
+        deviation = math.dist(pairs, [fmean(pairs)] * COMPARED_BATCHES) / math.sqrt(
+            COMPARED_BATCHES - 1
+        )  # stdev, much faster
+        half = T_95 * deviation / math.sqrt(COMPARED_BATCHES) / (sum(means) / 2)
         square += (weight / share * half) ** 2
     return total, math.sqrt(square)

@@ -39,13 +39,13 @@ def pools_of_this_host(
         name = f"{model}-{number + 1}" if number else model
         pool = DiskPool(name, len(disks), table, kind, size, prices.get(model), disks[0].guess)
         pools.append(pool)
-        for at, disk in enumerate(disks, 1):
-            slots[disk.name] = pool.disk(at)
+        for disk_number, disk in enumerate(disks, 1):
+            slots[disk.name] = pool.disk(disk_number)
             device = of_node(roots.sys / "block" / disk.name, roots)
             if reasons := uses(device, roots):
                 tell(f"{disk.name}: is in use, so the commands do not name it: {reasons[0]}")
             elif device.id:
-                paths[pool.disk(at)] = f"/dev/disk/by-id/{device.id}"
+                paths[pool.disk(disk_number)] = f"/dev/disk/by-id/{device.id}"
     if not pools:
         raise UsageError("--this-host: no disk of this host has a model: measure one with `blklab calibrate`")
     arrangements = [_arrangement(array, slots, roots) for array in read_inventory(roots).arrays]

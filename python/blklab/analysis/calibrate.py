@@ -42,7 +42,7 @@ FEW = 2  # Runs for each parameter among which a fit does not tell outliers from
 FAR = 100.0  # Then no error is an outlier
 LONGEST = 1.0  # Largest logarithmic step of a fit
 CLOSE = 0.001  # A smaller step ends the fit
-MOST_STEPS = 8  # Steps of a stage, with few I/Os and again with all
+MAX_STEPS = 8  # Steps of a stage, with few I/Os and again with all
 DEPENDS = 0.05  # A run depends on a parameter if this share of its change is in the rate, both logarithmic
 LARGE = 1 << 16  # Bytes of an I/O that may be limited by the bandwidth of an NVMe disk
 COARSE = 10  # What divides the I/Os and the time of a simulation that need not be exact
@@ -54,53 +54,53 @@ Stage = Mapping[tuple[str, ...], Callable[[Observation], bool]]
 """Parameters that are fitted together, and the runs that show them. One that is already fitted is left out."""
 
 
-def _mixed(run: Observation) -> bool:
+def _is_mixed(run: Observation) -> bool:
     return not run.reads and not run.writes and not run.synced
 
 
-def _busy_reads(run: Observation) -> bool:
+def _has_busy_reads(run: Observation) -> bool:
     return run.reads and not run.alone
 
 
-def _busy_writes(run: Observation) -> bool:
+def _has_busy_writes(run: Observation) -> bool:
     return run.writes and not run.alone and not run.synced
 
 
-def _large(run: Observation) -> bool:
+def _has_large_ios(run: Observation) -> bool:
     return not run.random or (run.block_bytes or 0) >= LARGE
 
 
 # One I/O at a time shows the latency of flash.
 READ_LATENCY: Stage = {("read_latency_ns",): lambda run: run.reads and run.alone}
 WRITE_LATENCY: Stage = {("write_latency_ns",): lambda run: run.writes and run.alone and not run.synced}
-MIXED_LATENCY: Stage = {("read_latency_ns", "write_latency_ns"): lambda run: _mixed(run) and run.alone}
+MIXED_LATENCY: Stage = {("read_latency_ns", "write_latency_ns"): lambda run: _is_mixed(run) and run.alone}
 
 # Large requests, and small ones that are merged, show the bandwidth.
-READ_BANDWIDTH: Stage = {("read_bandwidth",): lambda run: _busy_reads(run) and _large(run)}
-WRITE_BANDWIDTH: Stage = {("write_bandwidth",): lambda run: _busy_writes(run) and _large(run)}
+READ_BANDWIDTH: Stage = {("read_bandwidth",): lambda run: _has_busy_reads(run) and _has_large_ios(run)}
+WRITE_BANDWIDTH: Stage = {("write_bandwidth",): lambda run: _has_busy_writes(run) and _has_large_ios(run)}
 
 STAGES: dict[str, tuple[Stage, ...]] = {
     # The interface of a SATA disk is the limit: the time for a command and for its bytes.
     "ssd": (
-        {("read_command_ns",): _busy_reads, **READ_BANDWIDTH, **READ_LATENCY},
-        {("write_command_ns",): _busy_writes, **WRITE_BANDWIDTH, **WRITE_LATENCY},
-        {("read_command_ns", "write_command_ns"): lambda run: _mixed(run) and not run.alone, **MIXED_LATENCY},
+        {("read_command_ns",): _has_busy_reads, **READ_BANDWIDTH, **READ_LATENCY},
+        {("write_command_ns",): _has_busy_writes, **WRITE_BANDWIDTH, **WRITE_LATENCY},
+        {("read_command_ns", "write_command_ns"): lambda run: _is_mixed(run) and not run.alone, **MIXED_LATENCY},
         # Linux sends no forced unit access to SATA disks: a flush follows the write.
         {("flush_ns",): lambda run: run.writes and run.synced},
     ),
     # The flash of an NVMe disk is the limit, except for sequential reads.
     "nvme": (
         {
-            ("read_command_ns", "page_read_ns"): _busy_reads,
-            ("read_bandwidth",): lambda run: _busy_reads(run) and (run.block_bytes or 0) >= LARGE,
+            ("read_command_ns", "page_read_ns"): _has_busy_reads,
+            ("read_bandwidth",): lambda run: _has_busy_reads(run) and (run.block_bytes or 0) >= LARGE,
             **READ_LATENCY,
         },
         {
-            ("program_ns",): _busy_writes,
-            ("write_bandwidth",): lambda run: _busy_writes(run) and (run.block_bytes or 0) >= LARGE,
+            ("program_ns",): _has_busy_writes,
+            ("write_bandwidth",): lambda run: _has_busy_writes(run) and (run.block_bytes or 0) >= LARGE,
             **WRITE_LATENCY,
         },
-        {("program_ns", "page_read_ns", "suspend_ns"): _mixed},
+        {("program_ns", "page_read_ns", "suspend_ns"): _is_mixed},
         MIXED_LATENCY,
         {("flush_ns",): lambda run: run.writes and run.flushes},
         {("fua_ns",): lambda run: run.writes and run.synced and not run.flushes},
@@ -108,7 +108,7 @@ STAGES: dict[str, tuple[Stage, ...]] = {
     "hdd": (
         {("seek_track_ns",): lambda run: run.reads and run.random},
         {("read_ahead_bytes",): lambda run: run.reads and not run.random},
-        {("seek_track_ns",): lambda run: _mixed(run) and run.random},
+        {("seek_track_ns",): lambda run: _is_mixed(run) and run.random},
         {("flush_ns", "destage_ns"): lambda run: not run.reads},
     ),
     # A virtual disk begins with the limits that the runs show: see `as_limits`.
@@ -145,7 +145,7 @@ class Calibration:
     """A fitted device."""
 
     device: Mapping[str, Any]  # Its table, as in `[devices.x]` of an experiment
-    fitted: Mapping[str, tuple[float, float]]  # The fitted parameters: values before and after
+    fitted_values: Mapping[str, tuple[float, float]]  # The fitted parameters: values before and after
     intervals: Mapping[str, tuple[float, float]]  # Of fitted parameters, 90 %; missing if there are too few runs
     residuals: Sequence[Residual]
     unknown: Sequence[str]  # Times and bandwidths on which no run depends: those of the initial model
@@ -166,36 +166,36 @@ def calibrate(
     # What is measured is sustained, so that the times of commands that are fitted hold for every state.
     device = {key: value for key, value in device.items() if not key.startswith("sustained_")}
     write_back = device.get("write_back", device["kind"] != "nvme")
-    fitted = dict(device)
-    changed: dict[str, tuple[float, float]] = {}
+    table = dict(device)
+    fitted_values: dict[str, tuple[float, float]] = {}
     stages: list[FittedStage] = []
     for stage in STAGES[device["kind"]]:
         parameters: list[str] = []
-        chosen: list[Observation] = []
-        for wanted, shows in stage.items():
+        stage_runs: list[Observation] = []
+        for parameter_names, shows in stage.items():
             # The kernel sends no flush to a disk without a volatile cache.
-            own = [run for run in runs if shows(run) and (write_back or not run.synced)]
+            matching_runs = [run for run in runs if shows(run) and (write_back or not run.synced)]
             # There must not be more parameters than runs.
-            parameters += [name for name in wanted if name not in changed][: len(own)]
-            chosen += [run for run in own if run not in chosen]
+            parameters += [name for name in parameter_names if name not in fitted_values][: len(matching_runs)]
+            stage_runs += [run for run in matching_runs if run not in stage_runs]
         if parameters:
-            tell(f"fitting {', '.join(parameters)} to {', '.join(run.name for run in chosen)}")
+            tell(f"fitting {', '.join(parameters)} to {', '.join(run.name for run in stage_runs)}")
             # A model without this parameter begins with all the time of an I/O.
-            fitted |= {name: round(1e9 / chosen[0].write_iops) for name in parameters if name not in fitted}
-            values = _fit(bench, fitted, parameters, chosen)
-            changed |= {name: (fitted[name], values[name]) for name in parameters}
-            fitted = _consistent(fitted | values)
-            stages.append((parameters, chosen))
-    times = [name for name in fitted if name.endswith(("_ns", "bandwidth")) and name not in changed]
-    slopes = _slopes(bench, fitted, [*changed, *times], runs)
+            table |= {name: round(1e9 / stage_runs[0].write_iops) for name in parameters if name not in table}
+            values = _fit(bench, table, parameters, stage_runs)
+            fitted_values |= {name: (table[name], values[name]) for name in parameters}
+            table = _consistent(table | values)
+            stages.append((parameters, stage_runs))
+    times = [name for name in table if name.endswith(("_ns", "bandwidth")) and name not in fitted_values]
+    slopes = _slopes(bench, table, [*fitted_values, *times], runs)
     unknown = [name for name, row in slopes.items() if max(map(abs, row)) < DEPENDS]
-    fitted |= {name: changed.pop(name)[0] for name in unknown if name in changed}
-    (residuals,) = bench.residuals([fitted], runs)
-    fitted["uncertainty"] = _uncertainty(device.get("uncertainty", {}), residuals)
+    table |= {name: fitted_values.pop(name)[0] for name in unknown if name in fitted_values}
+    (residuals,) = bench.residuals([table], runs)
+    table["uncertainty"] = _uncertainty(device.get("uncertainty", {}), residuals)
     changed_stages = []
     for names, runs_of_stage in stages:
-        changed_stages.append(([name for name in names if name in changed], runs_of_stage))
-    return Calibration(fitted, changed, _intervals(fitted, changed_stages, residuals, slopes), residuals, unknown)
+        changed_stages.append(([name for name in names if name in fitted_values], runs_of_stage))
+    return Calibration(table, fitted_values, _intervals(table, changed_stages, residuals, slopes), residuals, unknown)
 
 
 def _uncertainty(before: Mapping[str, float], residuals: Sequence[Residual]) -> dict[str, float]:
@@ -205,12 +205,12 @@ def _uncertainty(before: Mapping[str, float], residuals: Sequence[Residual]) -> 
     kinds: dict[str, Callable[[Observation], bool]] = {
         "read": lambda run: run.reads,
         "write": lambda run: run.writes and not run.synced,
-        "mixed": _mixed,
+        "mixed": _is_mixed,
         "sync": lambda run: run.synced,
     }
     deviations = {}
-    for kind, chosen in kinds.items():
-        errors = [before.get(kind, 0.0), *(residual.log_error for residual in residuals if chosen(residual.run))]
+    for kind, is_of_kind in kinds.items():
+        errors = [before.get(kind, 0.0), *(residual.log_error for residual in residuals if is_of_kind(residual.run))]
         deviations[kind] = round(math.hypot(*errors) / math.sqrt(len(errors)), 4)
     return deviations
 
@@ -247,10 +247,10 @@ def _intervals(
         if max(free, all_free) < 1 or not parameters:
             continue
         width = noise(runs, free) if free > 0 else noise(everything, all_free)
-        own = [number for number, run in enumerate(everything) if run in runs]
+        run_indexes = [number for number, run in enumerate(everything) if run in runs]
         rows = []
         for name in parameters:
-            rows.append([slopes[name][number] for number in own])
+            rows.append([slopes[name][number] for number in run_indexes])
         depends = np.array(rows)
         information = depends @ depends.T / max(width, 1e-6) ** 2 + np.eye(len(parameters)) / BEFORE**2
         for name, variance in zip(parameters, np.diag(np.linalg.inv(information)), strict=True):
@@ -263,8 +263,8 @@ def _slopes(bench: "Bench", device: DeviceTable, names: Sequence[str], runs: Seq
     sides = []
     for name in names:
         value = max(1, device[name])
-        sides.append({**device, name: _allowed(name, value * math.exp(STEP))})
-        sides.append({**device, name: _allowed(name, value * math.exp(-STEP))})
+        sides.append({**device, name: _nearest_valid(name, value * math.exp(STEP))})
+        sides.append({**device, name: _nearest_valid(name, value * math.exp(-STEP))})
     rows = bench.rough(device).residuals(sides, runs)
     slopes = {}
     for name, larger, smaller in zip(names, rows[::2], rows[1::2], strict=True):
@@ -276,13 +276,13 @@ def _slopes(bench: "Bench", device: DeviceTable, names: Sequence[str], runs: Seq
 def check(device: DeviceTable, runs: Sequence[Observation], bench: "Bench") -> None:
     """Raises UsageError for what `calibrate` cannot fit, which does not depend on the measured rates."""
     if device.get("kind") not in STAGES:
-        raise UsageError(f"{bench.where}: a device of kind {device.get('kind')!r} has no parameters to fit")
+        raise UsageError(f"{bench.input_path}: a device of kind {device.get('kind')!r} has no parameters to fit")
     if not runs:
-        raise UsageError(f"{bench.where}: no run to calibrate on")
+        raise UsageError(f"{bench.input_path}: no run to calibrate on")
     for run in runs:
         if len(run.disks) > 1:
-            both = " and ".join(run.disks[:2])
-            raise UsageError(f"{bench.where}: {run.name}: jobs on {both} ran at the same time; expected one disk")
+            disks = " and ".join(run.disks[:2])
+            raise UsageError(f"{bench.input_path}: {run.name}: jobs on {disks} ran at the same time; expected one disk")
         bench.document(device, run)
 
 
@@ -291,7 +291,7 @@ ONE_LIMIT = 0.05  # Difference of two rates, as a share, that the same limit mak
 
 def _saturating(runs: Sequence[Observation], way: str) -> list[tuple[int, Observation]]:
     """Returns the runs that only read or only write, with several I/Os in flight, each with the bytes of an I/O."""
-    busy = _busy_reads if way == "read" else _busy_writes
+    busy = _has_busy_reads if way == "read" else _has_busy_writes
     return [(run.block_bytes, run) for run in runs if busy(run) and run.block_bytes]
 
 
@@ -301,7 +301,7 @@ def as_limits(runs: Sequence[Observation]) -> dict[str, float]:
     Small random I/Os show the limit of operations (sequential ones are merged), the largest I/Os that of bytes, and
     mixed ones whether both directions share a limit.
     """
-    alone = max((run.iops for run in runs if run.alone), default=0.0)
+    single_iops = max((run.iops for run in runs if run.alone), default=0.0)
     limits: dict[str, float] = {}
     for way in output.WAYS:
         busy = _saturating(runs, way)
@@ -314,20 +314,20 @@ def as_limits(runs: Sequence[Observation]) -> dict[str, float]:
             limits[f"iops_{way}"] = iops
         if bandwidth / largest < iops * (1 - ONE_LIMIT):
             limits[f"bps_{way}"] = bandwidth
-    mixed = max((run.iops for run in runs if _mixed(run)), default=0.0)
-    most = max(limits.get("iops_read", 0.0), limits.get("iops_write", 0.0))
-    if 0 < mixed < most * (1 + ONE_LIMIT):
-        limits = {key: value for key, value in limits.items() if not key.startswith("iops_")} | {"iops_total": most}
+    mixed_iops = max((run.iops for run in runs if _is_mixed(run)), default=0.0)
+    max_iops = max(limits.get("iops_read", 0.0), limits.get("iops_write", 0.0))
+    if 0 < mixed_iops < max_iops * (1 + ONE_LIMIT):
+        limits = {key: value for key, value in limits.items() if not key.startswith("iops_")} | {"iops_total": max_iops}
     # One I/O at a time shows the latency, unless a limit already holds it back.
-    held_back = alone > most * (1 - ONE_LIMIT) > 0
-    return limits | {"latency_ns": round(1e9 / alone) if alone and not held_back else 0}
+    held_back = single_iops > max_iops * (1 - ONE_LIMIT) > 0
+    return limits | {"latency_ns": round(1e9 / single_iops) if single_iops and not held_back else 0}
 
 
 @dataclass(frozen=True)
 class Bench:
     """How runs were measured: on a partition of `size` at the start of the device, or on the whole device."""
 
-    where: Path  # The input, for errors
+    input_path: Path  # The input, for errors
     kernel: str
     filesystem: str = "none"
     size: str | None = None
@@ -353,7 +353,7 @@ class Bench:
         table = _consistent(device)
         if self.size:
             table["size"] = self.size
-        return dict(sim.make_device_cell(self.where, table, (run.name, run.workload), settings).document)
+        return dict(sim.make_device_cell(self.input_path, table, (run.name, run.workload), settings).document)
 
 
 def _fit(bench: Bench, device: DeviceTable, parameters: Sequence[str], runs: Sequence[Observation]) -> dict[str, int]:
@@ -364,13 +364,13 @@ def _fit(bench: Bench, device: DeviceTable, parameters: Sequence[str], runs: Seq
     import numpy as np
     from scipy.optimize import minimize
 
-    of_rates = {**device, **_at_once(device, runs)}
+    of_rates = {**device, **_estimate_parameters(device, runs)}
     initial = np.log([max(1.0, device[name]) for name in parameters])
     starts = [initial, np.log([max(1.0, of_rates[name]) for name in parameters])]
     slopes = np.zeros((len(parameters), len(runs)))
 
     def values(point: Any) -> dict[str, int]:
-        return {name: _allowed(name, math.exp(min(x, 60.0))) for name, x in zip(parameters, point, strict=True)}
+        return {name: _nearest_valid(name, math.exp(min(x, 60.0))) for name, x in zip(parameters, point, strict=True)}
 
     def errors(within: Bench, points: Any) -> Any:
         devices = [{**device, **values(point)} for point in points]
@@ -398,20 +398,20 @@ def _fit(bench: Bench, device: DeviceTable, parameters: Sequence[str], runs: Seq
         starts = [min(zip(starts, rows, strict=True), key=lambda pair: misfit(*pair))[0]]
     for within in dict.fromkeys((rough, bench)):
         here, row = min(zip(starts, errors(within, starts), strict=True), key=lambda pair: misfit(*pair))
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             if within is rough:
                 slopes = (errors(within, here + STEP * np.eye(len(parameters))) - row) / STEP
-            weighted = slopes * far / np.hypot(row, far)
-            curvature = weighted @ slopes.T + HOLD * np.eye(len(parameters))
-            step = np.linalg.solve(curvature, -(weighted @ row + HOLD * (here - initial)))
+            weighted_slopes = slopes * far / np.hypot(row, far)
+            curvature = weighted_slopes @ slopes.T + HOLD * np.eye(len(parameters))
+            step = np.linalg.solve(curvature, -(weighted_slopes @ row + HOLD * (here - initial)))
             if (length := max(np.abs(step))) < CLOSE:
                 break
             step *= min(1.0, LONGEST / length)
             for share in (1, 0.5, 0.2):
-                (tried,) = errors(within, [here + share * step])
-                if misfit(here + share * step, tried) < misfit(here, row):
+                (new_row,) = errors(within, [here + share * step])
+                if misfit(here + share * step, new_row) < misfit(here, row):
                     here = here + share * step
-                    row = tried
+                    row = new_row
                     break
             else:
                 break
@@ -419,12 +419,12 @@ def _fit(bench: Bench, device: DeviceTable, parameters: Sequence[str], runs: Seq
     return values(here)
 
 
-def _at_once(device: DeviceTable, runs: Sequence[Observation]) -> dict[str, float]:
+def _estimate_parameters(device: DeviceTable, runs: Sequence[Observation]) -> dict[str, float]:
     """Returns parameters of a flash disk as the rates of runs say them at once.
 
     At saturation, I/Os of two sizes show the time of a command and that of a byte; an I/O alone shows the latency.
     """
-    found: dict[str, float] = {}
+    parameters: dict[str, float] = {}
     for way in output.WAYS if device["kind"] in {"ssd", "nvme"} else ():
         command_ns = device[f"{way}_command_ns"]
         byte_ns = 1e9 / device[f"{way}_bandwidth"]
@@ -436,16 +436,16 @@ def _at_once(device: DeviceTable, runs: Sequence[Observation]) -> dict[str, floa
             if large > small:
                 byte_ns = max((ns[large] - ns[small]) / (large - small), 1e9 / EXACT)
             command_ns = ns[small] - small * byte_ns
-            found |= {f"{way}_command_ns": command_ns, f"{way}_bandwidth": 1e9 / byte_ns}
+            parameters |= {f"{way}_command_ns": command_ns, f"{way}_bandwidth": 1e9 / byte_ns}
             if way == "write":
-                found["program_ns"] = device["units"] * device["program_bytes"] * ns[large] / large
+                parameters["program_ns"] = device["units"] * device["program_bytes"] * ns[large] / large
         media_ns = device["page_read_ns"] if way == "read" else 0
         for run in runs:
             is_of_way = run.writes if way == "write" else run.reads
             size = run.block_bytes
             if run.alone and not run.synced and is_of_way and size:
-                found[f"{way}_latency_ns"] = 1e9 / run.iops - command_ns - size * byte_ns - media_ns
-    return found
+                parameters[f"{way}_latency_ns"] = 1e9 / run.iops - command_ns - size * byte_ns - media_ns
+    return parameters
 
 
 def _consistent(device: Mapping[str, Any]) -> DeviceTable:
@@ -456,7 +456,7 @@ def _consistent(device: Mapping[str, Any]) -> DeviceTable:
     return table
 
 
-def _allowed(name: str, value: float) -> int:
+def _nearest_valid(name: str, value: float) -> int:
     """Returns the nearest value that a device table may have."""
     if name.endswith("_bytes"):
         return max(SECTOR, round(min(value, EXACT) / SECTOR) * SECTOR)
@@ -480,7 +480,7 @@ def as_toml(
     ]
     for key, value in calibration.device.items():
         if key != "source":
-            mark = "  # fitted" if key in calibration.fitted else ""
+            mark = "  # fitted" if key in calibration.fitted_values else ""
             if limits := calibration.intervals.get(key):
                 mark += f", {limits[0]:_.0f} to {limits[1]:_.0f} ({100 * NOMINAL:.0f} %)"
             if key in calibration.unknown:
@@ -533,20 +533,24 @@ def directory_experiment(directory: Path, *, size: str | None, seconds: float) -
 
 
 def _experiment(
-    target: Mapping[str, str], tests: Mapping[str, Any], more: Mapping[str, str], seconds: float, top: Mapping[str, Any]
+    target: Mapping[str, str],
+    tests: Mapping[str, Any],
+    extra_options: Mapping[str, str],
+    seconds: float,
+    top: Mapping[str, Any],
 ) -> ExperimentSource:
-    each = seconds / len(tests)
+    test_seconds = seconds / len(tests)
     raw = {
         "title": f"Calibration of {next(iter(target.values()))}",
         "targets": {"device": dict(target)},
-        "workloads": {name: {**test, **more, "time_based": True} for name, test in tests.items()},
-        "settings": {"runtime": f"{each * (1 - RAMP):.1f}s", "ramp_time": f"{each * RAMP:.1f}s"},
+        "workloads": {name: {**test, **extra_options, "time_based": True} for name, test in tests.items()},
+        "settings": {"runtime": f"{test_seconds * (1 - RAMP):.1f}s", "ramp_time": f"{test_seconds * RAMP:.1f}s"},
         **top,
     }
     return ExperimentSource(Path("calibrate"), raw)
 
 
-def expected_runs(source: ExperimentSource) -> list[Observation]:
+def placeholder_runs(source: ExperimentSource) -> list[Observation]:
     """Returns the runs before they are measured, with rates of 1."""
     return [observation(name, options, 1.0, 0.0) for name, options in source.raw["workloads"].items()]
 

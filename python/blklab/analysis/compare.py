@@ -62,8 +62,8 @@ class ComparisonRow:
     lacks: Sequence[Sequence[str]] = ()
     """For each side but the first: the cells of the baseline that are missing in the merged row."""
 
-    asked: Sequence[str] = ()  # The names by which the metric was requested: `p99` for `read.p99`
-    merged: int = 1  # The number of cells on each side, whose changes are averaged
+    requested_names: Sequence[str] = ()  # The names by which the metric was requested: `p99` for `read.p99`
+    cell_count: int = 1  # The number of cells on each side, whose changes are averaged
 
     @property
     def verdicts(self) -> list[str]:
@@ -108,26 +108,28 @@ PLACE_OPTIONS = ("name", "filename", "directory", "size", "io_bytes", "offset_in
 
 
 def comparison_notes(
-    compared: Sequence[ComparisonSide], rows: Sequence[ComparisonRow], pairs: Sequence[Pair], chosen: Collection[str]
+    sides: Sequence[ComparisonSide], rows: Sequence[ComparisonRow], pairs: Sequence[Pair], side_labels: Collection[str]
 ) -> Iterator[Diagnostic]:
     """Yields the notes about the sides, their rows and the pairs of cells."""
     values = [value for row in rows for value in row.values]
     differences = [difference for row in rows for difference in row.differences]
-    single = any(value is not None and value.runs == 1 for value in values)
-    repeated = any(value is not None and value.runs > 1 for value in values)
-    measured = any(difference and not difference.of_model for difference in differences)
-    alone = all(difference is None for difference in differences)
-    if single and measured:
-        known = "they are assumed to vary as the others" if repeated else "the variation between runs is unknown"
-        yield note("run-once", f"some cells have one run: {known}; use repeats = 2 or more")
-    yield from _other_directions(rows, pairs)
+    has_single = any(value is not None and value.runs == 1 for value in values)
+    has_repeats = any(value is not None and value.runs > 1 for value in values)
+    is_measured = any(difference and not difference.of_model for difference in differences)
+    has_no_pair = all(difference is None for difference in differences)
+    if has_single and is_measured:
+        assumption = (
+            "they are assumed to vary as the others" if has_repeats else "the variation between runs is unknown"
+        )
+        yield note("run-once", f"some cells have one run: {assumption}; use repeats = 2 or more")
+    yield from _direction_notes(rows, pairs)
     missing = sum(value is None for value in values)
-    if alone:
-        apart = ", ".join(rows[0].labels) or "nothing"
+    if has_no_pair:
+        label_names = ", ".join(rows[0].labels) or "nothing"
         yield note(
             "nothing-shared",
             (
-                f"no cell exists on more than one side; the cells differ in {apart}: use --by, "
+                f"no cell exists on more than one side; the cells differ in {label_names}: use --by, "
                 "or select a label behind the colon of a campaign"
             ),
         )
@@ -136,25 +138,27 @@ def comparison_notes(
     lacking = sum(len(cells) for row in rows for cells in row.lacks)
     if lacking:
         yield note("cells-missing", f"in merged rows, {lacking} cells of the first side are missing on another side")
-    merged = max(row.merged for row in rows)
-    if merged > 1:
-        yield note("cells-merged", f"rows merge up to {merged} cells: values and changes are geometric means of cells")
-    runners = {run.runner for side in compared for run in side.runs}
+    max_cells = max(row.cell_count for row in rows)
+    if max_cells > 1:
+        yield note(
+            "cells-merged", f"rows merge up to {max_cells} cells: values and changes are geometric means of cells"
+        )
+    runners = {run.runner for side in sides for run in side.runs}
     if len(runners) > 1:
         yield note("several-runners", f"the runs come from different runners: {' and '.join(sorted(runners))}")
     else:
-        yield from _unlike(pairs, chosen)
-    yield from _scaled(compared)
+        yield from _difference_notes(pairs, side_labels)
+    yield from _scale_notes(sides)
     metrics = list(dict.fromkeys(row.metric for row in rows))
-    yield from _far_away([side.name for side in compared], rows)
-    for side in compared:
+    yield from _outlier_notes([side.name for side in sides], rows)
+    for side in sides:
         yield from condition_notes(side.name, side.runs)
         yield from drift_notes(side.name, side.runs, metrics)
 
 
-def _other_directions(rows: Sequence[ComparisonRow], pairs: Sequence[Pair]) -> Iterator[Diagnostic]:
+def _direction_notes(rows: Sequence[ComparisonRow], pairs: Sequence[Pair]) -> Iterator[Diagnostic]:
     """Yields a note about cells that only read on one side and only write on the other."""
-    if not any(name in LATENCIES for row in rows for name in row.asked):
+    if not any(name in LATENCIES for row in rows for name in row.requested_names):
         return
     count = 0
     for pair in pairs:
@@ -169,45 +173,45 @@ def _other_directions(rows: Sequence[ComparisonRow], pairs: Sequence[Pair]) -> I
         )
 
 
-def _far_away(sides: Sequence[str], rows: Sequence[ComparisonRow]) -> Iterator[Diagnostic]:
+def _outlier_notes(sides: Sequence[str], rows: Sequence[ComparisonRow]) -> Iterator[Diagnostic]:
     """Yields the cells whose runs are in two groups, and those with a run that is so far away that ranks decide."""
     for row in rows:
         of_row = " ".join(f"{label}={value}" for label, value in row.labels.items())
         for side, value in zip(sides, row.values, strict=True):
             if value is not None and value.groups:
-                where = " ".join(filter(None, (side, of_row)))
-                yield note("two-groups", f"{where}: {row.metric}: {_two_groups(*value.groups)}")
+                place = " ".join(filter(None, (side, of_row)))
+                yield note("two-groups", f"{place}: {row.metric}: {_describe_groups(*value.groups)}")
         for decision in filter(None, row.differences):
             if decision.far:
                 values = " and ".join(f"{value:,.6g}" for value in decision.far)
-                where = f"{of_row}: {row.metric}" if of_row else row.metric
+                place = f"{of_row}: {row.metric}" if of_row else row.metric
                 yield note(
                     "run-far-away",
-                    f"{where}: {values} is far away from the other runs of its side: "
+                    f"{place}: {values} is far away from the other runs of its side: "
                     "the ranks of the runs decide, and the change is the median one; look at that run",
                 )
 
 
-def _two_groups(low: Sequence[float], high: Sequence[float]) -> str:
+def _describe_groups(low: Sequence[float], high: Sequence[float]) -> str:
     """Returns `1 of 3 runs is 60 % lower than the others`; of two equal groups, `two modes: 2 of 4 runs are …`."""
     less = len(low) <= len(high)
-    few, others = (low, high) if less else (high, low)
-    ratio = math.exp(fmean(map(math.log, few)) - fmean(map(math.log, others)))
+    minority, majority = (low, high) if less else (high, low)
+    ratio = math.exp(fmean(map(math.log, minority)) - fmean(map(math.log, majority)))
     far = f"{100 * abs(ratio - 1):.0f} % higher than"
     if ratio >= 2:
         far = f"{ratio:.1f} times as high as"
     elif less:
         far = f"{100 * abs(ratio - 1):.0f} % lower than"
-    modes = "two modes: " if len(few) > 1 else ""
-    are = "is" if len(few) == 1 else "are"
-    return f"{modes}{len(few)} of {len(low) + len(high)} runs {are} {far} the others"
+    modes = "two modes: " if len(minority) > 1 else ""
+    are = "is" if len(minority) == 1 else "are"
+    return f"{modes}{len(minority)} of {len(low) + len(high)} runs {are} {far} the others"
 
 
 def _between(earlier: Sequence[Sequence[StoredRun]], metric: Metric) -> tuple[float, float] | None:
     """Returns how much campaigns vary; None if it is unknown."""
     campaigns = []
     for runs in earlier:
-        campaigns.append(by_key((run.cell_labels, metric.of(run.figures)) for run in runs))
+        campaigns.append(by_key((run.cell_labels, metric.compute(run.figures)) for run in runs))
     cells = []
     for labels in campaigns[0] if campaigns else ():
         values = [campaign.get(labels, [None]) for campaign in campaigns]
@@ -216,109 +220,109 @@ def _between(earlier: Sequence[Sequence[StoredRun]], metric: Metric) -> tuple[fl
     return between_campaigns(cells)
 
 
-def _are_apart(compared: Sequence[ComparisonSide]) -> bool:
+def _are_apart(sides: Sequence[ComparisonSide]) -> bool:
     """Returns whether the first side was measured in another campaign than a second one."""
-    first, *others = (_measured_campaigns(side) for side in compared)
-    return any(first and other and not first & other for other in others)
+    first, *other_campaigns = (_campaign_numbers(side) for side in sides)
+    return any(first and other and not first & other for other in other_campaigns)
 
 
-def _measured_campaigns(side: ComparisonSide) -> set[int]:
+def _campaign_numbers(side: ComparisonSide) -> set[int]:
     return {run.campaign for run in side.runs if run.figures.simulated_ios is None}
 
 
-def _two_campaigns(known: tuple[float, float] | None, count: int, metric: str) -> Diagnostic:
+def _two_campaigns_note(variation: tuple[float, float] | None, count: int, metric: str) -> Diagnostic:
     """Returns the note about sides that were measured at different times; `count` campaigns show how much they vary."""
     text = (
         "the sides were measured at different times: what changed on the machine between them is not in the intervals; "
         "`blklab run A.toml B.toml --interleave` measures both in turns"
     )
-    if known:
-        share = f"{100 * math.expm1(math.sqrt(known[0])):.1f} % (standard deviation)"
+    if variation:
+        share = f"{100 * math.expm1(math.sqrt(variation[0])):.1f} % (standard deviation)"
         text = f"{count} campaigns of these cells differ in {metric} by {share}: the intervals include it"
     return note("two-campaigns", text)
 
 
-def _scaled(compared: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
+def _scale_notes(sides: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
     """Yields the sides whose device rates are scaled."""
-    for side in compared:
+    for side in sides:
         factors = {rate_scale(run.outcome) for run in side.runs if run.outcome} - {1.0}
         if factors:
-            listed = ", ".join(f"{factor:g}" for factor in sorted(factors))
+            factors_text = ", ".join(f"{factor:g}" for factor in sorted(factors))
             yield note(
                 "scaled-rates",
                 (
-                    f"rates of {side.name} are divided by {listed} so that the lab can reach them: "
+                    f"rates of {side.name} are divided by {factors_text} so that the lab can reach them: "
                     "compare shares and orders, not absolute rates and latencies"
                 ),
             )
 
 
-def _unlike(pairs: Sequence[Pair], chosen: Collection[str]) -> Iterator[Diagnostic]:
+def _difference_notes(pairs: Sequence[Pair], side_labels: Collection[str]) -> Iterator[Diagnostic]:
     """Yields the options in which compared cells differ."""
     differing: dict[str, tuple[str, str]] = {}
-    for base, *others in pairs:
-        for other in others:
+    for base, *other_sides in pairs:
+        for other in other_sides:
             for first, two in zip(base[:1], other[:1], strict=False):
-                asked = _asked(first.cell, chosen), _asked(two.cell, chosen)
-                for key in dict.fromkeys([*asked[0], *asked[1]]):
-                    values = tuple(side.get(key, "nothing") for side in asked)
+                options_of_sides = _select_options(first.cell, side_labels), _select_options(two.cell, side_labels)
+                for key in dict.fromkeys([*options_of_sides[0], *options_of_sides[1]]):
+                    values = tuple(side.get(key, "nothing") for side in options_of_sides)
                     if values[0] != values[1]:
                         differing.setdefault(key, (values[0], values[1]))
     for key, (mine, theirs) in differing.items():
         yield note("unlike-cells", f"the cells differ in {key}: {mine} and {theirs}")
 
 
-def _asked(cell: Mapping[str, Any], chosen: Collection[str]) -> dict[str, str]:
-    """Returns the requested options of a cell, without those that follow from `chosen`."""
-    requested = {word: _described(key, cell[key]) for key, word in TIMES.items() if cell.get(key)}
-    if "workload" not in chosen:
-        for at, job in enumerate(cell.get("jobs") or []):
+def _select_options(cell: Mapping[str, Any], side_labels: Collection[str]) -> dict[str, str]:
+    """Returns the requested options of a cell, without those that follow from `side_labels`."""
+    requested_options = {word: _option_text(key, cell[key]) for key, word in TIMES.items() if cell.get(key)}
+    if "workload" not in side_labels:
+        for index, job in enumerate(cell.get("jobs") or []):
             options = job.get("options", job)
-            where = f"{job.get('name', at)}." if len(cell["jobs"]) > 1 else ""
+            prefix = f"{job.get('name', index)}." if len(cell["jobs"]) > 1 else ""
             for key, value in options.items():
-                if key not in {*PLACE_OPTIONS, *chosen}:
-                    requested[f"{where}{key}"] = _described(key, value)
-    return requested
+                if key not in {*PLACE_OPTIONS, *side_labels}:
+                    requested_options[f"{prefix}{key}"] = _option_text(key, value)
+    return requested_options
 
 
-def _described(key: str, value: Any) -> str:
+def _option_text(key: str, value: Any) -> str:
     if key.endswith("_ns") and isinstance(value, int | float):
         return units.format_duration(value)
     return str(value)
 
 
 def comparison_sides(
-    chosen: Sequence[tuple[str, Sequence[StoredRun]]], between: str | None = None
+    selections: Sequence[tuple[str, Sequence[StoredRun]]], between: str | None = None
 ) -> list[ComparisonSide]:
     """Returns the sides of a comparison: the selections, or the values of the label `between`.
 
     If a selection varies a label that another one does not have, each value becomes a side. Raises
     UsageError for fewer than two sides.
     """
-    compared: list[ComparisonSide] = []
-    for name, runs in chosen:
-        others = [set(_labels(rest)) for other, rest in chosen if other != name]
-        split = [between] if between else _own(runs, others)
+    sides: list[ComparisonSide] = []
+    for name, runs in selections:
+        other_labels = [set(_labels(other_runs)) for other, other_runs in selections if other != name]
+        split = [between] if between else _distinct_labels(runs, other_labels)
         if between and between not in _labels(runs):
             raise UsageError(f"{name}: no label {between!r}; {near(between, _labels(runs))}")
         for values in dict.fromkeys(_key(run, split) for run in runs):
             description = " ".join(f"{label}={value}" for label, value in zip(split, values, strict=True))
-            of = " ".join(filter(None, (name if len(chosen) > 1 or not between else "", description)))
-            compared.append(ComparisonSide(of, [run for run in runs if _key(run, split) == values]))
-    if len(compared) < 2:
+            side_name = " ".join(filter(None, (name if len(selections) > 1 or not between else "", description)))
+            sides.append(ComparisonSide(side_name, [run for run in runs if _key(run, split) == values]))
+    if len(sides) < 2:
         raise UsageError("a comparison needs two sides: name another campaign, or use --between LABEL")
-    return compared
+    return sides
 
 
 def _labels(runs: Sequence[StoredRun]) -> list[str]:
     return list(dict.fromkeys(label for run in runs for label in run.labels))
 
 
-def _own(runs: Sequence[StoredRun], others: Sequence[set[str]]) -> list[str]:
+def _distinct_labels(runs: Sequence[StoredRun], other_labels: Sequence[set[str]]) -> list[str]:
     own_labels = []
     for label in _labels(runs):
         values = {run.labels.get(label) for run in runs}
-        if label != REPEAT and len(values) > 1 and any(label not in other for other in others):
+        if label != REPEAT and len(values) > 1 and any(label not in other for other in other_labels):
             own_labels.append(label)
     return own_labels
 
@@ -328,12 +332,12 @@ def _key(run: StoredRun, by: Sequence[str]) -> Key:
 
 
 def compare(
-    compared: Sequence[ComparisonSide],
+    sides: Sequence[ComparisonSide],
     metrics: Sequence[str],
     points: Points,
     *,
     by: Sequence[str] | None = None,
-    chosen: Collection[str] = (),
+    side_labels: Collection[str] = (),
     confidence: float = 0.95,
     margin: float = MARGIN,
     look: float = FIRST_LOOK,
@@ -342,76 +346,78 @@ def compare(
     """Compares sides cell by cell; the first side is the baseline.
 
     Cells are identified by the labels that all sides have, or by the labels in `by`; runs that differ only in other
-    labels are merged, and the cells that they belong to are matched. The sides may differ in the `chosen` labels, which
-    selected them, and in labels that distinguish whole sides, such as the device. Sides that differ by less than
+    labels are merged, and the cells that they belong to are matched. The sides may differ in `side_labels`, by which the
+    user selected them, and in labels that distinguish whole sides, such as the device. Sides that differ by less than
     `margin` are the same. `look` is the share of the error rate (`Rule`), `earlier` reads the runs of campaigns of the
     baseline's cells, which show how much campaigns differ. Raises UsageError for metrics and labels that do not exist.
     """
     names = [metric_name(name) for name in metrics]
     usable = []
-    for side in compared:
+    for side in sides:
         done = [run for run in side.runs if run.outcome]
         if not done:
             raise UsageError(f"{side.name}: no run is done")
         usable.append(ComparisonSide(side.name, done))
-    shared = _shared(usable)
-    chosen = {*chosen, *labels_of_sides([side.runs for side in usable])}
+    common_labels = _common_labels(usable)
+    side_labels = {*side_labels, *labels_of_sides([side.runs for side in usable])}
     for label in by or ():
-        if label not in shared:
-            raise UsageError(f"--by: not all sides have a label {label!r}; {near(label, shared)}")
-    labels = _telling(usable, shared, chosen) if by is None else list(by)
+        if label not in common_labels:
+            raise UsageError(f"--by: not all sides have a label {label!r}; {near(label, common_labels)}")
+    labels = _cell_labels(usable, common_labels, side_labels) if by is None else list(by)
     keys = list(dict.fromkeys(_key(run, labels) for side in usable for run in side.runs))
     keys.sort(key=units.row_order(labels, keys))
-    within = [label for label in _telling(usable, shared, shared) if label not in labels]
+    within = [label for label in _cell_labels(usable, common_labels, common_labels) if label not in labels]
     series = cache(points)  # several metrics read the same series
     runs_by_cell = [by_key((_key(run, labels), run) for run in side.runs) for side in usable]
     cells = []
     for key in keys:
         cells.append(_PairedCell([side_runs.get(key, []) for side_runs in runs_by_cell], (labels, within), key, series))
-    asked: dict[str, dict[int, list[str]]] = {}
+    requests: dict[str, dict[int, list[str]]] = {}
     for name in names:
         for number, cell in enumerate(cells):
-            asked.setdefault(cell.metric(name), {}).setdefault(number, []).append(name)
-    apart = _are_apart(usable)
-    before = earlier() if apart else []
-    between = {name: _between(before, METRICS[name]) for name in asked}
+            requests.setdefault(cell.metric(name), {}).setdefault(number, []).append(name)
+    are_apart = _are_apart(usable)
+    before = earlier() if are_apart else []
+    between = {name: _between(before, METRICS[name]) for name in requests}
     rows: list[ComparisonRow] = []
-    for name, names_by_cell in asked.items():
+    for name, names_by_cell in requests.items():
         cells_of_metric = [(cells[number], asked_names) for number, asked_names in names_by_cell.items()]
         rows += _rows(cells_of_metric, Rule(METRICS[name], confidence, margin, look, between[name]))
     if not rows:
         raise UsageError(f"nothing to compare: no run has {' or '.join(metrics)}")
-    notes = [_two_campaigns(between[rows[0].metric], len(before), rows[0].metric)] if apart else []
-    notes += comparison_notes(usable, rows, [cell.runs for cell in cells], chosen)
-    predicted = [_is_predicted(side) for side in usable]
-    return Comparison([side.name for side in usable], labels, rows, notes, predicted, confidence, margin)
+    notes = [_two_campaigns_note(between[rows[0].metric], len(before), rows[0].metric)] if are_apart else []
+    notes += comparison_notes(usable, rows, [cell.runs for cell in cells], side_labels)
+    are_predicted = [_is_predicted(side) for side in usable]
+    return Comparison([side.name for side in usable], labels, rows, notes, are_predicted, confidence, margin)
 
 
 def _is_predicted(side: ComparisonSide) -> bool:
     return all(run.figures.simulated_ios is not None for run in side.runs)
 
 
-def _shared(compared: Sequence[ComparisonSide]) -> list[str]:
-    shared = _labels(compared[0].runs)
-    for side in compared[1:]:
+def _common_labels(sides: Sequence[ComparisonSide]) -> list[str]:
+    common_labels = _labels(sides[0].runs)
+    for side in sides[1:]:
         labels = set(_labels(side.runs))
-        shared = [label for label in shared if label in labels]
-    return shared
+        common_labels = [label for label in common_labels if label in labels]
+    return common_labels
 
 
-def _telling(compared: Sequence[ComparisonSide], shared: Sequence[str], chosen: Collection[str]) -> list[str]:
+def _cell_labels(
+    sides: Sequence[ComparisonSide], common_labels: Sequence[str], side_labels: Collection[str]
+) -> list[str]:
     """Returns the labels that identify cells: those with several values on a side, or different
     values on two sides, unless the sides were selected by them.
     """
-    telling = []
-    for label in shared:
+    cell_labels = []
+    for label in common_labels:
         if label == REPEAT:
             continue
-        values_of_sides = [{run.labels.get(label) for run in side.runs} for side in compared]
+        values_of_sides = [{run.labels.get(label) for run in side.runs} for side in sides]
         has_several = any(len(values) > 1 for values in values_of_sides)
-        if has_several or (label not in chosen and values_of_sides[0] != set.union(*values_of_sides)):
-            telling.append(label)
-    return telling
+        if has_several or (label not in side_labels and values_of_sides[0] != set.union(*values_of_sides)):
+            cell_labels.append(label)
+    return cell_labels
 
 
 class _PairedCell:
@@ -435,15 +441,17 @@ class _PairedCell:
 
         The merged cells that all sides have are matched; without any, all runs count as one cell.
         """
-        measured = [run_samples(side, rule.metric, self._points) for side in self.runs]
-        merged = [by_key((_key(run, self._within), sample) for run, sample in side) for side in measured]
-        sides_with_cells = [cells for cells in merged if cells]
+        samples_of_sides = [run_samples(side, rule.metric, self._points) for side in self.runs]
+        cells_of_sides = [
+            by_key((_key(run, self._within), sample) for run, sample in side) for side in samples_of_sides
+        ]
+        sides_with_cells = [cells for cells in cells_of_sides if cells]
         common: list[Key] = list(sides_with_cells[0]) if sides_with_cells else []
         for cells in sides_with_cells[1:]:
             common = [key for key in common if key in cells]
-        lacks = [self._lacking(merged[0], cells) if cells else [] for cells in merged[1:]]
+        lacks = [self._lacking(cells_of_sides[0], cells) if cells else [] for cells in cells_of_sides[1:]]
         sides: list[Merged] = []
-        for samples, cells in zip(measured, merged, strict=True):
+        for samples, cells in zip(samples_of_sides, cells_of_sides, strict=True):
             if not common:
                 sides.append([[sample for _, sample in samples]])
             elif cells:
@@ -463,40 +471,40 @@ class _PairedCell:
 
 def _rows(cells: Sequence[tuple[_PairedCell, list[str]]], rule: Rule) -> list[ComparisonRow]:
     """Returns the rows of a metric: all its comparisons are decided together."""
-    measured = [(cell, asked, *cell.row(rule)) for cell, asked in cells]
-    measured = [item for item in measured if any(map(any, item[2]))]
-    if not measured:
+    cell_rows = [(cell, names, *cell.row(rule)) for cell, names in cells]
+    cell_rows = [item for item in cell_rows if any(map(any, item[2]))]
+    if not cell_rows:
         return []
-    many = len(measured[0][2])
+    side_count = len(cell_rows[0][2])
     samples: list[Sequence[RunSample]] = []
     sides: list[int] = []
     places: list[list[int]] = []
-    for _, _, row, _ in measured:
-        for side, merged in enumerate(row):
-            places.append(list(range(len(samples), len(samples) + len(merged))))
-            samples += merged
-            sides += [side] * len(merged)
+    for _, _, row, _ in cell_rows:
+        for side, row_cells in enumerate(row):
+            places.append(list(range(len(samples), len(samples) + len(row_cells))))
+            samples += row_cells
+            sides += [side] * len(row_cells)
     pairs = []
-    for base in range(0, len(places), many):
-        pairs += [(places[base], places[base + side]) for side in range(1, many)]
+    for base in range(0, len(places), side_count):
+        pairs += [(places[base], places[base + side]) for side in range(1, side_count)]
     decisions = decide(samples, sides, pairs, rule)
     merged_cells = [[samples[position] for position in positions] for positions in places]
     count = sum(any(cells_of_side) for cells_of_side in merged_cells)
     ends: Sequence[tuple[float, float] | None] = [None] * len(places)
     if any(len(cell) > 1 or _has_prediction(cell) for cell in samples):
         ends = intervals(samples, sides, rule, count, places)
-    values = [_value(cells_of_side, both) for cells_of_side, both in zip(merged_cells, ends, strict=True)]
+    values = [_value(cells_of_side, bounds) for cells_of_side, bounds in zip(merged_cells, ends, strict=True)]
     return [
         ComparisonRow(
             rule.metric.name,
             cell.labels,
-            values[at * many : (at + 1) * many],
-            decisions[at * (many - 1) : (at + 1) * (many - 1)],
+            values[number * side_count : (number + 1) * side_count],
+            decisions[number * (side_count - 1) : (number + 1) * (side_count - 1)],
             lacks,
-            asked,
+            names,
             max(map(len, row)),
         )
-        for at, (cell, asked, row, lacks) in enumerate(measured)
+        for number, (cell, names, row, lacks) in enumerate(cell_rows)
     ]
 
 

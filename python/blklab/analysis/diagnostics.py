@@ -92,7 +92,7 @@ def _without_line(values: Sequence[float]) -> list[float]:
 class Outlier:
     """A value that does not fit the others."""
 
-    at: int
+    index: int
     value: float
     median: float
 
@@ -110,9 +110,9 @@ def stalls(values: Sequence[float], counts: Sequence[float]) -> list[Outlier]:
     usual = median(counts)
     noise = CHANCE / math.sqrt(usual) * middle if usual else math.inf
     outliers = [
-        Outlier(at, values[at], middle)
-        for at in range(1, len(values) - 1)
-        if abs(values[at] - middle) > max(SCORE * spread, STALL * middle, noise)
+        Outlier(index, values[index], middle)
+        for index in range(1, len(values) - 1)
+        if abs(values[index] - middle) > max(SCORE * spread, STALL * middle, noise)
     ]
     if len(outliers) > RARE * len(values):
         return []
@@ -126,8 +126,8 @@ def misfits(values: Sequence[float]) -> list[Outlier]:
     middle = median(values)
     spread = median([abs(value - middle) for value in values]) / NORMAL
     return [
-        Outlier(at, value, middle)
-        for at, value in enumerate(values)
+        Outlier(index, value, middle)
+        for index, value in enumerate(values)
         if abs(value - middle) > max(SCORE * spread, REPEAT * middle)
     ]
 
@@ -147,28 +147,28 @@ def levels(values: Sequence[float], counts: Sequence[float]) -> Levels | None:
     The cut minimises the variance within the levels (Otsu, "A Threshold Selection Method from
     Gray-Level Histograms", IEEE Transactions on Systems, Man and Cybernetics 9(1), 1979).
     """
-    ordered = sorted(values)
-    count = len(ordered)
-    total = sum(ordered)
+    sorted_values = sorted(values)
+    count = len(sorted_values)
+    total = sum(sorted_values)
     if count < FEWEST or total <= 0:
         return None
     mean = total / count
-    variance = sum((value - mean) ** 2 for value in ordered)
+    variance = sum((value - mean) ** 2 for value in sorted_values)
     if variance <= 0:
         return None
     best = 0.0
     cut = 0
     below = 0.0
     for number in range(1, count):
-        below += ordered[number - 1]
+        below += sorted_values[number - 1]
         low = below / number
         high = (total - below) / (count - number)
         between = number * (count - number) / count * (high - low) ** 2
         if between > best:
             best = between
             cut = number
-    low = sum(ordered[:cut]) / cut
-    high = sum(ordered[cut:]) / (count - cut)
+    low = sum(sorted_values[:cut]) / cut
+    high = sum(sorted_values[cut:]) / (count - cut)
     share = cut / count
     usual = median(counts)
     noise = CHANCE / math.sqrt(usual) if usual else math.inf
@@ -217,20 +217,22 @@ def diagnose(runs: Sequence[StoredRun], points: Points) -> list[Diagnostic]:
     """
     done = [run for run in runs if run.outcome]
     names = _RunNames(runs)
-    diagnostics = [*_failed(runs)]
+    diagnostics = [*_failure_diagnostics(runs)]
     for run in done:
-        diagnostics += _recorded_notes(run)
+        diagnostics += _outcome_notes(run)
         diagnostics += _course(run, points(run.id))
         diagnostics += _limits(run)
         for message, ratio in unfair_shares(run.figures, run.cell.get("jobs") or []):
             diagnostics.append(_doubt("unfair-shares", message, run, weight=ratio))
         if not predicts(run.runner):
             diagnostics += check_run(run)
-    merged = [*_merged(diagnostics, names), *_repeats(done, names), *_campaigns(done)]
-    merged += [*_predictions(done, points), *_busy(done)]
+    all_diagnostics = [*_merge_diagnostics(diagnostics, names), *_repeats(done, names), *_campaigns(done)]
+    all_diagnostics += [*_predictions(done, points), *_busy(done)]
     for campaign in dict.fromkeys(run.campaign for run in done):
-        merged += drift_notes(f"campaign {campaign}", [run for run in done if run.campaign == campaign], ["iops"])
-    return sorted(merged, key=lambda diagnostic: diagnostic.rank)
+        all_diagnostics += drift_notes(
+            f"campaign {campaign}", [run for run in done if run.campaign == campaign], ["iops"]
+        )
+    return sorted(all_diagnostics, key=lambda diagnostic: diagnostic.rank)
 
 
 def _doubt(code: str, message: str, *runs: StoredRun, weight: float = 0.0) -> Diagnostic:
@@ -262,7 +264,7 @@ class _RunNames:
         return f"{name}, run {run.id}" if name else f"run {run.id}"
 
 
-def _merged(diagnostics: Sequence[Diagnostic], names: _RunNames) -> Iterator[Diagnostic]:
+def _merge_diagnostics(diagnostics: Sequence[Diagnostic], names: _RunNames) -> Iterator[Diagnostic]:
     """Merges diagnostics with the same code; the one with the largest weight is shown in full."""
     codes: dict[tuple[str, str], list[Diagnostic]] = {}
     for diagnostic in diagnostics:
@@ -276,33 +278,33 @@ def _merged(diagnostics: Sequence[Diagnostic], names: _RunNames) -> Iterator[Dia
         runs = [names.runs[number] for number in ids]
         if message:
             few = len(runs) <= SHOWN
-            where = "; ".join(map(names.of, runs)) if few else f"{len(runs)} runs"
-            yield _doubt(code, f"{message} ({where}).", *runs)
+            run_names = "; ".join(map(names.of, runs)) if few else f"{len(runs)} runs"
+            yield _doubt(code, f"{message} ({run_names}).", *runs)
             continue
         shown: dict[str, str] = {}
         for diagnostic in members:  # of repeats, the one with the largest weight
             run = names.runs[diagnostic.runs[0]]
             shown.setdefault(names.of(run, repeat=False), f"{names.of(run)}: {diagnostic.message}")
         parts = list(shown.values())[:SHOWN]
-        rest = len(runs) - len(parts)
-        more = f"; {rest} more runs have similar values" if rest > 1 else ""
-        more = "; another run has similar values" if rest == 1 else more
-        yield _doubt(code, f"{'; '.join(parts)}{more}.", *runs)
+        other_count = len(runs) - len(parts)
+        suffix = f"; {other_count} more runs have similar values" if other_count > 1 else ""
+        suffix = "; another run has similar values" if other_count == 1 else suffix
+        yield _doubt(code, f"{'; '.join(parts)}{suffix}.", *runs)
 
 
-def _failed(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
+def _failure_diagnostics(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
     for run in runs:
         if run.state == "failed":
             yield _doubt("failed", run.message or "the reason was not recorded", run)
 
 
-def _recorded_notes(run: StoredRun) -> Iterator[Diagnostic]:
+def _outcome_notes(run: StoredRun) -> Iterator[Diagnostic]:
     outcome = run.figures
     steady = outcome.steady
     if steady and not steady.reached:
         last = ", ".join(f"{iops:,.0f}" for iops in steady.rounds[-5:])
-        found = f"no steady state in {len(steady.rounds)} rounds (the last ones: {last} IOPS)"
-        yield _doubt("not-steady", f"{found}; the result was recorded anyway", run)
+        message = f"no steady state in {len(steady.rounds)} rounds (the last ones: {last} IOPS)"
+        yield _doubt("not-steady", f"{message}; the result was recorded anyway", run)
     for warning in outcome.warnings:
         if not str(warning).startswith("no steady state"):
             yield _doubt("warning", str(warning).rstrip("."), run)
@@ -312,8 +314,8 @@ def _recorded_notes(run: StoredRun) -> Iterator[Diagnostic]:
 
 def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnostic]:
     values = over_time("iops", points)
-    mine = [point for point in points if point.source == JOBS and point.width_ns > 0]
-    counts = [float(point.read_ios + point.write_ios) for point in mine][: len(values)]
+    job_points = [point for point in points if point.source == JOBS and point.width_ns > 0]
+    counts = [float(point.read_ios + point.write_ios) for point in job_points][: len(values)]
     change = drift(values)
     if change is not None:
         third = len(values) // 3
@@ -321,17 +323,17 @@ def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnosti
         last = sum(values[-third:]) / third
         message = f"{first:,.0f} IOPS in the first third and {last:,.0f} in the last ({_percent(change)})"
         yield _doubt("drift", message, run, weight=abs(change))
-    elif two := levels(values, counts):
+    elif two_levels := levels(values, counts):
         message = (
-            f"{100 * two.share_low:.0f} % of the time about {two.low:,.0f} IOPS and otherwise about "
-            f"{two.high:,.0f}: the mean describes neither"
+            f"{100 * two_levels.share_low:.0f} % of the time about {two_levels.low:,.0f} IOPS and otherwise about "
+            f"{two_levels.high:,.0f}: the mean describes neither"
         )
-        yield _doubt("two-levels", message, run, weight=two.high / max(1.0, two.low))
-    if found := stalls(values, counts):
-        worst = found[0]
-        second = mine[worst.at].time_ns / 1e9
-        more = f"; {len(found)} such intervals" if len(found) > 1 else ""
-        message = f"{worst.value:,.0f} IOPS {second:.4g} s after the start; the median is {worst.median:,.0f}{more}"
+        yield _doubt("two-levels", message, run, weight=two_levels.high / max(1.0, two_levels.low))
+    if outliers := stalls(values, counts):
+        worst = outliers[0]
+        second = job_points[worst.index].time_ns / 1e9
+        suffix = f"; {len(outliers)} such intervals" if len(outliers) > 1 else ""
+        message = f"{worst.value:,.0f} IOPS {second:.4g} s after the start; the median is {worst.median:,.0f}{suffix}"
         yield _doubt("outliers", message, run, weight=abs(worst.value / worst.median - 1) if worst.median else 0.0)
 
 
@@ -348,20 +350,20 @@ def _limits(run: StoredRun) -> Iterator[Diagnostic]:
         )
     cpu = run.figures.cpu or {}
     if cpu and cpu.get("idle", 1) + cpu.get("iowait", 0) < MACHINE:
-        left = cpu.get("idle", 0) + cpu.get("iowait", 0)
-        yield _doubt("cpus", f"only {left * 100:.0f} % of the host's CPU time was idle", run)
+        idle_share = cpu.get("idle", 0) + cpu.get("iowait", 0)
+        yield _doubt("cpus", f"only {idle_share * 100:.0f} % of the host's CPU time was idle", run)
 
 
 def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
     """Yields the devices that were always busy, and in how many runs."""
-    counted: dict[tuple[str, str, str], list[int]] = {}
-    used: dict[tuple[str, str], int] = {}
+    ids_by_part: dict[tuple[str, str, str], list[int]] = {}
+    run_counts: dict[tuple[str, str], int] = {}
     for run in runs:
         outcome = run.figures
         runtime = outcome.observed_ns
         for device in lowest_devices(outcome):
-            where = (run.runner, device.name)
-            used[where] = used.get(where, 0) + bool(sum(device.ios))
+            device_key = (run.runner, device.name)
+            run_counts[device_key] = run_counts.get(device_key, 0) + bool(sum(device.ios))
             if device.work is not None:
                 share, name = explain.saturation(device, runtime)
                 part = explain.PARTS[name] if share >= explain.BUSY else ""
@@ -369,21 +371,21 @@ def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
                 busy = (device.busy_ns or 0) / runtime
                 part = "never idle" if busy >= BUSY else ""
             if part:
-                counted.setdefault((*where, part), []).append(run.id)
-    several = len({runner for runner, *_ in counted}) > 1
+                ids_by_part.setdefault((*device_key, part), []).append(run.id)
+    several = len({runner for runner, *_ in ids_by_part}) > 1
     parts = []
-    for (runner, name, part), ids in sorted(counted.items(), key=lambda item: -len(item[1])):
+    for (runner, name, part), ids in sorted(ids_by_part.items(), key=lambda item: -len(item[1])):
         device_name = f"{name} ({runner})" if several else name
-        parts.append(f"{device_name} in {len(ids)} of {used[runner, name]} runs ({part})")
+        parts.append(f"{device_name} in {len(ids)} of {run_counts[runner, name]} runs ({part})")
     if parts:
-        rest = f", and {len(parts) - 8} more" if len(parts) > 8 else ""
-        text = f"Always busy: {', '.join(parts[:8])}{rest}."
-        if any(part == "never idle" for *_, part in counted):
+        suffix = f", and {len(parts) - 8} more" if len(parts) > 8 else ""
+        text = f"Always busy: {', '.join(parts[:8])}{suffix}."
+        if any(part == "never idle" for *_, part in ids_by_part):
             text += (
                 " A rotating disk is then at its limit. "
                 "A flash disk is at its limit only if more I/Os in flight do not increase IOPS."
             )
-        all_ids = dict.fromkeys(number for ids in counted.values() for number in ids)
+        all_ids = dict.fromkeys(number for ids in ids_by_part.values() for number in ids)
         yield Diagnostic("busy-devices", "note", "", text, runs=tuple(all_ids))
 
 
@@ -403,13 +405,13 @@ def cores_per_job(run: StoredRun) -> float | None:
 
 def _cells(runs: Sequence[StoredRun]) -> Iterable[list[StoredRun]]:
     labels = (tuple(sorted(run.cell_labels)) for run in runs)
-    return by_key(((run.campaign, own), run) for run, own in zip(runs, labels, strict=True)).values()
+    return by_key(((run.campaign, cell_labels), run) for run, cell_labels in zip(runs, labels, strict=True)).values()
 
 
 def _repeats(runs: Sequence[StoredRun], names: _RunNames) -> Iterator[Diagnostic]:
     for members in _cells(runs):
-        for odd in misfits([METRICS["iops"].of(run.figures) or 0.0 for run in members]):
-            run = members[odd.at]
+        for odd in misfits([METRICS["iops"].compute(run.figures) or 0.0 for run in members]):
+            run = members[odd.index]
             yield _doubt(
                 "odd-one-out",
                 (
@@ -423,14 +425,14 @@ def _repeats(runs: Sequence[StoredRun], names: _RunNames) -> Iterator[Diagnostic
 def _campaigns(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
     """A drift that all cells share has an external cause: temperature, wear, a filling disk, other load."""
     for campaign in dict.fromkeys(run.campaign for run in runs):
-        own = [run for run in runs if run.campaign == campaign]
+        campaign_runs = [run for run in runs if run.campaign == campaign]
         ratios = []
-        for members in _cells(own):
-            values = [METRICS["iops"].of(run.figures) for run in members]
-            known = [value for value in values if value]
-            if len(known) < 2:
+        for members in _cells(campaign_runs):
+            values = [METRICS["iops"].compute(run.figures) for run in members]
+            positive_values = [value for value in values if value]
+            if len(positive_values) < 2:
                 continue
-            mean = sum(known) / len(known)
+            mean = sum(positive_values) / len(positive_values)
             ratios += [
                 (run.started or "", run.id, value / mean) for run, value in zip(members, values, strict=True) if value
             ]
@@ -440,20 +442,22 @@ def _campaigns(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
                 f"Campaign {campaign}: IOPS of later runs differ by {_percent(change)} from earlier repeats of "
                 "the same cells: something else changed."
             )
-            yield _doubt("drift-of-the-campaign", message, *own)
+            yield _doubt("drift-of-the-campaign", message, *campaign_runs)
 
 
 def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnostic]:
     campaigns = {run.campaign: run.runner for run in runs}
-    predicted = [number for number, runner in campaigns.items() if predicts(runner)]
-    measured = [number for number, runner in campaigns.items() if not predicts(runner)]
+    simulated_campaigns = [number for number, runner in campaigns.items() if predicts(runner)]
+    measured_campaigns = [number for number, runner in campaigns.items() if not predicts(runner)]
     # The rates of scaled devices have no prediction.
-    true = [run for run in runs if rate_scale(run.figures) == 1]
-    for sim in predicted:
-        for other in measured:
+    unscaled_runs = [run for run in runs if rate_scale(run.figures) == 1]
+    for sim in simulated_campaigns:
+        for other in measured_campaigns:
             sides = []
             for number in (other, sim):
-                sides.append((f"{campaigns[number]} {number}", [run for run in true if run.campaign == number]))
+                sides.append(
+                    (f"{campaigns[number]} {number}", [run for run in unscaled_runs if run.campaign == number])
+                )
             try:
                 comparison = compare.compare(compare.comparison_sides(sides), ["iops"], points)
             except UsageError:  # no common cell

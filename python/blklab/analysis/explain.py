@@ -47,11 +47,11 @@ def _states(document: Cell, outcome: Outcome) -> Iterator[str]:
         model = {key: value for key, value in of_cell["model"].items() if isinstance(value, int)}
         state = str(of_cell["model"].get("condition", "fresh"))
         for direction, ios in zip(("read", "write"), device.ios, strict=True):
-            rated, sustained = (model.get(f"{kind}{direction}_command_ns", 0) for kind in ("", "sustained_"))
-            if ios and sustained and sustained != rated and state not in {"fresh", "unwritten"}:
+            fresh_ns, used_ns = (model.get(f"{kind}{direction}_command_ns", 0) for kind in ("", "sustained_"))
+            if ios and used_ns and used_ns != fresh_ns and state not in {"fresh", "unwritten"}:
                 yield (
-                    f"Each {direction} command of {device.name} takes {format_duration(sustained)}, "
-                    f'as measured on such disks in use. `state = "fresh"` has {format_duration(rated)}, '
+                    f"Each {direction} command of {device.name} takes {format_duration(used_ns)}, "
+                    f'as measured on such disks in use. `state = "fresh"` has {format_duration(fresh_ns)}, '
                     "from the data sheet."
                 )
         reads, writes = device.ios
@@ -69,11 +69,11 @@ def _states(document: Cell, outcome: Outcome) -> Iterator[str]:
         if full_ns is not None and of_cell["model"]["kind"] != "hdd":
             when = "begins full" if state in {"used", "worn"} else f"was full after {full_ns / 1e9:.1f} s"
             unit = model["units"] * model["program_bytes"] * 1e9
-            cached, full = (format_rate(unit / model[key]) for key in ("program_ns", "fold_ns"))
+            cache_rate, full_rate = (format_rate(unit / model[key]) for key in ("program_ns", "fold_ns"))
             yield (
                 f"The cache of single-bit cells of {device.name} {when}: "
-                f"its flash takes up to {cached} while the cache has space, "
-                f"and {full} when cached data must be moved first."
+                f"its flash takes up to {cache_rate} while the cache has space, "
+                f"and {full_rate} when cached data must be moved first."
             )
 
 
@@ -131,23 +131,23 @@ def _of_time(share: float) -> str:
 def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
     runtime = outcome.observed_ns
     busy = [(*saturation(device, runtime), device) for device in outcome.devices]
-    saturated = [f"{disk.name} ({PARTS[part]} {_of_time(share)})" for share, part, disk in busy if share >= BUSY]
+    saturated_parts = [f"{disk.name} ({PARTS[part]} {_of_time(share)})" for share, part, disk in busy if share >= BUSY]
     for name, devices in _behind_controllers(document, outcome).items():
         share = sum(device.controller_ns or 0 for device in devices) / runtime
         if share >= BUSY:
-            saturated.append(f"controller {name} ({_of_time(share)})")
-    limited = list(_processor_limits(document, outcome))
-    yield from limited
-    if saturated:
-        yield f"Saturated: {', '.join(saturated)}."
+            saturated_parts.append(f"controller {name} ({_of_time(share)})")
+    limits = list(_processor_limits(document, outcome))
+    yield from limits
+    if saturated_parts:
+        yield f"Saturated: {', '.join(saturated_parts)}."
     cpu = _processor(document, outcome)
     if cpu >= 0.9:
         yield f"The CPUs of the jobs are the limit: they are busy {_of_time(cpu)}."
-    elif not (saturated or limited) and (throttled := [d for d in outcome.devices if _is_throttled(d)]):
-        share, part = saturation(throttled[0], runtime)
-        yield f"Writeback throttling of {throttled[0].name} is the limit ({PARTS[part]} {_of_time(share)})."
-    elif not (saturated or limited):
-        share, part, busiest = max(busy, key=lambda each: each[0])
+    elif not (saturated_parts or limits) and (throttled_devices := [d for d in outcome.devices if _is_throttled(d)]):
+        share, part = saturation(throttled_devices[0], runtime)
+        yield f"Writeback throttling of {throttled_devices[0].name} is the limit ({PARTS[part]} {_of_time(share)})."
+    elif not (saturated_parts or limits):
+        share, part, busiest = max(busy, key=lambda entry: entry[0])
         yield (
             f"Nothing is saturated. The busiest device is {busiest.name} ({PARTS[part]} {_of_time(share)}); "
             f"the jobs' CPUs are busy {100 * cpu:.0f} % of it. Latency and queue depth are the limit."
@@ -205,8 +205,8 @@ def _shares(outcome: Outcome) -> Iterator[str]:
             ios = device.ios[direction]
             depth = device.ticks_ns[direction] / runtime
             took = format_duration(device.ticks_ns[direction] / ios) if ios else "–"
-            merged = device.merges[direction] / max(1, ios)
-            merging = f", {merged:.2g} merged into each" if merged >= 0.05 else ""
+            merges = device.merges[direction] / max(1, ios)
+            merging = f", {merges:.2g} merged into each" if merges >= 0.05 else ""
             parts.append(
                 f"{device.name} {100 * ios / total:.1f} % ({ios * 1e9 / runtime:,.0f} per"
                 f" second, {took} each, {depth:.1f} in its queue{merging})"
@@ -225,8 +225,8 @@ def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
         elif target["kind"] == "writecache":
             yield from _writecache(target)
         elif sum(target["held"]):
-            reads, others = map(format_count, target["held"])
-            yield f"{target['name']} delayed {reads} reads and {others} other bios."
+            reads, other_bios = map(format_count, target["held"])
+            yield f"{target['name']} delayed {reads} reads and {other_bios} other bios."
 
 
 def _chance(outcome: Outcome) -> Iterator[str]:
@@ -258,16 +258,16 @@ def _hit_share(counts: Sequence[Sequence[int]]) -> float:
 def _dm_cache(cache: simulated.LvmcacheTargetReport) -> Iterator[str]:
     hits, misses = count_lookups(cache)
     name = cache["name"]
-    promoted = cache["promotions"]
+    promotions = cache["promotions"]
     full = cache["used_blocks"] == cache["blocks"]
     if not hits + misses:
         return
     yield (
         f"{name}: {100 * hits / (hits + misses):.1f} % of the bios hit; "
-        f"{format_count(promoted)} blocks were promoted and {format_count(cache['demotions'])} demoted; "
+        f"{format_count(promotions)} blocks were promoted and {format_count(cache['demotions'])} demoted; "
         f"{format_count(cache['metadata_writes'])} metadata writes."
     )
-    if misses > 4 * promoted and misses > hits / 100:
+    if misses > 4 * promotions and misses > hits / 100:
         if full and cache["dirty"] > 0.9 * cache["blocks"]:
             reason = "nearly all of its blocks are dirty, and only clean ones can be replaced"
         elif full:
@@ -335,7 +335,7 @@ def _waits(document: Cell, outcome: Outcome) -> Iterator[str]:
     runtime = outcome.observed_ns
     for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
         kind = of_cell["model"]["kind"]
-        alone = "" if kind == "nvme" else ", and served nothing else then"
+        suffix = "" if kind == "nvme" else ", and served nothing else then"
         protection = " It has no power-loss protection." if of_cell["model"].get("flush_ns") and kind != "hdd" else ""
         ios = max(1, sum(device.ios))
         if _is_throttled(device):
@@ -349,9 +349,9 @@ def _waits(document: Cell, outcome: Outcome) -> Iterator[str]:
             yield f"All tags (nr_requests) of {device.name} were in use {format_count(waits)} times, so a task waited."
         if (flush_ns := device.flush_ns or 0) / runtime > 0.05:
             share = _of_time(min(1, flush_ns / runtime))
-            each = format_duration(flush_ns / (device.flushes or 1))
+            average = format_duration(flush_ns / (device.flushes or 1))
             yield (
-                f"{device.name} spent {share} in {format_count(device.flushes or 0)} flushes, {each} each{alone}. "
+                f"{device.name} spent {share} in {format_count(device.flushes or 0)} flushes, {average} each{suffix}. "
                 f"Journal commits and fsync cause flushes.{protection}"
             )
         if (durable_ns := _work(device)["durable_ns"]) / runtime > 0.05:
@@ -363,8 +363,8 @@ def _controller_waits(document: Cell, outcome: Outcome) -> Iterator[str]:
     """Says how long controllers held completions back, and how often writes waited for their caches."""
     for name, devices in _behind_controllers(document, outcome).items():
         if held_ns := sum(device.held_ns or 0 for device in devices):
-            each = format_duration(held_ns / max(1, sum(sum(device.ios) for device in devices)))
-            yield f"Controller {name} coalesces interrupts: it held completions back for {each} on average."
+            average = format_duration(held_ns / max(1, sum(sum(device.ios) for device in devices)))
+            yield f"Controller {name} coalesces interrupts: it held completions back for {average} on average."
         if waits := sum(device.cache_waits or 0 for device in devices):
             yield (
                 f"The write cache of controller {name} was full: "

@@ -80,7 +80,7 @@ class Judgement:
     undecided: Sequence[str]  # Cells whose interval is unknown or on both sides of the bound, and what decides
     nothing: str = ""  # The reason why no cell could be judged
 
-    def unjudged(self, *, allow_missing: bool) -> list[str]:
+    def list_unjudged(self, *, allow_missing: bool) -> list[str]:
         """Returns the lines about what was not judged but must be, for a success."""
         if self.nothing:
             return [self.nothing]
@@ -94,45 +94,47 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
     interval of the change for a relative bound, otherwise that of the side's mean. Without, the measured value decides.
     A cell that the baseline lacks is not a failure.
     """
-    failed: list[str] = []
+    failures: list[str] = []
     missing: list[str] = []
-    undecided: list[str] = []
+    undecided_lines: list[str] = []
     count = 0
     for row in comparison.rows:
-        if condition.metric not in row.asked:
+        if condition.metric not in row.requested_names:
             continue
         labels = " ".join(f"{label}={value}" for label, value in row.labels.items())
-        for at in range(1, len(row.values)):
-            side = comparison.sides[at]
-            for cell in row.lacks[at - 1] if row.lacks else ():
-                where = " ".join(filter(None, (labels, cell)))
-                missing.append(f"{row.metric}: {where}: not measured on {side}")
-            if row.values[at] is None:
-                where = f"{row.metric}: {labels}" if labels else row.metric
-                missing.append(f"{where}: not measured on {side}")
+        for side_number in range(1, len(row.values)):
+            side = comparison.sides[side_number]
+            for cell in row.lacks[side_number - 1] if row.lacks else ():
+                place = " ".join(filter(None, (labels, cell)))
+                missing.append(f"{row.metric}: {place}: not measured on {side}")
+            if row.values[side_number] is None:
+                place = f"{row.metric}: {labels}" if labels else row.metric
+                missing.append(f"{place}: not measured on {side}")
                 continue
             if row.values[0] is None and condition.relative:
                 continue
             count += 1
-            where = f"{side} {labels}" if labels else side
-            used = "" if row.metric == condition.metric else f" ({row.metric})"
-            ends = _ends(row, at, condition) if sure else [_point(row, at, condition)]
+            place = f"{side} {labels}" if labels else side
+            metric_text = "" if row.metric == condition.metric else f" ({row.metric})"
+            ends = _ends(row, side_number, condition) if sure else [_point(row, side_number, condition)]
             holds = {condition.holds(end) for end in ends}
             if holds == {True}:
-                failed.append(f"{where}: {condition.text}{used}")
+                failures.append(f"{place}: {condition.text}{metric_text}")
             elif holds != {False}:
-                undecided.append(f"{where}: {condition.text}{used}: cannot tell, {_why(row, at, condition)}")
+                undecided_lines.append(
+                    f"{place}: {condition.text}{metric_text}: cannot tell, {_doubt(row, side_number, condition)}"
+                )
     labels = ", ".join(comparison.by) or "nothing"
     nothing = (
         f"--fail-if {condition.text!r}: no cell has {condition.metric} on both sides; "
         f"the cells differ in {labels}: see blklab runs show"
     )
-    return Judgement(failed, missing, undecided, "" if count else nothing)
+    return Judgement(failures, missing, undecided_lines, "" if count else nothing)
 
 
-def _point(row: ComparisonRow, at: int, condition: Condition) -> float:
+def _point(row: ComparisonRow, side_number: int, condition: Condition) -> float:
     """Returns the value that is compared with the bound: a multiple of the baseline, or a mean."""
-    value = row.values[at]
+    value = row.values[side_number]
     baseline = row.values[0]
     mean = value.mean if value else math.nan
     if not condition.relative:
@@ -140,10 +142,10 @@ def _point(row: ComparisonRow, at: int, condition: Condition) -> float:
     return mean / baseline.mean if baseline and baseline.mean else math.inf
 
 
-def _ends(row: ComparisonRow, at: int, condition: Condition) -> list[float]:
+def _ends(row: ComparisonRow, side_number: int, condition: Condition) -> list[float]:
     """Returns the ends of the interval, of the change or of the mean; none if it is unknown."""
-    value = row.values[at]
-    change = row.differences[at - 1]
+    value = row.values[side_number]
+    change = row.differences[side_number - 1]
     if not condition.relative:
         return [] if value is None or value.low is None or value.high is None else [value.low, value.high]
     if change is None or change.once or change.low is None or change.high is None or change.verdict in AGREEMENTS:
@@ -151,14 +153,14 @@ def _ends(row: ComparisonRow, at: int, condition: Condition) -> list[float]:
     return [1 + change.low, 1 + change.high]
 
 
-def _why(row: ComparisonRow, at: int, condition: Condition) -> str:
+def _doubt(row: ComparisonRow, side_number: int, condition: Condition) -> str:
     """Returns why a cell is undecided, and what decides it."""
-    value = row.values[at]
-    change = row.differences[at - 1]
+    value = row.values[side_number]
+    change = row.differences[side_number - 1]
     if change is not None and change.of_model and condition.relative:
-        measured = change.verdict in AGREEMENTS
-        return "one side is predicted: measure both" if measured else "the model's error includes the bound: measure"
-    if not _ends(row, at, condition):
+        agrees = change.verdict in AGREEMENTS
+        return "one side is predicted: measure both" if agrees else "the model's error includes the bound: measure"
+    if not _ends(row, side_number, condition):
         return "the variation between runs is unknown with one run: use repeats = 2 or more"
     runs = value.runs if value else 1
     return f"the interval includes the bound: use repeats = {next_look(runs)} or more"

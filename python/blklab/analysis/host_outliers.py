@@ -42,19 +42,19 @@ def values(outcome: Outcome, metric: str) -> dict[str, float]:
     figures = {
         host.name: Outcome(read=host.read, write=host.write) for host in outcome.hosts if host.read and host.write
     }
-    known = ((name, METRICS[metric].of(each)) for name, each in figures.items())
-    return {name: value for name, value in known if value}
+    pairs = ((name, METRICS[metric].compute(host_outcome)) for name, host_outcome in figures.items())
+    return {name: value for name, value in pairs if value}
 
 
 def outliers(repeats: Sequence[Outcome]) -> list[HostOutlier]:
     """Returns the outliers of a cell in all its repeats, the slow ones first."""
     result: list[HostOutlier] = []
     for metric in NAMES:
-        result += _of_metric(metric, [values(run, metric) for run in repeats])
+        result += _outliers_of_metric(metric, [values(run, metric) for run in repeats])
     return sorted(result, key=lambda outlier: (not outlier.worse, -abs(math.log1p(outlier.change))))
 
 
-def _of_metric(metric: str, runs: Sequence[Mapping[str, float]]) -> Iterator[HostOutlier]:
+def _outliers_of_metric(metric: str, runs: Sequence[Mapping[str, float]]) -> Iterator[HostOutlier]:
     ratios: dict[str, list[float]] = {}
     for run in runs:
         middle = median(run.values()) if len(run) >= FEWEST else None
@@ -66,15 +66,15 @@ def _of_metric(metric: str, runs: Sequence[Mapping[str, float]]) -> Iterator[Hos
     for ratios_of_host in ratios.values():
         samples.append([RunSample(ratio) for ratio in ratios_of_host])
     intervals = decision.intervals(samples, [None] * len(samples), decision.Rule(METRICS[metric]), len(samples))
-    logs = {name: fmean(map(math.log, of_host)) for name, of_host in ratios.items()}
+    logs = {name: fmean(map(math.log, host_ratios)) for name, host_ratios in ratios.items()}
     middle = median(logs.values())
     # The standard deviation of a uniform rounding error is the least that can be seen, as in `variation`.
     rounding = METRICS[metric].resolution / math.sqrt(12)
     unit = max(median(abs(log - middle) for log in logs.values()) / CONSISTENT, rounding)
-    for (name, log), known in zip(logs.items(), intervals, strict=True):
+    for (name, log), interval in zip(logs.items(), intervals, strict=True):
         change = math.expm1(log - middle)
         score = abs(log - middle) / unit
-        usual = known is not None and known[0] <= math.exp(middle) <= known[1]
+        usual = interval is not None and interval[0] <= math.exp(middle) <= interval[1]
         if abs(change) > decision.MARGIN and score > SCORE and not usual:
-            low, high = (end / math.exp(middle) - 1 for end in known) if known else (None, None)
+            low, high = (end / math.exp(middle) - 1 for end in interval) if interval else (None, None)
             yield HostOutlier(name, metric, change, low, high, score, (change < 0) == METRICS[metric].more_is_better)

@@ -49,18 +49,18 @@ class MeasuredIo:
         return (self.measured_ns - self.switches * SWITCH_NS) / ENGINES[self.engine]
 
 
-def measured_io(run: Observation) -> MeasuredIo | str:
+def find_io_time(run: Observation) -> MeasuredIo | str:
     """Returns what an I/O took, or why the run does not show it."""
     outcome = run.outcome
     if outcome is None or outcome.fio is None or not (busy := cores(outcome)):
         return "fio measured no processor time"
-    both = (outcome.read, outcome.write)
-    ios = sum(direction.total_ios for direction in both)
-    size = round(sum(direction.io_bytes for direction in both) / max(1, ios))
+    directions = (outcome.read, outcome.write)
+    ios = sum(direction.total_ios for direction in directions)
+    size = round(sum(direction.io_bytes for direction in directions) / max(1, ios))
     jobs = list(outcome.job_options.values())
     engines = sorted({options.get("ioengine", "psync") for options in jobs})
     share = busy / sum(int(job.get("numjobs", 1)) for job in run.jobs)
-    stacked = "+".join(device.name for device in outcome.devices if device.leaf is False)
+    upper_devices = "+".join(device.name for device in outcome.devices if device.leaf is False)
     reasons = {
         "its options are unknown": not jobs,
         f"I/Os of {format_size(size)}": size > LARGEST,
@@ -70,13 +70,13 @@ def measured_io(run: Observation) -> MeasuredIo | str:
         "not direct": any("name" in options and options.get("direct", "0") == "0" for options in jobs),
         "with flushes": run.synced,
         "polls for completions": any({"hipri", "sqthread_poll"} & options.keys() for options in jobs),
-        f"on {stacked}, whose own time is part of it": bool(stacked),
+        f"on {upper_devices}, whose own time is part of it": bool(upper_devices),
         f"each job uses {100 * share:.1f} % of a CPU, expected {100 * LEAST:.0f} %": share < LEAST,
     }
-    if found := next((reason for reason, holds in reasons.items() if holds), None):
-        return found
-    measured = MeasuredIo(run.name, engines[0], run.load, outcome.fio.ctx / ios, 1e9 * busy / run.iops)
-    return measured if measured.io_ns > 0 else "its switches between tasks take all its processor time"
+    if obstacle := next((reason for reason, holds in reasons.items() if holds), None):
+        return obstacle
+    io = MeasuredIo(run.name, engines[0], run.load, outcome.fio.ctx / ios, 1e9 * busy / run.iops)
+    return io if io.io_ns > 0 else "its switches between tasks take all its processor time"
 
 
 @dataclass(frozen=True)
@@ -107,13 +107,13 @@ class HostProfile:
         submit_ns = round(self.io_ns * submit / (submit + reap))
         return {"submit_ns": submit_ns, "reap_ns": round(self.io_ns) - submit_ns}
 
-    def predicted_ns(self, run: MeasuredIo) -> float:
+    def predict_ns(self, run: MeasuredIo) -> float:
         """Returns the processor time of an I/O that the profile predicts for a run."""
         return self.io_ns * ENGINES[run.engine] + run.switches * SWITCH_NS
 
     def as_dict(self) -> dict[str, object]:
         """Returns the document for `--json`. Times are ns."""
-        runs = [{**asdict(run), "predicted_ns": self.predicted_ns(run)} for run in self.runs]
+        runs = [{**asdict(run), "predicted_ns": self.predict_ns(run)} for run in self.runs]
         unused = [{"run": name, "reason": why} for name, why in self.unused]
         figures = {"host": self.host, "io_ns": self.io_ns, "interval": self.interval}
         return {**figures, "runs": runs, "unused": unused, "not_fitted": NOT_FITTED}
@@ -121,12 +121,14 @@ class HostProfile:
     def as_toml(self) -> str:
         """Returns a file with the [host] table that `calibrated = "FILE"` in [settings.host] reads."""
         limits = self.interval
-        known = f"{100 * NOMINAL:.0f} % of runs: {limits[0]:,.0f} to {limits[1]:,.0f}" if limits else "interval unknown"
+        interval_text = (
+            f"{100 * NOMINAL:.0f} % of runs: {limits[0]:,.0f} to {limits[1]:,.0f}" if limits else "interval unknown"
+        )
         runs = printable(", ".join(run.run for run in self.runs))
         return f"""\
 # Written by blklab. An experiment takes it in [settings.host] as calibrated = "this file".
 # From fio's usr_cpu, sys_cpu and ctx of {runs}.
-# Processor time of an I/O with libaio: {self.io_ns:,.0f} ns, a lower bound ({known}).
+# Processor time of an I/O with libaio: {self.io_ns:,.0f} ns, a lower bound ({interval_text}).
 # A switch between tasks counts {SWITCH_NS:,} ns. Not measured: {", ".join(NOT_FITTED)}.
 
 [host]
@@ -137,10 +139,10 @@ reap_ns = {self.host["reap_ns"]:_}
 
 def host_profile(runs: Sequence[Observation]) -> HostProfile:
     """Returns the profile of a host from runs of fio. Raises UsageError if none shows the processor time."""
-    found = [(run.name, measured_io(run)) for run in runs]
-    unused = [(name, what) for name, what in found if isinstance(what, str)]
-    used = [what for _, what in found if isinstance(what, MeasuredIo)]
-    if not used:
+    results = [(run.name, find_io_time(run)) for run in runs]
+    unused = [(name, result) for name, result in results if isinstance(result, str)]
+    ios = [result for _, result in results if isinstance(result, MeasuredIo)]
+    if not ios:
         why = "; ".join(f"{name}: {why}" for name, why in unused[:3])
         raise UsageError(f"{why}: expected fio with small direct I/Os that keep a CPU busy")
-    return HostProfile(used, unused)
+    return HostProfile(ios, unused)

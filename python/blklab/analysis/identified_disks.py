@@ -40,39 +40,43 @@ def identify_disks(roots: Roots) -> list[IdentifiedDisk]:
 
 def refuse_host_managed(device: str, roots: Roots) -> None:
     """Raises UsageError if a block device is on a host-managed disk."""
-    described = resolve(device, roots)
-    node = described.node
+    identity = resolve(device, roots)
+    node = identity.node
     disk = _identify(node.parent if (node / "partition").exists() else node, roots)
     if (disk.obstacle or "").startswith(HOST_MANAGED):
-        raise UsageError(f"{described.path}: found a {disk.obstacle}")
+        raise UsageError(f"{identity.path}: found a {disk.obstacle}")
 
 
 def _identify(node: Path, roots: Roots) -> IdentifiedDisk:
     vendor, model = (text(node / "device" / file) or "" for file in ("vendor", "model"))
     # SATA disks have the vendor ATA, NVMe and virtio disks a number.
-    words = " ".join(word for word in (vendor, model) if word and word != "ATA" and not word.startswith("0x"))
+    description = " ".join(word for word in (vendor, model) if word and word != "ATA" and not word.startswith("0x"))
     size = text(node / "size")
-    disk = IdentifiedDisk(node.name, words, int(size) * 512 if size and size.isdigit() else None, None)
-    if (zoned := text(node / "queue/zoned")) == "host-managed":
+    disk = IdentifiedDisk(node.name, description, int(size) * 512 if size and size.isdigit() else None, None)
+    if (zone_model := text(node / "queue/zoned")) == "host-managed":
         why = "the host must write its zones in sequence, which md and most filesystems cannot do"
         return replace(disk, obstacle=f"{HOST_MANAGED}: {why}")
-    if known := next(filter(None, (stock_models.identify(name, disk.bytes) for name in (words, model) if name)), None):
-        return replace(disk, model=known.model, guess=known.why, capacity=known.capacity)
-    if not words or re.match(r"(QEMU|VBOX|VMware|Virtio|Msft Virtual)", words, re.I):
+    if match := next(
+        filter(None, (stock_models.identify(name, disk.bytes) for name in (description, model) if name)), None
+    ):
+        return replace(disk, model=match.model, guess=match.why, capacity=match.capacity)
+    if not description or re.match(r"(QEMU|VBOX|VMware|Virtio|Msft Virtual)", description, re.I):
         return replace(disk, obstacle="virtual disk: measure it with `blklab calibrate`")
-    name, why = _class(node, zoned, roots)
+    name, why = _disk_class(node, zone_model, roots)
     return replace(disk, model=stock_models.library_model(name), guess=why)
 
 
-def _class(node: Path, zoned: str | None, roots: Roots) -> tuple[str, str]:
+def _disk_class(node: Path, zone_model: str | None, roots: Roots) -> tuple[str, str]:
     """Returns the class of a disk that the library does not have, and why."""
     if text(node / "queue/rotational") == "1":
-        if zoned in {"host-aware", "drive-managed"}:
-            return "hdd-smr", f"it rotates, and its zones are {zoned}"
+        if zone_model in {"host-aware", "drive-managed"}:
+            return "hdd-smr", f"it rotates, and its zones are {zone_model}"
         rpm = _rpm(node, roots)
         if rpm is None:
             return "hdd-7200", "it rotates; udev does not say how fast"
-        return next((name for most, name in CLASSES_BY_RPM if rpm <= most), "hdd-15000"), f"it rotates at {rpm} rpm"
+        return next(
+            (name for max_rpm, name in CLASSES_BY_RPM if rpm <= max_rpm), "hdd-15000"
+        ), f"it rotates at {rpm} rpm"
     if node.name.startswith("nvme"):
         # Disks for servers have capacitors, and therefore no volatile cache.
         if text(node / "queue/write_cache") == "write through":

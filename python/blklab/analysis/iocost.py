@@ -48,7 +48,7 @@ firmware, differ by 1 to 17 % (reference/foreign/iocost.csv)."""
 
 LATENCY = 0.5  # Of loads that do not saturate the disk, whose latency is that of the class
 
-MOST = 1e15  # No figure is as large
+MAX_FIGURE = 1e15  # No figure is as large
 
 Figures = dict[str, float]
 """The figures by name: bytes a second, and 4 KiB I/Os a second."""
@@ -84,7 +84,10 @@ def read(path: Path) -> list[MeasuredDisk]:
         )
     name = re.search(r'"(?:scr|iocost)_dev_model"\s*:\s*"([^"\\]+)"', text)
     size = re.search(r'"(?:scr|iocost)_dev_size"\s*:\s*(\d{1,18})\b', text)
-    return [MeasuredDisk(name[1] if name else "", of, int(size[1]) if size else None) for of in figures]
+    return [
+        MeasuredDisk(name[1] if name else "", figures_of_disk, int(size[1]) if size else None)
+        for figures_of_disk in figures
+    ]
 
 
 def _in_document(node: Any) -> Iterator[Figures]:
@@ -93,11 +96,11 @@ def _in_document(node: Any) -> Iterator[Figures]:
         for item in node:
             yield from _in_document(item)
     elif isinstance(node, dict):
-        if all(isinstance(node.get(figure), int | float) and 0 < node[figure] < MOST for figure in LOADS):
+        if all(isinstance(node.get(figure), int | float) and 0 < node[figure] < MAX_FIGURE for figure in LOADS):
             yield {figure: float(node[figure]) for figure in LOADS}
             return
-        found = (figures for key in node if key != "sysinfo" for figures in _in_document(node[key]))
-        yield from islice(found, 1) if "spec" in node else found
+        matches = (figures for key in node if key != "sysinfo" for figures in _in_document(node[key]))
+        yield from islice(matches, 1) if "spec" in node else matches
 
 
 def _in_lines(text: str) -> Iterator[Figures]:
@@ -150,7 +153,10 @@ def simulate_figures(table: DeviceTable) -> dict[str, float]:
     """Returns the figures of a disk in the simulator."""
     units = ["bw_bytes" if figure.endswith("bps") else "iops" for figure in LOADS]
     outcomes = sim.outcomes([_document(table, figure) for figure in LOADS])
-    rates = [getattr(of.read, unit) + getattr(of.write, unit) for of, unit in zip(outcomes, units, strict=True)]
+    rates = [
+        getattr(outcome.read, unit) + getattr(outcome.write, unit)
+        for outcome, unit in zip(outcomes, units, strict=True)
+    ]
     return dict(zip(LOADS, rates, strict=True))
 
 
@@ -166,8 +172,14 @@ def uncertainty(table: DeviceTable, figures: Figures, base: DeviceTable) -> dict
     errors = {figure: math.log(value / figures[figure]) for figure, value in simulate_figures(table).items()}
     reads = _deviation([errors[figure] for figure in list(LOADS)[:3]])
     writes = _deviation([errors[figure] for figure in list(LOADS)[3:]])
-    mixed = round(math.hypot(0.3, max(reads, writes)), 3)
-    return {"read": reads, "write": writes, "mixed": mixed, "latency": LATENCY, "sync": base["uncertainty"]["sync"]}
+    mixed_deviation = round(math.hypot(0.3, max(reads, writes)), 3)
+    return {
+        "read": reads,
+        "write": writes,
+        "mixed": mixed_deviation,
+        "latency": LATENCY,
+        "sync": base["uncertainty"]["sync"],
+    }
 
 
 def _deviation(errors: Sequence[float]) -> float:
@@ -191,7 +203,7 @@ def qos(table: DeviceTable, figures: Figures) -> dict[str, float]:
     return {**result, "min": 60, "max": 100}
 
 
-def words(figures: Figures) -> str:
+def format_figures(figures: Figures) -> str:
     """Returns `key=value` words."""
     return " ".join(f"{key}={value:.0f}" for key, value in figures.items())
 
@@ -203,7 +215,7 @@ def as_toml(figures: Figures, base: DeviceTable, about: Mapping[str, Any], sourc
     table = {**table, "source": source, "uncertainty": uncertainty(table, figures, base)}
     comment = f"""\
 # Written by `blklab devices import`. These parameters give the figures that were measured on a disk in use:
-# {words(figures)}
+# {format_figures(figures)}
 # Its latency, its flushes and the rates of a new disk were not measured: they are typical ones.
 """
     return comment + tomli_w.dumps({**table, "library": about})

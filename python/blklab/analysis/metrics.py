@@ -20,10 +20,10 @@ WAYS = ("read", "write")  # The directions of I/O, in the order of pairs
 @dataclass(frozen=True)
 class Metric:
     name: str
-    what: str
+    description: str
     kind: str  # `rate`, `bandwidth`, `time` or `share`: how it is printed
     more_is_better: bool
-    of: Callable[[Outcome], float | None]
+    compute: Callable[[Outcome], float | None]
     resolution: float = 0.002  # The relative step in which values are recorded
 
     def with_unit(self, value: float) -> str:
@@ -86,10 +86,10 @@ BIN = 1 / 64  # The width of a bin of fio's histogram of latencies (stat.h: FIO_
 def _latency_metrics(direction: str) -> list[Metric]:
     noun = "fsyncs" if direction == "sync" else f"{direction}s"
     metrics = []
-    for key, what in LATENCIES.items():
+    for key, description in LATENCIES.items():
         resolution = BIN if key.startswith("p") else 0.002
         value = partial(_latency, direction, key)
-        metrics.append(Metric(f"{direction}.{key}", f"{what} of {noun}", "time", False, value, resolution))
+        metrics.append(Metric(f"{direction}.{key}", f"{description} of {noun}", "time", False, value, resolution))
     return metrics
 
 
@@ -147,7 +147,7 @@ def with_direction(name: str, sides: Sequence[Sequence[Outcome]]) -> str:
 
 def all_metrics(outcome: Outcome) -> dict[str, float]:
     """Returns all metrics of a result, by name."""
-    figures = {name: metric.of(outcome) for name, metric in METRICS.items()}
+    figures = {name: metric.compute(outcome) for name, metric in METRICS.items()}
     return {name: value for name, value in figures.items() if value is not None}
 
 

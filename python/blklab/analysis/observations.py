@@ -81,10 +81,10 @@ class Observation:
     def load(self) -> dict[str, str]:
         """The words that say what it did; those of different jobs are joined by a plus sign."""
         defaults = {"rw": "read", "bs": "4k", "iodepth": "1", "numjobs": "1"}
-        words = {}
+        options = {}
         for key, value in defaults.items():
-            words[key] = "+".join(str(job.get(key, value)) for job in self.jobs)
-        return words
+            options[key] = "+".join(str(job.get(key, value)) for job in self.jobs)
+        return options
 
     @property
     def seconds_alone(self) -> float:
@@ -93,11 +93,11 @@ class Observation:
         return 1 / self.read_iops if small and self.reads and self.random and self.alone else float("inf")
 
 
-WORDS = (*("rw", "bs", "iodepth", "numjobs", "rwmixread", "rwmixwrite"), *("size", "offset", "fsync", "options"))
+LOAD_OPTIONS = (*("rw", "bs", "iodepth", "numjobs", "rwmixread", "rwmixwrite"), *("size", "offset", "fsync", "options"))
 """fio's options that describe the load of a device."""
 
 
-DIFFERENT: Mapping[str, frozenset[str]] = {
+OTHER_OPTIONS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(
         (*("rate", "rate_iops", "rate_min", "rate_iops_min", "thinktime"), *("bssplit", "bsrange", "blockalign", "ba")),
         frozenset({"", "0"}),
@@ -111,7 +111,7 @@ DIFFERENT: Mapping[str, frozenset[str]] = {
 
 def observation(name: str, options: Mapping[str, Any], read_iops: float, write_iops: float) -> Observation:
     """Returns a run; of its options, those that describe the load."""
-    return Observation(name, {key: options[key] for key in options if key in WORDS}, read_iops, write_iops)
+    return Observation(name, {key: options[key] for key in options if key in LOAD_OPTIONS}, read_iops, write_iops)
 
 
 def is_fio(path: Path) -> bool:
@@ -135,22 +135,22 @@ def from_files(paths: Sequence[Path]) -> list[Observation]:
             raise UsageError(f"{path}: no JSON files of fio; expected results of fio")
         files += inside
     files = list({file.resolve(): file for file in files}.values())
-    found = [(file, run) for file in files for run in from_fio(file)]
+    pairs = [(file, run) for file in files for run in from_fio(file)]
     if len(files) == 1:
-        return [run for _, run in found]
-    return [replace(run, name=" ".join(dict.fromkeys([file.stem, run.name]))) for file, run in found]
+        return [run for _, run in pairs]
+    return [replace(run, name=" ".join(dict.fromkeys([file.stem, run.name]))) for file, run in pairs]
 
 
 def from_store(run: "StoredRun") -> Observation:
     """Returns a run of the store. Raises UsageError for one that no fio measured."""
-    where = f"run {run.id}"
+    source = f"run {run.id}"
     jobs = [(str(job["name"]), job["options"]) for job in run.cell.get("jobs") or [] if "options" in job]
     if predicts(run.runner) or not jobs:
-        raise UsageError(f"{where}: was not measured with fio ({run.runner}); expected a measured run")
-    observation = of_jobs(where, jobs, run.figures.read.iops, run.figures.write.iops)
+        raise UsageError(f"{source}: was not measured with fio ({run.runner}); expected a measured run")
+    observation = of_jobs(source, jobs, run.figures.read.iops, run.figures.write.iops)
     if observation is None:
-        raise UsageError(f"{where}: is {run.state} and has no I/Os; expected a run that is done")
-    return replace(observation, name=f"{where} {observation.name}", outcome=run.figures)
+        raise UsageError(f"{source}: is {run.state} and has no I/Os; expected a run that is done")
+    return replace(observation, name=f"{source} {observation.name}", outcome=run.figures)
 
 
 def from_fio(path: Path) -> list[Observation]:
@@ -159,13 +159,13 @@ def from_fio(path: Path) -> list[Observation]:
         content = path.read_text(encoding="utf-8-sig", errors="replace")
     observations = []
     try:
-        for document, jobs in _goings(content):
+        for document, jobs in _fio_runs(content):
             for members in by_key((job.group, job) for job in jobs).values():
                 read = sum(job.directions[0].iops for job in members)
                 write = sum(job.directions[1].iops for job in members)
                 if run := of_jobs(str(path), [(j.name, j.options) for j in members], read, write):
-                    counted = any(part.total_ios for job in members for part in job.directions)
-                    outcome = output.group_outcomes(document, members)[0] if counted else None
+                    has_ios = any(part.total_ios for job in members for part in job.directions)
+                    outcome = output.group_outcomes(document, members)[0] if has_ios else None
                     observations.append(replace(run, outcome=outcome))
     except UsageError:
         raise
@@ -176,7 +176,7 @@ def from_fio(path: Path) -> list[Observation]:
     return observations
 
 
-def _goings(content: str) -> list[tuple[FioDocument, Sequence[FioJobResult]]]:
+def _fio_runs(content: str) -> list[tuple[FioDocument, Sequence[FioJobResult]]]:
     """Returns the document and the jobs of each run of fio."""
     if "{" in content and '"jobs"' in content:
         return [(document, output.jobs(document)) for document in output.parse_documents(content)]
@@ -188,12 +188,16 @@ def _goings(content: str) -> list[tuple[FioDocument, Sequence[FioJobResult]]]:
 
 
 def of_jobs(
-    where: str, members: Sequence[tuple[str, Mapping[str, str]]], read: float, write: float, more: Collection[str] = ()
+    source: str,
+    members: Sequence[tuple[str, Mapping[str, str]]],
+    read: float,
+    write: float,
+    extra_options: Collection[str] = (),
 ) -> Observation | None:
     """Returns the run of jobs that ran at the same time, each with its name and options; None without I/O.
 
-    Without group_reporting, fio prints each clone of a job. Equal jobs become one with more clones. `more` are options
-    that it keeps besides `WORDS`. Raises UsageError.
+    Without group_reporting, fio prints each clone of a job. Equal jobs become one with more clones. It keeps
+    `extra_options` besides `LOAD_OPTIONS`. Raises UsageError.
     """
     if read + write == 0:
         return None
@@ -202,58 +206,63 @@ def of_jobs(
     disks = sorted(file for file in files if file.startswith("/dev/"))
     jobs: dict[str, dict[str, Any]] = {}
     for name, clones in by_name.items():
-        _check(where, name, {key: value for key, value in clones[0].items() if key not in more})
-        words = _words(where, name, clones[0], more)
+        _check(source, name, {key: value for key, value in clones[0].items() if key not in extra_options})
+        load_options = _load_options(source, name, clones[0], extra_options)
         if read and write:
-            words.setdefault("rw", "rw")
+            load_options.setdefault("rw", "rw")
         else:
-            words.setdefault("rw", "read" if read else "write")
-        if words["rw"] in text.MIXED and read and write and not words.keys() & {"rwmixread", "rwmixwrite"}:
+            load_options.setdefault("rw", "read" if read else "write")
+        if (
+            load_options["rw"] in text.MIXED
+            and read
+            and write
+            and not load_options.keys() & {"rwmixread", "rwmixwrite"}
+        ):
             # fio's text output does not contain the requested rate; fio achieves it.
-            words["rwmixread"] = round(100 * read / (read + write))
-        words["numjobs"] = max(words.get("numjobs", 1), len(clones))
-        equal = [job for job in jobs.values() if {**job, "numjobs": 0} == {**words, "numjobs": 0}]
+            load_options["rwmixread"] = round(100 * read / (read + write))
+        load_options["numjobs"] = max(load_options.get("numjobs", 1), len(clones))
+        equal = [job for job in jobs.values() if {**job, "numjobs": 0} == {**load_options, "numjobs": 0}]
         if equal:
-            equal[0]["numjobs"] += words["numjobs"]
+            equal[0]["numjobs"] += load_options["numjobs"]
         else:
-            jobs[name] = words
+            jobs[name] = load_options
     workload = {"jobs": jobs} if len(jobs) > 1 else next(iter(jobs.values()))
     return Observation("+".join(by_name), workload, read, write, disks)
 
 
-def _check(where: str, name: str, options: Mapping[str, str]) -> None:
+def _check(source: str, name: str, options: Mapping[str, str]) -> None:
     """Raises UsageError for a job that cannot be simulated from its options."""
-    for option, harmless in DIFFERENT.items():
+    for option, harmless in OTHER_OPTIONS.items():
         if option in options and options[option].strip() not in harmless:
-            raise UsageError(f"{where}: job {name!r}: {option}={options[option]}: expected a run without {option}")
+            raise UsageError(f"{source}: job {name!r}: {option}={options[option]}: expected a run without {option}")
     if {"rwmixread", "rwmixwrite"} <= options.keys():
-        shares = [_whole(where, name, f"rwmix{direction}", options) for direction in ("read", "write")]
+        shares = [_parse_whole(source, name, f"rwmix{direction}", options) for direction in ("read", "write")]
         if sum(shares) != 100:
             raise UsageError(
-                f"{where}: job {name!r}: rwmixread={shares[0]} and rwmixwrite={shares[1]}: expected 100 together"
+                f"{source}: job {name!r}: rwmixread={shares[0]} and rwmixwrite={shares[1]}: expected 100 together"
             )
 
 
-def _whole(where: str, name: str, key: str, options: Mapping[str, str]) -> int:
+def _parse_whole(source: str, name: str, key: str, options: Mapping[str, str]) -> int:
     value = options[key].strip()
     if not (value.isascii() and value.isdigit() and len(value) < 10):
-        raise UsageError(f"{where}: job {name!r}: {key}: found {value[:60]!r}, expected a whole number")
+        raise UsageError(f"{source}: job {name!r}: {key}: found {value[:60]!r}, expected a whole number")
     return int(value)
 
 
-def _words(where: str, name: str, options: Mapping[str, str], more: Collection[str]) -> dict[str, Any]:
+def _load_options(source: str, name: str, options: Mapping[str, str], extra_options: Collection[str]) -> dict[str, Any]:
     options = {ALIASES.get(key, key): value for key, value in options.items()}
-    words: dict[str, Any] = {key: options[key] for key in (*WORDS, *more) if key in options}
+    load_options: dict[str, Any] = {key: options[key] for key in (*LOAD_OPTIONS, *extra_options) if key in options}
     for key in ("iodepth", "numjobs", "rwmixread", "rwmixwrite", "fsync"):
-        if key in words:
-            words[key] = _whole(where, name, key, options)
+        if key in load_options:
+            load_options[key] = _parse_whole(source, name, key, options)
     if options.get("ioengine") in SYNCHRONOUS:
-        words["iodepth"] = 1
+        load_options["iodepth"] = 1
     if durable := {key: options[key] for key in ("fdatasync", "sync") if options.get(key, "0") not in UNSYNCED}:
-        words["options"] = durable
-    if "size" in words:
+        load_options["options"] = durable
+    if "size" in load_options:
         try:
-            parse_size(words["size"])
+            parse_size(load_options["size"])
         except ValueError:
-            del words["size"]
-    return words
+            del load_options["size"]
+    return load_options

@@ -34,7 +34,7 @@ from blklab.units import format_duration
 
 Table = dict[str, Any]
 
-JUDGED = ("iops", "read.mean", "write.mean")  # The metrics that [[measured]] has
+JUDGED_METRICS = ("iops", "read.mean", "write.mean")  # The metrics that [[measured]] has
 OTHER_SHARE = 0.1  # The shares of devices differ if they are so far apart
 CONTRIBUTES = 0.5  # A disk alone explains a miss if its own error is at least this part of it, both logarithmic
 BEYOND = 1.5  # More than a saturated device serves: so many times the prediction
@@ -54,30 +54,30 @@ class MeasuredRun:
 
     labels: Mapping[str, str]
     outcome: Outcome
-    where: str
+    source: str
     all_options: bool  # Whether all options of its jobs are known; fio's text has a few of them
 
     @property
     def place(self) -> str:
         """The name of what it measured: a valid name of a stack."""
         files = [options.get("filename", "") for options in self.outcome.job_options.values()]
-        known = [self.labels.get(label) for label in ("stack", "source", "device")]
-        known += [target_devices(self.outcome), self.labels.get("file"), files[0] if len(set(files)) == 1 else ""]
-        name = next(filter(None, known), "") or "target"
+        candidates = [self.labels.get(label) for label in ("stack", "source", "device")]
+        candidates += [target_devices(self.outcome), self.labels.get("file"), files[0] if len(set(files)) == 1 else ""]
+        name = next(filter(None, candidates), "") or "target"
         return re.sub(r"[^A-Za-z0-9_-]+", "-", name.removeprefix("/dev/")).strip("-") or "target"
 
     @property
     def may_be_a_disk(self) -> bool:
         """Whether it may be one disk, and not an array or a volume."""
-        files = {of.get("filename", "") for of in self.outcome.job_options.values()}
+        files = {options.get("filename", "") for options in self.outcome.job_options.values()}
         several = len(files) > 1 or any(":" in file for file in files)
         return not several and all(device.leaf is not False for device in self.outcome.devices) and len(self.disks) < 2
 
     @property
     def details(self) -> str:
         """The values of labels that are neither a place nor an option, which keep equal loads apart."""
-        known = {"repeat", *PLACES, *LOAD}
-        return "-".join(value for key, value in self.labels.items() if key not in known)
+        skipped_labels = {"repeat", *PLACES, *LOAD}
+        return "-".join(value for key, value in self.labels.items() if key not in skipped_labels)
 
     @property
     def disks(self) -> list[str]:
@@ -101,10 +101,10 @@ def as_experiment(
     loads: dict[str, Table] = {}
     details: dict[str, str] = {}
     pairs: dict[str, list[str]] = {}
-    measured = []
+    measured_tables = []
     for run in runs:
         try:
-            load, dropped = _load(run)
+            load, dropped_options = _load(run)
         except UsageError as error:
             if len(runs) == 1:
                 raise
@@ -112,13 +112,13 @@ def as_experiment(
             continue
         label = next((name for name, other in loads.items() if (other, details[name]) == (load, run.details)), "")
         if not label:
-            label = _unlike("-".join(filter(None, (run.labels["workload"], run.details))), load, loads)
+            label = _name_load("-".join(filter(None, (run.labels["workload"], run.details))), load, loads)
             loads[label] = load
             details[label] = run.details
         pairs.setdefault(run.place, []).append(label)
-        measured.append(_figures(run, {"stack": run.place, "workload": label}, dropped))
-    if not measured:
-        raise UsageError(f"{runs[0].where}: no run is left")
+        measured_tables.append(_figures(run, {"stack": run.place, "workload": label}, dropped_options))
+    if not measured_tables:
+        raise UsageError(f"{runs[0].source}: no run is left")
     learns = any("kind" in stack for stack in stacks.values())
     longest = max(run.outcome.runtime_ns for run in runs)
     limits: Table = {"runtime": f"{math.ceil(longest / 1e9)}s"}
@@ -131,7 +131,7 @@ def as_experiment(
         "stacks": dict(stacks),
         "workloads": loads,
         "cells": [{"stack": [place], "workload": list(dict.fromkeys(names))} for place, names in pairs.items()],
-        "measured": measured,
+        "measured": measured_tables,
     }
 
 
@@ -141,66 +141,84 @@ def as_toml(experiment: Table) -> str:
     return head + tomli_w.dumps(experiment)
 
 
-MORE = frozenset(Job.model_fields) - {"runtime", "ramp_time", "ioengine", "direct", "rw", "bs", "iodepth", "options"}
+EXTRA_OPTIONS = frozenset(Job.model_fields) - {
+    "runtime",
+    "ramp_time",
+    "ioengine",
+    "direct",
+    "rw",
+    "bs",
+    "iodepth",
+    "options",
+}
 """Options that a simulated job has, besides those of a calibration."""
 
 
 def _load(run: MeasuredRun) -> tuple[Table, list[str]]:
     """Returns the workload of a run, and the options that are not simulated."""
     options = run.outcome.job_options
-    if not any({"rw", "readwrite", "bs", "blocksize"} & of.keys() for of in options.values()):
-        raise UsageError(f"{run.where}: does not contain fio's options: expected fio's JSON or normal output")
-    simulated, dropped = _simulated_options(options)
+    if not any({"rw", "readwrite", "bs", "blocksize"} & options_of_job.keys() for options_of_job in options.values()):
+        raise UsageError(f"{run.source}: does not contain fio's options: expected fio's JSON or normal output")
+    simulated_jobs, dropped_options = _split_options(options)
     figures = run.outcome
-    more = MORE - {*observations.WORDS}
-    seen = observations.of_jobs(run.where, simulated, figures.read.iops, figures.write.iops, more)
-    if seen is None:
-        raise UsageError(f"{run.where}: has no I/Os")
-    for job in seen.jobs:
+    extra_options = EXTRA_OPTIONS - {*observations.LOAD_OPTIONS}
+    observation = observations.of_jobs(run.source, simulated_jobs, figures.read.iops, figures.write.iops, extra_options)
+    if observation is None:
+        raise UsageError(f"{run.source}: has no I/Os")
+    for job in observation.jobs:
         try:
             Job.model_validate(job)
         except ValidationError as error:
-            raise problems.usage_error(run.where, problems.translated(error, schema.KNOWN)) from None
-    ways = [fio_options.RW[str(job["rw"])] for job in seen.jobs]
-    for at, direction in enumerate(("read", "write")):
-        if figures.direction(direction).total_ios and not any(way[at] for way in ways):
+            raise problems.usage_error(run.source, problems.translate_errors(error, schema.KNOWN_KEYS)) from None
+    ways = [fio_options.RW[str(job["rw"])] for job in observation.jobs]
+    for index, direction in enumerate(("read", "write")):
+        if figures.direction(direction).total_ios and not any(way[index] for way in ways):
             raise UsageError(
-                f"{run.where}: fio's figures have {direction}s and its options have none: "
+                f"{run.source}: fio's figures have {direction}s and its options have none: "
                 "several jobs were reported as one"
             )
-    return dict(seen.workload), dropped
+    return dict(observation.workload), dropped_options
 
 
-def _simulated_options(options: Mapping[str, Mapping[str, str]]) -> tuple[list[tuple[str, dict[str, str]]], list[str]]:
+def _split_options(options: Mapping[str, Mapping[str, str]]) -> tuple[list[tuple[str, dict[str, str]]], list[str]]:
     """Returns the options of each job that are simulated, and the others."""
-    ignored = {*MORE, *observations.WORDS, *HARMLESS, "runtime", "ramp_time", "ioengine", "direct", "buffered"}
-    dropped: dict[str, None] = {}
+    handled_options = {
+        *EXTRA_OPTIONS,
+        *observations.LOAD_OPTIONS,
+        *HARMLESS,
+        "runtime",
+        "ramp_time",
+        "ioengine",
+        "direct",
+        "buffered",
+    }
+    dropped_options: dict[str, None] = {}
     for options_of_job in options.values():
         for key, value in options_of_job.items():
-            if key not in ignored:
-                dropped[f"{key}={value}"] = None
-    simulated = []
+            if key not in handled_options:
+                dropped_options[f"{key}={value}"] = None
+    jobs = []
     for name, options_of_job in options.items():
-        remaining = {key: value for key, value in options_of_job.items() if f"{key}={value}" not in dropped}
-        simulated.append((name, remaining))
-    for _, remaining in simulated:
+        remaining = {key: value for key, value in options_of_job.items() if f"{key}={value}" not in dropped_options}
+        jobs.append((name, remaining))
+    for _, remaining in jobs:
         word = "rw" if "rw" in remaining else "readwrite"
         if ":" in remaining.get(word, ""):
-            dropped[f"{word}={remaining[word]}"] = None
+            dropped_options[f"{word}={remaining[word]}"] = None
             remaining[word] = remaining[word].partition(":")[0]
         if "bssplit" in remaining:
             remaining.pop("bs", None)
-    return simulated, list(dropped)
+    return jobs, list(dropped_options)
 
 
-def _unlike(name: str, load: Table, taken: Mapping[str, Table]) -> str:
+def _name_load(name: str, load: Table, loads: Mapping[str, Table]) -> str:
     """Returns a name for a load: if another one has it, with the options in which they differ, or a number."""
-    differing = {key: value for key, value in load.items() if taken.get(name, {}).get(key) != value and key != "jobs"}
+    differing = {key: value for key, value in load.items() if loads.get(name, {}).get(key) != value and key != "jobs"}
     longer = "-".join([name, *(f"{key}{value}" for key, value in differing.items())])
-    return fio_job.unique(longer if name in taken else name, taken)
+    return fio_job.make_unique(longer if name in loads else name, loads)
 
 
-def _figures(run: MeasuredRun, cell: Table, dropped: Sequence[str]) -> Table:
+def _figures(run: MeasuredRun, cell: Table, dropped_options: Sequence[str]) -> Table:
     """Returns a table [[measured]]."""
     outcome = run.outcome
     table: Table = {"cell": cell}
@@ -213,25 +231,25 @@ def _figures(run: MeasuredRun, cell: Table, dropped: Sequence[str]) -> Table:
     shares = {device.name: sum(device.ios) for device in lowest_devices(outcome) if sum(device.ios)}
     if len(shares) > 1:
         table["device_ios"] = shares
-    doubts = list(_doubts(run, dropped))
+    doubts = list(_doubts(run, dropped_options))
     if doubts:
         table["doubts"] = doubts
-    table["source"] = run.where
+    table["source"] = run.source
     return table
 
 
-def _doubts(run: MeasuredRun, dropped: Sequence[str]) -> Iterator[str]:
+def _doubts(run: MeasuredRun, dropped_options: Sequence[str]) -> Iterator[str]:
     """Yields what was measured in another way than it is simulated."""
     jobs = run.outcome.job_options.values()
     if not run.all_options:
         yield "fio's text does not contain all options: direct I/O to the whole device is assumed"
-    elif any(of.get("direct", "0") in {"0", "false"} and of.get("buffered", "1") != "0" for of in jobs):
+    elif any(options.get("direct", "0") in {"0", "false"} and options.get("buffered", "1") != "0" for options in jobs):
         yield "fio ran through the page cache (direct=0), which is not simulated"
-    if dropped:
-        yield f"not simulated: {', '.join(dropped)}"
+    if dropped_options:
+        yield f"not simulated: {', '.join(dropped_options)}"
     if run.outcome.runtime_ns < SHORT_NS:
         yield f"the run took {format_duration(run.outcome.runtime_ns)}: caches and the state of the disks decide"
-    clones = max(1, sum(int(of.get("numjobs", "1")) for of in jobs))
+    clones = max(1, sum(int(options.get("numjobs", "1")) for options in jobs))
     if (fio := run.outcome.fio) is not None and (share := (fio.usr_cpu + fio.sys_cpu) / (100 * clones)) >= BUSY:
         yield f"fio's processes were busy {100 * share:.0f} % of the time: the processor was the limit"
 
@@ -246,9 +264,9 @@ class JudgedFigure:
     cell: Cell
     outcome: Outcome  # The prediction
     metric: Metric
-    predicted: float
+    prediction: float
     ends: tuple[float, float] | None  # The interval that holds nine of ten measurements; None if it is not known
-    measured: Sequence[float]
+    measurements: Sequence[float]
     decision: Decision
     figures: Sequence[MeasuredFigures]
     reasons: list[str] = field(default_factory=list)  # Of a miss
@@ -256,7 +274,7 @@ class JudgedFigure:
     @property
     def mean(self) -> float:
         """The mean of the measurements."""
-        return sum(self.measured) / len(self.measured)
+        return sum(self.measurements) / len(self.measurements)
 
     @property
     def fitted(self) -> bool:
@@ -279,9 +297,9 @@ class JudgedFigure:
         """Returns the figure for `--json`."""
         return {
             "metric": self.metric.name,
-            "predicted": self.predicted,
+            "predicted": self.prediction,
             "interval": self.ends,
-            "measured": list(self.measured),
+            "measured": list(self.measurements),
             "change": self.decision.change,
             "verdict": self.verdict,
             "reasons": self.reasons,
@@ -300,12 +318,12 @@ def judge(plan: ExperimentPlan, outcomes: Mapping[int, Outcome]) -> list[JudgedF
         first_repeats[labels] = cell
     pairs = []
     for cell in reversed(first_repeats.values()):
-        figures = [measured for measured in plan.measured if measured.matches(cell.labels)]
+        figures = [measurement for measurement in plan.measured if measurement.matches(cell.labels)]
         if figures and cell.number in outcomes:
             pairs.append((cell, outcomes[cell.number], figures))
     rows: list[JudgedFigure] = []
-    for name in JUDGED:
-        rows += _judged(METRICS[name], pairs)
+    for name in JUDGED_METRICS:
+        rows += _judge_metric(METRICS[name], pairs)
     for row in rows:
         if row.verdict == "outside":
             row.reasons.extend(dict.fromkeys(_reasons(row, rows, plan)))
@@ -319,25 +337,27 @@ def are_too_few(inside: int, count: int) -> bool:
     return bool(count and bdtr(inside, count, NOMINAL) < UNLIKELY)
 
 
-def _judged(metric: Metric, pairs: Sequence[tuple[Cell, Outcome, Sequence[MeasuredFigures]]]) -> Iterator[JudgedFigure]:
+def _judge_metric(
+    metric: Metric, pairs: Sequence[tuple[Cell, Outcome, Sequence[MeasuredFigures]]]
+) -> Iterator[JudgedFigure]:
     for cell, outcome, figures in pairs:
-        predicted = metric.of(outcome)
+        prediction = metric.compute(outcome)
         values = []
         with_metric = []
-        for measured in figures:
-            value = metric.of(_outcome(measured))
+        for measurement in figures:
+            value = metric.compute(_outcome(measurement))
             if value:
                 values.append(value)
-                with_metric.append(measured)
-        if not (predicted and values):
+                with_metric.append(measurement)
+        if not (prediction and values):
             continue
         error = model_error(outcome, cell.document, metric)
         # Each cell alone: how much others vary says nothing about a single run of someone else.
-        sides = [[RunSample(predicted, (), error)], [RunSample(value) for value in values]]
+        sides = [[RunSample(prediction, (), error)], [RunSample(value) for value in values]]
         (decision,) = decide(sides, [0, 1], [([0], [1])], Rule(metric))
         ends = intervals(sides[:1], [0], Rule(metric))[0] if error and math.isfinite(error.below) else None
         if decision is not None:
-            yield JudgedFigure(cell, outcome, metric, predicted, ends, tuple(values), decision, tuple(with_metric))
+            yield JudgedFigure(cell, outcome, metric, prediction, ends, tuple(values), decision, tuple(with_metric))
 
 
 def _outcome(figures: MeasuredFigures) -> Outcome:
@@ -353,7 +373,7 @@ def _reasons(row: JudgedFigure, rows: Sequence[JudgedFigure], plan: ExperimentPl
     """Yields what is known about a miss, the surest first; the limit of the prediction, if nothing is known."""
     doubts = [doubt for figures in row.figures for doubt in figures.doubts]
     yield from doubts
-    reasons = [*_alone(row, rows), *_shares(row), *_beyond(row)]
+    reasons = [*_single_disk_reasons(row, rows), *_shares(row), *_beyond(row)]
     if _is_alone(row) and not doubts and _miss_often(row, rows):
         reasons += _model(row, plan)
     yield from reasons
@@ -376,14 +396,14 @@ def _limit(row: JudgedFigure) -> str:
     """Returns what limits the simulated IOPS, for a sentence; empty if that is unknown."""
     if row.metric.name != "iops":
         return ""
-    if busy := _saturated(row):
+    if busy := _saturated_devices(row):
         which = f"{busy[0]} and {len(busy) - 1} more are" if len(busy) > 1 else f"{busy[0]} is"
         return f"; in the simulation, {which} saturated"
     sentence = explain(row.cell.document, row.outcome)[0].rstrip(".")
     return f"; in the simulation: {sentence}" if "is the limit" in sentence else ""
 
 
-def _saturated(row: JudgedFigure) -> list[str]:
+def _saturated_devices(row: JudgedFigure) -> list[str]:
     runtime_ns = row.outcome.observed_ns
     return [device.name for device in row.outcome.devices if saturation(device, runtime_ns)[0] >= SATURATED]
 
@@ -392,15 +412,15 @@ def _is_alone(row: JudgedFigure) -> bool:
     return "device" in row.cell.document["stack"]
 
 
-def _alone(row: JudgedFigure, rows: Sequence[JudgedFigure]) -> Iterator[str]:
+def _single_disk_reasons(row: JudgedFigure, rows: Sequence[JudgedFigure]) -> Iterator[str]:
     """Yields the disks of an array that differ in the same way if they are alone."""
     if _is_alone(row):
         return
     models = [device["model"] for device in row.cell.document["devices"]]
     log = _log(row)
     for other in rows:
-        same = other.metric == row.metric and other.cell.labels["workload"] == row.cell.labels["workload"]
-        if not (same and _is_alone(other) and other.cell.document["devices"][0]["model"] in models):
+        is_same_load = other.metric == row.metric and other.cell.labels["workload"] == row.cell.labels["workload"]
+        if not (is_same_load and _is_alone(other) and other.cell.document["devices"][0]["model"] in models):
             continue
         if log * _log(other) > 0 and abs(_log(other)) >= CONTRIBUTES * abs(log):
             share = f"{abs(100 * other.decision.change):.0f} %"
@@ -410,18 +430,18 @@ def _alone(row: JudgedFigure, rows: Sequence[JudgedFigure]) -> Iterator[str]:
 
 
 def _log(row: JudgedFigure) -> float:
-    return math.log(row.mean / row.predicted)
+    return math.log(row.mean / row.prediction)
 
 
 def _shares(row: JudgedFigure) -> Iterator[str]:
     """Yields the device that served another share of the I/Os than predicted."""
-    predicted = {device.name: float(sum(device.ios)) for device in row.outcome.devices}
+    predicted_ios = {device.name: float(sum(device.ios)) for device in row.outcome.devices}
     for figures in row.figures:
-        if len(predicted) < 2 or figures.device_ios.keys() != predicted.keys():
+        if len(predicted_ios) < 2 or figures.device_ios.keys() != predicted_ios.keys():
             continue
         measured_shares = _as_shares(figures.device_ios)
-        predicted_shares = _as_shares(predicted)
-        differences = {name: abs(measured_shares[name] - predicted_shares[name]) for name in predicted}
+        predicted_shares = _as_shares(predicted_ios)
+        differences = {name: abs(measured_shares[name] - predicted_shares[name]) for name in predicted_ios}
         name, difference = max(differences.items(), key=lambda item: item[1])
         if difference >= OTHER_SHARE:
             measured_percent = f"{100 * measured_shares[name]:.0f} %"
@@ -435,10 +455,10 @@ def _as_shares(ios: Mapping[str, float]) -> dict[str, float]:
 
 def _beyond(row: JudgedFigure) -> Iterator[str]:
     """Yields a note if more was measured than the predicted disks can serve."""
-    ratio = row.mean / row.predicted
+    ratio = row.mean / row.prediction
     if row.metric.name != "iops" or ratio < BEYOND or any(target["kind"] != "md" for target in row.outcome.targets):
         return
-    if busy := _saturated(row):
+    if busy := _saturated_devices(row):
         yield (
             f"{ratio:.1f} times what {busy[0]} serves when it is saturated: a cache served I/Os (memory, "
             "a controller), or the disk is another one"
@@ -461,7 +481,7 @@ def _model(row: JudgedFigure, plan: ExperimentPlan) -> Iterator[str]:
         yield "the model does not fit this disk: `blklab calibrate` fits one to runs of the disk alone"
 
 
-def grouped_reasons(rows: Sequence[JudgedFigure]) -> dict[str, list[int]]:
+def group_reasons(rows: Sequence[JudgedFigure]) -> dict[str, list[int]]:
     """Returns the reasons of misses, each with the numbers of its cells."""
     numbers_by_reason = by_key((reason, row.cell.number) for row in rows for reason in row.reasons)
     return {reason: list(dict.fromkeys(numbers)) for reason, numbers in numbers_by_reason.items()}

@@ -12,23 +12,25 @@ from blklab.store.query import StoredRun
 
 SURE = 0.01  # Largest p of a reported drift
 LEAST_DRIFT = 0.02  # Smallest reported drift, from the first to the last run
-MOST_WARNINGS = 3  # Kinds of warnings that are quoted
+MAX_WARNINGS = 3  # Kinds of warnings that are quoted
 
 
 def condition_notes(name: str, runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
     """Yields the notes about the runs of one campaign or side, called `name`."""
     outcomes = [run.outcome for run in runs if run.outcome]
-    forced = [outcome.forced for outcome in outcomes if outcome.forced]
-    if forced:
-        names = sorted({str(word) for words in forced for word in words})
-        were = "were" if len(forced) != 1 else "was"
-        yield note("forced", f"{_count(len(forced))} of {name} {were} forced: {', '.join(names)}")
+    forced_checks = [outcome.forced for outcome in outcomes if outcome.forced]
+    if forced_checks:
+        names = sorted({str(check) for checks in forced_checks for check in checks})
+        were = "were" if len(forced_checks) != 1 else "was"
+        yield note("forced", f"{_count(len(forced_checks))} of {name} {were} forced: {', '.join(names)}")
     warnings = [warning for outcome in outcomes for warning in outcome.warnings]
     kinds = by_key((re.sub(r"\d+(?:[.,]\d+)*", "0", warning), warning) for warning in warnings)
-    for same in list(kinds.values())[:MOST_WARNINGS]:
-        like = " or like it" if len(set(same)) > 1 else ""
-        yield note("warning", f"{_count(len(same))} of {name} with this warning{like}: {same[0]}")
-    if len(kinds) > MOST_WARNINGS:
+    for similar_warnings in list(kinds.values())[:MAX_WARNINGS]:
+        like = " or like it" if len(set(similar_warnings)) > 1 else ""
+        yield note(
+            "warning", f"{_count(len(similar_warnings))} of {name} with this warning{like}: {similar_warnings[0]}"
+        )
+    if len(kinds) > MAX_WARNINGS:
         yield note("warning", f"{name} has more warnings: blklab runs show")
 
 
@@ -59,26 +61,26 @@ def find_drift(runs: Sequence[StoredRun], metric: str, alpha: float = SURE) -> f
 
     began = {run.id: _began(run) for run in runs if not predicts(run.runner)}
     order = {time: place for place, time in enumerate(sorted({*filter(None, began.values())}))}
-    measured = []
+    samples = []
     for run in runs:
         time = began.get(run.id)
-        value = METRICS[metric].of(run.figures) or 0
+        value = METRICS[metric].compute(run.figures) or 0
         if time and value > 0:
-            measured.append((run.cell_labels, (order[time], math.log(value))))
-    repeated = []
-    for cell in by_key(measured).values():
+            samples.append((run.cell_labels, (order[time], math.log(value))))
+    repeated_cells = []
+    for cell in by_key(samples).values():
         places_of_cell = {place for place, _ in cell}
         if len(places_of_cell) > 1:
-            repeated.append(cell)
-    places = [place for cell in repeated for place, _ in cell]
-    points = [point for cell in repeated for point in _centred(cell)]
-    degrees = len(points) - len(repeated) - 1
+            repeated_cells.append(cell)
+    places = [place for cell in repeated_cells for place, _ in cell]
+    points = [point for cell in repeated_cells for point in _centre_cell(cell)]
+    degrees = len(points) - len(repeated_cells) - 1
     spread = sum(place**2 for place, _ in points)
     if degrees < 3 or not spread:
         return None
     slope = sum(place * value for place, value in points) / spread
-    rest = sum((value - slope * place) ** 2 for place, value in points) / degrees
-    error = math.sqrt(rest / spread)
+    residual_variance = sum((value - slope * place) ** 2 for place, value in points) / degrees
+    error = math.sqrt(residual_variance / spread)
     drift = math.expm1(slope * (max(places) - min(places)))
     p = 2 * float(stdtr(degrees, -abs(slope) / error)) if error else 0.0
     return drift if p < alpha and abs(drift) >= LEAST_DRIFT else None
@@ -89,10 +91,10 @@ def _began(run: StoredRun) -> str:
     return str(run.cell.get("measured", "")) if "source" in run.cell else run.started or ""
 
 
-def _centred(cell: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
+def _centre_cell(cell: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
     """Returns the places and values of a cell, each less its mean."""
     place, value = (sum(column) / len(cell) for column in zip(*cell, strict=True))
-    return [(at - place, log - value) for at, log in cell]
+    return [(position - place, log - value) for position, log in cell]
 
 
 def note(code: str, message: str) -> Diagnostic:

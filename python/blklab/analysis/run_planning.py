@@ -50,7 +50,7 @@ def plan_runs(
         if spread is not None:
             within = _within([sample for _, sample in cell])
             repeats = repeats_to_find(spread, change, confidence)
-            best = _shortest(spread, within, seconds, change, confidence)
+            best = _find_shortest(spread, within, seconds, change, confidence)
             plan = RunPlan(dict(labels), len(cell), seconds, math.sqrt(spread.variance), repeats, best)
         plans.append(plan)
     return plans
@@ -68,15 +68,15 @@ def _within(samples: Sequence[RunSample]) -> float:
     return sum(variances) / len(variances) if variances else 0.0
 
 
-def _shortest(
+def _find_shortest(
     spread: Spread, within: float, seconds: float, change: float, confidence: float
 ) -> tuple[int, float] | None:
     options = []
     for length in LENGTHS:
         if seconds * length < min(seconds, SHORTEST):
             continue
-        reduced = min(within, spread.variance) * (1 - 1 / length)
-        variance = max(spread.variance / 100, spread.variance - reduced)
+        removed_variance = min(within, spread.variance) * (1 - 1 / length)
+        variance = max(spread.variance / 100, spread.variance - removed_variance)
         other = Spread(spread.mean, spread.runs, variance, spread.degrees, spread.origin)
         repeats = repeats_to_find(other, change, confidence)
         if repeats <= MOST_REPEATS:

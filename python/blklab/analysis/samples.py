@@ -20,26 +20,26 @@ Measured = tuple[StoredRun, RunSample]
 LATENCIES_KNOWN = frozenset({"mean", "p50", "p95", "p99"})  # Whose interval is known in a prediction
 
 
-def merged_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
+def mark_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
     """Returns runs with the label `as is` where a sweep set the value that the host already had."""
     swept = {label for run in runs for label, value in run.labels.items() if value == AS_IS}
-    merged = []
+    new_runs = []
     for run in runs:
         changes = run.figures.settings
         if changes is not None:
-            changed = {change.key for change in changes}
-            unchanged = {label for label in swept if is_setting(label)} - changed
-            labels = {**run.labels, **dict.fromkeys(unchanged & set(run.labels), AS_IS)}
-            merged.append(replace(run, labels=labels))
+            changed_keys = {change.key for change in changes}
+            unchanged_labels = {label for label in swept if is_setting(label)} - changed_keys
+            labels = {**run.labels, **dict.fromkeys(unchanged_labels & set(run.labels), AS_IS)}
+            new_runs.append(replace(run, labels=labels))
         else:
-            merged.append(run)
-    return merged
+            new_runs.append(run)
+    return new_runs
 
 
 def run_samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
     samples = []
     for run in runs:
-        value = metric.of(run.figures)
+        value = metric.compute(run.figures)
         if value is not None:
             series = over_time(metric.name, points(run.id))
             samples.append((run, RunSample(value, series, model_error(run.figures, run.cell, metric))))
@@ -78,19 +78,21 @@ def _is_inverse(cell: Cell) -> bool:
 
 def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:
     """Returns a metric in each interval of a run's jobs; empty if the run has no series."""
-    mine = [point for point in points if point.source == JOBS and point.width_ns > 0]
-    if len(mine) > 1 and mine[-1].width_ns < mine[0].width_ns:
-        mine.pop()  # the last interval is incomplete
+    job_points = [point for point in points if point.source == JOBS and point.width_ns > 0]
+    if len(job_points) > 1 and job_points[-1].width_ns < job_points[0].width_ns:
+        job_points.pop()  # the last interval is incomplete
     direction, _, figure = metric.rpartition(".")
     if direction not in {"", *WAYS}:
         return []
     match figure:
         case "iops":
-            return [_amount(direction, point.read_ios, point.write_ios) * 1e9 / point.width_ns for point in mine]
+            return [_amount(direction, point.read_ios, point.write_ios) * 1e9 / point.width_ns for point in job_points]
         case "bw":
-            return [_amount(direction, point.read_bytes, point.write_bytes) * 1e9 / point.width_ns for point in mine]
+            return [
+                _amount(direction, point.read_bytes, point.write_bytes) * 1e9 / point.width_ns for point in job_points
+            ]
         case "mean" if direction:
-            latencies = [point.read_clat_ns if direction == "read" else point.write_clat_ns for point in mine]
+            latencies = [point.read_clat_ns if direction == "read" else point.write_clat_ns for point in job_points]
             return [latency for latency in latencies if latency is not None]
     return []
 

@@ -46,7 +46,7 @@ a failing head. Two disks of a model differ by less than a tenth."""
 
 UNFAIR = 1.5  # Ratio of the IOPS of equal jobs that is reported
 CHANCE = 5  # Standard deviations of the counts of I/Os (Poisson) that this ratio must exceed as well
-OF_ITS_OWN = frozenset({"name", "description", "offset", "offset_increment"})
+FREE_OPTIONS = frozenset({"name", "description", "offset", "offset_increment"})
 """Options in which jobs may differ that do the same."""
 
 
@@ -60,8 +60,10 @@ def unfair_shares(outcome: Outcome, jobs: Sequence[Mapping[str, Any]]) -> Iterat
     for group in outcome.groups:
         options_of_job = options.get(group.name)
         if options_of_job:
-            shared = sorted((key, str(value)) for key, value in options_of_job.items() if key not in OF_ITS_OWN)
-            alike.setdefault(tuple(shared), []).append(group)
+            shared_options = sorted(
+                (key, str(value)) for key, value in options_of_job.items() if key not in FREE_OPTIONS
+            )
+            alike.setdefault(tuple(shared_options), []).append(group)
     rates = []
     for jobs_alike in alike.values():
         rates.append([(f"job {job.name}", f"job {job.name}, with equal options", job.iops) for job in jobs_alike])
@@ -70,21 +72,27 @@ def unfair_shares(outcome: Outcome, jobs: Sequence[Mapping[str, Any]]) -> Iterat
     for equal_rates in filter(None, rates):
         _, slow, low = min(equal_rates, key=lambda rate: rate[2])
         fast, _, high = max(equal_rates, key=lambda rate: rate[2])
-        least, most = (max(1.0, rate * outcome.runtime_ns / 1e9) for rate in (low, high))
-        if most / least > max(UNFAIR, math.exp(CHANCE * math.sqrt(1 / least + 1 / most))):
+        min_ios, max_ios = (max(1.0, rate * outcome.runtime_ns / 1e9) for rate in (low, high))
+        if max_ios / min_ios > max(UNFAIR, math.exp(CHANCE * math.sqrt(1 / min_ios + 1 / max_ios))):
             times = f"{high / low:.1f} times the IOPS of {slow}" if low else f"all I/Os, and none for {slow}"
-            yield printable(f"{fast} got {times} ({high:,.0f} and {low:,.0f} IOPS)"), most / least
+            yield printable(f"{fast} got {times} ({high:,.0f} and {low:,.0f} IOPS)"), max_ios / min_ios
 
 
 def check_run(run: StoredRun) -> Iterator[Diagnostic]:
     """Yields the doubts about a measured run."""
     outcome = run.figures
-    checks = (_impossible(run, outcome), _unwritten(run, outcome), _unseen(outcome), _small(run), _twins(run, outcome))
+    checks = (
+        _impossible_rates(run, outcome),
+        _unwritten_reads(run, outcome),
+        _cached_io(outcome),
+        _small_data(run),
+        _twins(run, outcome),
+    )
     for diagnostic in chain(*checks):
         yield replace(diagnostic, runs=(run.id,))
 
 
-def words_of(run: StoredRun) -> list[Mapping[str, Any]]:
+def options_of_jobs(run: StoredRun) -> list[Mapping[str, Any]]:
     """Returns fio's options of each job of a measured run, as far as known."""
     jobs = [job["options"] for job in run.cell.get("jobs") or [] if "options" in job]
     return jobs or list(run.figures.job_options.values())
@@ -101,38 +109,38 @@ def most_random_reads(in_flight: float) -> float:
 
 def hardware(run: StoredRun, name: str) -> Mapping[str, Any]:
     """Returns what the environment contains about a device, or about the disk of a partition."""
-    known = {device.get("name"): device for device in run.environment.get("devices") or []}
-    details = known.get(name) or {}
+    devices = {device.get("name"): device for device in run.environment.get("devices") or []}
+    details = devices.get(name) or {}
     if details.get("kind") == "partition" or not details:
-        for other, device_ in known.items():
-            rest = name.removeprefix(str(other))
-            if other and rest != name and rest.lstrip("p").isdigit():
-                return {**device_, "size": details.get("size", device_.get("size"))}
+        for other, entry in devices.items():
+            suffix = name.removeprefix(str(other))
+            if other and suffix != name and suffix.lstrip("p").isdigit():
+                return {**entry, "size": details.get("size", entry.get("size"))}
     return details
 
 
-def _impossible(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
+def _impossible_rates(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
     seconds = outcome.runtime_ns / 1e9
-    every = [str(words.get("rw", words.get("readwrite", ""))) for words in words_of(run)]
-    random = bool(every) and all(rw.startswith("rand") for rw in every)
+    modes = [str(options.get("rw", options.get("readwrite", ""))) for options in options_of_jobs(run)]
+    random = bool(modes) and all(rw.startswith("rand") for rw in modes)
     for device in lowest_devices(outcome):
-        known = hardware(run, device.name)
-        spins = (known.get("queue") or {}).get("rotational") == "1"
+        details = hardware(run, device.name)
+        spins = (details.get("queue") or {}).get("rotational") == "1"
         reads = device.ios[0]
         if not seconds:
             continue
-        known_depth = all("iodepth" in words for words in words_of(run))
+        known_depth = all("iodepth" in options for options in options_of_jobs(run))
         depth = min(in_flight(run.cell) or 1, DEEPEST) if known_depth else DEEPEST
-        most = most_random_reads(depth)
-        if spins and random and reads >= ENOUGH and reads / seconds > most:
+        max_rate = most_random_reads(depth)
+        if spins and random and reads >= ENOUGH and reads / seconds > max_rate:
             yield Diagnostic(
                 "impossible-rate",
                 "warning",
                 "",
                 f"{reads / seconds:,.0f} random reads per second from {device.name}, which claims to rotate. "
-                f"No disk exceeds {most:,.0f} with {depth} in flight, so a cache answered, or the disk is virtual",
+                f"No disk exceeds {max_rate:,.0f} with {depth} in flight, so a cache answered, or the disk is virtual",
             )
-        bus = _bus(known, device.name, spins)
+        bus = _bus(details, device.name, spins)
         sectors = device.sectors
         if bus and sectors and (rate := sectors[0] * 512 / seconds) > BUSES[bus]:
             yield Diagnostic(
@@ -143,67 +151,71 @@ def _impossible(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
             )
 
 
-def _unwritten(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
+def _unwritten_reads(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
     """Yields flash disks that answered reads faster than flash can be read."""
-    every = [str(words.get("rw", words.get("readwrite", ""))) for words in words_of(run)]
-    if set(every) != {"randread"} or not all("iodepth" in words for words in words_of(run)) or in_flight(run.cell) != 1:
+    modes = [str(options.get("rw", options.get("readwrite", ""))) for options in options_of_jobs(run)]
+    if (
+        set(modes) != {"randread"}
+        or not all("iodepth" in options for options in options_of_jobs(run))
+        or in_flight(run.cell) != 1
+    ):
         return
     for device in lowest_devices(outcome):
-        described = hardware(run, device.name)
+        details = hardware(run, device.name)
         reads = device.ios[0]
-        model = str((described.get("hardware") or {}).get("model") or "")
-        spins = (described.get("queue") or {}).get("rotational") == "1"
+        model = str((details.get("hardware") or {}).get("model") or "")
+        spins = (details.get("queue") or {}).get("rotational") == "1"
         if not model or spins or FAST_CELLS.search(model) or reads < ENOUGH or not device.sectors:
             continue
-        if device.sectors[0] / reads <= 8 and (each := device.ticks_ns[0] / reads) < UNWRITTEN_NS:
+        if device.sectors[0] / reads <= 8 and (read_ns := device.ticks_ns[0] / reads) < UNWRITTEN_NS:
             yield Diagnostic(
                 "unwritten",
                 "warning",
                 "",
-                f"{device.name} answered random reads in {format_duration(each)}, one at a time: "
+                f"{device.name} answered random reads in {format_duration(read_ns)}, one at a time: "
                 "flash takes longer, so it did not read any. Blocks that were never written, "
                 "or were discarded, are answered like this. Write the whole target before you read it",
             )
 
 
-def _bus(known: Mapping[str, Any], name: str, spins: bool) -> str | None:
+def _bus(details: Mapping[str, Any], name: str, spins: bool) -> str | None:
     if spins:
         return "one rotating disk"
     if name.startswith("nvme"):
         return "PCIe 5.0 ×4"
-    ata = any(str(known_id).startswith("ata-") for known_id in known.get("ids") or [])
-    return "SATA" if ata or (known.get("hardware") or {}).get("vendor") == "ATA" else None
+    ata = any(str(known_id).startswith("ata-") for known_id in details.get("ids") or [])
+    return "SATA" if ata or (details.get("hardware") or {}).get("vendor") == "ATA" else None
 
 
-def _unseen(outcome: Outcome) -> Iterator[Diagnostic]:
+def _cached_io(outcome: Outcome) -> Iterator[Diagnostic]:
     """Yields reads that came from memory, and writes that have not reached a device."""
     devices = lowest_devices(outcome)
     if not devices or not all(device.sectors for device in devices):
         return
     for direction, name, did in ((0, "read", "read"), (1, "write", "wrote")):
-        asked = outcome.direction(name)
-        if asked.total_ios < ENOUGH or not asked.io_bytes:
+        figures = outcome.direction(name)
+        if figures.total_ios < ENOUGH or not figures.io_bytes:
             continue
-        seen = sum(device.sectors[direction] for device in devices) * 512
-        if seen < UNSEEN * asked.io_bytes:
-            where = "read from" if name == "read" else "written to"
+        size = sum(device.sectors[direction] for device in devices) * 512
+        if size < UNSEEN * figures.io_bytes:
+            verb = "read from" if name == "read" else "written to"
             yield Diagnostic(
                 "page-cache",
                 "warning",
                 "",
-                f"the jobs {did} {format_size(asked.io_bytes)}, but only {format_size(seen)} were {where} the devices",
+                f"the jobs {did} {format_size(figures.io_bytes)}, but only {format_size(size)} were {verb} the devices",
             )
 
 
-def _small(run: StoredRun) -> Iterator[Diagnostic]:
+def _small_data(run: StoredRun) -> Iterator[Diagnostic]:
     target = run.cell.get("target") or {}
     memory = run.environment.get("memory_bytes")
-    sizes = [str(words.get("size", "")) for words in words_of(run)]
+    sizes = [str(options.get("size", "")) for options in options_of_jobs(run)]
     if not sizes or not all(size.isdigit() for size in sizes):
         return
     data = int(run.cell.get("file_bytes") or sum(map(int, sizes)))
-    buffered = any(str(words.get("direct", "0")) == "0" for words in words_of(run))
-    if buffered and memory and data < TWICE * memory:
+    is_buffered = any(str(options.get("direct", "0")) == "0" for options in options_of_jobs(run))
+    if is_buffered and memory and data < TWICE * memory:
         yield Diagnostic(
             "small-data",
             "warning",
@@ -226,23 +238,23 @@ def _twins(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
     """Yields equal members of one array that took different times for equal work."""
     groups: dict[tuple[str, ...], list[DeviceResult]] = {}
     for device in lowest_devices(outcome):
-        known = hardware(run, device.name)
-        model = (known.get("hardware") or {}).get("model")
+        details = hardware(run, device.name)
+        model = (details.get("hardware") or {}).get("model")
         if model and device.above and device.ticks_ns:
-            key = (str(model), str(known.get("size")), *device.above)
+            key = (str(model), str(details.get("size")), *device.above)
             groups.setdefault(key, []).append(device)
     for twins in groups.values():
         for direction, name in ((0, "reads"), (1, "writes")):
-            yield from _unequal([twin for twin in twins if twin.ios[direction] >= ENOUGH], direction, name)
+            yield from _unequal_twins([twin for twin in twins if twin.ios[direction] >= ENOUGH], direction, name)
 
 
-def _unequal(twins: Sequence[DeviceResult], direction: int, name: str) -> Iterator[Diagnostic]:
+def _unequal_twins(twins: Sequence[DeviceResult], direction: int, name: str) -> Iterator[Diagnostic]:
     if len(twins) < 2:
         return
     ios = [twin.ios[direction] for twin in twins]
-    slow = max(twins, key=lambda twin_: twin_.ticks_ns[direction] / twin_.ios[direction])
-    fast = min(twins, key=lambda twin_: twin_.ticks_ns[direction] / twin_.ios[direction])
-    times = [twin_.ticks_ns[direction] / twin_.ios[direction] for twin_ in (slow, fast)]
+    slow = max(twins, key=lambda disk: disk.ticks_ns[direction] / disk.ios[direction])
+    fast = min(twins, key=lambda disk: disk.ticks_ns[direction] / disk.ios[direction])
+    times = [disk.ticks_ns[direction] / disk.ios[direction] for disk in (slow, fast)]
     if max(ios) <= ALIKE * min(ios) and times[0] > UNEQUAL * times[1]:
         longest, shortest = map(format_duration, times)
         yield Diagnostic(
@@ -253,8 +265,8 @@ def _unequal(twins: Sequence[DeviceResult], direction: int, name: str) -> Iterat
             "both are the same model",
         )
     if direction == 1 and max(ios) > ALIKE * min(ios):
-        most = max(twins, key=lambda twin_: twin_.ios[direction]).name
-        least = min(twins, key=lambda twin_: twin_.ios[direction]).name
+        busiest = max(twins, key=lambda disk: disk.ios[direction]).name
+        idlest = min(twins, key=lambda disk: disk.ios[direction]).name
         yield Diagnostic(
-            "unequal-twins", "warning", "", f"{most} had {max(ios):,} writes, its twin {least} {min(ios):,}"
+            "unequal-twins", "warning", "", f"{busiest} had {max(ios):,} writes, its twin {idlest} {min(ios):,}"
         )

@@ -42,15 +42,15 @@ class SaturationCurve:
     @property
     def saturated(self) -> LoadPoint:
         """The smallest load with nearly the largest bandwidth."""
-        most = max(load.iops for load in self.loads)
-        return next(load for load in self.loads if load.iops >= SATURATED * most)
+        max_iops = max(load.iops for load in self.loads)
+        return next(load for load in self.loads if load.iops >= SATURATED * max_iops)
 
     @property
     def overloaded(self) -> LoadPoint | None:
         """The first load above the maximum with clearly less bandwidth."""
-        most = max(self.loads, key=lambda load: load.iops)
-        behind = [load for load in self.loads if load.in_flight > most.in_flight]
-        return next((load for load in behind if load.iops < SATURATED * most.iops), None)
+        peak = max(self.loads, key=lambda load: load.iops)
+        behind = [load for load in self.loads if load.in_flight > peak.in_flight]
+        return next((load for load in behind if load.iops < SATURATED * peak.iops), None)
 
 
 Measured = tuple[Mapping[str, str], Mapping[str, Any], Outcome]
@@ -62,10 +62,10 @@ def curves(runs: Sequence[Measured]) -> list[SaturationCurve]:
 
     Sets with fewer than three loads have no knee and are ignored.
     """
-    varied = {label for labels, _, _ in runs for label in labels if label not in {*LOADS, "repeat"}}
+    group_labels = {label for labels, _, _ in runs for label in labels if label not in {*LOADS, "repeat"}}
     loads_by_group: dict[tuple[tuple[str, str], ...], dict[int, list[LoadPoint]]] = {}
     for labels, document, outcome in runs:
-        other_labels = tuple((label, labels[label]) for label in labels if label in varied)
+        other_labels = tuple((label, labels[label]) for label in labels if label in group_labels)
         load = _load(in_flight(document), outcome)
         if load is not None:
             loads_by_group.setdefault(other_labels, {}).setdefault(load.in_flight, []).append(load)
@@ -86,23 +86,23 @@ def in_flight(document: Mapping[str, Any]) -> int:
     """Returns the number of I/Os that the jobs of a cell keep in flight; 0 without jobs."""
     total = 0
     for job in document.get("jobs") or []:
-        words = job.get("options", job)
-        synchronous = words.get("ioengine") in SYNCHRONOUS
-        depth = 1 if synchronous else int(words.get("iodepth", 1))
-        total += int(words.get("numjobs", 1)) * depth
+        options = job.get("options", job)
+        synchronous = options.get("ioengine") in SYNCHRONOUS
+        depth = 1 if synchronous else int(options.get("iodepth", 1))
+        total += int(options.get("numjobs", 1)) * depth
     return total
 
 
 def _load(depth: int, outcome: Outcome) -> LoadPoint | None:
-    iops = METRICS["iops"].of(outcome)
-    weighed = []
+    iops = METRICS["iops"].compute(outcome)
+    ios_and_means = []
     for direction in (outcome.read, outcome.write):
         mean = direction.clat_ns.mean
         if mean and direction.total_ios:
-            weighed.append((direction.total_ios, mean))
-    if not iops or not depth or not weighed:
+            ios_and_means.append((direction.total_ios, mean))
+    if not iops or not depth or not ios_and_means:
         return None
-    latency = sum(ios * mean for ios, mean in weighed) / sum(ios for ios, _ in weighed)
+    latency = sum(ios * mean for ios, mean in ios_and_means) / sum(ios for ios, _ in ios_and_means)
     return LoadPoint(depth, iops, latency)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from blklab.analysis.compare import REPEAT, compare, comparison_sides
 from blklab.analysis.decision import FIRST_LOOK, MARGIN, Decision, Pair, Rule, decide
 from blklab.analysis.metrics import METRICS, metric_name, with_direction
-from blklab.analysis.samples import Measured, Points, merged_unchanged, run_samples
+from blklab.analysis.samples import Measured, Points, mark_unchanged, run_samples
 from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
 from blklab.installed_documents import document_path
@@ -85,16 +85,16 @@ def tune(
     each value is compared with the first value of its setting, everything else being equal. A value
     that the host had before is not a change. Raises UsageError for a campaign that is not a sweep.
     """
-    asked = metric_name(metric)
+    requested_name = metric_name(metric)
     settings = [key for key in campaign.experiment.get("sweep", {}) if key != MODE]
-    done = merged_unchanged([run for run in runs if run.outcome is not None])
-    had = set()
-    merged = merged_unchanged(runs)
-    for before, after in zip(runs, merged, strict=True):
+    done = mark_unchanged([run for run in runs if run.outcome is not None])
+    present_values = set()
+    marked_runs = mark_unchanged(runs)
+    for before, after in zip(runs, marked_runs, strict=True):
         for setting in settings:
             if before.labels[setting] != after.labels[setting]:
-                had.add(f"{setting} = {before.labels[setting]}")
-    runs = merged
+                present_values.add(f"{setting} = {before.labels[setting]}")
+    runs = marked_runs
     if not settings:
         page = document_path("reference/experiments.md")
         raise UsageError(
@@ -102,26 +102,30 @@ def tune(
         )
     if not done:
         raise UsageError(f"campaign {campaign.number}: no run is done")
-    same = {*settings, REPEAT}
+    ignored_labels = {*settings, REPEAT}
     contexts: dict[tuple[tuple[str, str], ...], list[StoredRun]] = {}
     for run in done:
-        context = tuple(pair for pair in run.labels.items() if pair[0] not in same)
+        context = tuple(pair for pair in run.labels.items() if pair[0] not in ignored_labels)
         contexts.setdefault(context, []).append(run)
-    varied = _varied_labels([dict(context) for context in contexts])
+    varying_labels = _find_varying([dict(context) for context in contexts])
     together = campaign.experiment["sweep"].get(MODE) == "all"
     by_metric: dict[str, list[_Context]] = {}
-    for context, mine in contexts.items():
-        name = with_direction(asked, [[run.figures for run in mine]])
-        measured = run_samples(mine, METRICS[name], points)
-        if measured:
-            labels = {label: value for label, value in context if label in varied}
-            unchanged = f"the host already had {', '.join(sorted(had))}: this counts as '{AS_IS}'" if had else ""
-            note = _left_out(measured, runs, settings) if together else unchanged
+    for context, context_runs in contexts.items():
+        name = with_direction(requested_name, [[run.figures for run in context_runs]])
+        samples = run_samples(context_runs, METRICS[name], points)
+        if samples:
+            labels = {label: value for label, value in context if label in varying_labels}
+            unchanged_note = (
+                f"the host already had {', '.join(sorted(present_values))}: this counts as '{AS_IS}'"
+                if present_values
+                else ""
+            )
+            note = _missing_note(samples, runs, settings) if together else unchanged_note
             inert = {}
             for key in settings:
-                inert[key] = no_effect(key, [run.cell for run in mine if run.labels[key] != AS_IS])
+                inert[key] = no_effect(key, [run.cell for run in context_runs if run.labels[key] != AS_IS])
             by_metric.setdefault(name, []).append(
-                _Context(labels, _by_settings(measured, settings), settings, together, note, inert)
+                _Context(labels, _by_settings(samples, settings), settings, together, note, inert)
             )
     if not by_metric:
         raise UsageError(f"campaign {campaign.number}: no run has {metric}")
@@ -131,20 +135,22 @@ def tune(
     return tunings
 
 
-def _varied_labels(contexts: Sequence[Mapping[str, str]]) -> set[str]:
+def _find_varying(contexts: Sequence[Mapping[str, str]]) -> set[str]:
     """Returns the labels in which workloads and stacks differ."""
-    varied = set()
+    varying_labels = set()
     for label in contexts[0]:
         values = {labels[label] for labels in contexts}
         if len(values) > 1:
-            varied.add(label)
-    return varied
+            varying_labels.add(label)
+    return varying_labels
 
 
 Values = tuple[str, ...]
 
 
-def undecided(campaign: CampaignRow, runs: Sequence[StoredRun], points: Points, margin: float, look: float) -> int:
+def count_undecided(
+    campaign: CampaignRow, runs: Sequence[StoredRun], points: Points, margin: float, look: float
+) -> int:
     """Returns how many comparisons of a campaign more repeats can decide.
 
     They are those of a sweep, of interleaved experiments, or of the stacks; with one stack, those of the first label
@@ -156,15 +162,15 @@ def undecided(campaign: CampaignRow, runs: Sequence[StoredRun], points: Points, 
         verdicts = [effect.verdict for tuning in tunings for effect in tuning.effects]
     else:
         labels = [label for label in runs[0].labels if label not in {"stack", "workload", REPEAT}]
-        varied = []
+        varying_labels = []
         for label in ("experiment", "stack", *labels):
             values = {run.labels.get(label) for run in runs}
             if len(values) > 1:
-                varied.append(label)
-        if not varied:
+                varying_labels.append(label)
+        if not varying_labels:
             raise UsageError("--until-sure: the cells differ only in their workloads: nothing to compare")
-        sides = comparison_sides([(campaign.name, runs)], varied[0])
-        rows = compare(sides, [metric], points, chosen=varied[:1], margin=margin, look=look).rows
+        sides = comparison_sides([(campaign.name, runs)], varying_labels[0])
+        rows = compare(sides, [metric], points, side_labels=varying_labels[:1], margin=margin, look=look).rows
         verdicts = [decision.verdict for row in rows for decision in row.differences if decision]
     return sum(verdict in {"unclear", "unknown", "differ"} for verdict in verdicts)
 
@@ -189,11 +195,13 @@ class _Context:
 
         A combination of the other settings without runs for both values is ignored.
         """
-        for at, setting in enumerate(self.settings):
-            values = list(dict.fromkeys(cell[at] for cell in self.cells))
+        for index, setting in enumerate(self.settings):
+            values = list(dict.fromkeys(cell[index] for cell in self.cells))
             first = AS_IS if AS_IS in values else values[0]
             for value in values:
-                pairs = [((*cell[:at], first, *cell[at + 1 :]), cell) for cell in self.cells if cell[at] == value]
+                pairs = [
+                    ((*cell[:index], first, *cell[index + 1 :]), cell) for cell in self.cells if cell[index] == value
+                ]
                 pairs = [pair for pair in pairs if pair[0] in self.cells]
                 if not self.together:
                     pairs = [pair for pair in pairs if set(pair[0]) == {AS_IS}]
@@ -201,20 +209,20 @@ class _Context:
                     yield (setting, value, first, pairs)
 
 
-def _by_settings(measured: Sequence[Measured], settings: Sequence[str]) -> dict[Values, list[RunSample]]:
+def _by_settings(samples: Sequence[Measured], settings: Sequence[str]) -> dict[Values, list[RunSample]]:
     samples_by_values: dict[Values, list[RunSample]] = {}
-    for run, sample in measured:
+    for run, sample in samples:
         values = tuple(run.labels[setting] for setting in settings)
         samples_by_values.setdefault(values, []).append(sample)
     return samples_by_values
 
 
-def _left_out(measured: Sequence[Measured], tried: Sequence[StoredRun], settings: Sequence[str]) -> str:
+def _missing_note(samples: Sequence[Measured], runs: Sequence[StoredRun], settings: Sequence[str]) -> str:
     """Returns a sentence about missing combinations, if there are any."""
     combinations = 1
     for setting in settings:
-        combinations *= len({run.labels[setting] for run in tried})
-    missing = combinations - len(_by_settings(measured, settings))
+        combinations *= len({run.labels[setting] for run in runs})
+    missing = combinations - len(_by_settings(samples, settings))
     if not missing:
         return ""
     were = "was" if missing == 1 else "were"
@@ -230,18 +238,18 @@ def _tunings(contexts: Sequence[_Context], rule: Rule) -> Iterator[Tuning]:
     sides: list[int] = []
     pairs: list[Pair] = []
     for number, context in enumerate(contexts):
-        at = {values: len(cells) + place for place, values in enumerate(context.cells)}
+        indexes = {values: len(cells) + place for place, values in enumerate(context.cells)}
         cells += context.cells.values()
         sides += [number] * len(context.cells)
-        for *_, compared in context.changes():
-            pairs.append(([at[base] for base, _ in compared], [at[new] for _, new in compared]))
+        for *_, cell_pairs in context.changes():
+            pairs.append(([indexes[base] for base, _ in cell_pairs], [indexes[new] for _, new in cell_pairs]))
     decisions = iter(decide(cells, sides, pairs, rule))
     for context in contexts:
         effects = []
-        for setting, value, first, compared in context.changes():
+        for setting, value, first, cell_pairs in context.changes():
             decision = next(decisions)
             if decision is not None:
-                runs = sum(len(context.cells[new]) for _, new in compared)
+                runs = sum(len(context.cells[new]) for _, new in cell_pairs)
                 effects.append(Effect(setting, value, first, decision, runs, context.inert[setting]))
         sign = 1 if rule.metric.more_is_better else -1
         effects.sort(key=lambda effect: -sign * effect.difference.change)
@@ -281,11 +289,11 @@ def persist_settings(settings: Mapping[str, str], outcomes: Iterable[Outcome]) -
     A disk with a stable identity is matched by it, because `sdb` may be another disk after a boot.
     """
     ids: dict[str, str | None] = {}
-    changed: dict[tuple[str, str], None] = {}
+    changes: dict[tuple[str, str], None] = {}
     for outcome in outcomes:
         ids |= {device.name: device.id for device in outcome.devices}
         for change in outcome.settings or ():
-            changed[change.key, change.where] = None
+            changes[change.key, change.where] = None
     commands = []
     rules = []
     lines = []
@@ -295,12 +303,12 @@ def persist_settings(settings: Mapping[str, str], outcomes: Iterable[Outcome]) -
             lines.append(f"{key} = {value}")
             continue
         path = attribute(key)
-        for name in [name for changed_key, name in changed if changed_key == key]:
+        for name in [name for changed_key, name in changes if changed_key == key]:
             file = shlex.quote(f"/sys/block/{name}/{path}")
             commands.append(f"echo {shlex.quote(value)} > {file}")
             rules.append(
                 'ACTION=="add|change", SUBSYSTEM=="block", '
-                f'ENV{{DEVTYPE}}=="disk", {_match(name, ids.get(name))}, ATTR{{{path}}}="{_quoted(value)}"'
+                f'ENV{{DEVTYPE}}=="disk", {_match(name, ids.get(name))}, ATTR{{{path}}}="{_escape_text(value)}"'
             )
     return PersistedSettings(commands, rules, lines)
 
@@ -322,8 +330,8 @@ def _match(name: str, identity: str | None) -> str:
         return f'ENV{{ID_SERIAL}}=="{match[1]}"'
     if match := re.fullmatch(r"md-uuid-([0-9a-f:]+)", identity):
         return f'ENV{{MD_UUID}}=="{match[1]}"'
-    return f'KERNEL=="{_quoted(name)}"'
+    return f'KERNEL=="{_escape_text(name)}"'
 
 
-def _quoted(text: str) -> str:
+def _escape_text(text: str) -> str:
     return re.sub(r"[^\w.:+ -]", "?", text)

@@ -3,7 +3,7 @@
 Variances are relative to the square of the mean: those of logarithms, by the delta method. Few repeats say little about
 their variance, so cells of one side share what they know: the distribution of their variances is fitted by moments
 (Smyth, "Linear models and empirical Bayes methods", Statistical Applications in Genetics and Molecular Biology 3(1),
-2004), and it counts as at most `MOST_PRIOR` further degrees of freedom. It never makes a variance smaller than the one
+2004), and it counts as at most `MAX_PRIOR` further degrees of freedom. It never makes a variance smaller than the one
 observed: cells of one experiment can differ thirtyfold, and a variable cell must not look stable.
 Two sides that vary alike share their variances, too: whether they do is decided by the variances alone, never by the
 difference of the means. docs/explanation/verdicts.md has the simulations.
@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 FEWEST_CELLS = 4  # Number of cells with repeats from which the distribution of variances is fitted
-MOST_PRIOR = 4.0  # Maximum degrees of freedom of that distribution, if it is of one side
+MAX_PRIOR = 4.0  # Maximum degrees of freedom of that distribution, if it is of one side
 FEWEST_CAMPAIGNS = 4  # From which the variance between campaigns is known well enough
 APART = (1.5, 1.2)  # Two groups of runs are apart if the nearest values differ by this factor: of few runs, of five …
 FEWEST_APART = 5
@@ -73,26 +73,26 @@ def spreads(cells: Sequence[Sequence[RunSample]], sides: Sequence[object], resol
     the metric is recorded.
     """
     floor = resolution**2 / 12  # of a uniform rounding error: less cannot be seen
-    own = [_own(cell, floor) for cell in cells]
+    cell_variances = [_own(cell, floor) for cell in cells]
     by_side: dict[object, list[_Variance]] = {}
-    for side, known in zip(sides, own, strict=True):
-        by_side.setdefault(side, []).extend([known] if known else [])
-    every = _pooled([known for known in own if known])
+    for side, cell_variance in zip(sides, cell_variances, strict=True):
+        by_side.setdefault(side, []).extend([cell_variance] if cell_variance else [])
+    all_pooled = _pool_variances([cell_variance for cell_variance in cell_variances if cell_variance])
     result: list[Spread | None] = []
-    for cell, known, side in zip(cells, own, sides, strict=True):
+    for cell, cell_variance, side in zip(cells, cell_variances, sides, strict=True):
         peers = by_side[side]
         fit = _fit(peers) if len(peers) >= FEWEST_CELLS else None
         if not cell or mean(cell) <= 0 or cell[0].prediction:
             result.append(None)
-        elif known and fit:
-            degrees = min(known.degrees + fit.degrees, sum(peer.degrees for peer in peers))
-            both = _pooled([known, fit]) or known
-            variance = max(known.variance, both.variance)
+        elif cell_variance and fit:
+            degrees = min(cell_variance.degrees + fit.degrees, sum(peer.degrees for peer in peers))
+            pooled = _pool_variances([cell_variance, fit]) or cell_variance
+            variance = max(cell_variance.variance, pooled.variance)
             result.append(Spread(mean(cell), len(cell), variance, degrees, "shared"))
-        elif known:
-            result.append(Spread(mean(cell), len(cell), *known, "own"))
-        elif borrowed := fit or _pooled(peers) or every:
-            result.append(Spread(mean(cell), 1, *borrowed, "shared"))
+        elif cell_variance:
+            result.append(Spread(mean(cell), len(cell), *cell_variance, "own"))
+        elif peer_variance := fit or _pool_variances(peers) or all_pooled:
+            result.append(Spread(mean(cell), 1, *peer_variance, "shared"))
         else:
             within = _within(cell[0])
             result.append(within and Spread(mean(cell), 1, *within, "within"))
@@ -117,27 +117,29 @@ def spreads_of_pairs(
             by_sides.setdefault((sides[first], sides[second]), []).append((first, second))
     result: dict[tuple[int, int], Spread] = {}
     for members in by_sides.values():
-        own = {pair: (_own(cells[pair[0]], floor), _own(cells[pair[1]], floor)) for pair in members}
-        known = {pair: (a, b) for pair, (a, b) in own.items() if a and b and a.variance and b.variance}
-        distinct = {at for pair in known for at in pair}
-        if len(known) < FEWEST_CELLS or len(distinct) < 2 * len(known):
+        pair_variances = {pair: (_own(cells[pair[0]], floor), _own(cells[pair[1]], floor)) for pair in members}
+        complete_pairs = {
+            pair: (a, b) for pair, (a, b) in pair_variances.items() if a and b and a.variance and b.variance
+        }
+        distinct = {position for pair in complete_pairs for position in pair}
+        if len(complete_pairs) < FEWEST_CELLS or len(distinct) < 2 * len(complete_pairs):
             continue
         squares = [
             (math.log(first.variance / second.variance), 2 * float(polygamma(1, first.degrees / 2)))
-            for first, second in known.values()
+            for first, second in complete_pairs.values()
         ]
         count = len(squares)
         shift = sum(log for log, _ in squares) / math.sqrt(sum(chance for _, chance in squares))
         excess = sum(log**2 / chance for log, chance in squares)
         if abs(shift) >= 1 or excess >= count + math.sqrt(2 * count):
             continue
-        variances = [_pooled(sides_of) for sides_of in known.values()]
+        variances = [_pool_variances(sides_of) for sides_of in complete_pairs.values()]
         common = [variance for variance in variances if variance]
         fit = _fit(common, math.inf)
-        for pair, of_pair in zip(known, common, strict=True):
-            both = _pooled([of_pair, fit]) or of_pair
+        for pair, of_pair in zip(complete_pairs, common, strict=True):
+            pooled = _pool_variances([of_pair, fit]) or of_pair
             degrees = min(of_pair.degrees + fit.degrees, sum(peer.degrees for peer in common))
-            variance = max(of_pair.variance, both.variance)
+            variance = max(of_pair.variance, pooled.variance)
             result[pair] = Spread(1.0, len(cells[pair[0]]), variance, degrees, "both")
     return result
 
@@ -163,14 +165,14 @@ def two_groups(values: Sequence[float]) -> tuple[list[float], list[float]] | Non
 
     This only describes the runs: it decides nothing. At least three are needed.
     """
-    ordered = sorted(values)
-    if len(ordered) < 3 or ordered[0] <= 0:
+    sorted_values = sorted(values)
+    if len(sorted_values) < 3 or sorted_values[0] <= 0:
         return None
-    logs = [math.log(value) for value in ordered]
-    gap, at = max((high - low, at) for at, (low, high) in enumerate(pairwise(logs), 1))
-    within = max(logs[at - 1] - logs[0], logs[-1] - logs[at])
-    least = APART[1] if len(ordered) >= FEWEST_APART else APART[0]
-    return (ordered[:at], ordered[at:]) if gap >= max(math.log(least), WIDER * within) else None
+    logs = [math.log(value) for value in sorted_values]
+    gap, cut = max((high - low, cut) for cut, (low, high) in enumerate(pairwise(logs), 1))
+    within = max(logs[cut - 1] - logs[0], logs[-1] - logs[cut])
+    least = APART[1] if len(sorted_values) >= FEWEST_APART else APART[0]
+    return (sorted_values[:cut], sorted_values[cut:]) if gap >= max(math.log(least), WIDER * within) else None
 
 
 def outlying(first: Sequence[float], second: Sequence[float], resolution: float) -> list[float]:
@@ -205,14 +207,14 @@ def _own(cell: Sequence[RunSample], floor: float) -> _Variance | None:
     return _Variance(max(floor, squares / (len(cell) - 1) / middle**2), len(cell) - 1.0)
 
 
-def _pooled(known: Sequence[_Variance]) -> _Variance | None:
-    degrees = sum(each.degrees for each in known)
+def _pool_variances(variances: Sequence[_Variance]) -> _Variance | None:
+    degrees = sum(variance.degrees for variance in variances)
     if not degrees:
         return None
-    return _Variance(sum(each.variance * each.degrees for each in known) / degrees, degrees)
+    return _Variance(sum(variance.variance * variance.degrees for variance in variances) / degrees, degrees)
 
 
-def _fit(known: Sequence[_Variance], most: float = MOST_PRIOR) -> _Variance:
+def _fit(peers: Sequence[_Variance], max_prior: float = MAX_PRIOR) -> _Variance:
     """Returns the usual variance of cells, and how many degrees of freedom it counts as.
 
     The variance of the logarithms is increased by its standard error: few cells that vary alike by
@@ -221,13 +223,13 @@ def _fit(known: Sequence[_Variance], most: float = MOST_PRIOR) -> _Variance:
     import numpy as np
     from scipy.special import digamma, polygamma
 
-    variances, degrees = np.asarray(known, dtype=float).T
+    variances, degrees = np.asarray(peers, dtype=float).T
     half = degrees / 2
     logs = np.log(variances) - digamma(half) + np.log(half)
     chance = float(polygamma(1, half).mean())
-    observed = float(logs.var(ddof=1))
-    error = math.sqrt((polygamma(3, half).mean() + 2 * max(observed, chance) ** 2) / len(known))
-    prior = min(most, 2 * _inverse_trigamma(max(observed - chance + error, 1e-3)))
+    log_variance = float(logs.var(ddof=1))
+    error = math.sqrt((polygamma(3, half).mean() + 2 * max(log_variance, chance) ** 2) / len(peers))
+    prior = min(max_prior, 2 * _inverse_trigamma(max(log_variance - chance + error, 1e-3)))
     usual = float(np.exp(logs.mean() + digamma(prior / 2) - math.log(prior / 2)))
     return _Variance(usual, prior)
 
@@ -245,8 +247,8 @@ def _inverse_trigamma(value: float) -> float:
 
 def _within(sample: RunSample) -> _Variance | None:
     """Returns the relative variance of a run's value, from the variation within it."""
-    known = series_variance(sample.series) if len(sample.series) >= LEAST_SAMPLES else None
-    return known and _Variance(known[0] / sample.value**2, known[1])
+    variance = series_variance(sample.series) if len(sample.series) >= LEAST_SAMPLES else None
+    return variance and _Variance(variance[0] / sample.value**2, variance[1])
 
 
 def series_variance(values: Sequence[float]) -> tuple[float, float] | None:
@@ -277,16 +279,16 @@ def correlation_time(values: Sequence[float]) -> float:
 
     series = np.asarray(values, dtype=float)
     count = len(series)
-    centred = series - series.mean() if count else series
-    power = float(centred @ centred)
+    deviations = series - series.mean() if count else series
+    power = float(deviations @ deviations)
     if count < 4 or power <= 1e-24 * float(series @ series):
         return 1.0
     size = 1 << (2 * count - 1).bit_length()
-    spectrum = np.abs(np.fft.rfft(centred, size)) ** 2
+    spectrum = np.abs(np.fft.rfft(deviations, size)) ** 2
     rho = np.fft.irfft(spectrum, size)[:count] / power
     pairs = rho[: count // 2 * 2].reshape(-1, 2).sum(axis=1)
     ends = np.flatnonzero(pairs <= 0)
-    summed = 2 * float(pairs[: ends[0] if len(ends) else None].sum()) - 1
+    sum_estimate = 2 * float(pairs[: ends[0] if len(ends) else None].sum()) - 1
     first = max(0.0, float(rho[1]))
     first = min(first + (1 + 3 * first) / count, 0.999)
-    return max(1.0, summed, (1 + first) / (1 - first))
+    return max(1.0, sum_estimate, (1 + first) / (1 - first))

@@ -299,7 +299,7 @@ class BisectionEvidence:
         for cell in good:
             for condition in conditions:
                 metric = METRICS[with_direction(condition.metric, [[good[cell]], [bad[cell]]])]
-                if metric.of(good[cell]) and metric.of(bad[cell]):
+                if metric.compute(good[cell]) and metric.compute(bad[cell]):
                     test = SequentialTest(condition, metric, error_rate / len(good) / len(conditions))
                     self._tests[cell, condition.text] = test
         if not self._tests:
@@ -354,7 +354,7 @@ class BisectionEvidence:
         """Returns the values of a test's metric in runs, without those that are unknown or 0."""
         metric = self._tests[key].metric
         labels, _ = key
-        values = [metric.of(run[labels]) for run in runs]
+        values = [metric.compute(run[labels]) for run in runs]
         return [value for value in values if value]
 
     def _decision(self, key: TestKey, commit: Commit, phase: str) -> bool | None:

@@ -182,7 +182,7 @@ def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], li
     """Return the question, the paths of known disks, and the arrays of this host."""
     from blklab.advice import question
     from blklab.advice.figures import YEARS
-    from blklab.advice.search import excluded_kinds, words_of
+    from blklab.advice.search import parse_excluded_kinds, parse_keywords
     from blklab.reliability import Care
 
     loads: list[Load] = []
@@ -193,7 +193,7 @@ def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], li
     for file in arguments.experiments:
         loads += question.loads_of_experiment(file)
     for name in arguments.mixes:
-        loads.append(question.published_load(name, arguments.working_set))
+        loads.append(question.load_of_mix(name, arguments.working_set))
     if not loads:
         raise UsageError("no load: give --trace, --job, --experiment or --load")
     if arguments.device is not None and not arguments.traces:
@@ -211,7 +211,7 @@ def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], li
         from blklab.system.roots import Roots
 
         host_pools, paths, host_arrays = pools_of_this_host(Roots(), prices, arguments.flash_state, common.warn)
-        pools = question.merged(host_pools, pools)
+        pools = question.merge_pools(host_pools, pools)
     if not pools:
         raise UsageError("no disks: give --devices, such as 2xpm983,4xhdd-7200, or --this-host")
     question.check_prices(prices, pools)
@@ -223,9 +223,9 @@ def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], li
         arguments.drives,
         arguments.budget,
         arguments.p99_below,
-        excluded_kinds(arguments.exclude),
+        parse_excluded_kinds(arguments.exclude),
         arguments.loss,
-        [words_of(text) for text in arguments.compared],
+        [parse_keywords(text) for text in arguments.compared],
     )
     check_days = (arguments.checked_every or math.inf) / NANOSECONDS["d"]
     care = Care(arguments.replaced_after / NANOSECONDS["h"], check_days if check_days < YEARS * 365 else None)

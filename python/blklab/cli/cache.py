@@ -292,7 +292,7 @@ def advise(arguments: CacheAdviseArguments) -> None:
     from blklab.advice import cache as caching
     from blklab.advice.question import Constraints, Question, load_of_trace, read_pool
     from blklab.advice.samples import Simulations
-    from blklab.advice.search import excluded_kinds, sized
+    from blklab.advice.search import add_capacity, parse_excluded_kinds
     from blklab.cli.common import progress
     from blklab.report import cache_advice as report
 
@@ -302,9 +302,9 @@ def advise(arguments: CacheAdviseArguments) -> None:
     if slow.name == fast.name:
         raise UsageError(f"--fast {arguments.fast!r}: is the model of --slow: expected a faster one")
     load = load_of_trace(arguments.trace, arguments.device, 1)
-    if arguments.budget is not None and arguments.budget < caching.SMALLEST:
-        raise UsageError(f"--budget: expected at least {units.format_size(caching.SMALLEST)}")
-    constraints = Constraints(excluded=excluded_kinds(arguments.exclude))
+    if arguments.budget is not None and arguments.budget < caching.MIN_CACHE_BYTES:
+        raise UsageError(f"--budget: expected at least {units.format_size(caching.MIN_CACHE_BYTES)}")
+    constraints = Constraints(excluded_kinds=parse_excluded_kinds(arguments.exclude))
     question = Question([slow, fast], [load], constraints, {"kernel": arguments.kernel}, seed=arguments.seed)
     with (
         common.computing(arguments.cluster, arguments.jobs) as parallel,
@@ -315,8 +315,8 @@ def advise(arguments: CacheAdviseArguments) -> None:
             tick(1000 * done // max(1, total))
 
         simulations = Simulations(question, None, parallel, show)
-        origin = sized(question, caching.origin_of(slow, level))
-        answer = caching.cache_answer(question, origin, fast, simulations, most=arguments.budget)
+        origin = add_capacity(question, caching.origin_of(slow, level))
+        answer = caching.cache_answer(question, origin, fast, simulations, max_bytes=arguments.budget)
         about, lines = report.script_lines(answer, simulations)
     document = {**report.as_dict(answer), "script": lines, "check": report.check_commands(answer)}
     common.emit(document, arguments.as_json, lambda console: report.print_answer(console, answer, about, lines))

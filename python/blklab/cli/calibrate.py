@@ -156,7 +156,7 @@ def calibrate(arguments: CalibrateArguments) -> None:
     if experiment is None:
         runs = _runs(arguments.inputs, arguments.store)
     else:
-        analysis.check(table, analysis.expected_runs(experiment), bench)
+        analysis.check(table, analysis.placeholder_runs(experiment), bench)
         runs = _measure_points(experiment, arguments)
     calibration = fit_model(table, runs, bench)
     if arguments.output is not None:
@@ -222,7 +222,7 @@ def _as_dict(calibration: "Calibration") -> dict[str, object]:
         "device": dict(calibration.device),
         "fitted": {
             name: {"before": a, "after": b, "interval": calibration.intervals.get(name)}
-            for name, (a, b) in calibration.fitted.items()
+            for name, (a, b) in calibration.fitted_values.items()
         },
         "unknown": list(calibration.unknown),
         "residuals": [
@@ -294,7 +294,7 @@ def _device(model: str) -> "DeviceTable":
     if model == VIRTUAL:
         return {"kind": "throttled"}
     if Path(model).suffix == ".toml":
-        return load.calibrated(Path(model))
+        return load.read_calibrated(Path(model))
     try:
         return stock_models.stock(model)
     except ValueError as error:
@@ -321,7 +321,7 @@ def _read_stored_runs(store: str | None, kind: str, selector: str) -> "Sequence[
 
     opened_store = Store(store, reading=True)
     if kind == "campaign":
-        return query.selected(opened_store, selector).runs
+        return query.select_runs(opened_store, selector).runs
     if not (selector.isascii() and selector.isdigit() and len(selector) < 19):
         raise UsageError(f"run:{selector}: expected the number of a run, such as run:42: see `blklab runs show`")
     return [query.run(opened_store, int(selector))]

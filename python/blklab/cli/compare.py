@@ -128,7 +128,7 @@ def compare(arguments: CompareArguments) -> None:
         _print_needed_runs(arguments)
         return
     conditions = [fail_if.parse_condition(text) for text in arguments.conditions]
-    store, selections, points = query.opened(arguments.store, arguments.campaigns, arguments.job)
+    store, selections, points = query.open_selections(arguments.store, arguments.campaigns, arguments.job)
     numbers = [selection.campaign.number for selection in selections if selection.campaign.states["running"]]
     for number in dict.fromkeys(numbers):
         common.warn(f"campaign {number} still runs: decide when it has ended; looks at a part of it are not counted")
@@ -149,7 +149,7 @@ def compare(arguments: CompareArguments) -> None:
         list(dict.fromkeys(metrics)),
         points,
         by=None if arguments.by is None else [label.strip() for label in arguments.by.split(",")],
-        chosen=labels_of_sides,
+        side_labels=labels_of_sides,
         confidence=arguments.confidence,
         margin=arguments.margin,
         look=1.0 if arguments.final else look_share(earlier_looks),
@@ -198,7 +198,7 @@ def _collect_lines(judgements: "list[Judgement]", *, allow_missing: bool) -> tup
     undecided_lines: list[str] = []
     for judgement in judgements:
         failures += judgement.failed
-        unjudged_lines += judgement.unjudged(allow_missing=allow_missing)
+        unjudged_lines += judgement.list_unjudged(allow_missing=allow_missing)
         undecided_lines += judgement.undecided
     return failures, list(dict.fromkeys(unjudged_lines)), undecided_lines
 
@@ -214,7 +214,7 @@ def _print_needed_runs(arguments: CompareArguments) -> None:
     from blklab.store import query
 
     campaign = arguments.campaigns[0]
-    _, (selection,), points = query.opened(arguments.store, [campaign])
+    _, (selection,), points = query.open_selections(arguments.store, [campaign])
     outcomes = [run.outcome for run in selection.runs if run.outcome]
     if outcomes and all(outcome.simulated_ios is not None for outcome in outcomes):
         raise UsageError(f"{campaign}: repeats do not make predictions surer: measure with --on host or --on lab")

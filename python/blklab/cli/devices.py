@@ -204,5 +204,8 @@ def export(name: str, *, iocost: bool, device: str, as_json: bool) -> None:
         raise UsageError(f"{name} is a virtual disk: the kernel of its host has the controller")
     figures = analysis.simulate_figures(table)
     qos = analysis.qos(table, figures)
-    lines = [f"{device} ctrl=user model=linear {analysis.words(figures)}", f"{device} {analysis.words(qos)}"]
+    lines = [
+        f"{device} ctrl=user model=linear {analysis.format_figures(figures)}",
+        f"{device} {analysis.format_figures(qos)}",
+    ]
     emit({"model": figures, "qos": qos}, as_json, lambda console: console.print("\n".join(lines), soft_wrap=True))

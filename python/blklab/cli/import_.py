@@ -151,7 +151,7 @@ def _show(store: "Store", numbers: list[int], as_json: bool) -> None:
     from blklab.report import runs
     from blklab.store import query
 
-    selections = [query.selected(store, str(number)) for number in numbers]
+    selections = [query.select_runs(store, str(number)) for number in numbers]
 
     def draw(console: Console) -> None:
         for batch in selections:

@@ -76,7 +76,7 @@ def report(
     from blklab.report import runs
     from blklab.store import query
 
-    campaign_data = query.opened(store, campaigns, job)
+    campaign_data = query.open_selections(store, campaigns, job)
     selections = campaign_data[1]
     plain = Path(selections[0].campaign.name).name.lstrip(".") or "report"  # An experiment may have any name
     target = output or f"{plain}{ENDINGS[form]}"
@@ -102,7 +102,7 @@ def _report(
     from blklab.store import query
 
     opened_store, selections, points = campaign_data
-    command = ["blklab", "report", *(selection.words for selection in selections)]
+    command = ["blklab", "report", *(selection.text for selection in selections)]
     options = (("--job", job), ("--x", x), ("--metric", metric))
     for name, value in options:
         if value:

@@ -109,7 +109,7 @@ def _read_measured_runs(files: Sequence[str], pattern: str | None, name: str | N
     from blklab.imports.base import ImportSource
     from blklab.imports.collect import batches
     from blklab.imports.run_labels import RunNaming
-    from blklab.store.series import unpacked
+    from blklab.store.series import unpack_output
 
     if experiments := [file for file in files if file.endswith(".toml")]:
         raise UsageError(f"{experiments[0]}: expected fio's output; an experiment runs with `blklab run`")
@@ -124,7 +124,7 @@ def _read_measured_runs(files: Sequence[str], pattern: str | None, name: str | N
         cell_result = batch.finished_runs[cell.key]
         if "kernel" in cell.labels:
             raise UsageError("--pattern: {kernel} is not possible: reproduce the files of each kernel with --kernel")
-        complete = '"fio version"' in unpacked(cell_result.raw)
+        complete = '"fio version"' in unpack_output(cell_result.raw)
         runs.append(MeasuredRun(cell.labels, cell_result.outcome, str(cell.document["source"]), complete))
     return batch.plan.name, runs
 

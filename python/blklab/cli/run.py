@@ -353,7 +353,7 @@ def until_sure(
     `expand` makes the plan of the experiment files; it takes further changes of them.
     """
     from blklab.analysis.decision import MOST_LATER_LOOKS, look_share, next_look
-    from blklab.analysis.tune import undecided
+    from blklab.analysis.tune import count_undecided
     from blklab.runners.campaign import of_run, with_repeats
     from blklab.spec.overrides import Override
     from blklab.store import query
@@ -373,11 +373,11 @@ def until_sure(
         row = query.campaign(store, number)
         if row.former_repeats:  # the number of repeats before each extension
             plan = plan_repeats(row.former_repeats[-1], row.repeats)
-            added = _measure(runner, plan, store, campaign=store.continued(number))
+            added = _measure(runner, plan, store, campaign=store.continue_campaign(number))
             outcome = replace(outcome, errors=added.errors)
         runs = [run for run in query.runs_of(store, number) if run.outcome is not None]
         look = look_share(query.earlier_looks(store, [query.Selection("", row, runs)]))
-        unsure = undecided(row, runs, partial(query.points, store), margin, look)
+        unsure = count_undecided(row, runs, partial(query.points, store), margin, look)
         # A failed cell would fail again. Each look finds differences by chance, so their number has a limit.
         if outcome.errors or not unsure or len(row.former_repeats) >= MOST_LATER_LOOKS:
             break

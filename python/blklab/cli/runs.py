@@ -129,10 +129,10 @@ def export(*, campaigns: tuple[str, ...], form: str, output: str | None, store: 
 
     output = output or "-"
     files.check(output)
-    _, selections, points = query.opened(store, campaigns)
+    _, selections, points = query.open_selections(store, campaigns)
     runs = [run for selection in selections for run in selection.runs]
     if form == "series":
-        content = series.encoded_runs({run.id: points(run.id) for run in runs})
+        content = series.encode_runs({run.id: points(run.id) for run in runs})
     elif form == "csv":
         content = as_csv(runs).encode()
     else:
@@ -183,7 +183,7 @@ def _annotate(
 
     Store(store_address, reading=True)  # fails for a mistyped name, instead of creating a store
     store = Store(store_address)
-    campaign = query.selected(store, selector).campaign
+    campaign = query.select_runs(store, selector).campaign
     campaign_label = f"campaign {campaign.number}"
     description = kind if text is None else f"{kind} {text!r}"
     if not remove:
@@ -210,13 +210,13 @@ def rm(*, campaigns: tuple[str, ...], yes: bool, store: str | None) -> None:
 
     Store(store, reading=True)  # fails for a mistyped name, instead of creating a store
     opened_store = Store(store)
-    selections = [query.selected(opened_store, selector) for selector in campaigns]
+    selections = [query.select_runs(opened_store, selector) for selector in campaigns]
     runs = {run.id: run.campaign for selection in selections for run in selection.runs}
     if not yes:
         click.confirm(f"Remove {plural(len(runs), 'run')} of {', '.join(campaigns)}?", abort=True)
-    whole_campaigns = {selection.campaign.number for selection in selections if ":" not in selection.words}
-    opened_store.remove(sorted(whole_campaigns), whole=True)
+    whole_campaigns = {selection.campaign.number for selection in selections if ":" not in selection.text}
+    opened_store.remove(sorted(whole_campaigns), whole_campaigns=True)
     opened_store.remove(
-        sorted(number for number, campaign in runs.items() if campaign not in whole_campaigns), whole=False
+        sorted(number for number, campaign in runs.items() if campaign not in whole_campaigns), whole_campaigns=False
     )
     note(f"{plural(len(runs), 'run')} removed")

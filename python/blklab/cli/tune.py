@@ -33,7 +33,7 @@ def tune(*, campaign: str, metric: str, confidence: float, margin: float, store:
     from blklab.report import tuning as report
     from blklab.store import query
 
-    opened_store, (selection,), points = query.opened(store, [campaign])
+    opened_store, (selection,), points = query.open_selections(store, [campaign])
     look = look_share(query.earlier_looks(opened_store, [selection]))
     tunings = analysis.tune(selection.campaign, selection.runs, metric, points, confidence, margin, look)
     kind = RUNNERS.get(selection.campaign.runner)

@@ -10,7 +10,7 @@ from blklab.fio.node import FioDocument
 from blklab.imports import fio_log
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource
 from blklab.outcome import Outcome
-from blklab.store.series import JOBS, SeriesPoint, packed
+from blklab.store.series import JOBS, SeriesPoint, pack_output
 
 
 def matches(file: ImportFile) -> bool:
@@ -43,7 +43,7 @@ def _runs(file: ImportFile, source: ImportSource, documents: Sequence[FioDocumen
         if len(documents) > 1:
             location = f"{file.location}:{document.get('line', number)}"
             document_text = json.dumps(document)
-        raw = packed(document_text)
+        raw = pack_output(document_text)
         measured_at = output.parse_time(document)
         for outcome in groups:
             series = points
@@ -136,7 +136,7 @@ def read_text(source: ImportSource) -> ImportResult:
                 prefix = f"{file.location}: " if problem.startswith("line ") else f"{location}: "
                 notes.append(f"{prefix}{problem}: skipped")
                 continue
-            raw = packed("\n".join(lines[run.line - 1 : end]))
+            raw = pack_output("\n".join(lines[run.line - 1 : end]))
             runs += [
                 ImportedRun(
                     location,

@@ -16,7 +16,7 @@ from blklab.errors import BlklabError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, number, outcome, sum_points
 from blklab.outcome import DeviceResult, device_kind
 from blklab.printing import printable
-from blklab.store.series import JOBS, SeriesPoint, packed
+from blklab.store.series import JOBS, SeriesPoint, pack_output
 from blklab.units import SECTOR
 
 SECOND = 10**9
@@ -142,9 +142,8 @@ class IostatText:
             self._command(command[1].split())
         elif self._kind == "devices" and len(fields) > len(self._columns) // 2 and _looks_like_row(fields):
             excerpt = printable(line.strip()[:60])
-            raise BlklabError(
-                f"{self._file.location}:{line_number}: found {excerpt!r}, expected a device and {len(self._columns) - 1} figures"
-            )
+            place = f"{self._file.location}:{line_number}"
+            raise BlklabError(f"{place}: found {excerpt!r}, expected a device and {len(self._columns) - 1} figures")
 
     def _begin(self, line_number: int, new: bool) -> IostatReport:
         if new or self._report is None:
@@ -272,7 +271,9 @@ def _run(file: ImportFile, text: IostatText, source: ImportSource) -> tuple[Impo
     result.cpu = _cpu(reports, widths)
     jobs = [replace(point, source=JOBS) for point in device_points]
     all_points = [point for series in points.values() for point in series]
-    run = ImportedRun(file.location, "iostat", {}, result, [*jobs, *all_points], packed(file.text), {"device": device})
+    run = ImportedRun(
+        file.location, "iostat", {}, result, [*jobs, *all_points], pack_output(file.text), {"device": device}
+    )
     return run, notes
 
 

@@ -80,7 +80,7 @@ def numbers_with_overlap(answer: Answer) -> list[str]:
 
 def _list_arrangements(answer: Answer) -> list[ArrangementFigures]:
     """Returns the arrangements in the order of their numbers."""
-    return [*answer.rows, *answer.others, *answer.present]
+    return [*answer.rows, *answer.other_rows, *answer.present]
 
 
 def _headroom_words(row: ArrangementFigures) -> str:
@@ -106,7 +106,7 @@ def sentences(answer: Answer) -> list[Sentence]:
     loads = "; ".join(printable(load.source) for load in answer.question.loads)
     growth_text = f", times {answer.question.growth:g}" if answer.question.growth != 1 else ""
     result.append(Sentence("Load", f"{loads}{growth_text}."))
-    result += [Sentence("Why" if not position else "", line) for position, line in enumerate(answer.why)]
+    result += [Sentence("Why" if not position else "", line) for position, line in enumerate(answer.reasons)]
     result.append(Sentence("Data loss", _loss(answer)))
     if answer.cache is not None:
         best = answer.cache.best
@@ -120,8 +120,8 @@ def sentences(answer: Answer) -> list[Sentence]:
         result += [Sentence("" if index else "Cache", line) for index, line in enumerate(cache_lines)]
     if changes := compare_choices(answer.rows[0].changes):
         result.append(Sentence("Choices", changes))
-    if answer.options.removed:
-        reasons = "; ".join(f"they {removal.reason}: {removal.count}" for removal in answer.options.removed)
+    if answer.options.removals:
+        reasons = "; ".join(f"they {removal.reason}: {removal.count}" for removal in answer.options.removals)
         result.append(Sentence("Not considered", f"Because {reasons}."))
     return [*result, Sentence("Search", search(answer))]
 
@@ -162,12 +162,12 @@ def front(answer: Answer) -> TextTable:
 def others(answer: Answer) -> TextTable:
     """Returns the best of each other level, and what the user named."""
     title = "The best of every other level, and what --compare named"
-    return _table(answer, answer.others, len(answer.rows) + 1, title)
+    return _table(answer, answer.other_rows, len(answer.rows) + 1, title)
 
 
 def present(answer: Answer) -> TextTable:
     """Returns the arrays that the user has, to compare with."""
-    first = len(answer.rows) + len(answer.others) + 1
+    first = len(answer.rows) + len(answer.other_rows) + 1
     return _table(answer, answer.present, first, "What you have, to compare with")
 
 
@@ -358,15 +358,15 @@ def as_dict(answer: Answer) -> dict[str, object]:
     return {
         "answer": verdict(answer),
         "arrangements": [_row(row) for row in answer.rows],
-        "others": [_row(row) for row in answer.others],
+        "others": [_row(row) for row in answer.other_rows],
         "present": [_row(row) for row in answer.present],
-        "why": list(answer.why),
+        "why": list(answer.reasons),
         "notes": list(answer.doubts),
         "cache": cache_advice.as_dict(answer.cache) if answer.cache else None,
         "script": list(answer.script),
         "search": {
             "considered": answer.options.considered,
-            "not_simulated": [asdict(removal) for removal in answer.options.removed],
+            "not_simulated": [asdict(removal) for removal in answer.options.removals],
             "simulated": len(answer.options.fitting),
             "simulated_in_full": answer.result.fully_simulated,
             "ios": answer.result.simulated_ios,

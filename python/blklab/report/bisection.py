@@ -75,7 +75,7 @@ def _table(title: str, kind: str, verdicts: Sequence[CommitVerdict]) -> TextTabl
             reason = ""
         if not verdict.figures:
             rows.append([*commit_cells, "", "", "", "", reason])
-    heading = METRICS[next(iter(metrics))].what if len(metrics) == 1 else "value"
+    heading = METRICS[next(iter(metrics))].description if len(metrics) == 1 else "value"
     columns = [text(kind), text("verdict"), text("cell"), TableColumn(heading), TableColumn("of the good end")]
     columns += [TableColumn("runs"), text("")]
     table = TextTable(title, columns, rows)

@@ -15,7 +15,7 @@ def fit_table(calibration: Calibration) -> TextTable:
     columns = [text("parameter"), *figures("before", "after", f"{100 * NOMINAL:.0f} % interval")]
     entries = [
         [name, f"{before:,.0f}", f"{after:,.0f}", _limits(calibration.intervals.get(name))]
-        for name, (before, after) in calibration.fitted.items()
+        for name, (before, after) in calibration.fitted_values.items()
     ]
     return TextTable("Fitted", columns, entries)
 
@@ -49,7 +49,7 @@ def host_runs(profile: HostProfile) -> TextTable:
     columns += figures("bs", "depth", "jobs", "switches", "measured", "predicted", "error")
     entries = []
     for run in profile.runs:
-        predicted_ns = profile.predicted_ns(run)
+        predicted_ns = profile.predict_ns(run)
         times = (f"{time / 1000:.2f}" for time in (run.measured_ns, predicted_ns))
         load_cells = map(printable, [run.run, run.engine, *run.load.values()])
         entries.append(

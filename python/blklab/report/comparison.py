@@ -8,7 +8,7 @@ from statistics import fmean, pvariance
 from blklab.analysis.compare import CellValue, Comparison, ComparisonRow
 from blklab.analysis.decision import MOST_REPEATS, Decision, mean_over_cells
 from blklab.analysis.metrics import METRICS
-from blklab.analysis.reproduction import JudgedFigure, are_too_few, grouped_reasons
+from blklab.analysis.reproduction import JudgedFigure, are_too_few, group_reasons
 from blklab.analysis.run_planning import RunPlan
 from blklab.grouping import by_key
 from blklab.outcome import NOMINAL
@@ -75,7 +75,7 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
     elif len(intervals) > 1:
         note += f" The {len(intervals)} intervals hold together; p is adjusted."
     explanations = {"p": "; p is adjusted", level: note.removeprefix(spread).replace("; p is adjusted", "").strip()}
-    title = f"{METRICS[name].what} ({name})"
+    title = f"{METRICS[name].description} ({name})"
     if all(comparison.predicted):
         title = f"SIMULATED: {title}"
     table = TextTable(title, columns, body, note.strip(), spare=spare, explanations=explanations)
@@ -156,19 +156,19 @@ def judgement_tables(plan: ExperimentPlan, rows: Sequence[JudgedFigure]) -> list
         body = []
         for row in rows_of_metric:
             measured_text = figure(name, row.mean)
-            if len(row.measured) > 1:
-                measured_text += f" ({len(row.measured)} runs)"
+            if len(row.measurements) > 1:
+                measured_text += f" ({len(row.measurements)} runs)"
             cells = [
                 str(row.cell.number),
                 *(printable(row.cell.labels[label]) for label in labels),
-                figure(name, row.predicted),
+                figure(name, row.prediction),
                 formatting.NONE if row.ends is None else " – ".join(figure(name, end) for end in row.ends),
                 measured_text,
                 change(row.decision.change),
                 no_test.get(row.verdict) or verdict(row.decision),
             ]
             body.append(cells)
-        title = f"Predicted and measured: {METRICS[name].what} ({name})"
+        title = f"Predicted and measured: {METRICS[name].description} ({name})"
         note = "interval: at least nine of ten measurements are expected in it."
         if name == "iops":
             note = "interval: nine of ten measurements are expected in it."
@@ -184,7 +184,7 @@ def judgement_lines(rows: Sequence[JudgedFigure]) -> list[str]:
         count = inside + verdicts.count("outside")
         if count:
             lines.append(f"{name}: {inside} of {count} measurements are inside: {_as_expected(inside, count)}.")
-    for reason, numbers in grouped_reasons(rows).items():
+    for reason, numbers in group_reasons(rows).items():
         lines.append(printable(f"{formatting.cells(numbers)}: {reason}"))
     return lines
 

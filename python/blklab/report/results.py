@@ -91,7 +91,7 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTab
     """Returns the table of results: IOPS, latencies, and each disk's share of the I/Os."""
     varied_labels = [label for label in plan.varied if label not in {"stack", "workload"}]
     has_interval = any(result.outcome.interval is not None for result in results)
-    syncs = any(METRICS["sync.p99"].of(result.outcome) for result in results)
+    syncs = any(METRICS["sync.p99"].compute(result.outcome) for result in results)
     columns = [TableColumn("#"), *map(text, ("stack", "workload", *varied_labels)), *figures("read IOPS", "write IOPS")]
     if has_interval:
         columns.append(text("±IOPS"))
@@ -130,7 +130,7 @@ def _row(cell: Cell, result: RunResult, varied_labels: Sequence[str], *, syncs: 
         depths = [depths[0], "…", depths[-1]]
     read_iops, write_iops, mean, p99 = outcome_figures(outcome)
     if outcome.command:
-        mean = formatting.duration(METRICS["wall"].of(outcome))
+        mean = formatting.duration(METRICS["wall"].compute(outcome))
     row = [
         str(cell.number),
         printable(cell.labels["stack"]),
@@ -143,7 +143,7 @@ def _row(cell: Cell, result: RunResult, varied_labels: Sequence[str], *, syncs: 
         row.append(_interval(outcome.interval))
     row += [mean, p99]
     if syncs:
-        row.append(formatting.duration(METRICS["sync.p99"].of(outcome)))
+        row.append(formatting.duration(METRICS["sync.p99"].compute(outcome)))
     row += [" ".join(shares), " ".join(depths)]
     return row
 
@@ -297,7 +297,7 @@ def _sentence(outlier: HostOutlier) -> str:
     how = "slower" if outlier.worse else "faster"
     return (
         f"{printable(outlier.host)} is {how} than the other hosts: "
-        f"{METRICS[outlier.metric].what}: {formatting.number(1 + outlier.change)} times the median ({interval})"
+        f"{METRICS[outlier.metric].description}: {formatting.number(1 + outlier.change)} times the median ({interval})"
     )
 
 

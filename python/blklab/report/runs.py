@@ -198,7 +198,7 @@ def outcome_figures(outcome: Outcome | None) -> list[str]:
         for direction in (outcome.read, outcome.write)
     ]
     metrics = [METRICS[with_direction(name, [[outcome]])] for name in ("mean", "p99")]
-    return [*rates, *(formatting.duration(metric.of(outcome)) for metric in metrics)]
+    return [*rates, *(formatting.duration(metric.compute(outcome)) for metric in metrics)]
 
 
 def when(stamp: str) -> str:

@@ -50,7 +50,7 @@ def tuning_table(tuning: Tuning) -> TextTable:
     ]
     labels = " ".join(f"{key}={value}" for key, value in tuning.labels.items())
     base = "" if tuning.baseline is None else f", baseline {figure(tuning.metric, tuning.baseline)}"
-    title = f"{METRICS[tuning.metric].what}{base}"
+    title = f"{METRICS[tuning.metric].description}{base}"
     if is_prediction:
         title = f"SIMULATED: {title}"
     # The setting and the verdict are hidden last.

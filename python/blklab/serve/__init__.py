@@ -42,7 +42,7 @@ from blklab.report.view import ProfileView
 from blklab.store import annotations, documents, query
 from blklab.store.annotations import Annotation
 from blklab.store.campaigns import Store
-from blklab.store.documents import KeptDocument
+from blklab.store.documents import StoredDocument
 from blklab.store.query import CampaignRow, Selection, StoredRun
 from blklab.trace.profile import parse_stored_profile
 
@@ -306,7 +306,7 @@ def comparison_page(store: Store, sides: Sequence[str], metrics: str) -> SitePag
     """Returns what `blklab compare` prints about campaigns. Raises UsageError."""
     if len(sides) < 2:
         raise UsageError("choose at least two campaigns in the list, then compare them")
-    selections = [query.selected(store, selector) for selector in sides]
+    selections = [query.select_runs(store, selector) for selector in sides]
     difference = distinguish(selections)
     names = difference[1] if difference else [f"campaign {selector}" for selector in sides]
     result = _comparison(store, names, selections, [name.strip() for name in metrics.split(",")])
@@ -456,7 +456,7 @@ def _values(campaign_runs: Sequence[StoredRun], metric: str, cell_labels: Sequen
     """Returns the mean of a metric for each cell, by the labels that identify it."""
     by_cell: dict[str, list[float]] = {}
     for run in campaign_runs:
-        value = METRICS[metric].of(run.outcome) if run.outcome else None
+        value = METRICS[metric].compute(run.outcome) if run.outcome else None
         labels = " ".join(printable(run.labels[label]) for label in cell_labels) or "all cells"
         if value is not None:
             by_cell.setdefault(labels, []).append(value)
@@ -521,7 +521,7 @@ def traces(store: Store) -> SitePage:
     return listing("Traces", table, sentences=[] if rows else [empty])
 
 
-def _devices(profile: KeptDocument) -> str:
+def _devices(profile: StoredDocument) -> str:
     try:
         return printable(ProfileView(parse_stored_profile(profile.document)).focus.label)
     except BlklabError as error:

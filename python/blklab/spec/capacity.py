@@ -12,8 +12,8 @@ from blklab.units import SECTOR
 
 EXTENT = 4 << 20  # Bytes of a physical extent, LVM's default
 FEWEST_BUCKETS = 512  # A bcache needs more buckets than this on its cache device
-MOST = 255  # Most members of an array that are simulated
-MOST_WITH_PARITY = 64  # Most members of an array with parity that are simulated
+MAX_MEMBERS = 255  # Most members of an array that are simulated
+MAX_PARITY_MEMBERS = 64  # Most members of an array with parity that are simulated
 
 
 def short(level: str) -> str:
@@ -66,8 +66,8 @@ def too_few_buckets(size: int, bucket: int) -> str | None:
 
 def too_many(level: str, members: int) -> str | None:
     """Returns what is wrong if there are too many members, else None."""
-    most = MOST_WITH_PARITY if level in PARITIES else MOST
-    return f"found {members}, level {short(level)} takes at most {most}" if members > most else None
+    max_members = MAX_PARITY_MEMBERS if level in PARITIES else MAX_MEMBERS
+    return f"found {members}, level {short(level)} takes at most {max_members}" if members > max_members else None
 
 
 def too_few(level: str, members: int, copies: tuple[int, int, bool]) -> str | None:

@@ -33,30 +33,30 @@ class ReplaySource:
 @cache
 def replay_source(path: Path, format_name: str | None, device: str | None) -> ReplaySource:
     """Reads a trace and returns what to replay. Raises UsageError or BlklabError."""
-    chosen = _core.Filter(devices=[device] if device else [])
-    profile = json.loads(_core.characterise([str(path)], chosen, format=format_name, threads=1))
-    wanted = profile["focus"]
+    device_filter = _core.Filter(devices=[device] if device else [])
+    profile = json.loads(_core.characterise([str(path)], device_filter, format=format_name, threads=1))
+    device_number = profile["focus"]
     for device_profile in profile["devices"]:
-        if device_profile["device"] == wanted:
+        if device_profile["device"] == device_number:
             ops = device_profile["load"]["ops"]
-            ios, moved = (ops["read"][key] + ops["write"][key] for key in ("ios", "bytes"))
+            ios, moved_bytes = (ops["read"][key] + ops["write"][key] for key in ("ios", "bytes"))
             if ios:
                 return ReplaySource(
                     path=str(path),
                     format=format_name,
-                    device=wanted,
-                    name=device_profile["name"] or wanted,
+                    device=device_number,
+                    name=device_profile["name"] or device_number,
                     end=device_profile["load"]["end_sector"] * SECTOR,
                     ios=ios,
                     read_share=ops["read"]["ios"] / ios,
                     write_bytes=ops["write"]["bytes"],
-                    mean_bytes=max(1, round(moved / ios / SECTOR)) * SECTOR,
+                    mean_bytes=max(1, round(moved_bytes / ios / SECTOR)) * SECTOR,
                 )
-    what = f" of device {device!r}" if device else ""
-    raise BlklabError(f"{path}: found no read or write{what} to replay")
+    device_text = f" of device {device!r}" if device else ""
+    raise BlklabError(f"{path}: found no read or write{device_text} to replay")
 
 
-class Made(NamedTuple):
+class CellDraft(NamedTuple):
     """What a form makes of a cell; `cells.Cell` describes the fields."""
 
     document: dict[str, Any]  # Without the seed
@@ -72,7 +72,7 @@ class CellForm:
 
     runner: str
 
-    document: Callable[[load.ExperimentSource, Experiment, str, str, Mapping[str, Any]], Made]
+    document: Callable[[load.ExperimentSource, Experiment, str, str, Mapping[str, Any]], CellDraft]
     """Makes a cell from a file, its experiment, the names of a stack and of a workload, and the
     settings of one point of the sweep. Raises SpecProblems."""
 

@@ -18,8 +18,8 @@ from blklab.spec import cell_form, documents, kernels, load, problems, sim_cell,
 from blklab.spec.cell_form import CellForm
 from blklab.spec.device import Uncertainty
 from blklab.spec.experiment import Experiment, MeasuredFigures
-from blklab.spec.fields import shown
-from blklab.spec.overrides import Override, applied, only_simulated
+from blklab.spec.fields import show_value
+from blklab.spec.overrides import Override, apply_overrides, is_only_simulated
 from blklab.spec.problems import SpecProblem, SpecProblems
 from blklab.spec.sweep import SweepPoint
 from blklab.units import format_size
@@ -213,7 +213,7 @@ def _notes_on_models(source: load.ExperimentSource) -> Iterator[str]:
     tables = source.raw.get("devices", {}).values()
     for table in tables:
         base = stock_models.stock(table["model"]) if isinstance(table.get("model"), str) else {}
-        if stock_models.scaled(base, table.get("capacity")) != base:
+        if stock_models.scale_to_capacity(base, table.get("capacity")) != base:
             yield f"{table['model']} is scaled from {format_size(base['capacity'])}: it has the figures of its family"
     for name in dict.fromkeys(table["model"] for table in tables if isinstance(table.get("model"), str)):
         model = stock_models.library_model(name)
@@ -322,7 +322,7 @@ def _expand_cells(
     """Yields the cells. Those that do not match `patterns` may have no document: they are only counted."""
     for change in changes:
         if change.key == "repeat":
-            raise problems.fail(change.where, "no such key: set repeats")
+            raise problems.fail(change.origin, "no such key: set repeats")
     fixed = [change for change in changes if change.key not in PAIR_AXES and not change.axis]
     combinations = _combine(source, changes, fixed, form)
     base = combinations.base
@@ -391,7 +391,7 @@ def _axes_of_host(
     host_axes = dict[str, list[Override]]()
     notes = list[str]()
     for key, axis in axes.items():
-        if not only_simulated(source.raw, axis[0]):
+        if not is_only_simulated(source.raw, axis[0]):
             host_axes[key] = axis
         elif release and key.removeprefix("settings.") == "kernel":
             same = [each for each in axis if str(each.value).split(".")[:2] == release.split(".")[:2]]
@@ -431,12 +431,12 @@ def _read_axes(
     source: load.ExperimentSource, fixed: Sequence[Override], asked: Sequence[Override]
 ) -> tuple[Experiment, dict[str, list[Override]]]:
     """Returns the experiment without its matrix, and what the matrix and `--set` vary."""
-    raw, origins = applied(source.raw, list(fixed))
+    raw, origins = apply_overrides(source.raw, list(fixed))
     experiment = _check_experiment(source, raw, origins)
     set_already = {change.key for change in fixed}
     axes: dict[str, list[Override]] = {}
     varied = {key: (f"matrix.{key}", values) for key, values in experiment.matrix.items()}
-    varied |= {change.key: (change.where, change.value) for change in asked}
+    varied |= {change.key: (change.origin, change.value) for change in asked}
     for key, (where, values) in varied.items():
         if key == "repeat":
             raise problems.fail(where, "no such key; write repeats at the top of the file, before the tables")
@@ -474,7 +474,7 @@ def _list_pairs(
         elif axis in axes:
             raise problems.fail(f"matrix.{axis}", f"[[cells]] names each {axis} as well: remove one of the two")
     if not pairs:
-        options = " and ".join(chosen[axis].where for axis in PAIR_AXES if axis in chosen)
+        options = " and ".join(chosen[axis].origin for axis in PAIR_AXES if axis in chosen)
         raise problems.fail(options, "[[cells]] has no such pair")
     return pairs
 
@@ -505,7 +505,7 @@ def _list_names(
             if value not in known:
                 hint = problems.near(str(value), known)
                 what = "target" if known is experiment.targets else axis
-                raise problems.fail(change.where, f"there is no {what} {shown(value)}; {hint}")
+                raise problems.fail(change.origin, f"there is no {what} {show_value(value)}; {hint}")
             names.append(str(value))
     return names
 
@@ -517,13 +517,13 @@ def _outermost_stacks(experiment: Experiment) -> list[str]:
 
 
 def _apply_changes(source: load.ExperimentSource, changes: Sequence[Override]) -> tuple[Experiment, dict[str, str]]:
-    raw, origins = applied(source.raw, list(changes))
+    raw, origins = apply_overrides(source.raw, list(changes))
     return _check_experiment(source, raw, origins), origins
 
 
 def _check_experiment(source: load.ExperimentSource, raw: Mapping[str, Any], origins: Mapping[str, str]) -> Experiment:
     try:
-        experiment = load.checked(source, raw)
+        experiment = load.check_experiment(source, raw)
         stack_resolution.check_names(experiment)
     except SpecProblems as problem:
         raise SpecProblems(_name_origins(problem.found, origins)) from None

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from blklab.documents.cell import Model
 from blklab.spec.device_parameters import FlashSpec, FlashUse, HddSpec, ShingledSpec, ThrottledSpec
-from blklab.spec.fields import CONDITIONS, NUMBER, ExperimentTable, Sectors, filled_share
+from blklab.spec.fields import CONDITIONS, NUMBER, ExperimentTable, Sectors, fill_share
 from blklab.spec.kernels import Kind, Scheduler
 
 
@@ -107,10 +107,10 @@ class _Flash(FlashSpec, FlashUse, DiskTable):
     def parts(self) -> dict[str, object]:
         space: dict[str, object] = {}
         if self.slc_bytes and (self.direct_ns or self.state not in CONDITIONS):
-            space = {"capacity": self.capacity, "filled_bytes": int(filled_share(self.state) * (self.capacity or 0))}
+            space = {"capacity": self.capacity, "filled_bytes": int(fill_share(self.state) * (self.capacity or 0))}
         if self.state in CONDITIONS:
             return space if self.state == "fresh" else {"condition": self.state, **space}
-        return {"used": {"capacity": self.capacity, **_described(self, FlashUse)}, **space}
+        return {"used": {"capacity": self.capacity, **_dump_values(self, FlashUse)}, **space}
 
     @property
     def deviations(self) -> Uncertainty:
@@ -154,8 +154,8 @@ class Hdd(HddSpec, ShingledSpec, DiskTable):
 
     @property
     def parts(self) -> dict[str, object]:
-        shingled = {"shingled": _described(self, ShingledSpec)} if self.media_cache_bytes else {}
-        return {"capacity": self.capacity, **shingled}
+        shingled_part = {"shingled": _dump_values(self, ShingledSpec)} if self.media_cache_bytes else {}
+        return {"capacity": self.capacity, **shingled_part}
 
     @model_validator(mode="after")
     def _possible(self) -> "Hdd":
@@ -194,9 +194,9 @@ KINDS: dict[str, type[DiskTable]] = {"ssd": Ssd, "nvme": Nvme, "hdd": Hdd, "thro
 def model_document(device: DiskTable) -> Model:
     """Returns the device's model as the simulator takes it (crates/sim/src/device)."""
     specs: dict[str, type[ExperimentTable]] = {"hdd": HddSpec, "throttled": ThrottledSpec}
-    return {"kind": device.kind, **_described(device, specs.get(device.kind, FlashSpec)), **device.parts}
+    return {"kind": device.kind, **_dump_values(device, specs.get(device.kind, FlashSpec)), **device.parts}
 
 
-def _described(device: DiskTable, keys: type[ExperimentTable]) -> dict[str, object]:
+def _dump_values(device: DiskTable, keys: type[ExperimentTable]) -> dict[str, object]:
     """Returns the device's values for these keys, as the simulator takes them."""
     return device.model_dump(include=set(keys.model_fields), by_alias=True)

@@ -202,10 +202,10 @@ def extent(document: FioCellDocument) -> int:
     """Returns the size of the file that a cell's jobs need, bytes; 0 without a file."""
     ends = [0]
     for job in document["jobs"]:
-        words = job["options"]
-        if str(words.get("size", "")).isdigit():
-            spread = int(words.get("offset_increment", 0)) * (int(words["numjobs"]) - 1)
-            ends.append(int(words["offset"]) + spread + int(words["size"]))
+        options = job["options"]
+        if str(options.get("size", "")).isdigit():
+            spread = int(options.get("offset_increment", 0)) * (int(options["numjobs"]) - 1)
+            ends.append(int(options["offset"]) + spread + int(options["size"]))
     return max(ends)
 
 
@@ -223,11 +223,11 @@ def nodes_below(table: Mapping[str, Any]) -> Iterator[tuple[str, Node]]:
             yield key, table[key]
 
 
-def built_nodes(node: Node) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def arrays_and_volumes(node: Node) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields each array and volume of a stack with its kind, lower ones first."""
     if "device" in node:
         return
     ((kind, table),) = node.items()
     for _, child in nodes_below(table):
-        yield from built_nodes(child)
+        yield from arrays_and_volumes(child)
     yield kind, table

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema,
 from blklab.spec import fields, kernels
 from blklab.spec.device import Device, QueueKeys
 from blklab.spec.device_parameters import ControllerSpec
-from blklab.spec.fields import NAME, NUMBER, ExperimentTable, Nanoseconds, Seconds, Sectors, Share, Size, shown
+from blklab.spec.fields import NAME, NUMBER, ExperimentTable, Nanoseconds, Seconds, Sectors, Share, Size, show_value
 from blklab.spec.stack import MISSING, KeyedError, Stack
 from blklab.spec.sweep import Sweep
 from blklab.spec.workload import Workload
@@ -18,19 +18,19 @@ PLACES = ("directory", "filesystem", "device")
 """The places a target can be, exactly one of them: files in a directory, a mounted filesystem, a raw device."""
 
 
-def _text(is_valid: Callable[[str], object], expected: str) -> BeforeValidator:
+def _text(is_valid: Callable[[str], object], expectation: str) -> BeforeValidator:
     """Returns a validator for text."""
 
-    def checked(value: Any) -> str:
+    def check_text(value: Any) -> str:
         if not isinstance(value, str) or not is_valid(value):
-            raise ValueError(f"found {shown(value)}, expected {expected}")
+            raise ValueError(f"found {show_value(value)}, expected {expectation}")
         return value
 
-    return BeforeValidator(checked)
+    return BeforeValidator(check_text)
 
 
-NAMED = WithJsonSchema({"type": "string", "minLength": 1})
-Path = Annotated[str, _text(lambda path: path and "\0" not in path, "a path"), NAMED]
+NON_EMPTY = WithJsonSchema({"type": "string", "minLength": 1})
+Path = Annotated[str, _text(lambda path: path and "\0" not in path, "a path"), NON_EMPTY]
 
 
 class Target(ExperimentTable):
@@ -44,11 +44,11 @@ class Target(ExperimentTable):
 
     @model_validator(mode="after")
     def _one_place(self) -> "Target":
-        given = [key for key in PLACES if getattr(self, key) is not None]
-        if not given:
+        places = [key for key in PLACES if getattr(self, key) is not None]
+        if not places:
             raise ValueError(f"expected one of {', '.join(PLACES)}: where the stack is on this host")
-        if len(given) > 1:
-            raise KeyedError(given[1], f"{given[0]} is given as well: use one of the two")
+        if len(places) > 1:
+            raise KeyedError(places[1], f"{places[0]} is given as well: use one of the two")
         if self.size is not None and self.device is not None:
             raise KeyedError("size", "not allowed with device, which has its own size: remove it, or use directory")
         return self
@@ -88,7 +88,7 @@ class HostRun(ExperimentTable):
 _IS_HOST = _text(
     lambda name: name.isprintable() and re.fullmatch(r"(?!-)[^ ]+", name), "HOST, USER@HOST, ssh://… or @INVENTORY"
 )
-HostName = Annotated[str, _IS_HOST, NAMED]
+HostName = Annotated[str, _IS_HOST, NON_EMPTY]
 _IS_PYTHON = _text(
     lambda path: re.fullmatch(r"(?!-)[\w./+-]+", path, re.A), "the name or the path of Python on the hosts"
 )
@@ -107,12 +107,12 @@ class Fleet(ExperimentTable):
     def _once(cls, hosts: list[str]) -> list[str]:
         for name in hosts:
             if hosts.count(name) > 1:
-                raise ValueError(f"found {shown(name)} twice")
+                raise ValueError(f"found {show_value(name)} twice")
         return hosts
 
 
 _IS_STABLE = _text(lambda name: name.strip() and name.isprintable(), "the stable name of a device")
-StableId = Annotated[str, _IS_STABLE, NAMED]
+StableId = Annotated[str, _IS_STABLE, NON_EMPTY]
 """A stable name of a device: by-id name, serial, WWN."""
 
 
@@ -126,7 +126,7 @@ AUTO: Literal["auto"] = "auto"
 
 def _kernel(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f'found {shown(value)}: write it in quotes, such as "4.19"')
+        raise ValueError(f'found {show_value(value)}: write it in quotes, such as "4.19"')
     kernels.parse(value)
     return value
 
@@ -291,5 +291,5 @@ class Experiment(ExperimentTable):
     def _names(cls, tables: dict[str, Any]) -> dict[str, Any]:
         for name in tables:
             if NAME.fullmatch(name) is None or name == MISSING:
-                raise ValueError(f"invalid name {shown(name)}: use letters, digits, _ and -, but not 'missing'")
+                raise ValueError(f"invalid name {show_value(name)}: use letters, digits, _ and -, but not 'missing'")
         return tables

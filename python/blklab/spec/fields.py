@@ -24,15 +24,15 @@ class ExperimentTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def quantity(parse: Callable[[str], int], what: str) -> Callable[[Any], int]:
+def quantity(parse: Callable[[str], int], expectation: str) -> Callable[[Any], int]:
     """Returns a validator for a number, or text that one of the parsers of blklab.units reads."""
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise ValueError(f"found {shown(value)}, expected {what}")
+            raise ValueError(f"found {show_value(value)}, expected {expectation}")
         if isinstance(value, float):
             if not value.is_integer():
-                raise ValueError(f"found {value}, expected {what}: write it in quotes with a unit")
+                raise ValueError(f"found {value}, expected {expectation}: write it in quotes with a unit")
             value = int(value)
         amount = value if isinstance(value, int) else parse(value)
         if not 0 <= amount <= LARGEST:
@@ -42,7 +42,7 @@ def quantity(parse: Callable[[str], int], what: str) -> Callable[[Any], int]:
     return read
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """Returns a short form of a value for a message."""
     match value:
         case bool():
@@ -65,12 +65,12 @@ def seconds(value: Any) -> int:
     return quantity(units.parse_duration, "a duration such as 60s")(value)
 
 
-def counted_in(unit: str, example: str) -> Callable[[Any], int]:
+def duration_in(unit: str, example: str) -> Callable[[Any], int]:
     """Returns a validator for a duration in ns; a bare number, also as text, has this unit."""
 
     def read(value: Any) -> int:
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        if whole or (isinstance(value, str) and BARE.fullmatch(value)):
+        is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if is_count or (isinstance(value, str) and BARE.fullmatch(value)):
             value = f"{value}{unit}"
         return quantity(units.parse_duration, f"a duration such as {example}")(value)
 
@@ -79,13 +79,13 @@ def counted_in(unit: str, example: str) -> Callable[[Any], int]:
 
 def milliseconds(value: Any) -> int:
     """Returns ns of whole milliseconds, which a number is."""
-    duration = counted_in("ms", "5ms")(value)
+    duration = duration_in("ms", "5ms")(value)
     if duration % 10**6:
-        raise ValueError(f"found {shown(value)}, expected whole milliseconds such as 5ms")
+        raise ValueError(f"found {show_value(value)}, expected whole milliseconds such as 5ms")
     return duration
 
 
-def words(value: Any) -> Any:
+def accept_number(value: Any) -> Any:
     """Accepts a number where fio expects text: `bs = 4096`."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
@@ -107,7 +107,7 @@ Seconds = Annotated[  # ns, typed as a duration or a number of seconds
 ]
 
 Microseconds = Annotated[  # ns, typed as a duration or a number of microseconds
-    int, BeforeValidator(counted_in("us", "100us")), _schema("A duration: 100us, 2ms; a number is microseconds.")
+    int, BeforeValidator(duration_in("us", "100us")), _schema("A duration: 100us, 2ms; a number is microseconds.")
 ]
 
 Milliseconds = Annotated[  # ns, typed as a duration or a number of milliseconds
@@ -117,7 +117,7 @@ Milliseconds = Annotated[  # ns, typed as a duration or a number of milliseconds
     _schema("A duration of whole milliseconds: 5ms, 1s; a number is milliseconds."),
 ]
 
-Words = Annotated[str, BeforeValidator(words), _schema("""Text, as fio reads it.""")]  # Text; a number will do
+Words = Annotated[str, BeforeValidator(accept_number), _schema("""Text, as fio reads it.""")]  # Text; a number will do
 
 
 def whole_sectors(value: Any) -> Any:
@@ -133,7 +133,7 @@ Sectors = Annotated[Size, AfterValidator(whole_sectors)]  # Bytes of whole secto
 def no_truth(value: Any) -> Any:
     """Refuses true and false, which Python accepts as 1 and 0."""
     if isinstance(value, bool):
-        raise ValueError(f"found {shown(value)}, expected a number")
+        raise ValueError(f"found {show_value(value)}, expected a number")
     return value
 
 
@@ -144,7 +144,7 @@ Number = Annotated[int, Field(ge=0, lt=2**32), NUMBER]  # A count, which can be 
 Nanoseconds = Annotated[  # ns, in keys that end in `_ns`, typed as a number or a duration: an hour at most
     int,
     Field(ge=0, le=HOUR),
-    BeforeValidator(counted_in("ns", "300us")),
+    BeforeValidator(duration_in("ns", "300us")),
     _schema("A duration: 300us, 1ms; a number is nanoseconds."),
 ]
 
@@ -165,13 +165,13 @@ CONDITIONS = {"used": 0.5, "fresh": 0.0, "unwritten": 0.0, "worn": 0.5}
 """States of a flash disk that say nothing of how full it is, and how full the disk is then in the simulator."""
 
 
-def filled_share(state: str) -> float:
+def fill_share(state: str) -> float:
     """Returns the share in `full:80%` or `80%`; `steady` is all."""
-    known = {**CONDITIONS, "steady": 1.0}
-    return known[state] if state in known else int(state.removeprefix("full:")[:-1]) / 100
+    shares = {**CONDITIONS, "steady": 1.0}
+    return shares[state] if state in shares else int(state.removeprefix("full:")[:-1]) / 100
 
 
-Percent = Annotated[str, Field(pattern=r"^([1-9]?[0-9]|100)%$"), PlainSerializer(filled_share)]
+Percent = Annotated[str, Field(pattern=r"^([1-9]?[0-9]|100)%$"), PlainSerializer(fill_share)]
 FlashState = Annotated[
-    str, Field(pattern=rf"^({'|'.join(CONDITIONS)}|steady|full:([1-9][0-9]?|100)%)$"), PlainSerializer(filled_share)
+    str, Field(pattern=rf"^({'|'.join(CONDITIONS)}|steady|full:([1-9][0-9]?|100)%)$"), PlainSerializer(fill_share)
 ]

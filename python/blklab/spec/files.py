@@ -32,11 +32,11 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         # "Expected '=' after a key in a key/value pair (at line 3, column 7)"
-        what, _, where = str(error).rpartition(" (at ")
-        where = where.removesuffix(")")
-        if where == "end of document":
-            where = f"line {max(1, text.count(chr(10)))}, at the end"
-        raise UsageError(f"{path}: {where}: {what[:1].lower()}{what[1:]}") from error
+        reason, _, position = str(error).rpartition(" (at ")
+        position = position.removesuffix(")")
+        if position == "end of document":
+            position = f"line {max(1, text.count(chr(10)))}, at the end"
+        raise UsageError(f"{path}: {position}: {reason[:1].lower()}{reason[1:]}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: tables are nested too deeply") from error
     except ValueError as error:  # integers of more than 4,300 digits

@@ -85,53 +85,53 @@ def _split(text: str) -> Sizes:
         size, _, share = part.partition("/")
         sizes.append(block_size(size))
         shares.append(_percent(share, "bssplit") if share.strip() else None)
-    weights = _completed(shares, f"bssplit {text!r}")
-    kept = [(size, weight / 100) for size, weight in zip(sizes, weights, strict=True) if weight]
-    if len(kept) > 64:
+    weights = _fill_shares(shares, f"bssplit {text!r}")
+    weighted_sizes = [(size, weight / 100) for size, weight in zip(sizes, weights, strict=True) if weight]
+    if len(weighted_sizes) > 64:
         raise ValueError("bssplit has more than 64 sizes, which is fio's limit")
-    return kept
+    return weighted_sizes
 
 
-def _completed(shares: list[float | None], what: str) -> list[float]:
+def _fill_shares(shares: list[float | None], option: str) -> list[float]:
     """Divides the rest of 100 % equally among entries without a share, as fio does."""
-    stated = sum(share for share in shares if share is not None)
+    stated_sum = sum(share for share in shares if share is not None)
     blank = shares.count(None)
-    if stated > 100.0001 or (not blank and abs(stated - 100) > 0.01):
-        raise ValueError(f"{what}: the shares add up to {stated:g} %, expected 100 %")
-    rest = max(0.0, 100 - stated) / blank if blank else 0.0
-    return [rest if share is None else share for share in shares]
+    if stated_sum > 100.0001 or (not blank and abs(stated_sum - 100) > 0.01):
+        raise ValueError(f"{option}: the shares add up to {stated_sum:g} %, expected 100 %")
+    equal_share = max(0.0, 100 - stated_sum) / blank if blank else 0.0
+    return [equal_share if share is None else share for share in shares]
 
 
 def distribution(text: str) -> Distribution:
     """Returns a `random_distribution` as the simulator takes it."""
-    name, _, rest = text.strip().partition(":")
+    name, _, parameters = text.strip().partition(":")
     match name:
-        case "random" if not rest:
+        case "random" if not parameters:
             return {"kind": "random"}
         case "zipf":
-            theta = _parameter(rest or "1.2", name, 0.0, 100.0)
+            theta = _parameter(parameters or "1.2", name, 0.0, 100.0)
             if theta == 1.0:
                 raise ValueError("zipf:1 is not defined: use a theta other than 1")
             return {"kind": "zipf", "theta": theta}
         case "pareto":
-            return {"kind": "pareto", "h": _parameter(rest or "0.2", name, 0.0, 1.0, closed=False)}
+            return {"kind": "pareto", "h": _parameter(parameters or "0.2", name, 0.0, 1.0, includes_maximum=False)}
         case "normal":
-            return {"kind": "normal", "deviation": _parameter(rest, name, 0.0, 100.0)}
+            return {"kind": "normal", "deviation": _parameter(parameters, name, 0.0, 100.0)}
         case "zoned":
-            return {"kind": "zoned", "zones": _zones(rest)}
+            return {"kind": "zoned", "zones": _zones(parameters)}
     raise ValueError(
         f"random_distribution {text!r}: expected random, zipf:THETA, pareto:H, normal:DEVIATION or zoned:ACCESS/SIZE:…"
     )
 
 
-def _parameter(text: str, name: str, least: float, most: float, *, closed: bool = True) -> float:
-    limit = "up to" if closed else "below"
-    message = f"{name} {text!r}: expected a number above {least:g} and {limit} {most:g}"
+def _parameter(text: str, name: str, minimum: float, maximum: float, *, includes_maximum: bool = True) -> float:
+    limit = "up to" if includes_maximum else "below"
+    message = f"{name} {text!r}: expected a number above {minimum:g} and {limit} {maximum:g}"
     try:
         value = float(text)
     except ValueError:
         raise ValueError(message) from None
-    if not (least < value <= most) or (not closed and value == most):
+    if not (minimum < value <= maximum) or (not includes_maximum and value == maximum):
         raise ValueError(message)
     return value
 
@@ -149,19 +149,19 @@ def _zones(text: str) -> list[tuple[float, float]]:
         sizes.append(_percent(other, "zoned") if other.strip() else None)
     if len(access) > 256:
         raise ValueError("zoned has more than 256 zones, which is fio's limit")
-    zones = list(zip(_completed(access, "zoned: accesses"), _completed(sizes, "zoned: sizes"), strict=True))
+    zones = list(zip(_fill_shares(access, "zoned: accesses"), _fill_shares(sizes, "zoned: sizes"), strict=True))
     if any(hits and not size for hits, size in zones):
         raise ValueError("zoned: a zone of size 0 has accesses")
     return zones
 
 
-def _percent(text: str, what: str) -> float:
+def _percent(text: str, option: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
     if not 0 <= value <= 100:
-        raise ValueError(f"{what}: share {text.strip()!r} is not a percentage from 0 to 100")
+        raise ValueError(f"{option}: share {text.strip()!r} is not a percentage from 0 to 100")
     return value
 
 
@@ -179,7 +179,7 @@ def rate(text: str, option: str, *, sizes: bool) -> float:
     """Returns a `rate` or `rate_iops`, which must be the same for reads and writes."""
     reads, writes = directions(text, option)
     try:
-        values = {float(units.parse_size(rate_)) if sizes else float(rate_) for rate_ in (reads, writes)}
+        values = {float(units.parse_size(part)) if sizes else float(part) for part in (reads, writes)}
     except ValueError as error:
         raise ValueError(f"{option} {text!r}: {error}") from None
     if any(value != value for value in values):  # noqa: PLR0124

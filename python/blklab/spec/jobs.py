@@ -16,8 +16,8 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
     iodepth = 1 if job.ioengine in SYNCHRONOUS else job.iodepth
     reads, writes, random = fio_options.RW[job.rw]
     read_sizes, write_sizes = fio_options.block_sizes(job.bs, job.bssplit)
-    used = [*(size for size, _ in read_sizes if reads), *(size for size, _ in write_sizes if writes)]
-    align = job.blockalign or min(used)
+    sizes = [*(size for size, _ in read_sizes if reads), *(size for size, _ in write_sizes if writes)]
+    align = job.blockalign or min(sizes)
     offset = _part(job.offset, capacity, align)
     spread = job.offset_increment * (job.numjobs - 1)
     if job.size is None:
@@ -33,8 +33,8 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
             f"{units.format_size(size)} at offset {units.format_size(offset + spread)} do not fit "
             f"on stack {stack!r}, whose capacity is {units.format_size(capacity)}",
         )
-    if size < max(used):
-        message = f"{units.format_size(size)} is less than a block of {units.format_size(max(used))}"
+    if size < max(sizes):
+        message = f"{units.format_size(size)} is less than a block of {units.format_size(max(sizes))}"
         raise problems.fail(f"{path}.size", message)
     share = _read_share(job, reads=reads, writes=writes)
     document: cell.Job = {
@@ -43,7 +43,9 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
         "read_share": share,
         "random": random,
         "distribution": (distribution := fio_options.distribution(job.random_distribution)),
-        "random_map": _random_map(job) if random and distribution["kind"] == "random" and {*used} == {align} else "off",
+        "random_map": _random_map(job)
+        if random and distribution["kind"] == "random" and {*sizes} == {align}
+        else "off",
         "read_sizes": read_sizes,
         "write_sizes": write_sizes,
         "align": align,

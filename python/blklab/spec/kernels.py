@@ -64,16 +64,16 @@ def multi_queue(kind: Kind, version: tuple[int, int]) -> bool:
 
 def schedulers(kind: Kind, version: tuple[int, int]) -> list[Scheduler]:
     """Returns the simulated schedulers that a kernel offers for such a device."""
-    known: list[Scheduler] = []
+    names: list[Scheduler] = []
     if kind == "nvme" or version >= MQ_SCHEDULERS or multi_queue(kind, version):
-        known.append("none")
+        names.append("none")
     if version >= MQ_SCHEDULERS:
-        known.append("mq-deadline")
+        names.append("mq-deadline")
     # scsi_mod.use_blk_mq=0 brings the single queue back until it is gone.
     scsi = kind in {"ssd", "hdd"} and version < NO_SINGLE_QUEUE
     if scsi or (kind == "throttled" and not multi_queue(kind, version)):
-        known += ["noop", "deadline", "cfq"]
-    return known
+        names += ["noop", "deadline", "cfq"]
+    return names
 
 
 def requests(scheduler: Scheduler, queue_depth: int) -> int:
@@ -99,9 +99,9 @@ def scheduler(kind: Kind, version: tuple[int, int]) -> Scheduler:
     return "mq-deadline" if kind in {"ssd", "hdd"} else "none"
 
 
-def wbt_lat_usec(kind: Kind, version: tuple[int, int], chosen: Scheduler, rotational: bool) -> int:
+def wbt_lat_usec(kind: Kind, version: tuple[int, int], elevator: Scheduler, rotational: bool) -> int:
     """Returns the latency target of writeback throttling, µs; 0 is off."""
-    single = chosen in {"cfq", "deadline", "noop"}
+    single = elevator in {"cfq", "deadline", "noop"}
     if version < WBT or single or not multi_queue(kind, version):
         return 0
     return 75_000 if rotational else 2_000

@@ -11,7 +11,7 @@ from blklab.errors import UsageError
 from blklab.spec import fio_job, problems, schema, stock_models
 from blklab.spec.device import KINDS, Device
 from blklab.spec.experiment import Experiment, Host
-from blklab.spec.fields import NAME, shown
+from blklab.spec.fields import NAME, show_value
 from blklab.spec.files import read_toml
 from blklab.spec.problems import SpecProblem, SpecProblems
 
@@ -43,18 +43,20 @@ def read(path: Path) -> ExperimentSource:
         if not isinstance(file, str) or not file:
             tables[name] = table
             continue
-        if others := [key for key in table if key != "job_file"]:
-            where = f"workloads.{name}.{others[0]}"
-            raise problems.usage_error(str(path), [SpecProblem(where, "not allowed with job_file: edit the job file")])
-        groups, about = fio_job.read(source.resolve_path(file))
-        notes += about
+        if other_keys := [key for key in table if key != "job_file"]:
+            key_path = f"workloads.{name}.{other_keys[0]}"
+            raise problems.usage_error(
+                str(path), [SpecProblem(key_path, "not allowed with job_file: edit the job file")]
+            )
+        groups, job_notes = fio_job.read(source.resolve_path(file))
+        notes += job_notes
         for first, jobs in groups:
-            label = name if len(groups) == 1 else fio_job.unique(f"{name}/{first}", tables)
+            label = name if len(groups) == 1 else fio_job.make_unique(f"{name}/{first}", tables)
             tables[label] = {"jobs": jobs}
     return ExperimentSource(path, {**raw, "workloads": tables}, notes)
 
 
-def checked(source: ExperimentSource, raw: Mapping[str, Any]) -> Experiment:
+def check_experiment(source: ExperimentSource, raw: Mapping[str, Any]) -> Experiment:
     """Returns a checked experiment of `raw`, which may be the file with changes.
 
     Raises SpecProblems, or UsageError for another file.
@@ -74,8 +76,8 @@ def checked(source: ExperimentSource, raw: Mapping[str, Any]) -> Experiment:
     try:
         experiment = Experiment.model_validate(tables)
     except ValidationError as error:
-        known = {**schema.KNOWN, (): schema.ROOT}
-        problems_found += [_without_kind(problem, tables) for problem in problems.translated(error, known)]
+        known_keys = {**schema.KNOWN_KEYS, (): schema.ROOT}
+        problems_found += [_without_kind(problem, tables) for problem in problems.translate_errors(error, known_keys)]
         raise SpecProblems(problems_found) from error
     if problems_found:
         raise SpecProblems(problems_found)
@@ -94,59 +96,62 @@ def _device(source: ExperimentSource, name: str, table: Any) -> Any:
     """Returns a device's table merged with the parameters of its stock model or calibrated file."""
     if not isinstance(table, dict):
         return table
-    given = [key for key in schema.SOURCES if key in table]
+    sources = [key for key in schema.SOURCES if key in table]
     path = f"devices.{name}"
-    if not given:
+    if not sources:
         for key in [key for key in table if key not in schema.DEVICE]:
             if (hint := problems.near(key, schema.SOURCES)).startswith("did"):
                 raise problems.fail(f"{path}.{key}", f"no such key; {hint}")
         raise problems.fail(path, "found neither model, calibrated nor kind: set one of them")
-    if len(given) > 1:
-        raise problems.fail(f"{path}.{given[1]}", f"{given[0]} is given as well: use one of the two")
-    if given == ["kind"]:
+    if len(sources) > 1:
+        raise problems.fail(f"{path}.{sources[1]}", f"{sources[0]} is given as well: use one of the two")
+    if sources == ["kind"]:
         return table
-    value = table[given[0]]
+    value = table[sources[0]]
     if not isinstance(value, str) or not value:
-        raise problems.fail(f"{path}.{given[0]}", f"found {shown(value)}, expected a name")
-    if given == ["model"]:
+        raise problems.fail(f"{path}.{sources[0]}", f"found {show_value(value)}, expected a name")
+    if sources == ["model"]:
         try:
             base = stock_models.stock(value)
         except ValueError as error:
             raise problems.fail(f"{path}.model", str(error)) from None
-        base = stock_models.scaled(base, table.get("capacity"))
+        base = stock_models.scale_to_capacity(base, table.get("capacity"))
     else:
-        base = calibrated(source.resolve_path(value))
-    return {**base, **{key: value for key, value in table.items() if key != given[0]}}
+        base = read_calibrated(source.resolve_path(value))
+    return {**base, **{key: value for key, value in table.items() if key != sources[0]}}
 
 
-def calibrated(path: Path) -> dict[str, Any]:
+def read_calibrated(path: Path) -> dict[str, Any]:
     """Returns the checked [device] table of a calibrated file. Raises UsageError."""
-    table = stock_models.calibrated(path)
-    known: dict[tuple[str, ...], list[str]] = {(kind,): list(model.model_fields) for kind, model in KINDS.items()}
-    _check_file(path, Device, table, known, lambda problem: f"device.{problem.partition('.')[2]}".rstrip("."))
+    table = stock_models.read_calibrated(path)
+    known_keys: dict[tuple[str, ...], list[str]] = {(kind,): list(model.model_fields) for kind, model in KINDS.items()}
+    _check_file(path, Device, table, known_keys, lambda problem: f"device.{problem.partition('.')[2]}".rstrip("."))
     return table
 
 
 def _host(source: ExperimentSource, file: Any) -> dict[str, Any]:
     """Returns the checked [host] table of a calibrated file. Raises SpecProblems, or UsageError for the file."""
     if not isinstance(file, str) or not file:
-        raise problems.fail("settings.host.calibrated", f"found {shown(file)}, expected a name")
+        raise problems.fail("settings.host.calibrated", f"found {show_value(file)}, expected a name")
     path = source.resolve_path(file)
     table = read_toml(path).get("host")
     if not isinstance(table, dict) or not table or "calibrated" in table:
         raise UsageError(f"{path}: no times in a table [host]: expected a file that `blklab calibrate --host` wrote")
-    known = [key for key in Host.model_fields if key != "calibrated"]
-    _check_file(path, Host, table, {(): known}, lambda problem: f"host.{problem}")
+    known_keys = [key for key in Host.model_fields if key != "calibrated"]
+    _check_file(path, Host, table, {(): known_keys}, lambda problem: f"host.{problem}")
     return table
 
 
-def _check_file(path: Path, form: Any, table: dict[str, Any], known: Any, place: Callable[[str], str]) -> None:
+def _check_file(path: Path, form: Any, table: dict[str, Any], known_keys: Any, place: Callable[[str], str]) -> None:
     """Raises UsageError for a table of a file that does not have this form; `place` names a key in the file."""
     try:
         TypeAdapter[Any](form).validate_python(table)
     except ValidationError as error:
-        found = [SpecProblem(place(problem.path), problem.message) for problem in problems.translated(error, known)]
-        raise problems.usage_error(str(path), found) from error
+        problems_found = [
+            SpecProblem(place(problem.path), problem.message)
+            for problem in problems.translate_errors(error, known_keys)
+        ]
+        raise problems.usage_error(str(path), problems_found) from error
 
 
 def add_targets(source: ExperimentSource, texts: Sequence[str]) -> ExperimentSource:
@@ -165,13 +170,13 @@ def add_targets(source: ExperimentSource, texts: Sequence[str]) -> ExperimentSou
             path = text
         if not path:
             raise UsageError(f"--target {text!r}: expected STACK=PATH, such as raid1=/mnt/raid1")
-        where = Path(path).expanduser().absolute()
-        kind = "device" if where.is_block_device() else "directory"
+        target_path = Path(path).expanduser().absolute()
+        kind = "device" if target_path.is_block_device() else "directory"
         before = by_stack.get(name, {})
-        kept = {key: before[key] for key in ("size", "cache") if key in before}
+        target = {key: before[key] for key in ("size", "cache") if key in before}
         if kind == "device":
-            kept.pop("size", None)
-        by_stack[name] = {**kept, kind: str(where)}
+            target.pop("size", None)
+        by_stack[name] = {**target, kind: str(target_path)}
     return replace(source, raw={**source.raw, "targets": by_stack})
 
 
@@ -183,6 +188,6 @@ def _only_place(source: ExperimentSource, text: str) -> str:
         if isinstance(tables, dict):
             names |= dict.fromkeys(tables)
     if len(names) > 1:
-        listed = ", ".join(names)
-        raise UsageError(f"--target {text!r}: choose one of {listed}, and write STACK={text}")
+        names_text = ", ".join(names)
+        raise UsageError(f"--target {text!r}: choose one of {names_text}, and write STACK={text}")
     return next(iter(names), "here")

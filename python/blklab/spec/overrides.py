@@ -37,7 +37,7 @@ class Override:
 
     key: str
     value: Any
-    where: str  # `matrix.bs[1]` or `--set bs`, for messages
+    origin: str  # `matrix.bs[1]` or `--set bs`, for messages
 
     @property
     def axis(self) -> bool:
@@ -63,34 +63,34 @@ def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        words = text[1:-1].split(",")
-        if text.startswith("[") and text.endswith("]") and all(word.strip().isprintable() for word in words):
-            return [word.strip() for word in words]  # [raid1, near]: a shell took the quotes
+        items = text[1:-1].split(",")
+        if text.startswith("[") and text.endswith("]") and all(item.strip().isprintable() for item in items):
+            return [item.strip() for item in items]  # [raid1, near]: a shell took the quotes
         kind = "list" if text.startswith("[") else "table"
         raise ValueError(f"{text!r} is not a {kind}: {error}") from error
 
 
-def applied(raw: Mapping[str, Any], changes: list[Override]) -> tuple[dict[str, Any], dict[str, str]]:
+def apply_overrides(raw: Mapping[str, Any], changes: list[Override]) -> tuple[dict[str, Any], dict[str, str]]:
     """Returns the file with the changes made, and where each changed place was written.
 
     Raises SpecProblems for an unknown key.
     """
-    changed = copy.deepcopy(dict(raw))
+    new_raw = copy.deepcopy(dict(raw))
     origins: dict[str, str] = {}
     for change in changes:
-        for *tables, key in list(_places(changed, change)):
-            table = changed
+        for *tables, key in list(_places(new_raw, change)):
+            table = new_raw
             for name in tables:
                 inner = table.setdefault(name, {})
                 if not isinstance(inner, dict):
-                    raise problems.fail(change.where, f"{'.'.join(tables)} is not a table")
+                    raise problems.fail(change.origin, f"{'.'.join(tables)} is not a table")
                 table = inner
             table[key] = copy.deepcopy(change.value)
-            origins[".".join((*tables, key))] = change.where
-    return changed, origins
+            origins[".".join((*tables, key))] = change.origin
+    return new_raw, origins
 
 
-def only_simulated(raw: Mapping[str, Any], change: Override) -> bool:
+def is_only_simulated(raw: Mapping[str, Any], change: Override) -> bool:
     """Tells whether a change is of models or kernels, which have no effect on a host."""
     return all(
         path[0] in {"devices", "stacks"} or (path[0] == "settings" and path[1] in MODELLED)
@@ -99,38 +99,38 @@ def only_simulated(raw: Mapping[str, Any], change: Override) -> bool:
 
 
 def _places(raw: Mapping[str, Any], change: Override) -> Iterator[Path]:
-    first, dot, rest = change.key.partition(".")
+    first, dot, inner_key = change.key.partition(".")
     if not dot:
         yield from _plain(raw, change)
         return
-    if first in {*SECTIONS, "settings"} and (first == "settings" or "." in rest):
-        yield from _checked(raw, change, tuple(change.key.split(".")))
+    if first in {*SECTIONS, "settings"} and (first == "settings" or "." in inner_key):
+        yield from _check_path(raw, change, tuple(change.key.split(".")))
         return
     sections = [name for name in SECTIONS if first in _tables(raw, name)]
-    if not sections and rest in TABLES.get(first, {}):
-        yield (first, rest)
+    if not sections and inner_key in TABLES.get(first, {}):
+        yield (first, inner_key)
         return
     if not sections and first in Settings.model_fields:
-        yield from _checked(raw, change, ("settings", *change.key.split(".")))
+        yield from _check_path(raw, change, ("settings", *change.key.split(".")))
         return
     if len(sections) > 1:
-        sections = [name for name in sections if rest in KEYS[name]] or sections
+        sections = [name for name in sections if inner_key in KEYS[name]] or sections
     if len(sections) > 1:
-        listed = " and ".join(f"{name}.{first}" for name in sections)
-        raise problems.fail(change.where, f"{first!r} is ambiguous: use one of {listed}")
+        places_text = " and ".join(f"{name}.{first}" for name in sections)
+        raise problems.fail(change.origin, f"{first!r} is ambiguous: use one of {places_text}")
     if not sections:
         hint = problems.near(first, [name for section in SECTIONS for name in _tables(raw, section)])
-        raise problems.fail(change.where, f"there is no device, stack or workload {first!r}; {hint}")
+        raise problems.fail(change.origin, f"there is no device, stack or workload {first!r}; {hint}")
     if sections[0] == "workloads":
-        yield from _in_workload(raw, first, rest)
+        yield from _in_workload(raw, first, inner_key)
     else:
-        yield (sections[0], first, *rest.split("."))
+        yield (sections[0], first, *inner_key.split("."))
 
 
-def _checked(raw: Mapping[str, Any], change: Override, path: Path) -> Iterator[Path]:
+def _check_path(raw: Mapping[str, Any], change: Override, path: Path) -> Iterator[Path]:
     if path[0] != "settings" and path[1] not in _tables(raw, path[0]):
         hint = problems.near(path[1], _tables(raw, path[0]))
-        raise problems.fail(change.where, f"there is no {path[0]}.{path[1]}; {hint}")
+        raise problems.fail(change.origin, f"there is no {path[0]}.{path[1]}; {hint}")
     yield path
 
 
@@ -138,21 +138,21 @@ def _plain(raw: Mapping[str, Any], change: Override) -> Iterator[Path]:
     key = change.key
     if key in schema.WORKLOAD:
         places = [place for name in _tables(raw, "workloads") for place in _in_workload(raw, name, key)]
-        places = [place for place in places if _knows(raw, place)]
+        places = [place for place in places if _has_key(raw, place)]
         if not places:
-            raise problems.fail(change.where, "no workload has this key")
+            raise problems.fail(change.origin, "no workload has this key")
         yield from places
     elif key in Settings.model_fields:
         yield ("settings", key)
-    elif key in SCALARS and change.where.startswith("--"):
+    elif key in SCALARS and change.origin.startswith("--"):
         yield (key,)
     elif key in schema.DEVICE or key in schema.STACK:
-        what = "device" if key in schema.DEVICE else "stack"
-        names = problems.listing([f"{name}.{key}" for name in _tables(raw, f"{what}s")])
-        raise problems.fail(change.where, f"is a key of one {what}, expected one of {names or 'none'}")
+        noun = "device" if key in schema.DEVICE else "stack"
+        names = problems.listing([f"{name}.{key}" for name in _tables(raw, f"{noun}s")])
+        raise problems.fail(change.origin, f"is a key of one {noun}, expected one of {names or 'none'}")
     else:
-        known = [*Settings.model_fields, *schema.WORKLOAD, "stack", "workload"]
-        raise problems.fail(change.where, f"no such key; {problems.near(key, known)}")
+        known_keys = [*Settings.model_fields, *schema.WORKLOAD, "stack", "workload"]
+        raise problems.fail(change.origin, f"no such key; {problems.near(key, known_keys)}")
 
 
 def _in_workload(raw: Mapping[str, Any], name: str, key: str) -> Iterator[Path]:
@@ -166,7 +166,7 @@ def _in_workload(raw: Mapping[str, Any], name: str, key: str) -> Iterator[Path]:
         yield ("workloads", name, *key.split("."))
 
 
-def _knows(raw: Mapping[str, Any], place: Path) -> bool:
+def _has_key(raw: Mapping[str, Any], place: Path) -> bool:
     table = _tables(raw, "workloads")[place[1]]
     kinds: dict[str, type[ExperimentTable]] = {"replay": Replay, "command": Command}
     kind = next((kinds[key] for key in kinds if isinstance(table, dict) and key in table), Job)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from blklab.errors import UsageError
 from blklab.grouping import by_key
-from blklab.spec.fields import shown
+from blklab.spec.fields import show_value
 from blklab.spec.known_options import ALIASES
 from blklab.spec.stack import KeyedError
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-MOST = 5  # Most problems in one message
-MOST_NAMES = 60  # Most names that a message lists: more than any table has keys
+MAX_PROBLEMS = 5  # Most problems in one message
+MAX_NAMES = 60  # Most names that a message lists: more than any table has keys
 
 
-Known = Mapping[tuple[str, ...], Sequence[str]]
+KnownKeys = Mapping[tuple[str, ...], Sequence[str]]
 """Keys of each kind of table, by the end of its path (`blklab.spec.schema`)."""
 
 
-WANTED = {  # Our words for pydantic's longer ones
+EXPECTATIONS = {  # Our words for pydantic's longer ones
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "a table"),
     "list_type": "a list",
     "string_type": "text",
@@ -59,39 +59,39 @@ def fail(path: str, message: str) -> SpecProblems:
 
 def usage_error(file: str, problems: Iterable[SpecProblem]) -> UsageError:
     """Returns a UsageError that names the first problems on one line."""
-    lines = _merged(dict.fromkeys(problems))
-    more = f"; and {len(lines) - MOST} more" if len(lines) > MOST else ""
-    return UsageError(f"{file}: {'; '.join(lines[:MOST])}{more}".replace("\n", " "))
+    lines = _merge_lines(dict.fromkeys(problems))
+    suffix = f"; and {len(lines) - MAX_PROBLEMS} more" if len(lines) > MAX_PROBLEMS else ""
+    return UsageError(f"{file}: {'; '.join(lines[:MAX_PROBLEMS])}{suffix}".replace("\n", " "))
 
 
-def _merged(problems: Iterable[SpecProblem]) -> list[str]:
+def _merge_lines(problems: Iterable[SpecProblem]) -> list[str]:
     """Returns a line for each mistake: a key that several tables or cells share causes one."""
-    mistakes = by_key(((each.path.rpartition(".")[2], each.message), each.path) for each in problems)
+    mistakes = by_key(((problem.path.rpartition(".")[2], problem.message), problem.path) for problem in problems)
     lines: dict[str, str] = {}
-    for (_, message), (path, *others) in mistakes.items():
+    for (_, message), (path, *other_paths) in mistakes.items():
         also = ""
-        if len(others) == 1:
-            also = f" (also {others[0]})"
-        elif others:
-            also = f" (also {others[0]} and {len(others) - 1} more)"
+        if len(other_paths) == 1:
+            also = f" (also {other_paths[0]})"
+        elif other_paths:
+            also = f" (also {other_paths[0]} and {len(other_paths) - 1} more)"
         lines.setdefault(path, f"{SpecProblem(path, message)}{also}")
     return list(lines.values())
 
 
-def near(word: str, allowed: Iterable[str]) -> str:
+def near(word: str, allowed_names: Iterable[str]) -> str:
     """Returns `did you mean 'chunk'?`, or what is allowed if no word is similar."""
-    known = list(allowed)
-    matches = difflib.get_close_matches(word, known, n=1, cutoff=0.5 if len(word) <= 3 else 0.6)
-    return f"did you mean {matches[0]!r}?" if matches else f"allowed: {listing(known) or 'nothing'}"
+    names = list(allowed_names)
+    matches = difflib.get_close_matches(word, names, n=1, cutoff=0.5 if len(word) <= 3 else 0.6)
+    return f"did you mean {matches[0]!r}?" if matches else f"allowed: {listing(names) or 'nothing'}"
 
 
 def listing(names: Sequence[str]) -> str:
     """Returns the names for a message; of very many the first, and how many more there are."""
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    hidden_count = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {hidden_count} more" if hidden_count > 0 else "")
 
 
-def translated(error: "ValidationError", known: Known) -> list[SpecProblem]:
+def translate_errors(error: "ValidationError", known_keys: KnownKeys) -> list[SpecProblem]:
     """Converts pydantic's errors to our messages."""
     problems_found = []
     for detail in error.errors(include_url=False):
@@ -104,11 +104,11 @@ def translated(error: "ValidationError", known: Known) -> list[SpecProblem]:
         context = detail.get("ctx", {}).get("error")
         if isinstance(context, KeyedError):
             names.append(context.key)
-        problems_found.append(SpecProblem(".".join(filter(None, names)), _message(detail, known)))
+        problems_found.append(SpecProblem(".".join(filter(None, names)), _message(detail, known_keys)))
     return problems_found
 
 
-def _message(detail: "ErrorDetails", known: Known) -> str:
+def _message(detail: "ErrorDetails", known_keys: KnownKeys) -> str:
     context: dict[str, Any] = detail.get("ctx", {})
     value = detail["input"]
     match detail["type"]:
@@ -117,27 +117,29 @@ def _message(detail: "ErrorDetails", known: Known) -> str:
         case "extra_forbidden":
             table = tuple(str(part) for part in detail["loc"][:-1])
             key = str(detail["loc"][-1])
-            allowed = _known(table, known)
-            if ALIASES.get(key, "") in allowed:
+            allowed_keys = _keys_of_table(table, known_keys)
+            if ALIASES.get(key, "") in allowed_keys:
                 return f"no such key; use {ALIASES[key]!r}"
-            return f"no such key; {near(key, allowed)}"
+            return f"no such key; {near(key, allowed_keys)}"
         case "missing":
             return "is missing"
         case "literal_error" | "enum":
-            expected = str(context["expected"]).replace(" or ", ", ").replace("True", "true").replace("False", "false")
-            return f"found {shown(value)}, expected {expected}"
+            expected_values = (
+                str(context["expected"]).replace(" or ", ", ").replace("True", "true").replace("False", "false")
+            )
+            return f"found {show_value(value)}, expected {expected_values}"
         case "union_tag_invalid":
             return f"unknown kind {context['tag']!r}: expected one of {context['expected_tags']}"
         case "union_tag_not_found":
             return "found neither model, calibrated nor kind: set one of them"
         case "too_short":
             return "is empty: expected at least one"
-    wanted = WANTED.get(detail["type"]) or detail["msg"].removeprefix("Input should be ")
-    return f"found {shown(value)}, expected {wanted}"
+    expectation = EXPECTATIONS.get(detail["type"]) or detail["msg"].removeprefix("Input should be ")
+    return f"found {show_value(value)}, expected {expectation}"
 
 
-def _known(table: tuple[str, ...], known: Known) -> Sequence[str]:
-    for end, keys in known.items():
+def _keys_of_table(table: tuple[str, ...], known_keys: KnownKeys) -> Sequence[str]:
+    for end, keys in known_keys.items():
         if len(end) <= len(table) and all(
             pattern in {"*", part} for pattern, part in zip(end[::-1], table[::-1], strict=False)
         ):

@@ -19,7 +19,7 @@ def _of(*tables: type[ExperimentTable]) -> list[str]:
 
 DEVICE = list(dict.fromkeys([*SOURCES, *_of(*device.KINDS.values())]))  # Keys of a device of any kind
 
-KNOWN: dict[tuple[str, ...], list[str]] = {
+KNOWN_KEYS: dict[tuple[str, ...], list[str]] = {
     ("settings", "host"): _of(experiment.Host),
     ("settings", "filesystem", "<table>"): _of(experiment.Filesystem),
     ("settings",): _of(experiment.Settings),
@@ -59,30 +59,30 @@ def document() -> dict[str, Any]:
     """
     schema = experiment.Experiment.model_json_schema(by_alias=False)
     definitions = schema["$defs"]
-    known: dict[str, Any] = {}
+    device_properties: dict[str, Any] = {}
     for model in device.KINDS.values():
         _add_meanings(definitions[model.__name__]["properties"], model)
-        known |= definitions[model.__name__]["properties"]
-    del known["kind"]
+        device_properties |= definitions[model.__name__]["properties"]
+    del device_properties["kind"]
     for name, key in (("StockDevice", "model"), ("CalibratedDevice", "calibrated")):
         definitions[name] = {
             "description": f"A device with the parameters of `{key}`; keys here replace them.",
             "type": "object",
-            "properties": {key: {"type": "string"}, **known},
+            "properties": {key: {"type": "string"}, **device_properties},
             "required": [key],
             "additionalProperties": False,
         }
     names = ["StockDevice", "CalibratedDevice", *(model.__name__ for model in device.KINDS.values())]
     devices = schema["properties"]["devices"]
     devices["additionalProperties"] = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
-    return {"$schema": ADDRESS, "title": "blklab experiment", **_cleaned(schema)}
+    return {"$schema": ADDRESS, "title": "blklab experiment", **_remove_titles(schema)}
 
 
 def _add_meanings(properties: dict[str, Any], table: type[ExperimentTable]) -> None:
     """Makes the docstrings of a table's fields their descriptions."""
     for base in table.__mro__[: table.__mro__.index(ExperimentTable)]:
-        (class_,) = ast.parse(inspect.getsource(base)).body
-        for pair in pairwise(cast(ast.ClassDef, class_).body):
+        (definition,) = ast.parse(inspect.getsource(base)).body
+        for pair in pairwise(cast(ast.ClassDef, definition).body):
             match pair:
                 case ast.AnnAssign(target=ast.Name(id=key)), ast.Expr(value=ast.Constant(value=str(meaning))):
                     properties[key]["description"] = " ".join(meaning.split())
@@ -93,7 +93,7 @@ def text() -> str:
     return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
 
 
-def _cleaned(value: Any, *, properties: bool = False) -> Any:
+def _remove_titles(value: Any, *, properties: bool = False) -> Any:
     """Removes OpenAPI's `discriminator`, which JSON Schema lacks, and the titles that pydantic makes from names.
 
     A property may also be named `title`.
@@ -101,10 +101,10 @@ def _cleaned(value: Any, *, properties: bool = False) -> Any:
     match value:
         case dict():
             return {
-                key: _cleaned(inner, properties=key in {"properties", "$defs"})
+                key: _remove_titles(inner, properties=key in {"properties", "$defs"})
                 for key, inner in value.items()
                 if properties or key not in {"title", "discriminator"}
             }
         case list():
-            return [_cleaned(inner) for inner in value]
+            return [_remove_titles(inner) for inner in value]
     return value

@@ -6,7 +6,7 @@ from typing import Any
 from blklab.documents import cell
 from blklab.errors import BlklabError
 from blklab.spec import cell_form, jobs, load, problems, stack_resolution
-from blklab.spec.cell_form import CellForm, Made
+from blklab.spec.cell_form import CellDraft, CellForm
 from blklab.spec.documents import LoadRampDocument
 from blklab.spec.experiment import Experiment
 from blklab.spec.workload import RAMP, Command, Job, Jobs, Replay, Workload
@@ -18,30 +18,33 @@ RAMP_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 def document(
     source: load.ExperimentSource, experiment: Experiment, stack: str, workload: str, _swept: Mapping[str, Any]
-) -> Made:
+) -> CellDraft:
     """Returns a cell's document without the seed, its capacity, and the trace to replay."""
-    built = stack_resolution.build(experiment, stack)
-    if built.real is not None:
-        raise problems.fail(built.real, "is not simulated: use --on lab, which has a real kernel")
+    resolved_stack = stack_resolution.build(experiment, stack)
+    if resolved_stack.real is not None:
+        raise problems.fail(resolved_stack.real, "is not simulated: use --on lab, which has a real kernel")
     settings = experiment.settings
     path, table, tables = job_tables(experiment, workload)
     replay = None
-    source_of = None
+    trace = None
     runtime, ramp = settings.runtime, settings.ramp_time
     match table:
         case Replay():
-            replay, source_of = replayed(source, table, path, stack, built.capacity)
+            replay, trace = resolve_replay(source, table, path, stack, resolved_stack.capacity)
             runtime, ramp = times([(path, table)], runtime, ramp)
         case Command():
             raise problems.fail(f"{path}.command", "is not simulated: use --on host")
     if tables:
         runtime, ramp = times(list(tables.values()), runtime, ramp)
-    documents = [jobs.job_document(name, job, where, stack, built.capacity) for name, (where, job) in tables.items()]
+    documents = [
+        jobs.job_document(name, job, job_path, stack, resolved_stack.capacity)
+        for name, (job_path, job) in tables.items()
+    ]
     commit = settings.commit_ns
     document = {
         "kernel": settings.kernel,
-        "devices": built.devices,
-        "stack": built.node,
+        "devices": resolved_stack.devices,
+        "stack": resolved_stack.node,
         "filesystem": None if commit is None else {"commit_ns": commit},
         "jobs": documents,
         "replay": replay,
@@ -50,13 +53,15 @@ def document(
         "max_ios": settings.max_ios,
         "series_ns": settings.series,
     }
-    used = {disk.controller for disk in built.tables}
-    if controllers := {name: of.model_dump() for name, of in experiment.controllers.items() if name in used}:
+    used_controllers = {disk.controller for disk in resolved_stack.tables}
+    if controllers := {
+        name: controller.model_dump() for name, controller in experiment.controllers.items() if name in used_controllers
+    }:
         document["controllers"] = controllers
     if host := settings.host.model_dump(exclude_none=True, exclude={"calibrated"}):
         document["host"] = host
     document |= load_ramp(tables)
-    return Made(document, built.capacity, source_of, [table.deviations for table in built.tables])
+    return CellDraft(document, resolved_stack.capacity, trace, [table.deviations for table in resolved_stack.tables])
 
 
 FORM = CellForm("sim", document, settings_are_keys=True)
@@ -78,12 +83,12 @@ def load_ramp(tables: Mapping[str, tuple[str, Job]]) -> dict[str, LoadRampDocume
     """Returns `load_ramp` of a cell whose jobs have rate = "ramp": the shares of their full rate,
     and the limit of the 99th percentile; empty for other jobs.
     """
-    ramped = [(where, job) for where, job in tables.values() if job.rate == RAMP]
-    if not ramped:
+    ramp_jobs = [(job_path, job) for job_path, job in tables.values() if job.rate == RAMP]
+    if not ramp_jobs:
         return {}
-    where, job = ramped[0]
-    if len(ramped) < len(tables) or len({job.p99_below for _, job in ramped}) > 1:
-        raise problems.fail(f"{where}.rate", f"jobs that run together must all have {RAMP!r} and the same p99_below")
+    job_path, job = ramp_jobs[0]
+    if len(ramp_jobs) < len(tables) or len({job.p99_below for _, job in ramp_jobs}) > 1:
+        raise problems.fail(f"{job_path}.rate", f"jobs that run together must all have {RAMP!r} and the same p99_below")
     return {"load_ramp": {"shares": RAMP_SHARES, "p99_ns": job.p99_below}}
 
 
@@ -92,15 +97,15 @@ def times(tables: Sequence[tuple[str, Job | Replay]], runtime: int | None, ramp:
     for key in ("runtime", "ramp_time", "time_based"):
         if len({getattr(job, key, None) for _, job in tables}) > 1:
             raise problems.fail(f"{tables[-1][0]}.{key}", "jobs that run together must have the same value")
-    where, job = tables[0]
+    job_path, job = tables[0]
     runtime = job.runtime or runtime
     if getattr(job, "time_based", False) and not runtime:
-        raise problems.fail(f"{where}.time_based", "needs a runtime")
+        raise problems.fail(f"{job_path}.time_based", "needs a runtime")
     ramp = ramp if job.ramp_time is None else job.ramp_time
     return runtime, ramp
 
 
-def replayed(
+def resolve_replay(
     source: load.ExperimentSource, table: Replay, path: str, stack: str, capacity: int | None
 ) -> tuple[cell.Replay, cell_form.ReplaySource]:
     """Returns how a trace is replayed, and the trace; it must fit the stack, if its capacity is known."""

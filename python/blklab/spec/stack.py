@@ -9,14 +9,14 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema,
 from blklab import _core, md_levels, units
 from blklab.spec import capacity
 from blklab.spec.capacity import short
-from blklab.spec.fields import NUMBER, Count, ExperimentTable, Milliseconds, Seconds, Size, shown
+from blklab.spec.fields import NUMBER, Count, ExperimentTable, Milliseconds, Seconds, Size, show_value
 
 CHUNK = 512 << 10  # Bytes; mdadm's default since 3.1 (mdadm(8), --chunk)
 PAGE = 4096  # Bytes; a chunk must be a multiple of it (drivers/md/md.c, `update_size`, and each level)
 MISSING = "missing"  # mdadm's word for an empty slot
 
 LEVELS = {short(level): level for level in md_levels.LEVELS}  # Levels by mdadm's --level, their names in a cell
-MOST_COPIES = 32  # Most copies of a block in RAID-10 that are simulated
+MAX_COPIES = 32  # Most copies of a block in RAID-10 that are simulated
 _LAYOUT = re.compile(r"([nfo])(\d{1,2})", re.A)
 
 
@@ -24,8 +24,8 @@ def _level(value: Any) -> str:
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     word = text.lower().removeprefix("raid").lstrip("-")
     if word not in LEVELS:
-        allowed = ", ".join(LEVELS)
-        raise ValueError(f"unknown level {value!r}: expected one of {allowed}")
+        level_names = ", ".join(LEVELS)
+        raise ValueError(f"unknown level {value!r}: expected one of {level_names}")
     return LEVELS[word]
 
 
@@ -41,8 +41,8 @@ def copies(layout: str) -> tuple[int, int, bool]:
     match = _LAYOUT.fullmatch(layout)
     if match is None or not int(match[2]):
         raise ValueError(f"layout {layout!r}: expected n, f or o and the number of copies, such as n2")
-    many = int(match[2])
-    return (many, 1, False) if match[1] == "n" else (1, many, match[1] == "o")
+    count = int(match[2])
+    return (count, 1, False) if match[1] == "n" else (1, count, match[1] == "o")
 
 
 class Bare(ExperimentTable):
@@ -85,8 +85,8 @@ class Md(ExperimentTable):
 
     @model_validator(mode="after")
     def _together(self) -> "Md":
-        given = self.model_fields_set
-        problem = _chunk(self, given) or _layout(self, given) or _others(self, given)
+        set_keys = self.model_fields_set
+        problem = _chunk_problem(self, set_keys) or _layout_problem(self, set_keys) or _other_problem(self, set_keys)
         if problem:
             key, message = problem
             raise KeyedError(key, message)
@@ -112,11 +112,11 @@ class KeyedError(ValueError):
         self.key = key
 
 
-def _chunk(md: Md, given: set[str]) -> tuple[str, str] | None:
+def _chunk_problem(md: Md, set_keys: set[str]) -> tuple[str, str] | None:
     level = md.level
     chunk = units.format_size(md.chunk)
     if level not in md_levels.STRIPED:
-        return ("chunk", f"level {short(level)} has no chunk") if "chunk" in given else None
+        return ("chunk", f"level {short(level)} has no chunk") if "chunk" in set_keys else None
     if not md.chunk or md.chunk % PAGE:
         return "chunk", f"{chunk} is not a multiple of 4 KiB"
     if md.chunk > 1 << 31:
@@ -126,16 +126,16 @@ def _chunk(md: Md, given: set[str]) -> tuple[str, str] | None:
     return None
 
 
-def _layout(md: Md, given: set[str]) -> tuple[str, str] | None:
+def _layout_problem(md: Md, set_keys: set[str]) -> tuple[str, str] | None:
     if md.level == "raid10":
         try:
             near, far, _ = copies(md.layout)
         except ValueError as error:
             return "layout", str(error).removeprefix("layout ")
-        if near * far > MOST_COPIES:
-            return "layout", f"found {near * far} copies, expected at most {MOST_COPIES}"
+        if near * far > MAX_COPIES:
+            return "layout", f"found {near * far} copies, expected at most {MAX_COPIES}"
         return None
-    if "layout" not in given:
+    if "layout" not in set_keys:
         return None
     if md.level in {"raid5", "raid6"}:
         symmetric = md.layout in {"left-symmetric", "ls"}
@@ -143,12 +143,12 @@ def _layout(md: Md, given: set[str]) -> tuple[str, str] | None:
     return "layout", f"level {short(md.level)} has no layout"
 
 
-def _others(md: Md, given: set[str]) -> tuple[str, str] | None:
+def _other_problem(md: Md, set_keys: set[str]) -> tuple[str, str] | None:
     parity = md.level in md_levels.PARITIES
     for key in ("stripe_cache_size", "group_thread_cnt", "rmw_level"):
-        if key in given and not parity:
+        if key in set_keys and not parity:
             return key, f"level {short(md.level)} has no stripe cache: only 4, 5 and 6 do"
-    if md.bitmap == "lockless" and "bitmap_chunk" in given:
+    if md.bitmap == "lockless" and "bitmap_chunk" in set_keys:
         return "bitmap_chunk", "a lockless bitmap chooses its chunk: leave the key out"
     if md.bitmap and md.bitmap_chunk & (md.bitmap_chunk - 1):
         return "bitmap_chunk", f"{units.format_size(md.bitmap_chunk)} is not a power of two"
@@ -347,11 +347,11 @@ def _kind(value: Any) -> str:
     return "<md>" if kind is None else f"<{kind}>"
 
 
-def _known(value: Any) -> Any:
+def _check_kind(value: Any) -> Any:
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind is not None and kind not in (*VOLUMES,):  # which may be a list, and have no hash
-        known = ", ".join(VOLUMES)
-        raise KeyedError("kind", f"found {shown(kind)}, expected one of {known}; for an md array, set level")
+        kind_names = ", ".join(VOLUMES)
+        raise KeyedError("kind", f"found {show_value(kind)}, expected one of {kind_names}; for an md array, set level")
     return value
 
 
@@ -365,6 +365,6 @@ else:
             *(Annotated[table, Tag(f"<{kind}>")] for kind, table in VOLUMES.items()),
         ],
         Discriminator(_kind),
-        BeforeValidator(_known),
+        BeforeValidator(_check_kind),
     ]
 """A table below [stacks]."""

@@ -38,9 +38,9 @@ def inner(experiment: Experiment) -> set[str]:
 
 def build(experiment: Experiment, name: str) -> ResolvedStack:
     """Resolves a stack. Raises SpecProblems."""
-    built = ResolvedStack()
-    built.node, built.capacity = _StackResolver(experiment, built).stack(name, ())
-    return built
+    resolved_stack = ResolvedStack()
+    resolved_stack.node, resolved_stack.capacity = _StackResolver(experiment, resolved_stack).stack(name, ())
+    return resolved_stack
 
 
 class _StackResolver:
@@ -55,20 +55,20 @@ class _StackResolver:
         table = self.experiment.stacks[name]
         if isinstance(table, Bare):
             path = f"stacks.{name}.device"
-            device = self._expanded(table.device, path)
+            device = self._expand_name(table.device, path)
             if len(device) > 1 or device[0] not in self.disks:
-                allowed = problems.listing(list(self.disks))
-                raise problems.fail(path, f"{table.device!r} is not one device; allowed: {allowed}")
+                disk_names = problems.listing(list(self.disks))
+                raise problems.fail(path, f"{table.device!r} is not one device; allowed: {disk_names}")
             return self.disk(device[0], name, path)
         if isinstance(table, Md):
             return self.array(name, table, (*above, name))
         return self.volume(name, table, (*above, name))
 
-    def disk(self, name: str, of: str, path: str) -> tuple[documents.Node, int]:
+    def disk(self, name: str, owner: str, path: str) -> tuple[documents.Node, int]:
         if name in self.used:
-            where = "" if self.used[name] == of else f": in {self.used[name]!r} and in {of!r}"
-            raise problems.fail(path, f"{name!r} is used twice{where}")
-        self.used[name] = of
+            suffix = "" if self.used[name] == owner else f": in {self.used[name]!r} and in {owner!r}"
+            raise problems.fail(path, f"{name!r} is used twice{suffix}")
+        self.used[name] = owner
         table, disk = self.disks[name]
         self.built.devices.append(device_document(name, table, disk, self.experiment.settings))
         if disk.controller is not None:
@@ -84,33 +84,33 @@ class _StackResolver:
         path = f"stacks.{name}"
         if not table.SIMULATED:
             self.built.real = self.built.real or f"{path}.kind"
-        resolved: dict[str, Any] = {"name": name, **table.model_dump(by_alias=True)}
-        del resolved["kind"]
+        node_table: dict[str, Any] = {"name": name, **table.model_dump(by_alias=True)}
+        del node_table["kind"]
         sizes: dict[str, list[int]] = {}
         for key in table.PARTS:
-            names = resolved[key] if key == "members" else [resolved[key]]
+            names = node_table[key] if key == "members" else [node_table[key]]
             part_names: list[str] = []
             for part in names:
-                part_names += self._expanded(part, f"{path}.{key}")
+                part_names += self._expand_name(part, f"{path}.{key}")
             if MISSING in part_names or (key != "members" and len(part_names) > 1):
                 raise problems.fail(f"{path}.{key}", "expected one device or stack")
-            made = [self._member(part_name, name, above, key) for part_name in part_names]
-            resolved[key] = [node for node, _ in made] if key == "members" else made[0][0]
-            sizes[key] = [size or 0 for _, size in made]
+            resolved_parts = [self._member(part_name, name, above, key) for part_name in part_names]
+            node_table[key] = [node for node, _ in resolved_parts] if key == "members" else resolved_parts[0][0]
+            sizes[key] = [size or 0 for _, size in resolved_parts]
         try:
             total = table.capacity(sizes)
         except KeyedError as error:
             raise problems.fail(f"{path}.{error.key}", str(error)) from error
         if total <= 0:
             raise problems.fail(path, "is too small: no space is left for data")
-        return {table.kind: resolved}, total
+        return {table.kind: node_table}, total
 
     def array(self, name: str, md: Md, above: tuple[str, ...]) -> tuple[documents.Node, int]:
         path = f"stacks.{name}"
         members: list[str] = []
         for member in md.members:
-            members += self._expanded(member, f"{path}.members")
-        mostly = self._subset(md.write_mostly, members, f"{path}.write_mostly")
+            members += self._expand_name(member, f"{path}.members")
+        write_mostly = self._subset(md.write_mostly, members, f"{path}.write_mostly")
         rebuilding = self._subset(md.rebuilding, members, f"{path}.rebuilding")
         if problem := capacity.too_few(md.level, len(members), md.copies):
             key = "layout" if "copies" in problem else "members"
@@ -123,15 +123,15 @@ class _StackResolver:
             node, size = self._member(member, name, above)
             sizes.append(size)
             node = cast(cell.Node | None, node)
-            slots.append({"node": node, "write_mostly": member in mostly, "rebuilding": member in rebuilding})
+            slots.append({"node": node, "write_mostly": member in write_mostly, "rebuilding": member in rebuilding})
         present = [slot["node"] is not None and not slot["rebuilding"] for slot in slots]
         array = capacity.array(md.level, md.layout_word, md.chunk, sizes)
-        lost = [slot for slot, there in enumerate(present) if not there]
-        if not any(present) or (array and not array.runs_without(lost)):
-            away = len(present) - sum(present)
+        missing_slots = [slot for slot, is_present in enumerate(present) if not is_present]
+        if not any(present) or (array and not array.runs_without(missing_slots)):
+            lost_count = len(present) - sum(present)
             raise problems.fail(
                 f"{path}.members",
-                f"level {short(md.level)} cannot run with {away} of {len(present)} members missing or rebuilding",
+                f"level {short(md.level)} cannot run with {lost_count} of {len(present)} members missing or rebuilding",
             )
         self._failures(name, md, members)
         if array is None or not array.capacity:
@@ -140,34 +140,36 @@ class _StackResolver:
 
     def _failures(self, name: str, md: Md, members: list[str]) -> None:
         path = f"stacks.{name}.fail"
-        for at, failure in enumerate(md.fail):
-            where = f"{path}[{at}].member"
-            (member, *others) = self._expanded(failure.member, where)
-            if others or member not in members or member == MISSING:
-                listed = ", ".join(member_name for member_name in members if member_name != MISSING)
-                raise problems.fail(where, f"{failure.member!r} is not one member of the array; allowed: {listed}")
+        for number, failure in enumerate(md.fail):
+            member_path = f"{path}[{number}].member"
+            (member, *other_names) = self._expand_name(failure.member, member_path)
+            if other_names or member not in members or member == MISSING:
+                allowed_names = ", ".join(member_name for member_name in members if member_name != MISSING)
+                raise problems.fail(
+                    member_path, f"{failure.member!r} is not one member of the array; allowed: {allowed_names}"
+                )
             self.built.real = self.built.real or path
             self.built.failures.append(
                 {"array": name, "slot": members.index(member), "at_ns": failure.at, "re_add_ns": failure.re_add}
             )
 
     def _member(
-        self, member: str, of: str, above: tuple[str, ...], key: str = "members"
+        self, member: str, owner: str, above: tuple[str, ...], key: str = "members"
     ) -> tuple[documents.Node | None, int | None]:
-        path = f"stacks.{of}.{key}"
+        path = f"stacks.{owner}.{key}"
         if member == MISSING:
             return None, None
         if member in self.disks:
-            return self.disk(member, of, path)
+            return self.disk(member, owner, path)
         if member in above:
             circle = " → ".join([*above[above.index(member) :], member])
             raise problems.fail(path, f"{member!r} would contain itself: {circle}")
         if member in self.used:
             raise problems.fail(path, f"{member!r} is used twice")
-        self.used[member] = of
+        self.used[member] = owner
         return self.stack(member, above)
 
-    def _expanded(self, name: str, path: str) -> list[str]:
+    def _expand_name(self, name: str, path: str) -> list[str]:
         """Returns the devices or stacks of a member's name: itself, or each of `count` devices."""
         device = self.experiment.devices.get(name)
         if device is not None and device.count > 1:
@@ -178,12 +180,12 @@ class _StackResolver:
         raise problems.fail(path, f"there is no device or stack {name!r}; {hint}")
 
     def _subset(self, names: list[str], members: list[str], path: str) -> set[str]:
-        expanded = {name: self._expanded(name, path) for name in names}
-        for name, member_names in expanded.items():
+        members_by_name = {name: self._expand_name(name, path) for name in names}
+        for name, member_names in members_by_name.items():
             if not set(member_names) <= set(members) or name == MISSING:
-                listed = ", ".join(member for member in members if member != MISSING)
-                raise problems.fail(path, f"{name!r} is not a member of the array; allowed: {listed}")
-        return set[str]().union(*expanded.values())
+                allowed_names = ", ".join(member for member in members if member != MISSING)
+                raise problems.fail(path, f"{name!r} is not a member of the array; allowed: {allowed_names}")
+        return set[str]().union(*members_by_name.values())
 
     def _document(self, name: str, md: Md, slots: list[cell.Member]) -> cell.Md:
         rebuilds = any(slot["rebuilding"] for slot in slots)
@@ -222,18 +224,18 @@ class _StackResolver:
 
 def check_names(experiment: Experiment) -> None:
     """Raises SpecProblems if two things have the same name, or a setting is of no device."""
-    seen: set[str] = set()
+    device_names: set[str] = set()
     for name, _ in _units(experiment):
-        if name in seen:
+        if name in device_names:
             raise problems.fail(f"devices.{name}", "is also one of the devices that another device's count makes")
-        seen.add(name)
+        device_names.add(name)
     for name, stack in experiment.stacks.items():
-        if (name in seen or name in experiment.devices) and not isinstance(stack, Bare):
+        if (name in device_names or name in experiment.devices) and not isinstance(stack, Bare):
             raise problems.fail(
                 f"stacks.{name}", "is also the name of a device: only a stack with `device` may be called like one"
             )
-    throttled = any(disk.kind == "throttled" for disk in experiment.devices.values())
-    if experiment.settings.latency_ns is not None and experiment.devices and not throttled:
+    has_throttled = any(disk.kind == "throttled" for disk in experiment.devices.values())
+    if experiment.settings.latency_ns is not None and experiment.devices and not has_throttled:
         raise problems.fail("settings.latency_ns", "has an effect only on throttled devices, and there is none")
 
 
@@ -255,8 +257,8 @@ def device_document(name: str, table: str, disk: DiskTable, settings: Settings) 
     if size <= 0:
         raise problems.fail(f"{path}.size", "no space is left on the device")
     if disk.capacity is not None and disk.start + size > disk.capacity:
-        size_, start, end = map(units.format_size, (size, disk.start, disk.capacity))
-        raise problems.fail(f"{path}.size", f"{size_} at {start} reaches beyond the device's end at {end}")
+        size_text, start, end = map(units.format_size, (size, disk.start, disk.capacity))
+        raise problems.fail(f"{path}.size", f"{size_text} at {start} reaches beyond the device's end at {end}")
     model = model_document(disk)
     if model["kind"] == "throttled" and settings.latency_ns is not None and "latency_ns" not in disk.model_fields_set:
         model["latency_ns"] = settings.latency_ns
@@ -274,17 +276,17 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
     kind = disk.kind
     version = kernels.parse(settings.kernel)
     scheduler = disk.scheduler or settings.scheduler or kernels.scheduler(kind, version)
-    allowed = kernels.schedulers(kind, version)
-    if scheduler not in allowed:
-        where = f"{path}.scheduler" if disk.scheduler else "settings.scheduler"
+    names = kernels.schedulers(kind, version)
+    if scheduler not in names:
+        key_path = f"{path}.scheduler" if disk.scheduler else "settings.scheduler"
         raise problems.fail(
-            where,
-            f"kernel {settings.kernel} has no {scheduler!r} for {kind!r} devices, expected one of {', '.join(allowed)}",
+            key_path,
+            f"kernel {settings.kernel} has no {scheduler!r} for {kind!r} devices, expected one of {', '.join(names)}",
         )
     depth = disk.queue_depth or settings.queue_depth or kernels.queue_depth(kind, version)
     requests = disk.nr_requests or settings.nr_requests or kernels.requests(scheduler, depth)
-    given = (disk.rotational, settings.rotational, kernels.rotational(kind))
-    rotational = next(value for value in given if value is not None)
+    values = (disk.rotational, settings.rotational, kernels.rotational(kind))
+    rotational = next(value for value in values if value is not None)
     wbt = disk.wbt_lat_usec
     if wbt is None:
         wbt = kernels.wbt_lat_usec(kind, version, scheduler, rotational)
@@ -305,14 +307,14 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
     }
 
 
-def _max_sectors_kb(path: str, disk: DiskTable, settings: Settings, plain: int) -> int:
-    most = disk.max_hw_sectors_kb
-    for given, where in (
+def _max_sectors_kb(path: str, disk: DiskTable, settings: Settings, default: int) -> int:
+    hardware_limit = disk.max_hw_sectors_kb
+    for value, key_path in (
         (disk.max_sectors_kb, f"{path}.max_sectors_kb"),
         (settings.max_sectors_kb, "settings.max_sectors_kb"),
     ):
-        if given is not None:
-            if most is not None and given > most:
-                raise problems.fail(where, f"found {given}, the device takes at most {most}")
-            return given
-    return plain if most is None else min(plain, most)
+        if value is not None:
+            if hardware_limit is not None and value > hardware_limit:
+                raise problems.fail(key_path, f"found {value}, the device takes at most {hardware_limit}")
+            return value
+    return default if hardware_limit is None else min(default, hardware_limit)

@@ -31,7 +31,7 @@ WRITES = 0.75
 """The power of the capacity with which the rate of writes grows in a family. Data sheets have 0.5 (PM983) to 0.9
 (P4510, P4500), measured consumer disks up to 1.4 (reference/foreign/iocost.csv)."""
 
-SCALED = ("capacity", "units", "program_bytes", "program_ns", "read_bandwidth", "write_bandwidth")
+SCALED_KEYS = ("capacity", "units", "program_bytes", "program_ns", "read_bandwidth", "write_bandwidth")
 """What scaling needs to know."""
 
 SATA_WRITES = 1e-3
@@ -96,14 +96,14 @@ def paths() -> dict[str, Path]:
     """Returns the files of all models by name; the user's come before blklab's."""
     directory = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "blklab" / "devices"
     try:
-        own = {path.stem: path for path in directory.glob("*.toml") if path.is_file()}
+        user_files = {path.stem: path for path in directory.glob("*.toml") if path.is_file()}
     except OSError:
-        own = {}
-    return _shipped() | own
+        user_files = {}
+    return _builtin_files() | user_files
 
 
 @cache
-def _shipped() -> dict[str, Path]:
+def _builtin_files() -> dict[str, Path]:
     return {path.stem: path for path in DIRECTORY.glob("*.toml")}
 
 
@@ -125,13 +125,13 @@ def library_model(name: str) -> LibraryModel:
 
 def _library_model(name: str, path: Path) -> LibraryModel:
     device, about = _tables(path)
-    rated = about.get("rated", {})
+    rated_figures = about.get("rated", {})
     match = about.get("match", [])
     spread = about.get("spread", 0)
     try:
-        if not isinstance(match, list) or not all(0 < float(figure) < math.inf for figure in rated.values()):
+        if not isinstance(match, list) or not all(0 < float(figure) < math.inf for figure in rated_figures.values()):
             raise ValueError("match must be a list, and figures positive")
-        if not 0 <= float(spread) < 1 or ("average_seek_ms" in rated and device.get("kind") != "hdd"):
+        if not 0 <= float(spread) < 1 or ("average_seek_ms" in rated_figures and device.get("kind") != "hdd"):
             raise ValueError("no such spread or figure")
         return LibraryModel(
             name,
@@ -141,7 +141,7 @@ def _library_model(name: str, path: Path) -> LibraryModel:
             str(device.get("source", "")),
             str(device.get("kind", "")),
             tuple(map(str, match)),
-            {str(key): float(value) for key, value in rated.items()},
+            {str(key): float(value) for key, value in rated_figures.items()},
             float(spread),
             path.parent != DIRECTORY,
         )
@@ -150,7 +150,7 @@ def _library_model(name: str, path: Path) -> LibraryModel:
 
 
 @dataclass(frozen=True)
-class Identified:
+class LibraryMatch:
     """What the library has for a disk: its model, one of its family in another capacity, or the typical one."""
 
     model: LibraryModel
@@ -158,7 +158,7 @@ class Identified:
     why: str = ""  # Why it is not the model of this disk; empty if it is
 
 
-def identify(name: str, size: int | None = None) -> Identified | None:
+def identify(name: str, size: int | None = None) -> LibraryMatch | None:
     """Returns what the library has for a disk of this name, as the kernel reads it, and of `size` bytes if known.
 
     Of the models that name products, the longest pattern decides, then the families in their order.
@@ -171,59 +171,63 @@ def identify(name: str, size: int | None = None) -> Identified | None:
                 matching.append((entry.own, len(pattern), entry))
     if matching:
         _, _, best = max(matching, key=lambda match: match[:2])
-        return Identified(best)
+        return LibraryMatch(best)
     for family in _read(FAMILIES)["patterns"]:
-        if (found := re.match(family["pattern"], plain_name, re.IGNORECASE)) is None:
+        if (family_match := re.match(family["pattern"], plain_name, re.IGNORECASE)) is None:
             continue
         model = library_model(family["model"])
-        if "size" not in found.groupdict():
-            return Identified(model, why="the typical disk of its class, which the name shows")
-        known = stock(model.name).get("capacity")
-        capacity = size or _named_bytes(found["size"] + family.get("unit", ""))
-        if not known or abs(capacity / known - 1) <= SAME_CAPACITY:
-            return Identified(model, why="a disk of the same family and capacity")
-        return Identified(model, capacity, f"a disk of the same family with {format_size(known)}, scaled by capacity")
+        if "size" not in family_match.groupdict():
+            return LibraryMatch(model, why="the typical disk of its class, which the name shows")
+        model_capacity = stock(model.name).get("capacity")
+        capacity = size or _parse_capacity(family_match["size"] + family.get("unit", ""))
+        if not model_capacity or abs(capacity / model_capacity - 1) <= SAME_CAPACITY:
+            return LibraryMatch(model, why="a disk of the same family and capacity")
+        return LibraryMatch(
+            model, capacity, f"a disk of the same family with {format_size(model_capacity)}, scaled by capacity"
+        )
     return None
 
 
-def _named_bytes(code: str) -> int:
+def _parse_capacity(code: str) -> int:
     """Returns the capacity that a name has: `480` and `500G` are GB, `1T9` is 1.92 TB, and `038T` 3.84 TB."""
-    digits, _, rest = code.upper().removesuffix("B").partition("T")
+    digits, _, fraction = code.upper().removesuffix("B").partition("T")
     if "T" not in code.upper():
         gigabytes = float(digits.removesuffix("G"))
     else:
-        terabytes = int(digits) / 10 if len(digits) == 3 and not rest else float(f"{digits}.{rest or 0}")
+        terabytes = int(digits) / 10 if len(digits) == 3 and not fraction else float(f"{digits}.{fraction or 0}")
         exact = {0.9: 0.96, 1.02: 1.024, 1.9: 1.92, 3.8: 3.84, 7.6: 7.68, 15: 15.36, 30: 30.72}
         gigabytes = 1000 * exact.get(terabytes, terabytes)
     return (97_696_368 + round(1_953_504 * (gigabytes - 50))) * SECTOR  # IDEMA LBA1-03
 
 
-def scaled(device: DeviceTable, capacity: object) -> DeviceTable:
+def scale_to_capacity(device: DeviceTable, capacity: object) -> DeviceTable:
     """Returns a flash disk of the same family or class in another capacity: with dies and cache in proportion.
 
     The interface stays, so that rates which it limits stay too. The deviations grow by `FAMILY`. `capacity` is as in an
     experiment file; a device stays as it is if this, or a parameter, is none.
     """
-    wanted = _numeric({"capacity": capacity})["capacity"]
-    if not all(isinstance(n, int | float) and 0 < n <= EXACT for n in (wanted, *map(device.get, SCALED))):
+    new_capacity = _numeric({"capacity": capacity})["capacity"]
+    if not all(isinstance(n, int | float) and 0 < n <= EXACT for n in (new_capacity, *map(device.get, SCALED_KEYS))):
         return device
-    factor = wanted / device["capacity"]
+    factor = new_capacity / device["capacity"]
     if abs(factor - 1) <= SAME_CAPACITY:
         return device
-    changed = {key: max(1, round(device[key] * factor)) for key in ("units", "slc_bytes") if device.get(key)}
+    new_values = {key: max(1, round(device[key] * factor)) for key in ("units", "slc_bytes") if device.get(key)}
     writes = factor**WRITES
     if device["kind"] == "ssd" and writes < 1:  # the interface hides what the dies of a larger disk could do
         rate = device["units"] * device["program_bytes"] * 1e9 / device["program_ns"]
-        writes = max(writes, min(1.0, wanted * SATA_WRITES / rate))
-    longer = changed["units"] / device["units"] / writes
-    changed |= {key: round(device[key] * longer) for key in ("program_ns", "fold_ns", "direct_ns") if device.get(key)}
-    most = max(device["read_bandwidth"], device["write_bandwidth"])
-    changed["write_bandwidth"] = round(min(most, device["write_bandwidth"] * max(1.0, writes)))
-    wider = {
+        writes = max(writes, min(1.0, new_capacity * SATA_WRITES / rate))
+    time_factor = new_values["units"] / device["units"] / writes
+    new_values |= {
+        key: round(device[key] * time_factor) for key in ("program_ns", "fold_ns", "direct_ns") if device.get(key)
+    }
+    max_bandwidth = max(device["read_bandwidth"], device["write_bandwidth"])
+    new_values["write_bandwidth"] = round(min(max_bandwidth, device["write_bandwidth"] * max(1.0, writes)))
+    deviations = {
         kind: value if kind == "sync" else round(math.hypot(value, FAMILY), 3)
         for kind, value in device.get("uncertainty", {}).items()
     }
-    return {**device, **changed, "uncertainty": wider}
+    return {**device, **new_values, "uncertainty": deviations}
 
 
 @cache
@@ -234,12 +238,12 @@ def _read(path: Path) -> DeviceTable:
 
 def _path(name: str) -> Path:
     """Returns the file of a model. Raises NoSuchModel."""
-    known = paths()
-    if name not in known:
-        hint = problems.near(name, known)
-        listed = hint if "mean" in hint else "`blklab devices list` has all of them"
-        raise NoSuchModel(f"there is no stock model {name!r}; {listed}")
-    return known[name]
+    files = paths()
+    if name not in files:
+        hint = problems.near(name, files)
+        remedy = hint if "mean" in hint else "`blklab devices list` has all of them"
+        raise NoSuchModel(f"there is no stock model {name!r}; {remedy}")
+    return files[name]
 
 
 def _tables(path: Path) -> tuple[DeviceTable, DeviceTable]:
@@ -270,7 +274,7 @@ def stock(name: str) -> DeviceTable:
     return {**table, "uncertainty": {**deviations, **table.get("uncertainty", {})}}
 
 
-def calibrated(path: Path) -> DeviceTable:
+def read_calibrated(path: Path) -> DeviceTable:
     """Returns the [device] table of a file that `blklab calibrate` wrote. Raises UsageError."""
     table = read_toml(path).get(TABLE)
     if not isinstance(table, dict):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, WithJsonSchema
 
 from blklab.spec.documents import READING, FioCellDocument, FioJobDocument
-from blklab.spec.fields import shown
+from blklab.spec.fields import show_value
 
 MODES = ("one", "all")  # One setting at a time away from the baseline, or every combination
 MODE = "mode"
@@ -42,10 +42,12 @@ ACT_ON = {"read_ahead_kb": "read", f"{VM}dirty_": "write"}
 
 def no_effect(setting: str, cells: Iterable[FioCellDocument]) -> str:
     """Returns why a setting cannot act on any job of the documents of cells: `direct I/O`; empty if it may act."""
-    needed = next((direction for start, direction in ACT_ON.items() if setting.startswith(start)), None)
+    io_direction = next((direction for start, direction in ACT_ON.items() if setting.startswith(start)), None)
     command: FioJobDocument = {"name": "", "options": {}}  # It may do any I/O
     jobs = [job for cell in cells for job in cell.get("jobs") or [command]]
-    reasons = dict.fromkeys(_no_effect(needed, job.get("options", {"direct": "1"})) for job in jobs if needed)
+    reasons = dict.fromkeys(
+        _no_effect(io_direction, job.get("options", {"direct": "1"})) for job in jobs if io_direction
+    )
     return "" if "" in reasons else " and ".join(reasons)  # the simulator's jobs have no options, and are direct
 
 
@@ -63,30 +65,30 @@ def without_effect(table: Iterable[str], cells: Sequence[tuple[Mapping[str, str]
     all_documents = [document for _, document in cells]
     lines = []
     for key in table:
-        changed = [document for labels, document in cells if labels.get(key, AS_IS) != AS_IS]
+        changed_documents = [document for labels, document in cells if labels.get(key, AS_IS) != AS_IS]
         # The simulator has no cells for settings without effect.
-        why = no_effect(key, changed or all_documents)
+        why = no_effect(key, changed_documents or all_documents)
         if why:
             advice = "remove it, or add one on which it acts (direct = false)"
             lines.append(f"sweep.{key} cannot act on any workload ({why}): {advice}")
     return lines
 
 
-def _checked(table: dict[str, Any]) -> dict[str, Any]:
+def _check_sweep(table: dict[str, Any]) -> dict[str, Any]:
     mode = table.get(MODE, MODES[0])
     if mode not in MODES:
-        raise ValueError(f"mode: found {shown(mode)}, expected one of {', '.join(map(repr, MODES))}")
+        raise ValueError(f"mode: found {show_value(mode)}, expected one of {', '.join(map(repr, MODES))}")
     for key, values in table.items():
         if key == MODE:
             continue
         if not isinstance(values, list) or not values:
-            raise ValueError(f"{key}: found {shown(values)}, expected a list of values")
+            raise ValueError(f"{key}: found {show_value(values)}, expected a list of values")
         texts = [text(value) for value in values]
         for value in values:
             if is_setting(key) and not isinstance(value, bool | int | str):
-                raise ValueError(f"{key}: found {shown(value)}, expected a number or text")
+                raise ValueError(f"{key}: found {show_value(value)}, expected a number or text")
             if not text(value).isprintable() or text(value) == AS_IS:
-                raise ValueError(f"{key}: invalid value {shown(value)}")
+                raise ValueError(f"{key}: invalid value {show_value(value)}")
         if len(set(texts)) < len(texts):
             raise ValueError(f"{key}: found the same value twice")
     if table and not table.keys() - {MODE}:
@@ -96,7 +98,7 @@ def _checked(table: dict[str, Any]) -> dict[str, Any]:
 
 Sweep = Annotated[
     dict[str, Any],
-    AfterValidator(_checked),
+    AfterValidator(_check_sweep),
     WithJsonSchema(
         {
             "type": "object",

@@ -43,9 +43,9 @@ def _options(table: dict[str, Any]) -> dict[str, Any]:
         if option not in known_options.OPTIONS:
             raise ValueError(f"{option}: no such option, or one that blklab does not pass on to fio")
         if fio_options.NAMES_FILES.get(option, "\0") in str(value):
-            raise ValueError(f"{option}: found {fields.shown(value)}, expected a value without a file")
+            raise ValueError(f"{option}: found {fields.show_value(value)}, expected a value without a file")
         if not str(value).isprintable():
-            raise ValueError(f"{option}: found {fields.shown(value)}, expected printable text")
+            raise ValueError(f"{option}: found {fields.show_value(value)}, expected printable text")
     return table
 
 
@@ -98,10 +98,10 @@ class Job(fields.ExperimentTable):
 
     @pydantic.field_validator("rw")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _check_rw(cls, value: str) -> str:
         if value not in fio_options.RW:
-            allowed = ", ".join(fio_options.RW)
-            raise ValueError(f"found {fields.shown(value)}, expected one of {allowed}")
+            allowed_values = ", ".join(fio_options.RW)
+            raise ValueError(f"found {fields.show_value(value)}, expected one of {allowed_values}")
         return value
 
     @pydantic.field_validator(*CHECKS)
@@ -120,8 +120,8 @@ class Job(fields.ExperimentTable):
                 fio_options.check_direct(self.bs, self.bssplit)
             except ValueError as error:
                 raise KeyedError("bs" if self.bssplit is None else "bssplit", str(error)) from None
-        mixed = self.rwmixread is not None and self.rwmixwrite is not None
-        if mixed and (self.rwmixread or 0) + (self.rwmixwrite or 0) != 100:
+        has_both = self.rwmixread is not None and self.rwmixwrite is not None
+        if has_both and (self.rwmixread or 0) + (self.rwmixwrite or 0) != 100:
             raise KeyedError("rwmixwrite", f"{self.rwmixwrite} and rwmixread {self.rwmixread} must add up to 100")
         if self.rate is not None and self.rate_iops is not None:
             raise KeyedError("rate_iops", "rate is given as well: use one of the two")
@@ -160,10 +160,10 @@ class Replay(fields.ExperimentTable):
 
     @pydantic.model_validator(mode="after")
     def _together(self) -> "Replay":
-        given = self.model_fields_set
-        if self.timing == "closed" and "speed" in given:
+        set_keys = self.model_fields_set
+        if self.timing == "closed" and "speed" in set_keys:
             raise KeyedError("speed", 'only timing = "recorded" has a speed')
-        if self.timing == "recorded" and "iodepth" in given:
+        if self.timing == "recorded" and "iodepth" in set_keys:
             raise KeyedError("iodepth", 'only timing = "closed" has an iodepth')
         return self
 
@@ -181,15 +181,15 @@ class Command(fields.ExperimentTable):
     @classmethod
     def _below(cls, value: str | None) -> str | None:
         if value is not None and (value.startswith("/") or ".." in value.split("/") or "\0" in value):
-            raise ValueError(f"found {fields.shown(value)}, expected a directory below the target")
+            raise ValueError(f"found {fields.show_value(value)}, expected a directory below the target")
         return value
 
     @pydantic.field_validator("command")
     @classmethod
-    def _plain(cls, words: list[str]) -> list[str]:
-        if not words[0] or any("\0" in word for word in words):
+    def _plain(cls, arguments: list[str]) -> list[str]:
+        if not arguments[0] or any("\0" in argument for argument in arguments):
             raise ValueError("expected a program and its arguments")
-        return words
+        return arguments
 
 
 TAGS = {"jobs": "<jobs>", "job_file": "<job file>", "replay": "<replay>", "command": "<command>"}

@@ -27,9 +27,9 @@ class Annotation:
 
 def annotate(store: Store, campaigns: Collection[int], kind: AnnotationKind, text: str) -> None:
     """Adds a tag or a note to campaigns; a tag that a campaign has already stays as it is."""
-    tagged = {number for number, texts in tags(store).items() if kind == "tag" and text in texts}
+    tagged_campaigns = {number for number, texts in tags(store).items() if kind == "tag" and text in texts}
     values = {"kind": kind, "text": text, "author": _author(), "created": timestamp()}
-    rows = [{**values, "campaign": campaign} for campaign in campaigns if campaign not in tagged]
+    rows = [{**values, "campaign": campaign} for campaign in campaigns if campaign not in tagged_campaigns]
     if rows:
         with store.database.writing() as connection:
             connection.execute(sa.insert(annotations), rows)
@@ -37,11 +37,11 @@ def annotate(store: Store, campaigns: Collection[int], kind: AnnotationKind, tex
 
 def remove(store: Store, campaigns: Sequence[int], kind: AnnotationKind, text: str | None = None) -> int:
     """Removes a tag, or all notes, from campaigns; returns how many there were."""
-    where = [annotations.c.campaign.in_(campaigns), annotations.c.kind == kind]
+    conditions = [annotations.c.campaign.in_(campaigns), annotations.c.kind == kind]
     if text is not None:
-        where.append(annotations.c.text == text)
+        conditions.append(annotations.c.text == text)
     with store.database.writing() as connection:
-        return int(connection.execute(sa.delete(annotations).where(*where)).rowcount)
+        return int(connection.execute(sa.delete(annotations).where(*conditions)).rowcount)
 
 
 def annotations_of(store: Store, campaign: int | None = None) -> list[Annotation]:
@@ -55,7 +55,9 @@ def annotations_of(store: Store, campaign: int | None = None) -> list[Annotation
 
 def tags(store: Store) -> dict[int, list[str]]:
     """Returns the tags of all campaigns by their number."""
-    return by_key((each.campaign, each.text) for each in annotations_of(store) if each.kind == "tag")
+    return by_key(
+        (annotation.campaign, annotation.text) for annotation in annotations_of(store) if annotation.kind == "tag"
+    )
 
 
 def _author() -> str:

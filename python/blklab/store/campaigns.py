@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from blklab import __version__, output
 from blklab.errors import BlklabError, StoreError
 from blklab.store import series
-from blklab.store.database import Database, opened
+from blklab.store.database import Database, open_database
 from blklab.store.series import FinishedRun
 from blklab.store.tables import campaigns, environments, runs
 from blklab.store.tables import series as stored_series
@@ -46,9 +46,11 @@ class StoredCampaign:
 
 
 class Store:
-    def __init__(self, where: str | None = None, *, reading: bool = False, warn: Callable[[str], object] = str) -> None:
+    def __init__(
+        self, location: str | None = None, *, reading: bool = False, warn: Callable[[str], object] = str
+    ) -> None:
         """Opens it, as `blklab.store.database.opened` does; `warn` is called when it begins to wait for a server."""
-        self.database: Database = replace(opened(where, reading=reading), warn=warn)
+        self.database: Database = replace(open_database(location, reading=reading), warn=warn)
         self._me = this_owner()
 
     # --- campaigns -------------------------------------------------------------------------------
@@ -57,7 +59,7 @@ class Store:
         """Creates a campaign from a plan, with all of its runs planned; `host` measures it."""
         with self.database.writing() as connection:
             number = self._campaign(connection, plan, host)
-            return StoredCampaign(number, _extended(connection, number, plan.cells))
+            return StoredCampaign(number, _add_runs(connection, number, plan.cells))
 
     def resume(self, plan: "ExperimentPlan", host: str | None = None) -> StoredCampaign | None:
         """Returns the newest campaign of the same cells on `host`, with those that are not done; or None.
@@ -77,9 +79,9 @@ class Store:
         )
         with self.database.writing() as connection:
             number = connection.execute(query).scalar()
-        return None if number is None else self.continued(number)
+        return None if number is None else self.continue_campaign(number)
 
-    def continued(self, number: int) -> StoredCampaign:
+    def continue_campaign(self, number: int) -> StoredCampaign:
         """Returns a campaign, with those cells that are not done."""
         with self.database.writing() as connection:
             rows = connection.execute(
@@ -92,8 +94,8 @@ class Store:
             for row in rows:
                 if row.state == "running" and owner_is_alive(row.owner or ""):
                     continue
-                planned = _update(row.id, state="planned", owner=None, message=None)
-                if connection.execute(planned.where(runs.c.state == row.state)).rowcount == 1:
+                update = _update(row.id, state="planned", owner=None, message=None)
+                if connection.execute(update.where(runs.c.state == row.state)).rowcount == 1:
                     waiting[row.key] = row.id
         return StoredCampaign(number, waiting)
 
@@ -104,32 +106,34 @@ class Store:
         """
         with self.database.writing() as connection:
             if repeats is not None:
-                which = campaigns.c.id == campaign
-                known = connection.execute(sa.select(campaigns.c.experiment).where(which)).scalar_one()
-                known[FORMER_REPEATS] = [*known.get(FORMER_REPEATS, ()), known.get("repeats", 1)]
-                connection.execute(sa.update(campaigns).where(which).values(experiment={**known, "repeats": repeats}))
-            return _extended(connection, campaign, cells)
+                condition = campaigns.c.id == campaign
+                experiment = connection.execute(sa.select(campaigns.c.experiment).where(condition)).scalar_one()
+                experiment[FORMER_REPEATS] = [*experiment.get(FORMER_REPEATS, ()), experiment.get("repeats", 1)]
+                connection.execute(
+                    sa.update(campaigns).where(condition).values(experiment={**experiment, "repeats": repeats})
+                )
+            return _add_runs(connection, campaign, cells)
 
-    def add(self, plan: "ExperimentPlan", finished: Mapping[str, FinishedRun], environment: Mapping[str, Any]) -> int:
+    def add(self, plan: "ExperimentPlan", results: Mapping[str, FinishedRun], environment: Mapping[str, Any]) -> int:
         """Stores a campaign that has been run elsewhere, and returns its number.
 
-        `finished` has the results by the key of each cell.
+        `results` has the results by the key of each cell.
         """
         with self.database.writing() as connection:
             number = self._campaign(connection, plan)
-            at = _environment(connection, environment)
+            environment_id = _environment(connection, environment)
             now = timestamp()
             for cell in plan.cells:
-                values = _planned(number, cell) | {"state": "done", "environment": at, "started": now}
-                run = inserted(connection, runs, values)
-                connection.execute(_update(run, **_written(finished[cell.key])))
-                _add_series(connection, run, finished[cell.key])
+                values = _run_values(number, cell) | {"state": "done", "environment": environment_id, "started": now}
+                run = insert_row(connection, runs, values)
+                connection.execute(_update(run, **_result_values(results[cell.key])))
+                _add_series(connection, run, results[cell.key])
         return number
 
     def _campaign(self, connection: sa.Connection, plan: "ExperimentPlan", host: str | None = None) -> int:
         values = {name: getattr(plan, name) for name in ("name", "title", "runner", "digest")}
         values |= {"path": str(plan.path), "experiment": _plain(plan.raw), "version": __version__}
-        return inserted(connection, campaigns, values | {"created": timestamp(), "host": host})
+        return insert_row(connection, campaigns, values | {"created": timestamp(), "host": host})
 
     # --- runs ------------------------------------------------------------------------------------
 
@@ -137,28 +141,28 @@ class Store:
         """Claims a planned run for this process; False if another has it, or has removed it."""
 
         def work(connection: sa.Connection, again: bool) -> bool:
-            at = _environment(connection, environment)
-            claimed = _update(run, state="running", owner=self._me, started=timestamp(), environment=at)
-            taken = connection.execute(claimed.where(runs.c.state == "planned"))
-            return taken.rowcount == 1 or (again and _is(connection, run, "running", self._me))
+            environment_id = _environment(connection, environment)
+            update = _update(run, state="running", owner=self._me, started=timestamp(), environment=environment_id)
+            result = connection.execute(update.where(runs.c.state == "planned"))
+            return result.rowcount == 1 or (again and _is(connection, run, "running", self._me))
 
         return self.database.insisting(work)
 
-    def finish(self, run: int, finished: FinishedRun) -> None:
+    def finish(self, run: int, result: FinishedRun) -> None:
         """Writes a finished run of this process, with its series, in one transaction.
 
         Waits for a server that is unavailable. If writing fails, the result goes to a separate
         file, and the StoreError names it, or a note of another exception.
         """
         try:
-            self._end(run, "done", finished_run=finished, message=None, **_written(finished))
+            self._end(run, "done", finished_run=result, message=None, **_result_values(result))
         except BaseException as error:
-            path = self._saved(run, finished)
-            where = f"the measurement is in {path}" if path else "the measurement is lost"
+            path = self._save_aside(run, result)
+            place = f"the measurement is in {path}" if path else "the measurement is lost"
             if not isinstance(error, BlklabError):
-                error.add_note(f"run {run} is not in the store; {where}")  # such as an interrupt, which has no message
+                error.add_note(f"run {run} is not in the store; {place}")  # such as an interrupt, which has no message
                 raise
-            raise StoreError(f"{where}: {error}") from error
+            raise StoreError(f"{place}: {error}") from error
 
     def fail(self, run: int, message: str) -> None:
         """Records that a run of this process failed, and why; waits for an unavailable server."""
@@ -166,59 +170,59 @@ class Store:
 
     def release(self, numbers: Collection[int]) -> None:
         """Plans those of these runs again that this process has not finished."""
-        planned = sa.update(runs).values(state="planned", owner=None, started=None, environment=None)
+        update = sa.update(runs).values(state="planned", owner=None, started=None, environment=None)
         with self.database.writing() as connection:
             connection.execute(
-                planned.where(runs.c.id.in_(numbers), runs.c.state == "running", runs.c.owner == self._me)
+                update.where(runs.c.id.in_(numbers), runs.c.state == "running", runs.c.owner == self._me)
             )
 
     def _end(self, run: int, state: str, finished_run: FinishedRun | None = None, **values: Any) -> None:
         def work(connection: sa.Connection, again: bool) -> None:
             if not (again and _is(connection, run, state, None)):
-                self._ended(connection, run, state, **values)
+                self._end_claimed(connection, run, state, **values)
                 if finished_run is not None:
                     _add_series(connection, run, finished_run)
 
         self.database.insisting(work)
 
-    def _ended(self, connection: sa.Connection, run: int, state: str, **values: Any) -> None:
-        ended = _update(run, owner=None, state=state, **values)
-        if connection.execute(ended.where(runs.c.state == "running", runs.c.owner == self._me)).rowcount != 1:
+    def _end_claimed(self, connection: sa.Connection, run: int, state: str, **values: Any) -> None:
+        update = _update(run, owner=None, state=state, **values)
+        if connection.execute(update.where(runs.c.state == "running", runs.c.owner == self._me)).rowcount != 1:
             raise BlklabError(f"store {self.database.name}: run {run} belongs to another process")
 
-    def _saved(self, run: int, finished: FinishedRun) -> Path | None:
+    def _save_aside(self, run: int, result: FinishedRun) -> Path | None:
         """Writes a result next to the store, or to $TMPDIR; returns the path, None if both fail."""
-        document = {"store": self.database.name, "run": run, "seconds": finished.seconds, "columns": list(series.NAMES)}
-        document |= {"outcome": _plain(finished.outcome.as_document()), "raw": series.unpacked(finished.raw)}
-        document |= {"series": _plain([astuple(point) for point in finished.points])}
+        document = {"store": self.database.name, "run": run, "seconds": result.seconds, "columns": list(series.NAMES)}
+        document |= {"outcome": _plain(result.outcome.as_document()), "raw": series.unpack_output(result.raw)}
+        document |= {"series": _plain([astuple(point) for point in result.points])}
         content = json.dumps(document).encode()
-        for where in (self.database.directory, Path(tempfile.gettempdir())):
-            path = where / f"unkept-run-{run}.json"
+        for directory in (self.database.directory, Path(tempfile.gettempdir())):
+            path = directory / f"unkept-run-{run}.json"
             with suppress(OSError, BlklabError):
-                where.mkdir(parents=True, exist_ok=True)
+                directory.mkdir(parents=True, exist_ok=True)
                 output.replace(path, content)
                 return path
         return None
 
     # --- removal ----------------------------------------------------------
 
-    def remove(self, numbers: Sequence[int], *, whole: bool) -> int:
-        """Removes runs, or `whole` campaigns, and returns the number of runs.
+    def remove(self, numbers: Sequence[int], *, whole_campaigns: bool) -> int:
+        """Removes runs, or `whole_campaigns` campaigns, and returns the number of runs.
 
         Raises BlklabError for runs that a living process executes, or will execute.
         """
-        column = runs.c.campaign if whole else runs.c.id
+        column = runs.c.campaign if whole_campaigns else runs.c.id
         with self.database.writing() as connection:
-            where = column.in_(numbers)
-            query = sa.select(runs.c.id, runs.c.campaign, runs.c.state).where(where)
+            condition = column.in_(numbers)
+            query = sa.select(runs.c.id, runs.c.campaign, runs.c.state).where(condition)
             rows = connection.execute(query.with_for_update()).all()
-            wanted = {row.id for row in rows}
-            pending = {row.campaign for row in rows if whole or row.state == "planned"}
+            run_ids = {row.id for row in rows}
+            pending = {row.campaign for row in rows if whole_campaigns or row.state == "planned"}
             for row in self._under_way(connection):
-                if row.id in wanted or row.campaign in pending:
+                if row.id in run_ids or row.campaign in pending:
                     raise BlklabError(f"run {row.id} of campaign {row.campaign} is still running: stop it first")
-            connection.execute(sa.delete(runs).where(where))
-            if whole:
+            connection.execute(sa.delete(runs).where(condition))
+            if whole_campaigns:
                 connection.execute(sa.delete(campaigns).where(campaigns.c.id.in_(numbers)))
         return len(rows)
 
@@ -228,30 +232,30 @@ class Store:
         return [row for row in rows if owner_is_alive(row.owner or "")]
 
 
-def _written(finished: FinishedRun) -> dict[str, Any]:
-    outcome = _plain(finished.outcome.as_document())
-    return {"finished": timestamp(), "seconds": finished.seconds, "outcome": outcome, "raw": finished.raw or None}
+def _result_values(result: FinishedRun) -> dict[str, Any]:
+    outcome = _plain(result.outcome.as_document())
+    return {"finished": timestamp(), "seconds": result.seconds, "outcome": outcome, "raw": result.raw or None}
 
 
-def _add_series(connection: sa.Connection, run: int, finished: FinishedRun) -> None:
-    if finished.points:
-        connection.execute(sa.insert(stored_series).values(run=run, points=series.encoded(finished.points)))
+def _add_series(connection: sa.Connection, run: int, result: FinishedRun) -> None:
+    if result.points:
+        connection.execute(sa.insert(stored_series).values(run=run, points=series.encode_points(result.points)))
 
 
-def _planned(campaign: int, cell: "Cell") -> dict[str, Any]:
-    numbered = {"campaign": campaign, "number": cell.number, "key": cell.key}
-    return {**numbered, "labels": dict(cell.labels), "cell": _plain(cell.document)}
+def _run_values(campaign: int, cell: "Cell") -> dict[str, Any]:
+    identity = {"campaign": campaign, "number": cell.number, "key": cell.key}
+    return {**identity, "labels": dict(cell.labels), "cell": _plain(cell.document)}
 
 
-def _extended(connection: sa.Connection, campaign: int, cells: "Sequence[Cell]") -> dict[str, int]:
+def _add_runs(connection: sa.Connection, campaign: int, cells: "Sequence[Cell]") -> dict[str, int]:
     if cells:
-        connection.execute(sa.insert(runs), [_planned(campaign, cell) | {"state": "planned"} for cell in cells])
+        connection.execute(sa.insert(runs), [_run_values(campaign, cell) | {"state": "planned"} for cell in cells])
     numbers = connection.execute(sa.select(runs.c.key, runs.c.id).where(runs.c.campaign == campaign)).all()
     of_key = {row.key: row.id for row in numbers}
     return {cell.key: of_key[cell.key] for cell in cells}
 
 
-def inserted(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> int:
+def insert_row(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> int:
     """Adds a row to a table, and returns its number."""
     return int(connection.execute(sa.insert(table).values(**values).returning(table.c.id)).scalar_one())
 
@@ -275,7 +279,7 @@ def _environment(connection: sa.Connection, document: Mapping[str, Any]) -> int:
         return int(row)
     try:
         with connection.begin_nested():
-            return inserted(connection, environments, {"digest": digest, "document": plain})
+            return insert_row(connection, environments, {"digest": digest, "document": plain})
     except sa.exc.IntegrityError:  # another process was quicker, on a server
         return int(connection.execute(query).scalar_one())
 
@@ -307,14 +311,14 @@ def this_owner() -> str:
 
 def owner_is_alive(owner: str) -> bool:
     """Tells whether an owner may still be alive; on another machine it always may."""
-    words = [*owner.split(), "", "", "", ""]  # Missing ones are empty
-    machine, boot, pid, started = words[:4]
+    parts = [*owner.split(), "", "", "", ""]  # Missing ones are empty
+    machine, boot, pid, start_time = parts[:4]
     if machine != _machine_id():
         return True
     if boot != _boot_id() or not pid.isdigit():
         return False
     now = start_of(int(pid), Roots())
-    return now is not None and str(now) == started
+    return now is not None and str(now) == start_time
 
 
 def _machine_id() -> str:

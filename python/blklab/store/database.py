@@ -105,7 +105,7 @@ def _free(target: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def connected(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connection:
+def connect_file(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connection:
     """Returns a connection to an existing file. Raises sqlite3.Error, or as `locate_file` does."""
     if not _is_there(path, target):
         raise StoreError(f"{path}: the store no longer exists")
@@ -113,16 +113,16 @@ def connected(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connectio
     if full and (not only_read or _log(target).exists()):
         raise StoreError(f"{path}: the disk is full: found {free} bytes free next to the store, expected {ROOM}")
     if full:
-        return _set(_connected(target, "mode=ro&immutable=1"), READ)
+        return _set(_connect(target, "mode=ro&immutable=1"), READ)
     if not only_read:
-        return _set(_connected(target, "mode=rw"), WAL, "pragma synchronous = full", "pragma foreign_keys = on")
+        return _set(_connect(target, "mode=rw"), WAL, "pragma synchronous = full", "pragma foreign_keys = on")
     try:
-        return _set(_connected(target, "mode=ro"), READ)
+        return _set(_connect(target, "mode=ro"), READ)
     except sqlite3.OperationalError:
         # Its write-ahead log cannot be made here, so no process is writing.
         if _log(target).exists():
             raise
-        return _set(_connected(target, "mode=ro&immutable=1"), READ)
+        return _set(_connect(target, "mode=ro&immutable=1"), READ)
 
 
 def _log(target: Path) -> Path:
@@ -130,7 +130,7 @@ def _log(target: Path) -> Path:
     return target.with_name(f"{target.name}-wal")
 
 
-def _connected(target: Path, how: str) -> sqlite3.Connection:
+def _connect(target: Path, how: str) -> sqlite3.Connection:
     return sqlite3.connect(
         f"file:{quote(os.fsencode(target))}?{how}",
         uri=True,
@@ -241,26 +241,26 @@ def _passes(error: BaseException | None) -> bool:
     return code is None or code.startswith(AWAY)
 
 
-def opened(where: str | None = None, *, reading: bool = False) -> Database:
+def open_database(location: str | None = None, *, reading: bool = False) -> Database:
     """Opens a store, and makes or migrates it first.
 
     For `reading`, nothing is made, and a read-only file is not changed. Raises UsageError,
     ModuleNotFoundError without the driver, or StoreError.
     """
-    chosen = where or os.environ.get(VARIABLE) or ""
-    if "://" in chosen:
-        database = _by_url(chosen, reading=reading)
-    elif chosen:
-        database = _file(Path(chosen), reading=reading)
+    name_or_url = location or os.environ.get(VARIABLE) or ""
+    if "://" in name_or_url:
+        database = _by_url(name_or_url, reading=reading)
+    elif name_or_url:
+        database = _file(Path(name_or_url), reading=reading)
     else:  # not a typing error: before the first run, it is empty
         path = _data() / "store.db"
         database = _file(path, reading=reading and path.exists())
-    _migrated(database)
+    _migrate(database)
     if database.older_series.is_dir() and not database.only_read:
         with suppress(StoreError):  # A user of a server may only read; the files stay
             with database.writing() as connection:
-                taken = take_over_series(connection, database.older_series)
-            remove_series_files(taken)
+                paths = take_over_series(connection, database.older_series)
+            remove_series_files(paths)
     return database
 
 
@@ -280,7 +280,7 @@ def _file(path: Path, *, reading: bool) -> Database:
         raise UsageError(f"{path}: {error}") from None
     file = locate_file(path, make=not reading)
     only_read = reading and not may_write(file)
-    engine = _engine(sa.URL.create("sqlite"), creator=lambda: connected(path, file, only_read=only_read))
+    engine = _engine(sa.URL.create("sqlite"), creator=lambda: connect_file(path, file, only_read=only_read))
     sa.event.listen(engine, "begin", _begin_sqlite)
     return Database(engine, str(path), file.parent, file.with_name(f"{file.name}.series"), only_read)
 
@@ -289,8 +289,8 @@ def _by_url(text: str, *, reading: bool) -> Database:
     try:
         url = sa.make_url(text)
     except (SQLAlchemyError, ValueError):
-        shown = text.rpartition("@")[2]  # without a password
-        raise UsageError(f"invalid URL {shown!r}: expected postgresql://USER@HOST/DATABASE or a file name") from None
+        url_text = text.rpartition("@")[2]  # without a password
+        raise UsageError(f"invalid URL {url_text!r}: expected postgresql://USER@HOST/DATABASE or a file name") from None
     kind = url.get_backend_name()
     if kind == "sqlite":
         if not url.database or url.database == ":memory:":
@@ -325,11 +325,11 @@ def store_errors(name: str) -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
-        words = printable(" ".join(str(cause).split())) or type(cause).__name__
-        raise StoreError(f"store {name}: {words[:300]}") from error
+        message = printable(" ".join(str(cause).split())) or type(cause).__name__
+        raise StoreError(f"store {name}: {message[:300]}") from error
 
 
-def _migrated(database: Database) -> None:
+def _migrate(database: Database) -> None:
     """Makes or upgrades the tables; refuses a store that a newer blklab made."""
     with database.reading() as connection:
         if _revision(database, connection) == REVISION:
@@ -366,11 +366,11 @@ def _revision(database: Database, connection: sa.Connection) -> str | None:
             f"store {database.name}: was made by a newer blklab (revision {revision}, "
             f"this one knows {REVISION}): use the newer blklab, or another --store"
         )
-    shown = printable(str(revision))
-    known = ", ".join(KNOWN)
+    revision_text = printable(str(revision))
+    known_revisions = ", ".join(KNOWN)
     raise StoreError(
-        f"{database.name}: is not a store that this version of blklab knows (revision {shown}; known: "
-        f"{known}): use another --store"
+        f"{database.name}: is not a store that this version of blklab knows (revision {revision_text}; known: "
+        f"{known_revisions}): use another --store"
     )
 
 
@@ -394,17 +394,17 @@ def take_over_series(connection: sa.Connection, directory: Path) -> list[Path]:
     """
     if connection.dialect.name != "sqlite":
         directory /= connection.execute(sa.select(meta.c.store)).scalar_one()
-    known = set(connection.execute(sa.select(runs.c.id)).scalars())
-    stored = set(connection.execute(sa.select(series.c.run)).scalars())
-    taken = []
+    run_ids = set(connection.execute(sa.select(runs.c.id)).scalars())
+    ids_with_series = set(connection.execute(sa.select(series.c.run)).scalars())
+    paths = []
     with suppress(OSError):
         for path in sorted(directory.iterdir()):
             match = SERIES_FILE.fullmatch(path.name)
-            if match and (run := int(match[1])) in known:
-                if run not in stored:
+            if match and (run := int(match[1])) in run_ids:
+                if run not in ids_with_series:
                     connection.execute(sa.insert(series).values(run=run, points=path.read_bytes()))
-                taken.append(path)
-    return taken
+                paths.append(path)
+    return paths
 
 
 def remove_series_files(paths: list[Path]) -> None:

@@ -6,14 +6,14 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from blklab.errors import UsageError
-from blklab.store.campaigns import Store, inserted, timestamp
+from blklab.store.campaigns import Store, insert_row, timestamp
 from blklab.store.tables import documents
 
 DocumentKind = Literal["audit", "profile", "bisection"]
 
 
 @dataclass(frozen=True)
-class KeptDocument:
+class StoredDocument:
     """A document, and when it was kept."""
 
     id: int
@@ -27,10 +27,10 @@ def keep(store: Store, kind: DocumentKind, name: str, document: object) -> int:
     """Stores a document, and returns its number. Raises StoreError."""
     values = {"kind": kind, "name": name, "created": timestamp(), "document": document}
     with store.database.writing() as connection:
-        return inserted(connection, documents, values)
+        return insert_row(connection, documents, values)
 
 
-def latest(store: Store, kind: DocumentKind) -> list[KeptDocument]:
+def latest(store: Store, kind: DocumentKind) -> list[StoredDocument]:
     """Returns the newest document of each name, by name."""
     newest = sa.select(sa.func.max(documents.c.id)).where(documents.c.kind == kind).group_by(documents.c.name)
     return _documents(store, documents.c.id.in_(newest))
@@ -41,10 +41,10 @@ def history(store: Store, kind: DocumentKind, name: str) -> list[tuple[int, str]
     query = sa.select(documents.c.id, documents.c.created).where(documents.c.kind == kind, documents.c.name == name)
     with store.database.reading() as connection:
         rows = connection.execute(query.order_by(documents.c.id.desc())).all()
-    return [(number, created) for number, created in rows]
+    return [(number, time) for number, time in rows]
 
 
-def document(store: Store, kind: DocumentKind, number: int) -> KeptDocument:
+def document(store: Store, kind: DocumentKind, number: int) -> StoredDocument:
     """Returns a document. Raises UsageError if there is none."""
     rows = _documents(store, sa.and_(documents.c.id == number, documents.c.kind == kind))
     if not rows:
@@ -52,7 +52,7 @@ def document(store: Store, kind: DocumentKind, number: int) -> KeptDocument:
     return rows[0]
 
 
-def _documents(store: Store, where: "sa.ColumnElement[bool]") -> list[KeptDocument]:
-    query = sa.select(documents).where(where).order_by(documents.c.name)
+def _documents(store: Store, condition: "sa.ColumnElement[bool]") -> list[StoredDocument]:
+    query = sa.select(documents).where(condition).order_by(documents.c.name)
     with store.database.reading() as connection:
-        return [KeptDocument(**row) for row in connection.execute(query).mappings()]
+        return [StoredDocument(**row) for row in connection.execute(query).mappings()]

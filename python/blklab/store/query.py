@@ -27,7 +27,7 @@ from blklab.store.tables import STATES, campaigns, environments, runs
 from blklab.store.tables import series as stored_series
 
 JOB = "job"  # The label of runs that have the figures of one job
-MOST_CAMPAIGNS = 20  # That show how much campaigns vary
+MAX_CAMPAIGNS = 20  # That show how much campaigns vary
 INTERRUPTED = "interrupted"  # The state of a run that is `running` in the store, but whose process is dead
 
 
@@ -98,11 +98,11 @@ class StoredRun:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the run for `--json`: the result (docs/reference/formats.md) and its context."""
-        named = ("campaign", "state", "started", "finished", "seconds", "message", "number", "runner")
+        names = ("campaign", "state", "started", "finished", "seconds", "message", "number", "runner")
         return {
             "run": self.id,
             "experiment": self.name,
-            **{name: getattr(self, name) for name in named},
+            **{name: getattr(self, name) for name in names},
             "labels": dict(self.labels),
             **self.origin(),
             **self.figures.as_document(),
@@ -110,17 +110,17 @@ class StoredRun:
         }
 
 
-def all_campaigns(store: Store, *where: "sa.ColumnElement[bool]") -> list[CampaignRow]:
+def all_campaigns(store: Store, *conditions: "sa.ColumnElement[bool]") -> list[CampaignRow]:
     """Returns every campaign that meets these conditions, the oldest first."""
     names = ("name", "title", "runner", "path", "version", "created", "experiment", "host", "digest")
     query = sa.select(campaigns.c.id.label("number"), *(campaigns.c[name] for name in names))
     kind = (runs.c.campaign, runs.c.state, runs.c.owner)
-    counts = sa.select(*kind, sa.func.count()).where(runs.c.campaign.in_(sa.select(campaigns.c.id).where(*where)))
+    counts = sa.select(*kind, sa.func.count()).where(runs.c.campaign.in_(sa.select(campaigns.c.id).where(*conditions)))
     with store.database.reading() as connection:
-        counted = connection.execute(counts.group_by(*kind)).all()
-        rows = connection.execute(query.where(*where).order_by(campaigns.c.id)).mappings().all()
+        count_rows = connection.execute(counts.group_by(*kind)).all()
+        rows = connection.execute(query.where(*conditions).order_by(campaigns.c.id)).mappings().all()
     states: dict[int, dict[str, int]] = {}
-    for campaign, state, by, count in counted:
+    for campaign, state, by, count in count_rows:
         of_campaign = states.setdefault(campaign, dict.fromkeys(STATES, 0))
         name = _state(state, by)
         of_campaign[name] = of_campaign.get(name, 0) + count
@@ -142,29 +142,31 @@ def runs_of(store: Store, campaign: int, first: int = 0, count: int | None = Non
 
 def run(store: Store, number: int) -> StoredRun:
     """Returns one run. Raises UsageError if the number is unknown."""
-    stored = _runs(store, runs.c.id == number)
-    if not stored:
+    matches = _runs(store, runs.c.id == number)
+    if not matches:
         raise UsageError(f"no run {number} in store {store.database.name}")
-    return stored[0]
+    return matches[0]
 
 
 def newest_runs(store: Store, first: int, count: int) -> tuple[list[StoredRun], int]:
     """Returns `count` runs from the position `first`, the newest first, and the number of all runs."""
     with store.database.reading() as connection:
         total = connection.execute(sa.select(sa.func.count()).select_from(runs)).scalar_one()
-        chosen = sa.select(runs.c.id).order_by(runs.c.id.desc()).offset(first).limit(count)
-        numbers = connection.execute(chosen).scalars().all()
+        query = sa.select(runs.c.id).order_by(runs.c.id.desc()).offset(first).limit(count)
+        numbers = connection.execute(query).scalars().all()
     return _runs(store, runs.c.id.in_(numbers))[::-1], total
 
 
-def _runs(store: Store, where: "sa.ColumnElement[bool]", first: int = 0, count: int | None = None) -> list[StoredRun]:
+def _runs(
+    store: Store, condition: "sa.ColumnElement[bool]", first: int = 0, count: int | None = None
+) -> list[StoredRun]:
     names = ("id", "campaign", "number", "labels", "cell", "state", "owner", "started", "finished", "seconds")
     columns = [runs.c[name] for name in (*names, "outcome", "message")]
     query = (
         sa.select(*columns, campaigns.c.name, campaigns.c.runner, environments.c.document.label("environment"))
         .join(campaigns, campaigns.c.id == runs.c.campaign)
         .outerjoin(environments, environments.c.id == runs.c.environment)
-        .where(where)
+        .where(condition)
         .order_by(runs.c.campaign, runs.c.number)
         .offset(first)
         .limit(count)
@@ -174,14 +176,14 @@ def _runs(store: Store, where: "sa.ColumnElement[bool]", first: int = 0, count: 
     for row in rows:
         row["state"] = _state(row["state"], row.pop("owner"))
         try:
-            row["outcome"] = _upgraded(row["outcome"])
+            row["outcome"] = _upgrade_outcome(row["outcome"])
         except ValueError as error:
             raise StoreError(f"store {store.database.name}: run {row['id']}: {error}") from None
         row["environment"] = row["environment"] or {}
     return [StoredRun(**row) for row in rows]
 
 
-def _upgraded(outcome: dict[str, Any] | None) -> Outcome | None:
+def _upgrade_outcome(outcome: dict[str, Any] | None) -> Outcome | None:
     """Returns an outcome in the present format, from that of an older version.
 
     `arrays` without a kind are now `targets`; `found` of a changed setting is now `original`.
@@ -204,7 +206,7 @@ def _state(state: str, by: str | None) -> str:
 def raw(store: Store, number: int) -> str:
     """Returns the output of the program that measured a run; empty if there is none."""
     with store.database.reading() as connection:
-        return series.unpacked(connection.execute(sa.select(runs.c.raw).where(runs.c.id == number)).scalar())
+        return series.unpack_output(connection.execute(sa.select(runs.c.raw).where(runs.c.id == number)).scalar())
 
 
 def runs_with_points(store: Store, numbers: Collection[int]) -> set[int]:
@@ -218,12 +220,12 @@ def points(store: Store, number: int) -> list[series.SeriesPoint]:
     """Returns a run's series; empty if it has none. Raises StoreError for a damaged one."""
     with store.database.reading() as connection:
         parquet = connection.execute(sa.select(stored_series.c.points).where(stored_series.c.run == number)).scalar()
-    return [] if parquet is None else series.decoded(parquet, f"run {number}")
+    return [] if parquet is None else series.decode_points(parquet, f"run {number}")
 
 
 # --- choosing ------------------------------------------------------------------------------------
 
-WORDS = re.compile(
+SELECTION = re.compile(
     r"(?:(?P<number>\d{1,9})|(?P<name>[^@:~]+)(?:@(?P<place>[\w.-]+))?(?:~(?P<back>\d{1,6}))?)"
     r"(?::(?P<labels>.*))?",
     re.A | re.S,
@@ -234,7 +236,7 @@ WORDS = re.compile(
 class Selection:
     """The campaign and runs that a selection names."""
 
-    words: str
+    text: str
     campaign: CampaignRow
     runs: Sequence[StoredRun]
 
@@ -242,57 +244,57 @@ class Selection:
 Opened = tuple[Store, list[Selection], Callable[[int], list[series.SeriesPoint]]]
 
 
-def opened(where: str | None, words: Sequence[str], job: str | None = None) -> Opened:
+def open_selections(location: str | None, texts: Sequence[str], job: str | None = None) -> Opened:
     """Returns a store to read, the selected runs, and the function that reads the series of a run.
 
     With `job`, a name or a shell pattern, only these jobs count: each is a separate run, with the label `job`, and
     without a series, which is that of all jobs together. Raises UsageError if nothing matches.
     """
-    store = Store(where, reading=True)
-    chosen = [selected(store, each) for each in words]
+    store = Store(location, reading=True)
+    selections = [select_runs(store, item) for item in texts]
     if job is None:
-        return store, chosen, partial(points, store)
-    return store, [replace(each, runs=_of_job(each, job)) for each in chosen], lambda _run: []
+        return store, selections, partial(points, store)
+    return store, [replace(item, runs=_runs_of_job(item, job)) for item in selections], lambda _run: []
 
 
-def _of_job(selection: Selection, job: str) -> list[StoredRun]:
+def _runs_of_job(selection: Selection, job: str) -> list[StoredRun]:
     of_jobs = [(run, name, part) for run in selection.runs for name, part in run.figures.by_job().items()]
-    kept = [
+    matching_runs = [
         replace(run, outcome=part, labels={**run.labels, JOB: name})
         for run, name, part in of_jobs
         if fnmatchcase(name, job)
     ]
-    if not kept:
-        known = ", ".join(dict.fromkeys(name for _, name, _ in of_jobs)) or "unknown"
-        raise UsageError(f"--job {job!r}: no run of {selection.words!r} has this job; its jobs are {known}")
-    return kept
+    if not matching_runs:
+        job_names = ", ".join(dict.fromkeys(name for _, name, _ in of_jobs)) or "unknown"
+        raise UsageError(f"--job {job!r}: no run of {selection.text!r} has this job; its jobs are {job_names}")
+    return matching_runs
 
 
-def selected(store: Store, words: str) -> Selection:
+def select_runs(store: Store, text: str) -> Selection:
     """Returns the selected runs (see above). Raises UsageError if nothing matches."""
-    match = WORDS.fullmatch(words.strip())
+    match = SELECTION.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{words!r}: expected a campaign, such as 3, NAME, NAME@host, NAME@HOSTNAME or NAME@host~1")
-    campaign = _campaign(store, words, match)
-    stored = runs_of(store, campaign.number)
+        raise UsageError(f"{text!r}: expected a campaign, such as 3, NAME, NAME@host, NAME@HOSTNAME or NAME@host~1")
+    campaign = _campaign(store, text, match)
+    stored_runs = runs_of(store, campaign.number)
     if match["labels"] is not None:
-        stored = _with_labels(words, match["labels"], stored)
-    return Selection(words, campaign, stored)
+        stored_runs = _with_labels(text, match["labels"], stored_runs)
+    return Selection(text, campaign, stored_runs)
 
 
-def campaign_or_run(store: Store, words: str, *, as_run: bool) -> tuple[Selection, bool]:
+def campaign_or_run(store: Store, text: str, *, as_run: bool) -> tuple[Selection, bool]:
     """Returns the selected runs, or the run that a number names, and whether it names a campaign and a run.
 
     `as_run`: a number is that of a run. Otherwise, it is that of a campaign, if there is one.
     """
-    number = int(words) if words.isdecimal() and len(words) < 10 else 0
+    number = int(text) if text.isdecimal() and len(text) < 10 else 0
     if as_run and not number:
-        raise UsageError(f"{words!r}: expected the number of a run")
-    found = [run(store, number)] if as_run else _runs(store, runs.c.id == number)
-    taken = all_campaigns(store, campaigns.c.id == number)
-    if found and (as_run or not taken):
-        return Selection(words, campaign(store, found[0].campaign), found), False
-    return selected(store, words), bool(found and taken)
+        raise UsageError(f"{text!r}: expected the number of a run")
+    matches = [run(store, number)] if as_run else _runs(store, runs.c.id == number)
+    campaign_rows = all_campaigns(store, campaigns.c.id == number)
+    if matches and (as_run or not campaign_rows):
+        return Selection(text, campaign(store, matches[0].campaign), matches), False
+    return select_runs(store, text), bool(matches and campaign_rows)
 
 
 def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
@@ -304,8 +306,8 @@ def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
 
     def looks(now: CampaignRow) -> int:
         earlier = all_campaigns(store, campaigns.c.name == now.name, campaigns.c.id < now.number)
-        same = [row for row in earlier if row.place == now.place and row.states["done"]]
-        counts = {*now.former_repeats, *(row.repeats for row in same)}
+        comparable = [row for row in earlier if row.place == now.place and row.states["done"]]
+        counts = {*now.former_repeats, *(row.repeats for row in comparable)}
         return sum(count < now.repeats for count in counts)
 
     return max(looks(selection.campaign) for selection in selections)
@@ -314,47 +316,49 @@ def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
 def earlier_campaigns(store: Store, selections: Sequence[Selection]) -> list[list[StoredRun]]:
     """Returns the runs of finished campaigns of the same cells on the same host, up to the first selected one."""
     now, *other_campaigns = (selection.campaign for selection in selections)
-    same = all_campaigns(store, campaigns.c.digest == now.digest, campaigns.c.id <= now.number)
-    numbers = [row.number for row in same if row.place == now.place and row not in other_campaigns][-MOST_CAMPAIGNS:]
-    finished = []
+    candidates = all_campaigns(store, campaigns.c.digest == now.digest, campaigns.c.id <= now.number)
+    numbers = [row.number for row in candidates if row.place == now.place and row not in other_campaigns][
+        -MAX_CAMPAIGNS:
+    ]
+    run_lists = []
     for number in numbers:
-        finished.append([run for run in runs_of(store, number) if run.outcome is not None])
-    return [runs for runs in finished if runs and len(runs) == len(finished[-1])]
+        run_lists.append([run for run in runs_of(store, number) if run.outcome is not None])
+    return [runs for runs in run_lists if runs and len(runs) == len(run_lists[-1])]
 
 
-def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
+def _campaign(store: Store, text: str, match: re.Match[str]) -> CampaignRow:
     if match["number"]:
         return campaign(store, int(match["number"]))
-    where = f"in store {store.database.name}"
+    store_text = f"in store {store.database.name}"
     name = Path(match["name"]).stem if match["name"].endswith(".toml") else match["name"]
     of_name = campaigns.c.name == name
     with store.database.reading() as connection:
         columns = (campaigns.c.id, campaigns.c.runner, campaigns.c.host)
         query = sa.select(*columns).where(of_name).order_by(campaigns.c.id)
-        named = connection.execute(query).all()
-    if not named:
-        known = ", ".join(dict.fromkeys(row.name for row in reversed(all_campaigns(store))))
-        content = f"it has {known}" if known else "it is empty"
-        raise UsageError(f"no campaign of {name!r} {where}; {content}")
+        rows = connection.execute(query).all()
+    if not rows:
+        known_names = ", ".join(dict.fromkeys(row.name for row in reversed(all_campaigns(store))))
+        content = f"it has {known_names}" if known_names else "it is empty"
+        raise UsageError(f"no campaign of {name!r} {store_text}; {content}")
     place = match["place"]
-    on = [number for number, runner, host in named if place is None or place in (runner, host)]
+    numbers = [number for number, runner, host in rows if place is None or place in (runner, host)]
     back = int(match["back"] or 0)
-    if len(on) <= back:
-        known = ", ".join(dict.fromkeys(row.place for row in all_campaigns(store, of_name)))
-        found = f"found {len(on)} such campaigns" if on else "no such campaign"
-        raise UsageError(f"{words!r}: {found} {where} ({name} was run on {known})")
-    return campaign(store, on[-1 - back])
+    if len(numbers) <= back:
+        known_names = ", ".join(dict.fromkeys(row.place for row in all_campaigns(store, of_name)))
+        count_text = f"found {len(numbers)} such campaigns" if numbers else "no such campaign"
+        raise UsageError(f"{text!r}: {count_text} {store_text} ({name} was run on {known_names})")
+    return campaign(store, numbers[-1 - back])
 
 
-def _with_labels(words: str, text: str, stored: Sequence[StoredRun]) -> list[StoredRun]:
+def _with_labels(selection_text: str, text: str, all_runs: Sequence[StoredRun]) -> list[StoredRun]:
     try:
         patterns = label_patterns(text)
     except ValueError as error:
-        raise UsageError(f"{words!r}: after the colon: {error}") from None
-    runs = [run for run in stored if _matches(run, patterns)]
+        raise UsageError(f"{selection_text!r}: after the colon: {error}") from None
+    runs = [run for run in all_runs if _matches(run, patterns)]
     if not runs:
-        known = ", ".join(dict.fromkeys(label for run in stored for label in run.labels))
-        raise UsageError(f"{words!r}: no run matches; labels are {known}")
+        label_names = ", ".join(dict.fromkeys(label for run in all_runs for label in run.labels))
+        raise UsageError(f"{selection_text!r}: no run matches; labels are {label_names}")
     return runs
 
 

@@ -34,21 +34,21 @@ KINDS = {"source": "String", **dict.fromkeys(NAMES[1:7], "Int64"), **dict.fromke
 """Columns with their types in polars."""
 
 
-def packed(raw: str) -> bytes:
+def pack_output(raw: str) -> bytes:
     """Returns the output of a program as the store keeps it: it may be large, and an import has many."""
     return zlib.compress(raw.encode()) if raw else b""
 
 
-def unpacked(raw: bytes | None) -> str:
+def unpack_output(raw: bytes | None) -> str:
     return zlib.decompress(raw).decode(errors="replace") if raw else ""
 
 
-def encoded(points: Sequence[SeriesPoint]) -> bytes:
+def encode_points(points: Sequence[SeriesPoint]) -> bytes:
     """Returns points as a Parquet file."""
     return _parquet([astuple(point) for point in points], KINDS)
 
 
-def encoded_runs(runs: Mapping[int, Sequence[SeriesPoint]]) -> bytes:
+def encode_runs(runs: Mapping[int, Sequence[SeriesPoint]]) -> bytes:
     """Returns the points of several runs as one Parquet file, with `run` as the first column."""
     rows = [(run, *astuple(point)) for run, points in runs.items() for point in points]
     return _parquet(rows, {"run": "Int64", **KINDS})
@@ -64,7 +64,7 @@ def _parquet(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, str]) -> bytes
     return buffer.getvalue()
 
 
-def decoded(parquet: bytes, name: str) -> list[SeriesPoint]:
+def decode_points(parquet: bytes, name: str) -> list[SeriesPoint]:
     """Returns the points of a Parquet file. Raises StoreError with `name` if it is not a series."""
     import polars
 

@@ -68,7 +68,7 @@ def test_lines_of_the_kernel_are_read_and_printed(run: Run, tmp_path: Path) -> N
     assert tomllib.loads(done.out)["read_command_ns"] < 1e9 / XG6["rrandiops"]
     done = run("devices", "export", "pm983", "--iocost", "--device", "259:0")
     model, qos = done.out.splitlines()
-    assert iocost.words(next(iocost._in_lines(model))) == model.partition("model=linear ")[2]
+    assert iocost.format_figures(next(iocost._in_lines(model))) == model.partition("model=linear ")[2]
     assert qos.startswith("259:0 enable=1 rpct=95 rlat=")
 
 

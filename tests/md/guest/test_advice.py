@@ -8,8 +8,8 @@ import pytest
 
 from blklab.advice.answer import BLOCK_SIZE, script, script_for_volume
 from blklab.advice.arrangement import Arrangement
-from blklab.advice.cache import of_size, origin_of
-from blklab.advice.question import Constraints, Question, published_load, read_pool, read_pools
+from blklab.advice.cache import arrangements_of_size, origin_of
+from blklab.advice.question import Constraints, Question, load_of_mix, read_pool, read_pools
 from blklab.advice.samples import Simulations
 from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.guest.rig import Rig
@@ -21,7 +21,7 @@ DISKS = ["hdd-7200-1", "hdd-7200-2", "hdd-7200-3"]
 
 def commands(of: Arrangement, paths: dict[str, str], filesystem: str) -> list[str]:
     pools = read_pools(["3xhdd-7200:320MiB,1xpm983:200MiB"], {}, "fresh")
-    load = published_load("database", 64 << 20)
+    load = load_of_mix("database", 64 << 20)
     node = Simulations(Question(pools, [load], Constraints())).cell(of, load).document["stack"]
     return script(of, node, paths, filesystem)
 
@@ -107,7 +107,7 @@ def test_a_cache_is_put_on_a_volume_in_use_and_removed(
     machine.run("mount", "/dev/vg0/db", "/mnt")
     machine.guest.agent.write("/mnt/kept", "what was here before\n")
     origin = origin_of(read_pool("hdd-7200:320MiB", "fresh"), "")
-    arrangements = of_size(origin, read_pool(f"{len(fast)}xpm983:200MiB", "fresh"), 64 << 20)
+    arrangements = arrangements_of_size(origin, read_pool(f"{len(fast)}xpm983:200MiB", "fresh"), 64 << 20)
     of = next(of for of in arrangements if of.level == level)
     completed = {"group": "vg0", "volume": "db"} | {f"fast_{at}": path for at, path in enumerate(paths, 1)}
     lines = [re.sub(r"^(\w+)=\S*  #", lambda m: f"{m[1]}={completed[m[1]]}  #", line) for line in script_for_volume(of)]

@@ -81,7 +81,7 @@ def reported(store: Store) -> Reported:
     """Returns a function that reports on campaigns of the store."""
 
     def reported(*words: str, **rest: Any) -> ExperimentReport:
-        chosen = [query.selected(store, item) for item in words]
+        chosen = [query.select_runs(store, item) for item in words]
         view = ExperimentView(chosen, lambda run: query.points(store, run))
         return ExperimentReport(view, lambda run: query.raw(store, run), **rest)
 

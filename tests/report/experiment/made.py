@@ -8,7 +8,7 @@ from typing import Any
 from blklab import outcome
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.campaigns import Store
-from blklab.store.series import FinishedRun, SeriesPoint, packed
+from blklab.store.series import FinishedRun, SeriesPoint, pack_output
 
 QUANTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99")
 SPREAD = (0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.6, 2.0, 3.5, 8.0, 12.0)
@@ -211,5 +211,5 @@ def add(
     finished = {}
     for cell in cells:
         figures, points = measure(cell.labels)
-        finished[cell.key] = FinishedRun(outcome.Outcome.from_document(figures), 10.0, points, packed(raw))
+        finished[cell.key] = FinishedRun(outcome.Outcome.from_document(figures), 10.0, points, pack_output(raw))
     return store.add(plan, finished, environment)

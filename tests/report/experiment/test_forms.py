@@ -92,13 +92,13 @@ def test_mistakes_are_one_line(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("both")
 def test_the_same_campaign_twice(store: Store) -> None:
-    chosen = [query.selected(store, "1"), query.selected(store, "1")]
+    chosen = [query.select_runs(store, "1"), query.select_runs(store, "1")]
     view = ExperimentView(chosen, lambda run: query.points(store, run))
     assert [series.name for series in view.series] == ["1 (1)", "1 (2)"]
 
 
 @pytest.mark.usefixtures("both")
 def test_parts_of_a_campaign_are_called_by_their_labels(store: Store) -> None:
-    chosen = [query.selected(store, f"1:stack={stack}") for stack in ("raid1", "far")]
+    chosen = [query.select_runs(store, f"1:stack={stack}") for stack in ("raid1", "far")]
     view = ExperimentView(chosen, lambda run: query.points(store, run))
     assert [series.name for series in view.series] == ["stack=raid1", "stack=far"]

@@ -312,7 +312,7 @@ def test_a_label_that_only_one_campaign_has_makes_series_of_it(store: Store, rep
 
 def test_raw_output_beyond_the_budget_is_not_loaded(store: Store) -> None:
     made.add(store, [{"workload": "randread", "repeat": str(at)} for at in range(60)], host_alike, raw="x" * 60_000)
-    (selection,) = query.opened(None, ["1"])[1]
+    (selection,) = query.open_selections(None, ["1"])[1]
     loaded: list[int] = []
 
     def raw(run: int) -> str:
@@ -326,7 +326,7 @@ def test_raw_output_beyond_the_budget_is_not_loaded(store: Store) -> None:
 
 def test_figures_of_all_cells_are_computed_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     made.add(store, [{"workload": "randread", "iodepth": str(at)} for at in range(1, 41)], host_alike, raw="")
-    (selection,) = query.opened(None, ["1"])[1]
+    (selection,) = query.open_selections(None, ["1"])[1]
     asked: list[str] = []
 
     def direction_of(metric: str, sides: Sequence[Sequence[Outcome]]) -> str:

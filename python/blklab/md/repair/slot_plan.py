@@ -274,8 +274,8 @@ def _check_former_member(array: Array, device: BlockDevice, superblock: Superblo
     if superblock.events > newest:
         yield (
             "newer",
-            f"{device.name} has {superblock.events:,} events, the array only {newest:,}: it was written to apart from the"
-            " array. Decide which of the two has the right data first",
+            f"{device.name} has {superblock.events:,} events, the array only {newest:,}: it was written to apart from"
+            " the array. Decide which of the two has the right data first",
         )
     elif any(exclude_each_other(former, member) for member in array.members):
         yield (

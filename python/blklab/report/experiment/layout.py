@@ -204,7 +204,7 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
     fields += [
         {
             "name": names[candidate],
-            "title": METRICS[candidate].what,
+            "title": METRICS[candidate].description,
             "kind": "figure",
             "numeric": True,
             "label": metric_label(candidate, "datum.value"),

@@ -15,7 +15,7 @@ from blklab.analysis import compare
 from blklab.analysis.compare import PLACES, REPEAT, distinguish
 from blklab.analysis.decision import Rule, intervals, look_share
 from blklab.analysis.metrics import METRICS, directions, with_direction
-from blklab.analysis.samples import Points, merged_unchanged, run_samples
+from blklab.analysis.samples import Points, mark_unchanged, run_samples
 from blklab.analysis.saturation import LOADS
 from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
@@ -175,7 +175,7 @@ class ExperimentView:
         names = _names(selections)
         for selection in selections:
             if not any(run.outcome for run in selection.runs):
-                raise UsageError(f"{selection.words}: no run is done")
+                raise UsageError(f"{selection.text}: no run is done")
         self.campaigns = [selection.campaign for selection in selections]
         self.look = look_share(max(len(row.former_repeats) for row in self.campaigns))
         self.failed = [run for selection in selections for run in selection.runs if run.state == "failed"]
@@ -309,7 +309,7 @@ def _sides(names: Sequence[str], selections: Sequence[Selection]) -> "list[tuple
     """Returns the series: a campaign with a label that another one lacks becomes one for each value."""
     run_lists = []
     for selection in selections:
-        run_lists.append(merged_unchanged([run for run in selection.runs if run.outcome]))
+        run_lists.append(mark_unchanged([run for run in selection.runs if run.outcome]))
     campaign_sides = [
         (name, selection.campaign, runs) for name, selection, runs in zip(names, selections, run_lists, strict=True)
     ]
@@ -343,10 +343,10 @@ def _names(selections: Sequence[Selection]) -> list[str]:
     for names in (
         [row.runner for row in rows],
         [row.name for row in rows],
-        [selection.words.partition(":")[2] for selection in selections],
+        [selection.text.partition(":")[2] for selection in selections],
         [f"{row.name} {row.runner}" for row in rows],
         [f"{row.name} {row.runner} {row.number}" for row in rows],
     ):
         if all(names) and len(set(names)) == len(names):
             return [printable(name) for name in names]
-    return [f"{printable(selection.words)} ({number})" for number, selection in enumerate(selections, start=1)]
+    return [f"{printable(selection.text)} ({number})" for number, selection in enumerate(selections, start=1)]

@@ -27,7 +27,7 @@ from blklab.runners.fleet.shared_disks import SHARED, refuse_shared
 from blklab.runners.host import conditions
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.host_cell import host_of, ids_of
-from blklab.store.series import FinishedRun, SeriesPoint, packed
+from blklab.store.series import FinishedRun, SeriesPoint, pack_output
 
 HEARTBEAT = 5.0  # Seconds between two lines to each host
 CONNECT = 60.0  # Seconds that the connections to all hosts may take
@@ -203,7 +203,7 @@ class FleetRunner(Runner):
         parts = {link.name: _part(results[link]) for link in self._links if link in results}
         document = ran.only([link.socket for link in results])
         outcome = fleet_outcome(document, parts, failures, {link.name: link.clock for link in self._links})
-        return FinishedRun(outcome, time.monotonic() - began, fleet_series(parts), packed(ran.text))
+        return FinishedRun(outcome, time.monotonic() - began, fleet_series(parts), pack_output(ran.text))
 
     def _drop_failed_hosts(
         self, answers: Mapping[HostLink, Message], failures: dict[str, str]

@@ -29,7 +29,7 @@ from blklab.runners.host.settings import apply_settings
 from blklab.runners.host.target_locations import TargetLocation, TargetLocations
 from blklab.runners.load_ramp import measure_ramp
 from blklab.spec.documents import HostCellDocument
-from blklab.store.series import FinishedRun, packed
+from blklab.store.series import FinishedRun, pack_output
 from blklab.system import diskstats
 from blklab.system.diskstats import CpuTimes
 from blklab.system.environment import environment
@@ -191,7 +191,7 @@ def measure_cell(
         *foreign_io(document, outcome),
         *(str(collapse) for collapse in collapses if collapse),
     ]
-    return FinishedRun(outcome, seconds, [*figures.series, *sampler.deltas.points], packed(figures.raw))
+    return FinishedRun(outcome, seconds, [*figures.series, *sampler.deltas.points], pack_output(figures.raw))
 
 
 def _devices(layers: Sequence[SysfsLayer], sampler: DiskstatsSampler, roots: Roots) -> list[DeviceResult]:
@@ -234,8 +234,8 @@ def foreign_io(document: HostCellDocument, outcome: Outcome) -> list[str]:
         return []
     names = ", ".join(device.name for device in top)
     return [
-        f"{names}: other programs transferred {format_size(other_bytes)} during the run, and the jobs {format_size(job_bytes)};"
-        " find the program with iotop, or set wait in [host]"
+        f"{names}: other programs transferred {format_size(other_bytes)} during the run, and the jobs"
+        f" {format_size(job_bytes)}; find the program with iotop, or set wait in [host]"
     ]
 
 

@@ -34,7 +34,7 @@ def prepare(
 
     if document["filesystem"] is not None:
         _write(fill, target, 0, documents.extent(document))
-    for kind, table in documents.built_nodes(document["stack"]):
+    for kind, table in documents.arrays_and_volumes(document["stack"]):
         state = table.get("state")  # only caches have one
         if state == "warm":
             play(machine, document, target, progress, runtime_ns=WARM_NS, phase="warm")

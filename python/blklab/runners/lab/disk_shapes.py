@@ -27,7 +27,7 @@ def shapes(document: documents.LabCellDocument) -> list[VirtualDiskShape]:
 def layers(document: documents.LabCellDocument) -> set[str]:
     """Returns the names of a cell's devices, arrays and volumes."""
     return {device["name"] for device in document["devices"]} | {
-        table["name"] for _, table in documents.built_nodes(document["stack"])
+        table["name"] for _, table in documents.arrays_and_volumes(document["stack"])
     }
 
 
@@ -36,7 +36,7 @@ def _list_extra_bytes(node: documents.Node, devices: Sequence[Mapping[str, Any]]
 
     The layers then have their stated sizes. A cache is as large as its disk, including its metadata.
     """
-    for _, table in documents.built_nodes(node):
+    for _, table in documents.arrays_and_volumes(node):
         for key, child in documents.nodes_below(table):
             if "device" in child and key != "cache":
                 # md leaves room for a reshape, by size (mdadm's super1.c, `choose_bm_space` and

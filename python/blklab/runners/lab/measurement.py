@@ -27,7 +27,7 @@ from blklab.runners.lab.result_doubts import check
 from blklab.runners.lab.stacks.build import apply_settings, build
 from blklab.runners.lab.stacks.guest import GuestStack
 from blklab.spec import documents
-from blklab.store.series import FinishedRun, packed
+from blklab.store.series import FinishedRun, pack_output
 
 EVERY = "all"  # Selects every layer for tracing
 SPAN_MS = 250  # ms between two readings of the devices' statistics: the precision of the load's start and end
@@ -136,7 +136,7 @@ def _load(
         (traces / "blklab.json").write_text(json.dumps({"stack": recorded_stack(guest)}, indent=2) + "\n")
         guest.run("rm", "-rf", TRACES)  # out of the guest's memory
         outcome.lab.traces = str(traces)
-    return FinishedRun(outcome, 0.0, [*fio_figures.series, *activity.points], packed(ran.output))
+    return FinishedRun(outcome, 0.0, [*fio_figures.series, *activity.points], pack_output(ran.output))
 
 
 def _scale_latencies(document: documents.LabCellDocument, scale: float) -> documents.LabCellDocument:

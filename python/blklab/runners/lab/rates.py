@@ -83,7 +83,7 @@ def turns(node: documents.Node) -> bool:
     return any(
         kind in {"lvmcache", "bcache", "writecache"}
         or (kind == "md" and (table["level"] in PARITIES or table["sync"] != "idle"))
-        for kind, table in documents.built_nodes(node)
+        for kind, table in documents.arrays_and_volumes(node)
     )
 
 

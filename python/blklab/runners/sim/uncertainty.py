@@ -19,7 +19,7 @@ from blklab.md_levels import PARITIES
 from blklab.runners.load_ramp import without_ramp
 from blklab.spec.cells import Cell
 from blklab.spec.device import Uncertainty
-from blklab.spec.documents import built_nodes
+from blklab.spec.documents import arrays_and_volumes
 
 KERNEL = 0.065
 """The deviation of IOPS if the devices are known exactly: a little more than the root mean square of the logarithmic
@@ -72,7 +72,7 @@ MIXED = 0.1  # With a smaller share of the other direction, a device's load is o
 
 def seed_count(cell: Cell) -> int:
     """Returns with how many seeds a cell is simulated."""
-    return CACHE_SEEDS if any(kind in CACHES for kind, _ in built_nodes(cell.document["stack"])) else SEEDS
+    return CACHE_SEEDS if any(kind in CACHES for kind, _ in arrays_and_volumes(cell.document["stack"])) else SEEDS
 
 
 def other_run(cell: Cell, number: int) -> Cell:
@@ -84,7 +84,7 @@ def other_run(cell: Cell, number: int) -> Cell:
         return cell
     seed = cell.document["seed"] + number * SEED_STEP
     stack = deepcopy(cell.document["stack"])
-    for kind, table in built_nodes(stack):
+    for kind, table in arrays_and_volumes(stack):
         if kind == "lvmcache":
             age_ns = number * AGE_STEP_NS
             cast(dict[str, object], table)["age_ns"] = age_ns if table.get("state") in IN_USE else age_ns % SECOND_NS
@@ -234,7 +234,7 @@ def is_unmeasured(cell: Cell, outcome: outcomes.Outcome) -> bool:
     document = cell.document
     if not _arrays(outcome) or any(device["queue"]["rotational"] for device in document["devices"]):
         return False
-    parity = any(table.get("level") in PARITIES for _, table in built_nodes(document["stack"]))
+    parity = any(table.get("level") in PARITIES for _, table in arrays_and_volumes(document["stack"]))
     jobs = sum(job["numjobs"] for job in document["jobs"])
     return parity or _rate(outcome) > MEASURED_IOPS or jobs > MEASURED_JOBS
 

@@ -108,7 +108,7 @@ def _lines(
         {"calculate": layout.metric_label(metric, f"datum.{key}"), "as": f"{key}_text"} for key in ("v", "low", "high")
     ]
     line_tip = [("line", line)] if line else []
-    tip_fields = [*line_tip, *layout.campaign_tip(view), ("value", label), ("v_text", METRICS[metric].what)]
+    tip_fields = [*line_tip, *layout.campaign_tip(view), ("value", label), ("v_text", METRICS[metric].description)]
     tooltips = tips(*tip_fields, ("low_text", "at least"), ("high_text", "at most"))
     x = {**quantity("x", label), **axis(xs, label)}
     hue = layout.line_colour(view, lines, line)
@@ -131,7 +131,7 @@ def _lines(
         note = note.removeprefix("Bars: the interval.").strip()
     spec = chart_spec(data, transform=texts, encoding={"x": x}, layer=layers)
     other_labels = layout.panel_title(view, cells, line, [label])
-    title = f"{METRICS[metric].what[:1].upper()}{METRICS[metric].what[1:]} by {label}"
+    title = f"{METRICS[metric].description[:1].upper()}{METRICS[metric].description[1:]} by {label}"
     if other_labels:
         title += f": {other_labels}"
     name = f"axis-{view.labels.index(label)}-{number}-{metric.rpartition('.')[2]}"
@@ -141,7 +141,7 @@ def _lines(
 def _scale(ys: Sequence[float], metric: str) -> Spec:
     """Returns the axis of a metric: logarithmic for latencies of different magnitude."""
     y: Spec = {
-        "title": METRICS[metric].what,
+        "title": METRICS[metric].description,
         "axis": {"labelExpr": layout.metric_label(metric, "datum.value"), "tickCount": 5},
         "scale": {"zero": True},
     }
@@ -190,7 +190,7 @@ def _axes_table(
 ) -> TextTable:
     columns = [text(line)] if line else []
     columns += campaign_column(view)
-    columns += figures(label, METRICS[metric].what, "interval")
+    columns += figures(label, METRICS[metric].description, "interval")
     body = []
     for row in data:
         interval = formatting.NONE
@@ -199,4 +199,4 @@ def _axes_table(
         cells = [row["line"]] if line else []
         cells += [*campaign_name(view, row["series"]), row["value"], figure(metric, row["v"]), interval]
         body.append(cells)
-    return TextTable(f"{METRICS[metric].what} by {label}", columns, body)
+    return TextTable(f"{METRICS[metric].description} by {label}", columns, body)

@@ -129,7 +129,7 @@ def build(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) 
 
 def _rebuilds(document: LabCellDocument) -> bool:
     """Tells whether an array of the stack has a member that is rebuilding."""
-    for kind, table in documents.built_nodes(document["stack"]):
+    for kind, table in documents.arrays_and_volumes(document["stack"]):
         if kind == "md" and any(slot["rebuilding"] for slot in table["members"]):
             return True
     return False
