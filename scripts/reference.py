@@ -326,7 +326,7 @@ def comparison() -> str:
     from blklab.analysis.metrics import METRICS
 
     units = {"rate": "per second", "bandwidth": "bytes/s", "time": "ns", "share": "0 to 1"}
-    rows = ((f"`{m.name}`", m.what, units[m.kind], "more" if m.more_is_better else "less") for m in METRICS.values())
+    rows = ((f"`{m.name}`", m.description, units[m.kind], "more" if m.more_is_better else "less") for m in METRICS.values())
     intro = (
         "Names for `blklab compare --metric`, `--fail-if` and `blklab tune --metric`.\n"
         "A latency without a direction, such as `p99`, is of the direction that both sides of a\n"

@@ -159,7 +159,8 @@ def cache_answer(
 ) -> CacheAnswer:
     """Compares caches of `fast` disks for an array.
 
-    `max_bytes` is the size of the largest cache, `kinds` are the levels to try. Raises UsageError if no cache can run the loads.
+    `max_bytes` is the size of the largest cache, `kinds` are the levels to try. Raises UsageError if no
+    cache can run the loads.
     """
     weights = [load.weight for load in question.loads]
     trace = next((load for load in question.loads if load.timed), None)
