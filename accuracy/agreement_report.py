@@ -8,7 +8,7 @@ from blklab.installed_documents import document_path
 from blklab.printing import printable
 from blklab.report import formatting
 from blklab.report import markdown as gfm
-from blklab.report.tables.base import TableColumn, TextTable, figures, text
+from blklab.report.tables.base import TableColumn, TextTable, number_columns, text_column
 
 NOTE = (
     "IOPS of both directions. Shares (predicted → measured, %) are of reads if a cell only reads,"
@@ -19,8 +19,8 @@ NOTE = (
 
 def agreement_table(compared_rows: Sequence[AgreementRow]) -> TextTable:
     """Returns the table of predicted and measured figures of all cells."""
-    columns = [text("suite"), text("cell"), *figures("predicted", "measured", "error")]
-    columns += [text("share"), TableColumn("")]
+    columns = [text_column("suite"), text_column("cell"), *number_columns("predicted", "measured", "error")]
+    columns += [text_column("share"), TableColumn("")]
     note = " ".join([NOTE, *_io_costs(compared_rows)])
     return TextTable("Predictions and the lab", columns, [_row(row) for row in compared_rows], note)
 
@@ -51,7 +51,7 @@ def _row(row: AgreementRow) -> list[str]:
     ]
     return [
         *map(printable, (row.key.suite, row.key.text)),
-        *(f"{figures.iops:,.0f}" for figures in (row.predicted, row.measured)),
+        *(f"{result.iops:,.0f}" for result in (row.predicted, row.measured)),
         f"{100 * row.error:+.1f} %",
         ", ".join(shares[:1] if len(shares) == 2 else shares),
         "" if row.holds else "missed",
@@ -60,7 +60,7 @@ def _row(row: AgreementRow) -> list[str]:
 
 def verdicts_table(judged: Sequence[AgreementVerdict]) -> TextTable:
     """Returns how many cells of each kernel are within the bounds."""
-    columns = [text("kernel"), *figures("cells", "within", "of all", "median error"), TableColumn("")]
+    columns = [text_column("kernel"), *number_columns("cells", "within", "of all", "median error"), TableColumn("")]
     entries = [
         [
             verdict.kernel,
@@ -81,7 +81,7 @@ def verdicts_table(judged: Sequence[AgreementVerdict]) -> TextTable:
 
 def misses(known: Sequence[tuple[AgreementRow, KnownDisagreement | None]]) -> TextTable:
     """Returns the cells that miss, with their explanation if there is one."""
-    columns = [text("kernel"), text("suite"), text("cell"), text("why")]
+    columns = [text_column("kernel"), text_column("suite"), text_column("cell"), text_column("why")]
     entries = [
         [
             row.kernel,

@@ -22,7 +22,7 @@ from blklab.errors import UsageError
 from blklab.outcome import NOMINAL, NORMAL
 from blklab.output import write
 from blklab.report import markdown as gfm
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, number_columns, text_column
 from blklab.report.terminal import draw_table
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import interval
@@ -362,7 +362,12 @@ def _page(rows: Sequence[DiskRow]) -> str:
         [row.disk, row.model, row.load, f"{row.measured:,.0f}", f"{row.predicted:,.0f}", f"×{row.factor:.2f}"]
         for row in outside
     ]
-    columns = [text("disk"), text("model"), text("load"), *figures("measured", "predicted", "predicted/measured")]
+    columns = [
+        text_column("disk"),
+        text_column("model"),
+        text_column("load"),
+        *number_columns("measured", "predicted", "predicted/measured"),
+    ]
     parts = [
         "# Disks that strangers measured",
         "`accuracy/run disks -o docs/explanation/disks.md` writes this page. A row is inside if the measurement is in\n"
@@ -414,7 +419,9 @@ def _groups(rows: Sequence[DiskRow]) -> TextTable:
         counts = [str(len(of_group)), str(inside), f"{100 * coverage(of_group):.0f} %", str(known)]
         lines.append([kind, group, *counts, f"×{median_error:.2f}", f"×{worst:.2f}", f"{ratio:.1f}", f"{score:.1f}"])
     names = ("rows", "inside", "coverage", "known", "median error", "worst", "ratio", "score")
-    return TextTable("Disks that strangers measured", [text("kind"), text("model"), *figures(*names)], lines)
+    return TextTable(
+        "Disks that strangers measured", [text_column("kind"), text_column("model"), *number_columns(*names)], lines
+    )
 
 
 def _not_known(rows: Sequence[DiskRow]) -> TextTable:
@@ -425,4 +432,6 @@ def _not_known(rows: Sequence[DiskRow]) -> TextTable:
             direction = row.load.split()[0].removeprefix("rw=")
             ratios.setdefault((row.disk, row.group, direction), []).append(row.ratio)
     lines = [[*key, str(len(of)), f"{statistics.median(of):.1f}"] for key, of in ratios.items()]
-    return TextTable("", [text("disk"), text("model"), text("rw"), *figures("rows", "ratio")], lines)
+    return TextTable(
+        "", [text_column("disk"), text_column("model"), text_column("rw"), *number_columns("rows", "ratio")], lines
+    )

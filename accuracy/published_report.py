@@ -10,13 +10,18 @@ from accuracy.published_caches import CacheRow
 from blklab.printing import printable
 from blklab.report import calibration, formatting
 from blklab.report import markdown as gfm
-from blklab.report.tables.base import TableColumn, TextTable, figures, text
+from blklab.report.tables.base import TableColumn, TextTable, number_columns, text_column
 
 
 def published_table(published_rows: Sequence[PublishedRow]) -> TextTable:
     """Returns the table of published and predicted figures of all rows."""
-    columns = [text("target"), text("test"), *figures("published", "predicted", "error"), text("±IOPS")]
-    columns += [TableColumn("read latency, ms"), text("share")]
+    columns = [
+        text_column("target"),
+        text_column("test"),
+        *number_columns("published", "predicted", "error"),
+        text_column("±IOPS"),
+    ]
+    columns += [TableColumn("read latency, ms"), text_column("share")]
     note = (
         "IOPS of both directions; mean latency and members' shares as published → predicted. Shares are of reads if "
         "the test reads, otherwise of writes. Of two members, only the first one is shown. "
@@ -56,8 +61,8 @@ def _row(row: PublishedRow) -> list[str]:
 
 def class_verdicts_table(judged: Sequence[PublishedVerdict]) -> TextTable:
     """Returns the result of each class of rows against its bounds."""
-    columns = [text("predicted"), *figures("rows", "inside ±IOPS", "within", "bound", "median error")]
-    columns += figures("worst share")
+    columns = [text_column("predicted"), *number_columns("rows", "inside ±IOPS", "within", "bound", "median error")]
+    columns += number_columns("worst share")
     return TextTable(
         "Verdict",
         columns,
@@ -83,8 +88,13 @@ def class_verdicts_table(judged: Sequence[PublishedVerdict]) -> TextTable:
 
 def caches_table(rows: Sequence[CacheRow]) -> TextTable:
     """Returns the table of published and predicted figures of caches and of the disks behind them."""
-    columns = [text("run"), *figures("published IOPS", "predicted", "error"), text("±IOPS")]
-    columns += [*figures("hits, %", "promotions"), text("class"), *figures("simulated"), TableColumn("")]
+    columns = [text_column("run"), *number_columns("published IOPS", "predicted", "error"), text_column("±IOPS")]
+    columns += [
+        *number_columns("hits, %", "promotions"),
+        text_column("class"),
+        *number_columns("simulated"),
+        TableColumn(""),
+    ]
     right = sum(row.same_class for row in rows)
     judged = [row for row in rows if row.is_judged]
     errors = sorted(abs(math.log(1 + row.error)) for row in rows)
@@ -102,14 +112,14 @@ def caches_table(rows: Sequence[CacheRow]) -> TextTable:
 
 def _cache_row(row: CacheRow) -> list[str]:
     both = (row.published, row.predicted)
-    classes = list(dict.fromkeys(figures.cache_class or "–" for figures in both))
+    classes = list(dict.fromkeys(result.cache_class or "–" for result in both))
     return [
         printable(row.run.run),
-        *(calibration.iops(figures.iops) for figures in both),
+        *(calibration.iops(result.iops) for result in both),
         f"{100 * row.error:+.0f} %",
         formatting.interval(row.interval) + " *" * (not row.inside),
-        " → ".join("–" if figures.hit_rate is None else f"{100 * figures.hit_rate:.1f}" for figures in both),
-        " → ".join("–" if figures.promotions is None else f"{figures.promotions:,.0f}" for figures in both),
+        " → ".join("–" if result.hit_rate is None else f"{100 * result.hit_rate:.1f}" for result in both),
+        " → ".join("–" if result.promotions is None else f"{result.promotions:,.0f}" for result in both),
         " → ".join(classes),
         f"{row.simulated_s:,.0f} of {row.run.runtime_s:,} s",
         "" if row.holds else "missed",

@@ -9,7 +9,7 @@ from rich.text import Text
 from blklab.cli import common
 from blklab.diagnostic import Diagnostic
 from blklab.report.diagnostics import print_diagnostics
-from blklab.report.tables.base import TextTable, text
+from blklab.report.tables.base import TextTable, text_column
 from blklab.report.terminal import draw_table
 from tests.conftest import Run
 
@@ -59,7 +59,10 @@ def test_commands_and_paths_are_never_wrapped(
         Diagnostic("other-code", "note", "", f"run blklab md fix bbl --plan {path}"),
     ]
     print_diagnostics(common.results(), findings, "Findings")
-    draw_table(common.results(), TextTable("Files", [text("file"), text("what")], [[path, "some words about it"]]))
+    draw_table(
+        common.results(),
+        TextTable("Files", [text_column("file"), text_column("what")], [[path, "some words about it"]]),
+    )
     printed = capsys.readouterr()
     assert printed.err == f"next: blklab trace report {path}\n"
     for whole in (f"next: blklab trace report {path}", f"{path} ", f"run blklab md fix bbl --plan {path}"):

@@ -36,7 +36,7 @@ def test_the_documents_example_is_one(tmp_path: Path) -> None:
 
 def test_the_schema_is_current() -> None:
     committed = (ROOT / "docs" / "reference" / "experiment.schema.json").read_text()
-    assert committed == schema.text(), "blklab run --schema > docs/reference/experiment.schema.json"
+    assert committed == schema.format_schema(), "blklab run --schema > docs/reference/experiment.schema.json"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda p: p.stem)

@@ -8,7 +8,7 @@ from blklab.errors import UsageError
 from blklab.spec import stock_models
 from blklab.spec.stock_models import LibraryModel
 from blklab.system.identity import resolve
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, read_text
 
 CLASSES_BY_RPM = ((5_999, "hdd-5400"), (7_999, "hdd-7200"), (11_999, "hdd-10000"))  # Above: hdd-15000
 
@@ -48,12 +48,12 @@ def refuse_host_managed(device: str, roots: Roots) -> None:
 
 
 def _identify(node: Path, roots: Roots) -> IdentifiedDisk:
-    vendor, model = (text(node / "device" / file) or "" for file in ("vendor", "model"))
+    vendor, model = (read_text(node / "device" / file) or "" for file in ("vendor", "model"))
     # SATA disks have the vendor ATA, NVMe and virtio disks a number.
     description = " ".join(word for word in (vendor, model) if word and word != "ATA" and not word.startswith("0x"))
-    size = text(node / "size")
+    size = read_text(node / "size")
     disk = IdentifiedDisk(node.name, description, int(size) * 512 if size and size.isdigit() else None, None)
-    if (zone_model := text(node / "queue/zoned")) == "host-managed":
+    if (zone_model := read_text(node / "queue/zoned")) == "host-managed":
         why = "the host must write its zones in sequence, which md and most filesystems cannot do"
         return replace(disk, obstacle=f"{HOST_MANAGED}: {why}")
     if match := next(
@@ -68,7 +68,7 @@ def _identify(node: Path, roots: Roots) -> IdentifiedDisk:
 
 def _disk_class(node: Path, zone_model: str | None, roots: Roots) -> tuple[str, str]:
     """Returns the class of a disk that the library does not have, and why."""
-    if text(node / "queue/rotational") == "1":
+    if read_text(node / "queue/rotational") == "1":
         if zone_model in {"host-aware", "drive-managed"}:
             return "hdd-smr", f"it rotates, and its zones are {zone_model}"
         rpm = _rpm(node, roots)
@@ -79,16 +79,16 @@ def _disk_class(node: Path, zone_model: str | None, roots: Roots) -> tuple[str, 
         ), f"it rotates at {rpm} rpm"
     if node.name.startswith("nvme"):
         # Disks for servers have capacitors, and therefore no volatile cache.
-        if text(node / "queue/write_cache") == "write through":
+        if read_text(node / "queue/write_cache") == "write through":
             return "nvme-datacenter", "NVMe without a volatile write cache"
         return "nvme-consumer", "NVMe with a volatile write cache"
     return "ssd-consumer", "flash that is not NVMe; if it is for servers, use ssd-datacenter"
 
 
 def _rpm(node: Path, roots: Roots) -> int | None:
-    major, _, minor = (text(node / "dev") or "").partition(":")
+    major, _, minor = (read_text(node / "dev") or "").partition(":")
     if not (major.isdigit() and minor.isdigit()):
         return None
-    content = text(roots.udev / f"b{major}:{minor}") or ""
+    content = read_text(roots.udev / f"b{major}:{minor}") or ""
     match = re.search(r"^E:ID_ATA_ROTATION_RATE_RPM=(\d+)$", content, re.M | re.A)
     return int(match[1]) if match else None

@@ -18,7 +18,7 @@ from blklab.errors import BlklabError
 from blklab.system import state_directory
 from blklab.system.layers import layers
 from blklab.system.process import boot_id
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, read_text
 from blklab.units import SECTOR, format_size
 
 
@@ -99,7 +99,9 @@ REDUNDANT = {"raid1", "raid10", "raid4", "raid5", "raid6"}
 
 def read_dm_caches(roots: Roots) -> tuple[list[BlockCache], list[str]]:
     """Returns the caches, and what could not be read."""
-    names = {text(entry / "dm/name"): entry.name for entry in entries(roots.sys / "block") if (entry / "dm").is_dir()}
+    names = {
+        read_text(entry / "dm/name"): entry.name for entry in entries(roots.sys / "block") if (entry / "dm").is_dir()
+    }
     if not names:
         return [], []
     tables, failure = dmsetup.read_all("table")
@@ -115,7 +117,7 @@ def read_dm_caches(roots: Roots) -> tuple[list[BlockCache], list[str]]:
             continue
         status_words = status.get(title, [])
         try:
-            identity = text(roots.sys / "block" / kernel_name / "dm/uuid") or title
+            identity = read_text(roots.sys / "block" / kernel_name / "dm/uuid") or title
             read = _cache if kind == "cache" else _writecache
             cache = read(kernel_name, title, identity, table[3:], status_words[3:])
             caches.append(replace(cache, origin_size=int(table[1]) * SECTOR))
@@ -189,7 +191,7 @@ def _writecache(name: str, title: str, identity: str, table: Sequence[str], stat
 def is_redundant(device: str, roots: Roots, targets: Mapping[str, str] | None = None) -> bool:
     """Whether a mirror or parity is at or below a device `major:minor`; `targets` are those of dm devices by name."""
     return any(
-        (layer.node is not None and text(layer.node / "md/level") in REDUNDANT)
+        (layer.node is not None and read_text(layer.node / "md/level") in REDUNDANT)
         or (targets or {}).get(layer.name) in {"raid", "mirror"}
         for layer in layers([device], roots)
     )
@@ -208,7 +210,7 @@ def _bcache(node: Path, roots: Roots) -> BlockCache:
     cache = caches[0] if caches else None
     bucket = _bcache_figure(cache / "bucket_size") if cache else None
     buckets = _bcache_figure(cache / "nbuckets") if cache else None
-    shares = dict(re.findall(r"^(\w+):\s+(\d+)%", text(cache / "priority_stats") or "", re.M)) if cache else {}
+    shares = dict(re.findall(r"^(\w+):\s+(\d+)%", read_text(cache / "priority_stats") or "", re.M)) if cache else {}
     size = bucket * buckets if bucket and buckets else None
     counters = {}
     for file, key in BCACHE_COUNTS.items():
@@ -219,19 +221,19 @@ def _bcache(node: Path, roots: Roots) -> BlockCache:
         counters["written_bytes"] = written
     settings = _bcache_figures(node, DEVICE_SETTINGS) | _bcache_figures(cache_set, SET_SETTINGS)
     errors = _bcache_figure(cache / "io_errors") if cache else None
-    state = text(node / "state") or ""
+    state = read_text(node / "state") or ""
     faults = [f"state {state}"] if state in {"no cache", "inconsistent"} else []
     if errors:
         faults.append(f"{errors} I/O errors")
     # cacheN leads to the directory `bcache` of the cache device.
-    device = text(cache.resolve().parent / "dev") if cache else None
+    device = read_text(cache.resolve().parent / "dev") if cache else None
     return BlockCache(
         "bcache",
         name,
         name,
         cache_set.resolve().name if caches else name,
-        _parse_choice(text(node / "cache_mode") or ""),
-        _parse_choice(text(cache / "cache_replacement_policy") or "") if cache else "",
+        _parse_choice(read_text(node / "cache_mode") or ""),
+        _parse_choice(read_text(cache / "cache_replacement_policy") or "") if cache else "",
         size=size,
         used=None if size is None or "Unused" not in shares else size * (100 - int(shares["Unused"])) // 100,
         dirty=_bcache_figure(node / "dirty_data"),
@@ -255,7 +257,7 @@ def _bcache_figure(path: Path) -> int | None:
 
     Sizes have powers of 1024 and one decimal (drivers/md/bcache/util.c, `bch_hprint`).
     """
-    match = re.fullmatch(r"(-?\d+(?:\.\d+)?)([kMGTPEZY]?)", text(path) or "", re.A)
+    match = re.fullmatch(r"(-?\d+(?:\.\d+)?)([kMGTPEZY]?)", read_text(path) or "", re.A)
     return round(float(match[1]) * 1024 ** " kMGTPEZY".index(match[2] or " ")) if match else None
 
 

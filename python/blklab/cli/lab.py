@@ -75,7 +75,7 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
 
 def _table(rows: list[dict[str, Any]]) -> "TextTable":
     """Return the table; of the two members of a mirror, only the first one is shown."""
-    from blklab.report.tables.base import TextTable, figures, text
+    from blklab.report.tables.base import TextTable, number_columns, text_column
 
     cells = []
     for row in rows:
@@ -84,7 +84,7 @@ def _table(rows: list[dict[str, Any]]) -> "TextTable":
         error = f"{100 * (predicted_iops / measured_iops - 1):+.1f} %" if measured_iops else "–"
         share = f"{name} {100 * shares[0]:.0f} → {100 * shares[1]:.0f}"
         cells.append([f"{row['labels']['stack']}", f"{predicted_iops:,.0f}", f"{measured_iops:,.0f}", error, share])
-    columns = [text("mirror"), *figures("predicted", "measured", "error"), text("share")]
+    columns = [text_column("mirror"), *number_columns("predicted", "measured", "error"), text_column("share")]
     note = "IOPS of random reads. Share of the first disk (predicted → measured, %)."
     return TextTable("Predictions and the lab", columns, cells, note)
 
@@ -128,13 +128,13 @@ def kernels(*, as_json: bool) -> None:
 
     An experiment selects one by generation (kernel = "6.12") or by version ("6.1.0-49").
     """
-    from blklab.report.tables.base import TextTable, text
+    from blklab.report.tables.base import TextTable, text_column
     from blklab.report.terminal import draw_table
     from blklab.runners.lab.image.build import list_kernels
 
     documents = [vars(kernel) for kernel in list_kernels()]
     rows = [[printable(value) for value in document.values()] for document in documents]
-    table = TextTable("Kernels for guests", [text("kernel"), text("package version")], rows)
+    table = TextTable("Kernels for guests", [text_column("kernel"), text_column("package version")], rows)
     emit(documents, as_json, lambda console: draw_table(console, table))
 
 

@@ -197,7 +197,7 @@ def run(arguments: RunArguments, **options: object) -> None:
     if arguments.schema:
         from blklab.spec import schema
 
-        click.echo(schema.text(), nl=False)
+        click.echo(schema.format_schema(), nl=False)
         return
     kind = RUNNERS[arguments.runner]
     expand = _read_experiments(arguments, kind)

@@ -19,7 +19,7 @@ from blklab.system.file_search import UNREACHED, FilesFound
 from blklab.system.identity import device_number, of_node
 from blklab.system.layers import partitions
 from blklab.system.mounts import find_whole_mount, list_all_mounts
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, read_text
 from blklab.system.spans import Span, spans_within, spans_without
 from blklab.units import SECTOR
 
@@ -156,8 +156,8 @@ def follow_spans(node: Path, spans: Sequence[Span], roots: Roots, reader: Probe)
     covered_ranges: list[tuple[int, int]] = []
     is_divided = False
     for part in partitions(node):
-        start = (parse_number(text(part / "start")) or 0) * SECTOR
-        end = start + (parse_number(text(part / "size")) or 0) * SECTOR
+        start = (parse_number(read_text(part / "start")) or 0) * SECTOR
+        end = start + (parse_number(read_text(part / "size")) or 0) * SECTOR
         is_divided = True
         covered_ranges.append((start, end))
         upper_spans = [_shift_span(span, -start) for span in spans_within(spans, start, end)]
@@ -167,12 +167,12 @@ def follow_spans(node: Path, spans: Sequence[Span], roots: Roots, reader: Probe)
         if not (upper / "dm").is_dir():
             yield VolumeSpans(upper, tuple(spans), failure="it is not a dm device, so blklab cannot follow it")
             return
-        mapping, failure = reader.read_mapping(text(upper / "dev") or "")
+        mapping, failure = reader.read_mapping(read_text(upper / "dev") or "")
         if failure:
             yield VolumeSpans(upper, tuple(spans), failure=failure)
             return
         is_divided = True
-        for begin, length, kind, lower in parse_table(mapping, text(node / "dev") or ""):
+        for begin, length, kind, lower in parse_table(mapping, read_text(node / "dev") or ""):
             pieces = spans_within(spans, lower, lower + length)
             covered_ranges.append((lower, lower + length))
             upper_spans = [_shift_span(piece, begin - lower) for piece in pieces]
@@ -264,7 +264,7 @@ def _locate_files(
         for span in place.spans:
             yield FilesFound(span.begin, span.end, "", None, content)
         return
-    number = text(place.node / "dev") or ""
+    number = read_text(place.node / "dev") or ""
     whole_mount = find_whole_mount(number, roots)
     if whole_mount is None:
         if any(mount.number == number for mount in list_all_mounts(roots)):

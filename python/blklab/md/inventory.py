@@ -23,7 +23,7 @@ from blklab.system.diskstats import DeviceCounters
 from blklab.system.identity import array_uuid, of_node
 from blklab.system.layers import partitions
 from blklab.system.mounts import Mount, list_all_mounts
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, read_text
 from blklab.units import SECTOR
 
 NOT_ASSEMBLED = "not assembled"
@@ -50,9 +50,11 @@ def read_inventory(roots: Roots, reader: Probe | None = None, *, with_outside: b
     arrays = [
         _array(entry.resolve(), mounts, activity, roots, reader)
         for entry in sorted(entries(roots.sys / "block"), key=lambda entry: natural_order(entry.name))
-        if (entry / "md").is_dir() and text(entry / "md/array_state") not in {"clear", None} and not _is_trial(entry)
+        if (entry / "md").is_dir()
+        and read_text(entry / "md/array_state") not in {"clear", None}
+        and not _is_trial(entry)
     ]
-    mdstat_names = re.findall(r"^(md\S{1,40}) : ", text(roots.proc / "mdstat") or "", re.M)
+    mdstat_names = re.findall(r"^(md\S{1,40}) : ", read_text(roots.proc / "mdstat") or "", re.M)
     names = dict.fromkeys(mdstat_names).keys() - {array.name for array in arrays}
     unseen.extend(f"{name}: {mdstat} lists it, but {blocks} does not" for name in sorted(names, key=natural_order))
     if any(array.repairing is None for array in arrays):
@@ -111,8 +113,8 @@ def _volumes(roots: Roots) -> tuple[str, ...]:
     """
     volumes = set()
     for entry in entries(roots.sys / "block"):
-        match = re.fullmatch(r"((?:[^-]|--)+)-((?:[^-]|--)+)_rimage_\d+", text(entry / "dm/name") or "")
-        if match and (text(entry / "dm/uuid") or "").startswith("LVM-"):
+        match = re.fullmatch(r"((?:[^-]|--)+)-((?:[^-]|--)+)_rimage_\d+", read_text(entry / "dm/name") or "")
+        if match and (read_text(entry / "dm/uuid") or "").startswith("LVM-"):
             volumes.add("/".join(part.replace("--", "-") for part in match.groups()))
     return tuple(sorted(volumes))
 
@@ -122,13 +124,13 @@ def _array(
 ) -> Array:
     md = node / "md"
     # Kernels before 4.19 do not have this file.
-    uuid = array_uuid(text(md / "uuid") or "")
+    uuid = array_uuid(read_text(md / "uuid") or "")
     with_activity = (
         replace(member, activity=activity.get(member.name)) for member in read_members(node, uuid, roots, reader)
     )
     array_members = sorted(with_activity, key=by_slot)
     superblock = next((member.superblock for member in array_members if member.superblock), None)
-    position = text(md / "reshape_position")
+    position = read_text(md / "reshape_position")
     device = of_node(node, roots)
     parts = list(_parts(node, mounts, roots, reader))
     unseen = [f"{member.path}: not seen: {member.unseen}" for member in array_members if member.unseen]
@@ -139,25 +141,25 @@ def _array(
         name=node.name,
         path=device.path,
         uuid=superblock.uuid if superblock else uuid,
-        level=text(md / "level") or (superblock.level_name if superblock else ""),
-        layout=parse_number(text(md / "layout")) or 0,
-        chunk=parse_number(text(md / "chunk_size")) or 0,
-        raid_disks=parse_number(text(md / "raid_disks")) or 0,
-        metadata=text(md / "metadata_version") or "",
+        level=read_text(md / "level") or (superblock.level_name if superblock else ""),
+        layout=parse_number(read_text(md / "layout")) or 0,
+        chunk=parse_number(read_text(md / "chunk_size")) or 0,
+        raid_disks=parse_number(read_text(md / "raid_disks")) or 0,
+        metadata=read_text(md / "metadata_version") or "",
         live=True,
         members=tuple(array_members),
         # component_size is in KiB.
-        member_sectors=2 * (parse_number(text(md / "component_size")) or 0),
+        member_sectors=2 * (parse_number(read_text(md / "component_size")) or 0),
         label=superblock.name if superblock else "",
-        size=(parse_number(text(node / "size")) or 0) * SECTOR,
-        state=text(md / "array_state") or "",
-        degraded=parse_number(text(md / "degraded")),
+        size=(parse_number(read_text(node / "size")) or 0) * SECTOR,
+        state=read_text(md / "array_state") or "",
+        degraded=parse_number(read_text(md / "degraded")),
         sync=_sync(md),
-        last_action=text(md / "last_sync_action"),
-        mismatches=parse_number(text(md / "mismatch_cnt")),
+        last_action=read_text(md / "last_sync_action"),
+        mismatches=parse_number(read_text(md / "mismatch_cnt")),
         bitmap=_bitmap(md),
         repairing=repairing,
-        suspended=(parse_number(text(md / "suspend_hi")) or 0) > (parse_number(text(md / "suspend_lo")) or 0),
+        suspended=(parse_number(read_text(md / "suspend_hi")) or 0) > (parse_number(read_text(md / "suspend_lo")) or 0),
         reshaping=position not in {"none", "", None},
         parts=tuple(part for part, _ in parts),
         users=tuple(reader.find_users(device, roots)),
@@ -204,29 +206,29 @@ def _with_geometry_of_superblocks(array: Array) -> Array:
 
 
 def _bitmap(md: Path) -> bool | None:
-    if text(md / "consistency_policy") in {"journal", "ppl"}:
+    if read_text(md / "consistency_policy") in {"journal", "ppl"}:
         return None  # a journal or PPL replaces the bitmap
     if (md / "llbitmap").is_dir():
         return True
-    location = text(md / "bitmap/location")
+    location = read_text(md / "bitmap/location")
     return None if location is None else location not in {"none", ""}
 
 
 def _sync(md: Path) -> SyncPass | None:
-    action = text(md / "sync_action")
+    action = read_text(md / "sync_action")
     if action not in PASSES:
         return None
-    match = re.fullmatch(r"(\d{1,20}) / (\d{1,20})", text(md / "sync_completed") or "", re.A)
+    match = re.fullmatch(r"(\d{1,20}) / (\d{1,20})", read_text(md / "sync_completed") or "", re.A)
     done, total = (int(match[1]), int(match[2])) if match else (None, None)
-    return SyncPass(action or "", done, total, parse_number(text(md / "sync_speed")))
+    return SyncPass(action or "", done, total, parse_number(read_text(md / "sync_speed")))
 
 
 def _parts(node: Path, mounts: list[Mount], roots: Roots, reader: Probe) -> Iterator[tuple[ArrayPart, str]]:
     """Yields the array and its partitions with mount points and geometry, and a reason if unread."""
-    has_chunks = bool(parse_number(text(node / "md/chunk_size")))
+    has_chunks = bool(parse_number(read_text(node / "md/chunk_size")))
     for part_node in [node, *partitions(node)]:
         device = of_node(part_node, roots)
-        start = (parse_number(text(part_node / "start")) or 0) * SECTOR if part_node != node else 0
+        start = (parse_number(read_text(part_node / "start")) or 0) * SECTOR if part_node != node else 0
         part_mounts = [mount for mount in mounts if mount.number == device.number]
         here = dict.fromkeys(mount.point for mount in part_mounts if not mount.process)
         elsewhere = dict.fromkeys(mount.place for mount in part_mounts if mount.process)
@@ -276,24 +278,24 @@ def _read_member(directory: Path, uuid: str, roots: Roots, reader: Probe) -> Arr
     path = roots.device(node.name if node else name)
     reading = reader.read_superblocks(path)
     superblock, leftovers = choose_superblock(reading, uuid)
-    list_text = text(directory / "bad_blocks")
-    unacknowledged_ranges = parse_bad_blocks(text(directory / "unacknowledged_bad_blocks") or "")
+    list_text = read_text(directory / "bad_blocks")
+    unacknowledged_ranges = parse_bad_blocks(read_text(directory / "unacknowledged_bad_blocks") or "")
     unseen = reading.failure
     if not unseen and superblock is None and not reading.foreign:
         unseen = "it has no superblock of this array"
     return ArrayMember(
         name=node.name if node else name,
         path=roots.format_path(path),
-        slot=parse_number(text(directory / "slot")),
-        states=tuple((text(directory / "state") or "").replace(",", " ").split()),
-        errors=parse_number(text(directory / "errors")),
+        slot=parse_number(read_text(directory / "slot")),
+        states=tuple((read_text(directory / "state") or "").replace(",", " ").split()),
+        errors=parse_number(read_text(directory / "errors")),
         superblock=superblock,
         leftovers=leftovers,
         foreign=reading.foreign,
         listed=None if list_text is None else tuple(sorted({*parse_bad_blocks(list_text), *unacknowledged_ranges})),
         listed_cut=list_text is not None and len(list_text) > PAGE - LONGEST_LINE,
         unacknowledged=len(unacknowledged_ranges),
-        data_offset=parse_number(text(directory / "offset")),
+        data_offset=parse_number(read_text(directory / "offset")),
         unseen=unseen,
         id=of_node(node, roots).id or "" if node else "",
         **device_facts(node),

@@ -18,7 +18,7 @@ from blklab.natural_order import natural_order
 from blklab.system.identity import of_node
 from blklab.system.layers import list_mount_devices, partitions
 from blklab.system.mounts import Mount, unescape_name
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, read_text
 from blklab.units import SECTOR
 
 NEVER_MEMBERS = re.compile(r"(ram|zram|sr|fd|mtdblock)\d")
@@ -42,7 +42,7 @@ class OutsideDevices:
 def device_facts(node: Path | None) -> dict[str, Any]:
     """Returns the fields of an ArrayMember that describe its device; `node` is its directory in sysfs."""
     disk = whole_disk(node)
-    rotational = text(disk / "queue/rotational") if disk else None
+    rotational = read_text(disk / "queue/rotational") if disk else None
     begin = _number(node / "start") if node and disk != node else 0
     sectors = _number(node / "size") if node else None
     return {
@@ -71,7 +71,7 @@ def find_candidates(roots: Roots, arrays: Sequence[Array], mounts: Sequence[Moun
     for entry in sorted(entries(roots.sys / "class/block"), key=lambda entry: natural_order(entry.name)):
         with suppress(OSError, RuntimeError):
             node = entry.resolve(strict=True)
-            is_mounted_array = (node / "md").is_dir() and text(node / "dev") in numbers
+            is_mounted_array = (node / "md").is_dir() and read_text(node / "dev") in numbers
             if not is_mounted_array and is_candidate(node, member_names, array_names):
                 candidates.append(node)
     return candidates[:MAX_DEVICES]
@@ -96,7 +96,7 @@ def is_candidate(node: Path, member_names: Collection[str], array_names: Collect
 
 def is_overlay(node: Path) -> bool:
     """Whether a device is an overlay of `blklab md overlays`, by the directory in sysfs."""
-    return (text(node / "dm/uuid") or "").startswith(OVERLAY_UUID)
+    return (read_text(node / "dm/uuid") or "").startswith(OVERLAY_UUID)
 
 
 def read_outside(arrays: Sequence[Array], mounts: Sequence[Mount], roots: Roots, reader: Probe) -> OutsideDevices:
@@ -131,7 +131,7 @@ def _make_member(node: Path, reading: SuperblockReading, users: Sequence[str], r
         data_offset=superblock.data_offset if superblock else None,
         users=tuple(users),
         id=of_node(node, roots).id or "",
-        logical_volume=(text(node / "dm/uuid") or "").startswith("LVM-"),
+        logical_volume=(read_text(node / "dm/uuid") or "").startswith("LVM-"),
         **device_facts(node),
     )
 
@@ -162,12 +162,14 @@ def _find_users(mounts: Sequence[Mount], roots: Roots) -> dict[str, list[str]]:
         for number in list_mount_devices(mount, roots):
             users_by_number.setdefault(number, []).append(f"mounted at {mount.point}")
     swaps = [
-        unescape_name(line.split()[0]) for line in (text(roots.proc / "swaps") or "").splitlines()[1:] if line.split()
+        unescape_name(line.split()[0])
+        for line in (read_text(roots.proc / "swaps") or "").splitlines()[1:]
+        if line.split()
     ]
     swap_names = {Path(path).name for path in swaps}
     users: dict[str, list[str]] = {}
     for node in [entry.resolve() for entry in entries(roots.sys / "class/block")]:
-        node_users = list(users_by_number.get(text(node / "dev") or "", ()))
+        node_users = list(users_by_number.get(read_text(node / "dev") or "", ()))
         if node.name in swap_names:
             node_users.append("used as swap")
         users.setdefault(node.name, []).extend(node_users)
@@ -200,5 +202,5 @@ def _explain_failures(
 
 
 def _number(path: Path) -> int | None:
-    match = re.fullmatch(r"\d{1,19}", text(path) or "", re.A)
+    match = re.fullmatch(r"\d{1,19}", read_text(path) or "", re.A)
     return int(match[0]) if match else None

@@ -22,7 +22,7 @@ from blklab.md.kernel_log import read_kernel_log
 from blklab.md.model import Geometry, Software
 from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice
-from blklab.system.roots import Roots, entries, open_descriptor, text
+from blklab.system.roots import Roots, entries, open_descriptor, read_text
 from blklab.system.users import uses
 
 CHECKERS = (  # Files of cron, the word to look for in them, and the name of the check
@@ -42,7 +42,7 @@ def read_software(roots: Roots, mdadm: str | None = None) -> Software:
     lines = [line for _, content in files for line in split_lines(content or "")]
     unread = any(content is None for _, content in files)
     return Software(
-        kernel=parse_version(text(roots.proc / "sys/kernel/osrelease") or ""),
+        kernel=parse_version(read_text(roots.proc / "sys/kernel/osrelease") or ""),
         mdadm=_mdadm() if mdadm is None else parse_version(mdadm),
         lists_off=_lists_off(lines) or (None if unread else False),
         config=", ".join(roots.format_path(path) for path, _ in files),
@@ -77,12 +77,12 @@ def read_mdadm_conf(roots: Roots) -> Iterator[tuple[Path, str | None]]:
     root = _root(roots)
     for name in ("etc/mdadm/mdadm.conf", "etc/mdadm.conf"):
         if os.path.lexists(root / name):
-            yield root / name, text(root / name)
+            yield root / name, read_text(root / name)
             break
     for directory in ("etc/mdadm/mdadm.conf.d", "etc/mdadm.conf.d"):
         for path in entries(root / directory):
             if path.suffix == ".conf":
-                yield path, text(path)
+                yield path, read_text(path)
 
 
 CONF_WORD = re.compile(r"#.*|(?:\"[^\"]*\"?|'[^']*'?|[^\s\"'])+")
@@ -113,10 +113,10 @@ def _lists_off(lines: list[list[str]]) -> bool:
 def _checkers(roots: Roots) -> Iterator[str]:
     root = _root(roots)
     for name, word, check_name in CHECKERS:
-        content = text(root / name) or ""
+        content = read_text(root / name) or ""
         active = [line for line in content.splitlines() if not line.lstrip().startswith("#")]
         if any(word in line for line in active):
-            autocheck = re.search(r"^\s*AUTOCHECK=(\S+)", text(root / "etc/default/mdadm") or "", re.M)
+            autocheck = re.search(r"^\s*AUTOCHECK=(\S+)", read_text(root / "etc/default/mdadm") or "", re.M)
             if word == "checkarray" and autocheck and autocheck[1].strip("\"'") != "true":
                 continue
             yield check_name

@@ -13,7 +13,7 @@ from blklab.md.model import DiskHealth, Inventory, PhysicalDisk
 from blklab.md.probing import Probe
 from blklab.system.identity import normal, of_node
 from blklab.system.layers import layers
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, read_text
 
 MAX_PARALLEL = 16  # Disks that are read at the same time
 SmartTarget = tuple[str, str]  # A path and smartctl's device type, which is empty for disks that the kernel shows
@@ -206,8 +206,8 @@ def add_health(
             device.path,
             arrays,
             health,
-            timeout=parse_number(text(node / "device/timeout")),
-            zoned=text(node / "queue/zoned") or "",
+            timeout=parse_number(read_text(node / "device/timeout")),
+            zoned=read_text(node / "queue/zoned") or "",
             failure=failure,
         )
         disks.append(disk)
@@ -227,7 +227,7 @@ def _find_disks(inventory: Inventory, roots: Roots) -> dict[Path, tuple[str, ...
     disks: dict[Path, dict[str, None]] = {}
     for array in inventory.arrays:
         for member in array.members:
-            device = text(roots.sys / "class/block" / member.name.replace("/", "!") / "dev")
+            device = read_text(roots.sys / "class/block" / member.name.replace("/", "!") / "dev")
             for layer in layers([device] if device else [], roots):
                 # The paths of an NVMe multipath disk have no device file, but its head has.
                 head = re.sub(r"^(nvme\d+)c\d+(n\d+)$", r"\1\2", layer.name)

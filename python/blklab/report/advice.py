@@ -15,7 +15,7 @@ from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, 
 from blklab.report.console import Console
 from blklab.report.formatting import Sentence
 from blklab.report.shell import Item, PageSection, PlainText
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, number_columns, text_column
 from blklab.units import NANOSECONDS, format_duration, format_size
 
 NEAR = 1.15  # Points of a chart with at most this ratio share a label
@@ -174,12 +174,16 @@ def present(answer: Answer) -> TextTable:
 def _table(answer: Answer, arrangements: Sequence[ArrangementFigures], first: int, title: str) -> TextTable:
     has_headroom = answer.rows[0].headroom is not None
     has_price = any(row.price is not None for row in _list_arrangements(answer))
-    columns = [*figures("#"), text("arrangement"), *figures("capacity", "failures", "mean", "nine of ten", "p99")]
+    columns = [
+        *number_columns("#"),
+        text_column("arrangement"),
+        *number_columns("capacity", "failures", "mean", "nine of ten", "p99"),
+    ]
     if has_headroom:
-        columns += figures("headroom")
+        columns += number_columns("headroom")
     if has_price:
-        columns += figures("price")
-    columns += figures("loss, 1 in")
+        columns += number_columns("price")
+    columns += number_columns("loss, 1 in")
     rows = []
     for number, row in enumerate(arrangements, first):
         cells = [
@@ -206,9 +210,9 @@ def _table(answer: Answer, arrangements: Sequence[ArrangementFigures], first: in
 def endurance(answer: Answer) -> TextTable:
     """Returns what the arrangements do at most, and when a disk has failed."""
     wear = any(row.drive_writes_per_day is not None for row in _list_arrangements(answer))
-    columns = figures("#", "busy", "peak IOPS", "peak bandwidth", "p99 degraded", "rebuild", "p99 then")
+    columns = number_columns("#", "busy", "peak IOPS", "peak bandwidth", "p99 degraded", "rebuild", "p99 then")
     if wear:
-        columns += figures("writes/day", "rated for")
+        columns += number_columns("writes/day", "rated for")
     rows = []
     for number, row in enumerate(_list_arrangements(answer), 1):
         # The load with the highest 99th percentile, as in the first sentence and the other tables.
@@ -241,7 +245,7 @@ def _short(probability: float) -> str:
 
 def losses(answer: Answer) -> TextTable:
     """Returns how likely the arrangements lose data, and how much."""
-    columns = figures("#", "1 in", "from 1 in", "to 1 in", "bad block, 1 in", "failed disks, 1 in", "average")
+    columns = number_columns("#", "1 in", "from 1 in", "to 1 in", "bad block, 1 in", "failed disks, 1 in", "average")
     rows = []
     for number, row in enumerate(_list_arrangements(answer), 1):
         loss = row.loss

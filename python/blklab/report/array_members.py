@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from blklab.report import formatting
 from blklab.report.formatting import Sentence
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, number_columns, text_column
 from blklab.report.view import BLOCK, DeviceView, OriginGroup, ProfileView
 
 MD_THREAD = re.compile(r"md\w*_(raid\d+|resync|reshape|multipath)")
@@ -40,7 +40,7 @@ def members_table(view: ProfileView, array: DeviceView) -> TextTable:
             ", ".join(processes),
         ]
         rows.append(row)
-    columns = [text("member"), *figures("I/Os", "read", "written", "md's own"), text("queued by")]
+    columns = [text_column("member"), *number_columns("I/Os", "read", "written", "md's own"), text_column("queued by")]
     return TextTable(f"Members of {array.label}", columns, rows, spare=("I/Os",))
 
 

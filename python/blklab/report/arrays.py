@@ -15,7 +15,7 @@ from blklab.report import diagnostics
 from blklab.report.console import Console, assemble_text, style_text
 from blklab.report.diagnostics import counts
 from blklab.report.formatting import listing, plural
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, number_columns, text_column
 from blklab.report.terminal import draw_table
 from blklab.units import format_size
 
@@ -110,9 +110,15 @@ def arrays_table(inventory: Inventory) -> TextTable:
         for array in inventory.arrays
     ]
     columns = [
-        text("array"), text("level"), text("layout"), *figures("size", "chunk"), text("metadata"),
-        text("bitmap"), text("state"), *figures("members"),
-    ]  # fmt: skip
+        text_column("array"),
+        text_column("level"),
+        text_column("layout"),
+        *number_columns("size", "chunk"),
+        text_column("metadata"),
+        text_column("bitmap"),
+        text_column("state"),
+        *number_columns("members"),
+    ]
     return TextTable("Arrays", columns, rows, spare=("chunk", "bitmap", "layout", "metadata"))
 
 
@@ -130,9 +136,13 @@ def members_table(array: Array) -> TextTable:
         for member in array.members
     ]
     columns = [
-        text("member"), *figures("slot"), text("state"), text("kind"), *figures("size", "events"),
-        text("bad blocks"),
-    ]  # fmt: skip
+        text_column("member"),
+        *number_columns("slot"),
+        text_column("state"),
+        text_column("kind"),
+        *number_columns("size", "events"),
+        text_column("bad blocks"),
+    ]
     title = printable(array.title)
     mounts = [printable(mount) for part in array.parts for mount in part.mounts]
     if mounts:
@@ -264,7 +274,7 @@ def hosts_table(hosts: Sequence[RemoteHost]) -> TextTable:
         elif host.unseen:
             extent = "partly"
         rows.append([printable(host.name), *numbers, extent])
-    return TextTable("Hosts", [text("host"), *figures("arrays", *SEVERITIES), text("read")], rows)
+    return TextTable("Hosts", [text_column("host"), *number_columns("arrays", *SEVERITIES), text_column("read")], rows)
 
 
 def hosts_as_dict(hosts: Sequence[RemoteHost]) -> dict[str, Any]:

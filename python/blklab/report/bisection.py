@@ -10,7 +10,7 @@ from blklab.report.comparison import figure
 from blklab.report.console import Console
 from blklab.report.formatting import Sentence
 from blklab.report.shell import Item, PageSection, PlainText, SentenceList
-from blklab.report.tables.base import TableColumn, TextTable, only, text
+from blklab.report.tables.base import TableColumn, TextTable, only, text_column
 
 
 def print_bisection(console: Console, bisection: Bisection) -> None:
@@ -76,8 +76,14 @@ def _table(title: str, kind: str, verdicts: Sequence[CommitVerdict]) -> TextTabl
         if not verdict.figures:
             rows.append([*commit_cells, "", "", "", "", reason])
     heading = METRICS[next(iter(metrics))].description if len(metrics) == 1 else "value"
-    columns = [text(kind), text("verdict"), text("cell"), TableColumn(heading), TableColumn("of the good end")]
-    columns += [TableColumn("runs"), text("")]
+    columns = [
+        text_column(kind),
+        text_column("verdict"),
+        text_column("cell"),
+        TableColumn(heading),
+        TableColumn("of the good end"),
+    ]
+    columns += [TableColumn("runs"), text_column("")]
     table = TextTable(title, columns, rows)
     may_be_empty = {2, 4}  # The cell, and its share of the good end
     shown = []

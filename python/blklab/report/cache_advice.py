@@ -14,7 +14,7 @@ from blklab.report import formatting, terminal
 from blklab.report.advice_figures import HOW_TO_RUN, compare_choices, mean_interval, rated_years, samples_as_dicts
 from blklab.report.console import Console
 from blklab.report.formatting import Sentence
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, number_columns, text_column
 from blklab.units import format_duration, format_size
 
 
@@ -164,8 +164,11 @@ def wear_sentence(row: CacheFigures) -> str:
 
 def _tables(answer: CacheAnswer) -> list[TextTable]:
     """Returns the array alone and each kind of cache at the size that it needs: what it gains, and what it costs."""
-    gain_columns = [text("cache"), *figures("size", "mean", "nine of ten", "second half", "p99", "read hits")]
-    cost_columns = [text("cache"), *figures("written a day", "rated for", "dirty", "failures")]
+    gain_columns = [
+        text_column("cache"),
+        *number_columns("size", "mean", "nine of ten", "second half", "p99", "read hits"),
+    ]
+    cost_columns = [text_column("cache"), *number_columns("written a day", "rated for", "dirty", "failures")]
     gain_rows = []
     cost_rows = []
     for row in (answer.without, *answer.caches):

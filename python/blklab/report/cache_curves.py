@@ -9,7 +9,7 @@ from blklab.report.charts.base import Chart, Spec, chart_spec, layer, log_ticks,
 from blklab.report.console import Console, style_text
 from blklab.report.formatting import Sentence
 from blklab.report.shell import PageSection
-from blklab.report.tables.base import TextTable, figures
+from blklab.report.tables.base import TextTable, number_columns
 
 COLOURS: Mapping[str, str] = dict(zip(("smq", "bcache", "lru", "opt"), theme.SERIES, strict=False))
 
@@ -132,7 +132,7 @@ def _directions(point: CurvePoint) -> str:
 def tables(block: BlockCurves) -> list[TextTable]:
     """Returns the hit ratios by size, and those of reads and writes."""
     curves = [curve for curve in block["curves"] if curve["points"]]
-    columns = figures("cache", *(curve["policy"] for curve in curves))
+    columns = number_columns("cache", *(curve["policy"] for curve in curves))
     ratio_rows = []
     direction_rows = []
     for size in _sizes(block):

@@ -10,7 +10,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.printing import printable
 from blklab.report import diagnostics, formatting
 from blklab.report.console import Console
-from blklab.report.tables.base import TextTable, drop_empty_columns, figures, text
+from blklab.report.tables.base import TextTable, drop_empty_columns, number_columns, text_column
 from blklab.report.terminal import draw_table
 
 if TYPE_CHECKING:
@@ -49,8 +49,14 @@ def state_table(inventory: CacheInventory) -> TextTable:
             redundant,
         ]
         rows.append(row)
-    columns = [text("cache"), text("kind"), text("mode"), text("policy"), *figures("size", "used", "dirty", "block")]
-    return TextTable("Caches", [*columns, text("redundant")], rows, spare=("block", "policy"))
+    columns = [
+        text_column("cache"),
+        text_column("kind"),
+        text_column("mode"),
+        text_column("policy"),
+        *number_columns("size", "used", "dirty", "block"),
+    ]
+    return TextTable("Caches", [*columns, text_column("redundant")], rows, spare=("block", "policy"))
 
 
 def rates_table(inventory: CacheInventory) -> TextTable:
@@ -74,7 +80,9 @@ def rates_table(inventory: CacheInventory) -> TextTable:
             rows.append(row)
     names = ("read hits", "write hits", "promoted", "demoted", "bypassed", "drive writes/day")
     note = "Shares of reads and of writes. drive writes/day: what was copied to the cache in a day, by its size."
-    return drop_empty_columns(TextTable("Activity", [text("cache"), text("since"), *figures(*names)], rows, note))
+    return drop_empty_columns(
+        TextTable("Activity", [text_column("cache"), text_column("since"), *number_columns(*names)], rows, note)
+    )
 
 
 def activity(cache: BlockCache, inventory: CacheInventory) -> dict[str, dict[str, Any]]:
@@ -129,7 +137,7 @@ def show_check(console: Console, check: "CacheCheck") -> None:
         expected_text = low if low == high else f"{low} – {high}"
         holds = "yes" if figure.holds else "NO"
         rows.append([shown.get(figure.name, figure.name), draw(figure.counted), expected_text, holds])
-    columns = [text("figure"), *figures("counted", "expected"), text("as expected")]
+    columns = [text_column("figure"), *number_columns("counted", "expected"), text_column("as expected")]
     contents = "was empty" if check.empty else "was in use: it may have held other data, or the data of this trace"
     cache = check.cache
     policy = f"{cache.policy} of Linux {check.kernel}" if cache.kind == "dm-cache" else "bcache"

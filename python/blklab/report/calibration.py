@@ -5,14 +5,14 @@ from blklab.analysis.host_profile import NOT_FITTED, HostProfile
 from blklab.outcome import NOMINAL
 from blklab.printing import printable
 from blklab.report.formatting import Sentence, listing
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, number_columns, text_column
 from blklab.units import format_duration
 
 WIDE = 1.5  # Ratio of the processor times of two runs from which these differ much
 
 
 def fit_table(calibration: Calibration) -> TextTable:
-    columns = [text("parameter"), *figures("before", "after", f"{100 * NOMINAL:.0f} % interval")]
+    columns = [text_column("parameter"), *number_columns("before", "after", f"{100 * NOMINAL:.0f} % interval")]
     entries = [
         [name, f"{before:,.0f}", f"{after:,.0f}", _limits(calibration.intervals.get(name))]
         for name, (before, after) in calibration.fitted_values.items()
@@ -26,7 +26,11 @@ def _limits(limits: tuple[float, float] | None) -> str:
 
 def residuals(calibration: Calibration) -> TextTable:
     """Returns the table of predictions and errors for all inputs."""
-    columns = [text("run"), text("rw"), *figures("bs", "depth", "jobs", "measured", "predicted", "error")]
+    columns = [
+        text_column("run"),
+        text_column("rw"),
+        *number_columns("bs", "depth", "jobs", "measured", "predicted", "error"),
+    ]
     entries = [
         [
             *map(printable, [residual.run.name, *residual.run.load.values()]),
@@ -45,8 +49,8 @@ def iops(value: float) -> str:
 
 def host_runs(profile: HostProfile) -> TextTable:
     """Returns the table of measured and predicted processor times of an I/O."""
-    columns = [text("run"), text("engine"), text("rw")]
-    columns += figures("bs", "depth", "jobs", "switches", "measured", "predicted", "error")
+    columns = [text_column("run"), text_column("engine"), text_column("rw")]
+    columns += number_columns("bs", "depth", "jobs", "switches", "measured", "predicted", "error")
     entries = []
     for run in profile.runs:
         predicted_ns = profile.predict_ns(run)

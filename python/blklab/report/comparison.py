@@ -15,7 +15,7 @@ from blklab.outcome import NOMINAL
 from blklab.printing import printable
 from blklab.report import diagnostics, formatting, terminal
 from blklab.report.console import Console
-from blklab.report.tables.base import TableColumn, TextTable, figures, only, text
+from blklab.report.tables.base import TableColumn, TextTable, number_columns, only, text_column
 from blklab.spec.cells import ExperimentPlan
 from blklab.units import format_duration
 
@@ -47,12 +47,12 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
     by_model = any(decision.of_model for decision in decisions)
     confidence = NOMINAL if by_model else comparison.confidence
     level = f"{100 * confidence:g} % interval"
-    columns = [text(label) for label in comparison.by]
+    columns = [text_column(label) for label in comparison.by]
     columns += [TableColumn(sides[0]), TableColumn("±")]
     if many:
-        columns.append(text("against"))
+        columns.append(text_column("against"))
     columns += [TableColumn("" if many else sides[1]), TableColumn("±"), TableColumn("change")]
-    columns += [TableColumn(level), TableColumn("p"), text("")]
+    columns += [TableColumn(level), TableColumn("p"), text_column("")]
     body = []
     for row in rows:
         for side in range(1, len(row.values)):
@@ -147,8 +147,8 @@ def judgement_tables(plan: ExperimentPlan, rows: Sequence[JudgedFigure]) -> list
     """Returns a table for each metric: predictions, what was measured elsewhere, and the verdicts."""
     varied_labels = [label for label in ("stack", "workload", *plan.varied) if label in plan.cells[0].labels]
     labels = list(dict.fromkeys(label for label in varied_labels if label != "repeat"))
-    columns = [TableColumn("#"), *map(text, labels), TableColumn("SIMULATED"), text("interval")]
-    columns += [TableColumn("measured"), TableColumn("change"), text("")]
+    columns = [TableColumn("#"), *map(text_column, labels), TableColumn("SIMULATED"), text_column("interval")]
+    columns += [TableColumn("measured"), TableColumn("change"), text_column("")]
     no_test = {"fitted": "the model was fitted to it", "limited": "limited by its rate: no test"}
     no_test["unclear"] = "cannot tell: its runs vary more than the interval"
     tables = []
@@ -377,7 +377,7 @@ def run_plans_table(plans: Sequence[RunPlan], metric: str, change: float) -> Tex
             shortest,
         ]
         rows.append(row)
-    columns = [text("cell"), *figures("runs", "length", "variation", "needed", "shortest")]
+    columns = [text_column("cell"), *number_columns("runs", "length", "variation", "needed", "shortest")]
     title = f"Runs that find a change of {metric} by {formatting.share(change)}"
     return TextTable(
         title,

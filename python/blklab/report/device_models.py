@@ -7,7 +7,7 @@ from blklab.analysis.identified_disks import IdentifiedDisk
 from blklab.printing import printable
 from blklab.report import formatting
 from blklab.report.console import Console, style_text
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, number_columns, text_column
 from blklab.report.terminal import draw_table
 from blklab.spec.stock_models import LibraryModel, RatedFigure
 
@@ -27,7 +27,7 @@ def draw_models(console: Console, models: Sequence[LibraryModel]) -> None:
     for model in models:
         cells = (model.name, model.device_class, _certainty(model), model.product)
         rows.append([printable(cell) or formatting.NONE for cell in cells])
-    columns = [text("model"), text("class"), text("figures"), text("product")]
+    columns = [text_column("model"), text_column("class"), text_column("figures"), text_column("product")]
     draw_table(console, TextTable("Device models", columns, rows, spare=("class",)))
     if not models:
         console.print("No such model.")
@@ -64,7 +64,7 @@ def rated_table(model: LibraryModel, rated_figures: Sequence[RatedFigure]) -> Te
         figure = figures_by_name.get(name)
         result_cells = [draw(figure.simulated), f"{100 * figure.error:+.1f} %"] if figure else [formatting.NONE] * 2
         rows.append([RATED.get(name, printable(name)), draw(value), *result_cells])
-    return TextTable("Rated", [text("figure"), *figures("rated", "simulated", "error")], rows)
+    return TextTable("Rated", [text_column("figure"), *number_columns("rated", "simulated", "error")], rows)
 
 
 def draw_disks(console: Console, disks: Sequence[IdentifiedDisk]) -> None:
@@ -80,7 +80,13 @@ def draw_disks(console: Console, disks: Sequence[IdentifiedDisk]) -> None:
         ]
         for disk in disks
     ]
-    columns = [text("disk"), text("says"), *figures("size"), text("model"), text("why")]
+    columns = [
+        text_column("disk"),
+        text_column("says"),
+        *number_columns("size"),
+        text_column("model"),
+        text_column("why"),
+    ]
     draw_table(console, TextTable("Disks", columns, rows, spare=("size",)))
     if not disks:
         console.print("No disk found.")

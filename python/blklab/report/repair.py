@@ -18,7 +18,7 @@ from blklab.md_levels import PARITIES
 from blklab.printing import printable
 from blklab.report import diagnostics
 from blklab.report.console import Console, style_text
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, number_columns, text_column
 from blklab.report.terminal import draw_table
 from blklab.units import format_duration
 
@@ -209,7 +209,7 @@ def _show_steps(console: Console, plan: RepairPlan) -> None:
         ]
         for number, planned_step in enumerate(plan.steps, 1)
     ]
-    columns = [*figures("step"), text("what"), *figures("in sync", "tolerates")]
+    columns = [*number_columns("step"), text_column("what"), *number_columns("in sync", "tolerates")]
     label = plan.array.title.removeprefix(plan.array.name)
     draw_table(console, TextTable(f"Plan for {printable(plan.array.path + label)}", columns, rows))
     console.print()

@@ -21,7 +21,7 @@ from blklab.md.rescue.lost_members import ArrayNote
 from blklab.md.rescue.saved_sectors import SavedSectors
 from blklab.printing import printable
 from blklab.report.console import Console, style_text
-from blklab.report.tables.base import TextTable, figures, only, text
+from blklab.report.tables.base import TextTable, number_columns, only, text_column
 from blklab.report.terminal import draw_table
 from blklab.units import SECTOR, format_size
 
@@ -153,9 +153,18 @@ def members_table(rescue: ArrayRescue) -> TextTable:
     in_order = [member for group in rescue.groups for member in group.members]
     unread = [member for member in (*array.members, *array.outside) if member.superblock is None]
     columns = [
-        text("member"), text("disk"), *figures("slot"), text("role"), *figures("events", "behind"),
-        text("last written"), *figures("earlier"), text("saw"), *figures("data offset"), text("checksum"), text("list"),
-    ]  # fmt: skip
+        text_column("member"),
+        text_column("disk"),
+        *number_columns("slot"),
+        text_column("role"),
+        *number_columns("events", "behind"),
+        text_column("last written"),
+        *number_columns("earlier"),
+        text_column("saw"),
+        *number_columns("data offset"),
+        text_column("checksum"),
+        text_column("list"),
+    ]
     rows = [_row(member, newest, latest) for member in (*in_order, *unread)]
     table = TextTable(
         f"Members of {printable(array.title)}",

@@ -16,7 +16,7 @@ from blklab.printing import printable
 from blklab.report import formatting, runs, terminal
 from blklab.report.console import Console, style_text
 from blklab.report.runs import outcome_figures
-from blklab.report.tables.base import TableColumn, TextTable, figures, text
+from blklab.report.tables.base import TableColumn, TextTable, number_columns, text_column
 from blklab.runners.base import RunResult
 from blklab.runners.registry import RUNNERS, CellDescriptions, did
 from blklab.spec.cells import Cell, ExperimentPlan
@@ -37,7 +37,7 @@ def cells_table(plan: ExperimentPlan) -> TextTable:
     varied_labels = [label for label in plan.varied if label not in descriptions.COLUMNS]
     columns = [TableColumn("#"), *(TableColumn(name, name in FIGURES_OF_CELLS) for name in descriptions.COLUMNS)]
     if varied_labels:
-        columns.append(text("varied"))
+        columns.append(text_column("varied"))
     title = f"{printable(plan.title) or 'Experiment'}: {formatting.plural(len(plan.cells), 'cell')}"
     return TextTable(title, columns, [_cell_row(cell, descriptions, varied_labels) for cell in plan.cells])
 
@@ -92,13 +92,17 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTab
     varied_labels = [label for label in plan.varied if label not in {"stack", "workload"}]
     has_interval = any(result.outcome.interval is not None for result in results)
     syncs = any(METRICS["sync.p99"].compute(result.outcome) for result in results)
-    columns = [TableColumn("#"), *map(text, ("stack", "workload", *varied_labels)), *figures("read IOPS", "write IOPS")]
+    columns = [
+        TableColumn("#"),
+        *map(text_column, ("stack", "workload", *varied_labels)),
+        *number_columns("read IOPS", "write IOPS"),
+    ]
     if has_interval:
-        columns.append(text("±IOPS"))
-    columns += figures("mean", "p99")
+        columns.append(text_column("±IOPS"))
+    columns += number_columns("mean", "p99")
     if syncs:
-        columns += figures("fsync p99")
-    columns += [text("share"), TableColumn("in queues")]
+        columns += number_columns("fsync p99")
+    columns += [text_column("share"), TableColumn("in queues")]
     rows = [_row(cell, result, varied_labels, syncs=syncs) for cell, result in _pairs(plan, results)]
     title = printable(plan.title) or "Experiment"
     commands = any(result.outcome.command for result in results)
@@ -201,7 +205,7 @@ def ramp_table(title: str, ramp: LoadRamp) -> TextTable:
     for kind in ("read", "write"):
         if any(kind in step.latency_ns for step in ramp.steps):
             keys += [(kind, figure) for figure in FIGURES]
-    columns = figures("offered IOPS", "IOPS", *(f"{kind} {figure}" for kind, figure in keys))
+    columns = number_columns("offered IOPS", "IOPS", *(f"{kind} {figure}" for kind, figure in keys))
     rows = []
     for step in ramp.steps:
         row = ["no limit" if step.offered_iops is None else f"{step.offered_iops:,.0f}", f"{step.iops:,.0f}"]
@@ -270,7 +274,10 @@ def hosts_table(cell: str, outcomes: Sequence[Outcome]) -> TextTable:
         row += [formatting.duration(means[metric].get(name)) for metric in metrics]
         row.append(_clock(outcomes, name))
         rows.append(row)
-    columns = [text("host"), *figures("IOPS", "of median", *(metric.replace(".", " ") for metric in metrics), "clock")]
+    columns = [
+        text_column("host"),
+        *number_columns("IOPS", "of median", *(metric.replace(".", " ") for metric in metrics), "clock"),
+    ]
     strong = frozenset(names.index(outlier.host) for outlier in different)
     return TextTable(
         f"{printable(cell)}: hosts",

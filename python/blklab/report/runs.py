@@ -20,7 +20,7 @@ from blklab.outcome import LEAST_SHOWN, Outcome, count_lookups
 from blklab.printing import printable
 from blklab.report import formatting, terminal
 from blklab.report.console import Console
-from blklab.report.tables.base import TableColumn, TextTable, drop_empty_columns, figures, text
+from blklab.report.tables.base import TableColumn, TextTable, drop_empty_columns, number_columns, text_column
 from blklab.spec.cells import ExperimentPlan
 from blklab.store.query import CampaignRow, StoredRun
 
@@ -36,11 +36,17 @@ def print_campaigns(
 
 
 def campaigns(rows: Sequence[CampaignRow], tags: Mapping[int, Sequence[str]]) -> TextTable:
-    columns = [TableColumn("#"), text("experiment"), text("on"), TableColumn("runs"), text("state")]
-    columns.append(text("begun"))
+    columns = [
+        TableColumn("#"),
+        text_column("experiment"),
+        text_column("on"),
+        TableColumn("runs"),
+        text_column("state"),
+    ]
+    columns.append(text_column("begun"))
     if tags:
-        columns.append(text("tags"))
-    columns.append(text("title"))
+        columns.append(text_column("tags"))
+    columns.append(text_column("title"))
     body = []
     for row in rows:
         cells = [
@@ -120,7 +126,7 @@ def _doubts(run: StoredRun) -> list[str]:
 
 def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
     """Returns a row for each job of each run; `heading` is that of the numbers of runs."""
-    columns = [TableColumn(heading), text("job"), *figures(*FIGURES, "share", "each clone")]
+    columns = [TableColumn(heading), text_column("job"), *number_columns(*FIGURES, "share", "each clone")]
     jobs = []
     for number, outcome in rows:
         total = sum(group.iops for group in outcome.groups) or 1
@@ -155,7 +161,7 @@ def runs(campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> TextTable:
     for run in stored_runs:
         state = f"{run.state} *" if _doubts(run) else run.state
         rows.append(([str(run.id), state], run.labels, run.outcome))
-    return _table(title, [TableColumn("run"), text("state")], rows, note)
+    return _table(title, [TableColumn("run"), text_column("state")], rows, note)
 
 
 def print_measured(
@@ -178,7 +184,7 @@ def _table(
     varied_labels = [label for label in all_labels if len({labels.get(label) for labels in labels_of_runs}) > 1]
     values_of_runs = [[labels.get(label, formatting.NONE) for label in varied_labels] for labels in labels_of_runs]
     order = units.row_order(varied_labels, values_of_runs)
-    columns = [*columns, *map(text, varied_labels), *figures(*FIGURES)]
+    columns = [*columns, *map(text_column, varied_labels), *number_columns(*FIGURES)]
     sorted_rows = sorted(zip(values_of_runs, rows, strict=True), key=lambda row: order(row[0]))
     cells = []
     for values, (leading, _, outcome) in sorted_rows:
@@ -279,8 +285,8 @@ def caches(rows: Rows) -> TextTable:
             if target.get("kind") in {"lvmcache", "bcache", "writecache"}:
                 names = [printable(name), printable(target["name"]), target["kind"]]
                 cache_rows.append([*names, _hits(target, outcome), *_counts(target)])
-    columns = [text("run"), text("cache"), text("kind")]
-    columns += figures("hits", "read hits", "write hits", "promoted", "demoted", "used", "dirty")
+    columns = [text_column("run"), text_column("cache"), text_column("kind")]
+    columns += number_columns("hits", "read hits", "write hits", "promoted", "demoted", "used", "dirty")
     return TextTable(
         "Caches",
         columns,

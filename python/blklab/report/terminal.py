@@ -13,7 +13,7 @@ from blklab.report.console import Console, RenderableType, assemble_text, style_
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import brief_sentences, sentences
 from blklab.report.tables import devices, life, load, pattern, trace
-from blklab.report.tables.base import TableColumn, TextTable, drop_empty_columns, figures, only, text
+from blklab.report.tables.base import TableColumn, TextTable, drop_empty_columns, number_columns, only, text_column
 from blklab.report.view import DeviceView, ProfileView
 
 BAR_WIDTH = 12  # Characters of a bar; half of it in narrow terminals
@@ -69,7 +69,7 @@ def recordings(console: Console, views: Mapping[str, ProfileView]) -> None:
         largest_cause = next((cause.code for cause in causes(view)), "")
         path = printable(os.path.relpath(name, common))
         rows.append([path, view.focus.label, *devices.key_figures(view.focus), largest_cause])
-    columns = [text("recording"), text("device"), *figures(*devices.FIGURES), text("cause")]
+    columns = [text_column("recording"), text_column("device"), *number_columns(*devices.FIGURES), text_column("cause")]
     draw_table(console, drop_empty_columns(TextTable("Recordings", columns, rows, spare=devices.SPARE)))
 
 

@@ -19,7 +19,7 @@ from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
 from blklab.report.shell import PageSection, SentenceList
 from blklab.report.tables import devices, trace
-from blklab.report.tables.base import TableColumn, TextTable, figures, text
+from blklab.report.tables.base import TableColumn, TextTable, number_columns, text_column
 from blklab.report.view import DeviceView, ProfileView
 
 SIDES = ("A", "B")
@@ -283,7 +283,13 @@ def changes_table(diff: TraceDiff) -> TextTable:
     for change in diff.changes:
         a, b = map(FORMS[change.metric.kind], change.values)
         rows.append([change.metric.title, a, b, *comparison.difference(change.decision), _verdict(change)])
-    columns = [text(""), *figures("A", "B", "change"), TableColumn(LEVEL), TableColumn("p"), text("")]
+    columns = [
+        text_column(""),
+        *number_columns("A", "B", "change"),
+        TableColumn(LEVEL),
+        TableColumn("p"),
+        text_column(""),
+    ]
     return TextTable("What changed", columns, rows, NOTE, spare=("p", LEVEL), explanations={LEVEL: INTERVALS})
 
 
@@ -379,7 +385,7 @@ def side_by_side(tables: Sequence[TextTable], names: Sequence[str]) -> TextTable
                 ]
                 rows.append([*key_cells, name, *value_cells])
     columns = [by_heading[heading] for heading in key_headings]
-    columns += [text(""), *(by_heading[heading] for heading in value_headings)]
+    columns += [text_column(""), *(by_heading[heading] for heading in value_headings)]
     first_table = next((table for table in tables if table), tables[0])
     return TextTable(first_table.title, columns, rows, spare=first_table.spare)
 

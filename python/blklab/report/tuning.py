@@ -11,7 +11,7 @@ from blklab.printing import printable
 from blklab.report import formatting, terminal
 from blklab.report.comparison import change, difference, figure, interval, more_repeats, verdict
 from blklab.report.console import Console
-from blklab.report.tables.base import TableColumn, TextTable, text
+from blklab.report.tables.base import TableColumn, TextTable, text_column
 
 
 def print_tuning(
@@ -34,11 +34,17 @@ def print_tuning(
 
 def tuning_table(tuning: Tuning) -> TextTable:
     """Returns one row for each value that was tried."""
-    columns = [text("setting"), text("value"), text("against"), TableColumn("runs"), TableColumn("change")]
+    columns = [
+        text_column("setting"),
+        text_column("value"),
+        text_column("against"),
+        TableColumn("runs"),
+        TableColumn("change"),
+    ]
     is_prediction = any(effect.difference.of_model for effect in tuning.effects)
     confidence = NOMINAL if is_prediction else tuning.confidence
     level = f"{100 * confidence:g} % interval"
-    columns += [TableColumn(level), TableColumn("p"), text("")]
+    columns += [TableColumn(level), TableColumn("p"), text_column("")]
     rows = [
         [
             *map(printable, (effect.setting, effect.value, effect.baseline)),

@@ -37,7 +37,7 @@ from blklab.report.experiment.setup import printable_lines
 from blklab.report.experiment.view import STACK, WORKLOAD, ExperimentView
 from blklab.report.formatting import Sentence, plural
 from blklab.report.shell import PageSection, PlainText
-from blklab.report.tables.base import ChoiceCell, LinkedCell, TableColumn, TextTable, figures, text
+from blklab.report.tables.base import ChoiceCell, LinkedCell, TableColumn, TextTable, number_columns, text_column
 from blklab.report.view import ProfileView
 from blklab.store import annotations, documents, query
 from blklab.store.annotations import Annotation
@@ -174,7 +174,7 @@ def _with_links(table: TextTable, rows: Sequence[CampaignRow]) -> TextTable:
         [ChoiceCell(cells[0], "side"), LinkedCell(cells[1], f"/campaigns/{row.number}"), *cells[2:]]
         for cells, row in zip(table.rows, rows, strict=True)
     ]
-    return TextTable(table.title, [text(table.columns[0].heading), *table.columns[1:]], cells)
+    return TextTable(table.title, [text_column(table.columns[0].heading), *table.columns[1:]], cells)
 
 
 def campaign(store: Store, number: int, page: int) -> SitePage:
@@ -219,7 +219,7 @@ def _progress(row: CampaignRow) -> list[str]:
 
 def _notes(notes: Sequence[Annotation]) -> list[TextTable]:
     rows = [[note.kind, printable(note.text), printable(note.author), runs.when(note.created)] for note in notes]
-    columns = [text(heading) for heading in ("", "text", "by", "at")]
+    columns = [text_column(heading) for heading in ("", "text", "by", "at")]
     return [TextTable("Tags and notes", columns, rows)] if rows else []
 
 
@@ -246,7 +246,7 @@ def list_runs(store: Store, page: int) -> SitePage:
         campaign = LinkedCell(f"{run.campaign} {printable(run.name)}", f"/campaigns/{run.campaign}")
         labels = printable(" ".join(f"{key}={value}" for key, value in run.labels.items()))
         rows.append([link, campaign, run.runner, run.state, labels, *runs.outcome_figures(run.outcome)])
-    columns = [TableColumn("run"), *(text(name) for name in ("campaign", "on", "state", "cell"))]
+    columns = [TableColumn("run"), *(text_column(name) for name in ("campaign", "on", "state", "cell"))]
     columns += [TableColumn(name) for name in ("read IOPS", "write IOPS", "mean", "p99")]
     table = TextTable("Runs, the newest first", columns, rows)
     return listing("Runs", table, facts=[formatting.plural(total, "run")], pages=parts("/runs", page, total))
@@ -334,7 +334,7 @@ def experiments(store: Store) -> SitePage:
             href = f"/trends/{quote(name, safe='')}?on={quote(host or runner, safe='')}"
             place = printable(members[0].place)
             rows.append([LinkedCell(printable(name), href), place, str(len(members)), runs.when(members[-1].begun)])
-    columns = [text("experiment"), text("on"), TableColumn("campaigns"), text("last")]
+    columns = [text_column("experiment"), text_column("on"), TableColumn("campaigns"), text_column("last")]
     table = TextTable("Experiments that were run repeatedly", columns, rows)
     empty = Sentence("Empty", "No experiment was run twice on one runner: repeat one to see its trend.")
     return listing("Trends", table, "Experiments", sentences=[] if rows else [empty])
@@ -391,7 +391,12 @@ def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
     verdicts = (
         _verdicts(store, campaigns_with_values, runs_by_campaign, metric) if len(campaigns_with_values) > 1 else []
     )
-    columns = [TableColumn("campaign"), text("begun"), text("blklab"), *(TableColumn(cell) for cell in cells)]
+    columns = [
+        TableColumn("campaign"),
+        text_column("begun"),
+        text_column("blklab"),
+        *(TableColumn(cell) for cell in cells),
+    ]
     rows = []
     for point in reversed(points):
         link = LinkedCell(point.name, f"/campaigns/{point.campaign.number}")
@@ -516,7 +521,9 @@ def traces(store: Store) -> SitePage:
         [LinkedCell(printable(profile.name), f"/traces/{profile.id}"), runs.when(profile.created), _devices(profile)]
         for profile in documents.latest(store, "profile")
     ]
-    table = TextTable("Profiles of traces", [text("trace"), text("kept"), text("device in focus")], rows)
+    table = TextTable(
+        "Profiles of traces", [text_column("trace"), text_column("kept"), text_column("device in focus")], rows
+    )
     empty = Sentence("Empty", "No profile is kept: `blklab trace stat TRACE --keep NAME` keeps one.")
     return listing("Traces", table, sentences=[] if rows else [empty])
 
@@ -547,7 +554,12 @@ def hosts(store: Store) -> SitePage:
         counts = map(str, _counts(audit.document).values())
         failure = printable(audit.document.get("failure") or "")
         rows.append([link, runs.when(audit.created), arrays, *counts, failure])
-    columns = [text("host"), text("audited"), *figures("arrays", *SEVERITIES), text("failure")]
+    columns = [
+        text_column("host"),
+        text_column("audited"),
+        *number_columns("arrays", *SEVERITIES),
+        text_column("failure"),
+    ]
     table = TextTable("The last audit of every host", columns, rows)
     critical = sum(_counts(audit.document)["critical"] > 0 for audit in audits)
     sentence = "No audit is kept: `blklab md audit --keep` keeps one."
@@ -586,7 +598,9 @@ def host(store: Store, number: int) -> SitePage:
         [
             *sections,
             PageSection("arrays", "Arrays", "Arrays", [*_arrays(audit["arrays"]), *unseen]),
-            PageSection("earlier", "All audits", "All audits", [TextTable("Audits", [text("at"), text("")], rows)]),
+            PageSection(
+                "earlier", "All audits", "All audits", [TextTable("Audits", [text_column("at"), text_column("")], rows)]
+            ),
         ],
         kicker="audit",
         here="/hosts",
@@ -613,7 +627,7 @@ def _arrays(arrays: Sequence[Mapping[str, Any]]) -> list[TextTable]:
         members = " ".join(member["name"] or "?" for member in array["members"])
         cells = [array["name"], array["level"] or "", array["state"] or "", members]
         rows.append([printable(cell) for cell in cells])
-    columns = [text(name) for name in ("array", "level", "state", "members")]
+    columns = [text_column(name) for name in ("array", "level", "state", "members")]
     return [TextTable("Arrays", columns, rows)] if rows else []
 
 

@@ -43,13 +43,13 @@ def document(
     for kernel_key, key in sweep.SIMULATED.items():
         value = getattr(settings, key)
         if value is not None:
-            kernel_settings[kernel_key] = sweep.text(value)
+            kernel_settings[kernel_key] = sweep.format_value(value)
     cell_document = {
         "target": _place(source, target, place),
         "command": command,
         **fio_fields,
         "host": _host(experiment),
-        "settings": kernel_settings | {key: sweep.text(value) for key, value in swept.items()},
+        "settings": kernel_settings | {key: sweep.format_value(value) for key, value in swept.items()},
         "destroy": list(experiment.destroy),
     }
     return CellDraft(cell_document, notes=notes)
@@ -195,7 +195,7 @@ def options(job: Job, place: Target, path: str) -> dict[str, str]:
     if job.io_size is not None:
         job_options["io_size"] = _io_size(job, job_options, path)
     for option, value in job.options.items():
-        job_options[option] = sweep.text(value)
+        job_options[option] = sweep.format_value(value)
     return job_options
 
 

@@ -89,7 +89,7 @@ def _random_map(job: Job) -> cell.RandomMap:
     With several sizes, fio maps blocks of the smallest, and shortens I/Os to what is free behind them. This is not
     simulated: offsets repeat then.
     """
-    if sweep.text(job.options.get("norandommap", 0)) != "0":
+    if sweep.format_value(job.options.get("norandommap", 0)) != "0":
         return "off"
     return "reshuffled" if job.time_based else "repeated"
 

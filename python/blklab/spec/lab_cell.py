@@ -53,7 +53,7 @@ def document(
     place = Target(directory="/", size=room // 512 * 512)
     fio_fields, notes = host_cell.fio_load(source, settings, workload, path, workload_table, tables, stack, place)
     _check_failures(resolved_stack.failures, fio_fields["runtime_ns"], fio_fields["ramp_ns"])
-    swept_texts = {key: sweep.text(value) for key, value in swept.items()}
+    swept_texts = {key: sweep.format_value(value) for key, value in swept.items()}
     other_settings = {} if settings.read_ahead is None else {"read_ahead_kb": str(settings.read_ahead)}
     other_settings |= {key: value for key, value in swept_texts.items() if key not in (*QUEUE, "rotational")}
     lab_document = {
@@ -132,7 +132,7 @@ def _virtual(
         device_value = getattr(disk, key)
         value = getattr(settings, key, None) if device_value is None else device_value
         if value is not None:
-            queue[key] = sweep.text(value)
+            queue[key] = sweep.format_value(value)
     document: VirtualDiskDocument = {
         "logical_block_size": disk.logical_block_size,
         "physical_block_size": max(disk.physical_block_size, disk.logical_block_size),

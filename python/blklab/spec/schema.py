@@ -88,7 +88,7 @@ def _add_meanings(properties: dict[str, Any], table: type[ExperimentTable]) -> N
                     properties[key]["description"] = " ".join(meaning.split())
 
 
-def text() -> str:
+def format_schema() -> str:
     """Returns the schema as the text of its file, docs/reference/experiment.schema.json."""
     return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
 

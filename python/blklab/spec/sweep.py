@@ -83,11 +83,11 @@ def _check_sweep(table: dict[str, Any]) -> dict[str, Any]:
             continue
         if not isinstance(values, list) or not values:
             raise ValueError(f"{key}: found {show_value(values)}, expected a list of values")
-        texts = [text(value) for value in values]
+        texts = [format_value(value) for value in values]
         for value in values:
             if is_setting(key) and not isinstance(value, bool | int | str):
                 raise ValueError(f"{key}: found {show_value(value)}, expected a number or text")
-            if not text(value).isprintable() or text(value) == AS_IS:
+            if not format_value(value).isprintable() or format_value(value) == AS_IS:
                 raise ValueError(f"{key}: invalid value {show_value(value)}")
         if len(set(texts)) < len(texts):
             raise ValueError(f"{key}: found the same value twice")
@@ -110,7 +110,7 @@ Sweep = Annotated[
 ]
 
 
-def text(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Returns a value as text, for a file of the kernel and as a label."""
     return str(int(value)) if isinstance(value, bool) else str(value)
 
@@ -143,9 +143,9 @@ def points(table: Mapping[str, Any]) -> Sequence[SweepPoint]:
     points = [SweepPoint(baseline)]
     for key, values in axes.items():
         for value in values:
-            points.append(SweepPoint({**baseline, key: text(value)}, {key: value}))
+            points.append(SweepPoint({**baseline, key: format_value(value)}, {key: value}))
     return points
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    return {key: text(value) for key, value in values.items()}
+    return {key: format_value(value) for key, value in values.items()}

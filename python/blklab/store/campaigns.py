@@ -28,7 +28,7 @@ from blklab.store.series import FinishedRun
 from blklab.store.tables import campaigns, environments, runs
 from blklab.store.tables import series as stored_series
 from blklab.system.process import boot_id, start_of
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, read_text
 
 if TYPE_CHECKING:
     from blklab.spec.cells import Cell, ExperimentPlan
@@ -322,7 +322,7 @@ def owner_is_alive(owner: str) -> bool:
 
 
 def _machine_id() -> str:
-    return text(Path("/etc/machine-id")) or platform.node() or "unknown"
+    return read_text(Path("/etc/machine-id")) or platform.node() or "unknown"
 
 
 def _boot_id() -> str:

@@ -11,7 +11,7 @@ from blklab import __version__
 from blklab.system.identity import of_node
 from blklab.system.layers import SysfsLayer, list_mount_devices
 from blklab.system.mounts import mounts
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, read_text
 
 QUEUE = (  # Files of queue/ (Documentation/ABI/stable/sysfs-block)
     *("scheduler", "nr_requests", "read_ahead_kb", "max_sectors_kb", "max_hw_sectors_kb", "rotational", "nomerges"),
@@ -47,7 +47,7 @@ def environment(layers: Iterable[SysfsLayer], roots: Roots) -> dict[str, Any]:
         "cpu": _cpu(roots),
         "memory_bytes": memory(roots).get("MemTotal"),
         "vm": _files(roots.proc / "sys/vm", VM),
-        "mdstat": _clean(text(roots.proc / "mdstat")),
+        "mdstat": _clean(read_text(roots.proc / "mdstat")),
         "devices": [_device(layer, roots) for layer in layers],
     }
 
@@ -58,13 +58,13 @@ def _clean(content: str | None) -> str | None:
 
 
 def _files(directory: Path, names: Iterable[str]) -> dict[str, str]:
-    contents = {name: _clean(text(directory / name)) for name in names}
+    contents = {name: _clean(read_text(directory / name)) for name in names}
     return {name: " ".join(value.split()) for name, value in contents.items() if value is not None}
 
 
 def memory(roots: Roots) -> dict[str, int]:
     """Returns /proc/meminfo in bytes."""
-    lines = re.findall(r"^(\w+):\s+(\d+) kB$", text(roots.proc / "meminfo") or "", re.M)
+    lines = re.findall(r"^(\w+):\s+(\d+) kB$", read_text(roots.proc / "meminfo") or "", re.M)
     return {name: int(number) * 1024 for name, number in lines}
 
 
@@ -72,15 +72,15 @@ def governors(roots: Roots) -> dict[str, list[str]]:
     """Returns the CPUs (`cpu0`…) by `driver governor` of cpufreq; empty where there is none."""
     cpus_by_governor: dict[str, list[str]] = {}
     for cpu in entries(roots.sys / "devices/system/cpu"):
-        governor = text(cpu / "cpufreq/scaling_governor")
+        governor = read_text(cpu / "cpufreq/scaling_governor")
         if re.fullmatch(r"cpu\d+", cpu.name) and governor:
-            driver = text(cpu / "cpufreq/scaling_driver") or "unknown"
+            driver = read_text(cpu / "cpufreq/scaling_driver") or "unknown"
             cpus_by_governor.setdefault(f"{driver} {governor}", []).append(cpu.name)
     return cpus_by_governor
 
 
 def _cpu(roots: Roots) -> dict[str, Any]:
-    cpuinfo = text(roots.proc / "cpuinfo") or ""
+    cpuinfo = read_text(roots.proc / "cpuinfo") or ""
     # Names of the model: x86 and s390, PowerPC, some ARM; other ARM has none.
     model = re.search(r"^(?:model name|cpu|Model|Hardware)\s*:\s*(.+)$", cpuinfo, re.M)
     # `nohz_full` and `smt` shape latencies as much as the clock does.
@@ -88,7 +88,7 @@ def _cpu(roots: Roots) -> dict[str, Any]:
         "model": _clean(model[1].strip()) if model else None,
         "count": len(re.findall(r"^processor\s*:?\s*\d+", cpuinfo, re.M)) or os.cpu_count(),
         "governor": sorted(governors(roots)) or None,
-        "smt": text(roots.sys / "devices/system/cpu/smt/active"),
+        "smt": read_text(roots.sys / "devices/system/cpu/smt/active"),
         "thermal_throttle_count": _count_throttling(roots),
     }
 
@@ -96,7 +96,7 @@ def _cpu(roots: Roots) -> dict[str, Any]:
 def _count_throttling(roots: Roots) -> int | None:
     """Returns how often the CPUs were throttled since boot because of heat (Intel only)."""
     cpus = entries(roots.sys / "devices/system/cpu")
-    counts = [text(cpu / "thermal_throttle/package_throttle_count") for cpu in cpus]
+    counts = [read_text(cpu / "thermal_throttle/package_throttle_count") for cpu in cpus]
     numbers = [int(count) for count in counts if count and count.isdigit()]
     return max(numbers) if numbers else None
 
@@ -111,11 +111,11 @@ def _device(layer: SysfsLayer, roots: Roots) -> dict[str, Any]:
     facts |= {key: identity[key] for key in ("diskseq", "size")}
     facts["ids"] = [_clean(device_id) for device_id in identity["ids"]]
     if layer.kind == "partition":
-        start = text(node / "start")
+        start = read_text(node / "start")
         return facts | {"start_bytes": int(start) * 512 if start else None}
     facts["queue"] = _files(disk / "queue", QUEUE)
     hardware = _files(disk / "device", ("vendor", "model", "serial", "rev", "queue_depth", "type"))
-    if "rev" not in hardware and (firmware := text(disk / "device/firmware_rev")):
+    if "rev" not in hardware and (firmware := read_text(disk / "device/firmware_rev")):
         hardware["rev"] = firmware
     facts["hardware"] = hardware
     if layer.kind == "md":

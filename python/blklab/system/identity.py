@@ -13,7 +13,7 @@ from pathlib import Path
 
 from blklab.errors import BlklabError, UsageError
 from blklab.system.layers import loop_file, node_of, number_of
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, read_text
 
 BY_ID = "disk/by-id"
 
@@ -92,10 +92,10 @@ def of_number(number: str, roots: Roots, path: str | None = None) -> BlockDevice
 
 def of_node(node: Path, roots: Roots, path: str | None = None) -> BlockDevice:
     """Returns the device of a sysfs directory."""
-    number = text(node / "dev") or ""
+    number = read_text(node / "dev") or ""
     disk = node.parent if (node / "partition").exists() else node
-    sequence = text(disk / "diskseq")
-    sectors = text(node / "size")
+    sequence = read_text(disk / "diskseq")
+    sectors = read_text(node / "size")
     return BlockDevice(
         path=path or roots.format_path(roots.device(node.name)),
         name=node.name,
@@ -111,7 +111,7 @@ def find_by_id(name: str, roots: Roots) -> list[BlockDevice]:
     """Returns every device with a stable id; several can share one."""
     devices = []
     for entry in entries(roots.sys / "class/block"):
-        number = text(entry / "dev")
+        number = read_text(entry / "dev")
         node = node_of(number, roots) if number else None
         if number and node and normal(name) in map(normal, _ids(node, roots)):
             devices.append(of_node(node, roots))
@@ -123,7 +123,7 @@ def _ids(node: Path, roots: Roots) -> list[str]:
     if loop is not None:
         # A deleted file's name may be another file's by now.
         return [] if loop.endswith(" (deleted)") else [f"file:{loop}"]
-    number = text(node / "dev") or ""
+    number = read_text(node / "dev") or ""
     links = [*_links(number, roots), *_udev(number, roots)]
     ids = [*sorted(dict.fromkeys(links), key=_telling), *_sysfs(node)]
     return list(dict.fromkeys(ids))
@@ -149,7 +149,7 @@ def _links(number: str, roots: Roots) -> Iterator[str]:
 
 def _udev(number: str, roots: Roots) -> Iterator[str]:
     """Returns the lines S:link and E:KEY=value of udev's database."""
-    content = text(roots.udev / f"b{number}") or ""
+    content = read_text(roots.udev / f"b{number}") or ""
     values = {}
     for line in content.splitlines():
         if line.startswith(f"S:{BY_ID}/"):
@@ -164,24 +164,24 @@ def _udev(number: str, roots: Roots) -> Iterator[str]:
 
 
 def _sysfs(node: Path) -> Iterator[str]:
-    number = text(node / "partition")
+    number = read_text(node / "partition")
     disk, part = (node.parent, f"-part{number}") if number else (node, "")
     for file in ("wwid", "device/wwid"):
-        wwid = " ".join((text(disk / file) or "").split())
+        wwid = " ".join((read_text(disk / file) or "").split())
         if wwid.startswith("naa."):
             yield f"wwn-0x{wwid.removeprefix('naa.')}{part}"
         elif wwid:
             yield f"{wwid}{part}"
     for file in ("serial", "device/serial"):
-        if serial := text(disk / file):
+        if serial := read_text(disk / file):
             yield serial + part
     if serial := _unit_serial(disk):
         yield serial + part
-    if uuid := text(disk / "dm/uuid"):
+    if uuid := read_text(disk / "dm/uuid"):
         yield f"dm-uuid-{uuid}{part}"
-    if uuid := text(disk / "md/uuid"):
+    if uuid := read_text(disk / "md/uuid"):
         yield f"md-uuid-{array_uuid(uuid)}{part}"
-    if (name := text(disk / "dm/name")) and text(disk / "dm/uuid"):
+    if (name := read_text(disk / "dm/name")) and read_text(disk / "dm/uuid"):
         yield f"dm-name-{name}{part}"
 
 

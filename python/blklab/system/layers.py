@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blklab.system.mounts import NO_DEVICE, Mount, holding, unescape_name
-from blklab.system.roots import Roots, entries, open_descriptor, text
+from blklab.system.roots import Roots, entries, open_descriptor, read_text
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ def block_device(path: Path, roots: Roots) -> str | None:
 def swap_areas(roots: Roots) -> Iterator[tuple[Path, str | None]]:
     """Yields the path of each swap device or file, with `major:minor` of a device."""
     # A line is `filename type size used priority`, blanks in the name as octal (mm/swapfile.c).
-    for line in (text(roots.proc / "swaps") or "").splitlines()[1:]:
+    for line in (read_text(roots.proc / "swaps") or "").splitlines()[1:]:
         if fields := line.split():
             path = Path(unescape_name(fields[0]))
             number = block_device(path, roots)
             if number is None and path.parent == Path("/dev"):
-                number = text(roots.sys / "class/block" / path.name / "dev")
+                number = read_text(roots.sys / "class/block" / path.name / "dev")
             yield path, number
 
 
@@ -112,7 +112,7 @@ def layers(numbers: Iterable[str], roots: Roots) -> list[SysfsLayer]:
     return [
         SysfsLayer(
             name=name,
-            number=numbers_by_name.get(name) or (text(node / "dev") if node else None),
+            number=numbers_by_name.get(name) or (read_text(node / "dev") if node else None),
             kind=kind_of(node, name),
             above=tuple(above[name]),
             leaf=not below[name],
@@ -183,7 +183,7 @@ def _resolve_path(path: Path) -> Path | None:
 
 def loop_file(node: Path) -> str | None:
     """Returns the path of a loop device's file; None for other devices and without a file."""
-    return text(node / "loop/backing_file") or None
+    return read_text(node / "loop/backing_file") or None
 
 
 LOOP_GET_STATUS64 = 0x4C05  # include/uapi/linux/loop.h
@@ -261,5 +261,5 @@ def list_mount_devices(mount: Mount, roots: Roots) -> set[str]:
 
 
 def _numbers_in(nodes: Iterable[Path]) -> set[str]:
-    numbers = {text(node / "dev") for node in nodes}
+    numbers = {read_text(node / "dev") for node in nodes}
     return {number for number in numbers if number}

@@ -84,7 +84,7 @@ def open_descriptor(path: Path | str, flags: int, directory: int | None = None) 
         os.close(descriptor)
 
 
-def text(path: Path) -> str | None:
+def read_text(path: Path) -> str | None:
     """Returns the text of a file of /proc or /sys without the final newline; None if unreadable.
 
     Devices come and go, and some attributes answer with an error (EINVAL, EIO, ENODEV).

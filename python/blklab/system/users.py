@@ -9,7 +9,7 @@ from pathlib import Path
 from blklab.system import layers
 from blklab.system.identity import BlockDevice
 from blklab.system.mounts import NETWORK, list_all_mounts
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, read_text
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ def _find_related(device: BlockDevice, roots: Roots) -> dict[str, Path]:
     """
     related_nodes = {device.number: device.node}
     for partition in layers.partitions(device.node):
-        if number := text(partition / "dev"):
+        if number := read_text(partition / "dev"):
             related_nodes[number] = partition
-    if (device.node / "partition").exists() and (number := text(device.node.parent / "dev")):
+    if (device.node / "partition").exists() and (number := read_text(device.node.parent / "dev")):
         related_nodes[number] = device.node.parent
     waiting = [device.node]
     while waiting:
@@ -62,7 +62,7 @@ def _find_reached_device(number: str, related_nodes: dict[str, Path], device: Bl
     # A partition's disk is beneath its brothers too, which does not make them its users.
     related_numbers = set(related_nodes)
     if (device.node / "partition").exists():
-        related_numbers.discard(text(device.node.parent / "dev") or "")
+        related_numbers.discard(read_text(device.node.parent / "dev") or "")
     beneath = {layer.number for layer in layers.layers([number], roots) if layer.number}
     common_numbers = sorted(related_numbers & beneath)
     return layers.name_of(common_numbers[0], roots) if common_numbers else None
@@ -139,20 +139,20 @@ def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
     """
     numbers = {device.number: device.name}
     for partition in layers.partitions(device.node):
-        if number := text(partition / "dev"):
+        if number := read_text(partition / "dev"):
             numbers[number] = partition.name
     programs = []
     for process in entries(roots.proc):
         if not process.name.isdigit() or int(process.name) == os.getpid():
             continue
         pid = int(process.name)
-        program = text(process / "comm") or "?"
+        program = read_text(process / "comm") or "?"
         kinds: dict[str, str] | None = None  # Of filesystems, by the id of the mount
         for descriptor in entries(process / "fd"):
             place = _link(descriptor)
             if place and not place.startswith("/"):  # a socket, a pipe…
                 continue
-            info = text(process / "fdinfo" / descriptor.name) or ""
+            info = read_text(process / "fdinfo" / descriptor.name) or ""
             if not place.startswith("/dev/"):
                 kinds = _mount_kinds(process) if kinds is None else kinds
                 if not _is_local(info, kinds):
@@ -179,7 +179,7 @@ def _link(descriptor: Path) -> str:
 def _mount_kinds(process: Path) -> dict[str, str]:
     """Returns the kind of filesystem of each mount of a process, by the mount's id (proc(5), mountinfo)."""
     kinds = {}
-    for line in (text(process / "mountinfo") or "").splitlines():
+    for line in (read_text(process / "mountinfo") or "").splitlines():
         fields = line.split(" ")
         if "-" in fields[6:-1]:
             kinds[fields[0]] = fields[fields.index("-", 6) + 1]
@@ -189,7 +189,7 @@ def _mount_kinds(process: Path) -> dict[str, str]:
 def _network_numbers(process: Path) -> set[str]:
     """Returns the numbers of a process's network filesystems, as /proc/PID/maps prints them."""
     numbers = set()
-    for line in (text(process / "mountinfo") or "").splitlines():
+    for line in (read_text(process / "mountinfo") or "").splitlines():
         fields = line.split(" ")
         if "-" in fields[6:-1]:
             kind = fields[fields.index("-", 6) + 1]
@@ -209,7 +209,7 @@ def _is_local(info: str, kinds: dict[str, str]) -> bool:
 def _list_mapped_devices(process: Path, roots: Roots) -> Iterator[str]:
     """Yields the block devices (`major:minor`) of shared mappings: a program may close the file and go on writing."""
     remote: set[str] | None = None  # `major:minor` of network filesystems, whose files could hang
-    for line in (text(process / "maps") or "").splitlines():
+    for line in (read_text(process / "maps") or "").splitlines():
         # 7f12a000-7f12b000 rw-s 00080000 00:05 512    /dev/md0
         fields = line.split(maxsplit=5)
         if len(fields) < 6 or not fields[1].endswith("s") or not fields[5].startswith("/"):

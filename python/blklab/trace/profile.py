@@ -12,7 +12,7 @@ from blklab import _core
 from blklab.documents.profile import Profile
 from blklab.errors import BlklabError, UsageError
 from blklab.printing import printable
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, read_text
 from blklab.units import SECTOR
 
 
@@ -56,10 +56,10 @@ def read_mounted_files(
         )
     except OSError as error:
         raise BlklabError(f"--files {path}: {file_search.error_reason(error)}") from error
-    start = int(text(device.node / "start") or 0)
+    start = int(read_text(device.node / "start") or 0)
     numbers = [number]
     if (device.node / "partition").exists():
-        numbers.append(text(device.node.parent / "dev") or "")
+        numbers.append(read_text(device.node.parent / "dev") or "")
     owners: dict[tuple[str, bool], int] = {}
     extents = []
     for piece in pieces:

@@ -10,7 +10,7 @@ import pytest
 from blklab.errors import BlklabError
 from blklab.md.repair import write_suspension
 from blklab.md.repair.write_suspension import WriteSuspension
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, read_text
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def guards() -> list[int]:
     return [
         int(line.parent.name)
         for line in Path("/proc").glob("[0-9]*/stat")
-        if (fields := text(line) or "").partition("(")[2].startswith(("md-go-on)", "false)"))
+        if (fields := read_text(line) or "").partition("(")[2].startswith(("md-go-on)", "false)"))
         and int(fields.rpartition(")")[2].split()[1]) == os.getpid()
     ]
 
@@ -151,7 +151,9 @@ def test_an_array_that_does_not_get_clean(md: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(write_suspension, "CLEAN_TIMEOUT_S", 0.1)
     (md / "array_state").write_text("active")
     (md / "array_state").chmod(0o400)
-    monkeypatch.setattr(write_suspension, "text", lambda path: "active" if path.name == "array_state" else text(path))
+    monkeypatch.setattr(
+        write_suspension, "text", lambda path: "active" if path.name == "array_state" else read_text(path)
+    )
     with pytest.raises(BlklabError, match=r"not clean 0\.1 s after writes were suspended"):
         WriteSuspension(md).suspend()
     assert not held(md)

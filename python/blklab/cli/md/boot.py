@@ -14,7 +14,7 @@ from blklab.md import command_lines
 from blklab.md.repair.operations import run_program
 from blklab.md.repair.plan import find_array
 from blklab.printing import printable
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, read_text
 
 CONFIG = "etc/blklab/md-boot.conf"
 UNIT = "blklab-md-boot.service"
@@ -126,7 +126,7 @@ def status(*, as_json: bool) -> None:
         problems.append(f"{UNIT} is not enabled: systemctl enable {UNIT}")
     if paths_by_uuid and not (initramfs.exists() and initramfs.stat().st_mtime >= config.stat().st_mtime):
         problems.append(f"{initramfs}: not there, or older than the list of arrays: update-initramfs -u -k all")
-    log = (text(root / "run/blklab-md-boot.log") or "").splitlines()
+    log = (read_text(root / "run/blklab-md-boot.log") or "").splitlines()
     lines = [f"{path or uuid}: its bad-block lists are removed at boot" for uuid, path in paths_by_uuid.items()]
     if paths_by_uuid:
         lines += problems
@@ -147,7 +147,7 @@ def find_missing(root: Path) -> list[str]:
 
 def read_config(root: Path) -> dict[str, str]:
     """Returns the path of each array in the configuration by its UUID; empty if the administrator gave none."""
-    matches = re.findall(r"^[ \t]*([0-9a-f:]{35})\b[ \t#]*(.*)", text(root / CONFIG) or "", re.M)
+    matches = re.findall(r"^[ \t]*([0-9a-f:]{35})\b[ \t#]*(.*)", read_text(root / CONFIG) or "", re.M)
     return {uuid: path.strip() for uuid, path in matches}
 
 

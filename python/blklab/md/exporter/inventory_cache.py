@@ -15,7 +15,7 @@ from blklab.md.probing import Probe
 from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice
 from blklab.system.mounts import list_all_mounts
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, read_text
 
 DISK_TIMEOUT_S = 2.0  # Time that a scrape waits for disks. A disk that hangs must not hide its values in sysfs.
 NOT_READ = "disks are not read"
@@ -159,4 +159,4 @@ def _identity(name: str, roots: Roots) -> tuple[str | None, ...]:
     """Returns values that identify a device; diskseq is unique for each disk (Linux 5.15)."""
     node = (roots.sys / "class/block" / name).resolve()
     disk = node.parent if (node / "partition").exists() else node
-    return name, text(node / "dev"), text(node / "size"), text(disk / "diskseq")
+    return name, read_text(node / "dev"), read_text(node / "size"), read_text(disk / "diskseq")

@@ -14,7 +14,7 @@ from blklab.md.repair.environment_checks import find_busy_neighbour
 from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask
 from blklab.md.superblocks import Superblock, read_superblocks, swap_words
 from blklab.system.identity import array_uuid, resolve
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, read_text
 
 
 class MemberState(enum.Enum):
@@ -72,7 +72,7 @@ def find_array_node(uuid: str, roots: Roots) -> Path:
             continue
         if has_uuid(entry, uuid):
             return entry.resolve()
-        if not array_uuid(text(entry / "md/uuid") or ""):  # kernels before 4.19
+        if not array_uuid(read_text(entry / "md/uuid") or ""):  # kernels before 4.19
             members = read_members(entry.resolve(), "", roots, Probe())
             if any(member.superblock and member.superblock.uuid == uuid for member in members):
                 return entry.resolve()
@@ -83,8 +83,8 @@ def find_array_node(uuid: str, roots: Roots) -> Path:
 
 def has_uuid(node: Path, uuid: str) -> bool:
     """Whether an array in sysfs has a UUID, as mdadm prints it: for metadata 0.90, sysfs has other words."""
-    sysfs_uuid = array_uuid(text(node / "md/uuid") or "")
-    is_swapped = (text(node / "md/metadata_version") or "").startswith("0") and bool(sysfs_uuid)
+    sysfs_uuid = array_uuid(read_text(node / "md/uuid") or "")
+    is_swapped = (read_text(node / "md/metadata_version") or "").startswith("0") and bool(sysfs_uuid)
     return bool(uuid) and uuid in {sysfs_uuid, swap_words(sysfs_uuid) if is_swapped else sysfs_uuid}
 
 
@@ -95,7 +95,7 @@ def read_array_state(task: RepairTask, roots: Roots) -> ArrayState:
     inside = _read_members(node, task, roots)
     outside = _find_removed_disks(task, set(inside), roots)
     devices = {slot.device for slot in task.slots}
-    kernel = parse_version(text(roots.proc / "sys/kernel/osrelease") or "")
+    kernel = parse_version(read_text(roots.proc / "sys/kernel/osrelease") or "")
     occupants = {member.slot: member.path for device, member in inside.items() if device not in devices}
     return ArrayState(
         slots=tuple(
@@ -107,10 +107,10 @@ def read_array_state(task: RepairTask, roots: Roots) -> ArrayState:
             )
             for slot in task.slots
         ),
-        bitmap=text(md / "bitmap/location") not in {None, "none", ""},
-        degraded=parse_number(text(md / "degraded")) or 0,
-        sync=text(md / "sync_action") or "idle",
-        array_state=text(md / "array_state") or "",
+        bitmap=read_text(md / "bitmap/location") not in {None, "none", ""},
+        degraded=parse_number(read_text(md / "degraded")) or 0,
+        sync=read_text(md / "sync_action") or "idle",
+        array_state=read_text(md / "array_state") or "",
         spares={
             device: member.path
             for device, member in inside.items()
@@ -221,7 +221,7 @@ def _read_unused_superblock(path: Path, slot: MemberSlot | RemovedSpare, uuid: s
     if not path.is_relative_to(roots.dev):  # in a damaged journal
         return None
     node = roots.sys / "class/block" / str(path.relative_to(roots.dev)).replace("/", "!")
-    if entries(node / "holders") or text(node / "size") in {"0", None}:
+    if entries(node / "holders") or read_text(node / "size") in {"0", None}:
         return None
     for superblock in read_superblocks(path).members:
         identity = (superblock.uuid, superblock.device, superblock.offset)

@@ -10,7 +10,7 @@ from blklab.md import command_lines
 from blklab.md.probing import read_mdadm_conf, split_lines
 from blklab.system.layers import beneath, filesystem_devices, swap_areas
 from blklab.system.process import start_of
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, read_text
 
 
 def find_swap(node: Path, roots: Roots) -> str:
@@ -18,7 +18,7 @@ def find_swap(node: Path, roots: Roots) -> str:
 
     `node` is the array's directory in sysfs, here and below.
     """
-    number = text(node / "dev") or ""
+    number = read_text(node / "dev") or ""
     for path, swap_number in swap_areas(roots):
         try:
             numbers = {swap_number} if swap_number else filesystem_devices(path.parent, roots)[0]
@@ -37,7 +37,7 @@ def find_busy_neighbour(node: Path, roots: Roots) -> str:
     disks = set(_disks(node))
     for entry in entries(roots.sys / "block"):
         other = entry.resolve()
-        action = text(other / "md/sync_action")
+        action = read_text(other / "md/sync_action")
         if other != node and action not in {"idle", "frozen", None} and disks & set(_disks(other)):
             return f"{other.name}: {action}"
     return ""
@@ -63,7 +63,7 @@ def find_spare_monitor(node: Path, roots: Roots) -> tuple[str, str]:
         return "", ""
     for process in entries(roots.proc):
         if reason := _sharing_reason(process, roots):
-            service = re.search(r"([^/]+\.service)$", text(process / "cgroup") or "")
+            service = re.search(r"([^/]+\.service)$", read_text(process / "cgroup") or "")
             moving = f"mdadm --monitor (process {process.name}) may move the spare of {donor} into it: {reason}"
             if service:
                 return moving, command_lines.stop_unit(service[1])
@@ -81,7 +81,7 @@ def find_spare_monitor(node: Path, roots: Roots) -> tuple[str, str]:
 
 def _has_spare(other: Path, node: Path) -> bool:
     return other != node and any(
-        "spare" in (text(member / "state") or "").split(",") and text(member / "slot") == "none"
+        "spare" in (read_text(member / "state") or "").split(",") and read_text(member / "slot") == "none"
         for member in entries(other / "md")
         if member.name.startswith("dev-")
     )
@@ -89,20 +89,20 @@ def _has_spare(other: Path, node: Path) -> bool:
 
 def _sharing_reason(process: Path, roots: Roots) -> str:
     """Returns why a process may move spares; empty if it cannot. getopt accepts shortened options."""
-    arguments = (text(process / "cmdline") or "").split("\0")
+    arguments = (read_text(process / "cmdline") or "").split("\0")
     options = [argument for argument in arguments[1:] if argument.startswith("-")]
 
     def has_option(pattern: str) -> bool:
         return any(re.match(pattern, option) for option in options)
 
-    if not process.name.isdigit() or "mdadm" not in {Path(arguments[0]).name, text(process / "comm")}:
+    if not process.name.isdigit() or "mdadm" not in {Path(arguments[0]).name, read_text(process / "comm")}:
         return ""
     if not has_option(r"-[A-Za-z0-9]*F|--mo|--fol") or has_option("--no-s"):
         return ""
     if has_option(r"-[A-Za-z0-9]*c|--c"):
         return "it has another configuration file"
     ticks = start_of(int(process.name), roots)
-    boot = re.search(r"^btime (\d+)", text(roots.proc / "stat") or "", re.M)
+    boot = re.search(r"^btime (\d+)", read_text(roots.proc / "stat") or "", re.M)
     for path, content in read_mdadm_conf(roots):
         if content is None:
             return f"{roots.format_path(path)} cannot be read"

@@ -14,7 +14,7 @@ from blklab.errors import BlklabError
 from blklab.md.model import Array, ArrayMember, merge_ranges
 from blklab.md.superblocks import SectorRange
 from blklab.system.identity import device_number
-from blklab.system.roots import Roots, open_descriptor, text
+from blklab.system.roots import Roots, open_descriptor, read_text
 from blklab.units import SECTOR
 
 PIECE_BYTES = 1 << 20
@@ -63,7 +63,7 @@ class Measurement:
         return sectors * SECTOR
 
     def _read_member(self, member: ArrayMember) -> tuple[SectorRange, ...]:
-        number = text(self._roots.sys / "class/block" / member.name / "dev") or ""
+        number = read_text(self._roots.sys / "class/block" / member.name / "dev") or ""
         first = (member.data_offset or 0) * SECTOR
         end = first + self._bytes(member)
         unreadable: list[SectorRange] = []

@@ -24,7 +24,7 @@ from blklab.md.repair.array_state import ArrayState
 from blklab.md.repair.environment_checks import find_busy_neighbour
 from blklab.md.repair.preconditions import check_preconditions
 from blklab.md.repair.task import RemovedSpare, RepairTask
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, read_text
 from blklab.units import SECTOR
 
 INSTALL = "install it: apt-get install mdadm"
@@ -120,8 +120,8 @@ class MachineOps:
     def mark_all_dirty(self, task: RepairTask) -> bool:
         """Sets all bits of the bitmap (drivers/md/md.c, `bitmap_store`; md ignores excess bits)."""
         md = self.find_node(task) / "md"
-        sectors = (parse_number(text(md / "component_size")) or 0) * 2 * max(1, task.raid_disks)
-        chunk = parse_number(text(md / "bitmap/chunksize")) or 0
+        sectors = (parse_number(read_text(md / "component_size")) or 0) * 2 * max(1, task.raid_disks)
+        chunk = parse_number(read_text(md / "bitmap/chunksize")) or 0
         try:
             (md / "bitmap_set_bits").write_text(f"0-{sectors * SECTOR // chunk}")
         except (OSError, ZeroDivisionError):

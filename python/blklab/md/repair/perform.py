@@ -19,7 +19,7 @@ from blklab.md.repair.operations import MachineOps
 from blklab.md.repair.steps import STOPPED_STATES, decide_next_step
 from blklab.md.repair.task import RepairTask
 from blklab.md_levels import PARITIES
-from blklab.system.roots import text
+from blklab.system.roots import read_text
 
 STEP_TIMEOUT_S = 60.0  # Time for a step of mdadm to show its effect; md removes a busy member only after a while
 STALL_TIMEOUT_S = 30.0  # Time without activity of md after which a rebuild counts as stalled
@@ -102,7 +102,7 @@ class Repair:
         """
         md = self._ops.find_node(self.task) / "md"
         with journal.lock_array(md.parent.name, self._ops.roots), self._signals:
-            if self.task.level in PARITIES and (text(md / "array_state") or "") not in STOPPED_STATES:
+            if self.task.level in PARITIES and (read_text(md / "array_state") or "") not in STOPPED_STATES:
                 write_suspension.resume_leftover(md)
             if resume:
                 self.task = self._ops.read_journal(self.task)
@@ -336,7 +336,7 @@ class Repair:
         last_busy = last_look = self._ops.clock()
         while True:
             now = self._ops.clock()
-            idle = (text(md / "sync_action") or "idle") in {"idle", "frozen"}
+            idle = (read_text(md / "sync_action") or "idle") in {"idle", "frozen"}
             if idle or now - last_look > DISK_INTERVAL_S:
                 last_look = now
                 if not isinstance(decide_next_step(self._read_state(), self.task), steps.WaitForSync):
@@ -357,13 +357,13 @@ class Repair:
             self._ops.sleep(POLL_INTERVAL_S)
 
     def _show_progress(self, md: Path, neighbour: str) -> None:
-        sync_completed = text(md / "sync_completed") or ""
+        sync_completed = read_text(md / "sync_completed") or ""
         if neighbour and self.task.taken and "/" not in sync_completed:
             # A member is out: md must not wait for the check of another array (md.rst).
             self._force_parallel(md, True)
         done, _, total = sync_completed.partition(" / ")
         try:
-            action = text(md / "sync_action") or "idle"
+            action = read_text(md / "sync_action") or "idle"
             self._progress(RebuildProgress(parse_number(done), parse_number(total), action))
         except OSError as error:
             self._report_error = self._report_error or error

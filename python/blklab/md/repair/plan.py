@@ -20,7 +20,7 @@ from blklab.md.repair.task import MemberSlot, RepairTask
 from blklab.md.repair.write_suspension import can_leave_cgroup
 from blklab.md_levels import PARITIES
 from blklab.system.identity import resolve
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, read_text
 
 MAX_STEPS = 10_000
 
@@ -179,5 +179,5 @@ def _risks(array: Array, software: Software, roots: Roots) -> Iterator[tuple[str
 
 def _rebuild_seconds(array: Array, roots: Roots) -> float | None:
     """Returns the time at the maximum rate of md (md.rst, sync_speed_max: KiB/s of a member)."""
-    rate = parse_number(text(roots.sys / "block" / array.name / "md/sync_speed_max"))
+    rate = parse_number(read_text(roots.sys / "block" / array.name / "md/sync_speed_max"))
     return array.member_sectors / 2 / rate if rate else None

@@ -20,7 +20,7 @@ from blklab.md.repair.steps import RUNNING_STATES
 from blklab.md.repair.write_suspension import has_other_suspension
 from blklab.md_levels import PARITIES
 from blklab.system.identity import of_node
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, read_text
 from blklab.system.users import openers
 
 MAX_EVENTS_BEHIND = 1  # Allowed difference between event counts: superblocks are read one after the other
@@ -98,7 +98,7 @@ def _check_rewrite(array: Array, md: Path, roots: Roots) -> Iterator[Reason]:
     for member in array.members:
         if member.unseen:
             yield "no-superblock", f"{member.name}: {member.unseen}"
-    kinds = {text(md / "consistency_policy"), text(md / "bitmap/metadata")}
+    kinds = {read_text(md / "consistency_policy"), read_text(md / "bitmap/metadata")}
     if {"journal", "ppl", "clustered"} & kinds or (md / "llbitmap").is_dir():
         yield (
             "bitmap",
@@ -129,7 +129,7 @@ def check_activity(array: Array, software: Software, md: Path, *, may_be_degrade
             f"a {array.sync.action} is running: wait until it ends",
             command_lines.wait_for_sync(array.path),
         )
-    elif (action := text(md / "sync_action")) not in {"idle", None}:
+    elif (action := read_text(md / "sync_action")) not in {"idle", None}:
         yield "under-way", f"sync_action is {action}: another program is changing the array"
     if array.reshaping:
         yield "reshape", "the array is being reshaped"
@@ -165,15 +165,15 @@ def _check_environment(array: Array, node: Path, roots: Roots) -> Iterator[Reaso
 
 
 def _check_bitmap(md: Path) -> Iterator[Reason]:
-    policy = text(md / "consistency_policy")
+    policy = read_text(md / "consistency_policy")
     if policy in {"journal", "ppl"}:
         yield ("no-bitmap", f"its consistency policy is {policy}: a member can be re-added only with a bitmap")
-    location = text(md / "bitmap/location") or "none"
+    location = read_text(md / "bitmap/location") or "none"
     if location == "file" or location.startswith("/"):
         yield "bitmap", "its bitmap is in a file: a re-add was tested only with internal bitmaps"
     if (md / "llbitmap").is_dir():
         yield "bitmap", "its bitmap is lockless: a re-add was tested only with internal bitmaps of version 4"
-    if text(md / "bitmap/metadata") == "clustered":
+    if read_text(md / "bitmap/metadata") == "clustered":
         yield "bitmap", "its bitmap is that of a cluster: other hosts use the array"
 
 

@@ -33,7 +33,7 @@ from blklab.md_levels import PARITIES
 from blklab.output import replace as replace_file
 from blklab.system import state_directory
 from blklab.system.identity import device_number
-from blklab.system.roots import Roots, open_descriptor, text
+from blklab.system.roots import Roots, open_descriptor, read_text
 
 SUPERBLOCK_BYTES = 256 << 10  # Before and after a superblock: its bitmap and bad-block list, before it with version 1.0
 
@@ -199,7 +199,7 @@ def _check(array: Array, members: list[ArrayMember], roots: Roots) -> list[Reaso
         message = f"this kernel would not accept {', '.join(unusable)} again, whose bad-block list was never written"
         reasons.append(("refused", message))
     for member in members:
-        number = text(roots.sys / "class/block" / member.name / "dev") or ""
+        number = read_text(roots.sys / "class/block" / member.name / "dev") or ""
         superblocks = read_superblocks(Path(member.path)).members
         if not number or all(superblock.uuid != array.uuid for superblock in superblocks):
             reasons.append(("no-superblock", f"{member.path}: it has no superblock of this array any more"))
@@ -232,7 +232,7 @@ def _copy_superblocks(plan: RestartPlan, roots: Roots) -> Path:
 
 def _read_area(member: ArrayMember, begin: int, end: int, array: Array, roots: Roots) -> bytes:
     with open_descriptor(member.path, os.O_RDONLY) as descriptor:
-        number = text(roots.sys / "class/block" / member.name / "dev") or ""
+        number = read_text(roots.sys / "class/block" / member.name / "dev") or ""
         if os.fstat(descriptor).st_rdev != device_number(number):
             raise BlklabError(f"{member.path}: it is another device than the member of {array.path}")
         return os.pread(descriptor, end - begin, begin)

@@ -33,7 +33,7 @@ from blklab.md.repair.task import RepairTask
 from blklab.md.superblocks import SectorRange
 from blklab.md_levels import PARITIES
 from blklab.system.identity import device_number
-from blklab.system.roots import Roots, open_descriptor, text
+from blklab.system.roots import Roots, open_descriptor, read_text
 from blklab.units import SECTOR
 
 LISTS_TIMEOUT_S = 60.0  # Time for md to write its lists to the disks
@@ -168,7 +168,7 @@ def _rewrite_pages(
         with SystemErrors(StoppedRepair, f"{path}: cannot open it alone", ": stop what uses it"):
             descriptor = stack.enter_context(open_descriptor(path, os.O_RDWR | os.O_DIRECT | os.O_EXCL))
         plan = _plan(inventory.read_array(node, roots), task, roots)
-        if os.fstat(descriptor).st_rdev != device_number(text(node / "dev") or "") or plan.array.uuid != task.uuid:
+        if os.fstat(descriptor).st_rdev != device_number(read_text(node / "dev") or "") or plan.array.uuid != task.uuid:
             raise StoppedRepair(f"{path}: it is another array now: nothing was written")
         if plan.refused:
             raise StoppedRepair(str(plan.refused[0]), plan.refused[0].remedy)
@@ -260,7 +260,9 @@ class _Rewrite:
 
     def _check_states(self, page: int, failure: str = "") -> None:
         """Raises StoppedRepair if the write of a page failed, or a member has not stored it or has left the array."""
-        states = {member.path: text(self._md / f"dev-{member.name}" / "state") or "missing" for member in self._members}
+        states = {
+            member.path: read_text(self._md / f"dev-{member.name}" / "state") or "missing" for member in self._members
+        }
         bad = {"write_error", "faulty", "missing"}
         if failing := [f"{path} ({state})" for path, state in states.items() if bad & {*state.split(",")}]:
             message = (

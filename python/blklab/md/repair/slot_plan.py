@@ -27,7 +27,7 @@ from blklab.md.superblocks import Superblock, read_superblocks
 from blklab.signatures import locate_signatures, signatures
 from blklab.system.identity import BlockDevice, resolve
 from blklab.system.layers import beneath, partitions
-from blklab.system.roots import Roots, entries, open_descriptor, text
+from blklab.system.roots import Roots, entries, open_descriptor, read_text
 from blklab.system.users import openers, uses
 from blklab.units import SECTOR, format_size
 
@@ -240,7 +240,7 @@ def check_new_disk(array: Array, device: BlockDevice, superblock: Superblock | N
     if device.size < min_bytes:
         size_text = f"{format_size(device.size)}, expected at least {format_size(min_bytes)}"
         yield "too-small", f"{device.name} is too small: it has {size_text}"
-    if (text(roots.sys / "block" / array.name / "dev") or "") in beneath(device.number, roots):
+    if (read_text(roots.sys / "block" / array.name / "dev") or "") in beneath(device.number, roots):
         yield "itself", f"{device.name} is on {array.path} itself: name another disk"
     if partitions(device.node):
         yield "partitions", f"{device.name} has partitions: name one of them, or another disk"

@@ -46,7 +46,7 @@ from blklab.md.repair.steps import RUNNING_STATES
 from blklab.md.superblocks import SectorRange, Superblock, read_superblocks
 from blklab.signatures import signatures
 from blklab.system.identity import BlockDevice, device_number, find_by_id, of_node
-from blklab.system.roots import entries, open_descriptor, text
+from blklab.system.roots import entries, open_descriptor, read_text
 
 Report = Callable[[str, str], object]  # Called with each step, and its command or an empty string
 Unreadable = dict[str, tuple[SectorRange, ...]]  # By the path of a member
@@ -435,8 +435,8 @@ class SlotRepair:
         md = self._md
         last_busy = self._ops.clock()
         while True:
-            states = (text(md / f"dev-{member.name}" / "state") or "missing").split(",")
-            action = text(md / "sync_action") or "idle"
+            states = (read_text(md / f"dev-{member.name}" / "state") or "missing").split(",")
+            action = read_text(md / "sync_action") or "idle"
             if "in_sync" in states:
                 return member.name
             if {"faulty", "missing"} & {*states}:
@@ -459,7 +459,7 @@ class SlotRepair:
                     " /proc/mdstat",
                     (command_lines.audit_arrays(),),
                 )
-            done, _, total = (text(md / "sync_completed") or "").partition(" / ")
+            done, _, total = (read_text(md / "sync_completed") or "").partition(" / ")
             self._advance(parse_number(done) or 0, parse_number(total) or 0)
             self._ops.sleep(POLL_INTERVAL_S)
 
@@ -543,7 +543,7 @@ class SlotRepair:
                 return devices[0]
         matches = []
         for entry in entries(self._roots.sys / "class/block"):
-            if not disk.device or (text(entry / "size") or "0") == "0":
+            if not disk.device or (read_text(entry / "size") or "0") == "0":
                 continue
             for superblock in read_superblocks(self._roots.device(entry.name)).members:
                 identity = (superblock.uuid, superblock.device, superblock.offset)

@@ -19,7 +19,7 @@ from pathlib import Path
 from blklab.errors import BlklabError, SystemErrors
 from blklab.md import command_lines
 from blklab.md.inventory import parse_number
-from blklab.system.roots import Roots, open_descriptor, text
+from blklab.system.roots import Roots, open_descriptor, read_text
 
 LONGEST_SUSPENSION_S = 10.0  # Time after which writes resume in any case
 CLEAN_TIMEOUT_S = 2.0  # Time for an array without writes to become clean; md's safe_mode_delay is 0.2 s
@@ -67,7 +67,7 @@ class WriteSuspension:
             self.resume()
             raise BlklabError(f"{self._md}: cannot suspend writes: {error.strerror or error}") from None
         deadline = time.monotonic() + CLEAN_TIMEOUT_S
-        while text(self._md / "array_state") != "clean":
+        while read_text(self._md / "array_state") != "clean":
             if time.monotonic() > deadline:
                 self.resume()
                 raise BlklabError(f"{self._md}: not clean {CLEAN_TIMEOUT_S:g} s after writes were suspended")
@@ -133,12 +133,12 @@ def can_leave_cgroup(roots: Roots) -> bool:
 
 def is_reshaping(md: Path) -> bool:
     """Whether an array is being reshaped: mdadm may then have suspended writes to protect data."""
-    return text(md / "reshape_position") not in {"none", "", None} or text(md / "sync_action") == "reshape"
+    return read_text(md / "reshape_position") not in {"none", "", None} or read_text(md / "sync_action") == "reshape"
 
 
 def has_other_suspension(md: Path) -> bool:
     """Whether another program has suspended writes to an array."""
-    low, high = (parse_number(text(md / name)) or 0 for name in ("suspend_lo", "suspend_hi"))
+    low, high = (parse_number(read_text(md / name)) or 0 for name in ("suspend_lo", "suspend_hi"))
     return high > low and high != MARK
 
 
@@ -147,7 +147,7 @@ def resume_leftover(md: Path) -> None:
 
     Raises BlklabError if that fails, or during a reshape, whose own suspension may have begun.
     """
-    if parse_number(text(md / "suspend_hi")) == MARK and is_reshaping(md):
+    if parse_number(read_text(md / "suspend_hi")) == MARK and is_reshaping(md):
         raise BlklabError(
             f"{md}: writes are suspended, and the array is being reshaped: blklab changes nothing now; when the"
             f" reshape has ended, run {command_lines.resume_fix()}"

@@ -37,7 +37,7 @@ from blklab.md.rescue.saved_metadata import save_members, save_overlay_metadata
 from blklab.md.rescue.trial import Report
 from blklab.md.superblocks import newest_superblock, read_superblocks
 from blklab.system import identity, process
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, read_text
 from blklab.units import SECTOR
 
 FOUND = "found"  # The directory with the superblocks of the overlays, in that of the overlays
@@ -156,7 +156,7 @@ def _describe(member: ArrayMember, slot: int, roots: Roots) -> MemberFacts:
         slot=slot,
         events=superblock.events if superblock else 0,
         updated=superblock.updated if superblock else 0,
-        was_read_only=text(roots.sys / "class/block" / member.name / "ro") == "1",
+        was_read_only=read_text(roots.sys / "class/block" / member.name / "ro") == "1",
     )
 
 
@@ -165,7 +165,7 @@ def _save_superblocks(
 ) -> None:
     """Saves the superblocks of the overlays, as metadata of the devices below them."""
     report(f"save the superblocks of the overlays to {directory / FOUND}", "")
-    overlays = {text(node / "dm/uuid"): f"/dev/{node.name}" for node in find_overlay_nodes(record, roots)}
+    overlays = {read_text(node / "dm/uuid"): f"/dev/{node.name}" for node in find_overlay_nodes(record, roots)}
     pairs = []
     by_path = {member.path: member for member in members}
     for number, facts in enumerate(record.members):  # In order of slots, as the overlays

@@ -36,7 +36,7 @@ from blklab.md.rescue.trial import PACKAGES, Report, run_command, try_array
 from blklab.system import process
 from blklab.system.layers import loop_file
 from blklab.system.mounts import mounts
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, read_text
 from blklab.units import SECTOR, format_size
 
 STORE_BYTES = 1 << 30  # Of the sparse file of each overlay: a trial that only reads needs some MiB
@@ -248,7 +248,7 @@ def _make_overlays(
 
 
 def _describe(member: ArrayMember, roots: Roots) -> MemberFacts:
-    is_read_only = text(roots.sys / "class/block" / member.name / "ro") == "1"
+    is_read_only = read_text(roots.sys / "class/block" / member.name / "ro") == "1"
     return describe_member(member, is_read_only=is_read_only, roots=roots)
 
 
@@ -257,7 +257,7 @@ def _make_snapshot(
 ) -> str:
     """Makes an overlay of a device, and returns its path. Its dm name and UUID end with `suffix`."""
     store = directory / f"overlay-{suffix}"
-    size = int(text(roots.sys / "class/block" / Path(origin).name / "size") or 0)
+    size = int(read_text(roots.sys / "class/block" / Path(origin).name / "size") or 0)
     if not size:
         raise BlklabError(f"{origin}: its size is not known: is it gone?")
     with SystemErrors(BlklabError, store):
@@ -275,7 +275,7 @@ def _make_snapshot(
     report(f"make the overlay of {origin}", line)
     run_command(line, origin)
     for node in find_overlay_nodes(record, roots):
-        if text(node / "dm/uuid") == uuid:
+        if read_text(node / "dm/uuid") == uuid:
             return f"/dev/{node.name}"
     raise BlklabError(f"{origin}: device-mapper made no overlay")
 
@@ -284,7 +284,7 @@ def find_overlay_nodes(record: OverlayRecord, roots: Roots) -> list[Path]:
     """Returns the sysfs directories of the overlays of a record that exist now."""
     nodes = []
     for node in entries(roots.sys / "block"):
-        if (text(node / "dm/uuid") or "").startswith(record.uuid_prefix):
+        if (read_text(node / "dm/uuid") or "").startswith(record.uuid_prefix):
             nodes.append(node)
     return sorted(nodes, key=lambda node: node.name)
 
@@ -293,7 +293,7 @@ def find_full(record: OverlayRecord, roots: Roots) -> list[str]:
     """Returns the names of overlays that took no more changes: device-mapper calls them invalid, or they overflowed."""
     full = []
     for node in find_overlay_nodes(record, roots):
-        name = text(node / "dm/name") or node.name
+        name = read_text(node / "dm/name") or node.name
         status = read_snapshot_status(name)
         if status is None or "/" not in status:
             full.append(name)
@@ -304,7 +304,7 @@ def measure_usage(record: OverlayRecord, roots: Roots) -> dict[str, str]:
     """Returns how full each overlay is, by its name; empty if there are none."""
     usage = {}
     for node in find_overlay_nodes(record, roots):
-        name = text(node / "dm/name") or node.name
+        name = read_text(node / "dm/name") or node.name
         status = read_snapshot_status(name) or ""
         sectors, slash, _ = status.partition("/")
         if slash and sectors.isdigit():
@@ -340,7 +340,7 @@ def find_arrays_to_stop(members: Sequence[ArrayMember], roots: Roots) -> tuple[s
     arrays = []
     for member in members:
         for holder in entries(roots.sys / "class/block" / member.name / "holders"):
-            state = text(roots.sys / "block" / holder.name / "md/array_state")
+            state = read_text(roots.sys / "block" / holder.name / "md/array_state")
             if state not in {"inactive", "clear"}:
                 raise UsageError(f"{member.path}: {holder.name} uses it: stop this first")
             arrays.append(f"/dev/{holder.name}")
@@ -398,7 +398,7 @@ def undo(record: OverlayRecord, directory: Path, report: Report, roots: Roots) -
     nodes = find_overlay_nodes(record, roots)
     arrays = _find_trial_arrays(nodes, roots)
     _unmount_all([*nodes, *arrays], report, roots)
-    _remove_snapshots([node for node in nodes if "content-" in (text(node / "dm/name") or "")], report)
+    _remove_snapshots([node for node in nodes if "content-" in (read_text(node / "dm/name") or "")], report)
     for array in arrays:
         line = command_lines.stop_array(f"/dev/{array.name}")
         report(f"stop the array on the overlays, {array.name}", line)
@@ -440,8 +440,8 @@ def _unmount_all(nodes: Sequence[Path], report: Report, roots: Roots) -> None:
     """Unmounts the filesystems on devices and their partitions."""
     numbers = set()
     for node in nodes:
-        numbers.add(text(node / "dev"))
-        numbers |= {text(entry / "dev") for entry in entries(node) if (entry / "partition").exists()}
+        numbers.add(read_text(node / "dev"))
+        numbers |= {read_text(entry / "dev") for entry in entries(node) if (entry / "partition").exists()}
     for mount in reversed(mounts(roots)):
         if mount.number in numbers:
             line = command_lines.unmount(str(mount.point))
@@ -451,7 +451,7 @@ def _unmount_all(nodes: Sequence[Path], report: Report, roots: Roots) -> None:
 
 def _remove_snapshots(nodes: Sequence[Path], report: Report) -> None:
     for node in nodes:
-        name = text(node / "dm/name") or ""
+        name = read_text(node / "dm/name") or ""
         line = command_lines.remove_snapshot(name)
         report(f"remove the overlay {name}", line)
         run_command(line, name)
@@ -477,7 +477,7 @@ def _make_writable(record: OverlayRecord, report: Report, roots: Roots) -> list[
         if device is None:
             lines.append(f"{facts.path} is not here any more: nothing was changed on it")
             continue
-        if text(roots.sys / "class/block" / device.name / "ro") == "1":
+        if read_text(roots.sys / "class/block" / device.name / "ro") == "1":
             line = command_lines.set_read_write(device.path)
             report(f"make {device.path} writable", line)
             run_command(line, device.path)

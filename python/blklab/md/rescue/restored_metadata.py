@@ -47,7 +47,7 @@ from blklab.signatures import locate_signatures
 from blklab.system import identity
 from blklab.system.identity import BlockDevice
 from blklab.system.layers import loop_file, number_of
-from blklab.system.roots import Roots, entries, open_descriptor, text
+from blklab.system.roots import Roots, entries, open_descriptor, read_text
 from blklab.system.spans import Span
 from blklab.system.users import openers, uses
 from blklab.units import format_size
@@ -469,7 +469,7 @@ def _block_size(restore: DeviceRestore, roots: Roots) -> int:
     """Returns the bytes of a logical block."""
     if restore.number is None:
         return BLOCKS[0]
-    size = text(identity.of_number(restore.number, roots).node / "queue/logical_block_size")
+    size = read_text(identity.of_number(restore.number, roots).node / "queue/logical_block_size")
     return int(size) if size in {str(block) for block in BLOCKS} else BLOCKS[0]
 
 

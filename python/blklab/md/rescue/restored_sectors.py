@@ -43,7 +43,7 @@ from blklab.md_levels import PARITIES
 from blklab.output import replace as replace_file
 from blklab.system import state_directory
 from blklab.system.identity import device_number
-from blklab.system.roots import Roots, open_descriptor, text
+from blklab.system.roots import Roots, open_descriptor, read_text
 from blklab.units import SECTOR, format_size
 
 BITMAP_EVENTS = struct.Struct("<24xQQ")  # events and events_cleared (drivers/md/md-bitmap.h, bitmap_super_t)
@@ -155,7 +155,7 @@ def _check_origin(array: Array, header: SectorsHeader) -> Iterator[Reason]:
 
 def _check_alignment(array: Array, lost: Sequence[SectorRange], roots: Roots) -> Iterator[Reason]:
     """Yields why single sectors cannot be written: the logical block of the array is larger."""
-    size = text(roots.sys / "block" / array.name / "queue/logical_block_size") or ""
+    size = read_text(roots.sys / "block" / array.name / "queue/logical_block_size") or ""
     block = int(size) // SECTOR if size.isdecimal() else 1
     uneven = [
         sector_range
@@ -234,7 +234,7 @@ def write_sectors(plan: SectorsPlan, roots: Roots, report: Report) -> str:
         with SystemErrors(StoppedRepair, f"{path}: cannot open it alone", ": stop what uses it"):
             descriptor = stack.enter_context(open_descriptor(path, os.O_RDWR | os.O_DIRECT | os.O_EXCL))
         current_plan = _plan(inventory.read_array(node, roots), plan.file, plan.header, roots)
-        number = device_number(text(node / "dev") or "")
+        number = device_number(read_text(node / "dev") or "")
         if os.fstat(descriptor).st_rdev != number or current_plan.array.uuid != plan.array.uuid:
             raise StoppedRepair(f"{path}: it is another array now: nothing was written")
         if current_plan.refused:
@@ -305,7 +305,7 @@ def _write_lost(plan: SectorsPlan, descriptor: int, md: Path) -> None:
         except OSError as error:
             failure = error.strerror or str(error)
         members = [member for member in plan.array.distinct if is_current(plan.array, member)]
-        states = {member.path: text(md / f"dev-{member.name}" / "state") or "missing" for member in members}
+        states = {member.path: read_text(md / f"dev-{member.name}" / "state") or "missing" for member in members}
         bad = {"write_error", "faulty", "missing"}
         failing = [f"{path} ({state})" for path, state in states.items() if bad & {*state.split(",")}]
         if failing or failure:

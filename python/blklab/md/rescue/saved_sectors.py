@@ -27,7 +27,7 @@ from blklab.md.superblocks import SectorRange, Superblock, newest_superblock, re
 from blklab.md_levels import PARITIES
 from blklab.system import identity
 from blklab.system.layers import number_of
-from blklab.system.roots import Roots, entries, open_descriptor, text
+from blklab.system.roots import Roots, entries, open_descriptor, read_text
 from blklab.units import SECTOR, format_size
 
 MOST_SECTORS = (1 << 30) // SECTOR
@@ -148,8 +148,8 @@ def _refuse_running(device: Path, roots: Roots) -> None:
     node = identity.of_number(number_of(status.st_rdev), roots).node
     for holder in entries(node / "holders"):
         md = holder.resolve() / "md"
-        states = (text(md / f"dev-{node.name}" / "state") or "faulty").split(",")
-        if text(md / "array_state") != "inactive" and "faulty" not in states:
+        states = (read_text(md / f"dev-{node.name}" / "state") or "faulty").split(",")
+        if read_text(md / "array_state") != "inactive" and "faulty" not in states:
             raise UsageError(f"--from {device}: {holder.name} uses it: expected a member that is out of its array")
 
 

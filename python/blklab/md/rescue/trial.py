@@ -17,7 +17,7 @@ from blklab.md.audit.rule import list_names
 from blklab.md.repair import operations
 from blklab.md.rescue.file_sample import SampledFiles, read_sample
 from blklab.md.rescue.overlay_record import TrialResult, Verdict
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, read_text
 from blklab.units import format_size
 
 Report = Callable[[str, str], object]
@@ -76,8 +76,8 @@ def try_array(
     name = Path(array).name
     report("assemble the array on the overlays", assemble)
     output = try_command(assemble)
-    state = text(roots.sys / "block" / name / "md/array_state") or ""
-    size = int(text(roots.sys / "block" / name / "size") or 0)
+    state = read_text(roots.sys / "block" / name / "md/array_state") or ""
+    size = int(read_text(roots.sys / "block" / name / "size") or 0)
     if state not in RUNNING or not size:
         return TrialResult("failed", [f"mdadm does not start it on the overlays. It printed: {output.last}."])
     lines = [f"It runs on the overlays as {array}, with {format_size(size * 512)}."]

@@ -7,7 +7,7 @@ from blklab.report.charts import base
 from blklab.report.charts.base import OPS, Chart, Spec, category, chart_spec, quantity, tip, tips
 from blklab.report.histogram import Bin, Histogram
 from blklab.report.tables import life, load
-from blklab.report.tables.base import BAR, TextTable, figures
+from blklab.report.tables.base import BAR, TextTable, number_columns
 from blklab.report.view import STAGES, DeviceView
 
 FEW = 8  # Number of bins below which bars are narrower, so that few bars do not fill the chart
@@ -58,7 +58,7 @@ def _distribution(device: DeviceView) -> Chart | None:
     table_rows = []
     for op, distribution in zip(titles, tables, strict=True):
         table_rows += [[op, *row] for row in distribution.rows]
-    table = TextTable(f"{stage} distribution", [*figures("operation"), *tables[0].columns], table_rows)
+    table = TextTable(f"{stage} distribution", [*number_columns("operation"), *tables[0].columns], table_rows)
     note = f"{stage}, {STAGES[stage.lower()]}; ten bins per decade, for each operation."
     return Chart("latency", "Latency distribution", spec, table, note, wide=True)
 
@@ -189,9 +189,9 @@ def histogram_table(op_histogram: Histogram, *, by_bytes: bool = False) -> TextT
             row.append(formatting.share(_bin_bytes(histogram_bin) / total_bytes))
         rows.append(row)
     unit = "time" if op_histogram.unit == "ns" else "I/Os"
-    columns = [*figures("", unit, "share", "so far"), BAR]
+    columns = [*number_columns("", unit, "share", "so far"), BAR]
     if by_bytes:
-        columns += figures("of the bytes")
+        columns += number_columns("of the bytes")
     return TextTable(op_histogram.title, columns, rows)
 
 

@@ -12,7 +12,7 @@ from blklab.report import formatting
 from blklab.report.charts import theme
 from blklab.report.charts.base import OPS, Chart, Spec, category, chart_spec, log_durations, quantity, tip
 from blklab.report.charts.time_axis import TimeAxis
-from blklab.report.tables.base import TextTable, figures
+from blklab.report.tables.base import TextTable, number_columns
 from blklab.report.view import DeviceView
 from blklab.units import SECTOR
 
@@ -199,7 +199,7 @@ def _table(title: str, rows: Sequence[DensityRow], form: Callable[[float], str],
         part = rows[start : start + group_size]
         counts = [sum(row.reads for row in part), sum(row.writes for row in part)]
         cells.append([form(unit * part[0].low), form(unit * part[-1].end), *map(formatting.count, counts)])
-    return TextTable(title, figures("from", "below", "reads", "writes"), cells)
+    return TextTable(title, number_columns("from", "below", "reads", "writes"), cells)
 
 
 Colour = tuple[int, int, int, int]  # Red, green, blue and opacity, 0..=255

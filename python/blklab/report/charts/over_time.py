@@ -10,7 +10,7 @@ from blklab.report.array_members import members
 from blklab.report.charts import base, theme
 from blklab.report.charts.base import Chart, Spec, layer, quantity, tip
 from blklab.report.charts.time_axis import TimeAxis
-from blklab.report.tables.base import TextTable, figures
+from blklab.report.tables.base import TextTable, number_columns
 from blklab.report.view import BLOCK, DeviceView, ProfileView
 
 OPS = {"read": "@read", "write": "@write", "other": "@discard"}
@@ -129,7 +129,7 @@ def _latency(device: DeviceView, axis: TimeAxis) -> Chart | None:
     cells = []
     for row in rows:
         cells.append([row["when"], *(formatting.duration(row[key]) for key in keys)])
-    table = TextTable("Latency over time", figures("from", *titles.values()), cells)
+    table = TextTable("Latency over time", number_columns("from", *titles.values()), cells)
     since = "queued" if device.start == "Q" else "dispatched"
     note = (
         f"Time from {since} to completed, of the I/Os completed in a slice: the line is the median, "
@@ -153,7 +153,7 @@ def _depth(device: DeviceView, axis: TimeAxis) -> Chart | None:
     layers.append(layer("line", {"y": mean}, **STEPS, color="@accent"))
     spec = axis.chart(rows, layers, [tip("mean", "mean", ".3~r"), tip("max", "most", ",")])
     cells = [[row["when"], formatting.number(row["mean"]), formatting.count(row["max"])] for row in rows]
-    table = TextTable("Queue depth over time", figures("from", "mean", "most"), cells)
+    table = TextTable("Queue depth over time", number_columns("from", "mean", "most"), cells)
     note = axis.note("I/Os in flight: the line is their mean in a slice, weighted by time, the area their maximum.")
     return Chart("depth-over-time", "Queue depth over time", spec, table, note, wide=True)
 
@@ -248,7 +248,7 @@ def _by_name(chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: 
     cells = []
     for row in rows:
         cells.append([row["when"], *(form(row[key]) for key in keys)])
-    table = TextTable(chart.title, figures("from", *(named_series.name for named_series in series)), cells)
+    table = TextTable(chart.title, number_columns("from", *(named_series.name for named_series in series)), cells)
     note = axis.note(f"{chart.note}, in slices of {formatting.duration(width)}.")
     return replace(
         chart, spec=axis.chart(rows, [drawn], tooltips, transform=transform), table=table, note=note, wide=True
@@ -273,7 +273,7 @@ def working_set(device: DeviceView) -> list[Chart]:
     tooltips = [tip(f"{key}_text", title) for key, title in titles.items()]
     spec = axis.chart(rows, areas, tooltips, transform=base.texts(base.size_label, titles))
     cells = [[row["when"], formatting.size(row["so_far"]), formatting.size(row["touched"])] for row in rows]
-    table = TextTable("Working set", figures("from", *titles.values()), cells)
+    table = TextTable("Working set", number_columns("from", *titles.values()), cells)
     hotness = device.data.hotness
     written = BLOCK * hotness.unique_written_blocks
     read = BLOCK * hotness.unique_read_blocks

@@ -22,7 +22,7 @@ from blklab.report.experiment.view import MOST_SIDES, ExperimentView, ReportCell
 from blklab.report.formatting import Sentence
 from blklab.report.results import hosts_table, outlier_lines
 from blklab.report.shell import Details, Item, PageSection, PlainText, SentenceList
-from blklab.report.tables.base import TableColumn, TextTable, drop_empty_columns, figures, text
+from blklab.report.tables.base import TableColumn, TextTable, drop_empty_columns, number_columns, text_column
 from blklab.runners.registry import did
 from blklab.store.query import StoredRun
 
@@ -196,8 +196,8 @@ def _cells(view: ExperimentView) -> PageSection:
 
 def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
     columns = _cell_columns(view)
-    columns += figures("runs", "reads/s", "writes/s", "IOPS", "±", "bandwidth")
-    columns += figures("mean", "50 %", "99 %", "99.9 %", "fsync mean", "fsync 99 %", "CPUs", "machine")
+    columns += number_columns("runs", "reads/s", "writes/s", "IOPS", "±", "bandwidth")
+    columns += number_columns("mean", "50 %", "99 %", "99.9 %", "fsync mean", "fsync 99 %", "CPUs", "machine")
     body = []
     for cell in cells:
         if not cell.value("iops"):
@@ -225,9 +225,9 @@ def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
 
 def _cell_columns(view: ExperimentView) -> list[TableColumn]:
     """Returns the columns that say which cell a row is: its labels, and its campaign if there are several."""
-    columns = [text(label) for label in view.labels]
+    columns = [text_column(label) for label in view.labels]
     if view.several:
-        columns.append(text("campaign"))
+        columns.append(text_column("campaign"))
     return columns
 
 
@@ -258,7 +258,7 @@ def _machine(outcome: Outcome) -> float | None:
 
 
 def _commands(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
-    columns = [*_cell_columns(view), TableColumn("runs"), *figures("took", "±", "user", "system")]
+    columns = [*_cell_columns(view), TableColumn("runs"), *number_columns("took", "±", "user", "system")]
     body = []
     for cell in cells:
         if not cell.value("wall"):

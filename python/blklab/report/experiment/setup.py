@@ -13,7 +13,7 @@ from blklab.report import formatting
 from blklab.report.arrays import LAYOUTS
 from blklab.report.experiment.view import ExperimentView, ReportCell, group_cells
 from blklab.report.shell import Details, PageSection, PlainText
-from blklab.report.tables.base import TableColumn, TextTable, only, text
+from blklab.report.tables.base import TableColumn, TextTable, only, text_column
 from blklab.runners.sim.descriptions import describe_job
 
 QUEUE = ("scheduler", "nr_requests", "read_ahead_kb", "max_sectors_kb", "rotational", "write_cache", "wbt_lat_usec")
@@ -56,7 +56,7 @@ def _machines(view: ExperimentView) -> TextTable:
     body = []
     for key in keys:
         body.append([key, *(facts.get(key, formatting.NONE) for facts in facts_of_hosts)])
-    return TextTable("Host and versions", [text(""), *map(text, names)], body)
+    return TextTable("Host and versions", [text_column(""), *map(text_column, names)], body)
 
 
 def _facts(environment: Mapping[str, Any]) -> dict[str, str]:
@@ -77,8 +77,8 @@ def _facts(environment: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _columns(view: ExperimentView, *headings: str) -> list[TableColumn]:
-    columns = [text("campaign")] if view.several else []
-    columns += [text(heading) for heading in headings]
+    columns = [text_column("campaign")] if view.several else []
+    columns += [text_column(heading) for heading in headings]
     return columns
 
 

@@ -67,11 +67,11 @@ class TextTable:
 BAR = TableColumn("", numeric=False, bar=True)
 
 
-def text(heading: str) -> TableColumn:
+def text_column(heading: str) -> TableColumn:
     return TableColumn(heading, numeric=False)
 
 
-def figures(*headings: str) -> list[TableColumn]:
+def number_columns(*headings: str) -> list[TableColumn]:
     return [TableColumn(heading) for heading in headings]
 
 

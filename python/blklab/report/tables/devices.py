@@ -1,7 +1,7 @@
 """Tables of all devices of a trace: the stack and key figures."""
 
 from blklab.report import formatting
-from blklab.report.tables.base import BAR, TextTable, drop_empty_columns, figures, text
+from blklab.report.tables.base import BAR, TextTable, drop_empty_columns, number_columns, text_column
 from blklab.report.view import DeviceView, ProfileView
 
 MOST = 20  # Devices of the table
@@ -30,7 +30,7 @@ def overview(view: ProfileView, limit: int = MOST) -> TextTable:
         strong = {indices.index(index) for index in strong if index in indices}
         rows = [rows[index] for index in indices]
     return drop_empty_columns(
-        TextTable("Devices", [text(""), *figures(*FIGURES)], rows, note, frozenset(strong), SPARE)
+        TextTable("Devices", [text_column(""), *number_columns(*FIGURES)], rows, note, frozenset(strong), SPARE)
     )
 
 
@@ -77,5 +77,5 @@ def feeds(view: ProfileView) -> TextTable:
         ]
         for feed in sorted(view.feeds, key=lambda feed: -feed.ios)
     ]
-    columns = [text("from"), text("to"), *figures("I/Os", "share of the lower device"), BAR]
+    columns = [text_column("from"), text_column("to"), *number_columns("I/Os", "share of the lower device"), BAR]
     return TextTable("Remaps", columns, rows)

@@ -3,7 +3,7 @@
 from blklab.documents.profile import LongTimeProfile
 from blklab.printing import printable
 from blklab.report import formatting
-from blklab.report.tables.base import BAR, TextTable, figures, text
+from blklab.report.tables.base import BAR, TextTable, number_columns, text_column
 from blklab.report.view import OPS, STAGES, DeviceView
 
 PERCENTILES = ("p50", "p90", "p99", "p99_9")
@@ -29,7 +29,11 @@ def stages(device: DeviceView) -> TextTable:
     if shown_stages and device.passes_on:
         note += f". {device.label} is bio-based, like md and device-mapper: it has no dispatch, so no D2C"
     return TextTable(
-        "Life of an I/O", [text(""), text(""), *figures("I/Os", *names)], rows, note, spare=("min", "p99.9")
+        "Life of an I/O",
+        [text_column(""), text_column(""), *number_columns("I/Os", *names)],
+        rows,
+        note,
+        spare=("min", "p99.9"),
     )
 
 
@@ -48,9 +52,12 @@ def depth(device: DeviceView) -> TextTable:
         for name, level in levels.items()
         if level.time_ns and device.ends
     ]
-    headings = figures("mean", "when busy", "p50", "p95", "p99", "max", "idle")
+    headings = number_columns("mean", "when busy", "p50", "p95", "p99", "max", "idle")
     return TextTable(
-        "Queue depth", [text(""), *headings], rows, "weighted by time: 95 % of the time, the depth does not exceed p95"
+        "Queue depth",
+        [text_column(""), *headings],
+        rows,
+        "weighted by time: 95 % of the time, the depth does not exceed p95",
     )
 
 
@@ -64,7 +71,7 @@ def errors(device: DeviceView) -> TextTable:
         for name, number in errors_of_op.items():
             share = number / completions
             rows.append([op, name, formatting.count(number), formatting.share(share), str(share)])
-    columns = [text("operation"), text("error"), *figures("I/Os", "of completed"), BAR]
+    columns = [text_column("operation"), text_column("error"), *number_columns("I/Os", "of completed"), BAR]
     return TextTable("Errors", columns, rows)
 
 
@@ -84,8 +91,13 @@ def slowest(device: DeviceView, limit: int = 20) -> TextTable:
         ]
         for io in slow
     ]
-    columns = [*figures("at", "took"), text("operation"), *figures("sector", "size"), text("process")]
-    columns += [text("longest stage"), *figures("depth before"), text("in flight at the end")]
+    columns = [
+        *number_columns("at", "took"),
+        text_column("operation"),
+        *number_columns("sector", "size"),
+        text_column("process"),
+    ]
+    columns += [text_column("longest stage"), *number_columns("depth before"), text_column("in flight at the end")]
     stages = sorted({_stage(device, io) for io in slow})
     note = "; ".join(f"{stage}: {STAGES[stage.lower()]}" for stage in stages if stage.lower() in STAGES)
     spare = ("in flight at the end", "size", "depth before", "sector")
@@ -107,7 +119,9 @@ def stalls(device: DeviceView, limit: int = 64) -> TextTable:
     )
     if hidden_count := len(slow.stalls) - len(rows):
         note += f"; {hidden_count:,} more in --json and in the report"
-    return TextTable("Stalls", [*figures("at", "for"), text("ended by"), text("also in flight")], rows, note)
+    return TextTable(
+        "Stalls", [*number_columns("at", "for"), text_column("ended by"), text_column("also in flight")], rows, note
+    )
 
 
 def _when(time: LongTimeProfile) -> list[str]:

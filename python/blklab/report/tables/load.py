@@ -2,7 +2,7 @@
 
 from blklab.printing import printable
 from blklab.report import formatting
-from blklab.report.tables.base import BAR, TextTable, drop_empty_columns, figures, text
+from blklab.report.tables.base import BAR, TextTable, drop_empty_columns, number_columns, text_column
 from blklab.report.view import DeviceView, ProfileView
 
 MOST_GROUPS = 10  # Maximum number of processes, sources and CPUs that are listed
@@ -34,7 +34,7 @@ def operations(device: DeviceView) -> TextTable:
             ]
         )
     spare = ("meta", "ahead", "rate", "mean size", "preflush", "sync", "merged", "IOPS")
-    return drop_empty_columns(TextTable("Operations", [text(""), *figures(*headings)], rows, spare=spare))
+    return drop_empty_columns(TextTable("Operations", [text_column(""), *number_columns(*headings)], rows, spare=spare))
 
 
 def over_time(device: DeviceView) -> TextTable:
@@ -58,7 +58,7 @@ def over_time(device: DeviceView) -> TextTable:
             title = f"{op} {device.latency_letters} p99"
             rows.append([title, formatting.sparkline(p99), formatting.duration(max(p99))])
     note = f"each character is {formatting.duration(width * group_size)}; the highest one is the figure at the end"
-    return TextTable("Over time", [text(""), text(""), *figures("at most")], rows, note)
+    return TextTable("Over time", [text_column(""), text_column(""), *number_columns("at most")], rows, note)
 
 
 def _part(part: int, total: int) -> str:
@@ -81,7 +81,7 @@ def sizes(device: DeviceView) -> TextTable:
             by_bytes = formatting.share(moved_bytes / sizes_of_op.total_bytes if sizes_of_op.total_bytes else None)
             shares = [formatting.share(share), str(share), by_bytes]
             rows.append([op if index == 0 else "", size, formatting.count(count), *shares])
-    columns = [text(""), *figures("size", "I/Os", "share"), BAR, *figures("of the bytes")]
+    columns = [text_column(""), *number_columns("size", "I/Os", "share"), BAR, *number_columns("of the bytes")]
     return TextTable("Request sizes", columns, rows)
 
 
@@ -101,8 +101,8 @@ def groups(device: DeviceView, kind: str, limit: int = MOST_GROUPS) -> TextTable
         ]
         for group in groups_found[:limit]
     ]
-    headings = figures("reads", "bytes", "read p50 / p99", "write p50 / p99", "errors")
-    columns = [text(KINDS[kind]), *figures("I/Os", "share"), BAR, *headings]
+    headings = number_columns("reads", "bytes", "read p50 / p99", "write p50 / p99", "errors")
+    columns = [text_column(KINDS[kind]), *number_columns("I/Os", "share"), BAR, *headings]
     other_groups = groups_found[limit:]
     note = ""
     if other_groups:
@@ -133,6 +133,6 @@ def hot_files(view: ProfileView, limit: int = 100) -> TextTable:
         note += "; an I/O counts in each row that it touches"
         if further := len(files.files) - len(shown_files) + files.further:
             note += f"; {formatting.plural(further, 'further file')} with fewer I/Os"
-        columns = [text("file"), *figures("I/Os", "reads", "writes", "read", "written")]
+        columns = [text_column("file"), *number_columns("I/Os", "reads", "writes", "read", "written")]
         return TextTable(f"Files of {files.mount} on {device.label}", columns, rows, note)
     return TextTable("", [], [])

@@ -1,7 +1,7 @@
 """Tables of the access pattern: order, rhythm, hot blocks."""
 
 from blklab.report import formatting
-from blklab.report.tables.base import BAR, TextTable, figures, text
+from blklab.report.tables.base import BAR, TextTable, number_columns, text_column
 from blklab.report.view import BLOCK, DeviceView
 from blklab.units import SECTOR
 
@@ -26,8 +26,8 @@ def order(device: DeviceView) -> TextTable:
             formatting.count(streams.peak_concurrent_streams),
         ]
         rows.append(cells)
-    headings = figures("back to back", "runs", "mean run", "p50", "p95", "longest", "streams")
-    columns = [text(""), *figures("sequential"), BAR, *headings]
+    headings = number_columns("back to back", "runs", "mean run", "p50", "p95", "longest", "streams")
+    columns = [text_column(""), *number_columns("sequential"), BAR, *headings]
     note = "sequential: continues one of the current streams; back to back: continues the previous I/O"
     return TextTable("Sequentiality", columns, rows, note, spare=("", "p50", "p95", "runs"))
 
@@ -48,7 +48,7 @@ def seeks(device: DeviceView) -> TextTable:
         distance,
         (seek_profile.median_distance_sectors, seek_profile.mean_distance_sectors, seek_profile.p95_distance_sectors),
     )
-    headings = figures("forward", "backward", "none", "median distance", "mean", "p95")
+    headings = number_columns("forward", "backward", "none", "median distance", "mean", "p95")
     return TextTable("Seeks", headings, [row])
 
 
@@ -65,7 +65,9 @@ def arrivals(device: DeviceView) -> TextTable:
         for scale in device.dispersion()
     ]
     note = "dispersion: variance / mean of the I/Os in a window; 0: regular, 1: random, more: bursts"
-    return TextTable("Burstiness", figures("window", "windows", "mean I/Os", "most I/Os", "dispersion"), rows, note)
+    return TextTable(
+        "Burstiness", number_columns("window", "windows", "mean I/Os", "most I/Os", "dispersion"), rows, note
+    )
 
 
 def gaps(device: DeviceView) -> TextTable:
@@ -73,7 +75,7 @@ def gaps(device: DeviceView) -> TextTable:
     quantiles = device.data.pattern.arrivals.inter_arrival_ns
     keys = ("min", "p1", "p5", "p25", "p50", "p75", "p95", "p99", "p99_9", "max", "mean")
     rows = [[formatting.duration(getattr(quantiles, key)) for key in keys]] if quantiles.count else []
-    columns = figures(*(key.replace("_", ".") for key in keys))
+    columns = number_columns(*(key.replace("_", ".") for key in keys))
     return TextTable("Time between arrivals", columns, rows, spare=("p1", "p25", "p75", "p99_9"))
 
 
@@ -98,7 +100,7 @@ def hotness(device: DeviceView) -> TextTable:
             f"; from a sample of {formatting.share(hotness_found.sample_rate)} of the blocks (distinct blocks "
             f"±{formatting.share(hotness_found.relative_error)}); --exact counts all"
         )
-    return TextTable("Hotness", [text("blocks"), *figures("size", "of accesses"), BAR], rows, note)
+    return TextTable("Hotness", [text_column("blocks"), *number_columns("size", "of accesses"), BAR], rows, note)
 
 
 def footprint(device: DeviceView) -> TextTable:
@@ -110,7 +112,7 @@ def footprint(device: DeviceView) -> TextTable:
     # At least 1: the number of blocks is an estimate.
     accesses = formatting.number(max(1.0, hotness.accesses_per_block or 1.0))
     row = [*map(formatting.size, sizes), accesses, formatting.share(hotness.first_touch_share)]
-    headings = figures("touched", "read", "written", "accesses a block", "first touches")
+    headings = number_columns("touched", "read", "written", "accesses a block", "first touches")
     return TextTable("Footprint", headings, [row])
 
 
@@ -122,5 +124,5 @@ def hot_blocks(device: DeviceView) -> TextTable:
         share = accesses / hotness_found.accesses
         counts = [formatting.count(block.reads), formatting.count(block.writes), formatting.share(share)]
         rows.append([formatting.count(block.block * 8), *counts, str(share)])
-    columns = [*figures("sector", "reads", "writes", "of accesses"), BAR]
+    columns = [*number_columns("sector", "reads", "writes", "of accesses"), BAR]
     return TextTable(f"Hottest blocks of {formatting.size(BLOCK)}", columns, rows)

@@ -10,7 +10,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.documents.profile import Tally
 from blklab.printing import printable
 from blklab.report import formatting
-from blklab.report.tables.base import TextTable, drop_empty_columns, figures, text
+from blklab.report.tables.base import TextTable, drop_empty_columns, number_columns, text_column
 from blklab.report.view import OPS, DeviceView, ProfileView
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def facts(view: ProfileView) -> TextTable:
     ]
     if selection := filters(view):
         rows.append(["only", selection])
-    return TextTable("Trace", [text(""), text("")], rows)
+    return TextTable("Trace", [text_column(""), text_column("")], rows)
 
 
 def headline(view: ProfileView) -> list[str]:
@@ -70,19 +70,19 @@ def filters(view: ProfileView) -> str:
 
 def files(view: ProfileView) -> TextTable:
     rows = [[name, path] for name, paths in view.files() for path in paths]
-    return TextTable("Files", [text("input"), text("file")], rows)
+    return TextTable("Files", [text_column("input"), text_column("file")], rows)
 
 
 def events(device: DeviceView) -> TextTable:
     rows = [
         [letter, LETTERS.get(letter, ""), formatting.count(number)] for letter, number in device.data.events.items()
     ]
-    return TextTable("Events", [text("letter"), text("meaning"), *figures("events")], rows)
+    return TextTable("Events", [text_column("letter"), text_column("meaning"), *number_columns("events")], rows)
 
 
 def counts(view: ProfileView) -> TextTable:
     """Returns blkparse's closing summary: reads and writes of each device and CPU."""
-    headings = figures(
+    headings = number_columns(
         "reads queued", "reads dispatched", "reads completed", "reads merged", "reads requeued",
         "writes queued", "writes dispatched", "writes completed", "writes merged",
         "writes requeued", "passthrough", "unplugs", "timer unplugs",
@@ -96,7 +96,7 @@ def counts(view: ProfileView) -> TextTable:
                 strong.add(len(rows))
             title = printable(device.name or "") if index == 0 else ""
             rows.append([title, name, *_tally(tally)])
-    columns = [text("device"), text(""), *headings]
+    columns = [text_column("device"), text_column(""), *headings]
     return drop_empty_columns(
         TextTable(
             "Counts", columns, rows, "requests and, after the comma, KiB, as blkparse prints them", frozenset(strong)
@@ -224,7 +224,9 @@ def shard_tables(view: ProfileView) -> Iterator[TextTable]:
 
 
 def _shard_table(title: str, rows: Sequence["Figures"], note: str) -> TextTable:
-    headings = figures("shards", "I/Os", "bytes", "time", "IOPS", "read p50", "read p99", "write p50", "write p99")
+    headings = number_columns(
+        "shards", "I/Os", "bytes", "time", "IOPS", "read p50", "read p99", "write p50", "write p99"
+    )
     cells = [
         [
             printable(row["name"]),
@@ -238,5 +240,5 @@ def _shard_table(title: str, rows: Sequence["Figures"], note: str) -> TextTable:
         for row in rows
     ]
     return drop_empty_columns(
-        TextTable(title, [text(""), *headings], cells, note, spare=("time", "shards", "read p50", "write p50"))
+        TextTable(title, [text_column(""), *headings], cells, note, spare=("time", "shards", "read p50", "write p50"))
     )

@@ -26,7 +26,7 @@ from blklab.system.diskstats import CpuTimes
 from blklab.system.environment import governors, memory
 from blklab.system.identity import resolve
 from blklab.system.layers import SysfsLayer, filesystem_devices, layers
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, read_text
 from blklab.units import SECTOR
 
 BUSY_CPUS = 0.2  # Share of all CPUs that other programs, or a hypervisor, may use
@@ -98,7 +98,9 @@ def _own_user_seconds() -> float:
 
 def _count_throttling(roots: Roots) -> int:
     """Returns how often the CPUs were throttled (arch/x86/kernel/cpu/mce/therm_throt.c)."""
-    counts = (text(cpu / "thermal_throttle/core_throttle_count") for cpu in entries(roots.sys / "devices/system/cpu"))
+    counts = (
+        read_text(cpu / "thermal_throttle/core_throttle_count") for cpu in entries(roots.sys / "devices/system/cpu")
+    )
     return sum(int(count) for count in counts if count and count.isdigit())
 
 
@@ -166,9 +168,9 @@ def arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
         if layer.kind != "md" or layer.node is None:
             continue
         md = layer.node / "md"
-        action = text(md / "sync_action")
+        action = read_text(md / "sync_action")
         if action not in {None, "idle", "none"}:
-            progress = _progress(text(md / "sync_completed"))
+            progress = _progress(read_text(md / "sync_completed"))
             yield Diagnostic(
                 "array-syncing",
                 "critical",
@@ -176,7 +178,7 @@ def arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
                 f"found sync_action {action}{progress}, expected idle: its I/O would be measured as well",
                 (f"wait until it ends: mdadm --wait /dev/{layer.name}",),
             )
-        missing_members = text(md / "degraded")
+        missing_members = read_text(md / "degraded")
         if missing_members not in {None, "", "0"}:
             yield Diagnostic(
                 "array-degraded",
@@ -304,7 +306,7 @@ def _caches(beneath: Sequence[SysfsLayer]) -> dict[str, int]:
         if layer.node is None:
             continue
         if layer.kind == "dm":
-            name = text(layer.node / "dm/name") or ""
+            name = read_text(layer.node / "dm/name") or ""
             if re.search(r"_(cdata|cvol)$", name):
                 cache_users[name] = _size(layer.node)
         if layer.kind == "bcache":
@@ -316,7 +318,7 @@ def _caches(beneath: Sequence[SysfsLayer]) -> dict[str, int]:
 
 
 def _size(node: Path) -> int:
-    return int(text(node / "size") or 0) * SECTOR
+    return int(read_text(node / "size") or 0) * SECTOR
 
 
 def _powersave(roots: Roots) -> Iterator[Diagnostic]:
@@ -346,8 +348,8 @@ def _find_shingled_disks(beneath: Sequence[SysfsLayer], cells: Sequence[HostCell
     for layer in beneath:
         if layer.kind != "disk" or layer.node is None or not has_writes:
             continue
-        zone_model = text(layer.node / "queue/zoned") or "none"
-        model = text(layer.node / "device/model") or ""
+        zone_model = read_text(layer.node / "queue/zoned") or "none"
+        model = read_text(layer.node / "device/model") or ""
         if zone_model == "host-managed":
             yield Diagnostic(
                 "smr-cliff",
@@ -369,7 +371,7 @@ def _find_shingled_disks(beneath: Sequence[SysfsLayer], cells: Sequence[HostCell
 
 def _find_uncounted_devices(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
     for layer in beneath:
-        if layer.disk is not None and text(layer.disk / "queue/iostats") == "0":
+        if layer.disk is not None and read_text(layer.disk / "queue/iostats") == "0":
             yield Diagnostic(
                 "iostats-off",
                 "warning",

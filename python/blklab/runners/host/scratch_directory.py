@@ -12,7 +12,7 @@ from pathlib import Path
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageError
 from blklab.runners.host.journal import DirectoryEntry, HostJournal
 from blklab.system.mounts import MEMORY, NETWORK, Mount, holding, mounts
-from blklab.system.roots import Roots, open_descriptor, text
+from blklab.system.roots import Roots, open_descriptor, read_text
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PREFIX = ".blklab-"
@@ -198,5 +198,5 @@ def _remove_tree(parent: int, name: str, device: int, mount: str | None) -> None
 
 def _mount_of(descriptor: int) -> str | None:
     """Returns the id of the mount of an open file (proc(5), fdinfo; Linux 3.15)."""
-    match = re.search(r"^mnt_id:\s*(\d+)", text(Path(f"/proc/self/fdinfo/{descriptor}")) or "", re.M)
+    match = re.search(r"^mnt_id:\s*(\d+)", read_text(Path(f"/proc/self/fdinfo/{descriptor}")) or "", re.M)
     return match[1] if match else None

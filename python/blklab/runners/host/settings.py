@@ -17,7 +17,7 @@ from blklab.runners.host import journal as journals
 from blklab.runners.host.journal import HostJournal
 from blklab.system.identity import BlockDevice, of_node
 from blklab.system.layers import SysfsLayer
-from blklab.system.roots import Roots, entries, open_descriptor, text
+from blklab.system.roots import Roots, entries, open_descriptor, read_text
 
 FILES = {  # Keys of devices, and their files in the device's directory in sysfs
     # In the order in which they are written: the scheduler resets nr_requests and wbt, the
@@ -74,7 +74,7 @@ def path_of(node: Path | None, key: str, roots: Roots) -> Path:
 
 def current(path: Path, key: str) -> str | None:
     """Returns a setting's value as it would be written; None if it cannot be read."""
-    value = text(path)
+    value = read_text(path)
     if value is None:
         return None
     if key == "scheduler":
@@ -151,7 +151,7 @@ def check(settings: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roo
     for device, keys in plan.items():
         if device is None or "scheduler" not in keys:
             continue
-        names = (text(path_of(device.node, "scheduler", roots)) or "").replace("[", "").replace("]", "").split()
+        names = (read_text(path_of(device.node, "scheduler", roots)) or "").replace("[", "").replace("]", "").split()
         if names and settings["scheduler"] not in names:
             scheduler = settings["scheduler"]
             choices = ", ".join(names)
@@ -175,7 +175,7 @@ def _plan(
     plan: dict[BlockDevice | None, list[str]] = {}
     for key in settings:
         if key.startswith("vm."):
-            if text(path_of(None, key, roots)) is None:
+            if read_text(path_of(None, key, roots)) is None:
                 raise UsageError(f"settings: {key}: this kernel has no {path_of(None, key, roots)}")
             plan.setdefault(None, []).append(key)
             continue
@@ -191,11 +191,11 @@ def _plan(
 
 
 def _has(node: Path, key: str, roots: Roots) -> bool:
-    if text(path_of(node, key, roots)) is None:
+    if read_text(path_of(node, key, roots)) is None:
         return False
     if key in OF_REQUESTS and not (node / "mq").is_dir():
         # Before blk-mq: a queue of requests has a scheduler, in brackets.
-        return "[" in (text(node / "queue/scheduler") or "")
+        return "[" in (read_text(node / "queue/scheduler") or "")
     return True
 
 
@@ -297,7 +297,7 @@ def _set(device: BlockDevice | None, key: str, value: str, roots: Roots) -> Chan
     except OSError as error:
         hint = ""
         if key == "scheduler":
-            names = (text(path) or "").replace("[", "").replace("]", "").split()
+            names = (read_text(path) or "").replace("[", "").replace("]", "").split()
             hint = f", expected one of {', '.join(names)}"
         message = f"settings: {owner}: {key}: the kernel refused {value!r} ({error.strerror}){hint}"
         raise UsageError(message) from None

@@ -34,7 +34,7 @@ from blklab.system.identity import (
     same_disk,
 )
 from blklab.system.layers import partitions
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, read_text
 from blklab.system.users import openers, uses
 
 
@@ -163,7 +163,7 @@ def _check_named(device: BlockDevice, destroy: Collection[str], roots: Roots) ->
 
 
 def _check_unused(device: BlockDevice, roots: Roots) -> None:
-    if text(device.node / "ro") == "1":
+    if read_text(device.node / "ro") == "1":
         raise BlklabError(f"{device.path}: read-only; to change that, run blockdev --setrw {device.path}")
     reasons = uses(device, roots)
     reasons += [
@@ -195,7 +195,7 @@ def _check_blank(device: BlockDevice, journal: HostJournal, yes_destroy: Collect
     """Raises BlklabError if the device or a partition of it has a signature."""
     roots = journal.roots
     findings = []
-    numbers = [text(partition / "dev") for partition in partitions(device.node)]
+    numbers = [read_text(partition / "dev") for partition in partitions(device.node)]
     parts = [of_number(number, roots) for number in numbers if number]
     if parts:
         findings.append("1 partition" if len(parts) == 1 else f"{len(parts)} partitions")

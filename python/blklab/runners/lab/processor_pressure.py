@@ -3,7 +3,7 @@
 import re
 import time
 
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, read_text
 
 
 def read_cpu_wait_us(roots: Roots) -> int | None:
@@ -12,7 +12,7 @@ def read_cpu_wait_us(roots: Roots) -> int | None:
     None before 4.20 and where it is switched off. Documentation/accounting/psi.rst: the total of
     the line `some` of /proc/pressure/cpu.
     """
-    match = re.match(r"some .*?\btotal=(\d{1,20})", text(roots.proc / "pressure/cpu") or "", re.A)
+    match = re.match(r"some .*?\btotal=(\d{1,20})", read_text(roots.proc / "pressure/cpu") or "", re.A)
     return int(match[1]) if match else None
 
 

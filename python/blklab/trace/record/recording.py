@@ -17,7 +17,7 @@ from blklab.errors import UsageError
 from blklab.output import replace
 from blklab.system.environment import environment
 from blklab.system.layers import layers
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, read_text
 from blklab.trace.record import blktrace as recorder
 from blklab.trace.record.checks import RecordedDevice, check_apart, check_writable, find_devices, ready_blktrace
 
@@ -212,8 +212,8 @@ def describe_stack(numbers: Sequence[str], roots: Roots) -> list[dict[str, objec
         node = layer.node or Path("/nonexistent")
         role = "cache" if (node / "bcache/cache_replacement_policy").exists() else None
         role = "backing" if layer.kind != "bcache" and (node / "bcache/cache_mode").exists() else role
-        dm_name = text(node / "dm/name") if layer.kind == "dm" else None
-        is_volume = dm_name is not None and (text(node / "dm/uuid") or "").startswith("LVM-")
+        dm_name = read_text(node / "dm/name") if layer.kind == "dm" else None
+        is_volume = dm_name is not None and (read_text(node / "dm/uuid") or "").startswith("LVM-")
         for suffix, part in (("_corig", "backing"), ("_cdata", "cache"), ("_cvol", "cache")):
             role = part if dm_name and dm_name.endswith(suffix) else role
         stack.append(
@@ -224,7 +224,7 @@ def describe_stack(numbers: Sequence[str], roots: Roots) -> list[dict[str, objec
                 "kind": layer.kind,
                 "above": list(layer.above),
                 "role": role,
-                "bytes": int(text(node / "size") or 0) * 512 or None,
+                "bytes": int(read_text(node / "size") or 0) * 512 or None,
             }
         )
     return stack

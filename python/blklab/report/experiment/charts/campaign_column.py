@@ -1,12 +1,12 @@
 """The column of a table with the campaign of each row, if there are several."""
 
 from blklab.report.experiment.view import ExperimentView
-from blklab.report.tables.base import TableColumn, text
+from blklab.report.tables.base import TableColumn, text_column
 
 
 def campaign_column(view: ExperimentView) -> list[TableColumn]:
     """Returns the column with the campaign of a cell; none for one series."""
-    return [text("campaign")] if view.several else []
+    return [text_column("campaign")] if view.several else []
 
 
 def campaign_name(view: ExperimentView, series: str) -> list[str]:

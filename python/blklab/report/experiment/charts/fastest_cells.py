@@ -10,7 +10,7 @@ from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, 
 from blklab.report.experiment import layout
 from blklab.report.experiment.charts.campaign_column import campaign_column, campaign_name
 from blklab.report.experiment.view import ExperimentView, ReportCell, best
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, number_columns, text_column
 
 ORDERS = {"sequential": "Sequential I/O", "random": "Random I/O", "mixed": "Sequential and random I/O", "other": "I/O"}
 FIRST = {"filter": "datum.first"}  # Returns one row for each bar; the other direction is stacked on it
@@ -140,8 +140,8 @@ def _between(low: str, high: str, metric: str) -> str:
 
 def _fastest_table(view: ExperimentView, cells: Sequence[ReportCell], metric: str) -> TextTable:
     form = formatting.rate if metric == "bw" else formatting.number
-    columns = [text("cell"), *campaign_column(view)]
-    columns += figures("reads", "writes", "together", "range of repeats", "interval")
+    columns = [text_column("cell"), *campaign_column(view)]
+    columns += number_columns("reads", "writes", "together", "range of repeats", "interval")
     body = []
     for cell in cells:
         total = cell.value(metric)

@@ -14,7 +14,7 @@ from blklab.report.experiment.charts.folded_charts import more_charts
 from blklab.report.experiment.charts.latency_lines import latency_lines
 from blklab.report.experiment.view import ExperimentView, ReportCell
 from blklab.report.shell import PageSection
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, number_columns, text_column
 
 TICKS = {"p50": "50", "p90": "90", "p99": "99", "p99_9": "99.9", "p99_99": "99.99"}
 BINS = 12  # Bins per decade of histograms
@@ -93,8 +93,8 @@ def _percentiles(
 
 
 def _latency_table(view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str) -> TextTable:
-    columns = [text(line or ""), *campaign_column(view)]
-    columns += figures("mean", *(f"{percent:.6g} %" for percent in QUANTILES.values()))
+    columns = [text_column(line or ""), *campaign_column(view)]
+    columns += number_columns("mean", *(f"{percent:.6g} %" for percent in QUANTILES.values()))
     body = []
     for cell in cells:
         row = [_line(view, cell, line), *campaign_name(view, cell.series.name)]
@@ -163,6 +163,6 @@ def _histogram(
         for row in data
         if row["n"]
     ]
-    columns = [text(line or ""), text("campaign"), *figures("from", "I/Os")]
+    columns = [text_column(line or ""), text_column("campaign"), *number_columns("from", "I/Os")]
     note = f"Twelve bins per decade; shares of each cell's {NAMES[direction]}."
     return Chart(name, f"{title}: distribution", spec, TextTable("Distribution", columns, body), note)

@@ -12,7 +12,7 @@ from blklab.report.experiment import layout
 from blklab.report.experiment.charts.campaign_column import campaign_column, campaign_name
 from blklab.report.experiment.view import STACK, ExperimentView, ReportCell, best, group_cells
 from blklab.report.shell import Item, PageSection
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, number_columns, text_column
 
 NEGLIGIBLE = 0.01  # Share of a run's I/Os below which a direction has no shares: they are stray I/Os
 MOST_DEVICES = 7  # Maximum number of devices with their own colour; the others are merged
@@ -104,7 +104,7 @@ def _members_chart(view: ExperimentView, cells: Sequence[ReportCell], direction:
         for cell in with_shares
         for name, pair in share(cell).items()
     ]
-    table = TextTable("Shares", [text("cell"), text("device"), *figures("share")], body)
+    table = TextTable("Shares", [text_column("cell"), text_column("device"), *number_columns("share")], body)
     return Chart(f"members-{direction}", f"{direction.capitalize()}s", spec, table)
 
 
@@ -114,8 +114,8 @@ def _members_row(view: ExperimentView, cell: ReportCell, row: str, device: str, 
 
 
 def _members_table(view: ExperimentView, cells: Sequence[ReportCell]) -> TextTable:
-    columns = [text("cell"), *campaign_column(view), text("device")]
-    columns += figures("reads", "writes", "IOPS", "each took", "in its queue", "merged into each", "busy")
+    columns = [text_column("cell"), *campaign_column(view), text_column("device")]
+    columns += number_columns("reads", "writes", "IOPS", "each took", "in its queue", "merged into each", "busy")
     body = []
     for cell in cells:
         for figures_of_device in _figures(cell):
@@ -173,7 +173,11 @@ def _trees(view: ExperimentView) -> Iterator[TextTable]:
         title = f"Devices below {printable(str(stack))}"
         if view.several:
             title += f" ({cell.series.name})"
-        columns = [text("device"), text("kind"), *figures("reads", "writes", "each took", "in its queue")]
+        columns = [
+            text_column("device"),
+            text_column("kind"),
+            *number_columns("reads", "writes", "each took", "in its queue"),
+        ]
         body = list(_branches(cell.runs[0].figures))
         yield TextTable(title, columns, body, f"I/Os in {view.name(cell)}, run {cell.runs[0].id}.")
 

@@ -16,7 +16,7 @@ from blklab.report.experiment.charts.campaign_column import campaign_column, cam
 from blklab.report.experiment.charts.folded_charts import more_charts
 from blklab.report.experiment.view import ExperimentView, ReportCell
 from blklab.report.shell import Item, PageSection
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, number_columns, text_column
 from blklab.units import numeric
 
 OPEN_AXES = 6  # Number of charts that are not folded
@@ -46,8 +46,8 @@ def _knees(view: ExperimentView) -> TextTable:
             load_points = [(run.labels, run.cell, run.figures) for run in series.runs]
             named_curves += [(series.name, curve) for curve in curves(load_points)]
     labels = list(dict.fromkeys(label for _, curve in named_curves for label in curve.labels))
-    columns = [*campaign_column(view), *(text(label) for label in labels)]
-    columns += figures("knee at", "IOPS", "latency", "saturated at", "IOPS", "latency", "less from")
+    columns = [*campaign_column(view), *(text_column(label) for label in labels)]
+    columns += number_columns("knee at", "IOPS", "latency", "saturated at", "IOPS", "latency", "less from")
     body = []
     for name, curve in named_curves:
         row = campaign_name(view, name)
@@ -188,9 +188,9 @@ def _knee_points(cells: Sequence[ReportCell], data: Sequence[Mapping[str, Any]])
 def _axes_table(
     view: ExperimentView, data: Sequence[Mapping[str, Any]], label: str, line: str | None, metric: str
 ) -> TextTable:
-    columns = [text(line)] if line else []
+    columns = [text_column(line)] if line else []
     columns += campaign_column(view)
-    columns += figures(label, METRICS[metric].description, "interval")
+    columns += number_columns(label, METRICS[metric].description, "interval")
     body = []
     for row in data:
         interval = formatting.NONE

@@ -11,7 +11,7 @@ from blklab.report.experiment.charts.latency_lines import latency_lines
 from blklab.report.experiment.view import ExperimentView
 from blklab.report.results import best_rate
 from blklab.report.shell import PageSection
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, number_columns, text_column
 
 
 def load_section(view: ExperimentView) -> PageSection:
@@ -68,7 +68,7 @@ def _load_chart(kind: str, lines: Sequence[tuple[str, Sequence[LoadStep]]]) -> C
                 formatting.duration(latencies.get("p99")),
             ]
             body.append(row)
-    columns = [text("cell"), *figures("offered IOPS", "IOPS", "mean", "50 %", "99 %")]
+    columns = [text_column("cell"), *number_columns("offered IOPS", "IOPS", "mean", "50 %", "99 %")]
     table = TextTable("Latency against load", columns, body)
     note = f"The first {len(drawn)} of {len(lines)} lines; the table has all." if len(drawn) < len(lines) else ""
     return Chart(f"load-{kind}", f"{kind}s: 99th percentile of the latency", spec, table, note)

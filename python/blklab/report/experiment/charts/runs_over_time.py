@@ -19,7 +19,7 @@ from blklab.report.experiment.charts.campaign_column import campaign_column, cam
 from blklab.report.experiment.charts.folded_charts import more_charts
 from blklab.report.experiment.view import WORKLOAD, ExperimentView, ReportCell, group_cells
 from blklab.report.shell import Details, PageSection
-from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.tables.base import TextTable, number_columns, text_column
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS
 
@@ -171,8 +171,8 @@ def _layers(view: ExperimentView, high: float, has_buckets: bool) -> list[Spec]:
 
 def _course_table(view: ExperimentView, drawn: Sequence[tuple[ReportCell, RunLine]]) -> TextTable:
     """Returns a table of all runs: the series itself is in the store."""
-    columns = [text("run"), *campaign_column(view)]
-    columns += figures("seconds", "intervals", "mean", "median", "least", "most", "variation")
+    columns = [text_column("run"), *campaign_column(view)]
+    columns += number_columns("seconds", "intervals", "mean", "median", "least", "most", "variation")
     body = []
     for cell, line in drawn:
         values = over_time("iops", cell.points(line.run.id))

@@ -26,7 +26,7 @@ from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.printing import printable
 from blklab.runners.lab.image.build import GuestImage
 from blklab.runners.lab.image.cache import directory
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, read_text
 from blklab.units import format_size
 
 MOST = 160  # Most disks of a guest: 8 functions in each of 20 PCI slots
@@ -288,7 +288,7 @@ def remember_silent_kvm(roots: Roots | None = None) -> None:
 
 
 def _silent_kvm_path(roots: Roots) -> Path:
-    boot = text(roots.proc / "sys/kernel/random/boot_id") or "unknown"
+    boot = read_text(roots.proc / "sys/kernel/random/boot_id") or "unknown"
     return directory() / f"{_NOTED}{boot}"
 
 
@@ -299,7 +299,7 @@ def _without_kvm(roots: Roots) -> str | None:
         return f"{device} not found"
     if not os.access(device, os.R_OK | os.W_OK):
         return f"{device}: permission denied (the group kvm may use it)"
-    flags = set((text(roots.proc / "cpuinfo") or "").split())
+    flags = set((read_text(roots.proc / "cpuinfo") or "").split())
     # Without the processor's own virtualisation, /dev/kvm is paravirtual (PVM): guests hang there.
     return "the processor has no virtualisation (vmx, svm)" if not flags & {"vmx", "svm"} else None
 
