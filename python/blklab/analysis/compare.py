@@ -348,8 +348,10 @@ def compare(
     Cells are identified by the labels that all sides have, or by the labels in `by`; runs that differ only in other
     labels are merged, and the cells that they belong to are matched. The sides may differ in `side_labels`, by which
     the user selected them, and in labels that distinguish whole sides, such as the device. Sides that differ by less
-    than `margin` are the same. `look` is the share of the error rate (`Rule`), `earlier` reads the runs of campaigns of the
-    baseline's cells, which show how much campaigns differ. Raises UsageError for metrics and labels that do not exist.
+    than `margin` are the same. `look` is the share of the error rate (`Rule`), `earlier` reads the runs of campaigns of
+    the baseline's cells, which show how much campaigns differ.
+
+    Raises UsageError for metrics and labels that do not exist.
     """
     names = [metric_name(name) for name in metrics]
     usable = []

@@ -1,8 +1,16 @@
 """Writes to a store: plans a campaign, claims, finishes and removes its runs.
 
 A campaign is one execution of an experiment on a runner; it has a row for each cell, whose state goes `planned →
-running → done` or `failed`. A run is written in one transaction when it ends. A process that dies leaves a run
-`running`; its owner is found dead, and the run can be claimed again.
+running → done` or `failed`.
+
+What always holds:
+
+- A run is written in one transaction when it ends: its figures, its series and its state. There is no half run.
+- A run belongs to the process that claimed it. No other process ends it, unless its owner is dead.
+- A process that dies leaves a run `running`. Its owner is found dead (by boot, process number and start time), and the
+  run can be claimed again.
+- A finished run never changes, except for annotations, and is removed only by `runs rm`.
+- An extended campaign keeps the former numbers of repeats, since its results could be compared with them.
 """
 
 import hashlib
@@ -207,7 +215,7 @@ class Store:
     # --- removal ----------------------------------------------------------
 
     def remove(self, numbers: Sequence[int], *, whole_campaigns: bool) -> int:
-        """Removes runs, or `whole_campaigns` campaigns, and returns the number of runs.
+        """Removes the runs of these numbers, or with `whole_campaigns` the campaigns; returns how many runs these were.
 
         Raises BlklabError for runs that a living process executes, or will execute.
         """

@@ -1,4 +1,18 @@
-"""Executes the steps of a repair, and reads the state of the array after each."""
+"""Executes the steps of a repair, and reads the state of the array after each.
+
+What always holds while a repair runs:
+
+- One process repairs an array: it holds the array's lock.
+- At most one member is out of the array because of blklab. `task.taken` is its device.
+- The journal names this member before it is failed, and until it is in sync again. So `--resume` can bring it back
+  after a crash at any time.
+- A step is decided by the state that md shows now (`steps.decide_next_step`), never by what an earlier step should have
+  done. A step that has no effect within its time ends the repair.
+- While a member is out, signals wait, and neither a full disk nor a failed report ends the repair.
+- While writes are suspended, blklab writes no file: the file may be on the array, and would wait for itself. Writes
+  resume at the end of `run`, also after an error.
+- A member is failed only if all preconditions hold at this moment, and, with parity, while no write is in flight.
+"""
 
 import shlex
 import signal
