@@ -4,14 +4,14 @@ import re
 import pytest
 from rich.console import Console
 
-from blklab.report import histogram, terminal
+from blklab.report import histogram, terminal, trace_terminal
 from blklab.report.tables.base import BAR, TableColumn, TextTable
 from blklab.report.view import ProfileView
 
 
 def printed(view: ProfileView, width: int, *, all_devices: bool = False) -> str:
     console = Console(file=io.StringIO(), width=width, markup=False, emoji=False, highlight=False)
-    terminal.stat(console, view, all_devices=all_devices)
+    trace_terminal.stat(console, view, all_devices=all_devices)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

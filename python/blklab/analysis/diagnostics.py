@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from blklab.analysis import compare, explain
+from blklab.analysis.host_profile import cores
 from blklab.analysis.metrics import METRICS, lowest_devices, rate_scale
 from blklab.analysis.run_conditions import drift_notes
 from blklab.analysis.samples import Points, over_time
@@ -22,7 +23,6 @@ from blklab.analysis.variation import series_variance
 from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
 from blklab.grouping import by_key
-from blklab.outcome import Outcome
 from blklab.runners.registry import predicts
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS, SeriesPoint
@@ -387,13 +387,6 @@ def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
             )
         all_ids = dict.fromkeys(number for ids in ids_by_part.values() for number in ids)
         yield Diagnostic("busy-devices", "note", "", text, runs=tuple(all_ids))
-
-
-def cores(outcome: Outcome) -> float | None:
-    """Returns how many CPUs the jobs of a run used; None if unknown."""
-    if outcome.processor_ns is not None and outcome.runtime_ns:
-        return outcome.processor_ns / outcome.runtime_ns
-    return None if outcome.fio is None else (outcome.fio.usr_cpu + outcome.fio.sys_cpu) / 100
 
 
 def cores_per_job(run: StoredRun) -> float | None:

@@ -14,10 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from blklab import _core
-from blklab.analysis.diagnostics import cores
 from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
-from blklab.outcome import NOMINAL, next_value
+from blklab.outcome import NOMINAL, Outcome, next_value
 from blklab.printing import printable
 from blklab.spec.workload import SYNCHRONOUS
 from blklab.units import format_size
@@ -31,6 +30,13 @@ LARGEST = 16 << 10  # Bytes of an I/O whose pages take no time worth mentioning
 FEWEST = 5_000  # I/Os of a run in which fio's start does not count
 LEAST = 0.05  # Share of a CPU for each job with which timers do not count
 NOT_FITTED = tuple(key for key in DEFAULTS if key not in {"submit_ns", "reap_ns", "switch_ns", "cores"})
+
+
+def cores(outcome: Outcome) -> float | None:
+    """Returns how many CPUs the jobs of a run used; None if unknown."""
+    if outcome.processor_ns is not None and outcome.runtime_ns:
+        return outcome.processor_ns / outcome.runtime_ns
+    return None if outcome.fio is None else (outcome.fio.usr_cpu + outcome.fio.sys_cpu) / 100
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from blklab.analysis.metrics import Metric
 from blklab.analysis.variation import RunSample
 from blklab.diagnostic import Diagnostic
 from blklab.documents.profile import SliceProfile
-from blklab.report import comparison, diagnostics, formatting, shell, terminal
+from blklab.report import comparison, diagnostics, formatting, shell, terminal, trace_terminal
 from blklab.report.charts import over_time
 from blklab.report.console import Console, style_text
 from blklab.report.formatting import Sentence
@@ -224,7 +224,7 @@ class TraceDiff:
         tables = []
         if any(len(view.devices) > 1 for view in self.views):
             tables.append(side_by_side([devices.overview(view) for view in self.views], SIDES))
-        for build in terminal.DETAILS:
+        for build in trace_terminal.DETAILS:
             tables.append(side_by_side([build(side) for side in self.sides], SIDES))
         return [table for table in tables if table]
 

@@ -10,7 +10,8 @@ from blklab.spec import fields, kernels
 from blklab.spec.device import Device, QueueKeys
 from blklab.spec.device_parameters import ControllerSpec
 from blklab.spec.fields import NAME, NUMBER, ExperimentTable, Nanoseconds, Seconds, Sectors, Share, Size, show_value
-from blklab.spec.stack import MISSING, KeyedError, Stack
+from blklab.spec.problems import KeyedError
+from blklab.spec.stack import MISSING, Stack
 from blklab.spec.sweep import Sweep
 from blklab.spec.workload import Workload
 

@@ -9,7 +9,6 @@ from blklab.errors import UsageError
 from blklab.grouping import by_key
 from blklab.spec.fields import show_value
 from blklab.spec.known_options import ALIASES
-from blklab.spec.stack import KeyedError
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -50,6 +49,14 @@ class SpecProblems(Exception):
     def __init__(self, problems: Sequence[SpecProblem]) -> None:
         super().__init__("; ".join(map(str, problems)))
         self.found = problems
+
+
+class KeyedError(ValueError):
+    """A table whose keys contradict each other; `key` is the one to report."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
 
 
 def fail(path: str, message: str) -> SpecProblems:

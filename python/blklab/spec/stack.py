@@ -10,6 +10,7 @@ from blklab import _core, md_levels, units
 from blklab.spec import capacity
 from blklab.spec.capacity import short
 from blklab.spec.fields import NUMBER, Count, ExperimentTable, Milliseconds, Seconds, Size, show_value
+from blklab.spec.problems import KeyedError
 
 CHUNK = 512 << 10  # Bytes; mdadm's default since 3.1 (mdadm(8), --chunk)
 PAGE = 4096  # Bytes; a chunk must be a multiple of it (drivers/md/md.c, `update_size`, and each level)
@@ -102,14 +103,6 @@ class Md(ExperimentTable):
         """The layout as a superblock has it: RAID-10's copies, or left-symmetric parity (drivers/md/raid5.h)."""
         near, far, offset = self.copies
         return near | far << 8 | offset << 16 if near else 2
-
-
-class KeyedError(ValueError):
-    """A table whose keys contradict each other; `key` is the one to report."""
-
-    def __init__(self, key: str, message: str) -> None:
-        super().__init__(message)
-        self.key = key
 
 
 def _chunk_problem(md: Md, set_keys: set[str]) -> tuple[str, str] | None:

@@ -12,7 +12,8 @@ from blklab.spec.capacity import short
 from blklab.spec.device import DiskTable, model_document
 from blklab.spec.documents import FailureDocument
 from blklab.spec.experiment import Experiment, Settings
-from blklab.spec.stack import MISSING, Bare, KeyedError, Md, Volume, parts
+from blklab.spec.problems import KeyedError
+from blklab.spec.stack import MISSING, Bare, Md, Volume, parts
 
 
 @dataclass

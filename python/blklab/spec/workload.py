@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from blklab.spec import fields, fio_options, known_options
-from blklab.spec.stack import KeyedError
+from blklab.spec.problems import KeyedError
 
 
 def _portion(value: Any) -> Any:

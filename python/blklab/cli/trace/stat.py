@@ -101,12 +101,12 @@ def stat(
         recording_documents = (
             {"recording": path, **_document(view, all_devices=all_devices)} for path, view in views.items()
         )
-        from blklab.report import terminal
+        from blklab.report import trace_terminal
 
         emit(
             {"recordings": list(recording_documents) if as_json else []},
             as_json,
-            lambda to: terminal.recordings(to, views),
+            lambda to: trace_terminal.recordings(to, views),
         )
         return
     is_brief = as_json and not all_devices and keep is None
@@ -122,12 +122,12 @@ def stat(
     command = printable(shlex.join(["blklab", "trace", "stat", *arguments]))
 
     def draw(console: Console) -> None:
-        from blklab.report import terminal
+        from blklab.report import trace_terminal
 
         if full or all_devices or reading.files is not None or view.shards is not None:
-            terminal.stat(console, view, all_devices=all_devices)
+            trace_terminal.stat(console, view, all_devices=all_devices)
         else:
-            terminal.first_screen(console, view, command)
+            trace_terminal.first_screen(console, view, command)
 
     emit(_document(view, all_devices=all_devices) if as_json else None, as_json, draw)
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from blklab.analysis.diagnostics import cores, diagnose
+from blklab.analysis.diagnostics import diagnose
+from blklab.analysis.host_profile import cores
 from blklab.bisection.findings import Bisection
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import Outcome
