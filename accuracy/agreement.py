@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from blklab.analysis.metrics import lowest_devices
+from blklab.compare.metrics import lowest_devices
+from blklab.experiment.cells import Cell, ExperimentPlan
+from blklab.experiment.tables import Lab
 from blklab.outcome import IoCost, Outcome
 from blklab.runners.sim import runner as sim
-from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.experiment import Lab
 
 IOPS = 0.10  # Allowed relative error of predicted IOPS
 SHARE = 0.05  # Allowed error of a member's share, as a fraction of all I/Os

@@ -17,17 +17,17 @@ from accuracy.recordings import LabRecording
 from blklab.cli.common import emit, fail_with, json_option, note, store_option
 from blklab.cli.run import changes, measure_campaign, only_cells
 from blklab.errors import UsageError
+from blklab.experiment import cells, lab_cell, sim_cell
+from blklab.experiment.cell_form import CellForm
+from blklab.experiment.cells import ExperimentPlan
+from blklab.experiment.overrides import Override
 from blklab.output import write
-from blklab.report import terminal
-from blklab.report.console import Console
+from blklab.render import terminal
+from blklab.render.console import Console
 from blklab.runners.base import RunResult
 from blklab.runners.lab.runner import LabRunner
 from blklab.runners.registry import accel_option
 from blklab.runners.sim.runner import SimRunner
-from blklab.spec import cells, lab_cell, sim_cell
-from blklab.spec.cell_form import CellForm
-from blklab.spec.cells import ExperimentPlan
-from blklab.spec.overrides import Override
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from accuracy.agreement import AgreementRow, AgreementVerdict
 from accuracy.recordings import KnownDisagreement, LabRecording
 from blklab.installed_documents import document_path
-from blklab.printing import printable
-from blklab.report import formatting
-from blklab.report import markdown as gfm
-from blklab.report.tables.base import TableColumn, TextTable, number_columns, text_column
+from blklab.render import formatting
+from blklab.render import markdown as gfm
+from blklab.render.table import TableColumn, TextTable, number_columns, text_column
+from blklab.text.printing import printable
 
 NOTE = (
     "IOPS of both directions. Shares (predicted → measured, %) are of reads if a cell only reads,"

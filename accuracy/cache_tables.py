@@ -9,7 +9,7 @@ from pathlib import Path
 
 from accuracy.reference import RANDOMIO, RUNS, TARGETS, Reference, number, read_tables, table_rows
 from blklab.errors import UsageError
-from blklab.spec.files import read_toml
+from blklab.toml_files.files import read_toml
 
 CACHES = "cache_runs.csv"
 BCACHES = "bcache_runs.csv"

@@ -14,20 +14,21 @@ from scipy.stats import t as student
 from accuracy import sata
 from accuracy.options import reference_option
 from accuracy.reference import number, table_rows
-from blklab.analysis.decision import is_inside
-from blklab.analysis.iocost import JOBS, LARGE, LOADS, MeasuredDisk, median, model_of
+from blklab.calibrate.iocost import JOBS, LARGE, LOADS, MeasuredDisk, median, model_of
 from blklab.cli.common import cluster_option, computing, emit, json_option, warn
 from blklab.cluster import HERE, Parallel
+from blklab.compare.decision import is_inside
+from blklab.devices import stock_models
 from blklab.errors import UsageError
+from blklab.experiment import cells, load
+from blklab.experiment.cells import Cell
 from blklab.outcome import NOMINAL, NORMAL
 from blklab.output import write
-from blklab.report import markdown as gfm
-from blklab.report.tables.base import TextTable, number_columns, text_column
-from blklab.report.terminal import draw_table
+from blklab.render import markdown as gfm
+from blklab.render.table import TextTable, number_columns, text_column
+from blklab.render.terminal import draw_table
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import interval
-from blklab.spec import cells, load, stock_models
-from blklab.spec.cells import Cell
 
 KERNEL = "5.4"
 RUNTIME = "1500ms"

@@ -12,15 +12,15 @@ from accuracy.cache_tables import BcacheRun, CacheTables
 from accuracy.published_caches import CacheRow
 from accuracy.reference import FioRun, RandomioRun, Reference
 from blklab import _core
-from blklab.analysis import calibrate
-from blklab.analysis.decision import is_inside
-from blklab.analysis.observations import Observation, observation
+from blklab.calibrate import fit as calibrate
+from blklab.calibrate.observations import Observation, observation
 from blklab.cluster import HERE, Parallel
+from blklab.compare.decision import is_inside
 from blklab.errors import UsageError
+from blklab.experiment.cells import Cell
 from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import interval
-from blklab.spec.cells import Cell
 
 Kind = Literal["flash", "hdds", "spindles", "six", "bcache"]
 """Classes: arrays with flash, arrays of HDDs, the ten and the six disks of the randomio rows, and bcache."""

@@ -13,14 +13,14 @@ from typing import Literal
 
 from accuracy.cache_tables import CACHES, CacheRun, CacheTables
 from accuracy.disks import LEAST
-from blklab.analysis.decision import is_inside
 from blklab.cluster import HERE, Parallel
+from blklab.compare.decision import is_inside
 from blklab.errors import UsageError
+from blklab.experiment import cells, documents, load
+from blklab.experiment.cells import Cell
 from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import interval
-from blklab.spec import cells, documents, load
-from blklab.spec.cells import Cell
 
 CacheClass = Literal["stuck", "bouncing", "fixed"]
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from accuracy.cache_tables import BcacheRun
 from accuracy.reference import RandomioRun, Reference
+from blklab.devices import stock_models
 from blklab.errors import UsageError
-from blklab.spec import cells, load, stock_models
-from blklab.spec.cells import Cell
+from blklab.experiment import cells, load
+from blklab.experiment.cells import Cell
 
 MODELS = {"ssd": "sm883", "nvme": "pm983", "hdd": "st5000lm000"}
 """The stock model of a target's device, from which its calibration starts."""

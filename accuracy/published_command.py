@@ -13,8 +13,8 @@ from accuracy.published_caches import hold
 from accuracy.reference import read_reference
 from blklab.cli.common import cluster_option, computing, emit, json_option, tell
 from blklab.output import write
-from blklab.report import terminal
-from blklab.report.console import Console
+from blklab.render import terminal
+from blklab.render.console import Console
 
 
 @click.command()

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from accuracy.published import PublishedRow, PublishedVerdict, Validation
 from accuracy.published_caches import CacheRow
-from blklab.printing import printable
-from blklab.report import calibration, formatting
-from blklab.report import markdown as gfm
-from blklab.report.tables.base import TableColumn, TextTable, number_columns, text_column
+from blklab.calibrate import report as calibration
+from blklab.render import formatting
+from blklab.render import markdown as gfm
+from blklab.render.table import TableColumn, TextTable, number_columns, text_column
+from blklab.text.printing import printable
 
 
 def published_table(published_rows: Sequence[PublishedRow]) -> TextTable:

@@ -15,10 +15,11 @@ from typing import Any
 from accuracy import agreement
 from accuracy.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_key, agreement_rows
 from blklab.errors import UsageError
+from blklab.experiment import cells
+from blklab.experiment.overrides import Override
 from blklab.outcome import IoCost
 from blklab.output import write
-from blklab.spec import cells, problems
-from blklab.spec.overrides import Override
+from blklab.toml_files import problems
 
 SHORT = "short"  # The suite for a quick check; its cells are similar to those of the others
 ALL = "all"

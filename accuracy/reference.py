@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from blklab.analysis.observations import Observation, observation
+from blklab.calibrate.observations import Observation, observation
 from blklab.errors import UsageError
-from blklab.imports.base import outcome
+from blklab.importers.base import outcome
 from blklab.outcome import DeviceResult, DirectionResult, FioFacts, Outcome
-from blklab.spec.files import read_toml
+from blklab.toml_files.files import read_toml
 from blklab.units import parse_number, parse_size
 
 TARGETS = "targets.toml"

@@ -10,11 +10,11 @@ from pathlib import Path
 from scipy.stats import t as student
 
 from accuracy.reference import number, table_rows
-from blklab.analysis.iocost import SMALL
+from blklab.calibrate.iocost import SMALL
+from blklab.devices import stock_models
+from blklab.devices.stock_models import DeviceTable
 from blklab.outcome import NORMAL
 from blklab.runners.sim import runner as sim
-from blklab.spec import stock_models
-from blklab.spec.stock_models import DeviceTable
 
 KERNEL = "5.4"
 

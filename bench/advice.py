@@ -20,12 +20,12 @@ from types import SimpleNamespace
 from scipy.stats import spearmanr
 
 from blklab import _core
-from blklab.advice.answer import as_toml
-from blklab.advice.arrangement import Arrangement
-from blklab.advice.question import Constraints, Question, load_of_mix, load_of_trace, read_pools
-from blklab.advice.race import Candidate, measured, race
-from blklab.advice.samples import Simulations
-from blklab.advice.search import space
+from blklab.advise.answer import as_toml
+from blklab.advise.arrangement import Arrangement
+from blklab.advise.question import Constraints, Question, load_of_mix, load_of_trace, read_pools
+from blklab.advise.race import Candidate, measured, race
+from blklab.advise.samples import Simulations
+from blklab.advise.search import space
 from blklab.trace.fio import make_plan
 from blklab.trace.profile import characterise
 

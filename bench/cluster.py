@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from blklab.cluster import Parallel, connect_cluster
+from blklab.experiment import cells, load
+from blklab.experiment.cells import Cell
 from blklab.runners.sim.runner import simulated
-from blklab.spec import cells, load
-from blklab.spec.cells import Cell
 
 ROUNDS = 3
 LONG = (40, 200_000)  # Cells, and I/Os of each

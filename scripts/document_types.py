@@ -169,8 +169,8 @@ class TomlTables:
     """The tables of experiment files that Rust describes: pydantic's classes, whose keys are parameters of devices.
 
     A parameter's `toml` in Rust has what its key in a file has besides: `false`, none, because it is a key of every
-    disk; its name there (`key`), its type in blklab.spec.fields (`type`), its `range` and its `default`. A cell lacks
-    a parameter that has its default, so that a new parameter changes no cell; except with `always`.
+    disk; its name there (`key`), its type in blklab.toml_files.fields (`type`), its `range` and its `default`. A
+    cell lacks a parameter that has its default, so that a new parameter changes no cell; except with `always`.
     """
 
     def __init__(self, root: Schema) -> None:
@@ -183,7 +183,7 @@ class TomlTables:
         head = '"""The parameters of devices as keys of an experiment file. `make types` writes this file from Rust."""'
         imports = (
             "from operator import not_\nfrom typing import Annotated, Literal\n\nfrom pydantic import Field\n\n"
-            "from blklab.spec import fields"
+            "from blklab.experiment import fields"
         )
         return f"{head}\n\n{imports}\n\n\n{body}"
 
@@ -261,7 +261,7 @@ def modules() -> dict[Path, str]:
         TARGET / f"{name}.py": Module(without_models(schema), structs=name in STRUCTS).text(name)
         for name, schema in schemas().items()
     }
-    return {**documents, ROOT / f"python/blklab/spec/{DEVICES}.py": TomlTables(printed()[DEVICES]).text()}
+    return {**documents, ROOT / f"python/blklab/experiment/{DEVICES}.py": TomlTables(printed()[DEVICES]).text()}
 
 
 if __name__ == "__main__":

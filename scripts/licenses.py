@@ -95,7 +95,7 @@ def main(directory: Path | None) -> None:
     """Print the licences."""
     parts = [
         Part("Rust's standard library", "MIT OR Apache-2.0", [ROOT / "LICENSE"]),
-        Part("vega.js", "BSD-3-Clause AND ISC AND MIT", [ROOT / "python/blklab/report/vendor/LICENSES.md"]),
+        Part("vega.js", "BSD-3-Clause AND ISC AND MIT", [ROOT / "python/blklab/render/vendor/LICENSES.md"]),
     ]
     agent = directory is None or (directory / "blklab/_agent").exists()
     parts += crates("blklab-py", "blklab-agent") if agent else crates("blklab-py")

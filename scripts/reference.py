@@ -203,7 +203,7 @@ def limits(schema: Schema) -> str:
 
 def experiment() -> str:
     """Return the page of an experiment file's keys, from its schema."""
-    from blklab.spec import schema
+    from blklab.experiment import schema
 
     intro = (
         "Type, default and limits of every key, from "
@@ -323,10 +323,13 @@ def audit_rules(node: ast.stmt) -> Iterator[tuple[str, tuple[str, str, str]]]:
 
 def comparison() -> str:
     """Return the page of the metrics that results are compared by."""
-    from blklab.analysis.metrics import METRICS
+    from blklab.compare.metrics import METRICS
 
     units = {"rate": "per second", "bandwidth": "bytes/s", "time": "ns", "share": "0 to 1"}
-    rows = ((f"`{m.name}`", m.description, units[m.kind], "more" if m.more_is_better else "less") for m in METRICS.values())
+    rows = (
+        (f"`{metric.name}`", metric.description, units[metric.kind], "more" if metric.more_is_better else "less")
+        for metric in METRICS.values()
+    )
     intro = (
         "Names for `blklab compare --metric`, `--fail-if` and `blklab tune --metric`.\n"
         "A latency without a direction, such as `p99`, is of the direction that both sides of a\n"
@@ -339,9 +342,9 @@ def comparison() -> str:
 
 def device_models() -> str:
     """Return the page of the library of device models: what makers state, and what the simulator gives."""
-    from blklab.report.device_models import RATED
+    from blklab.devices.stock_models import DIRECTORY, library, paths
+    from blklab.devices.tables import RATED
     from blklab.runners.sim.runner import simulate_rated_figures
-    from blklab.spec.stock_models import DIRECTORY, library, paths
 
     models = [model for model in library() if paths()[model.name].parent == DIRECTORY]
     simulated = simulate_rated_figures(models)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import digamma, polygamma
 
-from blklab.analysis.decision import Decision, Rule, decide, look_share
-from blklab.analysis.metrics import METRICS
-from blklab.analysis.variation import RunSample, _inverse_trigamma
+from blklab.compare.decision import Decision, Rule, decide, look_share
+from blklab.compare.metrics import METRICS
+from blklab.compare.variation import RunSample, _inverse_trigamma
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/explanation/verdicts.md"

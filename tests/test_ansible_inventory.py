@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.ansible_inventory import expand_hosts
 from blklab.errors import EnvironmentLacks, UsageError
+from blklab.system.ansible_inventory import expand_hosts
 
 INI = """
 ; an example
@@ -120,7 +120,7 @@ def test_the_output_of_ansible_needs_no_ansible(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", "")
     written(tmp_path / "hosts.json", json.dumps(REPLY))
     assert expand_hosts(["@hosts.json:ungrouped"], tmp_path) == {"b": "b"}
-    monkeypatch.setattr("blklab.child_process.shutil.which", lambda _name, **_: None)
+    monkeypatch.setattr("blklab.system.child_process.shutil.which", lambda _name, **_: None)
     written(tmp_path / "hosts", "a\n")
     with pytest.raises(EnvironmentLacks, match="ansible-inventory is not installed; install it: apt-get"):
         expand_hosts(["@hosts"], tmp_path)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.printing import printable
+from blklab.text.printing import printable
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from blklab import reliability
 from blklab._core import MdMap, loss_probabilities
-from blklab.reliability import (
+from blklab.md import reliability
+from blklab.md.reliability import (
     Care,
     Disk,
     Estimate,

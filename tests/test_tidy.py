@@ -38,7 +38,8 @@ CRATES = {
 """Which of our crates each may depend on."""
 
 STARTS_PROCESSES = re.compile(
-    r"(ansible_inventory|child_process|dmsetup|cluster|signatures|bisection/git)\.py|(runners|md)/.*|trace/(record|fio)(/.*)?\.py|trace/(record|fio)/.*"
+    r"(system/(ansible_inventory|child_process|dmsetup|signatures)|cluster|bisect/git)\.py|(runners|md)/.*"
+    r"|trace/(record|fio)/.*"
 )
 """Files below python/blklab that may import subprocess."""
 

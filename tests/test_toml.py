@@ -2,7 +2,7 @@
 
 import tomllib
 
-from blklab.analysis.calibrate import toml_line
+from blklab.calibrate.fit import toml_line
 
 
 def test_delete_character_in_a_text_is_escaped() -> None:

@@ -19,8 +19,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from blklab import __version__, _core
-from blklab.child_process import signals_held_back
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.system.child_process import signals_held_back
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -14,9 +14,9 @@ from accuracy import agreement, recordings
 from accuracy.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_figures, agreement_key
 from accuracy.recordings import LabRecording
 from blklab.errors import UsageError
+from blklab.experiment import cells, lab_cell
 from blklab.outcome import OTHER_KERNEL, IoCost, Outcome
 from blklab.runners.sim.uncertainty import KERNEL
-from blklab.spec import cells, lab_cell
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 MEMBERS = {"fast": (830, 0), "slow": (170, 0)}

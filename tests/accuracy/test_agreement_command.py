@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from blklab.experiment.cells import Cell, ExperimentPlan
 from blklab.outcome import Outcome
 from blklab.runners.base import Ledger
-from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.series import FinishedRun
 from tests.conftest import Run
 

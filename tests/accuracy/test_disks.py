@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from accuracy import disks, sata
-from blklab.spec import stock_models
+from blklab.devices import stock_models
 from tests.conftest import Run
 
 REFERENCE = Path(__file__).parents[2] / "reference"

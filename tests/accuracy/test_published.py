@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from accuracy import published_cells, reference
-from blklab.spec import load
+from blklab.experiment import load
 from tests.conftest import Run
 
 SMALL = Path(__file__).parents[1] / "data" / "reference-small"
@@ -17,7 +17,7 @@ FIGURES = ["read_iops", "write_iops"]
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blklab.analysis.calibrate.ENOUGH_IOS", 50_000)
+    monkeypatch.setattr("blklab.calibrate.fit.ENOUGH_IOS", 50_000)
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from blklab.advice import figures
-from blklab.advice import race as racing
-from blklab.advice.answer import Answer, advise, as_toml, script
-from blklab.advice.arrangement import Arrangement
-from blklab.advice.question import (
+from blklab.advise import figures, report
+from blklab.advise import race as racing
+from blklab.advise.answer import Answer, advise, as_toml, script
+from blklab.advise.arrangement import Arrangement
+from blklab.advise.question import (
     Constraints,
     Question,
     distinct_loads,
@@ -22,12 +22,11 @@ from blklab.advice.question import (
     read_pools,
     split_weight,
 )
-from blklab.advice.samples import Simulations, reduce_outcome
+from blklab.advise.samples import Simulations, reduce_outcome
 from blklab.errors import BlklabError, UsageError
+from blklab.experiment import cells, load
+from blklab.md.reliability import Care
 from blklab.outcome import DeviceResult, DirectionResult, LatencyResult, Outcome
-from blklab.reliability import Care
-from blklab.report import advice as report
-from blklab.spec import cells, load
 
 TRACE = Path("tests/data/traces/pgbench-raid1")
 

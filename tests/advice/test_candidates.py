@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from blklab.advice.arrangement import Arrangement
-from blklab.advice.candidates import candidates
-from blklab.advice.question import Constraints, Load, Question, load_of_mix, merge_pools, read_pools
-from blklab.advice.samples import Simulations
-from blklab.advice.search import add_capacity, parse_excluded_kinds, relaxations, space
+from blklab.advise.arrangement import Arrangement
+from blklab.advise.candidates import candidates
+from blklab.advise.question import Constraints, Load, Question, load_of_mix, merge_pools, read_pools
+from blklab.advise.samples import Simulations
+from blklab.advise.search import add_capacity, parse_excluded_kinds, relaxations, space
 from blklab.errors import UsageError
 
 READS = {"pm983": 100_000.0, "sm883": 60_000.0, "hdd-7200": 150.0}

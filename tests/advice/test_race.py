@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from blklab.advice import race as racing
-from blklab.advice.answer import advise
-from blklab.advice.question import Constraints, Question, load_of_mix, load_of_trace, read_pools
-from blklab.advice.race import SAME, race
-from blklab.advice.samples import BATCHES, Sample, SampleRequest, Simulations, difference
-from blklab.advice.search import parse_keywords, space
+from blklab.advise import race as racing
+from blklab.advise.answer import advise
+from blklab.advise.question import Constraints, Question, load_of_mix, load_of_trace, read_pools
+from blklab.advise.race import SAME, race
+from blklab.advise.samples import BATCHES, Sample, SampleRequest, Simulations, difference
+from blklab.advise.search import parse_keywords, space
 from blklab.cluster import Parallel
 from blklab.errors import UsageError
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.advice.this_host import pools_of_this_host
+from blklab.advise.this_host import pools_of_this_host
 from blklab.errors import UsageError
 from tests.system.machine import Machine
 

@@ -5,7 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blklab.analysis import diagnostics
+from blklab.compare import diagnostics
 
 MANY = [1000.0] * 200
 

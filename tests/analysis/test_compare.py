@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from blklab.analysis import fail_if
-from blklab.analysis.compare import Comparison, ComparisonSide, compare, comparison_sides
-from blklab.analysis.metrics import with_direction
-from blklab.analysis.samples import Points, over_time
+from blklab.campaigns.runs import outcome_figures
+from blklab.compare import fail_if
+from blklab.compare.comparison import Comparison, ComparisonSide, compare, comparison_sides
+from blklab.compare.metrics import with_direction
+from blklab.compare.samples import Points, over_time
 from blklab.errors import UsageError
 from blklab.outcome import Outcome, PredictionInterval
-from blklab.report.runs import outcome_figures
 from blklab.store.query import StoredRun
 from blklab.store.series import SeriesPoint
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.analysis.decision import (
+from blklab.compare.decision import (
     MOST_REPEATS,
     Decision,
     Rule,
@@ -22,8 +22,8 @@ from blklab.analysis.decision import (
     mean_over_cells,
     next_look,
 )
-from blklab.analysis.metrics import METRICS
-from blklab.analysis.variation import ModelError, RunSample, between_campaigns, spreads_of_pairs
+from blklab.compare.metrics import METRICS
+from blklab.compare.variation import ModelError, RunSample, between_campaigns, spreads_of_pairs
 from blklab.outcome import NORMAL, Outcome
 from tests.analysis.test_variation import correlated
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from blklab.analysis.calibrate import Bench, calibrate, directory_experiment, observations
-from blklab.analysis.observations import Observation
+from blklab.calibrate.fit import Bench, calibrate, directory_experiment, observations
+from blklab.calibrate.observations import Observation
+from blklab.experiment import cells
+from blklab.experiment.load import ExperimentSource
 from blklab.runners.sim.runner import outcomes
-from blklab.spec import cells
-from blklab.spec.load import ExperimentSource
 
 LIMITED = {"iops_total": 2_000, "bps_read": 80_000_000, "bps_write": 40_000_000, "latency_ns": 900_000}
 APART = {"iops_read": 4_000, "iops_write": 1_500, "bps_read": 100_000_000, "latency_ns": 400_000}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from blklab.analysis.diagnostics import diagnose
-from blklab.analysis.sanity_checks import most_random_reads
+from blklab.compare.diagnostics import diagnose
+from blklab.compare.sanity_checks import most_random_reads
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import Outcome
 from blklab.store import query

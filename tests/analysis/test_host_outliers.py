@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from blklab.analysis.host_outliers import outliers
+from blklab.compare.host_outliers import outliers
 from blklab.outcome import Outcome
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from accuracy.reference import observations
-from blklab.analysis.host_profile import MeasuredIo, find_io_time, host_profile
-from blklab.analysis.observations import Observation, from_fio
+from blklab.calibrate.host_profile import MeasuredIo, find_io_time, host_profile
+from blklab.calibrate.observations import Observation, from_fio
 from blklab.errors import UsageError
 
 ROOT = Path(__file__).parents[2]

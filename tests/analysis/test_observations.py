@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.analysis.observations import Observation, from_fio
+from blklab.calibrate.observations import Observation, from_fio
 from blklab.errors import UsageError
 
 JOBS = """

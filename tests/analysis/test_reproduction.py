@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blklab.analysis.reproduction import (
+from blklab.compare.reproduction import (
     JudgedFigure,
     MeasuredRun,
     are_too_few,
@@ -18,11 +18,11 @@ from blklab.analysis.reproduction import (
     judge,
 )
 from blklab.errors import UsageError
+from blklab.experiment import cells
+from blklab.experiment.cells import ExperimentPlan
 from blklab.outcome import DeviceResult, DirectionResult, FioFacts, LatencyResult, Outcome
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import interval
-from blklab.spec import cells
-from blklab.spec.cells import ExperimentPlan
 
 JOB = {"rw": "randread", "bs": "4k", "iodepth": "32", "ioengine": "libaio", "direct": "1", "size": "1g"}
 STACKS: dict[str, dict[str, Any]] = {"a": {"device": "a"}, "pair": {"level": 1, "members": ["a", "b"]}}

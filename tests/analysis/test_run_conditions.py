@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blklab.analysis.run_conditions import condition_notes, drift_notes, find_drift
+from blklab.compare.run_conditions import condition_notes, drift_notes, find_drift
 from blklab.store.query import StoredRun
 from tests.analysis.test_compare import run
 

@@ -6,10 +6,10 @@ import random
 import pytest
 from scipy.stats import ttest_ind
 
-from blklab.analysis.decision import MOST_REPEATS, repeats_to_find
-from blklab.analysis.metrics import METRICS
-from blklab.analysis.run_planning import plan_runs
-from blklab.analysis.variation import Spread
+from blklab.compare.decision import MOST_REPEATS, repeats_to_find
+from blklab.compare.metrics import METRICS
+from blklab.compare.run_planning import plan_runs
+from blklab.compare.variation import Spread
 from blklab.outcome import DirectionResult, Outcome
 from blklab.store.query import StoredRun
 from blklab.store.series import SeriesPoint

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from blklab.analysis.saturation import Measured, curves, in_flight
+from blklab.campaigns import runs as report
+from blklab.compare.saturation import Measured, curves, in_flight
 from blklab.outcome import Outcome
-from blklab.report import runs as report
 
 
 def queue(threads: int, bs: str = "4k", *, service: float = 0.01, servers: int = 4) -> Measured:

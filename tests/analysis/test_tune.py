@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from blklab.analysis.tune import persist_settings, settings_of, tune
+from blklab.compare.tune import persist_settings, settings_of, tune
+from blklab.compare.tune_report import conclusion, tuning_table
 from blklab.errors import UsageError
+from blklab.experiment.sweep import AS_IS
 from blklab.outcome import ChangedSetting, DeviceResult, Outcome
-from blklab.report.tuning import conclusion, tuning_table
-from blklab.spec.sweep import AS_IS
 from blklab.store.query import CampaignRow, StoredRun
 from blklab.store.series import SeriesPoint
 

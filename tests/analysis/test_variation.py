@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from blklab.analysis.variation import (
+from blklab.compare.variation import (
     RunSample,
     between_campaigns,
     correlation_time,

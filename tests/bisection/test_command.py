@@ -15,8 +15,8 @@ from typing import cast
 
 import pytest
 
-from blklab.bisection.request import KernelTree, LabOptions, SimulatedKernels
-from blklab.bisection.source import work_directory
+from blklab.bisect.request import KernelTree, LabOptions, SimulatedKernels
+from blklab.bisect.source import work_directory
 from blklab.cli import common
 from blklab.store.campaigns import Store
 from tests.bisection.md_history import git
@@ -223,7 +223,7 @@ def test_runs_of_another_machine_are_not_continued(run: Run, tmp_path: Path, mon
 
 
 def test_another_configuration_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blklab.bisection.request.LabRunner", lambda **words: words["kernel"].vmlinuz)
+    monkeypatch.setattr("blklab.bisect.request.LabRunner", lambda **words: words["kernel"].vmlinuz)
     tree = tmp_path / "tree"
     tree.mkdir()
     git(tree, "init", "--quiet")

@@ -6,17 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from blklab.bisection.git import (
-    BisectionState,
-    Commit,
-    GitBisect,
-    GitFailed,
-    Repository,
-    make_shared_repository,
-    of_list,
-)
-from blklab.bisection.request import list_changed_headers
-from blklab.bisection.source import lock_directory, remove_work, work_directory
+from blklab.bisect.git import BisectionState, Commit, GitBisect, GitFailed, Repository, make_shared_repository, of_list
+from blklab.bisect.request import list_changed_headers
+from blklab.bisect.source import lock_directory, remove_work, work_directory
 from blklab.errors import BlklabError, UsageError
 from tests.bisection.md_history import git
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from blklab.bisection.request import LabOptions, ModuleSources, kernel_headers
-from blklab.bisection.source import BuildFailed
+from blklab.bisect.request import LabOptions, ModuleSources, kernel_headers
+from blklab.bisect.source import BuildFailed
 from blklab.runners.lab.image import GuestImage
 from tests.bisection.md_history import BROKEN, FOUR, MD, REPAIRED, TWELVE, git, md_repository
 from tests.conftest import Run

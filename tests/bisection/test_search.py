@@ -8,12 +8,12 @@ from typing import cast
 
 import pytest
 
-from blklab.analysis.fail_if import parse_condition
-from blklab.bisection.findings import Bisection
-from blklab.bisection.git import Commit
-from blklab.bisection.request import KernelList
-from blklab.bisection.search import BisectionRule, BisectionSearch, CommitMeasuring, Outcomes, RunFailed
-from blklab.bisection.source import BuildFailed
+from blklab.bisect.findings import Bisection
+from blklab.bisect.git import Commit
+from blklab.bisect.request import KernelList
+from blklab.bisect.search import BisectionRule, BisectionSearch, CommitMeasuring, Outcomes, RunFailed
+from blklab.bisect.source import BuildFailed
+from blklab.compare.fail_if import parse_condition
 from blklab.errors import BlklabError, UsageError
 from blklab.outcome import DirectionResult, Outcome
 from blklab.runners.base import Runner

@@ -6,9 +6,9 @@ from statistics import fmean
 
 import pytest
 
-from blklab.analysis.fail_if import parse_condition
-from blklab.analysis.metrics import METRICS
-from blklab.bisection.search import SequentialTest, check_condition
+from blklab.bisect.search import SequentialTest, check_condition
+from blklab.compare.fail_if import parse_condition
+from blklab.compare.metrics import METRICS
 from blklab.errors import UsageError
 
 

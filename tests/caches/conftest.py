@@ -60,5 +60,5 @@ class CacheMachine(Machine):
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CacheMachine:
     made = CacheMachine(tmp_path)
-    monkeypatch.setattr("blklab.dmsetup.PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setattr("blklab.system.dmsetup.PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     return made

@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
+from blklab.caches import report
 from blklab.caches.status import find_problems, hit_share, read_bcaches, read_caches
 from blklab.md.exporter import metrics
-from blklab.report import caches as report
 from tests.caches.conftest import CacheMachine
 
 TABLE = "cache 254:2 254:1 8:0 128 2 metadata2 writethrough smq 0"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.advice import race as racing
+from blklab.advise import race as racing
 from tests.conftest import Run
 
 TRACE = "tests/data/traces/pgbench-raid1"

@@ -25,7 +25,7 @@ TRUTH = {"read_command_ns": 4_000, "read_bandwidth": 450_000_000}
 @pytest.fixture(autouse=True)
 def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("blklab.analysis.calibrate.ENOUGH_IOS", 10_000)
+    monkeypatch.setattr("blklab.calibrate.fit.ENOUGH_IOS", 10_000)
 
 
 def as_json(measured: dict[str, float]) -> str:

@@ -8,9 +8,9 @@ from rich.text import Text
 
 from blklab.cli import common
 from blklab.diagnostic import Diagnostic
-from blklab.report.diagnostics import print_diagnostics
-from blklab.report.tables.base import TextTable, text_column
-from blklab.report.terminal import draw_table
+from blklab.render.diagnostics import print_diagnostics
+from blklab.render.table import TextTable, text_column
+from blklab.render.terminal import draw_table
 from tests.conftest import Run
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from blklab.experiment import load
 from blklab.runners.lab import runner
 from blklab.runners.lab.image import kernels
 from blklab.runners.lab.machine import qemu
-from blklab.spec import load
 from tests.conftest import Run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

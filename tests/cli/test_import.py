@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from blklab.campaigns.runs import when
 from blklab.cli.import_ import FORMATS
-from blklab.imports import collect
-from blklab.report.runs import when
+from blklab.importers import collect
 from blklab.store import query
 from blklab.store.campaigns import Store
 from tests.conftest import Run

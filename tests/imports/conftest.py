@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from blklab.imports.base import ImportSource
-from blklab.imports.collect import Batch, batches
-from blklab.imports.run_labels import RunNaming
+from blklab.importers.base import ImportSource
+from blklab.importers.collect import Batch, batches
+from blklab.importers.run_labels import RunNaming
 from blklab.outcome import Outcome
 
 DATA = Path(__file__).parents[1] / "data" / "imports"

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError, UsageError
-from blklab.imports import base, collect
-from blklab.imports.base import ImportFile, ImportSource
-from blklab.imports.collect import batches
-from blklab.imports.run_labels import RunNaming
+from blklab.importers import base, collect
+from blklab.importers.base import ImportFile, ImportSource
+from blklab.importers.collect import batches
+from blklab.importers.run_labels import RunNaming
 from blklab.store.series import unpack_output
 from tests.imports.conftest import DATA, FIO, imported, runs
 from tests.report.test_documented import documented_fields

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError, UsageError
-from blklab.imports.base import ImportSource
-from blklab.imports.collect import batches
-from blklab.imports.run_labels import RunNaming
-from blklab.name_differences import differing
+from blklab.importers.base import ImportSource
+from blklab.importers.collect import batches
+from blklab.importers.run_labels import RunNaming
+from blklab.text.name_differences import differing
 from tests.imports.conftest import FIO, imported, runs
 
 

@@ -16,7 +16,7 @@ from blklab.errors import BlklabError
 from blklab.md import alerts
 from blklab.md.alerts import Alert, changes
 from blklab.md.model import Array, Inventory, ListedArray
-from blklab.printing import printable
+from blklab.text.printing import printable
 from tests.conftest import Run
 
 ENTRIES = Diagnostic(

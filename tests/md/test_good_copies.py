@@ -17,10 +17,10 @@ from blklab.md.good_copies import (
     has_garbage_list,
     subtract_ranges,
 )
+from blklab.md.levels import PARITIES
 from blklab.md.model import Array, ArrayMember, Inventory, merge_ranges
 from blklab.md.recipes import NEW_DISK, entries_recipes
 from blklab.md.superblocks import SectorRange
-from blklab.md_levels import PARITIES
 from tests.md.crafted import make_superblock
 
 SECTORS, OFFSET = 192, 2048  # Sectors of a member for data, and the first of them

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from blklab.diagnostic import Diagnostic
-from blklab.md import images
+from blklab.md import images, report
 from blklab.md.audit import find_problems
 from blklab.md.good_copies import find_lost_ranges
 from blklab.md.model import Array, ArrayMember, Inventory
 from blklab.md.superblocks import SectorRange, read_superblocks
-from blklab.natural_order import natural_order
-from blklab.report import arrays as report
+from blklab.text.natural_order import natural_order
 from tests.conftest import Run
 from tests.md.conftest import DATA, image
 from tests.md.crafted import changed, with_block_size, with_lockless_bitmap

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from blklab.errors import UsageError
-from blklab.md import inventory
+from blklab.md import inventory, report
 from blklab.md.audit import find_problems
 from blklab.md.good_copies import find_rewritable_pages
 from blklab.md.model import Inventory
 from blklab.md.superblocks import SectorRange
-from blklab.report import arrays as report
 from tests.conftest import Run
 from tests.md.conftest import Arrays, program
 from tests.md.crafted import with_block_size, with_lockless_bitmap

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from blklab.md import images
+from blklab.md.report import layout_text
 from blklab.md.superblocks import Superblock, read_superblocks
-from blklab.report.arrays import layout_text
 from tests.md.mdadm_output import MEMBERS, member_image, outputs
 
 RECORDED = Path(__file__).parents[1] / "data" / "md" / "mdadm"

@@ -15,10 +15,7 @@ from blklab.md import command_lines
 from blklab.md.command_lines import COMMANDS
 
 PACKAGE = Path(str(blklab.__file__)).parent
-SOURCES = [
-    *(PACKAGE / "md").rglob("*.py"), PACKAGE / "report/repair.py", PACKAGE / "report/arrays.py",
-    *(PACKAGE / "cli/md").rglob("*.py"),
-]  # fmt: skip
+SOURCES = [*(PACKAGE / "md").rglob("*.py"), *(PACKAGE / "cli/md").rglob("*.py")]
 
 
 def example(command: Callable[..., str], word: str) -> tuple[str, int]:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from blklab import _core
-from blklab.report.view import ProfileView
 from blklab.trace.profile import characterise
+from blklab.trace.view import ProfileView
 from tests.trace.generated import COMPLETED, ISSUED, QUEUED, READ, WRITE, C, D, Q, Record
 
 TRACES = Path(__file__).parents[1] / "data" / "traces"

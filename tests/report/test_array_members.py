@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from blklab.report.array_members import members_table, sentence
-from blklab.report.view import ProfileView
+from blklab.trace.array_members import members_table, sentence
+from blklab.trace.view import ProfileView
 from tests.report.conftest import read_trace
 
 TRACES = Path(__file__).parents[1] / "data" / "traces"

@@ -6,8 +6,8 @@ from dataclasses import replace
 from rich.console import Console
 
 from blklab.diagnostic import Diagnostic
+from blklab.md import report
 from blklab.md.model import Array, ArrayMember, DiskHealth, Inventory, PhysicalDisk
-from blklab.report import arrays as report
 
 WIDTH = 100
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from blklab.report import page
-from blklab.report.view import ProfileView
+from blklab.trace import page
+from blklab.trace.view import ProfileView
 from tests.report.chromium import CHROMIUM, Page, browser
 from tests.report.conftest import life, read_trace
 from tests.trace.generated import NOTIFY, Record, write_trace

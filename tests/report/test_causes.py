@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from blklab import _core
-from blklab.report.causes import causes
-from blklab.report.view import ProfileView
+from blklab.trace.causes import causes
 from blklab.trace.profile import characterise
+from blklab.trace.view import ProfileView
 from tests.conftest import Run
 from tests.trace.generated import COMPLETED, ISSUED, QUEUED, READ, WRITE, C, D, Q, Record, process, write_trace
 

@@ -9,11 +9,13 @@ from pathlib import Path
 import altair
 import pytest
 
-from blklab.report import export, page
-from blklab.report.charts import bars, theme
-from blklab.report.charts.base import OPS
-from blklab.report.histogram import Bin
-from blklab.report.view import ProfileView
+from blklab.render import chart_theme as theme
+from blklab.render import picture_export as export
+from blklab.render.chart import OPS
+from blklab.trace import page
+from blklab.trace.charts import bars
+from blklab.trace.histogram import Bin
+from blklab.trace.view import ProfileView
 
 
 def test_every_chart_follows_the_schema(pgbench: ProfileView, scsi: ProfileView) -> None:

@@ -10,14 +10,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from blklab.analysis.compare import CellValue, Comparison, ComparisonRow
-from blklab.analysis.decision import Decision
-from blklab.analysis.tune import Effect, PersistedSettings, Tuning
+from blklab.campaigns import results
+from blklab.compare import report as comparison
+from blklab.compare import tune_report as tuning
+from blklab.compare.comparison import CellValue, Comparison, ComparisonRow
+from blklab.compare.decision import Decision
+from blklab.compare.tune import Effect, PersistedSettings, Tuning
 from blklab.diagnostic import Diagnostic
+from blklab.experiment import cells
 from blklab.outcome import Outcome, PredictionInterval
-from blklab.report import comparison, results, terminal, tuning
+from blklab.render import terminal
 from blklab.runners.base import RunResult
-from blklab.spec import cells
 
 WORSE = Decision("worse", -0.123, -0.2, -0.01, 0.0123)
 UNCLEAR = Decision("unclear", -0.123, -0.2, 0.01, 0.0123, repeats=4, detectable=0.08, needed=9)

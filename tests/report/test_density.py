@@ -6,9 +6,10 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from blklab.report.charts import density, theme
-from blklab.report.charts.base import Chart
-from blklab.report.view import ProfileView
+from blklab.render import chart_theme as theme
+from blklab.render.chart import Chart
+from blklab.trace.charts import density
+from blklab.trace.view import ProfileView
 from tests.report.conftest import life, read_trace
 from tests.trace.generated import process, write_trace
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from blklab.report.view import ProfileView
+from blklab.trace.view import ProfileView
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 DOCUMENT = REFERENCE / "formats.md"

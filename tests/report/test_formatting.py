@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from blklab.report import formatting
+from blklab.render import formatting
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from blklab.report.formatting import sparkline
-from blklab.report.live import LiveCampaign, minimum_seconds, show_campaign
+from blklab.campaigns.live import LiveCampaign, minimum_seconds, show_campaign
+from blklab.experiment.cells import Cell, ExperimentPlan
+from blklab.render.formatting import sparkline
 from blklab.runners.fio.process import FioProgress
-from blklab.spec.cells import Cell, ExperimentPlan
 
 
 def cell(number: int, seconds: int = 10) -> Cell:

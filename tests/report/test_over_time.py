@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from blklab.report import page
-from blklab.report.charts import over_time, theme
-from blklab.report.charts.base import Chart
-from blklab.report.tables import life as life_tables
-from blklab.report.tables import load
-from blklab.report.view import ProfileView
+from blklab.render import chart_theme as theme
+from blklab.render.chart import Chart
+from blklab.trace import page
+from blklab.trace.charts import over_time
+from blklab.trace.tables import life as life_tables
+from blklab.trace.tables import load
+from blklab.trace.view import ProfileView
 from tests.report.conftest import life, read_trace
 from tests.trace.generated import write_trace
 

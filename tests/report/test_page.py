@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from blklab.documents import profile
-from blklab.report import page, shell
-from blklab.report.view import ProfileView
+from blklab.render import shell
+from blklab.trace import page
+from blklab.trace.view import ProfileView
 
 
 class Parsed(HTMLParser):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from blklab.report.sentences import sentences
-from blklab.report.view import DeviceView, ProfileView
+from blklab.trace.sentences import sentences
+from blklab.trace.view import DeviceView, ProfileView
 from tests.report.conftest import life, read_trace
 from tests.trace.generated import FLUSH, QUEUED, READ, WRITE, Q, Record, process, write_trace
 

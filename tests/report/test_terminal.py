@@ -4,9 +4,11 @@ import re
 import pytest
 from rich.console import Console
 
-from blklab.report import histogram, terminal, trace_terminal
-from blklab.report.tables.base import BAR, TableColumn, TextTable
-from blklab.report.view import ProfileView
+from blklab.render import terminal
+from blklab.render.table import BAR, TableColumn, TextTable
+from blklab.trace import histogram
+from blklab.trace import terminal as trace_terminal
+from blklab.trace.view import ProfileView
 
 
 def printed(view: ProfileView, width: int, *, all_devices: bool = False) -> str:

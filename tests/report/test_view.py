@@ -1,9 +1,9 @@
 from msgspec.structs import replace
 
 from blklab.documents import profile
-from blklab.report.tables import devices, life, load, trace
-from blklab.report.tables.base import TableColumn, TextTable, drop_empty_columns
-from blklab.report.view import ProfileView
+from blklab.render.table import TableColumn, TextTable, drop_empty_columns
+from blklab.trace.tables import devices, life, load, trace
+from blklab.trace.view import ProfileView
 
 
 def labels(view: ProfileView) -> list[list[str]]:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from blklab.experiment.cells import Cell
 from blklab.runners.base import Runner
-from blklab.spec.cells import Cell
 from blklab.store.series import FinishedRun
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from blklab.experiment.cells import plan
 from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
-from blklab.spec.cells import plan
 from blklab.store.series import as_outcome
 from tests.runners.collecting import collected
 

@@ -10,11 +10,11 @@ import pytest
 
 from blklab.cli.run import until_sure
 from blklab.errors import UsageError
+from blklab.experiment import cells, host_cell
+from blklab.experiment.cells import Cell, ExperimentPlan
+from blklab.experiment.overrides import Override
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.campaign import carry_out
-from blklab.spec import cells, host_cell
-from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.overrides import Override
 from blklab.store import query
 from blklab.store.campaigns import Store
 from blklab.store.series import FinishedRun

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from blklab.analysis.reproduction import judge
+from blklab.compare.reproduction import judge
+from blklab.experiment.cells import plan
 from blklab.runners.campaign import carry_out
 from blklab.runners.sim import runner as sim
-from blklab.spec.cells import plan
 from blklab.store.campaigns import Store
 from tests.report.test_documented import DOCUMENT, documented_fields, fields
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from blklab.campaigns import runs
+from blklab.experiment import cells, load
+from blklab.experiment.cells import Cell, plan
+from blklab.experiment.documents import arrays_and_volumes
 from blklab.outcome import Outcome, PredictionInterval, count_lookups
-from blklab.report import runs
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import CACHES, interval, other_run, seed_count
-from blklab.spec import cells, load
-from blklab.spec.cells import Cell, plan
-from blklab.spec.documents import arrays_and_volumes
 from tests.conftest import Run
 from tests.runners.collecting import collected
 

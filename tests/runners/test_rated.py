@@ -2,8 +2,8 @@
 
 import pytest
 
+from blklab.devices import stock_models
 from blklab.runners.sim.runner import simulate_rated_figures
-from blklab.spec import stock_models
 
 MODELS = [model for model in stock_models.library() if not model.own]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from blklab.experiment import sim_cell
+from blklab.experiment.cell_form import CellForm
+from blklab.experiment.cells import Cell, ExperimentPlan
 from blklab.outcome import DirectionResult, Outcome
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.registry import RUNNERS, RunnerKind, RunnerOption
-from blklab.spec import sim_cell
-from blklab.spec.cell_form import CellForm
-from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.series import FinishedRun
 from tests.conftest import Run
 

@@ -10,10 +10,10 @@ import pytest
 
 from blklab import _core
 from blklab.errors import BlklabError, UsageError
+from blklab.experiment.cells import Cell, plan
 from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import SEEDS
-from blklab.spec.cells import Cell, plan
 from blklab.store.series import FinishedRun
 from tests.runners.collecting import Collected, collected
 from tests.runners.conftest import Simulate

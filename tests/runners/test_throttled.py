@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from blklab.experiment import cells
+from blklab.experiment.load import ExperimentSource
 from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
-from blklab.spec import cells
-from blklab.spec.load import ExperimentSource
 from tests.runners.conftest import reads, writes
 
 STACKS: Final[dict[str, Any]] = {

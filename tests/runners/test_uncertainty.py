@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from blklab.experiment import cells, load
+from blklab.experiment.cells import Cell
 from blklab.outcome import NORMAL, Outcome, PredictionInterval
 from blklab.runners.sim import runner
 from blklab.runners.sim.uncertainty import KERNEL, UNMEASURED, interval, other_run, seed_count, unsteady
-from blklab.spec import cells, load
-from blklab.spec.cells import Cell
 from tests.conftest import Run
 
 DISK = {"kind": "throttled", "size": "64MiB", "latency_ns": 100_000}

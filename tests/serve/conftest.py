@@ -7,9 +7,9 @@ import pytest
 from werkzeug.test import Client
 
 from blklab.cli import main
-from blklab.serve import Site
 from blklab.store import annotations, documents
 from blklab.store.campaigns import Store
+from blklab.web.site import Site
 
 HOSTILE = '"><img src=x onerror=alert(2)>'
 EXPERIMENT = """

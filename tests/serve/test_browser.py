@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from blklab.http_server import ListenAddress, WebServer
-from blklab.serve import Site
+from blklab.web.server import ListenAddress, WebServer
+from blklab.web.site import Site
 from tests.report.chromium import CHROMIUM, Page, browser
 from tests.serve.conftest import PAGES
 

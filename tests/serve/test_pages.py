@@ -10,8 +10,8 @@ from urllib.error import URLError
 import pytest
 from werkzeug.test import Client
 
-from blklab import serve
-from blklab.serve import Site
+from blklab.web import site as serve
+from blklab.web.site import Site
 from tests.conftest import Run, Start
 from tests.md.conftest import Arrays, machine
 from tests.md.exporter.test_server import HASHED, PASSWORD, ask, certificates, trusting

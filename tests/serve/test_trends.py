@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from blklab import serve
-from blklab.report.charts import theme
-from blklab.report.charts.base import Chart
+from blklab.render import chart_theme as theme
+from blklab.render.chart import Chart
 from blklab.store.campaigns import Store
+from blklab.web import site as serve
 from tests.report.experiment import made
 
 STACKS = ("near", "far")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import UsageError
-from blklab.spec.cells import ExperimentPlan, plan
+from blklab.experiment.cells import ExperimentPlan, plan
 
 SMALL = """
 [devices.nvme]

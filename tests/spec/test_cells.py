@@ -10,11 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from blklab import kernels
+from blklab.devices import stock_models
 from blklab.errors import BlklabError, UsageError
-from blklab.spec import capacity, host_cell, kernels, load, sim_cell, stock_models
-from blklab.spec.cells import plan
-from blklab.spec.load import add_targets
-from blklab.spec.overrides import parse_set
+from blklab.experiment import capacity, host_cell, load, sim_cell
+from blklab.experiment.cells import plan
+from blklab.experiment.load import add_targets
+from blklab.experiment.overrides import parse_set
 from tests.spec.conftest import SMALL, Expand
 
 ROOT = Path(__file__).parents[2]
@@ -407,7 +409,7 @@ def experiments(draw: st.DrawFn) -> Any:
 @given(raw=experiments())
 def test_any_tables_work_or_are_refused(raw: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     table = raw if isinstance(raw, dict) else {"devices": raw}
-    monkeypatch.setattr("blklab.spec.load.read_toml", lambda _path: table)
+    monkeypatch.setattr("blklab.experiment.load.read_toml", lambda _path: table)
     refused_or_expanded(tmp_path / "exp.toml")
 
 

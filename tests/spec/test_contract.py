@@ -6,8 +6,8 @@ from typing import Any, NotRequired, get_origin, get_type_hints
 import pytest
 
 from blklab.documents import cell
-from blklab.spec.cells import plan
-from blklab.spec.overrides import parse_set
+from blklab.experiment.cells import plan
+from blklab.experiment.overrides import parse_set
 
 ROOT = Path(__file__).parents[2]
 

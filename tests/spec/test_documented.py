@@ -7,8 +7,9 @@ from pathlib import Path
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from blklab.spec import device, schema
-from blklab.spec.cells import plan
+from blklab.devices import device
+from blklab.experiment import schema
+from blklab.experiment.cells import plan
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "reference" / "experiments.md"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import UsageError
-from blklab.spec.cells import plan
+from blklab.experiment.cells import plan
 from tests.spec.conftest import Fails
 
 PGBENCH = Path(__file__).parents[1] / "data" / "traces" / "pgbench-raid1"

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import UsageError
-from blklab.spec import fio_job, host_cell
-from blklab.spec.cells import plan
-from blklab.spec.workload import Job
+from blklab.experiment import fio_job, host_cell
+from blklab.experiment.cells import plan
+from blklab.experiment.workload import Job
 
 EXPERIMENT = """
 devices.disk = { model = "sm883" }

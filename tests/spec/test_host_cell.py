@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from blklab.errors import UsageError
-from blklab.spec import host_cell, sim_cell
-from blklab.spec.cell_form import CellForm
-from blklab.spec.cells import ExperimentPlan, plan
+from blklab.experiment import host_cell, sim_cell
+from blklab.experiment.cell_form import CellForm
+from blklab.experiment.cells import ExperimentPlan, plan
 
 HOST = """
 title = "one disk"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from blklab.errors import UsageError
-from blklab.spec import lab_cell, sim_cell
-from blklab.spec.cell_form import CellForm
-from blklab.spec.cells import ExperimentPlan, plan
-from blklab.spec.documents import extent, writes
+from blklab.experiment import lab_cell, sim_cell
+from blklab.experiment.cell_form import CellForm
+from blklab.experiment.cells import ExperimentPlan, plan
+from blklab.experiment.documents import extent, writes
 
 EXPERIMENT = """
 [devices.fast]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from blklab.errors import UsageError
-from blklab.spec.load import ExperimentSource, add_targets
+from blklab.experiment.load import ExperimentSource, add_targets
 
 
 def source(**raw: Any) -> ExperimentSource:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from blklab.experiment.cells import Cell, ExperimentPlan
 from blklab.outcome import DirectionResult, Outcome
-from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.campaigns import Store
 from tests.conftest import UNPACKED
 

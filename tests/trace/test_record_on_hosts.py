@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.remote_program import make_archive
+from blklab.system.remote_program import make_archive
 from blklab.trace.record.hosts import MODULES
 from tests.conftest import Run, Start
 from tests.runners.fleet.conftest import FleetHost, fleet, until

@@ -1,6 +1,6 @@
 //! The simulator's input: one cell of an experiment, with every value resolved.
 //!
-//! `python/blklab/spec` makes it from a TOML file; it arrives as JSON. Sizes are bytes, times are nanoseconds, rates
+//! `python/blklab/experiment` makes it from a TOML file; it arrives as JSON. Sizes are bytes, times are nanoseconds, rates
 //! are per second. Unknown fields are errors.
 
 pub use crate::device::{CommandOrder, Condition, ControllerSpec, FlashSpec, FlashUse, HddSpec, Model, ThrottledSpec};

@@ -1,4 +1,4 @@
-//! The simulator reads what `python/blklab/spec` writes.
+//! The simulator reads what `python/blklab/experiment` writes.
 
 use blklab_sim::cell::{Cell, Level, Model, Node, Scheduler};
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from blklab import _core
 from blklab.caches.status import hit_share
 from blklab.errors import BlklabError, UsageError
-from blklab.spec.files import read_text
+from blklab.toml_files.files import read_text
 
 HIT_TOLERANCE = 0.02
 """Difference of a share of hits that is not reported: without completions in the trace, the replay assumes latencies,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from blklab import dmsetup, output
+from blklab import output
 from blklab.diagnostic import Diagnostic, Severity
 from blklab.errors import BlklabError
-from blklab.system import state_directory
+from blklab.system import dmsetup, state_directory
 from blklab.system.layers import layers
 from blklab.system.process import boot_id
 from blklab.system.roots import Roots, entries, read_text

@@ -13,13 +13,13 @@ import click
 from blklab import output as out
 from blklab.cli import common
 from blklab.errors import BlklabError, UsageError
-from blklab.printing import printable
+from blklab.text.printing import printable
 from blklab.units import NANOSECONDS, parse_number
 
 if TYPE_CHECKING:
-    from blklab.advice.answer import Answer
-    from blklab.advice.arrangement import Arrangement
-    from blklab.advice.question import DiskPool, Load, Question
+    from blklab.advise.answer import Answer
+    from blklab.advise.arrangement import Arrangement
+    from blklab.advise.question import DiskPool, Load, Question
     from blklab.cluster import Parallel
 
 
@@ -162,7 +162,7 @@ def advise(arguments: AdviseArguments) -> None:
     \b
     Exit status: 0 an answer; 1 no arrangement meets the constraints; 2 wrong usage.
     """
-    from blklab.report import advice as report
+    from blklab.advise import report
 
     for file in (arguments.output, arguments.html):
         out.check(file)
@@ -180,10 +180,10 @@ def advise(arguments: AdviseArguments) -> None:
 
 def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], list[Arrangement]]":
     """Return the question, the paths of known disks, and the arrays of this host."""
-    from blklab.advice import question
-    from blklab.advice.figures import YEARS
-    from blklab.advice.search import parse_excluded_kinds, parse_keywords
-    from blklab.reliability import Care
+    from blklab.advise import question
+    from blklab.advise.figures import YEARS
+    from blklab.advise.search import parse_excluded_kinds, parse_keywords
+    from blklab.md.reliability import Care
 
     loads: list[Load] = []
     for number, trace in enumerate(arguments.traces, 1):
@@ -207,7 +207,7 @@ def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], li
     paths: dict[str, str] = {}
     host_arrays: list[Arrangement] = []
     if arguments.this_host:
-        from blklab.advice.this_host import pools_of_this_host
+        from blklab.advise.this_host import pools_of_this_host
         from blklab.system.roots import Roots
 
         host_pools, paths, host_arrays = pools_of_this_host(Roots(), prices, arguments.flash_state, common.warn)
@@ -247,7 +247,7 @@ def _search(
 ) -> "Answer":
     import platformdirs
 
-    from blklab.advice.answer import advise as find
+    from blklab.advise.answer import advise as find
     from blklab.cli.common import progress
 
     digest = hashlib.sha256(repr((question.pools, question.loads, question.seed)).encode()).hexdigest()[:16]
@@ -269,7 +269,7 @@ def _search(
 def _write_experiment(answer: "Answer", output: str) -> None:
     """Write the experiment, with jobs that resemble the traces."""
     from blklab import _core
-    from blklab.advice.answer import as_toml
+    from blklab.advise.answer import as_toml
     from blklab.trace.fio import FioPlan, make_plan
     from blklab.trace.profile import characterise
 

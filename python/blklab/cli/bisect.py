@@ -127,10 +127,10 @@ def bisect(arguments: BisectArguments) -> None:
     2 the request is not valid, or the condition does not tell both ends apart;
     3 a program is missing, or the store failed.
     """
-    from blklab.analysis.fail_if import parse_condition
-    from blklab.bisection.request import BisectionRequest, carry_out
-    from blklab.bisection.search import BisectionRule
-    from blklab.report import bisection as report
+    from blklab.bisect import report
+    from blklab.bisect.request import BisectionRequest, carry_out
+    from blklab.bisect.search import BisectionRule
+    from blklab.compare.fail_if import parse_condition
     from blklab.store.campaigns import Store
 
     if arguments.log is not None:

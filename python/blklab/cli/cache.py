@@ -122,7 +122,7 @@ def curve(arguments: CacheCurveArguments) -> None:
     \b
     Exit status: 0 success; 1 no I/O in the selection, or the trace cannot be read; 2 wrong usage.
     """
-    from blklab.report import cache_curves
+    from blklab.caches import curves as cache_curves
 
     source = arguments.source
     policies = arguments.policies or POLICIES
@@ -179,8 +179,8 @@ def status(names: tuple[str, ...], as_json: bool) -> None:
     \b
     Exit status: 0 no problem, 1 a critical finding, 3 nothing could be read.
     """
+    from blklab.caches import report
     from blklab.caches.status import find_problems, read_caches
-    from blklab.report import caches as report
 
     inventory = read_caches(Roots(), remember=True)
     if not inventory.caches and inventory.unseen:
@@ -227,8 +227,7 @@ def check(
     \b
     Exit status: 0 as expected; 1 not, or the counters are of another trace; 2 usage.
     """
-    from blklab.caches import expected
-    from blklab.report import caches as report
+    from blklab.caches import expected, report
 
     first, release = expected.read_status(before, title)
     last, _ = expected.read_status(after, title)
@@ -289,12 +288,12 @@ def advise(arguments: CacheAdviseArguments) -> None:
     \b
     Exit status: 0 an answer; 1 no I/O in the trace, or it cannot be read; 2 wrong usage.
     """
-    from blklab.advice import cache as caching
-    from blklab.advice.question import Constraints, Question, load_of_trace, read_pool
-    from blklab.advice.samples import Simulations
-    from blklab.advice.search import add_capacity, parse_excluded_kinds
+    from blklab.advise import cache as caching
+    from blklab.advise import cache_report as report
+    from blklab.advise.question import Constraints, Question, load_of_trace, read_pool
+    from blklab.advise.samples import Simulations
+    from blklab.advise.search import add_capacity, parse_excluded_kinds
     from blklab.cli.common import progress
-    from blklab.report import cache_advice as report
 
     level, _, disks = arguments.slow.partition(":") if arguments.slow.startswith("raid") else ("", "", arguments.slow)
     slow = read_pool(disks, arguments.flash_state, option="--slow")

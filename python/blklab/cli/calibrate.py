@@ -22,15 +22,15 @@ from blklab.cli.common import (
 from blklab.errors import UsageError
 from blklab.output import check as check_output
 from blklab.output import write
-from blklab.report.console import Console
+from blklab.render.console import Console
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots
 
 if TYPE_CHECKING:
-    from blklab.analysis.calibrate import Bench, Calibration
-    from blklab.analysis.observations import Observation
-    from blklab.spec.load import ExperimentSource
-    from blklab.spec.stock_models import DeviceTable
+    from blklab.calibrate.fit import Bench, Calibration
+    from blklab.calibrate.observations import Observation
+    from blklab.devices.stock_models import DeviceTable
+    from blklab.experiment.load import ExperimentSource
     from blklab.store.query import StoredRun
 
 SHORTEST = 10 * 10**9  # ns of all tests together
@@ -130,10 +130,10 @@ def calibrate(arguments: CalibrateArguments) -> None:
     \b
     Exit status: 0 success; 2 an input or the model is not valid.
     """
-    from blklab.analysis import calibrate as analysis
+    from blklab.calibrate import fit as analysis
+    from blklab.calibrate import report
     from blklab.fio.output import refuse_job_files
-    from blklab.report import calibration as report
-    from blklab.report import terminal
+    from blklab.render import terminal
 
     refuse_job_files(arguments.inputs)
     if arguments.of_host:
@@ -175,8 +175,9 @@ def _places(arguments: CalibrateArguments) -> Sequence[Path]:
 
 
 def _calibrate_host(inputs: Sequence[Path], store: str | None, output: Path | None, *, as_json: bool) -> None:
-    from blklab.analysis.host_profile import host_profile
-    from blklab.report import calibration, terminal
+    from blklab.calibrate import report as calibration
+    from blklab.calibrate.host_profile import host_profile
+    from blklab.render import terminal
 
     context = click.get_current_context()
     for option in context.command.params:
@@ -200,8 +201,8 @@ def _calibrate_host(inputs: Sequence[Path], store: str | None, output: Path | No
 
 def fit_model(table: "DeviceTable", runs: "Sequence[Observation]", bench: "Bench") -> "Calibration":
     """Fits a model, and prints what the user must know. Raises UsageError."""
-    from blklab.analysis import calibrate as analysis
-    from blklab.analysis.sanity_checks import UNWRITTEN_NS
+    from blklab.calibrate import fit as analysis
+    from blklab.compare.sanity_checks import UNWRITTEN_NS
 
     calibration = analysis.calibrate(table, runs, bench, tell)
     if calibration.unknown:
@@ -239,7 +240,7 @@ def _as_dict(calibration: "Calibration") -> dict[str, object]:
 
 
 def _check_usage(arguments: CalibrateArguments) -> None:
-    from blklab.analysis.identified_disks import refuse_host_managed
+    from blklab.devices.identified_disks import refuse_host_managed
 
     flags = (("INPUT", arguments.inputs), ("--device", arguments.device), ("--directory", arguments.directory))
     sources = [flag for flag, value in flags if value]
@@ -258,7 +259,7 @@ def _check_usage(arguments: CalibrateArguments) -> None:
 
 def _model_of(device: str | None) -> str:
     """Returns the name of the library's model for a device of this host."""
-    from blklab.analysis.identified_disks import identify_disks
+    from blklab.devices.identified_disks import identify_disks
 
     if device is None:
         raise UsageError("--model: expected a model like the disk, such as --model pm983: see `blklab devices list`")
@@ -273,11 +274,11 @@ def _model_of(device: str | None) -> str:
 
 
 def _measure_points(experiment: "ExperimentSource", arguments: CalibrateArguments) -> "list[Observation]":
-    from blklab.analysis.calibrate import observations
+    from blklab.calibrate.fit import observations
     from blklab.cli.run import measure_campaign
+    from blklab.experiment import cells
+    from blklab.experiment.host_cell import FORM
     from blklab.runners.host.runner import HostRunner
-    from blklab.spec import cells
-    from blklab.spec.host_cell import FORM
 
     runner = HostRunner(force=arguments.force, yes_destroy=arguments.yes_destroy, warn=warn)
     plan = runner.adapt_plan(cells.plan(experiment, form=FORM))
@@ -289,7 +290,8 @@ def _measure_points(experiment: "ExperimentSource", arguments: CalibrateArgument
 
 
 def _device(model: str) -> "DeviceTable":
-    from blklab.spec import load, stock_models
+    from blklab.devices import stock_models
+    from blklab.experiment import load
 
     if model == VIRTUAL:
         return {"kind": "throttled"}
@@ -302,7 +304,7 @@ def _device(model: str) -> "DeviceTable":
 
 
 def _runs(inputs: Sequence[Path], store: str | None) -> "list[Observation]":
-    from blklab.analysis import observations
+    from blklab.calibrate import observations
 
     runs: list[Observation] = []
     files = []

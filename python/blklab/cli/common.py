@@ -19,7 +19,7 @@ import click
 
 from blklab import units
 from blklab.errors import UsageError
-from blklab.printing import printable
+from blklab.text.printing import printable
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -187,7 +187,7 @@ def results() -> "Console":
     """Return the console for results: stdout, coloured only on a terminal.
 
     It prints text literally, without markup or emoji codes. Pass names from traces through
-    `blklab.printing.printable` first.
+    `blklab.text.printing.printable` first.
     """
     return _console(stderr=False)
 

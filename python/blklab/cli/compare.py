@@ -9,8 +9,8 @@ from blklab.cli import common
 from blklab.errors import Undecided, UsageError
 
 if TYPE_CHECKING:
-    from blklab.analysis.fail_if import Judgement
-    from blklab.report.console import Console
+    from blklab.compare.fail_if import Judgement
+    from blklab.render.console import Console
     from blklab.store.query import Selection
 
 COMPARISON_OPTIONS = {
@@ -115,12 +115,12 @@ def compare(arguments: CompareArguments) -> None:
     2 a condition could not be judged: a cell of the baseline is missing; 3 the store failed;
     4 undecided: more repeats are needed.
     """
-    from blklab.analysis import compare as analysis
-    from blklab.analysis import fail_if
-    from blklab.analysis.decision import MOST_LATER_LOOKS, look_share
-    from blklab.analysis.metrics import metric_name
-    from blklab.report import comparison as comparison_report
-    from blklab.report import diagnostics as diagnostics_report
+    from blklab.compare import comparison as analysis
+    from blklab.compare import fail_if
+    from blklab.compare import report as comparison_report
+    from blklab.compare.decision import MOST_LATER_LOOKS, look_share
+    from blklab.compare.metrics import metric_name
+    from blklab.render import diagnostics as diagnostics_report
     from blklab.store import query
 
     _check_options(arguments)
@@ -205,12 +205,12 @@ def _collect_lines(judgements: "list[Judgement]", *, allow_missing: bool) -> tup
 
 def _print_needed_runs(arguments: CompareArguments) -> None:
     """Print how long and how often to measure to see a change."""
-    from blklab.analysis.diagnostics import diagnose
-    from blklab.analysis.metrics import METRICS, metric_name, with_direction
-    from blklab.analysis.run_planning import plan_runs
-    from blklab.report import comparison as comparison_report
-    from blklab.report import diagnostics as diagnostics_report
-    from blklab.report import terminal
+    from blklab.compare import report as comparison_report
+    from blklab.compare.diagnostics import diagnose
+    from blklab.compare.metrics import METRICS, metric_name, with_direction
+    from blklab.compare.run_planning import plan_runs
+    from blklab.render import diagnostics as diagnostics_report
+    from blklab.render import terminal
     from blklab.store import query
 
     campaign = arguments.campaigns[0]
@@ -256,7 +256,7 @@ def _name_sides(campaigns: tuple[str, ...], selections: "list[Selection]") -> li
     Of campaigns that are given as numbers, it is the first property that differs between them, such as the kernel;
     otherwise what the user typed, up to the colon if that is unlike.
     """
-    from blklab.analysis.compare import distinguish
+    from blklab.compare.comparison import distinguish
 
     if all(name.isdigit() for name in campaigns):
         difference = distinguish(selections)

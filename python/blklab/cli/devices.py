@@ -40,8 +40,8 @@ def list_(words: tuple[str, ...], *, as_json: bool) -> None:
       blklab devices list
       blklab devices list nvme samsung
     """
-    from blklab.report import device_models as report
-    from blklab.spec.stock_models import library
+    from blklab.devices import tables as report
+    from blklab.devices.stock_models import library
 
     search_words = [word.lower() for word in words]
     models = []
@@ -62,9 +62,9 @@ def show(name: str, *, as_json: bool) -> None:
     Example:
       blklab devices show pm983
     """
-    from blklab.report import device_models as report
+    from blklab.devices import tables as report
+    from blklab.devices.stock_models import library_model
     from blklab.runners.sim.runner import simulate_rated_figures
-    from blklab.spec.stock_models import library_model
 
     model = library_model(name)
     figures = simulate_rated_figures([model])[name]
@@ -89,9 +89,9 @@ def identify(texts: tuple[str, ...], *, this_host: bool, as_json: bool) -> None:
     \b
     Exit status: 0 a model for each disk; 1 there is none for a disk.
     """
-    from blklab.analysis.identified_disks import IdentifiedDisk, identify_disks
-    from blklab.report import device_models as report
-    from blklab.spec.stock_models import identify as identify_text
+    from blklab.devices import tables as report
+    from blklab.devices.identified_disks import IdentifiedDisk, identify_disks
+    from blklab.devices.stock_models import identify as identify_text
 
     disks = identify_disks(Roots()) if this_host or not texts else []
     for text in texts:
@@ -131,8 +131,8 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
     \b
     Exit status: 0 success; 2 a file has no figures, or there are different disks.
     """
-    from blklab.analysis import iocost, observations
-    from blklab.spec import stock_models
+    from blklab.calibrate import iocost, observations
+    from blklab.devices import stock_models
 
     check_output(output)
     of_fio = [observations.is_fio(path) for path in files]
@@ -164,7 +164,7 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
             base["capacity"] = capacities[0]
         text = iocost.as_toml(iocost.median(disks), base, about, source)
     else:
-        from blklab.analysis.calibrate import Bench, as_toml
+        from blklab.calibrate.fit import Bench, as_toml
         from blklab.cli.calibrate import KERNEL, fit_model
 
         calibration = fit_model(base, observations.from_files(files), Bench(files[0], KERNEL))
@@ -194,8 +194,8 @@ def export(name: str, *, iocost: bool, device: str, as_json: bool) -> None:
     Example:
       blklab devices export pm983 --iocost --device 259:0
     """
-    from blklab.analysis import iocost as analysis
-    from blklab.spec import stock_models
+    from blklab.calibrate import iocost as analysis
+    from blklab.devices import stock_models
 
     if not iocost:
         raise UsageError("expected --iocost")

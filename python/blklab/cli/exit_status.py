@@ -11,7 +11,7 @@ import click
 from blklab.cli import streams
 from blklab.cli.status import CRASHED, INTERRUPTED, PIPE_CLOSED
 from blklab.errors import BlklabError
-from blklab.printing import printable
+from blklab.text.printing import printable
 
 
 def run_safely(run: Callable[[], int]) -> int:

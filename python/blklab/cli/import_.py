@@ -6,14 +6,14 @@ import click
 
 from blklab.cli.common import DURATION, emit, json_option, note, store_option, warn
 from blklab.errors import BlklabError
-from blklab.report.console import Console
+from blklab.render.console import Console
 
 if TYPE_CHECKING:
-    from blklab.imports.collect import Batch
+    from blklab.importers.collect import Batch
     from blklab.store.campaigns import Store
 
 FORMATS = ("fio", "fio-log", "fio-text", "iostat")
-"""The formats of blklab.imports.collect, which is too slow to import for `--help`."""
+"""The formats of blklab.importers.collect, which is too slow to import for `--help`."""
 
 
 def _labels(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -112,9 +112,9 @@ def import_(
       blklab compare unbalanced@sim:kernel=4.19 results@fio
     """
     from blklab.fio.output import refuse_job_files
-    from blklab.imports.base import ImportSource
-    from blklab.imports.collect import batches
-    from blklab.imports.run_labels import RunNaming, name_pattern
+    from blklab.importers.base import ImportSource
+    from blklab.importers.collect import batches
+    from blklab.importers.run_labels import RunNaming, name_pattern
     from blklab.store.campaigns import Store
 
     if name is not None and (not name.strip() or set(name) & set("@:~/")):
@@ -148,7 +148,7 @@ def import_(
 
 
 def _show(store: "Store", numbers: list[int], as_json: bool) -> None:
-    from blklab.report import runs
+    from blklab.campaigns import runs
     from blklab.store import query
 
     selections = [query.select_runs(store, str(number)) for number in numbers]
@@ -172,7 +172,7 @@ def _document(batch: "Batch") -> dict[str, object]:
 
 
 def _draw(console: Console, batches: "list[Batch]") -> None:
-    from blklab.report import runs
+    from blklab.campaigns import runs
 
     for batch in batches:
         outcomes = [(cell.labels, batch.finished_runs[cell.key].outcome) for cell in batch.plan.cells]

@@ -7,12 +7,12 @@ import click
 
 from blklab.cli.common import emit, fail_with, json_option, note, store_option
 from blklab.cli.lazy import CommandEntry, LazyGroup
-from blklab.printing import printable
 from blklab.runners.registry import accel_option, kernel_option, modules_option
+from blklab.text.printing import printable
 from blklab.units import format_size
 
 if TYPE_CHECKING:
-    from blklab.report.tables.base import TextTable
+    from blklab.render.table import TextTable
 
 
 COMMANDS = {
@@ -41,14 +41,14 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
 
     The output shows predictions next to measurements. The experiment is examples/mirrors.toml. The results are stored.
     """
-    from blklab.analysis.metrics import device_shares
     from blklab.cli.run import measure_campaign
-    from blklab.report.terminal import draw_table
+    from blklab.compare.metrics import device_shares
+    from blklab.experiment.cells import plan
+    from blklab.experiment.lab_cell import FORM
+    from blklab.render.terminal import draw_table
     from blklab.runners import lab
     from blklab.runners.lab.runner import LabRunner
     from blklab.runners.sim.runner import outcomes
-    from blklab.spec.cells import plan
-    from blklab.spec.lab_cell import FORM
 
     path = Path(lab.__file__).with_name("mirrors.toml")
     measuring = plan(path, form=FORM)
@@ -75,7 +75,7 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
 
 def _table(rows: list[dict[str, Any]]) -> "TextTable":
     """Return the table; of the two members of a mirror, only the first one is shown."""
-    from blklab.report.tables.base import TextTable, number_columns, text_column
+    from blklab.render.table import TextTable, number_columns, text_column
 
     cells = []
     for row in rows:
@@ -128,8 +128,8 @@ def kernels(*, as_json: bool) -> None:
 
     An experiment selects one by generation (kernel = "6.12") or by version ("6.1.0-49").
     """
-    from blklab.report.tables.base import TextTable, text_column
-    from blklab.report.terminal import draw_table
+    from blklab.render.table import TextTable, text_column
+    from blklab.render.terminal import draw_table
     from blklab.runners.lab.image.build import list_kernels
 
     documents = [vars(kernel) for kernel in list_kernels()]
@@ -145,7 +145,7 @@ def prune(*, as_json: bool) -> None:
 
     An interrupted bisection can still be resumed: it builds its kernels again.
     """
-    from blklab.bisection.source import remove_work
+    from blklab.bisect.source import remove_work
     from blklab.runners.lab.image.build import prune as remove
 
     freed_bytes = remove() + remove_work()

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from blklab.cli.extras import ExtraName, missing
-from blklab.suggestions import similar
+from blklab.text.suggestions import similar
 
 NEEDED = "blklab.extras"  # Key in `Context.meta`: the extras of the commands that were resolved
 ALL = "blklab.all"  # Key in `Context.meta`: whether the help shows everything

@@ -11,7 +11,7 @@ from blklab.cli.common import json_option, store_option
 from blklab.cli.trace.report import write_page
 
 if TYPE_CHECKING:
-    from blklab.report.experiment.page import ExperimentReport
+    from blklab.campaigns.page import ExperimentReport
     from blklab.store.query import Opened
 
 ENDINGS = {"html": ".html", "markdown": ".md", "csv": ".csv"}
@@ -73,7 +73,7 @@ def report(
     \b
     Exit status: 0 success; 2 no such campaign, or the output cannot be written.
     """
-    from blklab.report import runs
+    from blklab.campaigns import runs
     from blklab.store import query
 
     campaign_data = query.open_selections(store, campaigns, job)
@@ -96,9 +96,9 @@ def report(
 def _report(
     campaign_data: "Opened", *, title: str | None, job: str | None, x: str | None, metric: str | None
 ) -> "ExperimentReport":
-    from blklab.bisection import findings
-    from blklab.report.experiment.page import ExperimentReport
-    from blklab.report.experiment.view import ExperimentView
+    from blklab.bisect import findings
+    from blklab.campaigns.page import ExperimentReport
+    from blklab.campaigns.view import ExperimentView
     from blklab.store import query
 
     opened_store, selections, points = campaign_data

@@ -13,7 +13,7 @@ from blklab.cli.common import json_option, note, repeatable, store_option, warn
 from blklab.errors import UsageError
 
 if TYPE_CHECKING:
-    from blklab.analysis.reproduction import MeasuredRun, Table
+    from blklab.compare.reproduction import MeasuredRun, Table
 
 
 @click.command()
@@ -76,10 +76,10 @@ def reproduce(
     Exit status: 0 success, also if measurements are outside;
     2 the files, devices or stacks are not valid.
     """
-    from blklab.analysis import reproduction
     from blklab.cli.run import predict
+    from blklab.compare import reproduction
+    from blklab.experiment import cells, load
     from blklab.fio.output import refuse_job_files
-    from blklab.spec import cells, load
 
     refuse_job_files(files)
     title, runs = _read_measured_runs(files, pattern, name)
@@ -105,10 +105,10 @@ def reproduce(
 
 def _read_measured_runs(files: Sequence[str], pattern: str | None, name: str | None) -> "tuple[str, list[MeasuredRun]]":
     """Returns the name of the experiment, and the runs that fio measured."""
-    from blklab.analysis.reproduction import MeasuredRun
-    from blklab.imports.base import ImportSource
-    from blklab.imports.collect import batches
-    from blklab.imports.run_labels import RunNaming
+    from blklab.compare.reproduction import MeasuredRun
+    from blklab.importers.base import ImportSource
+    from blklab.importers.collect import batches
+    from blklab.importers.run_labels import RunNaming
     from blklab.store.series import unpack_output
 
     if experiments := [file for file in files if file.endswith(".toml")]:
@@ -131,8 +131,8 @@ def _read_measured_runs(files: Sequence[str], pattern: str | None, name: str | N
 
 def _parse_devices(texts: Sequence[str]) -> "dict[str, Table]":
     """Parse `--devices`. Raises UsageError."""
-    from blklab.advice.question import read_pools
-    from blklab.spec.fields import NAME
+    from blklab.advise.question import read_pools
+    from blklab.toml_files.fields import NAME
 
     tables: dict[str, Table] = {}
     for word in ",".join(texts).split(","):
@@ -156,7 +156,7 @@ def _parse_devices(texts: Sequence[str]) -> "dict[str, Table]":
 
 def _parse_stack(text: str) -> "tuple[str, Table]":
     """Parse `NAME=DEVICE` or `NAME=KIND:MEMBER,...,KEY=VALUE`. Raises UsageError."""
-    from blklab.spec.overrides import parse_set
+    from blklab.experiment.overrides import parse_set
 
     name, equals, definition = (part.strip() for part in text.partition("="))
     kind, colon, term_text = definition.partition(":")

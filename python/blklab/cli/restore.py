@@ -6,9 +6,9 @@ import click
 
 from blklab.cli.common import emit, json_option
 from blklab.errors import BlklabError
-from blklab.printing import printable
-from blklab.report.console import Console
+from blklab.render.console import Console
 from blklab.system.roots import Roots
+from blklab.text.printing import printable
 
 
 @click.command()

@@ -16,7 +16,7 @@ import click
 from blklab.cli.extras import explain
 from blklab.cli.lazy import NEEDED, CommandEntry, LazyGroup
 from blklab.installed_documents import document_path
-from blklab.printing import printable
+from blklab.text.printing import printable
 
 ALIASES = {"audit": ("md", "audit"), "record": ("trace", "record"), "stat": ("trace", "stat")}
 

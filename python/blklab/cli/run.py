@@ -12,17 +12,17 @@ import click
 from blklab.cli import common
 from blklab.errors import UsageError
 from blklab.grouping import by_key
-from blklab.label_patterns import label_patterns
-from blklab.report.console import Console
+from blklab.render.console import Console
 from blklab.runners.registry import RUNNERS, RunnerKind, RunnerOption
+from blklab.text.label_patterns import label_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from blklab.experiment.cells import ExperimentPlan
+    from blklab.experiment.overrides import Override
     from blklab.runners.base import Runner, RunResult
     from blklab.runners.campaign import CampaignOutcome
-    from blklab.spec.cells import ExperimentPlan
-    from blklab.spec.overrides import Override
     from blklab.store.campaigns import Store, StoredCampaign
 
 
@@ -195,7 +195,7 @@ def run(arguments: RunArguments, **options: object) -> None:
     valid; 3 a program such as fio is missing, or the store failed.
     """
     if arguments.schema:
-        from blklab.spec import schema
+        from blklab.experiment import schema
 
         click.echo(schema.format_schema(), nl=False)
         return
@@ -214,7 +214,7 @@ def run(arguments: RunArguments, **options: object) -> None:
     plan = runner.adapt_plan(plan)
     common.warn_each(plan.notes)
     if arguments.dry_run:
-        from blklab.report.results import print_cells
+        from blklab.campaigns.results import print_cells
 
         runner.check(plan)
         common.emit(plan.as_dict(), arguments.as_json, lambda console: print_cells(console, plan))
@@ -233,7 +233,7 @@ def run(arguments: RunArguments, **options: object) -> None:
 
 def _read_experiments(arguments: RunArguments, kind: "RunnerKind") -> "Callable[..., ExperimentPlan]":
     """Read the files; return the function that expands them into a plan, with further changes if asked."""
-    from blklab.spec import cells, load
+    from blklab.experiment import cells, load
 
     if not arguments.experiments:
         raise click.UsageError("Missing argument 'EXPERIMENT'.")
@@ -262,7 +262,7 @@ def _read_experiments(arguments: RunArguments, kind: "RunnerKind") -> "Callable[
 
 def predict(experiment: Path, store: str | None, *, as_json: bool) -> None:
     """Simulate the cells of an experiment file, as `blklab run` does, and print the results."""
-    from blklab.spec import cells
+    from blklab.experiment import cells
 
     kind = RUNNERS["sim"]
     runner = _make_runner(kind, {option.name: None for option in _runner_options()})
@@ -285,7 +285,7 @@ def _check_until_sure(kind: "RunnerKind", plan: "ExperimentPlan", *, stored: boo
 
 def changes(settings: tuple[str, ...]) -> "list[Override]":
     """Parse the values of `--set`. Raises UsageError."""
-    from blklab.spec.overrides import parse_set
+    from blklab.experiment.overrides import parse_set
 
     try:
         return [parse_set(text) for text in settings]
@@ -352,10 +352,10 @@ def until_sure(
 
     `expand` makes the plan of the experiment files; it takes further changes of them.
     """
-    from blklab.analysis.decision import MOST_LATER_LOOKS, look_share, next_look
-    from blklab.analysis.tune import count_undecided
+    from blklab.compare.decision import MOST_LATER_LOOKS, look_share, next_look
+    from blklab.compare.tune import count_undecided
+    from blklab.experiment.overrides import Override
     from blklab.runners.campaign import of_run, with_repeats
-    from blklab.spec.overrides import Override
     from blklab.store import query
 
     number = outcome.campaign or 0
@@ -402,7 +402,7 @@ def _show_progress(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callab
         with common.progress(f"running on {plan.runner}", len(plan.cells), unit="cells") as advance:
             yield advance
         return
-    from blklab.report import live
+    from blklab.campaigns import live
 
     console = common.notes()
     with ExitStack() as stack:
@@ -414,9 +414,11 @@ def _show_progress(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callab
 
 
 def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool, per_job: bool, as_json: bool) -> None:
-    from blklab.analysis.reproduction import judge
-    from blklab.report import comparison, runs, terminal
-    from blklab.report import results as report
+    from blklab.campaigns import results as report
+    from blklab.campaigns import runs
+    from blklab.compare import report as comparison
+    from blklab.compare.reproduction import judge
+    from blklab.render import terminal
 
     cells = {cell.number: cell for cell in plan.cells}
     explanations: list[list[str]] = [[] for _ in results]

@@ -9,8 +9,8 @@ from blklab import output as files
 from blklab.cli.common import emit, json_option, note, store_option, tell
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, UsageError
-from blklab.report.console import Console
-from blklab.report.formatting import plural
+from blklab.render.console import Console
+from blklab.render.formatting import plural
 
 if TYPE_CHECKING:
     from blklab.store.annotations import AnnotationKind
@@ -45,7 +45,7 @@ def runs() -> None:
 @json_option
 def list_(*, store: str | None, as_json: bool) -> None:
     """List the campaigns, oldest first: experiment, runner and progress."""
-    from blklab.report import runs
+    from blklab.campaigns import runs
     from blklab.store import annotations, query
     from blklab.store.campaigns import Store
 
@@ -80,7 +80,8 @@ def show(*, campaign: str, as_run: bool, per_job: bool, raw: bool, store: str | 
       blklab runs show server@host --per-job
       blklab runs show --run 3
     """
-    from blklab.report import runs, terminal
+    from blklab.campaigns import runs
+    from blklab.render import terminal
     from blklab.store import query
     from blklab.store.campaigns import Store
 
@@ -124,7 +125,7 @@ def export(*, campaigns: tuple[str, ...], form: str, output: str | None, store: 
       blklab runs export 3 4 --as csv -o figures.csv
       blklab runs export unbalanced@host --as series -o series.parquet
     """
-    from blklab.report.runs import as_csv, as_json
+    from blklab.campaigns.runs import as_csv, as_json
     from blklab.store import query, series
 
     output = output or "-"

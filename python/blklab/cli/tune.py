@@ -3,7 +3,7 @@
 import click
 
 from blklab.cli.common import confidence_option, emit, json_option, margin_option, store_option
-from blklab.report.console import Console
+from blklab.render.console import Console
 from blklab.runners.registry import RUNNERS
 
 
@@ -26,11 +26,11 @@ def tune(*, campaign: str, metric: str, confidence: float, margin: float, store:
       blklab run sweep.toml --on host && blklab tune sweep@host
       blklab tune sweep@host --metric p99
     """
-    from blklab.analysis import run_conditions
-    from blklab.analysis import tune as analysis
-    from blklab.analysis.decision import look_share
-    from blklab.report import diagnostics
-    from blklab.report import tuning as report
+    from blklab.compare import run_conditions
+    from blklab.compare import tune as analysis
+    from blklab.compare import tune_report as report
+    from blklab.compare.decision import look_share
+    from blklab.render import diagnostics
     from blklab.store import query
 
     opened_store, (selection,), points = query.open_selections(store, [campaign])

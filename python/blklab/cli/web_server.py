@@ -14,7 +14,7 @@ from blklab.cli.common import warn
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
-    from blklab.http_server import ListenAddress, WebConfig
+    from blklab.web.server import ListenAddress, WebConfig
 
 web_config_option = click.option(
     "--web-config",
@@ -33,7 +33,7 @@ def serve_app(
 
     Raises UsageError and EnvironmentLacks.
     """
-    from blklab.http_server import ListenAddress, WebConfig, WebServer, load_web_config, make_tls_context
+    from blklab.web.server import ListenAddress, WebConfig, WebServer, load_web_config, make_tls_context
 
     address = ListenAddress(listen)
     settings = load_web_config(config) if config else WebConfig()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blklab.errors import BlklabError
-from blklab.printing import printable
+from blklab.text.printing import printable
 
 FioDocument = dict[str, Any]  # fio's JSON, or a part of it, before it is checked
 LARGEST = 1 << 64  # fio's counters have 64 bits

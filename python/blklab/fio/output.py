@@ -20,7 +20,7 @@ from blklab.fio.latency import LatencySummary
 from blklab.fio.node import FioDocument, JsonNode
 from blklab.grouping import by_key
 from blklab.outcome import DeviceResult, DirectionResult, FioFacts, GroupResult, Outcome, SyncResult, device_kind
-from blklab.printing import printable
+from blklab.text.printing import printable
 
 WAYS = ("read", "write")
 MOST_TRIES = 100  # Positions in a text at which a document can begin

@@ -18,7 +18,7 @@ from blklab.fio.latency import LatencySummary
 from blklab.fio.node import FioDocument
 from blklab.fio.output import FioDirection, FioJobResult
 from blklab.outcome import Outcome
-from blklab.printing import printable
+from blklab.text.printing import printable
 
 MOST_JOBS = 100_000  # Maximum number of jobs in a text
 MIXED = ("rw", "readwrite", "randrw")  # Words that read and write; fio prints only directions with I/O

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from blklab import output
-from blklab.child_process import find
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.md.audit import find_problems
@@ -23,8 +22,9 @@ from blklab.md.mdadm_conf import parse_uuid
 from blklab.md.model import Inventory
 from blklab.md.repair.unfinished import add_unfinished_repairs
 from blklab.md.seen_arrays import SeenArray, add_vanished, names_of_array, update_seen
-from blklab.printing import printable
+from blklab.system.child_process import find
 from blklab.system.roots import Roots
+from blklab.text.printing import printable
 
 PATIENCE_S = 60  # For the program that sends a message
 PRIORITIES = {"critical": syslog.LOG_CRIT, "warning": syslog.LOG_WARNING, "note": syslog.LOG_NOTICE}

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from blklab.md.good_copies import is_current
+from blklab.md.levels import PARITIES
 from blklab.md.model import MAX_DISKS, Array, ArrayMember
-from blklab.md_levels import PARITIES
 
 NEED_ALL = frozenset({"raid0", "linear"})
 

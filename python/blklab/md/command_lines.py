@@ -11,7 +11,7 @@ functions of this module: call them as `command_lines.stop_array(…)`.
 import shlex
 from collections.abc import Callable, Sequence
 
-from blklab.printing import printable
+from blklab.text.printing import printable
 
 # mdadm(8)
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from blklab.dmsetup import PATH
 from blklab.errors import BlklabError, SystemErrors
 from blklab.md.inventory import parse_number
 from blklab.md.model import Array, BlockContent, Inventory, merge_ranges
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SectorRange
 from blklab.system import file_search
+from blklab.system.dmsetup import PATH
 from blklab.system.file_search import UNREACHED, FilesFound
 from blklab.system.identity import device_number, of_node
 from blklab.system.layers import partitions

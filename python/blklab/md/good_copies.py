@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from blklab.md.levels import PARITIES
 from blklab.md.model import MAX_DISKS, Array, ArrayMember, merge_ranges
 from blklab.md.superblocks import SectorRange
-from blklab.md_levels import PARITIES
 from blklab.units import SECTOR
 
 PAGE = 4096 // SECTOR  # Sectors of a page

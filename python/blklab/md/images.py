@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from blklab.grouping import by_key
+from blklab.md.levels import PARITIES, REDUNDANT
 from blklab.md.model import Array, ArrayMember, Inventory, by_slot
 from blklab.md.superblocks import Superblock, newest_superblock, read_superblocks
-from blklab.md_levels import PARITIES, REDUNDANT
-from blklab.natural_order import natural_order
+from blklab.text.natural_order import natural_order
 from blklab.units import SECTOR
 
 

@@ -17,13 +17,13 @@ from blklab.md.member_devices import OutsideDevices, device_facts, is_overlay, r
 from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, ListedArray, SyncPass, by_slot
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading, is_of_array
-from blklab.natural_order import natural_order
 from blklab.system import diskstats
 from blklab.system.diskstats import DeviceCounters
 from blklab.system.identity import array_uuid, of_node
 from blklab.system.layers import partitions
 from blklab.system.mounts import Mount, list_all_mounts
 from blklab.system.roots import Roots, entries, read_text
+from blklab.text.natural_order import natural_order
 from blklab.units import SECTOR
 
 NOT_ASSEMBLED = "not assembled"

@@ -14,11 +14,11 @@ from blklab.grouping import by_key
 from blklab.md.model import Array, ArrayMember
 from blklab.md.probing import NOT_RECORDED, Probe
 from blklab.md.superblocks import SuperblockReading, newest_superblock
-from blklab.natural_order import natural_order
 from blklab.system.identity import of_node
 from blklab.system.layers import list_mount_devices, partitions
 from blklab.system.mounts import Mount, unescape_name
 from blklab.system.roots import Roots, entries, read_text
+from blklab.text.natural_order import natural_order
 from blklab.units import SECTOR
 
 NEVER_MEMBERS = re.compile(r"(ram|zram|sr|fd|mtdblock)\d")

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from blklab._core import MdMap
+from blklab.md.levels import PARITIES, REDUNDANT
 from blklab.md.superblocks import BadBlockList, SectorRange, Superblock, is_of_array, swap_words
-from blklab.md_levels import PARITIES, REDUNDANT
-from blklab.natural_order import natural_order
 from blklab.system.diskstats import DeviceCounters
+from blklab.text.natural_order import natural_order
 from blklab.units import SECTOR
 
 MAX_DISKS = 1920  # More members than this in a superblock mean that it is damaged

@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from blklab import child_process, dmsetup
-from blklab.dmsetup import PATH
 from blklab.errors import EnvironmentLacks
 from blklab.md import superblocks
 from blklab.md.kernel_log import read_kernel_log
 from blklab.md.model import Geometry, Software
 from blklab.md.superblocks import SuperblockReading
+from blklab.system import child_process, dmsetup
+from blklab.system.dmsetup import PATH
 from blklab.system.identity import BlockDevice
 from blklab.system.roots import Roots, entries, open_descriptor, read_text
 from blklab.system.users import uses

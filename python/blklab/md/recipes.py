@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from blklab.md import command_lines, good_copies
+from blklab.md.levels import PARITIES
 from blklab.md.model import Array, ArrayMember
-from blklab.md_levels import PARITIES
-from blklab.printing import printable
+from blklab.text.printing import printable
 
 NEW_DISK = "NEW-DISK"  # The user types the name of an empty disk
 DISK = "DISK"  # The user types the name of the missing disk, or of an empty one

@@ -8,7 +8,7 @@ import msgspec
 from blklab._core import examine_md
 from blklab.documents import superblock as examined
 from blklab.errors import BlklabError
-from blklab.md_levels import NUMBERS
+from blklab.md.levels import NUMBERS
 
 LOCKLESS_BITMAP = 6  # Its version (drivers/md/md-llbitmap.c, Linux 6.18)
 LEVELS = {**NUMBERS, -4: "multipath", -5: "faulty"}  # Names in sysfs (include/uapi/linux/raid/md_u.h)

@@ -12,8 +12,8 @@ from blklab.outcome import Outcome
 from blklab.store.series import FinishedRun
 
 if TYPE_CHECKING:
+    from blklab.experiment.cells import Cell, ExperimentPlan
     from blklab.runners.fio.process import FioProgress
-    from blklab.spec.cells import Cell, ExperimentPlan
 
 
 class Ledger(Protocol):

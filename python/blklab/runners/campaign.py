@@ -8,8 +8,8 @@ from traceback import clear_frames
 from typing import Any
 
 from blklab.errors import BlklabError
+from blklab.experiment.cells import Cell, ExperimentPlan
 from blklab.runners.base import Runner, RunResult
-from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store import query, series
 from blklab.store.campaigns import Store, StoredCampaign
 from blklab.store.series import FinishedRun

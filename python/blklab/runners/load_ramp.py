@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
+from blklab.experiment.documents import RAMP_SEARCHES, LoadRampDocument
 from blklab.outcome import LoadRamp, LoadStep, Outcome
-from blklab.spec.documents import RAMP_SEARCHES, LoadRampDocument
 from blklab.store.series import FinishedRun
 
 KINDS = ("read", "write")

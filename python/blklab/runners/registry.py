@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from blklab.experiment.cell_form import CellForm
+    from blklab.experiment.cells import Cell, ExperimentPlan
     from blklab.outcome import Outcome
     from blklab.runners.base import Runner
-    from blklab.spec.cell_form import CellForm
-    from blklab.spec.cells import Cell, ExperimentPlan
 
     Explain = Callable[[Mapping[str, Any], Outcome], list[str]]
 
@@ -149,7 +149,7 @@ def _load_sim_runner() -> "Callable[..., Runner]":
 
 
 def _load_sim_form() -> "CellForm":
-    from blklab.spec.sim_cell import FORM
+    from blklab.experiment.sim_cell import FORM
 
     return FORM
 
@@ -162,7 +162,7 @@ def _load_sim_descriptions() -> CellDescriptions:
 
 def _load_sim_explanation() -> "Explain":
     # By name: `analysis` is on the same level as `runners`, and asks this registry.
-    explain: Explain = resolve_name("blklab.analysis.explain:explain")
+    explain: Explain = resolve_name("blklab.compare.explain:explain")
     return explain
 
 
@@ -173,7 +173,7 @@ def _load_lab_runner() -> "Callable[..., Runner]":
 
 
 def _load_lab_form() -> "CellForm":
-    from blklab.spec.lab_cell import FORM
+    from blklab.experiment.lab_cell import FORM
 
     return FORM
 
@@ -191,7 +191,7 @@ def _load_host_runner() -> "Callable[..., Runner]":
 
 
 def _load_host_form() -> "CellForm":
-    from blklab.spec.host_cell import FORM
+    from blklab.experiment.host_cell import FORM
 
     return FORM
 
@@ -209,7 +209,7 @@ def _load_fleet_runner() -> "Callable[..., Runner]":
 
 
 def _load_fleet_form() -> "CellForm":
-    from blklab.spec.host_cell import FLEET_FORM
+    from blklab.experiment.host_cell import FLEET_FORM
 
     return FLEET_FORM
 

@@ -39,7 +39,7 @@ from blklab.system.process import boot_id, start_of
 from blklab.system.roots import Roots, read_text
 
 if TYPE_CHECKING:
-    from blklab.spec.cells import Cell, ExperimentPlan
+    from blklab.experiment.cells import Cell, ExperimentPlan
 
 
 FORMER_REPEATS = "former_repeats"  # The key of a stored experiment that was extended

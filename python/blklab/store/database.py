@@ -24,8 +24,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from blklab.errors import StoreError, UsageError
-from blklab.printing import printable
 from blklab.store.tables import KNOWN, REVISION, meta, runs, series
+from blklab.text.printing import printable
 
 T = TypeVar("T")
 

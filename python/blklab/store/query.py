@@ -19,12 +19,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from blklab.errors import StoreError, UsageError
-from blklab.label_patterns import label_patterns
 from blklab.outcome import Outcome
 from blklab.store import series
 from blklab.store.campaigns import FORMER_REPEATS, Store, owner_is_alive
 from blklab.store.tables import STATES, campaigns, environments, runs
 from blklab.store.tables import series as stored_series
+from blklab.text.label_patterns import label_patterns
 
 JOB = "job"  # The label of runs that have the figures of one job
 MAX_CAMPAIGNS = 20  # That show how much campaigns vary

@@ -11,8 +11,8 @@ import msgspec
 from blklab import _core
 from blklab.documents.profile import Profile
 from blklab.errors import BlklabError, UsageError
-from blklab.printing import printable
 from blklab.system.roots import Roots, read_text
+from blklab.text.printing import printable
 from blklab.units import SECTOR
 
 

@@ -8,9 +8,9 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from blklab.analysis.identified_disks import identify_disks, refuse_host_managed
+from blklab.devices import tables as device_models
+from blklab.devices.identified_disks import identify_disks, refuse_host_managed
 from blklab.errors import UsageError
-from blklab.report import device_models
 from blklab.system.identity import of_number
 from tests.conftest import Run
 from tests.system.machine import Machine
@@ -106,7 +106,7 @@ def test_calibration_of_a_host_managed_disk_is_refused(tmp_path: Path, monkeypat
     machine.device("sdc1", "8:33", parent="sdc")
     machine.device("sdd", "8:48", device__model="ACME 10", queue__zoned="none")
     monkeypatch.setattr(
-        "blklab.analysis.identified_disks.resolve", lambda number, roots: of_number(number, roots, f"/dev/{number}")
+        "blklab.devices.identified_disks.resolve", lambda number, roots: of_number(number, roots, f"/dev/{number}")
     )
     for number in ("8:32", "8:33"):
         with pytest.raises(UsageError, match=f"^/dev/{number}: found a host-managed shingled disk: the host must"):

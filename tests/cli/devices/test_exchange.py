@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from blklab.analysis import iocost
+from blklab.calibrate import iocost
 from blklab.errors import UsageError
 from tests.conftest import Run
 
@@ -143,7 +143,7 @@ def fio(iops: float, depth: int = 32) -> str:
 def test_results_of_fio_are_imported_as_calibrate_fits_them(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blklab.analysis.calibrate.ENOUGH_IOS", 10_000)
+    monkeypatch.setattr("blklab.calibrate.fit.ENOUGH_IOS", 10_000)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     bench = tmp_path / "bench/sda/4k"
     bench.mkdir(parents=True)

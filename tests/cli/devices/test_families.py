@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.spec import stock_models
+from blklab.devices import stock_models
 from tests.conftest import Run
 from tests.runners import changed_device
 

@@ -118,7 +118,7 @@ def test_it_serves_until_it_is_told_to_end(run: Run, number: signal.Signals) -> 
 def test_who_may_read_is_said(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, content: str, warning: str
 ) -> None:
-    from blklab import http_server
+    from blklab.web import server as http_server
 
     def end(*_arguments: object, **_: object) -> None:
         raise OSError("enough")

@@ -14,8 +14,8 @@ from typing import IO
 
 import pytest
 
-from blklab import child_process
 from blklab.errors import EnvironmentLacks, UsageError
+from blklab.system import child_process
 from blklab.system.roots import Roots
 from blklab.trace.record import blktrace, checks, recording
 from blklab.trace.record.blktrace import tallies

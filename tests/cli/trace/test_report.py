@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from blklab.report import export
-from blklab.report.charts import bars
-from blklab.report.charts.base import Chart
-from blklab.report.view import DeviceView
+from blklab.render import picture_export as export
+from blklab.render.chart import Chart
+from blklab.trace.charts import bars
+from blklab.trace.view import DeviceView
 from tests.conftest import Run
 
 SCSI = Path(__file__).parents[2] / "data" / "traces" / "scsi-errors"

@@ -10,12 +10,11 @@ import pytest
 from rich.console import Console
 
 from blklab.diagnostic import Diagnostic
-from blklab.md import images
+from blklab.md import images, report
 from blklab.md.audit import find_problems
 from blklab.md.model import Array, ArrayMember, Inventory
 from blklab.md.remote import read_probe_file
 from blklab.md.superblocks import SectorRange
-from blklab.report import arrays as report
 from tests.md.crafted import make_superblock
 from tests.md.test_good_copies import OFFSET, array_of
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from blklab.md import report
 from blklab.md.audit import find_problems
 from blklab.md.contents import add_contents
-from blklab.report import arrays as report
 from blklab.system import file_search
 from blklab.system.file_search import FilesFound
 from blklab.system.layers import number_of

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from blklab.advice.answer import BLOCK_SIZE, script, script_for_volume
-from blklab.advice.arrangement import Arrangement
-from blklab.advice.cache import arrangements_of_size, origin_of
-from blklab.advice.question import Constraints, Question, load_of_mix, read_pool, read_pools
-from blklab.advice.samples import Simulations
+from blklab.advise.answer import BLOCK_SIZE, script, script_for_volume
+from blklab.advise.arrangement import Arrangement
+from blklab.advise.cache import arrangements_of_size, origin_of
+from blklab.advise.question import Constraints, Question, load_of_mix, read_pool, read_pools
+from blklab.advise.samples import Simulations
 from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.guest.rig import Rig
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from blklab.md import report
 from blklab.md.audit import find_problems
 from blklab.md.remote import PROBE, read_recorded_inventory
 from blklab.md.remote.probe_output import parse_output
-from blklab.report import arrays as report
 from tests.md.conftest import Arrays
 from tests.md.remote.conftest import probe
 

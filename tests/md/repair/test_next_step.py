@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blklab.md.plan_report import describe_situation
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
 from blklab.md.repair.steps import (
     AddBitmap,
@@ -27,7 +28,6 @@ from blklab.md.repair.steps import (
     step_command,
 )
 from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask
-from blklab.report.repair import describe_situation
 
 LEVELS = [("raid1", 2, 0), ("raid1", 3, 0), ("raid10", 4, 0x102), ("raid5", 3, 2), ("raid6", 4, 2)]
 

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from blklab.md.model import Array, ArrayMember, Inventory
+from blklab.md.rescue import report
 from blklab.md.rescue.diagnosis import FEW_EVENTS_EVER, ArrayRescue, Condition, ContentFacts, diagnose
-from blklab.report import rescue as report
 from tests.md.audit.test_cases import HARMFUL, read_case
 from tests.md.crafted import make_superblock
 

@@ -13,11 +13,11 @@ import pytest
 
 from blklab.errors import BlklabError, UsageError
 from blklab.md.images import make_array
+from blklab.md.levels import NUMBERS
 from blklab.md.model import Array, ArrayMember
 from blklab.md.rescue import saved_sectors
 from blklab.md.rescue.saved_sectors import find_on_member, parse_sectors, read_header, read_ranges, save_sectors
 from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading, read_superblocks
-from blklab.md_levels import NUMBERS
 from blklab.system.roots import Roots
 from tests.md.conftest import image
 from tests.md.crafted import make_superblock

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from blklab.report.experiment.page import ExperimentReport
-from blklab.report.experiment.view import ExperimentView
+from blklab.campaigns.page import ExperimentReport
+from blklab.campaigns.view import ExperimentView
 from blklab.store import query
 from blklab.store.campaigns import Store
 from blklab.store.series import SeriesPoint

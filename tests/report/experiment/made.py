@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from blklab import outcome
-from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.experiment.cells import Cell, ExperimentPlan
 from blklab.store.campaigns import Store
 from blklab.store.series import FinishedRun, SeriesPoint, pack_output
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.report import markdown
-from blklab.report.experiment.view import ExperimentView
+from blklab.campaigns.view import ExperimentView
+from blklab.render import markdown
 from blklab.store import query
 from blklab.store.campaigns import Store
 from tests.conftest import Run

@@ -9,15 +9,15 @@ from typing import Any
 import altair
 import pytest
 
-from blklab.analysis.metrics import with_direction
+from blklab.campaigns import view
+from blklab.campaigns.page import ExperimentReport
+from blklab.campaigns.view import ExperimentView
+from blklab.compare.metrics import with_direction
 from blklab.errors import UsageError
 from blklab.outcome import Outcome
-from blklab.report import export
-from blklab.report.experiment import view
-from blklab.report.experiment.page import ExperimentReport
-from blklab.report.experiment.view import ExperimentView
-from blklab.report.shell import AxisChooser, SentenceList
-from blklab.report.tables.base import TextTable
+from blklab.render import picture_export as export
+from blklab.render.shell import AxisChooser, SentenceList
+from blklab.render.table import TextTable
 from blklab.store import query
 from blklab.store.campaigns import Store
 from tests.analysis.test_host_outliers import forty

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from blklab.campaigns.sentences import sentences
+from blklab.campaigns.view import ExperimentView
 from blklab.outcome import DirectionResult, Outcome
-from blklab.report.experiment.sentences import sentences
-from blklab.report.experiment.view import ExperimentView
 from blklab.store.query import CampaignRow, Selection, StoredRun
 
 

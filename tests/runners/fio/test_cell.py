@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, UsageError
+from blklab.experiment import cell_form
 from blklab.runners.fio import cell, target_preparation
 from blklab.runners.fio.process import FioProgress
-from blklab.spec import cell_form
 from tests.runners.fio.conftest import MAKE
 
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.errors import UsageError
+from blklab.experiment.documents import job_writes
 from blklab.fio import output
 from blklab.runners.fio import jobfile, process
-from blklab.spec.documents import job_writes
 from tests.runners.fio.conftest import MAKE
 
 

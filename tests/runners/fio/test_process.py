@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.fio import output
 from blklab.runners.fio import process
 from blklab.runners.fio.process import FioProgress
+from blklab.system import child_process
 
 JOB = """[slow]
 thread=1

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from blklab import child_process
-from blklab.child_process import lines_of
 from blklab.runners.fleet.host_link import ROUND_TRIPS, HostLink, Inbox
+from blklab.system import child_process
+from blklab.system.child_process import lines_of
 
 PIPE = 4096
 

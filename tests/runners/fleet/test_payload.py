@@ -4,8 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from blklab import __version__, remote_program
+from blklab import __version__
 from blklab.runners.fleet.payload import PAYLOAD
+from blklab.system import remote_program
 
 LIST = """
 import sys

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from blklab.diagnostic import Diagnostic
+from blklab.experiment.cells import plan
+from blklab.experiment.host_cell import FORM
 from blklab.runners.host.journal import lock, release
-from blklab.spec.cells import plan
-from blklab.spec.host_cell import FORM
 from blklab.store import query
 from blklab.store.campaigns import Store
 from blklab.system.roots import Roots

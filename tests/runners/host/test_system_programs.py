@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from blklab import child_process, signatures
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.host import target_locations
+from blklab.system import child_process, signatures
 from tests.runners.host.signatures import partition_table, signed
 
 pytestmark = pytest.mark.skipif(

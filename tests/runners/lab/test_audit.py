@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from blklab.md import images, inventory
+from blklab.md import images, inventory, report
 from blklab.md.audit import find_problems
 from blklab.md.model import Array, Inventory
 from blklab.md.remote import read_recorded_inventory
 from blklab.md.remote.probe_output import parse_output
-from blklab.report import arrays as report
 from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.machine.boot import GuestMachine as Guest
 from blklab.runners.lab.machine.boot import boot

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from blklab.experiment import lab_cell
+from blklab.experiment.cells import Cell, plan
 from blklab.outcome import DeviceResult, Outcome
 from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.runner import LabRunner
 from blklab.runners.lab.stacks import filesystem
-from blklab.spec import lab_cell
-from blklab.spec.cells import Cell, plan
 from tests.conftest import Run
 from tests.runners.collecting import Collected
 from tests.runners.conftest import reads

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
+from blklab.experiment import lab_cell
+from blklab.experiment.cells import plan
 from blklab.runners.lab.rates import REACH_BYTES, REACH_IOPS, DiskRates, factor
 from blklab.runners.lab.rates import rates as scaled
-from blklab.spec import lab_cell
-from blklab.spec.cells import plan
 
 
 def document(tmp_path: Path, devices: str, *, workload: str = "rw = 'randread'", lab: str = "") -> Any:

@@ -8,14 +8,14 @@ from typing import Any, cast
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.experiment import lab_cell
+from blklab.experiment.cells import Cell, plan
 from blklab.runners.lab import measurement, runner
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.image.build import GuestImage
 from blklab.runners.lab.image.kernels import OfferedKernel, UserKernelOption, choose
 from blklab.runners.lab.machine import qemu
 from blklab.runners.lab.machine.boot import GuestLost
-from blklab.spec import lab_cell
-from blklab.spec.cells import Cell, plan
 from blklab.store.series import FinishedRun
 from tests.runners.collecting import Collected, collected
 from tests.runners.lab.stacks.recording import Recorder

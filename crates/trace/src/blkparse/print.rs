@@ -117,7 +117,7 @@ fn write_json(out: &mut impl Write, event: &Event, pdu: &[u8], processes: &Proce
 // Text from a trace on a terminal: names and messages must not send commands to it.
 
 /// Passes lines on to a terminal; escapes control and formatting characters and bytes that are not UTF-8, as
-/// `blklab.printing.printable` does. A character must not be split between two calls.
+/// `blklab.text.printing.printable` does. A character must not be split between two calls.
 pub struct TerminalOutput<W>(pub W);
 
 impl<W: Write> Write for TerminalOutput<W> {

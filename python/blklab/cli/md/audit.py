@@ -109,8 +109,8 @@ def audit(
     Exit status: 0 no finding of --severity or worse, 1 at least one, 3 nothing could be read, or
     a host could not be read.
     """
+    from blklab.md import report
     from blklab.md.audit import find_problems
-    from blklab.report import arrays as report
 
     sources = [source for source, values in (("--image", images), ("--host", hosts), ("--probed", probed)) if values]
     only_here = {"--map-files": map_files, "--smart": smart}
@@ -240,8 +240,8 @@ def _store_audits(audits: dict[str, dict[str, object]], store_address: str | Non
 
 def _audit_hosts(names: list[str], *, timeout: float | None, sudo: bool) -> "list[RemoteHost]":
     """Audits other hosts: over ssh or, without a `timeout`, from files with output of probes."""
-    from blklab.ansible_inventory import expand_hosts
     from blklab.md.remote import read_hosts, read_probe_file
+    from blklab.system.ansible_inventory import expand_hosts
 
     if timeout is None:
         return [read_probe_file(name) for name in names]
@@ -255,7 +255,7 @@ def _audit_hosts(names: list[str], *, timeout: float | None, sudo: bool) -> "lis
 
 
 def _show_hosts(hosts: "list[RemoteHost]", threshold: int, *, as_json: bool) -> None:
-    from blklab.report import arrays as report
+    from blklab.md import report
 
     emit(report.hosts_as_dict(hosts), as_json, lambda console: report.show_hosts(console, hosts, threshold))
     if any(finding.rank <= threshold for host in hosts for finding in host.findings):

@@ -13,8 +13,8 @@ from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.md import command_lines
 from blklab.md.repair.operations import run_program
 from blklab.md.repair.plan import find_array
-from blklab.printing import printable
 from blklab.system.roots import Roots, read_text
+from blklab.text.printing import printable
 
 CONFIG = "etc/blklab/md-boot.conf"
 UNIT = "blklab-md-boot.service"

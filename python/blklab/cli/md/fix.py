@@ -14,6 +14,7 @@ from blklab.cli.common import emit, json_option, progress, repeatable, results, 
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, UsageError
 from blklab.md import command_lines, probing, recipes
+from blklab.md import plan_report as report
 from blklab.md.repair import journal
 from blklab.md.repair.array_state import read_array_state
 from blklab.md.repair.operations import MachineOps
@@ -28,9 +29,8 @@ from blklab.md.repair.steps import Done, Step, Stop
 from blklab.md.repair.task import RepairTask
 from blklab.md.rescue.assembly import AssemblyPlan, assemble_as_planned, plan_assembly
 from blklab.md.rescue.choice import find_rescue
-from blklab.printing import printable
-from blklab.report import repair as report
 from blklab.system.roots import Roots
+from blklab.text.printing import printable
 
 P = TypeVar("P", RepairPlan, RewritePlan, SlotPlan, RestartPlan, AssemblyPlan)
 Q = TypeVar("Q")
@@ -170,8 +170,8 @@ def entries(*, array: str, file: Path | None, only_plan: bool, yes: bool, as_jso
 
 def _write_sectors(array: str, file: Path, *, only_plan: bool, yes: bool, as_json: bool) -> None:
     """Shows what of a file with sectors is lost on an array, asks, and writes it."""
+    from blklab.md.rescue import restored_sectors_report as restored
     from blklab.md.rescue.restored_sectors import plan_sectors, write_sectors
-    from blklab.report import restored_sectors as restored
 
     plan = plan_sectors(array, file, Roots())
     if only_plan or plan.refused or plan.nothing_to_do:
@@ -412,8 +412,8 @@ def metadata(
     \b
     Exit status: 0 all is as it was saved (with --plan: the plan is possible), 1 it is not.
     """
+    from blklab.md.rescue import restored_metadata_report as restored
     from blklab.md.rescue.restored_metadata import plan_restore, restore_metadata
-    from blklab.report import restored_metadata as restored
 
     roots = Roots()
     plan = plan_restore(directory, member, roots, tables=tables)

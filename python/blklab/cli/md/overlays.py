@@ -10,9 +10,9 @@ from click.exceptions import Exit
 from blklab.cli.common import emit, json_option, notes, repeatable, results
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import UsageError
-from blklab.printing import printable
-from blklab.report.console import Console, style_text
+from blklab.render.console import Console, style_text
 from blklab.system.roots import Roots
+from blklab.text.printing import printable
 
 if TYPE_CHECKING:
     from blklab.md.rescue.overlay_record import OverlayRecord
@@ -127,9 +127,8 @@ def search(*, directory: Path, devices: tuple[str, ...], level: tuple[str, ...],
     \b
     Exit status: 0 a geometry was found, and nothing is wrong with what was checked; 1 otherwise.
     """
-    from blklab.md.rescue import geometry_search
+    from blklab.md.rescue import geometry_search, report
     from blklab.md.rescue.geometry_trial import plan_search, search_on_overlays
-    from blklab.report import rescue as report
 
     roots = Roots()
     levels = tuple(int(name) for name in level) or geometry_search.LEVELS
@@ -208,7 +207,7 @@ def _report_step(description: str, line: str) -> None:
 
 def _emit_record(record: "OverlayRecord", directory: Path, as_json: bool) -> None:
     from blklab.md.rescue import overlays as made
-    from blklab.report import overlays as report
+    from blklab.md.rescue import overlays_report as report
 
     usage = made.measure_usage(record, Roots())
     emit(report.as_dict(record, usage), as_json, lambda console: report.show(console, record, usage, directory))

@@ -8,8 +8,8 @@ from click.exceptions import Exit
 
 from blklab.cli.common import emit, first, json_option, notes, repeatable
 from blklab.errors import EnvironmentLacks, UsageError
-from blklab.printing import printable
 from blklab.system.roots import Roots
+from blklab.text.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,10 +97,10 @@ def rescue(
         return
     if levels:
         raise UsageError("--level: expected only with --try-orders")
+    from blklab.md.rescue import report
     from blklab.md.rescue.array_content import read_contents
     from blklab.md.rescue.diagnosis import diagnose
     from blklab.md.rescue.written_since import find_written
-    from blklab.report import rescue as report
 
     inventory, names = _read_inventory(what, probed)
     contents = {} if probed else read_contents([*inventory.arrays, *inventory.unassembled])
@@ -144,8 +144,8 @@ def _find_lost_members(
 
 def _try_orders(targets: tuple[str, ...], levels: tuple[str, ...], as_json: bool) -> None:
     """Prints which geometry the content of devices has; exits with 1 unless it is unique."""
+    from blklab.md.rescue import report
     from blklab.md.rescue.geometry_search import LEVELS, GeometryHints, find_geometries
-    from blklab.report import rescue as report
 
     devices = [Path(name) for name in targets if name != "missing"]
     for device in devices:
@@ -162,8 +162,8 @@ def _save_sectors(
     files: tuple[str, ...], sectors: str | None, device: Path | None, *, is_only_action: bool, as_json: bool
 ) -> None:
     """Copies sectors of an array from a member. Raises UsageError for what is missing, Exit if a part is."""
+    from blklab.md.rescue import report
     from blklab.md.rescue.saved_sectors import parse_sectors, save_sectors
-    from blklab.report import rescue as report
 
     if sectors is None or device is None or len(files) != 1 or not is_only_action:
         raise UsageError("--save: expected --save BEGIN-END --from DEVICE FILE, and nothing else")

@@ -10,8 +10,8 @@ from blklab import output
 from blklab.cli.common import Quantity, note, warn
 from blklab.cli.web_server import serve_app, web_config_option
 from blklab.errors import EnvironmentLacks, UsageError
-from blklab.printing import printable
 from blklab.system.roots import Roots
+from blklab.text.printing import printable
 from blklab.units import NANOSECONDS, parse_duration
 
 NEVER = 0

@@ -8,8 +8,8 @@ from blklab.cli.signals import register_output
 from blklab.cli.streams import native
 from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.output import STDOUT
-from blklab.printing import printable
-from blklab.report.console import Console
+from blklab.render.console import Console
+from blklab.text.printing import printable
 
 
 @click.command(epilog="\b\nFormats:\n" + "\n".join(f"  {name:<16} {about}" for name, about in _core.trace_targets()))
@@ -45,7 +45,7 @@ def convert(source: TraceSource, output: str, to: str | None, overwrite: bool, a
     report = document["report"]
 
     def draw(console: Console) -> None:
-        from blklab.report import formatting
+        from blklab.render import formatting
 
         amount = formatting.plural(report["written"], "I/O" if document["to"] == "ios" else "event")
         omitted_count = report["taken"] - report["written"]

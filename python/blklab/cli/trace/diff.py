@@ -38,7 +38,8 @@ def diff(*, source: TraceSource, between: str | None, output: str | None, title:
     Exit status: 0 success; 1 no I/O in the selection, or a trace cannot be read; 2 wrong usage.
     """
     from blklab.cli.trace.trace_view import read_view
-    from blklab.report import formatting, trace_diff
+    from blklab.render import formatting
+    from blklab.trace import diff as trace_diff
 
     devices: list[str | None] = [None, None]
     if between is not None:

@@ -12,7 +12,7 @@ from blklab.cli.signals import register_output
 from blklab.cli.streams import native
 from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.errors import UsageError
-from blklab.printing import printable
+from blklab.text.printing import printable
 from blklab.units import format_duration
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ def hist(*, source: TraceSource, what: str, all_devices: bool, as_json: bool) ->
       blklab trace hist md127 --json | jq '.[0].histograms[0].bins'
     """
     from blklab.cli.trace.trace_view import read_view
-    from blklab.report import histogram
+    from blklab.trace import histogram
 
     view = read_view(source)
     histograms_shown = [

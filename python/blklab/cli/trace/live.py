@@ -13,7 +13,7 @@ from blklab.system.roots import Roots
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blklab.report.live_trace import LiveScreen
+    from blklab.trace.live import LiveScreen
     from blklab.trace.record.live import LiveLook
 
 
@@ -53,7 +53,7 @@ def live(
     Exit status: 0 ended by its time or a signal; 1 blktrace failed; 2 wrong
     usage; 3 a right or a program is missing.
     """
-    from blklab.report.live_trace import LiveScreen
+    from blklab.trace.live import LiveScreen
     from blklab.trace.record import live as recorder
     from blklab.trace.record.checks import find_devices
 

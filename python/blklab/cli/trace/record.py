@@ -12,9 +12,9 @@ import click
 
 from blklab.cli.common import SECONDS, SIZE, emit, json_option, notes, repeatable, warn
 from blklab.errors import UsageError
-from blklab.printing import printable
-from blklab.report.console import Console
-from blklab.report.formatting import plural
+from blklab.render.console import Console
+from blklab.render.formatting import plural
+from blklab.text.printing import printable
 from blklab.units import format_duration, format_size
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def record(
 def _record_on_hosts(
     names: tuple[str, ...], devices: tuple[str, ...], output: Path, options: "RecordingOptions", *, as_json: bool
 ) -> None:
-    from blklab.ansible_inventory import expand_hosts
+    from blklab.system.ansible_inventory import expand_hosts
     from blklab.trace.record.hosts import check_all_recorded, record_on_hosts
 
     host_results = record_on_hosts(expand_hosts(list(names), Path()), devices, output.absolute(), options, _tell)

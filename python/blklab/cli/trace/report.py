@@ -12,12 +12,12 @@ from blklab import output as out
 from blklab.cli.common import json_option, progress, warn_each
 from blklab.cli.trace.selection import COLUMNS, TraceReading, TraceSource, reading_options, trace_options
 from blklab.errors import UsageError
-from blklab.printing import printable
+from blklab.text.printing import printable
 from blklab.units import format_size
 
 if TYPE_CHECKING:
     from blklab.documents.profile import Profile
-    from blklab.report.charts.base import Chart
+    from blklab.render.chart import Chart
 
 
 @click.command()
@@ -66,9 +66,9 @@ def report(
     Exit status: 0 success; 1 no I/O in the selection, or the trace cannot be read; 2 the output
     cannot be written.
     """
+    from blklab.caches.curves import doubts
     from blklab.cli.trace.trace_view import read_view
-    from blklab.report import page
-    from blklab.report.cache_curves import doubts
+    from blklab.trace import page
     from blklab.trace.cache_curves import read_curves
 
     target = output or default_name(source.paths[0])
@@ -94,7 +94,7 @@ def write_page(
     out.write(target, content)
     pictures: list[str] = []
     if directory is not None:
-        from blklab.report.export import export
+        from blklab.render.picture_export import export
 
         with progress("drawing charts", total=2 * len(charts)) as done:
             for path in export(charts, Path(directory)):

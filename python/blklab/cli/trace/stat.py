@@ -11,13 +11,13 @@ from blklab.cli.common import emit, json_option, store_option, warn_each
 from blklab.cli.trace.report import selection_words
 from blklab.cli.trace.selection import TraceReading, TraceSource, reading_options, trace_options
 from blklab.errors import BlklabError, UsageError
-from blklab.printing import printable
-from blklab.report.console import Console
+from blklab.render.console import Console
+from blklab.text.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blklab.report.view import DeviceView, ProfileView
+    from blklab.trace.view import DeviceView, ProfileView
 
 MANY = 64  # Devices from which on --json describes only the busiest in full
 DETAILED = 8  # How many devices --json describes in full then
@@ -101,7 +101,7 @@ def stat(
         recording_documents = (
             {"recording": path, **_document(view, all_devices=all_devices)} for path, view in views.items()
         )
-        from blklab.report import trace_terminal
+        from blklab.trace import terminal as trace_terminal
 
         emit(
             {"recordings": list(recording_documents) if as_json else []},
@@ -122,7 +122,7 @@ def stat(
     command = printable(shlex.join(["blklab", "trace", "stat", *arguments]))
 
     def draw(console: Console) -> None:
-        from blklab.report import trace_terminal
+        from blklab.trace import terminal as trace_terminal
 
         if full or all_devices or reading.files is not None or view.shards is not None:
             trace_terminal.stat(console, view, all_devices=all_devices)
@@ -154,8 +154,8 @@ def _document(view: "ProfileView", *, all_devices: bool) -> dict[str, object]:
     """
     from msgspec import structs, to_builtins
 
-    from blklab.report import diagnostics
-    from blklab.report.causes import causes
+    from blklab.render import diagnostics
+    from blklab.trace.causes import causes
 
     devices = sorted(view.devices, key=lambda device: -device.ios)
     omitted_numbers = {

@@ -3,14 +3,14 @@
 from blklab.cli.common import computing, progress, warn, warn_each
 from blklab.cli.trace.selection import TraceReading, TraceSource
 from blklab.errors import BlklabError, UsageError
-from blklab.printing import printable
-from blklab.report import formatting
-from blklab.report.tables.trace import filters
-from blklab.report.view import ProfileView
-from blklab.suggestions import similar
+from blklab.render import formatting
 from blklab.system.roots import Roots
+from blklab.text.printing import printable
+from blklab.text.suggestions import similar
 from blklab.trace.profile import characterise, read_mounted_files
 from blklab.trace.shards.listing import are_shards, list_shards
+from blklab.trace.tables.trace import filters
+from blklab.trace.view import ProfileView
 
 MAX_NAMED = 8  # How many devices and processes a message names
 

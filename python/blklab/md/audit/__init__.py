@@ -7,7 +7,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.md.audit import absent, alignment, bad_blocks, devices, host, metadata, redundancy, running, smart, split
 from blklab.md.audit.rule import Rule
 from blklab.md.model import Inventory
-from blklab.printing import printable
+from blklab.text.printing import printable
 
 RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity are printed
     *(running.check_cannot_run, redundancy.check_broken, bad_blocks.check_only_outside),

@@ -7,8 +7,8 @@ from blklab.diagnostic import Diagnostic
 from blklab.md import command_lines
 from blklab.md.audit.rule import list_names
 from blklab.md.availability import runs_with
+from blklab.md.levels import PARITIES
 from blklab.md.model import Array, ArrayMember, Inventory, ListedArray
-from blklab.md_levels import PARITIES
 
 EVENTS_ACCEPTED = 1  # Events that md accepts a member to be behind (drivers/md/md.c, `super_1_validate`)
 CREATE_NOTHING = "# Do not create the array again, and add no disk to it: both overwrite what is needed to assemble it."

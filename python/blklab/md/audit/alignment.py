@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from blklab.diagnostic import Diagnostic
 from blklab.md import command_lines
 from blklab.md.audit.rule import make_finding
+from blklab.md.levels import PARITIES, STRIPED
 from blklab.md.model import Array, ArrayPart, Geometry, Software
-from blklab.md_levels import PARITIES, STRIPED
 from blklab.units import SECTOR, format_size
 
 PAGE = 4096  # Bytes of the smallest write of a filesystem

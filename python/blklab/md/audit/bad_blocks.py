@@ -25,10 +25,10 @@ from blklab.md.good_copies import (
     is_current,
     subtract_ranges,
 )
+from blklab.md.levels import PARITIES
 from blklab.md.model import Array, ArrayMember, Software, merge_ranges
 from blklab.md.recipes import rewrite_recipe, stop_users
 from blklab.md.superblocks import SectorRange
-from blklab.md_levels import PARITIES
 from blklab.units import SECTOR
 
 MAX_RANGES_SHOWN = 8  # Ranges that a message names; the JSON has all

@@ -13,7 +13,7 @@ from blklab.md.audit.rule import level_text, list_names, make_finding
 from blklab.md.availability import count_tolerated, is_past_redundancy
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import DISK, Recipe, keep_running, stop_users
-from blklab.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
+from blklab.md.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
 from blklab.units import SECTOR, format_duration
 
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning

@@ -10,8 +10,8 @@ from blklab.caches.status import BlockCache
 from blklab.diagnostic import Diagnostic
 from blklab.md.inventory import PASSES
 from blklab.md.model import Array, ArrayMember
-from blklab.printing import printable
 from blklab.system.diskstats import DeviceActivity
+from blklab.text.printing import printable
 from blklab.units import SECTOR
 
 PREFIX = "blklab_md_"

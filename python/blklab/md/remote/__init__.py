@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from blklab import child_process
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
 from blklab.md.audit import find_problems
@@ -25,8 +24,9 @@ from blklab.md.model import Geometry, Inventory, Software
 from blklab.md.probing import NOT_RECORDED, Probe, read_software
 from blklab.md.remote.probe_output import HEADER, MAX_OUTPUT_BYTES, ProbedDevice, ProbeOutput, is_complete, parse_output
 from blklab.md.superblocks import SuperblockReading, failure_reason
-from blklab.ssh import command, last_line
+from blklab.system import child_process
 from blklab.system.roots import Roots
+from blklab.system.ssh import command, last_line
 
 __all__ = ["PROBE", "RemoteHost", "audited", "read"]
 PROBE = Path(__file__).with_name("probe.sh")  # The script that runs on the host

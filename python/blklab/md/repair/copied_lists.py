@@ -17,12 +17,12 @@ from blklab.errors import BlklabError
 from blklab.md import command_lines
 from blklab.md.good_copies import PAGE, find_lost_ranges, find_rewritable_pages, has_garbage_list, subtract_ranges
 from blklab.md.inventory import read_array
+from blklab.md.levels import PARITIES
 from blklab.md.model import Array, ArrayMember, merge_ranges
 from blklab.md.repair import operations
 from blklab.md.repair.pages import read_page
 from blklab.md.repair.perform import SignalDeferral
 from blklab.md.superblocks import SectorRange, read_superblocks
-from blklab.md_levels import PARITIES
 from blklab.system.roots import Roots, open_descriptor
 from blklab.units import SECTOR
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blklab.diagnostic import Diagnostic
-from blklab.dmsetup import PATH
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.md import inventory, probing
 from blklab.md.inventory import parse_number
@@ -24,6 +23,7 @@ from blklab.md.repair.array_state import ArrayState
 from blklab.md.repair.environment_checks import find_busy_neighbour
 from blklab.md.repair.preconditions import check_preconditions
 from blklab.md.repair.task import RemovedSpare, RepairTask
+from blklab.system.dmsetup import PATH
 from blklab.system.roots import Roots, read_text
 from blklab.units import SECTOR
 

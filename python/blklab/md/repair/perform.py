@@ -27,12 +27,12 @@ from blklab.errors import BlklabError
 from blklab.md import command_lines
 from blklab.md.audit.host import has_add_bug
 from blklab.md.inventory import parse_number
+from blklab.md.levels import PARITIES
 from blklab.md.repair import journal, operations, steps, write_suspension
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState
 from blklab.md.repair.operations import MachineOps
 from blklab.md.repair.steps import STOPPED_STATES, decide_next_step
 from blklab.md.repair.task import RepairTask
-from blklab.md_levels import PARITIES
 from blklab.system.roots import read_text
 
 STEP_TIMEOUT_S = 60.0  # Time for a step of mdadm to show its effect; md removes a busy member only after a while

@@ -10,6 +10,7 @@ from blklab.errors import BlklabError, UsageError
 from blklab.md import command_lines, inventory, probing
 from blklab.md.audit import host
 from blklab.md.inventory import parse_number
+from blklab.md.levels import PARITIES
 from blklab.md.model import Array, Software
 from blklab.md.probing import read_software
 from blklab.md.recipes import Recipe, entries_recipes
@@ -18,7 +19,6 @@ from blklab.md.repair.preconditions import check_preconditions, unmet_preconditi
 from blklab.md.repair.steps import Done, Step, Stop, decide_next_step, failures_tolerated, state_after, step_command
 from blklab.md.repair.task import MemberSlot, RepairTask
 from blklab.md.repair.write_suspension import can_leave_cgroup
-from blklab.md_levels import PARITIES
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots, read_text
 

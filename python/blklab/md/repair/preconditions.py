@@ -13,12 +13,12 @@ from blklab.md import command_lines, inventory
 from blklab.md.audit.host import has_add_bug
 from blklab.md.audit.redundancy import explain_broken, is_spare
 from blklab.md.good_copies import find_bad_pieces
+from blklab.md.levels import PARITIES
 from blklab.md.model import Array, Software
 from blklab.md.recipes import keep_disk, stop_users
 from blklab.md.repair.environment_checks import find_busy_neighbour, find_re_add_policy, find_spare_monitor, find_swap
 from blklab.md.repair.steps import RUNNING_STATES
 from blklab.md.repair.write_suspension import has_other_suspension
-from blklab.md_levels import PARITIES
 from blklab.system.identity import of_node
 from blklab.system.roots import Roots, read_text
 from blklab.system.users import openers

@@ -18,6 +18,7 @@ from blklab.md import command_lines
 from blklab.md.audit.redundancy import is_spare
 from blklab.md.availability import is_past_redundancy, is_whole, runs_with
 from blklab.md.good_copies import is_current
+from blklab.md.levels import PARITIES
 from blklab.md.model import Array, ArrayMember
 from blklab.md.probing import read_software
 from blklab.md.recipes import stop_users
@@ -29,7 +30,6 @@ from blklab.md.repair.rewrite import StoppedRepair
 from blklab.md.repair.slot_plan import SlotStep, check_duplicates, read_array_by_name
 from blklab.md.repair.steps import RUNNING_STATES, STOPPED_STATES
 from blklab.md.superblocks import read_superblocks
-from blklab.md_levels import PARITIES
 from blklab.output import replace as replace_file
 from blklab.system import state_directory
 from blklab.system.identity import device_number

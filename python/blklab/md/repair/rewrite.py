@@ -21,6 +21,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, SystemErrors
 from blklab.md import command_lines, inventory
 from blklab.md.good_copies import PAGE, Pages, find_lost_ranges, find_rewritable_pages
+from blklab.md.levels import PARITIES
 from blklab.md.model import Array, ArrayMember
 from blklab.md.probing import journal_path, read_software
 from blklab.md.repair import journal
@@ -31,7 +32,6 @@ from blklab.md.repair.plan import start_task
 from blklab.md.repair.preconditions import check_preconditions
 from blklab.md.repair.task import RepairTask
 from blklab.md.superblocks import SectorRange
-from blklab.md_levels import PARITIES
 from blklab.system.identity import device_number
 from blklab.system.roots import Roots, open_descriptor, read_text
 from blklab.units import SECTOR

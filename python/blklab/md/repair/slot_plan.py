@@ -24,10 +24,10 @@ from blklab.md.repair.plan import find_array, refuse_unfinished_repair
 from blklab.md.repair.preconditions import Reason, check_activity, unmet_precondition
 from blklab.md.repair.slot_task import DiskFacts, Operation, SlotTask
 from blklab.md.superblocks import Superblock, read_superblocks
-from blklab.signatures import locate_signatures, signatures
 from blklab.system.identity import BlockDevice, resolve
 from blklab.system.layers import beneath, partitions
 from blklab.system.roots import Roots, entries, open_descriptor, read_text
+from blklab.system.signatures import locate_signatures, signatures
 from blklab.system.users import openers, uses
 from blklab.units import SECTOR, format_size
 

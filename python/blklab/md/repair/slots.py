@@ -44,9 +44,9 @@ from blklab.md.repair.slot_plan import (
 from blklab.md.repair.slot_task import DiskFacts, SlotTask
 from blklab.md.repair.steps import RUNNING_STATES
 from blklab.md.superblocks import SectorRange, Superblock, read_superblocks
-from blklab.signatures import signatures
 from blklab.system.identity import BlockDevice, device_number, find_by_id, of_node
 from blklab.system.roots import entries, open_descriptor, read_text
+from blklab.system.signatures import signatures
 
 Report = Callable[[str, str], object]  # Called with each step, and its command or an empty string
 Unreadable = dict[str, tuple[SectorRange, ...]]  # By the path of a member

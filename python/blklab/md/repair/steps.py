@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 
 from blklab.md import command_lines
+from blklab.md.levels import PARITIES
 from blklab.md.recipes import keep_running
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
 from blklab.md.repair.task import RemovedSpare, RepairTask
-from blklab.md_levels import PARITIES
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from blklab.md.availability import (
 )
 from blklab.md.good_copies import find_lost_ranges
 from blklab.md.images import make_array
+from blklab.md.levels import PARITIES
 from blklab.md.model import MAX_DISKS, Array, ArrayMember, Inventory
 from blklab.md.superblocks import Superblock
-from blklab.md_levels import PARITIES
 from blklab.units import format_duration, format_size
 
 Condition = Literal[

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageError
 from blklab.md import command_lines
 from blklab.md.audit.rule import list_names
@@ -33,7 +32,7 @@ from blklab.md.rescue.overlay_record import (
 )
 from blklab.md.rescue.saved_metadata import check_directory, save
 from blklab.md.rescue.trial import PACKAGES, Report, run_command, try_array
-from blklab.system import process
+from blklab.system import child_process, process
 from blklab.system.layers import loop_file
 from blklab.system.mounts import mounts
 from blklab.system.roots import Roots, entries, read_text

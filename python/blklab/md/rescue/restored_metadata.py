@@ -43,11 +43,11 @@ from blklab.md.rescue.saved_index import (
     write_index,
 )
 from blklab.md.superblocks import Superblock, SuperblockReading, newest_superblock, read_superblocks
-from blklab.signatures import locate_signatures
 from blklab.system import identity
 from blklab.system.identity import BlockDevice
 from blklab.system.layers import loop_file, number_of
 from blklab.system.roots import Roots, entries, open_descriptor, read_text
+from blklab.system.signatures import locate_signatures
 from blklab.system.spans import Span
 from blklab.system.users import openers, uses
 from blklab.units import format_size

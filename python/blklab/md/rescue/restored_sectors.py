@@ -28,6 +28,7 @@ from blklab.errors import BlklabError, SystemErrors
 from blklab.md import command_lines, inventory
 from blklab.md.audit.rule import list_names
 from blklab.md.good_copies import find_lost_ranges, is_current, subtract_ranges
+from blklab.md.levels import PARITIES
 from blklab.md.model import Array, ArrayMember, merge_ranges
 from blklab.md.probing import read_software
 from blklab.md.repair import journal
@@ -39,7 +40,6 @@ from blklab.md.repair.rewrite import LISTS_TIMEOUT_S, StoppedRepair, clear_write
 from blklab.md.repair.slot_plan import read_array_with_outside
 from blklab.md.rescue.saved_sectors import SectorsHeader, read_header, read_ranges
 from blklab.md.superblocks import SectorRange
-from blklab.md_levels import PARITIES
 from blklab.output import replace as replace_file
 from blklab.system import state_directory
 from blklab.system.identity import device_number

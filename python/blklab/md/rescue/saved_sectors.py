@@ -21,10 +21,10 @@ import msgspec
 from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.md.good_copies import subtract_ranges
 from blklab.md.images import make_array
+from blklab.md.levels import PARITIES
 from blklab.md.model import Array, ArrayMember, merge_ranges
 from blklab.md.rescue.saved_metadata import check_place
 from blklab.md.superblocks import SectorRange, Superblock, newest_superblock, read_superblocks
-from blklab.md_levels import PARITIES
 from blklab.system import identity
 from blklab.system.layers import number_of
 from blklab.system.roots import Roots, entries, open_descriptor, read_text

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from blklab import child_process
 from blklab.errors import BlklabError
 from blklab.md import command_lines
 from blklab.md.audit.rule import list_names
 from blklab.md.repair import operations
 from blklab.md.rescue.file_sample import SampledFiles, read_sample
 from blklab.md.rescue.overlay_record import TrialResult, Verdict
+from blklab.system import child_process
 from blklab.system.roots import Roots, entries, read_text
 from blklab.units import format_size
 

@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from blklab import child_process
 from blklab.errors import BlklabError, UsageError
+from blklab.experiment.documents import CommandDocument, FioCellDocument, SteadyStateDocument, job_writes, writes
 from blklab.fio import logs, output
 from blklab.outcome import CommandRepeat, CommandResult, LatencyResult, Outcome, SteadyStateResult
-from blklab.printing import printable
 from blklab.runners.fio import jobfile, process, target_preparation
 from blklab.runners.fio.process import FioProgress, Progress, ending, find_fio, silent
 from blklab.runners.fio.target_preparation import FioTarget
-from blklab.spec.documents import CommandDocument, FioCellDocument, SteadyStateDocument, job_writes, writes
 from blklab.store.series import SeriesPoint
+from blklab.system import child_process
+from blklab.text.printing import printable
 
 INTERVAL_NS = 10**9
 

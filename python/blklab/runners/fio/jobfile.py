@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from blklab.errors import UsageError
+from blklab.experiment.documents import FioCellDocument, ReplayDocument
 from blklab.runners.fio.process import LINK
-from blklab.spec.documents import FioCellDocument, ReplayDocument
 
 LOG = "log"  # Prefix of the logs' names
 REPLAY = "replay.iolog"  # Name of the log that fio replays, in the directory above its own

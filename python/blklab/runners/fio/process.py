@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.printing import printable
+from blklab.system import child_process
+from blklab.text.printing import printable
 
 OLDEST = (3, 12)  # Oldest supported fio: Debian 10's. Before 3.0, latencies were in µs.
 HOW_TO_INSTALL = "install it: apt-get install fio"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blklab.errors import BlklabError
+from blklab.experiment.documents import FioCellDocument, FioJobDocument, bare_cell, job_writes
 from blklab.fio import output
 from blklab.runners.fio import jobfile, process
 from blklab.runners.fio.process import Progress, silent
-from blklab.spec.documents import FioCellDocument, FioJobDocument, bare_cell, job_writes
 
 BLOCK = 1 << 20  # Bytes; large enough for any device's full speed, and for the stripes of most arrays
 DEPTH = 8

@@ -6,13 +6,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from blklab import child_process
 from blklab.errors import BlklabError
 from blklab.fio import output
 from blklab.fio.node import FioDocument
-from blklab.printing import printable
 from blklab.runners.fio import jobfile, process
 from blklab.runners.fio.process import FioExit, Progress, complaint
+from blklab.system import child_process
+from blklab.text.printing import printable
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypedDict, cast
 
-from blklab import __version__, child_process
+from blklab import __version__
 from blklab.errors import BlklabError
-from blklab.printing import printable
-from blklab.remote_program import SIGNALS, run_with_children
+from blklab.experiment.documents import HostCellDocument, writes
 from blklab.runners.fio import process
 from blklab.runners.fio.process import FioExit, FioProgress, complaint
 from blklab.runners.host import conditions
@@ -32,10 +31,12 @@ from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.restore import restore
 from blklab.runners.host.runner import HostRunner
 from blklab.runners.host.scratch_directory import scratch
-from blklab.spec.documents import HostCellDocument, writes
 from blklab.store.series import FinishedRun
+from blklab.system import child_process
 from blklab.system.identity import of_node
+from blklab.system.remote_program import SIGNALS, run_with_children
 from blklab.system.roots import Roots
+from blklab.text.printing import printable
 
 SILENCE = 30.0  # Seconds without a line from blklab after which the connection is lost
 LISTENING = 10.0  # Seconds that fio's server may take to start

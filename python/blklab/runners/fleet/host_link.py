@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from blklab import child_process, ssh
 from blklab.errors import BlklabError
 from blklab.outcome import ClockOffset
-from blklab.printing import printable
-from blklab.remote_program import COMMAND
 from blklab.runners.fleet.host_agent import SOCKET, SOCKETS, Message, line
 from blklab.runners.host.scratch_directory import PREFIX
+from blklab.system import child_process, ssh
+from blklab.system.remote_program import COMMAND
+from blklab.text.printing import printable
 
 OPTIONS = (*ssh.LASTING, "StreamLocalBindUnlink=yes")
 ROUND_TRIPS = 5  # For the clock's offset; the shortest counts

@@ -1,8 +1,7 @@
 """Lists the modules that are sent to other hosts."""
 
 PAYLOAD = (  # Of blklab; importing them imports no others
-    *("child_process", "diagnostic", "errors", "grouping", "outcome", "printing", "remote_program"),
-    *("signatures", "units"),
+    *("diagnostic", "errors", "grouping", "outcome", "text.printing", "units"),
     *("documents.cell", "documents.outcome"),
     *("fio.latency", "fio.logs", "fio.node", "fio.output"),
     *("runners.base", "runners.counter_deltas", "runners.load_ramp", "runners.fleet.host_agent"),
@@ -10,7 +9,8 @@ PAYLOAD = (  # Of blklab; importing them imports no others
     "runners.fio.target_preparation",
     *(f"runners.host.{name}" for name in ("conditions", "journal", "restore", "runner")),
     *(f"runners.host.{name}" for name in ("scratch_directory", "settings", "target_locations")),
-    *("spec.documents", "spec.fio_options", "store.series"),
+    *("experiment.documents", "experiment.fio_options", "store.series"),
+    *("system.child_process", "system.remote_program", "system.signatures"),
     *(f"system.{name}" for name in ("diskstats", "environment", "identity", "layers", "mounts", "process", "roots")),
     *("system.state_directory", "system.users"),
 )

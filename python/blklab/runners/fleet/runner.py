@@ -12,10 +12,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from blklab import __version__, remote_program
+from blklab import __version__
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.experiment.cells import Cell, ExperimentPlan
+from blklab.experiment.host_cell import host_of, ids_of
 from blklab.outcome import Outcome
-from blklab.printing import printable
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.fio.process import FioProgress, find_fio
 from blklab.runners.fleet import fio_client
@@ -25,9 +26,9 @@ from blklab.runners.fleet.host_link import HostLink, Inbox, connect_host, failur
 from blklab.runners.fleet.payload import PAYLOAD
 from blklab.runners.fleet.shared_disks import SHARED, refuse_shared
 from blklab.runners.host import conditions
-from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.host_cell import host_of, ids_of
 from blklab.store.series import FinishedRun, SeriesPoint, pack_output
+from blklab.system import remote_program
+from blklab.text.printing import printable
 
 HEARTBEAT = 5.0  # Seconds between two lines to each host
 CONNECT = 60.0  # Seconds that the connections to all hosts may take

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from blklab.errors import BlklabError
-from blklab.printing import printable
 from blklab.system.identity import normal
+from blklab.text.printing import printable
 
 SHARED = "shared-device"  # The condition that two hosts write to the same disk
 

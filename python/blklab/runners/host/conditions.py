@@ -18,8 +18,8 @@ from typing import Any
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, SystemErrors, UsageError
-from blklab.spec import fio_options
-from blklab.spec.documents import HostCellDocument, writes
+from blklab.experiment import fio_options
+from blklab.experiment.documents import HostCellDocument, writes
 from blklab.store.series import SeriesPoint
 from blklab.system import diskstats
 from blklab.system.diskstats import CpuTimes

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from blklab.spec import fio_options
-from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.documents import (
+from blklab.experiment import fio_options
+from blklab.experiment.cells import Cell, ExperimentPlan
+from blklab.experiment.documents import (
     FioCellDocument,
     HostCellDocument,
     job_writes,
@@ -13,7 +13,7 @@ from blklab.spec.documents import (
     replay_words,
     writes,
 )
-from blklab.spec.experiment import PLACES
+from blklab.experiment.tables import PLACES
 from blklab.units import format_duration, format_size
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.experiment.documents import HostCellDocument
 from blklab.outcome import DeviceResult, Outcome
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.counter_deltas import CounterDeltas
@@ -28,7 +29,6 @@ from blklab.runners.host.restore import restore
 from blklab.runners.host.settings import apply_settings
 from blklab.runners.host.target_locations import TargetLocation, TargetLocations
 from blklab.runners.load_ramp import measure_ramp
-from blklab.spec.documents import HostCellDocument
 from blklab.store.series import FinishedRun, pack_output
 from blklab.system import diskstats
 from blklab.system.diskstats import CpuTimes
@@ -39,7 +39,7 @@ from blklab.system.roots import Roots
 from blklab.units import SECTOR, format_size
 
 if TYPE_CHECKING:
-    from blklab.spec.cells import Cell, ExperimentPlan
+    from blklab.experiment.cells import Cell, ExperimentPlan
 
 
 LONGEST_NS = 10_000_000_000

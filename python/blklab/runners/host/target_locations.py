@@ -17,12 +17,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageError
+from blklab.experiment.documents import HostCellDocument, writes
 from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.scratch_directory import PREFIX, ScratchDirectory, check_mounted, remove_in, scratch
-from blklab.signatures import ask, signatures
-from blklab.spec.documents import HostCellDocument, writes
+from blklab.system import child_process
 from blklab.system.identity import (
     BlockDevice,
     device_number,
@@ -35,6 +34,7 @@ from blklab.system.identity import (
 )
 from blklab.system.layers import partitions
 from blklab.system.roots import Roots, read_text
+from blklab.system.signatures import ask, signatures
 from blklab.system.users import openers, uses
 
 

@@ -20,8 +20,8 @@ from typing import Annotated, Protocol, TypeVar, cast
 import msgspec
 
 from blklab.errors import BlklabError
-from blklab.printing import printable
 from blklab.runners.fio.process import ending
+from blklab.text.printing import printable
 
 __all__ = ["Agent", "AgentHello", "ExportedFile", "FileSample", "GuestFailed", "GuestGone", "ProgramExit"]
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from blklab.errors import BlklabError
+from blklab.experiment import documents
 from blklab.runners.fio.process import Progress
 from blklab.runners.fio.target_preparation import BLOCK, DEPTH
 from blklab.runners.lab.fio_in_guest import play
@@ -11,7 +12,6 @@ from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.stacks import bcache, lvm
 from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.runners.lab.stacks.guest import GuestStack
-from blklab.spec import documents
 
 WARM_NS = 20 * 10**9  # Duration of the load that fills a warm cache
 JUNK = f"{MOUNT}/junk"  # The file that fills a cache below a filesystem with data that the load does not use

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from blklab.experiment import documents
+from blklab.experiment.cells import Cell, ExperimentPlan
+from blklab.experiment.documents import LabCellDocument
 from blklab.runners.host.descriptions import duration, workload
-from blklab.spec import documents
-from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.documents import LabCellDocument
 from blklab.units import format_size
 
 

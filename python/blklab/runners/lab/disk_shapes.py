@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from blklab.experiment import documents
 from blklab.runners.lab.machine.qemu import VirtualDiskShape
-from blklab.spec import documents
 
 
 def shapes(document: documents.LabCellDocument) -> list[VirtualDiskShape]:

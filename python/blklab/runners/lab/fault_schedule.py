@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Self
 
 from blklab.errors import BlklabError
+from blklab.experiment import documents
 from blklab.runners.fio.process import FioProgress, Progress
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.stacks import md
 from blklab.runners.lab.stacks.guest import GuestStack
-from blklab.spec import documents
 from blklab.units import format_duration
 
 POLL = 0.05  # Seconds between two checks whether the load has begun

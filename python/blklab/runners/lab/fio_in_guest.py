@@ -5,12 +5,12 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from blklab.errors import BlklabError
-from blklab.printing import printable
+from blklab.experiment import documents
 from blklab.runners.fio import jobfile
 from blklab.runners.fio.process import PATIENCE, FioExit, FioMessages, FioProgress, Progress, complaint
 from blklab.runners.lab.guest_files import fetch
 from blklab.runners.lab.machine.boot import GuestMachine
-from blklab.spec import documents
+from blklab.text.printing import printable
 from blklab.units import format_size
 
 DIRECTORY = "/run/blklab"  # fio's working directory in the guest

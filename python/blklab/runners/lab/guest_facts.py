@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from blklab.experiment.documents import LabCellDocument
 from blklab.outcome import GuestFacts
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.rates import DiskRates
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
-from blklab.spec.documents import LabCellDocument
 
 QUEUE = ("scheduler", "nr_requests", "rotational", "max_sectors_kb", "wbt_lat_usec")
 """Attributes of each layer's queue that are kept with a result."""

@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from blklab.errors import BlklabError, SystemErrors
-from blklab.printing import printable
 from blklab.runners.lab.agent import ExportedFile
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.machine.qemu import RESULTS
 from blklab.system.roots import open_descriptor
+from blklab.text.printing import printable
 from blklab.units import format_size
 
 MOST_FETCHED = 256 << 20  # Bytes of files that are held in memory

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from blklab.errors import BlklabError
+from blklab.experiment.documents import LabCellDocument
 from blklab.outcome import DeviceResult
 from blklab.runners.counter_deltas import CounterDeltas, Reading
 from blklab.runners.lab.agent import FileSample
 from blklab.runners.lab.stacks.guest import GuestStack
-from blklab.spec.documents import LabCellDocument
 from blklab.store.series import SeriesPoint
 from blklab.system import diskstats
 

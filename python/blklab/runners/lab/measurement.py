@@ -7,6 +7,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from blklab.errors import BlklabError
+from blklab.experiment import documents
 from blklab.runners.fio import jobfile
 from blklab.runners.fio.cell import figures
 from blklab.runners.fio.process import PATIENCE, FioProgress, Progress
@@ -26,7 +27,6 @@ from blklab.runners.lab.rates import DiskRates, rates
 from blklab.runners.lab.result_doubts import check
 from blklab.runners.lab.stacks.build import apply_settings, build
 from blklab.runners.lab.stacks.guest import GuestStack
-from blklab.spec import documents
 from blklab.store.series import FinishedRun, pack_output
 
 EVERY = "all"  # Selects every layer for tracing

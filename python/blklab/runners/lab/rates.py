@@ -16,12 +16,12 @@ from typing import Any, cast
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
-from blklab.md_levels import PARITIES
+from blklab.experiment import documents
+from blklab.experiment.documents import LabCellDocument
+from blklab.md.levels import PARITIES
 from blklab.outcome import Outcome
 from blklab.runners.lab.machine.boot import NAMES
 from blklab.runners.sim.runner import outcomes
-from blklab.spec import documents
-from blklab.spec.documents import LabCellDocument
 
 REACH_IOPS = {"tcg": 3_000, "kvm": 60_000}
 """I/Os a second of all devices together that a guest reaches, with two emulated and busy CPUs."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from blklab.diagnostic import Diagnostic
+from blklab.experiment.documents import LabCellDocument, latency_ns
 from blklab.runners.lab.rates import DiskRates
-from blklab.spec.documents import LabCellDocument, latency_ns
 
 BUSY = 0.9  # Share of busy time from which the guest's processors, not the disks, may limit the rates
 

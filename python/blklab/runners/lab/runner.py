@@ -13,6 +13,8 @@ from typing import Any
 
 from blklab import __version__
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.experiment.cells import Cell, ExperimentPlan
+from blklab.experiment.documents import LabCellDocument
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.fio import jobfile
 from blklab.runners.lab import disk_shapes, measurement
@@ -27,8 +29,6 @@ from blklab.runners.lab.machine.qemu import MOST, VirtualDiskShape
 from blklab.runners.lab.rates import factor
 from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.runners.load_ramp import measure_ramp
-from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.documents import LabCellDocument
 from blklab.store.series import FinishedRun
 from blklab.system.environment import environment
 from blklab.system.roots import Roots

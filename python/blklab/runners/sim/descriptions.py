@@ -6,8 +6,8 @@ from typing import cast
 
 from blklab.documents.cell import Cell as SimCell
 from blklab.documents.cell import Job, Member, Node
-from blklab.spec import documents
-from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.experiment import documents
+from blklab.experiment.cells import Cell, ExperimentPlan
 from blklab.units import fio_size, format_duration, format_size
 
 

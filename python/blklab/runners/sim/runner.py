@@ -14,17 +14,17 @@ from typing import Any, cast
 
 from blklab import _core
 from blklab.cluster import HERE, Parallel, connect_cluster
+from blklab.devices import stock_models
+from blklab.devices.stock_models import LibraryModel, RatedFigure
 from blklab.errors import BlklabError, UsageError
+from blklab.experiment.cell_form import ReplaySource
+from blklab.experiment.cells import Cell, ExperimentPlan, plan
+from blklab.experiment.load import ExperimentSource
 from blklab.grouping import by_key
 from blklab.outcome import Outcome
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.load_ramp import measure_ramp, without_ramp
 from blklab.runners.sim.uncertainty import interval, is_unmeasured, other_run, seed_count, unsteady
-from blklab.spec import stock_models
-from blklab.spec.cell_form import ReplaySource
-from blklab.spec.cells import Cell, ExperimentPlan, plan
-from blklab.spec.load import ExperimentSource
-from blklab.spec.stock_models import LibraryModel, RatedFigure
 from blklab.store import series
 from blklab.store.series import FinishedRun
 

@@ -14,12 +14,12 @@ from statistics import fmean, variance
 from typing import cast
 
 from blklab import outcome as outcomes
+from blklab.devices.device import Uncertainty
 from blklab.documents.outcome import LockUse, MdReport, TargetReport
-from blklab.md_levels import PARITIES
+from blklab.experiment.cells import Cell
+from blklab.experiment.documents import arrays_and_volumes
+from blklab.md.levels import PARITIES
 from blklab.runners.load_ramp import without_ramp
-from blklab.spec.cells import Cell
-from blklab.spec.device import Uncertainty
-from blklab.spec.documents import arrays_and_volumes
 
 KERNEL = 0.065
 """The deviation of IOPS if the devices are known exactly: a little more than the root mean square of the logarithmic

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from blklab.printing import printable
+from blklab.text.printing import printable
 from blklab.trace.fio.plan import SEQUENTIAL, DirectionPlan, FioPlan, JobPlan
 from blklab.units import format_duration
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from blklab.child_process import signals_held_back
 from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.system.child_process import signals_held_back
 from blklab.trace.record.checks import RecordedDevice
 
 BLKTRACESTOP = 0x1275

@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageError
+from blklab.system import child_process
 from blklab.system.layers import beneath, filesystem_devices, name_of, node_of, number_of
 from blklab.system.mounts import mounts
 from blklab.system.roots import Roots

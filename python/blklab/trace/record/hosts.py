@@ -13,13 +13,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from blklab import child_process, remote_program, ssh
 from blklab.errors import BlklabError, UsageError
-from blklab.printing import printable
+from blklab.system import child_process, remote_program, ssh
+from blklab.text.printing import printable
 from blklab.trace.record.blktrace import RecordingOptions
 
 MODULES = (
-    *("child_process", "errors", "output", "printing", "remote_program"),
+    *("errors", "output", "text.printing"),
+    *("system.child_process", "system.remote_program"),
     *(f"system.{name}" for name in ("environment", "identity", "layers", "mounts", "roots")),
     *(f"trace.record.{name}" for name in ("blktrace", "checks", "on_host", "recording")),
 )

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from blklab import _core, child_process
+from blklab import _core
 from blklab.documents.profile import Profile
 from blklab.errors import BlklabError
+from blklab.system import child_process
 from blklab.system.layers import beneath, name_of
 from blklab.system.roots import Roots
 from blklab.trace.profile import PROFILES

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import IO, Any, NoReturn
 
 from blklab.errors import BlklabError
-from blklab.remote_program import run_with_children
+from blklab.system.remote_program import run_with_children
 from blklab.trace.record.blktrace import RecordingOptions
 from blklab.trace.record.recording import record
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.printing import printable
 from blklab.runners.lab.image import cpio, parts
 from blklab.runners.lab.image.cache import ImageCache, directory
 from blklab.runners.lab.image.debian import DebianArchive, Note
 from blklab.runners.lab.image.kernels import OfferedKernel, ReplacedModules, UserKernelOption, in_order
 from blklab.runners.lab.image.parts import PatchedKernel, UserKernel, about, describe, kernel_name
+from blklab.text.printing import printable
 
 AGENT = Path(__file__).parents[3] / "_agent"  # The guest's /init, which scripts/setup builds
 _APT = "debian"  # Directory in the cache for apt's lists

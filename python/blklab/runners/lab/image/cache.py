@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from blklab.errors import EnvironmentLacks
-from blklab.printing import printable
 from blklab.system.roots import open_descriptor
 from blklab.system.state_directory import sync
+from blklab.text.printing import printable
 from blklab.units import format_size
 
 ROOM = 1 << 30  # Bytes that must be free to make an image: 0.6 GiB, and the lists

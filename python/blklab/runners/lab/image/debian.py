@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import unquote
 
-from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.printing import printable
+from blklab.system import child_process
+from blklab.text.printing import printable
 from blklab.units import format_size
 
 Note = Callable[[str], object]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blklab.errors import BlklabError, SystemErrors, UsageError
-from blklab.printing import printable
 from blklab.runners.lab.image.debian import SUFFIX
+from blklab.text.printing import printable
 
 _SHOWN = 6  # Most kernels that an error lists
 _HEAD = 0x8000  # Bytes of a bzImage that contain its header and its version: its set-up code is not longer

@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors
-from blklab.printing import printable
 from blklab.runners.lab.image import cpio, programs
 from blklab.runners.lab.image.cache import ImageCache
 from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, Note, PackageFiles, ProgramFailed, fetch, run
 from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption, choose, in_order, modules_of, version_of
+from blklab.text.printing import printable
 
 DIGITS = 16  # Digits of a digest in the name of a directory
 PROGRAMS = f"programs-{programs.RECIPE[:DIGITS]}"  # The name under which the programs' part is kept

@@ -11,15 +11,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from blklab import child_process
 from blklab.errors import BlklabError
 from blklab.outcome import IoCost
-from blklab.printing import printable
 from blklab.runners.fio.process import ending
 from blklab.runners.lab.agent import COMPLAINT, Agent, AgentHello, GuestGone
 from blklab.runners.lab.image.build import GuestImage
 from blklab.runners.lab.machine import qemu
 from blklab.runners.lab.machine.qemu import QmpConnection, VirtualDisk, VirtualDisks, VirtualDiskShape
+from blklab.system import child_process
+from blklab.text.printing import printable
 
 MOST_KEPT = 256 << 10  # Bytes that are kept: the last ones
 ERROR_LINES = 6  # Most lines in an error

@@ -21,12 +21,12 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 
-from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.printing import printable
 from blklab.runners.lab.image.build import GuestImage
 from blklab.runners.lab.image.cache import directory
+from blklab.system import child_process
 from blklab.system.roots import Roots, read_text
+from blklab.text.printing import printable
 from blklab.units import format_size
 
 MOST = 160  # Most disks of a guest: 8 functions in each of 20 PCI slots

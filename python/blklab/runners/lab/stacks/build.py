@@ -5,16 +5,16 @@ from typing import Any
 
 from blklab.documents import cell
 from blklab.errors import BlklabError
+from blklab.experiment import documents
+from blklab.experiment.documents import LabCellDocument, LabDeviceDocument, latency_ns
+from blklab.experiment.sweep import MD, QUEUE, VM
 from blklab.grouping import by_key
 from blklab.outcome import VolumeReport
-from blklab.printing import printable
 from blklab.runners.host.settings import OF_REQUESTS
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.stacks import bcache, filesystem, lvm, md
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
-from blklab.spec import documents
-from blklab.spec.documents import LabCellDocument, LabDeviceDocument, latency_ns
-from blklab.spec.sweep import MD, QUEUE, VM
+from blklab.text.printing import printable
 
 STATE = ("error", "blocks", "free_blocks", "writeback_blocks")
 COUNTS = (
@@ -191,7 +191,7 @@ def change_setting(guest: GuestStack, path: str, value: str) -> None:
 
 
 def apply_settings(guest: GuestStack, settings: Mapping[str, str]) -> None:
-    """Changes settings (`blklab.spec.sweep`) on every layer that has them.
+    """Changes settings (`blklab.experiment.sweep`) on every layer that has them.
 
     Raises BlklabError if no layer has one, or if the kernel refuses.
     """

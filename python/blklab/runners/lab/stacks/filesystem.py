@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from blklab.md_levels import PARITIES
+from blklab.md.levels import PARITIES
 from blklab.runners.lab.stacks.guest import GuestStack
 
 MOUNT = "/mnt"

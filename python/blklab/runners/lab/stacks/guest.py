@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from blklab.errors import BlklabError
 from blklab.outcome import VolumeReport
-from blklab.printing import printable
 from blklab.runners.lab.agent import Agent, ProgramExit
+from blklab.text.printing import printable
 
 PATIENCE = 30.0  # Seconds until a device must appear or disappear: emulated guests are slow
 PROGRAM = 300.0  # Seconds that a program which builds something may take

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blklab.errors import BlklabError
+from blklab.experiment.capacity import EXTENT
 from blklab.outcome import VolumeReport
-from blklab.printing import printable
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
-from blklab.spec.capacity import EXTENT
+from blklab.text.printing import printable
 
 METADATA_LEAST = 8 << 20  # Bytes; and a thousandth of the cache (lvmcache(7), "cache pool")
 COUNTS = ("read_hits", "read_misses", "write_hits", "write_misses", "demotions", "promotions", "dirty")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blklab.errors import BlklabError
-from blklab.md_levels import LEVELS, PARITIES, REDUNDANT
+from blklab.md.levels import LEVELS, PARITIES, REDUNDANT
 from blklab.outcome import VolumeReport
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 

@@ -1,0 +1,261 @@
+"""What advice is asked for: disks, loads and constraints.
+
+Loads are traces, fio job files, workloads of an experiment, and published mixes.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from blklab.devices import stock_models
+from blklab.errors import UsageError
+from blklab.experiment import cell_form, fio_job, load
+from blklab.md.reliability import Care
+from blklab.toml_files import problems
+from blklab.toml_files.fields import NAME
+from blklab.toml_files.files import read_toml
+from blklab.units import format_size, parse_size
+
+Table = Mapping[str, object]
+"""A table of an experiment file."""
+
+_DISKS = re.compile(r"(?:(\d{1,3})x)?(.+?)(?::([^:/]+))?", re.A)
+MAX_DISKS = 64
+
+FLASH = ("ssd", "nvme")  # Kinds of devices whose figures depend on how much was written to them
+
+
+@dataclass(frozen=True)
+class DiskPool:
+    name: str  # The model's name, without what a device's name cannot have
+    count: int
+    table: Table  # A disk, as in an experiment file
+    kind: str
+    bytes: int  # Of each
+    price: float | None = None  # Of each
+    guess: str = ""  # Why the disk has this model, if that is a guess
+
+    def disk(self, number: int) -> str:
+        """Returns the name of a disk; numbers begin at 1."""
+        return f"{self.name}-{number}"
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What an arrangement must be."""
+
+    capacity: int = 0  # Bytes
+    failures: int = 1  # Disks that can fail without data loss
+    drives: int | None = None  # Most disks
+    budget: float | None = None
+    p99_ns: int | None = None  # The largest 99th percentile
+    excluded_kinds: Sequence[str] = ()  # Levels and kinds, as in an experiment file: `5`, `bcache`
+    loss: float | None = None  # The largest probability of losing data within YEARS
+    comparisons: Sequence[
+        Sequence[str]
+    ] = ()  # What to show in any case, each with its levels, layouts, kinds: `10`, `f2`
+
+
+@dataclass(frozen=True)
+class Load:
+    """A workload and its weight."""
+
+    name: str
+    table: Table  # As in an experiment file
+    source: str  # Where it comes from, for people
+    weight: float = 1.0
+    timed: bool = False  # Whether I/Os arrive at their own times, as in a trace
+    ios: int | None = None  # I/Os of a trace
+    span: int = 0  # Bytes that it needs; 0 if it adapts to the array
+
+
+@dataclass(frozen=True)
+class Question:
+    """Everything that the answer depends on."""
+
+    pools: Sequence[DiskPool]
+    loads: Sequence[Load]
+    constraints: Constraints
+    settings: Table = field(default_factory=dict)  # As in an experiment file: kernel, filesystem
+    growth: float = 1.0  # How many times today's load to plan for
+    seed: int = 1
+    care: Care = field(default_factory=Care)  # What the owner does about failed disks
+    directory: Path = Path()  # To which paths in tables are relative
+
+    @property
+    def disks(self) -> dict[str, DiskPool]:
+        """The pool of each disk, by the disk's name."""
+        return {pool.disk(number): pool for pool in self.pools for number in range(1, pool.count + 1)}
+
+    @property
+    def cheapest_first(self) -> bool:
+        """Whether the cheapest arrangement is advised, and not the fastest."""
+        return self.constraints.p99_ns is not None and self.priced
+
+    @property
+    def priced(self) -> bool:
+        return all(pool.price is not None for pool in self.pools)
+
+
+def read_pools(texts: Sequence[str], prices: Mapping[str, float], flash_state: str) -> list[DiskPool]:
+    """Returns the disks of `2xpm983,4xhdd-7200`; a name with a `/` or `.toml` is a calibrated file.
+
+    `flash_state` is the state of flash disks, as in an experiment file. Raises UsageError.
+    """
+    pools: dict[str, DiskPool] = {}
+    disk_texts = [word.strip() for disk_list in texts for word in disk_list.split(",")]
+    for text in [word for word in disk_texts if word] or [""]:
+        pool = read_pool(text, flash_state, prices)
+        if pool.name in pools:
+            raise UsageError(f"--devices: {pool.name!r} is named twice: add the counts")
+        pools[pool.name] = pool
+    if sum(pool.count for pool in pools.values()) > MAX_DISKS:
+        raise UsageError(f"--devices: more than {MAX_DISKS} disks")
+    return list(pools.values())
+
+
+def merge_pools(host_pools: Sequence[DiskPool], other_pools: Sequence[DiskPool]) -> list[DiskPool]:
+    """Returns the disks of this host, which come first in each pool, and others. Raises UsageError."""
+    pools = {pool.name: pool for pool in host_pools}
+    for pool in other_pools:
+        host_pool = pools.get(pool.name)
+        if host_pool is not None and dict(host_pool.table) != dict(pool.table):
+            size = format_size(host_pool.bytes)
+            raise UsageError(f"--devices: this host has {pool.name} of {size}: name disks of this size, or other ones")
+        pools[pool.name] = pool if host_pool is None else replace(host_pool, count=host_pool.count + pool.count)
+    if sum(pool.count for pool in pools.values()) > MAX_DISKS:
+        raise UsageError(f"--devices: more than {MAX_DISKS} disks with those of this host")
+    return list(pools.values())
+
+
+def check_prices(prices: Mapping[str, float], pools: Sequence[DiskPool]) -> None:
+    """Raises UsageError for a price of no disk, and for disks without a price if others have one."""
+    names = {pool.name for pool in pools} | {str(pool.table.get("model", pool.name)) for pool in pools}
+    if unknown := [name for name in prices if name not in names]:
+        raise UsageError(f"--price: no disk {unknown[0]!r}; {problems.near(unknown[0], sorted(names))}")
+    if prices and (free := [pool.name for pool in pools if pool.price is None]):
+        raise UsageError(f"--price: none for {free[0]!r}: give the price of each disk, 0 for those that you have")
+
+
+def read_pool(
+    text: str, flash_state: str, prices: Mapping[str, float] = MappingProxyType({}), option: str = "--devices"
+) -> DiskPool:
+    """Returns the equal disks of `4xhdd-7200`; errors name the option. Raises UsageError."""
+    match = _DISKS.fullmatch(text)
+    if match is None or match[1] == "0":
+        raise UsageError(f"{option} {text!r}: expected a model with a count, such as 2xpm983 or 4xhdd-7200:1TiB")
+    count = int(match[1] or 1)
+    model = match[2]
+    size = match[3]
+    if "/" in model or model.endswith(".toml"):
+        path = Path(model).expanduser().resolve()
+        parameters = load.read_calibrated(path)
+        table = {"calibrated": str(path)}
+        name = path.stem
+    else:
+        try:
+            parameters = stock_models.stock(model)
+        except ValueError as error:
+            raise UsageError(f"{option} {text!r}: {error}") from None
+        table = {"model": model}
+        name = model
+    try:
+        bytes_of_each = parse_size(size) if size else _size(parameters)
+    except ValueError as error:
+        raise UsageError(f"{option} {text!r}: {error}") from None
+    kind = str(parameters["kind"])
+    table["size"] = str(bytes_of_each)
+    if kind in FLASH and "state" not in parameters:
+        table["state"] = flash_state
+    price = prices.get(model, prices.get(name))
+    name = re.sub(r"[^A-Za-z0-9_-]", "-", name)
+    if not NAME.fullmatch(name):
+        raise UsageError(f"{option} {text!r}: {name!r} is no name of a device")
+    return DiskPool(name, count, table, kind, bytes_of_each, price)
+
+
+def _size(parameters: Table) -> int:
+    size = parameters.get("size", parameters.get("capacity"))
+    if size is None:
+        raise ValueError("the model has no capacity: add a size, such as aws-gp3:500GiB")
+    return parse_size(str(size))
+
+
+MIXES = Path(__file__).parent / "mixes"
+
+
+def split_weight(text: str) -> tuple[str, float]:
+    """Splits `name=2` into a name and its weight; the weight is 1 without a number."""
+    name, equals, number = text.rpartition("=")
+    try:
+        weight = float(number) if equals else 1.0
+    except ValueError:
+        return text, 1.0
+    if not 0 < weight < float("inf"):
+        raise UsageError(f"{text!r}: expected a weight above 0")
+    return (name, weight) if equals else (text, 1.0)
+
+
+def mixes() -> list[str]:
+    """Returns the names of the published mixes."""
+    return sorted(path.stem for path in MIXES.glob("*.toml"))
+
+
+def load_of_mix(text: str, working_set: int) -> Load:
+    """Returns a published mix over a working set of some bytes. Raises UsageError."""
+    name, weight = split_weight(text)
+    if name not in mixes():
+        raise UsageError(f"--load {name!r}: no such mix; {problems.near(name, mixes())}")
+    document = read_toml(MIXES / f"{name}.toml")
+    table = {**document["workload"], "size": str(working_set)}
+    about = f"{document['title']}, {table['iodepth']} in flight, on {format_size(working_set)}"
+    return Load(name, table, f"{about} ({document['source']})", weight, span=working_set)
+
+
+def load_of_trace(text: str, device: str | None, number: int) -> Load:
+    """Returns a trace, at its recorded times. Raises UsageError or BlklabError."""
+    name, weight = split_weight(text)
+    path = Path(name).expanduser().resolve()
+    trace = cell_form.replay_source(path, None, device)
+    table = {"replay": str(path), "device": trace.name if device is None else device, "timing": "recorded"}
+    about = f"the trace {name}, device {trace.name}"
+    return Load(f"trace{number}", table, about, weight, timed=True, ios=trace.ios, span=trace.end)
+
+
+def loads_of_job_file(text: str) -> list[Load]:
+    """Returns the jobs of a fio job file. Raises UsageError."""
+    name, weight = split_weight(text)
+    path = Path(name)
+    groups, _ = fio_job.read(path)
+    size = len(groups)
+    label = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in path.stem) or "job"
+    return [
+        Load(label if size == 1 else f"{label}-{number}", {"jobs": jobs}, f"the job file {name}", weight / size)
+        for number, (_, jobs) in enumerate(groups, 1)
+    ]
+
+
+def loads_of_experiment(text: str) -> list[Load]:
+    """Returns the workloads of an experiment file. Raises UsageError."""
+    name, weight = split_weight(text)
+    raw = load.read(Path(name)).raw
+    tables: Table = raw.get("workloads", {})
+    if not isinstance(tables, dict) or not tables:
+        raise UsageError(f"{name}: no [workloads]: expected an experiment file")
+    if any("replay" in table or "command" in table for table in tables.values() if isinstance(table, dict)):
+        raise UsageError(f"{name}: has a trace or a command: give traces with --trace")
+    share = weight / len(tables)
+    # Time-based jobs need the runtime that the experiment gives all of them.
+    settings = raw.get("settings")
+    common = {"runtime": settings["runtime"]} if isinstance(settings, dict) and "runtime" in settings else {}
+    return [Load(key, {**common, **table}, f"workload {key} of {name}", share) for key, table in tables.items()]
+
+
+def distinct_loads(loads: Sequence[Load]) -> list[Load]:
+    """Returns loads; raises UsageError if two have the same name."""
+    names = [load.name for load in loads]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"two loads are called {twice!r}: give one of them, with a weight")
+    return list(loads)

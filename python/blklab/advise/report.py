@@ -1,0 +1,402 @@
+"""Advice: which array to build, in the terminal, as a page and as JSON."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from blklab.advise import cache_report as cache_advice
+from blklab.advise.answer import Answer
+from blklab.advise.figures import YEARS, ArrangementFigures
+from blklab.advise.report_figures import HOW_TO_RUN, compare_choices, mean_interval, rated_years, samples_as_dicts
+from blklab.advise.samples import Sample
+from blklab.md.reliability import RAREST, in_words, one_in
+from blklab.render import formatting, shell, terminal
+from blklab.render.chart import Chart, Spec, chart_spec, layer, quantity, tip
+from blklab.render.console import Console
+from blklab.render.formatting import Sentence
+from blklab.render.shell import Item, PageSection, PlainText
+from blklab.render.table import TextTable, number_columns, text_column
+from blklab.text.printing import printable
+from blklab.units import NANOSECONDS, format_duration, format_size
+
+NEAR = 1.15  # Points of a chart with at most this ratio share a label
+# What a label of the chart leaves out: "RAID-5 of 4 × hdd-7200, chunk 64K" becomes "RAID-5".
+_DETAILS = re.compile(r", chunk \w+|,? of [^,]*|,? behind an?|\(\w+\) on .*")
+DAY_NS = NANOSECONDS["d"]
+
+
+def verdict(answer: Answer) -> str:
+    """Returns the first sentence: what to build."""
+    best = answer.rows[0]
+    rank = "cheapest" if answer.question.cheapest_first else "fastest"
+    sample = best.slowest_load()
+    loads = answer.question.loads
+    of_load = f" of {printable(loads[best.today.index(sample)].name)}, the slowest load," if len(loads) > 1 else ""
+    low, high = (format_duration(sample.p99_ns * factor) for factor in sample.p99_interval)
+    sentences = [
+        f"Build {best.arrangement.words}: the {rank} arrangement that meets the constraints.",
+        f"The mean latency{of_load} is "
+        f"{formatting.duration(sample.mean_ns)} (nine of ten measurements: {mean_interval(sample)}), "
+        f"the 99th percentile {formatting.duration(sample.p99_ns)} ({low} to {high}).",
+    ]
+    shortfall = _shortfall(answer)
+    if shortfall:
+        sentences.insert(0, shortfall)
+    if best.headroom is not None:
+        sentences.append(f"It serves {_headroom_words(best)} today's load.")
+    if best.rated_years is not None and best.rated_years < 1:
+        sentences.append(
+            "If this load never stops, a flash disk has been written as often as it is rated for "
+            f"after {rated_years(best.rated_years)}."
+        )
+    close = numbers_with_overlap(answer)
+    if close:
+        numbers = formatting.listing(close)
+        sentences.append(f"It is not certainly faster than number {numbers} of the table: the intervals overlap.")
+    return " ".join(sentences)
+
+
+def _shortfall(answer: Answer) -> str:
+    """Says that the best arrangement does not serve the growth of the load, and which one does; empty if it does."""
+    best = answer.rows[0]
+    growth = answer.question.growth
+    if best.headroom is None or best.headroom >= growth or best.headroom_is_more:
+        return ""
+    rows = enumerate(answer.rows, 1)
+    sufficient = [number for number, row in rows if row.headroom_is_more or (row.headroom or 0) >= growth]
+    alternative = f"number {sufficient[0]} of the table does" if sufficient else "no arrangement of the table does"
+    return f"This does not serve {growth:g} times today's load; {alternative}."
+
+
+def numbers_with_overlap(answer: Answer) -> list[str]:
+    """Returns the numbers of the arrangements that may be as fast: their intervals overlap with that of the first."""
+    first_low, first_high = answer.rows[0].slowest_load().mean_bounds
+    numbers = []
+    for number, row in enumerate(_list_arrangements(answer), 1):
+        low, high = row.slowest_load().mean_bounds
+        if number > 1 and low < first_high and high > first_low:
+            numbers.append(str(number))
+    return numbers
+
+
+def _list_arrangements(answer: Answer) -> list[ArrangementFigures]:
+    """Returns the arrangements in the order of their numbers."""
+    return [*answer.rows, *answer.other_rows, *answer.present]
+
+
+def _headroom_words(row: ArrangementFigures) -> str:
+    """Returns the words X in "It serves X today's load": `3.1 times`, `less than`."""
+    if row.headroom is None:
+        return formatting.NONE
+    if row.headroom < 1:
+        return "less than"
+    factor = f"{formatting.number(row.headroom)} times"
+    if row.headroom_is_more:
+        return f"more than {factor}"
+    return factor
+
+
+def _short_headroom(row: ArrangementFigures) -> str:
+    """Returns the same for a column."""
+    return "<1" if row.headroom is not None and row.headroom < 1 else _headroom_words(row).removesuffix(" times")
+
+
+def sentences(answer: Answer) -> list[Sentence]:
+    """Returns the answer, its reasons, and what it depends on."""
+    result = [Sentence("Answer", verdict(answer))]
+    loads = "; ".join(printable(load.source) for load in answer.question.loads)
+    growth_text = f", times {answer.question.growth:g}" if answer.question.growth != 1 else ""
+    result.append(Sentence("Load", f"{loads}{growth_text}."))
+    result += [Sentence("Why" if not position else "", line) for position, line in enumerate(answer.reasons)]
+    result.append(Sentence("Data loss", _loss(answer)))
+    if answer.cache is not None:
+        best = answer.cache.best
+        mean = format_duration(best.sample.mean_ns)
+        cache_lines = [
+            f"{cache_advice.cache_words(best)}: a mean latency of {mean}. {cache_advice.size_sentence(answer.cache)}"
+        ]
+        if answer.cache.warm_up:
+            cache_lines.append(cache_advice.warm_up_sentence(answer.cache.warm_up))
+        cache_lines.append(cache_advice.wear_sentence(best))
+        result += [Sentence("" if index else "Cache", line) for index, line in enumerate(cache_lines)]
+    if changes := compare_choices(answer.rows[0].changes):
+        result.append(Sentence("Choices", changes))
+    if answer.options.removals:
+        reasons = "; ".join(f"they {removal.reason}: {removal.count}" for removal in answer.options.removals)
+        result.append(Sentence("Not considered", f"Because {reasons}."))
+    return [*result, Sentence("Search", search(answer))]
+
+
+def _loss(answer: Answer) -> str:
+    """Says how likely data are lost, and what this assumes."""
+    loss = answer.rows[0].loss
+    care = answer.question.care
+    checks = "are never checked"
+    if care.scrub_days is not None:
+        checks = f"are checked every {format_duration(care.scrub_days * DAY_NS)}"
+    after = care.replacement_hours * DAY_NS / 24
+    return (
+        f"Within {YEARS} years, the probability of losing data is {in_words(loss.any)}: "
+        f"{one_in(loss.sectors.mean)} for a block that cannot be read, "
+        f"{one_in(loss.disks.mean)} for failed disks; "
+        f"on average over all such arrays, {formatting.size(loss.bytes.mean)} are lost. "
+        "This is of disks alone, without theft, fire, mistakes and software; "
+        f"failed disks are replaced after {formatting.duration(after)}, arrays {checks}."
+    )
+
+
+def search(answer: Answer) -> str:
+    """Says how much was simulated."""
+    share = answer.result.simulated_ios / max(1, answer.full_ios)
+    saving = f" The search took {formatting.share(share)} of the I/Os of simulating all in full." if share < 1 else ""
+    return (
+        f"{len(answer.options.fitting)} of {formatting.plural(answer.options.considered, 'arrangement')} simulated,"
+        f" {answer.result.fully_simulated} of them in full, several times.{saving}"
+    )
+
+
+def front(answer: Answer) -> TextTable:
+    """Returns the arrangements of which none is better than another in every respect: today's load."""
+    return _table(answer, answer.rows, 1, "None of these is better than another in speed, capacity, failures and price")
+
+
+def others(answer: Answer) -> TextTable:
+    """Returns the best of each other level, and what the user named."""
+    title = "The best of every other level, and what --compare named"
+    return _table(answer, answer.other_rows, len(answer.rows) + 1, title)
+
+
+def present(answer: Answer) -> TextTable:
+    """Returns the arrays that the user has, to compare with."""
+    first = len(answer.rows) + len(answer.other_rows) + 1
+    return _table(answer, answer.present, first, "What you have, to compare with")
+
+
+def _table(answer: Answer, arrangements: Sequence[ArrangementFigures], first: int, title: str) -> TextTable:
+    has_headroom = answer.rows[0].headroom is not None
+    has_price = any(row.price is not None for row in _list_arrangements(answer))
+    columns = [
+        *number_columns("#"),
+        text_column("arrangement"),
+        *number_columns("capacity", "failures", "mean", "nine of ten", "p99"),
+    ]
+    if has_headroom:
+        columns += number_columns("headroom")
+    if has_price:
+        columns += number_columns("price")
+    columns += number_columns("loss, 1 in")
+    rows = []
+    for number, row in enumerate(arrangements, first):
+        cells = [
+            str(number),
+            row.arrangement.words,
+            format_size(row.arrangement.capacity),
+            str(row.arrangement.failures),
+            format_duration(row.slowest_load().mean_ns),
+            mean_interval(row.slowest_load()),
+            format_duration(row.slowest_load().p99_ns),
+        ]
+        if has_headroom:
+            cells.append(_short_headroom(row))
+        if has_price:
+            cells.append(formatting.number(row.price))
+        cells.append(_short(row.loss.any.mean))
+        rows.append(cells)
+    note = f"failures: disks that can fail, whichever they are; loss: probability of losing data within {YEARS} years"
+    if has_headroom:
+        note += "; headroom: times today's load until a disk saturates, I/Os fall behind or p99 exceeds the limit"
+    return TextTable(title, columns, rows, note, strong=frozenset({0}) if first == 1 else frozenset())
+
+
+def endurance(answer: Answer) -> TextTable:
+    """Returns what the arrangements do at most, and when a disk has failed."""
+    wear = any(row.drive_writes_per_day is not None for row in _list_arrangements(answer))
+    columns = number_columns("#", "busy", "peak IOPS", "peak bandwidth", "p99 degraded", "rebuild", "p99 then")
+    if wear:
+        columns += number_columns("writes/day", "rated for")
+    rows = []
+    for number, row in enumerate(_list_arrangements(answer), 1):
+        # The load with the highest 99th percentile, as in the first sentence and the other tables.
+        peak = max(row.peak, key=lambda sample: sample.p99_ns)
+        cells = [
+            str(number),
+            formatting.share(row.slowest_load().busy),
+            formatting.number(peak.iops),
+            formatting.rate(peak.bandwidth),
+            _worst(row.degraded),
+            formatting.duration(None if row.rebuild_seconds is None else row.rebuild_seconds * 1e9),
+            _worst(row.rebuilding),
+        ]
+        if wear:
+            cells += [formatting.number(row.drive_writes_per_day), rated_years(row.rated_years)]
+        rows.append(cells)
+    note = "degraded: without one disk; rebuild: of this disk under the load"
+    if wear:
+        note += (
+            "; writes/day: of the flash disk that is written most, in its capacities; "
+            "rated for: until the first disk was written as often as its maker rates it"
+        )
+    return TextTable("At most, and when a disk has failed", columns, rows, note, strong=frozenset({0}))
+
+
+def _short(probability: float) -> str:
+    """Returns the N of 1 in N for a column."""
+    return ">1,000,000" if probability < RAREST else one_in(probability).removeprefix("1 in ")
+
+
+def losses(answer: Answer) -> TextTable:
+    """Returns how likely the arrangements lose data, and how much."""
+    columns = number_columns("#", "1 in", "from 1 in", "to 1 in", "bad block, 1 in", "failed disks, 1 in", "average")
+    rows = []
+    for number, row in enumerate(_list_arrangements(answer), 1):
+        loss = row.loss
+        shares = (loss.any.mean, loss.any.high, loss.any.low, loss.sectors.mean, loss.disks.mean)
+        rows.append([str(number), *map(_short, shares), format_size(loss.bytes.mean)])
+    note = (
+        "the first loss counts; from and to: nine of ten sets of failure rates; "
+        "bad block: one that cannot be read while no other copy is left; "
+        "average: bytes of all such arrays, of RAID-0 those of the failed disk"
+    )
+    return TextTable(f"Losing data within {YEARS} years", columns, rows, note, strong=frozenset({0}))
+
+
+def _worst(samples: Sequence[Sample]) -> str:
+    return format_duration(max(sample.p99_ns for sample in samples)) if samples else formatting.NONE
+
+
+def chart(answer: Answer) -> Chart | None:
+    """Returns latency over capacity."""
+    arrangements = _list_arrangements(answer)
+    if len(arrangements) < 2:
+        return None
+    rows: list[Spec] = [
+        {
+            "words": f"{number}. {row.arrangement.words}",
+            "name": f"{number} {_DETAILS.sub('', row.arrangement.words)}",
+            "tebibytes": row.arrangement.capacity / 2**40,
+            "milliseconds": row.slowest_load().mean_ns / 1e6,
+            "low": row.slowest_load().mean_bounds[0] / 1e6,
+            "high": row.slowest_load().mean_bounds[1] / 1e6,
+            "failures": str(row.arrangement.failures),
+        }
+        for number, row in enumerate(arrangements, 1)
+    ]
+    labels = _merge_labels(rows)
+    encoding = {
+        "x": quantity("tebibytes", "capacity, TiB"),
+        "y": quantity("milliseconds", "mean latency, ms", scale={"type": "log", "nice": False}, axis={"tickCount": 4}),
+        "color": {"field": "failures", "type": "nominal", "legend": {"title": "failures tolerated"}},
+        "tooltip": [tip("words", "arrangement"), tip("tebibytes", "TiB", ".1f"), tip("milliseconds", "ms", ".3f")],
+    }
+    bars = layer("rule", {**encoding, "y": quantity("low"), "y2": {"field": "high"}}, opacity=0.5)
+    middle = max(row["tebibytes"] for row in rows) / 2
+    # A name is on the side of its point with more room
+    right = [label for label in labels if label["tebibytes"] > middle]
+    left = [label for label in labels if label["tebibytes"] <= middle]
+    names = []
+    for values, align, dx in ((right, "right", -7), (left, "left", 7)):
+        text_encoding = {**encoding, "text": {"field": "name"}}
+        text_layer = layer("text", text_encoding, align=align, dx=dx, fontSize=11, fill="@ink")
+        names.append({"data": {"values": values}, **text_layer})
+    spec = chart_spec(rows, height=300, layer=[bars, layer("point", encoding, filled=True, size=90), *names])
+    note = (
+        "Each point is an arrangement, with its number in the tables; its line is where nine of ten measurements are."
+    )
+    return Chart("front", "Latency and capacity", spec, front(answer), note, wide=True)
+
+
+def _merge_labels(rows: Sequence[Spec]) -> list[Spec]:
+    """Returns the rows with the labels of points; points near each other share one."""
+    labels: list[Spec] = []
+    for row in sorted(rows, key=lambda row: (round(row["tebibytes"], 1), row["milliseconds"])):
+        last = labels[-1] if labels else {"tebibytes": 0, "milliseconds": 0}
+        if abs(row["tebibytes"] - last["tebibytes"]) < 0.1 and row["milliseconds"] < NEAR * last["milliseconds"]:
+            labels[-1] = {**last, "name": f"{last['name']}; {row['name']}"}  # they would cover each other
+        else:
+            labels.append(row)
+    return labels
+
+
+def print_answer(console: Console, answer: Answer) -> None:
+    """Prints the answer, the table and what to type."""
+    terminal.prose(console, sentences(answer))
+    terminal.draw_table(console, front(answer), others(answer), present(answer), endurance(answer), losses(answer))
+    console.print()
+    terminal.prose(console, [Sentence("Note" if not index else "", line) for index, line in enumerate(answer.doubts)])
+    console.print()
+    console.print(f"To build it on Debian, as root: {HOW_TO_RUN}")
+    console.print()
+    for line in answer.script:
+        console.print(f"    {line}")
+
+
+def render(answer: Answer, *, title: str, command: str) -> str:
+    """Returns the page; `command` created it."""
+    items: list[Item] = []
+    front_chart = chart(answer)
+    if front_chart:
+        items.append(front_chart)
+    items += [table for table in (front(answer), others(answer), present(answer)) if table.rows]
+    items += [endurance(answer), losses(answer)]
+    script = PlainText(HOW_TO_RUN[0].upper() + HOW_TO_RUN[1:], "\n".join(answer.script), wrapped=True)
+    sections = [
+        PageSection("front", "Arrangements", "Arrangements", items),
+        PageSection("script", "Script", "To build it on Debian, as root", [script]),
+    ]
+    return shell.render(
+        "document.html.j2",
+        sections,
+        kicker="advice",
+        title=title,
+        facts=[printable(load.source) for load in answer.question.loads],
+        sentences=[
+            *sentences(answer),
+            *(Sentence("Note" if not index else "", line) for index, line in enumerate(answer.doubts)),
+        ],
+        doubts=[],
+        command=command,
+    )
+
+
+def as_dict(answer: Answer) -> dict[str, object]:
+    """Returns the JSON document: docs/reference/formats.md, "advice"."""
+    return {
+        "answer": verdict(answer),
+        "arrangements": [_row(row) for row in answer.rows],
+        "others": [_row(row) for row in answer.other_rows],
+        "present": [_row(row) for row in answer.present],
+        "why": list(answer.reasons),
+        "notes": list(answer.doubts),
+        "cache": cache_advice.as_dict(answer.cache) if answer.cache else None,
+        "script": list(answer.script),
+        "search": {
+            "considered": answer.options.considered,
+            "not_simulated": [asdict(removal) for removal in answer.options.removals],
+            "simulated": len(answer.options.fitting),
+            "simulated_in_full": answer.result.fully_simulated,
+            "ios": answer.result.simulated_ios,
+            "ios_in_full": answer.full_ios,
+        },
+    }
+
+
+def _row(row: ArrangementFigures) -> dict[str, object]:
+    arrangement = row.arrangement
+    document: dict[str, object] = {
+        "name": arrangement.name,
+        "words": arrangement.words,
+        "stacks": arrangement.stacks,
+        "settings": arrangement.settings,
+        "disks": arrangement.disks,
+        "spares": arrangement.spares,
+        "failures": arrangement.failures,
+        "capacity_bytes": arrangement.capacity,
+    }
+    document |= vars(row)  # the other figures, by the names of their fields
+    del document["arrangement"]
+    document["loss"] = {name: estimate._asdict() for name, estimate in row.loss._asdict().items()}
+    document["today"] = samples_as_dicts(row.today)
+    document["peak"] = samples_as_dicts(row.peak)
+    document["degraded"] = samples_as_dicts(row.degraded)
+    document["rebuilding"] = samples_as_dicts(row.rebuilding)
+    return document

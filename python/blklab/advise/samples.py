@@ -1,0 +1,316 @@
+"""Simulations of arrangements, reduced to what a search needs; finished ones are kept in a file."""
+
+import json
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from blklab import __version__, _core, output
+from blklab.advise.arrangement import Arrangement
+from blklab.advise.question import DiskPool, Load, Question, Table
+from blklab.cluster import HERE, Parallel
+from blklab.errors import BlklabError
+from blklab.experiment import cells
+from blklab.experiment.cells import Cell
+from blklab.outcome import LatencyResult, Outcome
+from blklab.runners.sim.runner import outcome
+from blklab.runners.sim.uncertainty import SEEDS, interval, of_mean, other_run
+
+BUILD = [__version__, Path(str(_core.__file__)).stat().st_mtime_ns]  # Of the simulator
+BATCHES = 16  # Parts of a run, for its interval
+WARM_UP = 4  # Of them at the beginning, while write caches fill, which comparisons ignore
+COMPARED_BATCHES = BATCHES - WARM_UP
+T_95 = 2.201  # Student's t for 95 % and COMPARED - 1 degrees of freedom
+LONG = 10**15  # ns of simulated time at most; the number of I/Os ends a run
+Tick = Callable[[int, int], object]
+PEAK_DEPTH = 32  # I/Os in flight when a trace is replayed as fast as possible
+
+
+def ignore_tick(_done: int, _expected: int) -> None:
+    """Does nothing with the progress of simulations."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one simulation says of one load. Latencies are ns, of reads and writes together."""
+
+    mean_ns: float
+    p50_ns: float
+    p99_ns: float
+    iops: float
+    bandwidth: float
+    busy: float  # The busy share of the busiest disk
+    busiest: str
+    seconds: float  # Simulated
+    ios: int  # That the simulator executed for this load
+    batches: Sequence[float]  # Mean latencies of BATCHES parts with equally many I/Os
+    written: Mapping[str, float]  # Bytes per second written to each disk
+    sync_rate: float = 0.0  # Bytes per second that md rebuilds, of each member
+    cached_reads: float = 0.0  # Reads that a cache looked up; of dm-cache and dm-writecache blocks of them
+    cache_hits: float = 0.0  # Those that the cache had
+    dirty_bytes: float = 0.0  # At the end, that only a cache has
+    mean_interval: Sequence[float] = ()  # Factors of the mean that nine of ten measurements are between
+    p99_interval: Sequence[float] = ()  # The same of the 99th percentile
+
+    @property
+    def mean_bounds(self) -> tuple[float, float]:
+        """The ends of the interval of the mean, ns."""
+        low, high = self.mean_interval
+        return self.mean_ns * low, self.mean_ns * high
+
+
+@dataclass(frozen=True)
+class SampleRequest:
+    """A simulation to run."""
+
+    arrangement: Arrangement
+    load: Load
+    ios: int  # I/Os to complete
+    speed: float = 1.0  # Of a trace
+    as_fast_as_possible: bool = False  # A trace, without its times
+    seed: int = 0  # The number of `other_run`
+
+
+class Simulations:
+    """Runs simulations, several at a time. The same request is never simulated twice."""
+
+    def __init__(
+        self, question: Question, file: Path | None = None, parallel: Parallel = HERE, tick: Tick = ignore_tick
+    ) -> None:
+        """Keeps finished simulations in a file, from which a later search goes on.
+
+        `tick` gets, after each simulation, the I/Os of all finished ones and those that are expected.
+        """
+        self.question = question
+        self.simulated_ios = 0
+        self.expected_ios = 0
+        self._tick = tick
+        self._parallel = parallel
+        self.here = Parallel(parallel.jobs)  # For what is no simulation: as many threads, on this machine
+        self._file = file
+        self._known = {} if file is None else _read(file)
+        self._cells: dict[tuple[str, str], Cell] = {}
+        self._recorded: dict[tuple[str, int], float] = {}
+
+    def cell(self, arrangement: Arrangement, load: Load) -> Cell:
+        """Returns the cell of a load. Raises UsageError if the load does not fit on the arrangement."""
+        key = (json.dumps([arrangement.stacks, dict(arrangement.sizes), dict(arrangement.settings)]), load.name)
+        if key not in self._cells:
+            self._cells[key] = cells.plan(arrangement.experiment(self.question, {load.name: load.table})).cells[0]
+        return self._cells[key]
+
+    def run(self, requests: Sequence[SampleRequest]) -> list[Sample]:
+        """Returns the sample of each request."""
+        cells = [self._limit_cell(request) for request in requests]
+        unknown = {cell.key: cell for cell in cells if cell.key not in self._known}
+        keys = list(unknown)
+        for cell in cells:
+            if cell.key not in unknown:
+                self._count(self._known[cell.key])
+        for number, sample in self._parallel.each(_sample_cell, unknown.values()):
+            if isinstance(sample, BlklabError):
+                raise sample
+            self._known[keys[number]] = sample
+            self._keep(keys[number])
+            self._count(sample)
+        return [self._known[cell.key] for cell in cells]
+
+    def averages(self, requests: Sequence[SampleRequest]) -> list[Sample]:
+        """Returns the mean of SEEDS samples of each request, which have other seeds."""
+        with_seeds = []
+        for request in requests:
+            with_seeds += [replace(request, seed=seed) for seed in range(SEEDS)]
+        samples = self.run(with_seeds)
+        return [_average(samples[start : start + SEEDS]) for start in range(0, len(samples), SEEDS)]
+
+    def _count(self, sample: Sample) -> None:
+        self.simulated_ios += sample.ios
+        self._tick(self.simulated_ios, max(self.expected_ios, self.simulated_ios))
+
+    def _limit_cell(self, request: SampleRequest) -> Cell:
+        """Returns the cell of a request; equal documents have one key."""
+        cell = other_run(self.cell(request.arrangement, request.load), request.seed)
+        return replace(cell, document=document_of(cell, request), labels={})
+
+    def trace_seconds(self, load: Load, ios: int) -> float:
+        """Returns how long the first I/Os of a trace take on a device without limits, seconds."""
+        if (load.name, ios) not in self._recorded:
+            pool = DiskPool("unlimited", 1, {"kind": "throttled"}, "throttled", load.span)
+            arrangement = Arrangement("unlimited", "", {"unlimited": {"device": pool.disk(1)}}, [pool.disk(1)], 0)
+            simulations = Simulations(replace(self.question, pools=[pool]))
+            self._recorded[load.name, ios] = simulations.run([SampleRequest(arrangement, load, ios)])[0].seconds
+        return self._recorded[load.name, ios]
+
+    def _keep(self, key: str) -> None:
+        if self._file is not None:
+            # The line before may be cut off. Without the file, a later search only takes longer.
+            with suppress(OSError), self._file.open("a", encoding="utf-8") as stream:
+                stream.write(f"\n{json.dumps([BUILD, key, asdict(self._known[key])])}")
+
+
+def _sample_cell(cell: Cell, /, *, stop: _core.Stop | None = None) -> Sample:
+    result = outcome(cell.document, stop, cell.replay)
+    bounds = interval(cell, result)
+    hits, reads, dirty = _cache_counts(result, cell.document["stack"])
+    return replace(
+        reduce_outcome(result),
+        mean_interval=[*of_mean(bounds)],
+        p99_interval=[*bounds.p99],
+        cache_hits=hits,
+        cached_reads=reads,
+        dirty_bytes=dirty,
+    )
+
+
+def _cache_counts(result: Outcome, stack: Any) -> tuple[float, float, float]:
+    """Returns hits of reads, reads that were looked up, and dirty bytes of the cache at the top; 0 without one."""
+    for report in result.targets:
+        if report["kind"] == "lvmcache":
+            hits = report["read_hits"]
+            return hits, hits + report["read_misses"], report["dirty"] * stack["lvmcache"]["chunk"]
+        if report["kind"] == "bcache":
+            hits = report["cache_hits"] + report["cache_bypass_hits"]
+            return hits, hits + report["cache_misses"] + report["cache_bypass_misses"], report["dirty_bytes"]
+        if report["kind"] == "writecache":
+            dirty = report["blocks"] - report["free_blocks"]
+            return report["read_hits"], report["reads"], dirty * stack["writecache"]["block"]
+    return 0, 0, 0
+
+
+def _average(samples: Sequence[Sample]) -> Sample:
+    """Returns the means of figures; intervals reach to the lowest and the highest one."""
+    names = ["mean_ns", "p50_ns", "p99_ns", "iops", "bandwidth", "busy", "seconds", "sync_rate"]
+    names += ["cached_reads", "cache_hits", "dirty_bytes"]
+    means: Any = {}
+    for name in names:
+        means[name] = fmean(getattr(sample, name) for sample in samples)
+    intervals: Any = {}
+    for figure, name in (("mean_ns", "mean_interval"), ("p99_ns", "p99_interval")):
+        lows = []
+        highs = []
+        for sample in samples:
+            low, high = getattr(sample, name)
+            lows.append(getattr(sample, figure) * low)
+            highs.append(getattr(sample, figure) * high)
+        intervals[name] = [min(lows) / max(1.0, means[figure]), max(highs) / max(1.0, means[figure])]
+    batches_of_samples = [sample.batches for sample in samples]
+    written = {}
+    for disk in samples[0].written:
+        written[disk] = fmean(sample.written[disk] for sample in samples)
+    return replace(
+        samples[0],
+        **means,
+        ios=sum(sample.ios for sample in samples),
+        batches=[fmean(parts) for parts in zip(*batches_of_samples, strict=True)],
+        written=written,
+        **intervals,
+    )
+
+
+def _read(file: Path) -> dict[str, Sample]:
+    """Reads finished simulations; removes damaged lines and those of other builds of the simulator."""
+    samples = {}
+    valid_lines = []
+    try:
+        lines = list(filter(None, file.read_text(encoding="utf-8", errors="replace").splitlines()))
+    except OSError:
+        return {}
+    for line in lines:
+        with suppress(ValueError, TypeError):
+            build, key, fields = json.loads(line)
+            if build == BUILD:
+                samples[key] = Sample(**fields)
+                valid_lines.append(line)
+    if len(valid_lines) < len(lines):
+        with suppress(OSError, BlklabError):
+            output.replace(file, "\n".join(valid_lines).encode())
+    return samples
+
+
+def document_of(cell: Cell, request: SampleRequest) -> Table:
+    """Returns the cell, limited to the I/Os of a request."""
+    max_ios = min(request.ios, request.load.ios or request.ios)
+    document = {**cell.document, "max_ios": max_ios, "runtime_ns": LONG, "ramp_ns": 0, "ran_before": True}
+    document.pop("load_ramp", None)
+    if document["replay"]:
+        is_timed = not request.as_fast_as_possible
+        document["replay"] = {"timed": is_timed, "iodepth": PEAK_DEPTH, "speed": request.speed if is_timed else 1.0}
+    return document
+
+
+def reduce_outcome(result: Outcome) -> Sample:
+    reads = result.read
+    writes = result.write
+    total = reads.total_ios + writes.total_ios
+    mean = sum(figures.total_ios * (figures.clat_ns.mean or 0) for figures in (reads, writes)) / max(1, total)
+    observed_ns = result.observed_ns
+    busy = {device.name: (device.busy_ns or 0) / observed_ns for device in result.devices}
+    busiest = max(busy, key=lambda name: busy[name])
+    p50, p99 = _merge_percentiles([reads.clat_ns, writes.clat_ns], (0.5, 0.99))
+    rebuilt = sum(report["sync_bytes"] for report in result.targets if report["kind"] == "md")
+    return Sample(
+        mean,
+        p50,
+        p99,
+        reads.iops + writes.iops,
+        reads.bw_bytes + writes.bw_bytes,
+        min(1.0, busy[busiest]),
+        busiest,
+        result.runtime_ns / 1e9,
+        total,
+        _batches(result),
+        {device.name: device.sectors[1] * 512e9 / observed_ns for device in result.devices},
+        rebuilt * 1e9 / observed_ns,
+    )
+
+
+def _merge_percentiles(latencies: Sequence[LatencyResult], shares: Sequence[float]) -> list[float]:
+    """Returns percentiles of several histograms together, ns; the upper value of a bin counts."""
+    bins = sorted((value, count) for latency in latencies for value, count in latency.bins)
+    cumulative_counts = list(accumulate(count for _, count in bins))
+    return [
+        float(bins[bisect_left(cumulative_counts, share * cumulative_counts[-1])][0]) if bins else 0.0
+        for share in shares
+    ]
+
+
+def _batches(result: Outcome) -> list[float]:
+    """Returns the mean latencies of BATCHES parts with equally many I/Os, ns."""
+    import numpy as np
+
+    points = [pair for point in result.series for pair in zip(point["ios"], point["clat_ns"], strict=True)]
+    ios, times = np.cumsum([(0, 0.0), *((count, count * (mean or 0.0)) for count, mean in points)], axis=0).T
+    parts = np.diff(np.interp(np.linspace(0, ios[-1], BATCHES + 1), ios, times))
+    return (parts * BATCHES / ios[-1]).tolist() if ios[-1] else []
+
+
+def difference(first: Sequence[Sample], other: Sequence[Sample], weights: Sequence[float]) -> tuple[float, float]:
+    """Returns how much longer I/Os of one arrangement take than of another, for several loads.
+
+    The natural logarithm of the ratio of mean latencies, weighted, and the half-width of its 95 % interval:
+    both simulate the same I/Os, so that parts are compared in pairs (Law, Simulation Modeling and
+    Analysis, 5th edition, sections 9.5.3 and 10.2: batch means, paired t).
+    """
+    total = 0.0
+    square = 0.0
+    share = sum(weights)
+    for sample, other_sample, weight in zip(first, other, weights, strict=True):
+        first_batches = sample.batches[WARM_UP:]
+        other_batches = other_sample.batches[WARM_UP:]
+        if len(first_batches) != COMPARED_BATCHES or len(other_batches) != COMPARED_BATCHES:
+            return math.log(max(1.0, sample.mean_ns) / max(1.0, other_sample.mean_ns)), math.inf
+        means = [max(1.0, sum(batches) / COMPARED_BATCHES) for batches in (first_batches, other_batches)]
+        total += weight / share * math.log(means[0] / means[1])
+        pairs = [one_side - other_side for one_side, other_side in zip(first_batches, other_batches, strict=True)]
+        deviation = math.dist(pairs, [fmean(pairs)] * COMPARED_BATCHES) / math.sqrt(
+            COMPARED_BATCHES - 1
+        )  # stdev, much faster
+        half = T_95 * deviation / math.sqrt(COMPARED_BATCHES) / (sum(means) / 2)
+        square += (weight / share * half) ** 2
+    return total, math.sqrt(square)

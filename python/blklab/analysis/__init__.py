@@ -1,1 +1,0 @@
-"""Analyses of results: calibration, comparison, explanation, diagnostics."""

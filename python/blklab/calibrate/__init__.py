@@ -1,0 +1,1 @@
+"""Models of a user's disk and host, fitted to measurements."""

@@ -1,0 +1,82 @@
+"""Tables of a calibration: fitted parameters and errors."""
+
+from blklab.calibrate.fit import Calibration
+from blklab.calibrate.host_profile import NOT_FITTED, HostProfile
+from blklab.outcome import NOMINAL
+from blklab.render.formatting import Sentence, listing
+from blklab.render.table import TextTable, number_columns, text_column
+from blklab.text.printing import printable
+from blklab.units import format_duration
+
+WIDE = 1.5  # Ratio of the processor times of two runs from which these differ much
+
+
+def fit_table(calibration: Calibration) -> TextTable:
+    columns = [text_column("parameter"), *number_columns("before", "after", f"{100 * NOMINAL:.0f} % interval")]
+    entries = [
+        [name, f"{before:,.0f}", f"{after:,.0f}", _limits(calibration.intervals.get(name))]
+        for name, (before, after) in calibration.fitted_values.items()
+    ]
+    return TextTable("Fitted", columns, entries)
+
+
+def _limits(limits: tuple[float, float] | None) -> str:
+    return "too few runs" if limits is None else f"{limits[0]:,.0f} to {limits[1]:,.0f}"
+
+
+def residuals(calibration: Calibration) -> TextTable:
+    """Returns the table of predictions and errors for all inputs."""
+    columns = [
+        text_column("run"),
+        text_column("rw"),
+        *number_columns("bs", "depth", "jobs", "measured", "predicted", "error"),
+    ]
+    entries = [
+        [
+            *map(printable, [residual.run.name, *residual.run.load.values()]),
+            iops(residual.run.iops),
+            iops(residual.iops),
+            f"{100 * residual.error:+.1f} %",
+        ]
+        for residual in calibration.residuals
+    ]
+    return TextTable("Residuals, IOPS", columns, entries)
+
+
+def iops(value: float) -> str:
+    return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+
+
+def host_runs(profile: HostProfile) -> TextTable:
+    """Returns the table of measured and predicted processor times of an I/O."""
+    columns = [text_column("run"), text_column("engine"), text_column("rw")]
+    columns += number_columns("bs", "depth", "jobs", "switches", "measured", "predicted", "error")
+    entries = []
+    for run in profile.runs:
+        predicted_ns = profile.predict_ns(run)
+        times = (f"{time / 1000:.2f}" for time in (run.measured_ns, predicted_ns))
+        load_cells = map(printable, [run.run, run.engine, *run.load.values()])
+        entries.append(
+            [*load_cells, f"{run.switches:.2f}", *times, f"{100 * (predicted_ns / run.measured_ns - 1):+.0f} %"]
+        )
+    spare = ("switches", "error", "jobs", "bs")
+    return TextTable("Processor time of an I/O, µs, and its switches between tasks", columns, entries, spare=spare)
+
+
+def host_sentences(profile: HostProfile) -> list[Sentence]:
+    """Returns what a profile says, what it does not, and which runs it left out."""
+    host = ", ".join(f"{key} = {value:,}" for key, value in profile.host.items())
+    spread = "The interval is unknown: one run does not show how much runs differ."
+    if profile.interval:
+        low, high = map(format_duration, profile.interval)
+        spread = f"{100 * NOMINAL:.0f} % of further runs are expected between {low} and {high}."
+        times = [run.io_ns for run in profile.runs]
+        if max(times) > WIDE * min(times):
+            spread += " The runs differ much: give those whose load and disks are most like what you predict."
+    took = f"An I/O takes {format_duration(profile.io_ns)} of processor time with libaio"
+    return [
+        Sentence("estimate", f"{took}: {host}. {spread}"),
+        Sentence("bound", "fio does not count interrupts that hit other tasks: the estimate is a lower bound."),
+        Sentence("not fitted", f"md's prices, locks and others ({listing(NOT_FITTED)}): predictions use the defaults."),
+        *(Sentence("not used", printable(f"{name}: {why}")) for name, why in profile.unused),
+    ]

@@ -1,0 +1,293 @@
+"""The result in a few sentences: the fastest cells, differences, predictions."""
+
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from blklab.campaigns.view import (
+    STACK,
+    WORKLOAD,
+    ExperimentView,
+    ReportCell,
+    ReportSeries,
+    best,
+    group_cells,
+    workload_options,
+)
+from blklab.compare.decision import Decision, Rule, decide
+from blklab.compare.metrics import METRICS, rate_scale
+from blklab.compare.report import change, figure, interval, more_repeats
+from blklab.grouping import by_key
+from blklab.render import formatting
+from blklab.render.formatting import Sentence
+
+MOST = 8  # Maximum number of sentences about the fastest cells
+MOST_NAMES = 12  # Maximum number of values that a sentence ranks
+
+
+def sentences(view: ExperimentView) -> list[Sentence]:
+    measured_series = [series for series in view.series if not series.predicts] or view.series
+    fastest = []
+    for series in measured_series:
+        name = f"{series.name}: " if view.several else ""
+        claims = [Sentence(topic, f"{name}{text}") for topic, text in _fastest(view, series)]
+        fastest += claims[: max(1, MOST // len(measured_series))]
+    return [*fastest, *_compare_predictions(view), *_compare_series(view)]
+
+
+def metric_of(cell: ReportCell) -> str:
+    """Returns the metric that describes a cell: bandwidth if it is sequential, otherwise IOPS."""
+    if cell.order == "sequential" and cell.value("bw"):
+        return "bw"
+    return next((name for name in ("iops", "wall") if cell.value(name)), "iops")
+
+
+def _rate(metric: str, value: float) -> str:
+    text = figure(metric, value)
+    return f"{text} IOPS" if metric == "iops" else text
+
+
+def _fastest(view: ExperimentView, series: ReportSeries) -> Iterator[Sentence]:
+    cells = [cell for cell in view.order(view.cells) if cell.series is series]
+    subject = _subject(view, cells)
+    if subject is None:
+        yield from _alone(view, cells)
+        return
+    other_labels = [label for label in view.labels if label not in {subject, *view.loads}]
+    groups_by_metric: dict[str, list[list[ReportCell]]] = {}
+    for members in group_cells(cells, other_labels).values():
+        workload_groups = _by_workload(members, {subject, *view.loads})
+        if len(workload_groups) == len(members) > 1:
+            name = view.name(members[0], [subject, *view.loads])
+            yield Sentence(name, "the cells have different workloads: they are not ranked.")
+        for comparable in workload_groups:
+            metric = metric_of(comparable[0])
+            best_cells = [cell for cell in best(view, comparable, metric) if cell.mean(metric)]
+            if len(best_cells) > 1:
+                groups_by_metric.setdefault(metric, []).append(best_cells)
+    for metric, groups in groups_by_metric.items():
+        for ranking in _rankings(groups, Rule(METRICS[metric], look=view.look)):
+            name = view.name(ranking.cells[0], [subject, *view.loads])
+            yield Sentence(name, ranking.text(view, subject))
+
+
+def _by_workload(cells: Sequence[ReportCell], without: Collection[str]) -> list[list[ReportCell]]:
+    """Returns cells with the same options of their workloads: only they can be ranked."""
+    return list(by_key((workload_options(cell.runs[0], without), cell) for cell in cells).values())
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    """Cells in the order of a metric, the best first, with the decision about each pair."""
+
+    metric: str
+    cells: Sequence[ReportCell]
+    decisions: Mapping[tuple[int, int], Decision | None]
+    """How the first cell differs from the second, in the order of `cells`."""
+
+    def text(self, view: ExperimentView, subject: str) -> str:
+        """Returns the claim that the decisions support."""
+        names = [cell.labels.get(subject, "") for cell in self.cells]
+        top = _rate(self.metric, self.cells[0].mean(self.metric) or 0.0)
+        lead = self.decisions[0, 1]
+        rivals = [index for index in range(1, len(names)) if not self._better(0, index)]
+        if lead is None or lead.once or lead.verdict == "unknown":
+            gain = "" if lead is None else f", {change(lead.change)} against {names[1]}"
+            is_prediction = lead is not None and lead.of_model
+            doubt = "its interval is unknown" if is_prediction else "it was run once, so this can be chance"
+            return f"{names[0]} has the highest value with {top}{_load(view, self.cells[0])}{gain}; {doubt}."
+        if len(rivals) == len(names) - 1:
+            names_text = formatting.listing(names) if subject == STACK else f"{subject} {formatting.listing(names)}"
+            return f"{self._describe_undecided(range(len(names)), names_text)}: about {top}."
+        if rivals:
+            leaders = [0, *rivals]
+            names_text = formatting.listing([names[index] for index in leaders])
+            text = f"fastest are {names_text} with about {top}; {self._describe_undecided(leaders, 'them')}"
+        else:
+            shown = names[0] if subject == STACK else f"{subject} {names[0]}"
+            text = f"{shown} is fastest with {top}{_load(view, self.cells[0])}"
+            text += f", {change(lead.change)} against {names[1]} (interval {interval(lead)})"
+        last = len(names) - 1
+        if last > 1 and all(self._better(index, last) for index in range(last)):
+            least = _rate(self.metric, self.cells[-1].mean(self.metric) or 0.0)
+            text += f"; slowest is {names[-1]} with {least}"
+        return text + "."
+
+    def _better(self, first: int, second: int) -> bool:
+        decision = self.decisions[first, second]
+        return decision is not None and decision.verdict == "better"
+
+    def _describe_undecided(self, cells: Sequence[int], names: str) -> str:
+        """Returns that no difference between some of the cells is certain."""
+        pairs = [self.decisions[pair] for pair in itertools.combinations(cells, 2)]
+        decisions = [decision for decision in pairs if decision is not None]
+        if decisions and all(decision.verdict == "same" for decision in decisions):
+            within = formatting.share(max(decision.within or 0.0 for decision in decisions))
+            return f"no difference between {names}: the same within ±{within}"
+        if decisions and all(decision.of_model and not decision.change for decision in decisions):
+            return f"no difference between {names} is predicted"
+        repeats = [decision.repeats for decision in decisions if decision.repeats]
+        hint = f", {more_repeats(max(repeats))} needed" if repeats else ""
+        if any(decision.of_model for decision in decisions):
+            hint = " (the model's error is larger than the difference)"
+        return f"cannot tell which of {names} is fastest{hint}"
+
+
+def _rankings(groups: Sequence[Sequence[ReportCell]], rule: Rule) -> list[_Ranking]:
+    """Decides all pairs of all groups together: which cell is the best is not known before."""
+    metric = rule.metric.name
+    sign = -1 if rule.metric.more_is_better else 1
+    sorted_groups = [sorted(group, key=lambda cell: sign * (cell.mean(metric) or 0)) for group in groups]
+    cells = [cell for group in sorted_groups for cell in group]
+    pairs: list[tuple[int, int]] = []
+    start = 0
+    for group in sorted_groups:
+        pairs += itertools.combinations(range(start, start + len(group)), 2)
+        start += len(group)
+    decisions = decide(
+        [cell.samples(metric) for cell in cells],
+        [0] * len(cells),
+        [([second], [first]) for first, second in pairs],
+        rule,
+        len(cells[0].figures.cells) - 1,  # as `tune` compares all settings, although some are not ranked
+    )
+    decisions_by_pair = dict(zip(pairs, decisions, strict=True))
+    rankings = []
+    start = 0
+    for group in sorted_groups:
+        decisions_of_group = {}
+        for first, second in itertools.combinations(range(len(group)), 2):
+            decisions_of_group[first, second] = decisions_by_pair[start + first, start + second]
+        rankings.append(_Ranking(metric, group, decisions_of_group))
+        start += len(group)
+    return rankings
+
+
+def _load(view: ExperimentView, cell: ReportCell) -> str:
+    load = " ".join(f"{key}={cell.labels.get(key, formatting.NONE)}" for key in view.loads)
+    return f" ({load})" if load else ""
+
+
+def _subject(view: ExperimentView, cells: Sequence[ReportCell]) -> str | None:
+    """Returns the label whose values are ranked; None if all labels are numbers."""
+    names = [label for label in view.labels if label not in {WORKLOAD, *view.axes}]
+    for label in (STACK, *names):
+        if 1 < len({cell.labels.get(label) for cell in cells}) <= MOST_NAMES:
+            return label
+    return None
+
+
+def _alone(view: ExperimentView, cells: Sequence[ReportCell]) -> Iterator[Sentence]:
+    """Returns the result of each cell if there are few cells and nothing to compare."""
+    for cell in best(view, cells, "iops")[:MOST]:
+        metric = metric_of(cell)
+        value = cell.value(metric)
+        if value is None:
+            continue
+        text = _rate(metric, value.mean)
+        if value.low is not None and value.high is not None:
+            low = figure(metric, value.low)
+            high = figure(metric, value.high)
+            if low != high:
+                text += f" (interval {low} to {high})"
+        mean = cell.mean("mean")
+        p99 = cell.mean("p99")
+        if mean is not None and p99 is not None:
+            text += f"; an I/O takes {formatting.duration(mean)}, 99 % of them at most {formatting.duration(p99)}"
+        load = " ".join(f"{label}={cell.labels.get(label, formatting.NONE)}" for label in view.loads)
+        if load:
+            text += f", at {load}"
+        yield Sentence(view.name(cell, view.loads), f"{text}.")
+
+
+def _compare_predictions(view: ExperimentView) -> Iterator[Sentence]:
+    for sim, real in itertools.permutations(view.series, 2):
+        if sim.predicts and not real.predicts:
+            yield from _against(view, sim, real)
+
+
+def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Iterator[Sentence]:
+    pairs: list[tuple[float, ReportCell, ReportCell]] = []
+    correct_ranks: list[bool] = []
+    other_labels = [label for label in view.labels if label != STACK]
+    for members in group_cells(view.cells, view.labels).values():
+        prediction = next((cell for cell in members if cell.series is sim), None)
+        other = next((cell for cell in members if cell.series is real), None)
+        # Cells whose rates were scaled have no prediction.
+        if prediction is None or other is None or any(rate_scale(run.figures) != 1 for run in other.runs):
+            continue
+        metric = metric_of(other)
+        predicted_value = prediction.mean(metric)
+        measurement = other.mean(metric)
+        if predicted_value and measurement:
+            pairs.append((predicted_value / measurement - 1, prediction, other))
+    if not pairs:
+        return
+    median_error = median([abs(error) for error, *_ in pairs])
+    error, prediction, other = max(pairs, key=lambda pair: abs(pair[0]))
+    metric = metric_of(other)
+    cases: dict[tuple[str, ...], list[tuple[float, ReportCell, ReportCell]]] = {}
+    for pair in pairs:
+        key = tuple(pair[2].labels.get(label, "") for label in other_labels)
+        cases.setdefault(key, []).append(pair)
+    for case in cases.values():
+        if len(case) > 1:
+            name = metric_of(case[0][2])
+            expected_first = max(case, key=lambda pair: pair[1].mean(name) or 0.0)
+            correct_ranks.append(expected_first is max(case, key=lambda pair: pair[2].mean(name) or 0.0))
+    topic = "Prediction" if len(view.series) == 2 else f"{sim.name} and {real.name}"
+    text = (
+        f"{formatting.plural(len(pairs), 'cell was', 'cells were')} both predicted and measured: the median error of"
+        f" predictions is {formatting.share(median_error)}, the largest {change(error)} ({view.name(other)}:"
+        f" {_rate(metric, prediction.mean(metric) or 0)} predicted, {_rate(metric, other.mean(metric) or 0)} measured)"
+    )
+    if correct_ranks:
+        text += f"; the fastest was predicted correctly in {sum(correct_ranks)} of {len(correct_ranks)} comparisons"
+    yield Sentence(topic, text + ".")
+
+
+def _compare_series(view: ExperimentView) -> Iterator[Sentence]:
+    """Returns how series of one kind differ from the first of that kind."""
+    for predicts in (False, True):
+        kind = [series for series in view.series if series.predicts is predicts]
+        for other in kind[1:]:
+            yield from _since(view, kind[0], other)
+
+
+def _since(view: ExperimentView, base: ReportSeries, other: ReportSeries) -> Iterator[Sentence]:
+    pairs: dict[str, list[tuple[ReportCell, ReportCell]]] = {}
+    for members in group_cells(view.cells, view.labels).values():
+        before = next((cell for cell in members if cell.series is base), None)
+        after = next((cell for cell in members if cell.series is other), None)
+        if before and after and len(_by_workload([before, after], ())) == 1:
+            pairs.setdefault(metric_of(after), []).append((before, after))
+    verdicts: dict[str, list[tuple[Decision, str]]] = {}
+    for metric, cells in pairs.items():
+        decisions = decide(
+            [cell.samples(metric) for pair in cells for cell in pair],
+            [0, 1] * len(cells),
+            [([index], [index + 1]) for index in range(0, 2 * len(cells), 2)],
+            Rule(METRICS[metric], look=view.look),
+        )
+        for decision, (_, after) in zip(decisions, cells, strict=True):
+            if decision is not None:
+                verdicts.setdefault(decision.verdict, []).append((decision, view.name(after)))
+    parts = []
+    for verdict, word in (("better", "faster"), ("worse", "slower"), ("differ", "different")):
+        if effects := verdicts.get(verdict):
+            effect, name = max(effects, key=lambda item: abs(item[0].change))
+            suffix = ", run once" if verdict == "differ" else ""
+            parts.append(f"{word} in {len(effects)} (most: {name}, {change(effect.change)}{suffix})")
+    if alike := verdicts.get("same"):
+        within = formatting.share(max(decision.within or 0.0 for decision, _ in alike))
+        parts.append(f"the same within ±{within} in {len(alike)}")
+    unclear = [*verdicts.get("unclear", []), *verdicts.get("unknown", [])]
+    if unclear:
+        repeats = [decision.repeats for decision, _ in unclear if decision.repeats]
+        hint = f"{more_repeats(max(repeats))} needed" if repeats else "use repeats"
+        parts.append(f"cannot tell in {len(unclear)} ({hint})")
+    if parts:
+        cells_text = formatting.plural(sum(map(len, verdicts.values())), "cell")
+        text = f"{other.name} against {base.name}, of {cells_text}: {formatting.listing(parts)}."
+        yield Sentence("Change", text)

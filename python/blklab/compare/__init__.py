@@ -1,0 +1,1 @@
+"""What differs between runs, and whether that can be chance."""

@@ -1,0 +1,123 @@
+"""A cell as the simulator takes it (crates/sim/src/cell)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from blklab.documents import cell
+from blklab.errors import BlklabError
+from blklab.experiment import cell_form, jobs, load, stack_resolution
+from blklab.experiment.cell_form import CellDraft, CellForm
+from blklab.experiment.documents import LoadRampDocument
+from blklab.experiment.tables import Experiment
+from blklab.experiment.workload import RAMP, Command, Job, Jobs, Replay, Workload
+from blklab.toml_files import problems
+from blklab.units import format_size
+
+RAMP_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Rates of a load ramp, as shares of the rate without a limit."""
+
+
+def document(
+    source: load.ExperimentSource, experiment: Experiment, stack: str, workload: str, _swept: Mapping[str, Any]
+) -> CellDraft:
+    """Returns a cell's document without the seed, its capacity, and the trace to replay."""
+    resolved_stack = stack_resolution.build(experiment, stack)
+    if resolved_stack.real is not None:
+        raise problems.fail(resolved_stack.real, "is not simulated: use --on lab, which has a real kernel")
+    settings = experiment.settings
+    path, table, tables = job_tables(experiment, workload)
+    replay = None
+    trace = None
+    runtime, ramp = settings.runtime, settings.ramp_time
+    match table:
+        case Replay():
+            replay, trace = resolve_replay(source, table, path, stack, resolved_stack.capacity)
+            runtime, ramp = times([(path, table)], runtime, ramp)
+        case Command():
+            raise problems.fail(f"{path}.command", "is not simulated: use --on host")
+    if tables:
+        runtime, ramp = times(list(tables.values()), runtime, ramp)
+    documents = [
+        jobs.job_document(name, job, job_path, stack, resolved_stack.capacity)
+        for name, (job_path, job) in tables.items()
+    ]
+    commit = settings.commit_ns
+    document = {
+        "kernel": settings.kernel,
+        "devices": resolved_stack.devices,
+        "stack": resolved_stack.node,
+        "filesystem": None if commit is None else {"commit_ns": commit},
+        "jobs": documents,
+        "replay": replay,
+        "runtime_ns": runtime,
+        "ramp_ns": ramp,
+        "max_ios": settings.max_ios,
+        "series_ns": settings.series,
+    }
+    used_controllers = {disk.controller for disk in resolved_stack.tables}
+    if controllers := {
+        name: controller.model_dump() for name, controller in experiment.controllers.items() if name in used_controllers
+    }:
+        document["controllers"] = controllers
+    if host := settings.host.model_dump(exclude_none=True, exclude={"calibrated"}):
+        document["host"] = host
+    document |= load_ramp(tables)
+    return CellDraft(document, resolved_stack.capacity, trace, [table.deviations for table in resolved_stack.tables])
+
+
+FORM = CellForm("sim", document, settings_are_keys=True)
+
+
+def job_tables(experiment: Experiment, workload: str) -> tuple[str, Workload, dict[str, tuple[str, Job]]]:
+    """Returns a workload's path and table, and its jobs by name with their paths; none if it is no job of fio."""
+    path = f"workloads.{workload}"
+    table = experiment.workloads[workload]
+    match table:
+        case Job():
+            return path, table, {workload: (path, table)}
+        case Jobs():
+            return path, table, {name: (f"{path}.jobs.{name}", job) for name, job in table.jobs.items()}
+    return path, table, {}
+
+
+def load_ramp(tables: Mapping[str, tuple[str, Job]]) -> dict[str, LoadRampDocument]:
+    """Returns `load_ramp` of a cell whose jobs have rate = "ramp": the shares of their full rate,
+    and the limit of the 99th percentile; empty for other jobs.
+    """
+    ramp_jobs = [(job_path, job) for job_path, job in tables.values() if job.rate == RAMP]
+    if not ramp_jobs:
+        return {}
+    job_path, job = ramp_jobs[0]
+    if len(ramp_jobs) < len(tables) or len({job.p99_below for _, job in ramp_jobs}) > 1:
+        raise problems.fail(f"{job_path}.rate", f"jobs that run together must all have {RAMP!r} and the same p99_below")
+    return {"load_ramp": {"shares": RAMP_SHARES, "p99_ns": job.p99_below}}
+
+
+def times(tables: Sequence[tuple[str, Job | Replay]], runtime: int | None, ramp: int) -> tuple[int | None, int]:
+    """Returns the runtime and the ramp time that all jobs of a workload share, ns."""
+    for key in ("runtime", "ramp_time", "time_based"):
+        if len({getattr(job, key, None) for _, job in tables}) > 1:
+            raise problems.fail(f"{tables[-1][0]}.{key}", "jobs that run together must have the same value")
+    job_path, job = tables[0]
+    runtime = job.runtime or runtime
+    if getattr(job, "time_based", False) and not runtime:
+        raise problems.fail(f"{job_path}.time_based", "needs a runtime")
+    ramp = ramp if job.ramp_time is None else job.ramp_time
+    return runtime, ramp
+
+
+def resolve_replay(
+    source: load.ExperimentSource, table: Replay, path: str, stack: str, capacity: int | None
+) -> tuple[cell.Replay, cell_form.ReplaySource]:
+    """Returns how a trace is replayed, and the trace; it must fit the stack, if its capacity is known."""
+    try:
+        replay = cell_form.replay_source(source.resolve_path(table.replay), table.format, table.device)
+    except BlklabError as error:
+        raise problems.fail(f"{path}.replay", str(error)) from error
+    if capacity is not None and replay.end > capacity:
+        raise problems.fail(
+            f"{path}.replay",
+            f"the trace of {replay.name!r} reaches to {format_size(replay.end)}, beyond the end of"
+            f" stack {stack!r} at {format_size(capacity)}",
+        )
+    return {"timed": table.timing == "recorded", "iodepth": table.iodepth, "speed": table.speed}, replay

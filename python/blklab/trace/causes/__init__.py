@@ -1,0 +1,64 @@
+"""What limits the storage of a trace: a function for each rule, which yields the causes that it finds."""
+
+from collections.abc import Sequence
+
+from blklab.diagnostic import Diagnostic
+from blklab.render import formatting
+from blklab.render.formatting import Sentence
+from blklab.text.printing import printable
+from blklab.trace.causes.arrays import cache_bypass, md_sync, parity_reads, slow_member
+from blklab.trace.causes.io_shape import broken_stream, tiny_io, unaligned_io
+from blklab.trace.causes.load import bursts, flushes, one_process, stalls, writeback
+from blklab.trace.causes.waiting import Waiting
+from blklab.trace.view import ProfileView
+
+RULES = (
+    slow_member, parity_reads, writeback, flushes, md_sync, bursts, broken_stream, cache_bypass, unaligned_io,
+    tiny_io, one_process,
+)  # fmt: skip
+
+
+NO_CAUSE = "No rule of blklab finds a cause. That does not say that the storage is fast enough for its load."
+UNKNOWN = "No cause can be found: no I/O was recorded from its beginning to its end."
+BUSY = 0.95  # Share of the time from which on a device is at its limit,
+DEEP = 16  # if so many I/Os are in flight
+MOST = 3  # Causes that are summed up
+LEAST = 0.05  # Share of the waiting time below which a cause is not worth a sentence
+
+
+def causes(view: ProfileView) -> list[Diagnostic]:
+    """Returns the causes, that with the largest share of the waiting time first: `weight` is this share, 0 to 1."""
+    waiting = Waiting(view)
+    if not waiting.total_ns:
+        return []
+    diagnostics = [cause for rule in RULES for cause in rule(waiting) if cause.weight >= LEAST]
+    if all(cause.severity == "note" for cause in diagnostics):
+        diagnostics += stalls(waiting)  # What explains most of the waiting explains stalls as well
+    return sorted(diagnostics, key=lambda cause: -cause.weight)
+
+
+def summary(view: ProfileView, diagnostics: Sequence[Diagnostic]) -> list[Sentence]:
+    """Returns errors, the largest causes with the devices that they are about, and what to try first."""
+    failed_devices = [device for device in view.devices if device.failed]
+    errors = [f"{device.label}: {formatting.plural(device.failed, 'I/O')} failed" for device in failed_devices[:MOST]]
+    result = [Sentence("Errors", f"{'; '.join(errors)}: look into the kernel's log first")] if errors else []
+    if not diagnostics:
+        waiting = Waiting(view)
+        limits = [
+            (
+                f" {entry.label} is busy for {formatting.share(entry.busy)} of the time, "
+                f"with {formatting.number(entry.data.in_flight.mean)} I/Os in flight: it gets more than it can serve."
+            )
+            for entry in waiting.entrances
+            if (entry.busy or 0.0) >= BUSY and (entry.data.in_flight.mean or 0.0) >= DEEP
+        ]
+        return [*result, Sentence("Cause", NO_CAUSE + "".join(limits[:1]) if waiting.total_ns else UNKNOWN)]
+    messages = [
+        cause.message if cause.subject in cause.message else f"{cause.subject}: {cause.message}"
+        for cause in diagnostics[:MOST]
+    ]
+    cause_sentences = [
+        Sentence("Cause", f"{printable(text)} [{cause.code}]")
+        for text, cause in zip(messages, diagnostics[:MOST], strict=True)
+    ]
+    return [*result, *cause_sentences, Sentence("Try", printable(diagnostics[0].remedy[0]))]

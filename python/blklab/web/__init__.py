@@ -1,0 +1,1 @@
+"""Pages in the browser: the server, and the site of stored results."""
