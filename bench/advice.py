@@ -23,7 +23,7 @@ from blklab import _core
 from blklab.advise.answer import as_toml
 from blklab.advise.arrangement import Arrangement
 from blklab.advise.question import Constraints, Question, load_of_mix, load_of_trace, read_pools
-from blklab.advise.race import Candidate, measured, race
+from blklab.advise.race import Candidate, race, simulate_candidates
 from blklab.advise.samples import Simulations
 from blklab.advise.search import space
 from blklab.trace.fio import make_plan
@@ -81,7 +81,7 @@ def chosen(question: Question) -> list[Arrangement]:
     simulations = Simulations(question)
     fitting = [of for of in space(question, simulations).fitting if not of.spares]
     result = race(question, fitting, simulations)
-    every = measured(question, [Candidate(of, None) for of in fitting], simulations, SHORT)
+    every = simulate_candidates(question, [Candidate(of, None) for of in fitting], simulations, SHORT)
     every.sort(key=lambda candidate: candidate.samples[0].mean_ns)
     best, *others = [candidate.arrangement for candidate in (*result.kept, *result.others)]
     by_level = list({of.level: of for of in reversed(others)}.values())

@@ -17,7 +17,7 @@ from pathlib import Path
 from blklab.cluster import Parallel, connect_cluster
 from blklab.experiment import cells, load
 from blklab.experiment.cells import Cell
-from blklab.runners.sim.runner import simulated
+from blklab.runners.sim.runner import simulate_cell
 
 ROUNDS = 3
 LONG = (40, 200_000)  # Cells, and I/Os of each
@@ -56,14 +56,14 @@ def workers(count: int) -> Iterator[Parallel]:
     """Start Dask's workers."""
     with connect_cluster(f"local:{count}") as cluster:
         parallel = Parallel(cluster=cluster)
-        parallel.all(simulated, planned(8 * count, 10))  # until each has imported blklab
+        parallel.all(simulate_cell, planned(8 * count, 10))  # until each has imported blklab
         yield parallel
 
 
 def timed(parallel: Parallel, work: list[Cell]) -> float:
     """Return the seconds that cells take."""
     begun = time.perf_counter()
-    parallel.all(simulated, work)
+    parallel.all(simulate_cell, work)
     return time.perf_counter() - begun
 
 

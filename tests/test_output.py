@@ -10,6 +10,7 @@ import pytest
 from blklab import output
 from blklab.errors import UsageError
 from tests.conftest import Run
+from tests.loop_devices import attach_loop_device
 
 
 def test_a_file_is_written_whole(tmp_path: Path) -> None:
@@ -77,10 +78,8 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pa
     content = tmp_path / "disk"
     content.write_bytes(b"precious" * 131072)
     try:
-        command = ["losetup", "--find", "--show", str(content)]
-        made = subprocess.run(command, capture_output=True, text=True, check=False)
-        name = made.stdout.strip() if made.returncode == 0 else ""
-    except OSError:
+        name = attach_loop_device(content)
+    except (OSError, subprocess.CalledProcessError):
         name = ""
     if name:
         yield Path(name), content

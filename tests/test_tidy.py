@@ -249,3 +249,14 @@ def test_scripts_can_be_run() -> None:
     for path in files():
         if path.read_bytes()[:2] == b"#!":
             assert path.stat().st_mode & 0o111, f"{path} is not executable"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in files() if path.suffix == ".py" and path.parent.name in {"bench", "scripts"}], ids=str
+)
+def test_programs_import_names_that_exist(path: Path) -> None:
+    """mypy does not check them, so a renamed function would be found by the next `make bench` only."""
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "blklab":
+            code = f"from {node.module} import {', '.join(name.name for name in node.names)}"
+            exec(code, {})  # noqa: S102  # Raises ImportError

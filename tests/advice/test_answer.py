@@ -47,7 +47,7 @@ def answer(**limits: object) -> Answer:
 
 
 def test_rows_have_all_figures() -> None:
-    result = answer(excluded=("bcache", "writecache"))
+    result = answer(excluded_kinds=("bcache", "writecache"))
     best = result.rows[0]
     assert best.headroom is not None and best.headroom > 1
     assert best.rebuild_seconds is not None
@@ -162,7 +162,7 @@ def lines(stacks: dict[str, dict[str, object]], disks: list[str], **keys: object
 
 
 def test_growth_that_is_not_served_comes_first() -> None:
-    result = answer(excluded=("lvmcache", "bcache", "writecache"))
+    result = answer(excluded_kinds=("lvmcache", "bcache", "writecache"))
     grown = replace(result, question=replace(result.question, growth=1000))
     assert report.verdict(grown).startswith("This does not serve 1000 times today's load; no arrangement of the table")
     slow = replace(result.rows[0], headroom=0.5, headroom_is_more=False)

@@ -80,7 +80,7 @@ def test_nothing_that_fits_names_the_constraint_to_relax() -> None:
 
 def test_volumes_are_searched_only_if_an_array_is_too_small() -> None:
     small, large = (
-        question("2xpm983:64GiB,4xhdd-7200:1TiB", capacity=size, excluded=("lvmcache", "bcache", "writecache"))
+        question("2xpm983:64GiB,4xhdd-7200:1TiB", capacity=size, excluded_kinds=("lvmcache", "bcache", "writecache"))
         for size in (1 << 40, 49 << 36)  # 3.06 TiB: RAID-5 of four disks has 3 TiB
     )
     assert not any("linear" in of.kinds for of in space(small, Simulations(small)).fitting)

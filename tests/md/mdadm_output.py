@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.loop_devices import attach_loop_device
 from tests.md.conftest import image
 from tests.md.crafted import CRAFTED
 
@@ -33,8 +34,7 @@ def member_image(name: str, directory: Path) -> Path:
 @contextmanager
 def loop_device(path: Path) -> Iterator[str]:
     """Attaches a read-only loop device. Raises CalledProcessError, or OSError without losetup."""
-    command = ["losetup", "--read-only", "--find", "--show", str(path)]
-    device = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    device = attach_loop_device(path, "--read-only")
     try:
         yield device
     finally:

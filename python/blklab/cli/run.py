@@ -34,14 +34,14 @@ def only_cells(_ctx: click.Context, _parameter: click.Parameter, text: str | Non
         raise click.BadParameter(str(error)) from None
 
 
-@cache  # click keeps parameters by identity, so each call must return the same object
-def _runner_option() -> click.Option:
+@cache  # click keeps parameters by identity, so each call with the same runners must return the same object
+def _runner_option(*runners: str) -> click.Option:
     return click.Option(
         ["--on", "runner"],
-        type=click.Choice(tuple(RUNNERS)),
+        type=click.Choice(runners),
         default="sim",
         is_eager=True,  # --help shows the options of this runner
-        help="The runner: " + "; ".join(f"{kind.name}: {kind.summary}" for kind in RUNNERS.values()),
+        help="The runner: " + "; ".join(f"{name}: {RUNNERS[name].summary}" for name in runners),
     )
 
 
@@ -53,7 +53,7 @@ class _RunCommand(click.Command):
         experiment_argument, *options = super().get_params(ctx)  # in the order of the decorators below
         names = [option.name for option in options]
         resume = names.index("resume")
-        return [experiment_argument, _runner_option(), *options[:resume], *_runner_options(), *options[resume:]]
+        return [experiment_argument, _runner_option(*RUNNERS), *options[:resume], *_runner_options(), *options[resume:]]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; --help acts after --on."""

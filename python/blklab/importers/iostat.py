@@ -134,7 +134,7 @@ class IostatText:
             # Rows of one table are devices; rows below the only header are intervals.
             number = self._rows_unnamed if self._headers > 1 else 1
             name = f"unnamed-{number}"
-            name_index = next(line_number for at, word in enumerate(self._columns) if word not in COLUMNS)
+            name_index = next(index for index, word in enumerate(self._columns) if word not in COLUMNS)
             self._device(line_number, [*fields[:name_index], name, *fields[name_index:]])
         elif (time := _TIME.fullmatch(line.strip())) is not None:
             self._begin(line_number, True).time_s = _seconds(time)
@@ -190,7 +190,7 @@ class IostatText:
         self._rows += 1
         if self._rows > MOST:
             raise BlklabError(f"{self._file.location}:{line_number}: more than {MOST:,} rows")
-        name_index = next(line_number for at, word in enumerate(self._columns) if word not in COLUMNS)
+        name_index = next(index for index, word in enumerate(self._columns) if word not in COLUMNS)
         name = printable(fields[name_index].rstrip(":"))
         values = self._values(line_number, fields)
         before = self._report

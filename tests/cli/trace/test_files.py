@@ -14,6 +14,7 @@ from blklab.system.file_search import FilesFound, read_file_extents
 from blklab.system.layers import number_of
 from blklab.trace.profile import read_mounted_files
 from tests.conftest import Run
+from tests.loop_devices import attach_loop_device
 from tests.system.machine import Machine
 from tests.trace.generated import QUEUED, READ, WRITE, Q, Record, write_trace
 
@@ -30,8 +31,7 @@ def mounted(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     device = ""
     try:
         subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
-        command = ["losetup", "--find", "--show", str(image)]
-        device = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        device = attach_loop_device(image)
         subprocess.run(["mount", device, point], check=True)
     except (OSError, subprocess.CalledProcessError):
         if device:

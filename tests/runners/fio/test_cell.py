@@ -12,6 +12,7 @@ from blklab.errors import BlklabError, UsageError
 from blklab.experiment import cell_form
 from blklab.runners.fio import cell, target_preparation
 from blklab.runners.fio.process import FioProgress
+from tests.loop_devices import attach_loop_device
 from tests.runners.fio.conftest import MAKE
 
 
@@ -111,10 +112,9 @@ def device(tmp_path: Path) -> Iterator[Path]:
     image = tmp_path / "image"
     image.write_bytes(bytes(4 << 20))
     try:
-        made = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True, check=True)
+        path = Path(attach_loop_device(image))
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("loop devices cannot be made here")
-    path = Path(made.stdout.strip())
     try:
         yield path
     finally:

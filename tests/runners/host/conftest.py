@@ -11,6 +11,7 @@ import pytest
 from blklab.runners.host import settings
 from blklab.system.layers import SysfsLayer, layers
 from blklab.system.roots import Roots
+from tests.loop_devices import attach_loop_device
 from tests.system.machine import Machine
 
 MIB = 1 << 20
@@ -31,11 +32,9 @@ class Loops:
 
     def attach(self, file: Path, *options: str) -> str:
         """Returns the device, /dev/loopN."""
-        made = subprocess.run(
-            ["losetup", *options, "--find", "--show", str(file)], check=True, capture_output=True, text=True
-        ).stdout.strip()
-        self.attached.append(made)
-        return made
+        device = attach_loop_device(file, *options)
+        self.attached.append(device)
+        return device
 
     def attach_at(self, device: str, file: Path) -> None:
         subprocess.run(["losetup", device, str(file)], check=True, capture_output=True)

@@ -165,13 +165,13 @@ def test_killed_with_changed_settings(loops: Loops, here: Roots) -> None:
 import os, signal
 from pathlib import Path
 from blklab.runners.host.journal import HostJournal
-from blklab.runners.host.settings import applied
+from blklab.runners.host.settings import apply_settings
 from blklab.system.roots import Roots
 from tests.runners.host.conftest import layers_of
 roots = Roots(state=Path({str(here.state)!r}))
 with HostJournal(roots) as journal:
     asked = {{"scheduler": "mq-deadline", "nr_requests": "33", "read_ahead_kb": "4"}}
-    with applied(asked, layers_of({device!r}, roots), journal):
+    with apply_settings(asked, layers_of({device!r}, roots), journal):
         os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -46,7 +46,7 @@ class Guest:
     def end(self) -> None:
         self.ended = True
 
-    def lost(self, error: BlklabError) -> GuestLost:
+    def explain_loss(self, error: BlklabError) -> GuestLost:
         return GuestLost(f"the guest is lost: {error}")
 
 
