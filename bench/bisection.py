@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from statistics import fmean, median
 
-from tests.bisection.test_search import COUNT, bisect, name, noisy
+from tests.bisect.test_search import COUNT, bisect, name, noisy
 
 from blklab.errors import UsageError
 

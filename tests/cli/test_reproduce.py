@@ -93,7 +93,7 @@ def test_disks_are_typed_as_for_advise() -> None:
 
 
 def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.analysis.test_reproduction import measured
+    from tests.compare.test_reproduction import measured
 
     answers = iter(["raid1:sda,sdb", "sm883", "hdd-7200"])
     asked: list[str] = []
@@ -146,7 +146,7 @@ def test_a_stack_may_be_called_like_a_device(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_cache_may_be_on_an_array() -> None:
-    from tests.analysis.test_reproduction import measured
+    from tests.compare.test_reproduction import measured
 
     stacks = dict([_parse_stack("disks=raid1:a,b"), _parse_stack("cached=lvmcache:origin=disks,cache=ssd")])
     devices = _parse_devices(["a=hdd-7200,b=hdd-7200,ssd=sm883"])

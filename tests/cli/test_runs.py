@@ -16,8 +16,8 @@ import pytest
 
 from blklab.store.campaigns import Store
 from blklab.store.series import FinishedRun
+from tests.campaigns import made
 from tests.conftest import Run
-from tests.report.experiment import made
 from tests.store.conftest import OUTCOME, make_plan
 
 SMALL = """

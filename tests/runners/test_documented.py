@@ -12,7 +12,7 @@ from blklab.experiment.cells import plan
 from blklab.runners.campaign import carry_out
 from blklab.runners.sim import runner as sim
 from blklab.store.campaigns import Store
-from tests.report.test_documented import DOCUMENT, documented_fields, fields
+from tests.trace.test_documented import DOCUMENT, documented_fields, fields
 
 EXPERIMENT = """
 [devices]

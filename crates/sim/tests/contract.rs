@@ -4,7 +4,7 @@ use blklab_sim::cell::{Cell, Level, Model, Node, Scheduler};
 
 #[test]
 fn the_golden_cell_is_read() {
-    let text = include_str!("../../../tests/spec/golden/unbalanced-21.json");
+    let text = include_str!("../../../tests/experiment/golden/unbalanced-21.json");
     let cell: Cell = serde_json::from_str(text).unwrap();
     assert_eq!((cell.seed, cell.kernel.as_str()), (1, "4.19"));
     let Node::Md(md) = &cell.stack else { panic!("{:?}", cell.stack) };

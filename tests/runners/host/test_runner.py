@@ -21,8 +21,8 @@ from blklab.store import query
 from blklab.store.campaigns import Store
 from blklab.system.roots import Roots
 from tests.conftest import Run
-from tests.report.test_documented import documented_fields, fields
 from tests.runners.host.conftest import Loops
+from tests.trace.test_documented import documented_fields, fields
 
 pytestmark = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed: apt-get install fio")
 

@@ -1,0 +1,261 @@
+"""What pages show, and their headers."""
+
+import re
+import signal
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.error import URLError
+
+import pytest
+from werkzeug.test import Client
+
+from blklab.web import site as serve
+from blklab.web.site import Site
+from tests.conftest import Run, Start
+from tests.md.conftest import Arrays, machine
+from tests.md.exporter.test_server import HASHED, PASSWORD, ask, certificates, trusting
+from tests.md.remote.conftest import probe, rich
+from tests.web.conftest import HOSTILE, PAGES
+
+__all__ = ["certificates", "machine", "rich"]  # fixtures
+
+
+def test_campaigns_are_listed_newest_first_with_links_and_tags(site: Client) -> None:
+    html = site.get("/").text
+    assert re.findall(r'href="/campaigns/(\d)"', html) == ["4", "3", "2", "1"]
+    assert "baseline" in html
+    assert site.get("/?tag=baseline").text.count('href="/campaigns/') == 1
+    assert site.get("/?name=nothing").text.count('href="/campaigns/') == 0
+
+
+def test_comparison_says_what_compare_says(site: Client, run: Run, full: Path) -> None:
+    printed = run("compare", "1", "3", "--store", full, "--metric", "iops").out
+    (summary,) = (line for line in printed.splitlines() if line.startswith("iops: "))
+    html = re.sub(r"<[^>]+>", "", site.get("/compare?side=1&side=3&metric=iops").text).replace("\xa0", " ")
+    assert summary in html
+
+
+def test_trend_has_each_campaign_and_the_verdict(site: Client) -> None:
+    html = site.get("/trends/same?on=sim").text
+    assert re.findall(r'<a href="/campaigns/(\d)">', html) == ["3", "2", "1"]
+    assert "Since the first" in html
+    assert "worse" in html
+
+
+def test_hosts_with_critical_findings_come_first(site: Client) -> None:
+    html = site.get("/hosts").text
+    assert re.findall(r'href="/hosts/(\d)"', html) == ["2", "3", "4"]
+    assert "no route to host" in html
+    assert "mdadm --fail" in site.get("/hosts/2").text
+
+
+def test_campaign_shows_notes_and_offers_a_comparison(site: Client) -> None:
+    html = site.get("/campaigns/3").text
+    assert "/compare?side=2&amp;side=3" in html
+    assert "note" in site.get("/campaigns/1").text
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_hostile_names_are_text_and_headers_forbid_the_rest(site: Client, path: str) -> None:
+    response = site.get(path)
+    assert response.status_code == (404 if path == "/nothing" else 200)
+    assert "<img src=x" not in response.text
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Content-Security-Policy"] == "frame-ancestors 'none'"
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', response.text)
+    assert "default-src &#39;none&#39;" in policy
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/campaigns/99",
+        "/runs/99999999999999999999",
+        "/hosts/1",  # a profile, not an audit
+        "/traces/2",
+        "/trends/none",
+        "/trends/same?on=elsewhere",
+        "/%00",
+        "/../../etc/passwd",
+        "/campaigns/-1",
+    ],
+)
+def test_unknown_address_is_a_page_with_one_reason(site: Client, path: str) -> None:
+    response = site.get(path)
+    assert response.status_code == 404
+    assert "There is no such page." in response.text
+
+
+def test_a_profile_of_another_version_is_listed_and_not_shown(site: Client) -> None:
+    assert "kept by another version of blklab" in site.get("/traces").text
+    response = site.get("/traces/5")
+    assert response.status_code == 404
+    assert "kept by another version of blklab" in response.text
+    assert "characterise the trace again" in response.text
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/compare", "choose at least two campaigns"),
+        ("/compare?side=1", "choose at least two campaigns"),
+        ("/compare?side=1&side=x", "no campaign of &#39;x&#39;"),
+        ("/compare?side=1&side=3&metric=none", "no metric &#39;none&#39;"),
+        ("/trends/same?metric=none", "no metric &#39;none&#39;"),
+        ("/?page=0", "page: found &#39;0&#39;, expected a number"),
+        ("/runs?page=000000001999999999999999999999999", "expected a number"),
+        ("/?page=<x>", "page: found &#39;&lt;x&gt;&#39;, expected a number"),
+    ],
+)
+def test_bad_query_is_refused_with_one_reason(site: Client, path: str, reason: str) -> None:
+    response = site.get(path)
+    assert response.status_code == 400
+    assert "This address cannot be used." in response.text
+    assert reason in re.sub(r"</?b>", "", response.text)  # figures are bold
+
+
+@pytest.mark.parametrize(("address", "drawn"), [("/campaigns/1/report", "report"), ("/trends/same?on=sim", "trend")])
+def test_requests_at_the_same_time_draw_a_page_once(
+    full: Path, monkeypatch: pytest.MonkeyPatch, address: str, drawn: str
+) -> None:
+    draw = getattr(serve, drawn)
+    calls: list[object] = []
+
+    def counted(*values: object) -> object:
+        calls.append(values)
+        return draw(*values)
+
+    monkeypatch.setattr(serve, drawn, counted)
+    application_site = Site(str(full), print)
+    with ThreadPoolExecutor(4) as pool:
+        pages = list(pool.map(lambda _: Client(application_site).get(address).text, range(4)))
+    assert len(calls) == 1
+    assert len(set(pages)) == 1
+
+
+def test_users_and_certificates_of_a_web_configuration_are_required(
+    start: Start, full: Path, certificates: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "web.yml"
+    keys = f"{{cert_file: {certificates}/server.crt, key_file: {certificates}/server.key}}"
+    config.write_text(f"tls_server_config: {keys}\nbasic_auth_users:\n  ann: {HASHED}\n")
+    process = start("serve", "--listen", "127.0.0.1:0", "--store", full, "--web-config", config)
+    assert process.stderr
+    line = process.stderr.readline()
+    assert line.startswith("blklab: listening on https://127.0.0.1:"), line
+    url = line.split()[-1]
+    assert ask(url, f"ann:{PASSWORD}", context=trusting(certificates))[0] == 200
+    status, _, text = ask(url, "ann:wrong", context=trusting(certificates))
+    assert (status, text) == (401, "Unauthorized\n")
+    with pytest.raises((URLError, ConnectionError)):
+        ask(url.replace("https", "http"), f"ann:{PASSWORD}")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+
+
+def test_only_get_and_head_are_answered(site: Client) -> None:
+    assert site.post("/").status_code == 405
+    assert site.head("/").text == ""
+
+
+def test_unchanged_page_is_not_sent_again(site: Client) -> None:
+    tag = site.get("/runs").headers["ETag"]
+    assert site.get("/runs", headers={"If-None-Match": tag}).status_code == 304
+
+
+def test_store_that_is_gone_is_one_reason(tmp_path: Path, full: Path) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(full.read_bytes())
+    lines: list[str] = []
+    client = Client(Site(str(path), lines.append))
+    path.write_bytes(b"broken")
+    response = client.get("/")
+    assert response.status_code == 503
+    assert "The store cannot be read." in response.text
+    assert len(lines) == 1
+
+
+def test_running_campaign_is_read_again(tmp_path: Path, full: Path) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(full.read_bytes())
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE runs SET state = 'running', owner = 'elsewhere x 1 1' WHERE campaign = 3")
+    client = Client(Site(str(path), print))
+    for page in ("/", "/campaigns/3"):
+        assert "location.reload" in client.get(page).text
+    assert "location.reload" not in client.get("/campaigns/1").text
+
+
+def test_ten_thousand_runs_are_a_list_in_parts(tmp_path: Path, full: Path) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(full.read_bytes())
+    with sqlite3.connect(path) as connection:
+        for number in range(10_000):
+            connection.execute(
+                "INSERT INTO runs (campaign, key, number, labels, cell, state, outcome)"
+                " SELECT campaign, ?, number, labels, cell, state, outcome FROM runs WHERE id = 1",
+                (f"copy {number}",),
+            )
+    client = Client(Site(str(path), print))
+    html = client.get("/runs").text
+    assert "10,016 runs" in html
+    assert html.count('<a href="/runs/') == 100
+    assert "page=101" in html
+    assert client.get("/runs?page=101").text.count('<a href="/runs/') == 16
+
+
+def test_missing_store_and_taken_address_are_one_line(run: Run, tmp_path: Path) -> None:
+    missing = run("serve", "--store", tmp_path / "none.db")
+    assert (missing.status, len(missing.err.splitlines())) == (2, 1)
+    invalid = run("serve", "--listen", "nowhere", "--store", tmp_path / "none.db")
+    assert (invalid.status, len(invalid.err.splitlines())) == (2, 1)
+
+
+def test_tags_and_notes_are_added_and_removed(run: Run, tmp_path: Path, full: Path) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(full.read_bytes())
+    assert run("runs", "tag", "2", "new", "kernel-6.12", "--store", path).status == 0
+    assert run("runs", "tag", "2", "new", "--store", path).status == 0  # has it already
+    assert "new, kernel-6.12" in run("runs", "list", "--store", path).out
+    assert run("runs", "tag", "2", "new", "--remove", "--store", path).status == 0
+    again = run("runs", "tag", "2", "new", "--remove", "--store", path)
+    assert (again.status, again.err) == (1, "blklab: error: campaign 2: has no tag 'new'\n")
+    assert run("runs", "note", "2", "--store", path).status == 2
+    assert run("runs", "note", "2", HOSTILE, "--store", path).status == 0
+    assert run("runs", "note", "2", "--remove", "--store", path).status == 0
+    assert run("runs", "tag", "77", "new", "--store", path).status == 2
+
+
+def test_real_audit_is_kept_and_shown(run: Run, rich: Arrays, tmp_path: Path) -> None:
+    output, store = tmp_path / "web9.probe", tmp_path / "audits.db"
+    output.write_bytes(probe(rich.root))
+    assert run("md", "audit", "--probed", output, "--keep", "--store", store).status == 1
+    assert run("md", "audit", "--probed", output, "--store", store).status == 2  # --store without --keep
+    client = Client(Site(str(store), print))
+    assert "web9.probe" in client.get("/hosts").text
+    html = client.get("/hosts/1").text
+    assert "Critical findings" in html
+    assert "md5" in html
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:19810", 200),
+        ("127.0.0.1:19810", 200),
+        ("[::1]:19810", 200),
+        ("db.example", 200),
+        ("DB.example:80", 200),
+        ("evil.example:19810", 400),
+        ("localhost.evil.example", 400),
+        ("127.0.0.1.evil.example", 400),
+    ],
+)
+def test_names_of_other_sites_are_refused(host: str, status: int, full: Path) -> None:
+    client = Client(Site(str(full), print, {"localhost", "db.example"}))
+    answer = client.get("/", headers={"Host": host})
+    assert answer.status_code == status
+    if status == 400:
+        assert "--host-name adds a name" in answer.text
+        assert "unbalanced" not in answer.text

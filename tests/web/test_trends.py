@@ -1,0 +1,88 @@
+"""Trends of campaigns that do not vary the same labels."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from blklab.render import chart_theme as theme
+from blklab.render.chart import Chart
+from blklab.store.campaigns import Store
+from blklab.web import site as serve
+from tests.campaigns import made
+
+STACKS = ("near", "far")
+WORKLOADS = ("randread", "seqread")
+
+
+def labels(stacks: Sequence[str] = STACKS, **more: Sequence[str]) -> list[dict[str, str]]:
+    """Returns the labels of two repeats of each cell, with each value of the other labels."""
+    every = [{"stack": stack, "workload": workload} for stack in stacks for workload in WORKLOADS]
+    for label, values in more.items():
+        every = [{**cell, label: value} for cell in every for value in values]
+    return [{**cell, "repeat": repeat} for cell in every for repeat in ("1", "2")]
+
+
+def measure(cell: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+    return made.measured(cell, 1e5 if cell["stack"] == "near" else 0.8e5), []
+
+
+def trend(*campaigns: Sequence[dict[str, str]]) -> Chart:
+    """Returns the chart of a trend over these campaigns."""
+    store = Store(None)
+    for every in campaigns:
+        made.add(store, every, measure)
+    (section,) = serve.trend(store, "unbalanced", "", "iops").sections
+    (chart,) = section.items
+    assert isinstance(chart, Chart)
+    return chart
+
+
+def rows(chart: Chart) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = chart.spec["data"]["values"]
+    return found
+
+
+def line(chart: Chart, cell: str) -> list[str]:
+    """Returns the campaigns at which a cell is drawn."""
+    return [row["campaign"] for row in rows(chart) if row["cell"] == cell]
+
+
+def colours(chart: Chart) -> dict[str, str]:
+    scale = chart.spec["layer"][0]["encoding"]["color"]["scale"]
+    return dict(zip(scale["domain"], scale["range"], strict=True))
+
+
+def test_campaign_that_swept_kernels_is_on_the_lines_of_the_others() -> None:
+    chart = trend(labels(), labels(kernel=("4.19", "5.3")), labels())
+    assert line(chart, "near randread") == ["1", "2 kernel=4.19", "2 kernel=5.3", "3"]
+    assert len(colours(chart)) == 4
+    assert [str(row[0]) for row in chart.table.rows] == ["3", "2 kernel=5.3", "2 kernel=4.19", "1"]
+
+
+def test_label_with_one_value_in_each_campaign_splits_no_line() -> None:
+    chart = trend(labels(kernel=("4.19",)), labels(kernel=("5.3",)), labels())
+    assert line(chart, "near randread") == ["1 kernel=4.19", "2 kernel=5.3", "3"]
+
+
+def test_label_that_one_campaign_varies_and_all_have_keeps_its_lines() -> None:
+    chart = trend(labels(kernel=("5.3",)), labels(kernel=("4.19", "5.3")))
+    assert line(chart, "near randread 5.3") == ["1", "2"]
+    assert line(chart, "near randread 4.19") == ["2"]
+
+
+def test_stacks_of_different_campaigns_are_different_cells() -> None:
+    chart = trend(labels(("near",)), labels(("far",)))
+    assert line(chart, "near randread") == ["1"]
+    assert line(chart, "far randread") == ["2"]
+
+
+@pytest.mark.parametrize("depths", [2, 3, 7])
+def test_no_colour_is_repeated_and_every_campaign_is_drawn(depths: int) -> None:
+    deep = [str(2**power) for power in range(depths)]
+    chart = trend(labels(iodepth=deep), labels(iodepth=["512"]))
+    drawn = colours(chart)
+    assert len(set(drawn.values())) == len(drawn) == min(len(theme.SERIES), 4 * depths + 4)
+    assert {row["cell"] for row in rows(chart)} == set(drawn)
+    assert {row["campaign"] for row in rows(chart)} == {"1", "2"}
+    assert chart.note == f"8 of {4 * depths + 4} cells, which most campaigns have; the table has all."
