@@ -308,7 +308,7 @@ QMP_PATIENCE = 30.0  # Seconds that QEMU may take for an answer
 
 
 class QmpConnection:
-    """A connection to QEMU's monitor (docs/interop/qmp-spec.txt). A thread calls `heard` with each event."""
+    """A connection to QEMU's monitor (docs/interop/qmp-spec.txt). A thread calls `on_event` with each event."""
 
     def __init__(self, connection: socket.socket, on_event: Callable[[Mapping[str, Any]], object]) -> None:
         self._socket = connection
