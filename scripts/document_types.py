@@ -183,7 +183,7 @@ class TomlTables:
         head = '"""The parameters of devices as keys of an experiment file. `make types` writes this file from Rust."""'
         imports = (
             "from operator import not_\nfrom typing import Annotated, Literal\n\nfrom pydantic import Field\n\n"
-            "from blklab.experiment import fields"
+            "from blklab.toml_files import fields"
         )
         return f"{head}\n\n{imports}\n\n\n{body}"
 
@@ -261,7 +261,7 @@ def modules() -> dict[Path, str]:
         TARGET / f"{name}.py": Module(without_models(schema), structs=name in STRUCTS).text(name)
         for name, schema in schemas().items()
     }
-    return {**documents, ROOT / f"python/blklab/experiment/{DEVICES}.py": TomlTables(printed()[DEVICES]).text()}
+    return {**documents, ROOT / f"python/blklab/devices/{DEVICES}.py": TomlTables(printed()[DEVICES]).text()}
 
 
 if __name__ == "__main__":

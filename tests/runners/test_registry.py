@@ -84,7 +84,8 @@ def experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("experiment")
 def test_the_help_offers_it(run: Run) -> None:
     words = " ".join(run("run", "--help").out.split())
-    assert "[sim|lab|host|fleet|oracle]" in words
+    assert f"[{'|'.join(RUNNERS)}]" in words
+    assert "|oracle]" in words
     assert "oracle: guesses" in words
     assert "--iops N With the oracle: what it says." in words
 

@@ -161,7 +161,7 @@ def _load_sim_descriptions() -> CellDescriptions:
 
 
 def _load_sim_explanation() -> "Explain":
-    # By name: `analysis` is on the same level as `runners`, and asks this registry.
+    # By name: `compare` is above `runners`, and asks this registry.
     explain: Explain = resolve_name("blklab.compare.explain:explain")
     return explain
 
