@@ -106,7 +106,7 @@ def test_sockets_cost_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch)
     """A server has tens of thousands of them: neither their flags nor their kinds are read."""
     process(machine, 100, *[("socket:[1]", 9, os.O_RDWR), ("pipe:[2]", 9, 0), ("anon_inode:[eventfd]", 9, 0)] * 40)
     read: list[Path] = []
-    monkeypatch.setattr(users, "text", read.append)
+    monkeypatch.setattr(users, "read_text", read.append)
     assert found(machine) == []
     assert not [path for path in read if "fdinfo" in path.parts]
 

@@ -152,7 +152,7 @@ def test_an_array_that_does_not_get_clean(md: Path, monkeypatch: pytest.MonkeyPa
     (md / "array_state").write_text("active")
     (md / "array_state").chmod(0o400)
     monkeypatch.setattr(
-        write_suspension, "text", lambda path: "active" if path.name == "array_state" else read_text(path)
+        write_suspension, "read_text", lambda path: "active" if path.name == "array_state" else read_text(path)
     )
     with pytest.raises(BlklabError, match=r"not clean 0\.1 s after writes were suspended"):
         WriteSuspension(md).suspend()

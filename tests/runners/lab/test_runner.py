@@ -174,7 +174,7 @@ def test_what_ends_a_campaign_ends_the_guest(lab: Lab, error: BaseException) -> 
 
 def test_a_host_that_was_suspended(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     asleep = 100.0
-    monkeypatch.setattr(runner, "_asleep", lambda: asleep)
+    monkeypatch.setattr(runner, "_suspended_seconds", lambda: asleep)
 
     def act(_guest: Guest) -> None:
         nonlocal asleep
