@@ -26,7 +26,8 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.md.exporter import metrics
 from blklab.web import server as serving
-from blklab.web.server import ListenAddress, WebConfig, WebServer
+from blklab.web.config import WebConfig
+from blklab.web.server import ListenAddress, WebServer
 from tests.md.conftest import Arrays
 from tests.md.exporter.conftest import Exported, parsed
 
@@ -525,7 +526,7 @@ def test_what_is_no_address(words: str) -> None:
     ],
 )  # fmt: skip
 def test_what_a_configuration_may_not_say(tmp_path: Path, content: str, problem: str) -> None:
-    from blklab.web.server import load_web_config
+    from blklab.web.config import load_web_config
 
     path = tmp_path / "web.yml"
     path.write_text(content)
@@ -549,7 +550,7 @@ def test_what_a_configuration_may_not_say(tmp_path: Path, content: str, problem:
     ],
 )  # fmt: skip
 def test_certificates_that_cannot_be_used(certificates: Path, words: str, problem: str) -> None:
-    from blklab.web.server import load_web_config, make_tls_context
+    from blklab.web.config import load_web_config, make_tls_context
 
     path = certificates / "web.yml"
     path.write_text(f"tls_server_config: {{{words}}}")
