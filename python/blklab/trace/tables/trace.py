@@ -1,12 +1,13 @@
 """Tables of the trace itself: files, events, hosts of shards, and doubts about it."""
 
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blklab.diagnostic import Diagnostic
 from blklab.documents.profile import Tally
-from blklab.package_data import toml_file
 from blklab.render import formatting
 from blklab.render.table import TextTable, drop_empty_columns, number_columns, text_column
 from blklab.text.printing import printable
@@ -15,7 +16,7 @@ from blklab.trace.view import OPS, DeviceView, ProfileView
 if TYPE_CHECKING:
     from blklab.trace.shards.task import Figures
 
-LETTERS = toml_file(__package__, "blkparse.toml")
+LETTERS = tomllib.loads(Path(__file__).with_name("blkparse.toml").read_text(encoding="utf-8"))
 """blkparse's letters and their meaning."""
 
 
