@@ -15,11 +15,10 @@ from blklab.web.pages import reports, trends
 from blklab.web.site import Site
 from tests.conftest import Run, Start
 from tests.md.conftest import Arrays, machine
-from tests.md.exporter.test_server import HASHED, PASSWORD, ask, certificates, trusting
 from tests.md.remote.conftest import probe, rich
-from tests.web.conftest import HOSTILE, PAGES
+from tests.web.conftest import HASHED, HOSTILE, PAGES, PASSWORD, ask, trusting
 
-__all__ = ["certificates", "machine", "rich"]  # fixtures
+__all__ = ["machine", "rich"]  # fixtures
 
 
 def test_campaigns_are_listed_newest_first_with_links_and_tags(site: Client) -> None:
