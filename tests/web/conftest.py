@@ -1,8 +1,16 @@
-"""A store with campaigns, a profile and audits, some with hostile names; and the site over it."""
+"""A store with campaigns, a profile and audits, some with hostile names; the site over it; certificates and users."""
 
+import base64
 import json
+import ssl
+import subprocess
+import urllib.request
+from email.message import Message
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
 
+import bcrypt
 import pytest
 from werkzeug.test import Client
 
@@ -85,11 +93,57 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with an authority and the certificates that it signed."""
+    directory = tmp_path_factory.mktemp("certificates")
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True)
+
+    def key(name: str, *words: str) -> None:
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                "-nodes", "-days", "1", "-keyout", f"{name}.key", "-out", f"{name}.crt",
+                "-subj", f"/CN={name}", *words)  # fmt: skip
+
+    key("ca", "-addext", "keyUsage=critical,keyCertSign")
+    for name in ("server", "client"):
+        extensions = ("basicConstraints=CA:FALSE", "subjectAltName=IP:127.0.0.1",
+                      "keyUsage=digitalSignature")  # fmt: skip
+        wanted = [word for extension in extensions for word in ("-addext", extension)]
+        key(name, "-CA", "ca.crt", "-CAkey", "ca.key", *wanted)
+    return directory
+
+
+def trusting(certificates: Path, client: str = "") -> ssl.SSLContext:
+    made = ssl.create_default_context(cafile=str(certificates / "ca.crt"))
+    if client:
+        made.load_cert_chain(certificates / f"{client}.crt", certificates / f"{client}.key")
+    return made
+
+
+def ask(url: str, user: str | None = None, **options: Any) -> tuple[int, Message, str]:
+    """Returns status, headers and content."""
+    request = urllib.request.Request(url)  # noqa: S310  # it is ours
+    if user is not None:
+        request.add_header("Authorization", "Basic " + base64.b64encode(user.encode()).decode())
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(**options))
+    try:
+        with opener.open(request, timeout=30) as answer:
+            return answer.status, answer.headers, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.headers, error.read().decode()
+
+
 @pytest.fixture
 def site(full: Path) -> Client:
     """Returns a client of the application, without a server."""
     return Client(Site(str(full), print))
 
+
+PASSWORD = "correct horse: battery" + "x" * 50  # 72 bytes, all that bcrypt looks at
+HASHED = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
 
 PAGES = (
     "/",

@@ -5,20 +5,20 @@ import signal
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from urllib.error import URLError
 
 import pytest
 from werkzeug.test import Client
 
-from blklab.web import site as serve
+from blklab.web.pages import reports, trends
 from blklab.web.site import Site
 from tests.conftest import Run, Start
 from tests.md.conftest import Arrays, machine
-from tests.md.exporter.test_server import HASHED, PASSWORD, ask, certificates, trusting
 from tests.md.remote.conftest import probe, rich
-from tests.web.conftest import HOSTILE, PAGES
+from tests.web.conftest import HASHED, HOSTILE, PAGES, PASSWORD, ask, trusting
 
-__all__ = ["certificates", "machine", "rich"]  # fixtures
+__all__ = ["machine", "rich"]  # fixtures
 
 
 def test_campaigns_are_listed_newest_first_with_links_and_tags(site: Client) -> None:
@@ -115,18 +115,21 @@ def test_bad_query_is_refused_with_one_reason(site: Client, path: str, reason: s
     assert reason in re.sub(r"</?b>", "", response.text)  # figures are bold
 
 
-@pytest.mark.parametrize(("address", "drawn"), [("/campaigns/1/report", "report"), ("/trends/same?on=sim", "trend")])
+@pytest.mark.parametrize(
+    ("address", "module", "drawn"),
+    [("/campaigns/1/report", reports, "show_report"), ("/trends/same?on=sim", trends, "show_trend")],
+)
 def test_requests_at_the_same_time_draw_a_page_once(
-    full: Path, monkeypatch: pytest.MonkeyPatch, address: str, drawn: str
+    full: Path, monkeypatch: pytest.MonkeyPatch, address: str, module: ModuleType, drawn: str
 ) -> None:
-    draw = getattr(serve, drawn)
+    draw = getattr(module, drawn)
     calls: list[object] = []
 
     def counted(*values: object) -> object:
         calls.append(values)
         return draw(*values)
 
-    monkeypatch.setattr(serve, drawn, counted)
+    monkeypatch.setattr(module, drawn, counted)
     application_site = Site(str(full), print)
     with ThreadPoolExecutor(4) as pool:
         pages = list(pool.map(lambda _: Client(application_site).get(address).text, range(4)))

@@ -8,7 +8,7 @@ import pytest
 from blklab.render import chart_theme as theme
 from blklab.render.chart import Chart
 from blklab.store.campaigns import Store
-from blklab.web import site as serve
+from blklab.web.pages import trends
 from tests.campaigns import made
 
 STACKS = ("near", "far")
@@ -32,7 +32,7 @@ def trend(*campaigns: Sequence[dict[str, str]]) -> Chart:
     store = Store(None)
     for every in campaigns:
         made.add(store, every, measure)
-    (section,) = serve.trend(store, "unbalanced", "", "iops").sections
+    (section,) = trends.show_trend(store, "unbalanced", "", "iops").sections
     (chart,) = section.items
     assert isinstance(chart, Chart)
     return chart

@@ -37,7 +37,8 @@ def serve(*, listen: str, web_config: Path | None, names: tuple[str, ...], store
     \b
     Exit status: 0 stopped by SIGINT or SIGTERM; 2 the store does not exist; 3 the address is in use.
     """
-    from blklab.web.server import ListenAddress, load_web_config
+    from blklab.web.config import load_web_config
+    from blklab.web.server import ListenAddress
     from blklab.web.site import Site
 
     host_names = {"localhost", socket.gethostname(), ListenAddress(listen).host, *names} - {""}

@@ -14,7 +14,8 @@ from blklab.cli.common import warn
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
-    from blklab.web.server import ListenAddress, WebConfig
+    from blklab.web.config import WebConfig
+    from blklab.web.server import ListenAddress
 
 web_config_option = click.option(
     "--web-config",
@@ -33,7 +34,8 @@ def serve_app(
 
     Raises UsageError and EnvironmentLacks.
     """
-    from blklab.web.server import ListenAddress, WebConfig, WebServer, load_web_config, make_tls_context
+    from blklab.web.config import WebConfig, load_web_config, make_tls_context
+    from blklab.web.server import ListenAddress, WebServer
 
     address = ListenAddress(listen)
     settings = load_web_config(config) if config else WebConfig()

@@ -1,40 +1,36 @@
 """Over a real socket: plain, with TLS, with certificates of clients, with users."""
 
-import base64
 import math
 import re
 import select
 import socket
 import ssl
-import subprocess
 import threading
 import time
 import urllib.request
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from email.message import Message
 from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 
-import bcrypt
 import pytest
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.md.exporter import metrics
 from blklab.web import server as serving
-from blklab.web.server import ListenAddress, WebConfig, WebServer
-from tests.md.conftest import Arrays
-from tests.md.exporter.conftest import Exported, parsed
+from blklab.web.server import ListenAddress, WebServer
+from tests.md.conftest import Arrays, machine
+from tests.md.exporter.conftest import Exported, mirrored, parsed
+from tests.web.conftest import HASHED, PASSWORD, ask, trusting
+
+__all__ = ["machine", "mirrored"]  # fixtures
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
-
-PASSWORD = "correct horse: battery" + "x" * 50  # 72 bytes, all that bcrypt looks at
-HASHED = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
 
 Log = list[str]
 
@@ -56,20 +52,6 @@ def served(
         finally:
             server.shutdown()
             thread.join()
-
-
-def ask(url: str, user: str | None = None, **options: Any) -> tuple[int, Message, str]:
-    """Returns status, headers and content."""
-    request = urllib.request.Request(url)  # noqa: S310  # it is ours
-    if user is not None:
-        request.add_header("Authorization", "Basic " + base64.b64encode(user.encode()).decode())
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(**options))
-    try:
-        with opener.open(request, timeout=30) as answer:
-            return answer.status, answer.headers, answer.read().decode()
-    except HTTPError as error:
-        with error:
-            return error.code, error.headers, error.read().decode()
 
 
 def test_a_connection_without_a_thread_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,35 +91,6 @@ def test_deadlines_hold_while_a_connection_waits_for_a_place(monkeypatch: pytest
 @pytest.fixture
 def registry(mirrored: Arrays) -> CollectorRegistry:
     return Exported(mirrored).registry
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with an authority and the certificates that it signed."""
-    directory = tmp_path_factory.mktemp("certificates")
-
-    def openssl(*words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True)
-
-    def key(name: str, *words: str) -> None:
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-                "-nodes", "-days", "1", "-keyout", f"{name}.key", "-out", f"{name}.crt",
-                "-subj", f"/CN={name}", *words)  # fmt: skip
-
-    key("ca", "-addext", "keyUsage=critical,keyCertSign")
-    for name in ("server", "client"):
-        extensions = ("basicConstraints=CA:FALSE", "subjectAltName=IP:127.0.0.1",
-                      "keyUsage=digitalSignature")  # fmt: skip
-        wanted = [word for extension in extensions for word in ("-addext", extension)]
-        key(name, "-CA", "ca.crt", "-CAkey", "ca.key", *wanted)
-    return directory
-
-
-def trusting(certificates: Path, client: str = "") -> ssl.SSLContext:
-    made = ssl.create_default_context(cafile=str(certificates / "ca.crt"))
-    if client:
-        made.load_cert_chain(certificates / f"{client}.crt", certificates / f"{client}.key")
-    return made
 
 
 def test_plain(registry: CollectorRegistry) -> None:
@@ -224,27 +177,6 @@ def test_users(registry: CollectorRegistry, tmp_path: Path) -> None:
             refused.value.close()
             assert refused.value.code == 401
     assert log == []
-
-
-def test_it_takes_as_long_for_unknown_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds = 0
-    real = bcrypt.checkpw
-
-    def counting(password: bytes, hashed: bytes) -> bool:
-        nonlocal rounds
-        rounds += 1 << int(hashed[4:6])
-        return real(password, hashed)
-
-    monkeypatch.setattr(bcrypt, "checkpw", counting)
-    dear = bcrypt.hashpw(b"x", bcrypt.gensalt(7)).decode()
-    config = WebConfig(basic_auth_users={"cheap": HASHED, "dear": dear})
-    for user, password, admitted in (
-        ("cheap", "x", False), ("cheap", PASSWORD, True), ("dear", "x", True), ("dear", "y", False),
-        ("nobody", "x", False),
-    ):  # fmt: skip
-        rounds = 0
-        assert config.admits(user, password) is admitted
-        assert rounds == 1 << 7, user
 
 
 def test_a_silent_client_blocks_no_other(
@@ -503,57 +435,3 @@ def test_an_address_that_is_not_ours(registry: CollectorRegistry) -> None:
 def test_what_is_no_address(words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(repr(words))):
         ListenAddress(words)
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        ("rate_limit: {burst: 1}", "rate_limit: blklab does not support this key"),
-        ("tls_server_config: {cert_file: a, key_file: b, cipher_suites: [x]}",
-         "tls_server_config.cipher_suites: blklab does not support this key"),
-        ("tls_server_config: {cert_file: a}", "tls_server_config.key_file: is missing"),
-        ("tls_server_config: {cert_file: a, key_file: b, client_auth_type: RequireAnyClientCert}",
-         "tls_server_config.client_auth_type: expected NoClientCert or"),
-        ("basic_auth_users: {joe: hunter2}", "basic_auth_users.joe: expected a bcrypt hash"),
-        ("basic_auth_users: {joe: 1}", "basic_auth_users.joe: expected a bcrypt hash"),
-        ("basic_auth_users: [joe]", "basic_auth_users: expected a table of users"),
-        ("[]", "expected a table"),
-        *((empty, "found neither tls_server_config nor basic_auth_users, expected one of them")
-          for empty in ("", "# tls_server_config:\n", "{}", "basic_auth_users: {}", "tls_server_config:")),
-        ("a: [", "line 1: "),
-        ("a: !!python/object/apply:os.getcwd []", "line 1: could not determine a constructor"),
-    ],
-)  # fmt: skip
-def test_what_a_configuration_may_not_say(tmp_path: Path, content: str, problem: str) -> None:
-    from blklab.web.server import load_web_config
-
-    path = tmp_path / "web.yml"
-    path.write_text(content)
-    with pytest.raises(UsageError) as refused:
-        load_web_config(path)
-    message = str(refused.value)
-    assert message.startswith(f"{path}: {problem}") or f"{path}: {problem}" in message
-    assert "\n" not in message
-    assert "hunter2" not in message
-
-
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        ("cert_file: no.crt, key_file: server.key", "No such file or directory"),
-        ("cert_file: server.crt, key_file: ca.key", "KEY_VALUES_MISMATCH"),
-        ("cert_file: web.yml, key_file: server.key", "PEM"),
-        ("cert_file: server.crt, key_file: server.key, client_ca_file: ca.crt", "expected both or"),
-        ("cert_file: server.crt, key_file: server.key, client_auth_type:"
-         " RequireAndVerifyClientCert", "expected both or"),
-    ],
-)  # fmt: skip
-def test_certificates_that_cannot_be_used(certificates: Path, words: str, problem: str) -> None:
-    from blklab.web.server import load_web_config, make_tls_context
-
-    path = certificates / "web.yml"
-    path.write_text(f"tls_server_config: {{{words}}}")
-    tls = load_web_config(path).tls_server_config
-    assert tls
-    with pytest.raises(UsageError, match=problem):
-        make_tls_context(path, tls)
