@@ -49,7 +49,7 @@ class Candidate:
 
     arrangement: Arrangement
     price: float | None
-    names: frozenset[str] = frozenset()  # Its level, and what `Constraints.compared` calls it
+    names: frozenset[str] = frozenset()  # Its level, and what the user calls it in `Constraints`
     by_length: Mapping[int, Sequence[Sample]] = field(default_factory=dict)
 
     @property

@@ -27,7 +27,7 @@ def run(
 ) -> tuple[int, str]:
     """Runs a program to its end and returns its status and its output, of stdout and stderr; it goes to `log` as well.
 
-    With `apart`, what a successful program writes to stderr is left out.
+    With `drop_stderr`, what a successful program writes to stderr is left out.
 
     Raises EnvironmentLacks if a program of a Debian `package` is not installed, and UsageError for another one.
     """

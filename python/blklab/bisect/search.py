@@ -196,7 +196,7 @@ class SequentialTest:
     ) -> tuple[float, int]:
         """Returns the standard error of `distance`, and its degrees of freedom, at least 1.
 
-        `others` are the values of other commits, which have the same variation.
+        `other_values` are the values of other commits, which have the same variation.
         """
         groups = [group for group in (values, baseline, *other_values) if group]
         degrees = max(1, sum(len(group) - 1 for group in groups))

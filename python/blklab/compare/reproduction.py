@@ -23,10 +23,11 @@ from blklab.compare.samples import model_error
 from blklab.compare.variation import RunSample
 from blklab.devices.stock_models import library_model
 from blklab.errors import UsageError
-from blklab.experiment import fio_job, fio_options, schema
+from blklab.experiment import fio_job, schema
 from blklab.experiment.cells import Cell, ExperimentPlan
 from blklab.experiment.tables import MeasuredFigures
 from blklab.experiment.workload import Job
+from blklab.fio import option_values
 from blklab.fio.known_options import HARMLESS
 from blklab.grouping import by_key
 from blklab.outcome import NOMINAL, DirectionResult, LatencyResult, Outcome, target_devices
@@ -171,7 +172,7 @@ def _load(run: MeasuredRun) -> tuple[Table, list[str]]:
             Job.model_validate(job)
         except ValidationError as error:
             raise problems.usage_error(run.source, problems.translate_errors(error, schema.KNOWN_KEYS)) from None
-    ways = [fio_options.RW[str(job["rw"])] for job in observation.jobs]
+    ways = [option_values.RW[str(job["rw"])] for job in observation.jobs]
     for index, direction in enumerate(("read", "write")):
         if figures.direction(direction).total_ios and not any(way[index] for way in ways):
             raise UsageError(

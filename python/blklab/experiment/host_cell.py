@@ -9,11 +9,12 @@ from math import expm1, inf, log1p
 from pathlib import Path
 from typing import Any, cast
 
-from blklab.experiment import fio_options, jobs, load, sim_cell, sweep
+from blklab.experiment import jobs, load, sim_cell, sweep
 from blklab.experiment.cell_form import CellDraft, CellForm
 from blklab.experiment.documents import FioCellDocument, FioJobDocument
 from blklab.experiment.tables import PLACES, Experiment, Settings, Target
 from blklab.experiment.workload import RAMP, Command, Job, Replay, Workload
+from blklab.fio import option_values
 from blklab.system.ansible_inventory import expand_hosts
 from blklab.toml_files import problems
 from blklab.toml_files.fields import show_value
@@ -180,7 +181,7 @@ def options(job: Job, place: Target, path: str) -> dict[str, str]:
     for key in COPIED_OPTIONS:
         value = getattr(job, key)
         if value is not None and value not in {DEFAULTS.get(key), RAMP}:
-            job_options[key] = fio_options.sizes_for_fio(str(value)) if key in SIZES else str(value)
+            job_options[key] = option_values.sizes_for_fio(str(value)) if key in SIZES else str(value)
     if job.bssplit is None:
         job_options.setdefault("bs", "4k")
     job_options["direct"] = str(int(job.direct))
@@ -205,12 +206,12 @@ def _region(job: Job, place: Target, path: str) -> dict[str, str]:
     target_size = place.size
     spread = job.offset_increment * (job.numjobs - 1)
     job_options = {"offset": "0", "offset_increment": str(job.offset_increment)}
-    align = min(size for sizes in fio_options.block_sizes(job.bs, job.bssplit) for size, _ in sizes)
+    align = min(size for sizes in option_values.block_sizes(job.bs, job.bssplit) for size, _ in sizes)
     for key in ("offset", "size"):
         value = getattr(job, key)
         if value is None:
             continue
-        size, share = fio_options.portion(value)
+        size, share = option_values.portion(value)
         if share is None:
             job_options[key] = str(size)
         elif place.device is not None:
@@ -234,7 +235,7 @@ def _region(job: Job, place: Target, path: str) -> dict[str, str]:
 
 
 def _io_size(job: Job, job_options: Mapping[str, str], path: str) -> str:
-    size, share = fio_options.portion(job.io_size or 0)
+    size, share = option_values.portion(job.io_size or 0)
     if share is None:
         return str(size)
     if not job_options.get("size", "").isdigit():

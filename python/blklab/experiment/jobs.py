@@ -2,8 +2,9 @@
 
 from blklab import units
 from blklab.documents import cell
-from blklab.experiment import fio_options, sweep
+from blklab.experiment import sweep
 from blklab.experiment.workload import RAMP, SYNCHRONOUS, Job
+from blklab.fio import option_values
 from blklab.fio.known_options import HARMLESS
 from blklab.toml_files import problems
 
@@ -15,8 +16,8 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
     """Returns a job as the simulator takes it. Raises SpecProblems if it does not fit the stack."""
     _check(job, path)
     iodepth = 1 if job.ioengine in SYNCHRONOUS else job.iodepth
-    reads, writes, random = fio_options.RW[job.rw]
-    read_sizes, write_sizes = fio_options.block_sizes(job.bs, job.bssplit)
+    reads, writes, random = option_values.RW[job.rw]
+    read_sizes, write_sizes = option_values.block_sizes(job.bs, job.bssplit)
     sizes = [*(size for size, _ in read_sizes if reads), *(size for size, _ in write_sizes if writes)]
     align = job.blockalign or min(sizes)
     offset = _part(job.offset, capacity, align)
@@ -43,7 +44,7 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
         "numjobs": job.numjobs,
         "read_share": share,
         "random": random,
-        "distribution": (distribution := fio_options.distribution(job.random_distribution)),
+        "distribution": (distribution := option_values.distribution(job.random_distribution)),
         "random_map": _random_map(job)
         if random and distribution["kind"] == "random" and {*sizes} == {align}
         else "off",
@@ -97,7 +98,7 @@ def _random_map(job: Job) -> cell.RandomMap:
 
 def _part(portion: int | str, capacity: int, align: int) -> int:
     """Returns bytes; a percentage of the stack is rounded down to whole blocks."""
-    size, share = fio_options.portion(portion)
+    size, share = option_values.portion(portion)
     return size if share is None else int(capacity * share) // align * align
 
 
@@ -120,7 +121,7 @@ def _read_share(job: Job, *, reads: bool, writes: bool) -> float:
     return (100 - job.rwmixwrite) / 100 if job.rwmixwrite is not None else 0.5
 
 
-def _rate_iops(job: Job, share: float, read_sizes: fio_options.Sizes, write_sizes: fio_options.Sizes) -> float:
+def _rate_iops(job: Job, share: float, read_sizes: option_values.Sizes, write_sizes: option_values.Sizes) -> float:
     """Returns the I/Os per second of one job, 0 for no limit.
 
     fio limits each direction separately (fio(1), `rate`). The simulator keeps the mix, so the first
@@ -131,8 +132,8 @@ def _rate_iops(job: Job, share: float, read_sizes: fio_options.Sizes, write_size
         if part <= 0:
             continue
         if job.rate_iops is not None:
-            rates.append(fio_options.rate(job.rate_iops, "rate_iops", sizes=False) / part)
+            rates.append(option_values.rate(job.rate_iops, "rate_iops", sizes=False) / part)
         elif job.rate not in {None, RAMP}:
             mean = sum(size * weight for size, weight in sizes)
-            rates.append(fio_options.rate(job.rate or "", "rate", sizes=True) / mean / part)
+            rates.append(option_values.rate(job.rate or "", "rate", sizes=True) / mean / part)
     return min(rates, default=0.0)

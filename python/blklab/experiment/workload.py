@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from blklab.experiment import fio_options
-from blklab.fio import known_options
+from blklab.fio import known_options, option_values
 from blklab.toml_files import fields
 from blklab.toml_files.problems import KeyedError
 
@@ -14,9 +13,9 @@ from blklab.toml_files.problems import KeyedError
 def _portion(value: Any) -> Any:
     """Checks a size that may be a percentage of the stack."""
     if isinstance(value, str) and value.strip().endswith("%"):
-        fio_options.portion(value)
+        option_values.portion(value)
         return value.strip()
-    return fields.quantity(lambda text: fio_options.portion(text)[0], "a size such as 8GiB or 50%")(value)
+    return fields.quantity(lambda text: option_values.portion(text)[0], "a size such as 8GiB or 50%")(value)
 
 
 Portion = Annotated[
@@ -44,7 +43,7 @@ def _options(table: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{option}: write it in the workload's table, not in options")
         if option not in known_options.OPTIONS:
             raise ValueError(f"{option}: no such option, or one that blklab does not pass on to fio")
-        if fio_options.NAMES_FILES.get(option, "\0") in str(value):
+        if option_values.NAMES_FILES.get(option, "\0") in str(value):
             raise ValueError(f"{option}: found {fields.show_value(value)}, expected a value without a file")
         if not str(value).isprintable():
             raise ValueError(f"{option}: found {fields.show_value(value)}, expected printable text")
@@ -52,11 +51,11 @@ def _options(table: dict[str, Any]) -> dict[str, Any]:
 
 
 CHECKS: dict[str, Callable[[str], object]] = {  # Raise ValueError for an option's value that fio would refuse
-    "bs": lambda text: fio_options.block_sizes(text, None),
-    "bssplit": lambda text: fio_options.block_sizes(None, text),
-    "random_distribution": fio_options.distribution,
-    "rate": lambda text: text == RAMP or fio_options.rate(text, "rate", sizes=True),
-    "rate_iops": lambda text: fio_options.rate(text, "rate_iops", sizes=False),
+    "bs": lambda text: option_values.block_sizes(text, None),
+    "bssplit": lambda text: option_values.block_sizes(None, text),
+    "random_distribution": option_values.distribution,
+    "rate": lambda text: text == RAMP or option_values.rate(text, "rate", sizes=True),
+    "rate_iops": lambda text: option_values.rate(text, "rate_iops", sizes=False),
 }
 
 
@@ -101,8 +100,8 @@ class Job(fields.ExperimentTable):
     @pydantic.field_validator("rw")
     @classmethod
     def _check_rw(cls, value: str) -> str:
-        if value not in fio_options.RW:
-            allowed_values = ", ".join(fio_options.RW)
+        if value not in option_values.RW:
+            allowed_values = ", ".join(option_values.RW)
             raise ValueError(f"found {fields.show_value(value)}, expected one of {allowed_values}")
         return value
 
@@ -119,7 +118,7 @@ class Job(fields.ExperimentTable):
             raise KeyedError("bssplit", "bs is given as well: use one of the two")
         if self.direct:
             try:
-                fio_options.check_direct(self.bs, self.bssplit)
+                option_values.check_direct(self.bs, self.bssplit)
             except ValueError as error:
                 raise KeyedError("bs" if self.bssplit is None else "bssplit", str(error)) from None
         has_both = self.rwmixread is not None and self.rwmixwrite is not None

@@ -94,7 +94,7 @@ class ImportedRun:
     options: Mapping[str, str]  # Options in fio's words: rw, bs, iodepth, numjobs …; a missing option is unknown
     outcome: Outcome
     points: Sequence[SeriesPoint] = ()
-    raw: bytes = b""  # The output of the tool, `packed`
+    raw: bytes = b""  # The output of the tool, by `pack_output`
     labels: Mapping[str, str] = field(default_factory=dict)  # Labels that are always kept, even if all runs share them
     measured_at: str | None = None  # When it was measured (ISO 8601, without a zone if that is unknown)
 
@@ -150,7 +150,7 @@ def outcome(
 def sum_points(
     points: Sequence[SeriesPoint], direction: int, runtime_ns: int, latencies: Mapping[str, float]
 ) -> DirectionResult:
-    """Returns the totals of a series: its reads (`at` 0) or writes; `known` are more latencies."""
+    """Returns the totals of a series: its reads (`direction` 0) or writes; `latencies` are more latencies."""
     parts = [
         (point.read_ios, point.read_bytes, point.read_clat_ns)
         if direction == 0

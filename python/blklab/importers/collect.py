@@ -85,7 +85,7 @@ def batches(paths: Sequence[str], source: ImportSource, naming: RunNaming, form:
 
 
 def _files(name: str, errors: list[BlklabError]) -> Iterator[ImportFile]:
-    """Yields a file, or those of a directory; adds what cannot be read to `failed`."""
+    """Yields a file, or those of a directory; adds what cannot be read to `errors`."""
     file = ImportFile(path := Path(name))
     try:
         with SystemErrors(UsageError, f"{file.location}: cannot be read"):
@@ -106,7 +106,7 @@ def _files(name: str, errors: list[BlklabError]) -> Iterator[ImportFile]:
 def _read(
     files: Iterable[ImportFile], source: ImportSource, form: str | None, errors: list[BlklabError]
 ) -> tuple[dict[str, list[ImportedRun]], list[str], Path]:
-    """Returns the runs by the tool that measured them, notes, and the first file with content; adds to `failed`."""
+    """Returns the runs by the tool that measured them, notes, and the first file with content; adds to `errors`."""
     by_format: dict[str, list[ImportFile]] = {}
     log_names: dict[Path, set[str]] = {}  # What each JSON calls its logs
     first: Path | None = None
@@ -146,7 +146,7 @@ def _read(
 
 
 def _read_format(import_format: ImportFormat, source: ImportSource, errors: list[BlklabError]) -> ImportResult:
-    """Returns the runs that a format reads from each file; adds invalid files to `failed`."""
+    """Returns the runs that a format reads from each file; adds invalid files to `errors`."""
     runs: list[ImportedRun] = []
     notes: list[str] = []
     single = [[file] for file in source.files]

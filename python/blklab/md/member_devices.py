@@ -78,7 +78,7 @@ def find_candidates(roots: Roots, arrays: Sequence[Array], mounts: Sequence[Moun
 
 
 def is_candidate(node: Path, member_names: Collection[str], array_names: Collection[str]) -> bool:
-    """Whether a device could be a member: `inside` are names of members, `assembled` those of arrays."""
+    """Whether a device could be a member: `member_names` are names of members, `array_names` those of arrays."""
     disk = whole_disk(node) or node
     if is_overlay(disk):
         return False  # blklab made it, to try the array of the device below it

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-_ASSETS = Path(__file__).parents[1] / "assets"
+_ASSETS = Path(__file__).parent / "assets"
 _CONFIG = json.loads((_ASSETS / "charts.json").read_text(encoding="utf-8"))
 _COLOURS = tomllib.loads((_ASSETS / "colours.toml").read_text(encoding="utf-8"))
 LIGHT: dict[str, str] = _COLOURS["light"]

@@ -36,8 +36,8 @@ def carry_out(
 ) -> CampaignOutcome:
     """Measures the cells of a plan, except those that a resumed campaign has finished already.
 
-    With a `campaign`, the cells are its own. `ended` is called with the number of finished cells after each, and `note`
-    with messages for the user. On an interrupt, the cells in progress are planned again.
+    With a `campaign`, the cells are its own. `on_cell_end` is called with the number of finished cells after each, and
+    `note` with messages for the user. On an interrupt, the cells in progress are planned again.
     """
     environment = runner.environment()
     host = environment.get("host")

@@ -57,7 +57,7 @@ class Store:
     def __init__(
         self, location: str | None = None, *, reading: bool = False, warn: Callable[[str], object] = str
     ) -> None:
-        """Opens it, as `blklab.store.database.opened` does; `warn` is called when it begins to wait for a server."""
+        """Opens it, as `open_database` does; `warn` is called when it begins to wait for a server."""
         self.database: Database = replace(open_database(location, reading=reading), warn=warn)
         self._me = this_owner()
 

@@ -105,4 +105,4 @@ class FinishedRun:
     outcome: Outcome
     seconds: float
     points: Sequence[SeriesPoint] = ()
-    raw: bytes = b""  # The output of the program that measured, `packed`
+    raw: bytes = b""  # The output of the program that measured, by `pack_output`

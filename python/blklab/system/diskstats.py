@@ -193,7 +193,7 @@ def activity(count: Callable[[str], int | None]) -> DeviceActivity:
 
 
 def _compute_growth(device: str, field: str, old: int, new: int, seconds: float, max_growth: float, bits: int) -> int:
-    """Returns the growth of a counter of `bits`, which is at most `most`."""
+    """Returns the growth of a counter of `bits`, which is at most `max_growth`."""
     if bits == 64:
         if new < old:
             raise BlklabError(f"{device}: {field} went back from {old} to {new}: the device was reset or replaced")

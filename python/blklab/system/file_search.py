@@ -177,7 +177,7 @@ class _FileSearch:
         self.unknown[first:behind] = spans_without(self.unknown[first:behind], [(span.begin, span.end)])
 
     def find_spans(self, begin: int, end: int) -> Iterator[Span]:
-        """Yields the parts of `wanted` between two bytes."""
+        """Yields the parts of `initial_spans` between two bytes."""
         first = bisect_right(self.initial_spans, begin, key=lambda span: span.end)
         for index in range(first, len(self.initial_spans)):
             span = self.initial_spans[index]

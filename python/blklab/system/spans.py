@@ -28,7 +28,7 @@ def spans_within(spans: Iterable[Span], begin: int, end: int) -> list[Span]:
 
 
 def spans_without(spans: Iterable[Span], ranges: Iterable[tuple[int, int]]) -> list[Span]:
-    """Returns the parts of spans outside of all `taken`, which are pairs of begin and end."""
+    """Returns the parts of spans outside of all `ranges`, which are pairs of begin and end."""
     sorted_ranges = sorted(ranges)
 
     def outside(span: Span) -> Iterator[Span]:

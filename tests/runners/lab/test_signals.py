@@ -14,25 +14,16 @@ import pytest
 from blklab.store import query
 from blklab.store.campaigns import Store
 from tests.runners.lab.conftest import guests, left
+from tests.throttled_pair import THROTTLED_MIRROR
 
 CRASHES = max(2, int(os.environ.get("BLKLAB_CRASHES", "12")) // 4)
 
 LONGEST = 14.0
 """Seconds that a process lives at most: one of the cells may be done in that."""
 
-EXPERIMENT = """
-[devices.fast]
-kind = "throttled"
-iops_total = 1000
-size = "64MiB"
-[devices.slow]
-kind = "throttled"
-iops_total = 200
-size = "64MiB"
-[stacks.mirror]
-level = 1
-members = ["fast", "slow"]
-[workloads.reads]
+EXPERIMENT = (
+    THROTTLED_MIRROR
+    + """[workloads.reads]
 rw = "randread"
 iodepth = 4
 time_based = true
@@ -43,6 +34,7 @@ filesystem = "ext4"
 [matrix]
 iodepth = [1, 2]
 """
+)
 
 pytestmark = pytest.mark.guest
 

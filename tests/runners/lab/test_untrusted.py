@@ -159,7 +159,7 @@ def test_every_caller_gets_an_answer_or_a_blklab_error(
             lambda: bcache._statistics(guest, "/sys/x", "b"),
             lambda: guest_files.fetch(machine, ["/x"]),
             lambda: measure_io_cost(machine),
-            lambda: runner._tidy(machine),
+            lambda: runner._is_clean(machine),
             lambda: GuestMachine._uptime(machine),
             lambda: describe_guest(machine, guest, cast(Any, {"devices": []}), wanted, None),
         ]

@@ -20,27 +20,19 @@ from blklab.store import query
 from blklab.store.campaigns import Store
 from tests.conftest import Run
 from tests.runners.lab.conftest import filled, guests, left
+from tests.throttled_pair import THROTTLED_MIRROR
 
 pytestmark = pytest.mark.guest
 
-MIRROR = """
-[devices.fast]
-kind = "throttled"
-iops_total = 1000
-size = "64MiB"
-[devices.slow]
-kind = "throttled"
-iops_total = 200
-size = "64MiB"
-[stacks.mirror]
-level = 1
-members = ["fast", "slow"]
-[workloads.reads]
+MIRROR = (
+    THROTTLED_MIRROR
+    + """[workloads.reads]
 rw = "randread"
 time_based = true
 runtime = "2s"
 size = "32MiB"
 """
+)
 
 During = Callable[[Callable[[GuestMachine], object]], None]
 

@@ -67,7 +67,7 @@ class _MalformedRecord(Exception):
 
 
 def is_complete(data: bytes | bytearray, checked_bytes: int) -> bool:
-    """Whether output has its last line; its first `checked` bytes had not."""
+    """Whether output has its last line; its first `checked_bytes` bytes had not."""
     begin = data.find(HEADER)
     return begin >= 0 and _LAST.search(data, max(begin, checked_bytes - len("\nend\r"))) is not None
 

@@ -139,7 +139,7 @@ def _read_members(node: Path, task: RepairTask, roots: Roots) -> dict[str, Array
 
 
 def bad_block_list_state(superblock: Superblock | None, has_entries: bool) -> BadBlockListState:
-    """Returns the state of a list from the superblock on disk; `listed`: the kernel has entries."""
+    """Returns the state of a list from the superblock on disk; `has_entries`: the kernel has entries."""
     if has_entries:
         return BadBlockListState.ENTRIES
     if superblock is None:

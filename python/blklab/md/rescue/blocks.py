@@ -48,7 +48,7 @@ class SelfDescribing(Protocol):
 
 
 def spread(count: int, limit: int) -> list[int]:
-    """Returns up to `most` numbers below `count`, evenly spread, with the first and the last."""
+    """Returns up to `limit` numbers below `count`, evenly spread, with the first and the last."""
     if count <= limit:
         return list(range(count))
     return sorted({number * (count - 1) // (limit - 1) for number in range(limit)})

@@ -50,7 +50,7 @@ INODE_CHECKSUM_AT = 100
 
 
 def has_checksum(content: bytes, offset: int) -> bool:
-    """Whether the checksum of a block holds; `at` is where it is."""
+    """Whether the checksum of a block holds; `offset` is where it is."""
     checksum = struct.unpack_from("<I", content, offset)[0]
     register = crc32c(ONES, content[:offset] + bytes(4) + content[offset + 4 :])
     return bool(register ^ ONES == checksum)

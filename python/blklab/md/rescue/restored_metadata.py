@@ -126,7 +126,7 @@ class NotRestorable(BlklabError):
 def plan_restore(directory: Path, names: Sequence[str], roots: Roots, *, tables: bool = False) -> MetadataPlan:
     """Returns what saved metadata would change. Reads only.
 
-    `wanted` are paths or stable ids of devices; without any, it is all of them. `tables`: partition tables too. Raises
+    `names` are paths or stable ids of devices; without any, it is all of them. `tables`: partition tables too. Raises
     BlklabError if the index or a file is not as it was saved, UsageError if a device is none of those saved.
     """
     index = read_index(directory)

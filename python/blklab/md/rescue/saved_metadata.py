@@ -101,7 +101,7 @@ def save_overlay_metadata(pairs: Sequence[tuple[ArrayMember, str]], directory: P
 def _save_ranges(
     path: str, range_plan: Iterable[tuple[str, int, int]], prefix: Path, lines: list[str], failures: list[str]
 ) -> list[SavedRange]:
-    """Copies ranges of a device; adds a line about it, and to `failed` what could not be read."""
+    """Copies ranges of a device; adds a line about it, and to `failures` what could not be read."""
     ranges = []
     try:
         for name, offset, length in range_plan:

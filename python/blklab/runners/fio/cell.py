@@ -273,7 +273,7 @@ def judge_steady_state(
 def until_steady(options: SteadyStateDocument, measure: Callable[[int], float]) -> SteadyStateResult:
     """Runs rounds until they are steady, or until there is no time for another.
 
-    `wanted` is `host.steady` of a cell. `measure` runs a round and returns its IOPS; its argument is the number of
+    `options` are `host.steady` of a cell. `measure` runs a round and returns its IOPS; its argument is the number of
     rounds before it.
     """
     limits = {"most_range": float(options["range"]), "most_slope": float(options["slope"])}

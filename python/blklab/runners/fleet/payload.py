@@ -9,7 +9,7 @@ PAYLOAD = (  # Of blklab; importing them imports no others
     "runners.fio.target_preparation",
     *(f"runners.host.{name}" for name in ("conditions", "journal", "restore", "runner")),
     *(f"runners.host.{name}" for name in ("scratch_directory", "settings", "target_locations")),
-    *("experiment.documents", "experiment.fio_options", "store.series"),
+    *("experiment.documents", "fio.option_values", "store.series"),
     *("system.child_process", "system.remote_program", "system.signatures"),
     *(f"system.{name}" for name in ("diskstats", "environment", "identity", "layers", "mounts", "process", "roots")),
     *("system.state_directory", "system.users"),

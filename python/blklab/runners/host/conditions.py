@@ -18,8 +18,8 @@ from typing import Any
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, SystemErrors, UsageError
-from blklab.experiment import fio_options
 from blklab.experiment.documents import HostCellDocument, writes
+from blklab.fio import option_values
 from blklab.store.series import SeriesPoint
 from blklab.system import diskstats
 from blklab.system.diskstats import CpuTimes
@@ -263,7 +263,7 @@ def _data_bytes(target: Mapping[str, Any], cell: HostCellDocument, beneath: Sequ
     sizes: list[int] = []
     for job in cell["jobs"]:
         device_bytes = _size(beneath[0].node) if beneath and beneath[0].node is not None else None
-        size, share = fio_options.portion(job["options"].get("size", "100%"))
+        size, share = option_values.portion(job["options"].get("size", "100%"))
         if share is None:
             sizes.append(size)
         elif "device" in target and device_bytes is not None:

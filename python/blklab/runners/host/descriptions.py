@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from blklab.experiment import fio_options
 from blklab.experiment.cells import Cell, ExperimentPlan
 from blklab.experiment.documents import (
     FioCellDocument,
@@ -14,6 +13,7 @@ from blklab.experiment.documents import (
     writes,
 )
 from blklab.experiment.tables import PLACES
+from blklab.fio import option_values
 from blklab.units import format_duration, format_size
 
 
@@ -120,7 +120,7 @@ def _count_write_bytes(document: FioCellDocument, options: Mapping[str, str]) ->
     if options.get("time_based") == "1" or not amount.isdigit():
         return None
     if max_ios := options.get("number_ios"):
-        _, sizes = fio_options.block_sizes(options.get("bs"), options.get("bssplit"))
+        _, sizes = option_values.block_sizes(options.get("bs"), options.get("bssplit"))
         amount = str(min(int(amount), int(max_ios) * max(size for size, _ in sizes)))
     is_mixed = options["rw"].partition(":")[0] in {"rw", "readwrite", "randrw"}
     share = 1 - int(options.get("rwmixread", "50")) / 100 if is_mixed else 1.0

@@ -50,7 +50,7 @@ class ScratchDirectory:
 def scratch(
     directory: Path | str, journal: HostJournal, *, size: int, mounted: bool = False, name: str = ""
 ) -> Iterator[ScratchDirectory]:
-    """Makes a private directory in `directory`, for `needed` bytes; removes it after the block.
+    """Makes a private directory in `directory`, for `size` bytes; removes it after the block.
 
     With `mounted`, `directory` must be a mount point. `name` begins with PREFIX; by default it is random.
     Raises UsageError if it is not, or no

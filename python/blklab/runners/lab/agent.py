@@ -93,7 +93,7 @@ def receive(connection: FrameReceiver) -> Message | None:
 
 
 def _exactly(connection: FrameReceiver, length: int) -> bytes | None:
-    """Returns exactly `length` bytes; None at the end of the stream, also in the middle."""
+    """Returns exactly `length` bytes; None if the stream ends before the first. Raises MalformedFrame in the middle."""
     buffer = bytearray(length)
     view = memoryview(buffer)
     got = 0

@@ -6,6 +6,8 @@ from typing import Any
 from blklab.experiment import documents
 from blklab.runners.lab.machine.qemu import VirtualDiskShape
 
+MIB = 1 << 20
+
 
 def shapes(document: documents.LabCellDocument) -> list[VirtualDiskShape]:
     """Returns the disk of each device of a cell."""
@@ -39,7 +41,8 @@ def _list_extra_bytes(node: documents.Node, devices: Sequence[Mapping[str, Any]]
     for _, table in documents.arrays_and_volumes(node):
         for key, child in documents.nodes_below(table):
             if "device" in child and key != "cache":
-                # md leaves room for a reshape, by size (mdadm's super1.c, `choose_bm_space` and
-                # `validate_geometry1`: a thousandth, 128 MiB at most); others take less than 8 MiB.
-                size = devices[child["device"]]["bytes"]
-                yield child["device"], min(256 << 20, (8 << 20) + (size // 512 >> 20 << 20))
+                # md leaves room for a reshape, by size: a thousandth, at most 128 MiB (mdadm's super1.c,
+                # `choose_bm_space` and `validate_geometry1`). Twice that is enough for every version. Others take less
+                # than 8 MiB.
+                whole_mib = devices[child["device"]]["bytes"] // 512 // MIB * MIB
+                yield child["device"], min(256 * MIB, 8 * MIB + whole_mib)

@@ -30,7 +30,7 @@ def describe_guest(
     disk_rates: DiskRates,
     cpu_wait_share: float | None,
 ) -> GuestFacts:
-    """Returns the environment of a measurement in this guest, which `waited` for this share of the time."""
+    """Returns the environment of a measurement in this guest, which `cpu_wait_share` for this share of the time."""
     names = [layer.kernel for layer in guest.layers]
     answers = machine.agent.read([f"/sys/block/{name}/queue/{key}" for name in names for key in QUEUE])
     return GuestFacts(

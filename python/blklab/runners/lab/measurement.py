@@ -46,7 +46,7 @@ def measure(
 ) -> FinishedRun:
     """Measures a cell, its devices' rates divided by `scale`. Raises BlklabError.
 
-    Afterwards check whether the guest can serve another cell. `traced` are layers whose events
+    Afterwards check whether the guest can serve another cell. `traced_layers` are layers whose events
     are recorded, by name or EVERY, into `traces`.
     """
     began = time.monotonic()

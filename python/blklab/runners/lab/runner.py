@@ -25,7 +25,7 @@ from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption, 
 from blklab.runners.lab.image.parts import UserKernel
 from blklab.runners.lab.machine import qemu
 from blklab.runners.lab.machine.boot import GuestLost, GuestMachine, boot
-from blklab.runners.lab.machine.qemu import MOST, VirtualDiskShape
+from blklab.runners.lab.machine.qemu import MOST_DISKS, VirtualDiskShape
 from blklab.runners.lab.rates import factor
 from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.runners.load_ramp import measure_ramp
@@ -44,24 +44,31 @@ class LabRunner(Runner):
     traces: Path = Path("traces")
     note: Callable[[str], object] = lambda _note: None  # Called with messages for the user
     _images: dict[str, GuestImage] = field(default_factory=dict, init=False)
-    _held: ExitStack = field(default_factory=ExitStack, init=False)
-    _documents: list[LabCellDocument] = field(default_factory=list, init=False)
+    _held: ExitStack = field(default_factory=ExitStack, init=False)  # The locks of images in the cache
+    _documents: list[LabCellDocument] = field(
+        default_factory=list, init=False
+    )  # Of the whole plan: cells share a scale
     _scales: dict[str, float] = field(default_factory=dict, init=False)
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Keeps the images in the cache. Guests do not disturb each other, except by processor load."""
+        """Keeps the images in the cache, and releases them at the end.
+
+        `adapt_plan` and `check`, which come before, hold them already. Campaigns need no other lock: guests do not
+        disturb each other, except by processor load.
+        """
         with self._held:
             yield
 
     def adapt_plan(self, plan: ExperimentPlan) -> ExperimentPlan:
-        """Returns the plan with the user's own kernel in each cell, and so in its key; without one, the cells whose
-        kernel the lab can boot.
+        """Returns the plan with the kernels that its cells will have.
 
-        Raises UsageError if the cells need several kernels, or if it can boot none.
+        Without --kernel, these are the cells whose kernel the lab can boot; UsageError if it can boot none. With a
+        kernel of the user, each cell names it, and so does its key; UsageError if the cells need several kernels. With
+        --modules, the cells stay as they are: each boots its own kernel, with these modules replaced.
         """
         if self.kernel is None:
-            return self._bootable(plan)
+            return self._keep_bootable_cells(plan)
         if not isinstance(self.kernel, UserKernelOption):
             return plan
         if "kernel" in plan.varied:
@@ -72,7 +79,8 @@ class LabRunner(Runner):
         cells = [replace(cell, document={**cell.document, "own_kernel": key}) for cell in plan.cells]
         return replace(plan, cells=cells)
 
-    def _bootable(self, plan: ExperimentPlan) -> ExperimentPlan:
+    def _keep_bootable_cells(self, plan: ExperimentPlan) -> ExperimentPlan:
+        """Finds or builds the image of each kernel, and drops the cells of kernels that are not in the lab."""
         qemu.find()
         missing: dict[str, UsageError] = {}
         for kernel in dict.fromkeys(cell.document["kernel"] for cell in plan.cells):
@@ -159,7 +167,7 @@ class LabRunner(Runner):
                     ledger.fail(cell, str(error))
                 else:
                     ledger.end(cell, finished_run)
-                if machine.spoilt or not _tidy(machine):
+                if machine.spoilt or not _is_clean(machine):
                     return list(cells[index + 1 :])
             return []
         finally:
@@ -193,7 +201,7 @@ class LabRunner(Runner):
 
     def _measure_cell(self, machine: GuestMachine, cell: Cell) -> FinishedRun:
         try:
-            with _awake():
+            with _check_not_suspended():
                 return measure_ramp(
                     cell.document,
                     lambda document: measurement.measure(
@@ -236,7 +244,7 @@ def _count_fitting(cells: Sequence[Cell]) -> int:
     shapes: set[VirtualDiskShape] = set()
     for count, cell in enumerate(cells):
         shapes |= set(disk_shapes.shapes(cell.document))
-        if count and len(shapes) >= MOST:
+        if count and len(shapes) > MOST_DISKS - 1:  # One disk is for results
             return count
     return len(cells)
 
@@ -247,8 +255,8 @@ def _trace_directory(cell: Cell) -> str:
     return f"{cell.number:03}-{safe}"[:100]
 
 
-def _tidy(machine: GuestMachine) -> bool:
-    """Removes the rest of a failed cell from the guest; tells whether that was possible."""
+def _is_clean(machine: GuestMachine) -> bool:
+    """Tells whether nothing of a cell remains in the guest; False if the guest does not answer."""
     try:
         devices = machine.agent.read(["/sys/block/md*/md/level", "/sys/block/dm-*/dm/name"])
         devices |= machine.agent.read(["/sys/block/bcache*/size"])
@@ -259,15 +267,15 @@ def _tidy(machine: GuestMachine) -> bool:
 
 
 @contextmanager
-def _awake() -> Iterator[None]:
+def _check_not_suspended() -> Iterator[None]:
     """Raises BlklabError if the host was suspended during the block: its times are wrong."""
-    before = _asleep()
+    before = _suspended_seconds()
     yield
-    slept = _asleep() - before
+    slept = _suspended_seconds() - before
     if slept > SUSPENDED:
         raise BlklabError(f"the host was suspended for {slept:.0f} s during the run: measure it again")
 
 
-def _asleep() -> float:
+def _suspended_seconds() -> float:
     """Returns how long this machine was suspended since boot (clock_gettime(2)); s."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -34,7 +34,7 @@ UNMEASURED_NOTE = "no measurement of such an array is known: its interval is wid
 def make_device_cell(
     path: Path, device: Mapping[str, object], workload: tuple[str, Mapping[str, object]], settings: Mapping[str, object]
 ) -> Cell:
-    """Returns the cell of a workload, given with its name, on one device. `where` is in errors. Raises UsageError."""
+    """Returns the cell of a workload, given with its name, on one device. `path` is in errors. Raises UsageError."""
     tables = {"devices": {"device": dict(device)}, "stacks": {"alone": {"device": "device"}}}
     raw = {**tables, "workloads": {workload[0]: dict(workload[1])}, "settings": dict(settings)}
     return plan(ExperimentSource(path, raw)).cells[0]

@@ -96,9 +96,9 @@ def interval(
 ) -> outcomes.PredictionInterval:
     """Returns the interval as factors of the predicted IOPS, of both directions, and of the predicted 99th percentile.
 
-    `others` are outcomes of `other_run`: they widen the interval by what differs from run to run, and move its middle
-    to their mean, or part it into two states. With them, each cache has an interval of its hits. The interval reaches
-    to the last rate of a run that `max_ios` ended before it was steady.
+    `other_outcomes` are outcomes of `other_run`: they widen the interval by what differs from run to run, and move its
+    middle to their mean, or part it into two states. With them, each cache has an interval of its hits. The interval
+    reaches to the last rate of a run that `max_ios` ended before it was steady.
 
     If all jobs have a rate, or I/Os of a trace their time, IOPS cannot exceed what the load offers.
     """

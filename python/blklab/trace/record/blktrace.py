@@ -194,7 +194,7 @@ def failure(output: str, status: int, files: list[Path]) -> BlklabError:
     """Returns the error for a blktrace that ended with `status`, with its message.
 
     It can end with status 0 and have recorded nothing: then the kernel refused buffers to its
-    threads (blktrace.c, setup_buffer). `left` are the files that it wrote.
+    threads (blktrace.c, setup_buffer). `files` are the files that it wrote.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     message = next((line for line in lines if "failed" in line.lower()), lines[0] if lines else "")

@@ -16,7 +16,7 @@ from blklab.trace.view import OPS, DeviceView, ProfileView
 if TYPE_CHECKING:
     from blklab.trace.shards.task import Figures
 
-LETTERS = tomllib.loads(Path(__file__).parents[1].joinpath("assets/blkparse.toml").read_text(encoding="utf-8"))
+LETTERS = tomllib.loads(Path(__file__).with_name("blkparse.toml").read_text(encoding="utf-8"))
 """blkparse's letters and their meaning."""
 
 

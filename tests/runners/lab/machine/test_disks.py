@@ -5,7 +5,7 @@ import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.lab.machine import qemu
-from blklab.runners.lab.machine.qemu import MOST, RESULTS, VirtualDisks, VirtualDiskShape
+from blklab.runners.lab.machine.qemu import MOST_DISKS, RESULTS, VirtualDisks, VirtualDiskShape
 
 
 def test_files_without_names_that_are_gone_after(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_serial_numbers_are_short_and_each_is_there_once(tmp_path: Path) -> None
 
 
 def test_more_disks_than_a_guest_has(tmp_path: Path) -> None:
-    shapes = [VirtualDiskShape(f"d{number}", 512) for number in range(MOST)]
+    shapes = [VirtualDiskShape(f"d{number}", 512) for number in range(MOST_DISKS)]
     with pytest.raises(BlklabError, match="160 disks: a guest has 159 at most"):
         VirtualDisks(shapes, tmp_path).__enter__()
 

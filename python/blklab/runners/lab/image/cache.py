@@ -138,7 +138,7 @@ class ImageCache:
     def remove_others(self, used_keys: set[str]) -> int:
         """Removes the directories of all other keys. Returns the bytes freed. Needs the lock.
 
-        Keeps directories with other names than ours, and those that a process has `held`.
+        Keeps directories with other names than ours, and those that a process holds (`hold_directory`).
         """
         freed_bytes = 0
         for path in self.root.iterdir():

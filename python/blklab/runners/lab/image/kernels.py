@@ -61,7 +61,7 @@ def in_order(kernels: dict[str, str]) -> list[OfferedKernel]:
 
 
 def choose(kernel: str, offers: Collection[OfferedKernel]) -> OfferedKernel:
-    """Returns the newest available kernel that `wanted` names. Raises UsageError without one."""
+    """Returns the newest available kernel that `kernel` names. Raises UsageError without one."""
     name = kernel.removeprefix("linux-image-")
     fitting = [
         offer

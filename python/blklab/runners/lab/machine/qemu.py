@@ -29,7 +29,7 @@ from blklab.system.roots import Roots, read_text
 from blklab.text.printing import printable
 from blklab.units import format_size
 
-MOST = 160  # Most disks of a guest: 8 functions in each of 20 PCI slots
+MOST_DISKS = 160  # Of a guest: 8 functions in each of 20 PCI slots
 SERIAL = 20  # Most characters of a virtio disk's serial number (include/uapi/linux/virtio_blk.h)
 RESULTS = "blklab-results"  # The serial number of the disk for results
 RESULTS_BYTES = 4 << 30
@@ -92,8 +92,8 @@ class VirtualDisks:
 
     def __enter__(self) -> Self:
         """Makes the files. Raises EnvironmentLacks without enough space."""
-        if len(self.shapes) > MOST - 1:
-            raise BlklabError(f"{len(self.shapes)} disks: a guest has {MOST - 1} at most")
+        if len(self.shapes) > MOST_DISKS - 1:
+            raise BlklabError(f"{len(self.shapes)} disks: a guest has {MOST_DISKS - 1} at most")
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             room = os.statvfs(self.directory)
@@ -308,7 +308,7 @@ QMP_PATIENCE = 30.0  # Seconds that QEMU may take for an answer
 
 
 class QmpConnection:
-    """A connection to QEMU's monitor (docs/interop/qmp-spec.txt). A thread calls `heard` with each event."""
+    """A connection to QEMU's monitor (docs/interop/qmp-spec.txt). A thread calls `on_event` with each event."""
 
     def __init__(self, connection: socket.socket, on_event: Callable[[Mapping[str, Any]], object]) -> None:
         self._socket = connection

@@ -82,7 +82,7 @@ class GuestStack:
         return {path: text.strip() for path, text in self.agent.read(patterns).items() if text is not None}
 
     def until(self, condition: Callable[[], bool], description: str) -> None:
-        """Waits until `there` returns true. Raises BlklabError after PATIENCE."""
+        """Waits until `condition` returns true. Raises BlklabError after PATIENCE."""
         deadline = time.monotonic() + PATIENCE
         while not condition():
             if time.monotonic() > deadline:
