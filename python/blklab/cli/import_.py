@@ -149,10 +149,10 @@ def import_(
     refuse_job_files(files)
     table = None
     if columns:
-        table = TableColumns(parse_columns(columns), SEPARATORS.get(separator or ""), labels)
+        table = TableColumns(parse_columns(columns), SEPARATORS.get(separator or ""))
     collection = batches(
         files,
-        ImportSource((), device, interval, keep_first, table=table),
+        ImportSource((), device, interval, keep_first, table=table, options=labels),
         RunNaming(name, title or "", labels, renamed, pattern),
         "table" if columns else form,
     )

@@ -66,11 +66,10 @@ class Column:
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The columns of a table (`--columns`), and what is true for all of its rows."""
+    """The columns of a table (`--columns`)."""
 
     columns: Sequence[Column]
     separator: str | None = None  # None: detected; a space: any white space
-    constants: Mapping[str, str] = field(default_factory=dict)  # Options in fio's words
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,7 @@ class ImportSource:
     """fio's interval logs, by the JSON of the same run."""
 
     table: TableColumns | None = None  # The columns of tables that no program printed
+    options: Mapping[str, str] = field(default_factory=dict)  # Options of all runs, in fio's words
 
 
 @dataclass(frozen=True)

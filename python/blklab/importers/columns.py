@@ -141,13 +141,13 @@ def parse_cell(cell: str, column: Column, location: str) -> float | None:
 
 
 def _plain(text: str) -> str:
-    """Returns a number with a decimal point and without separators of thousands."""
+    """Returns a number without separators of thousands: `1,234.5` and `1.234,5`."""
     digits = re.sub(r"['\u00a0\u202f]", "", text)
-    point = max(digits.rfind("."), digits.rfind(","))
-    is_grouped = re.fullmatch(r"[1-9]\d{0,2}(,\d{3})+|[1-9]\d{0,2}(\.\d{3}){2,}", digits)
-    if is_grouped or point < 0:
-        return re.sub(r"[.,]", "", digits)
-    return re.sub(r"[.,]", "", digits[:point]) + "." + digits[point + 1 :]
+    if re.fullmatch(r"[1-9]\d{0,2}(,\d{3})+(\.\d*)?", digits):
+        return digits.replace(",", "")
+    if re.fullmatch(r"[1-9]\d{0,2}((\.\d{3})+,\d*|(\.\d{3}){2,})", digits):
+        return digits.replace(".", "")
+    return digits
 
 
 def read_figures(cells: Mapping[str, str], columns: Iterable[Column], location: str) -> dict[str, float]:

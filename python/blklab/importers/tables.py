@@ -22,6 +22,7 @@ from blklab.importers.base import (
     ImportResult,
     ImportSource,
     TableColumns,
+    outcome,
 )
 from blklab.importers.columns import (
     DIRECTIONS,
@@ -32,13 +33,12 @@ from blklab.importers.columns import (
     read_texts,
     unit_in_header,
 )
-from blklab.outcome import DirectionResult, GroupResult, LatencyResult, Outcome, SyncResult
+from blklab.outcome import DirectionResult, LatencyResult, SyncResult
 from blklab.package_data import toml_file
 from blklab.store.series import pack_output
 from blklab.text.printing import printable
 from blklab.units import parse_size
 
-NEW_LINE = "\n"
 _SPACES = re.compile(r"\s+(?!(?:[kKMGT]?i?B(?:/s(?:ec)?)?|[mnuµμ]?s)(?:\s|$))")  # A unit belongs to its number
 _LATENCIES = ("mean", "stddev", "min", "max", "p50", "p95", "p99", "p99_9", "p99_99")
 _NOUNS = {"read": "reads", "write": "writes", "sync": "fsyncs"}
@@ -79,10 +79,10 @@ def _make_run(row: _Row, raw: bytes, notes: list[str]) -> ImportedRun | None:
         texts["bs"] = str(round(row.figures["bs"]))
     labels = {key.removeprefix("label."): value for key, value in texts.items() if key.startswith("label.")}
     options = {key: value for key, value in texts.items() if key in OPTIONS}
-    outcome = Outcome(round(runtime_ns or SECOND), read, write, groups=[GroupResult(row.name, read, write)])
+    result = outcome(row.name, round(runtime_ns or SECOND), (read, write))
     if sync.total_ios or _has_latencies(sync):
-        outcome.sync = SyncResult(sync.total_ios, sync.iops, sync.clat_ns)
-    return ImportedRun(row.location, row.name, options, outcome, raw=raw, labels=labels)
+        result.sync = SyncResult(sync.total_ios, sync.iops, sync.clat_ns)
+    return ImportedRun(row.location, row.name, options, result, raw=raw, labels=labels)
 
 
 def _has_latencies(direction: DirectionResult) -> bool:
@@ -162,11 +162,13 @@ def read_table(source: ImportSource) -> ImportResult:
     if source.table is None:
         raise UsageError("--format table needs --columns, such as --columns read.iops=2,read.mean=5:ms")
     notes: list[str] = []
-    runs = [run for file in source.files for run in _table_runs(file, source.table, notes)]
+    runs = [run for file in source.files for run in _table_runs(file, source.table, source.options, notes)]
     return ImportResult(runs, _first_notes(notes))
 
 
-def _table_runs(file: ImportFile, table: TableColumns, notes: list[str]) -> list[ImportedRun]:
+def _table_runs(
+    file: ImportFile, table: TableColumns, options: Mapping[str, str], notes: list[str]
+) -> list[ImportedRun]:
     lines = list(_table_lines(file))
     start, separator, positions, header = _find_columns(file, lines, table)
     columns = list(positions)
@@ -180,7 +182,7 @@ def _table_runs(file: ImportFile, table: TableColumns, notes: list[str]) -> list
             found = f"found {len(cells)} columns in {printable(line.strip()[:40])!r}"
             raise BlklabError(f"{location}: {found}, expected at least {max(positions.values()) + 1}")
         named_cells = {column.name: cells[position] for column, position in positions.items()}
-        texts = {**table.constants, **read_texts(named_cells, columns)}
+        texts = {**options, **read_texts(named_cells, columns)}
         row = _Row(location, texts.pop("name", "table"), read_figures(named_cells, columns, location), texts)
         run = _make_run(row, pack_output(line), notes)
         if run is not None:
@@ -335,43 +337,62 @@ def _matches(name: str, file: ImportFile) -> bool:
 def _read_program(name: str, source: ImportSource) -> ImportResult:
     program = _program(name)
     notes: list[str] = []
-    runs = [run for file in source.files for run in _program_runs(program, file, notes)]
+    runs = [run for file in source.files for run in _program_runs(program, file, source.options, notes)]
     return ImportResult(runs, _first_notes(notes))
 
 
-def _program_runs(program: _Program, file: ImportFile, notes: list[str]) -> list[ImportedRun]:
+@dataclass(frozen=True)
+class _Result:
+    """A result in a program's output."""
+
+    location: str  # Where it begins
+    table: str  # The place of the last sign: results of one table have the same
+    text: str
+    cells: Mapping[str, str]
+    context: Mapping[str, str]  # What was said before
+
+
+def _program_runs(
+    program: _Program, file: ImportFile, options: Mapping[str, str], notes: list[str]
+) -> list[ImportedRun]:
+    runs: list[ImportedRun] = []
+    for result in _results(program, file):
+        runs += _runs_of_result(program, result, options, notes)
+        if len(runs) > MOST_RUNS:
+            raise BlklabError(f"{file.location}: has more than {MOST_RUNS:,} runs, expected fewer")
+    if not runs:
+        raise BlklabError(f"{file.location}: no results of {program.name}, expected {program.expected}")
+    return runs
+
+
+def _results(program: _Program, file: ImportFile) -> Iterator[_Result]:
+    """Yields the results in a text. Raises BlklabError for one that is incomplete."""
     text = file.text
     signs = [sign.start() for sign in program.signs.finditer(text)]
-    runs: list[ImportedRun] = []
     said: dict[str, str] = {}
-    lines = 0
+    line = 1
     counted = 0
     end = 0
-    for place, context, match in _events(program, text):
-        lines += text.count("\n", counted, place)
-        counted = place
+    for start, context, match in _events(program, text):
+        line += text.count("\n", counted, start)
+        counted = start
         if context is not None:
             if context.forget:
                 said = {}
             said |= context.texts
             said |= {key: printable(value) for key, value in match.groupdict().items() if value}
             continue
-        sign = bisect_right(signs, place)
-        if not sign or place < end:
+        sign = bisect_right(signs, start)
+        if not sign or start < end:
             continue
-        result = _match_row(program, text, place)
-        if result is None:
-            found = printable(text[place : place + 200].strip().partition("\n")[0][:60])
-            raise BlklabError(f"{file.location}:{lines + 1}: found {found!r}, expected {program.expected}")
-        end = result.end()
-        location = f"{file.location}:{lines + 1 - text.count(NEW_LINE, signs[sign - 1], place)}"
-        cells = {key: value or "" for key, value in result.groupdict().items()}
-        runs += _runs_of_result(program, location, cells, {**program.texts, **said}, pack_output(result[0]), notes)
-        if len(runs) > MOST_RUNS:
-            raise BlklabError(f"{file.location}: has more than {MOST_RUNS:,} runs, expected fewer")
-    if not runs:
-        raise BlklabError(f"{file.location}: no results of {program.name}, expected {program.expected}")
-    return runs
+        row = _match_row(program, text, start)
+        if row is None:
+            found = printable(text[start : start + 200].strip().partition("\n")[0][:60])
+            raise BlklabError(f"{file.location}:{line}: found {found!r}, expected {program.expected}")
+        end = row.end()
+        table_line = line - text.count("\n", signs[sign - 1], start)
+        cells = {key: value or "" for key, value in row.groupdict().items()}
+        yield _Result(f"{file.location}:{line}", f"{file.location}:{table_line}", row[0], cells, dict(said))
 
 
 def _events(program: _Program, text: str) -> list[tuple[int, _Context | None, re.Match[str]]]:
@@ -392,16 +413,18 @@ def _match_row(program: _Program, text: str, place: int) -> re.Match[str] | None
 
 
 def _runs_of_result(
-    program: _Program, location: str, cells: Mapping[str, str], said: Mapping[str, str], raw: bytes, notes: list[str]
+    program: _Program, result: _Result, options: Mapping[str, str], notes: list[str]
 ) -> Iterator[ImportedRun]:
-    common = {key if key in OPTIONS else f"label.{key}": value for key, value in said.items() if key != "runtime"}
+    context = {**program.texts, **options, **result.context}
+    seconds = context.pop("runtime", "")
+    common = {key if key in OPTIONS else f"label.{key}": value for key, value in context.items()}
     for run in program.runs:
-        figures = read_figures(cells, run.columns, location)
-        if said.get("runtime", "").isdecimal():
-            figures.setdefault("runtime", float(said["runtime"]) * SECOND)
-        texts = {**common, **run.texts, **read_texts(cells, run.columns)}
-        imported = _make_run(_Row(location, run.name, figures, texts), raw, notes)
-        if imported is not None:
+        figures = read_figures(result.cells, run.columns, result.location)
+        if seconds.isdecimal():
+            figures.setdefault("runtime", float(seconds) * SECOND)
+        texts = {**common, **run.texts, **read_texts(result.cells, run.columns)}
+        imported = _make_run(_Row(result.table, run.name, figures, texts), pack_output(result.text), notes)
+        if imported is not None and any(imported.outcome.direction(way).total_ios for way in WAYS):
             yield imported
 
 
