@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.cli.import_ import FORMATS as SHOWN_FORMATS
 from blklab.errors import BlklabError
-from blklab.importers import collect, tables
+from blklab.importers import tables
 from blklab.importers.base import ImportSource
 from blklab.importers.collect import batches
 from blklab.importers.run_labels import RunNaming
@@ -23,10 +22,6 @@ GIB = 1 << 30
 
 def by_workload(path: Path) -> dict[str, Outcome]:
     return {labels["workload"]: run for labels, run in runs(imported(path)[0])}
-
-
-def test_help_names_every_format() -> None:
-    assert tuple(collect.FORMATS) == SHOWN_FORMATS
 
 
 def test_randomio() -> None:

@@ -280,7 +280,7 @@ def _first_notes(notes: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Context:
+class _ContextPattern:
     """What is said between results."""
 
     pattern: re.Pattern[str]
@@ -310,7 +310,7 @@ class _Program:
         self.contexts = []
         for context in preset.get("context", ()):
             texts = context.get("set", {})
-            self.contexts.append(_Context(_compile(context["pattern"]), texts, context.get("forget", False)))
+            self.contexts.append(_ContextPattern(_compile(context["pattern"]), texts, context.get("forget", False)))
         self.runs = []
         for run in preset["runs"]:
             texts = {"rw": run["rw"]} if "rw" in run else {}
@@ -395,9 +395,9 @@ def _results(program: _Program, file: ImportFile) -> Iterator[_Result]:
         yield _Result(f"{file.location}:{line}", f"{file.location}:{table_line}", row[0], cells, dict(said))
 
 
-def _events(program: _Program, text: str) -> list[tuple[int, _Context | None, re.Match[str]]]:
+def _events(program: _Program, text: str) -> list[tuple[int, _ContextPattern | None, re.Match[str]]]:
     """Returns the contexts and the beginnings of results in the order of the text."""
-    events: list[tuple[int, _Context | None, re.Match[str]]] = []
+    events: list[tuple[int, _ContextPattern | None, re.Match[str]]] = []
     for context in program.contexts:
         events += [(match.start(), context, match) for match in context.pattern.finditer(text)]
     events += [(match.start(), None, match) for match in program.start.finditer(text)]
