@@ -156,3 +156,18 @@ def test_an_import_with_more_repeats_is_a_later_look(run: Run, tmp_path: Path) -
     store = Store(reading=True)
     assert query.earlier_looks(store, [query.select_runs(store, "disk")]) == 1
     assert query.earlier_looks(store, [query.select_runs(store, "1")]) == 0
+
+
+def test_columns_of_any_table(run: Run, tmp_path: Path) -> None:
+    table = tmp_path / "sweep.csv"
+    table.write_text("threads,riops,lat_us\n1,100,9.5\n8,700,11\n")
+    result = run("import", table, "--columns", "label.threads=threads,read.iops=riops,read.mean=lat_us", "--json")
+    runs = json.loads(result.out)
+    assert [each["labels"]["threads"] for each in runs] == ["1", "8"]
+    for arguments, message in {
+        ("--columns", "read.iops=2", "--format", "fio"): "--format and --columns exclude each other",
+        ("--separator", "tab"): "--separator needs --columns",
+        ("--columns", "read.iops=2:x"): f"{table}:1: no line has the columns 2:x; this one has threads, riops, lat_us",
+    }.items():
+        result = run("import", table, *arguments)
+        assert result.err.strip() == f"blklab: error: {message}"

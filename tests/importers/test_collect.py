@@ -15,6 +15,7 @@ from blklab.importers import base, collect
 from blklab.importers.base import ImportFile, ImportSource
 from blklab.importers.collect import batches
 from blklab.importers.run_labels import RunNaming
+from blklab.importers.tables import PRESETS
 from blklab.store.series import unpack_output
 from tests.importers.conftest import DATA, FIO, imported, runs
 from tests.trace.test_documented import documented_fields
@@ -28,6 +29,9 @@ SAMPLES = {
     "fio-3.33.json": "fio",
     **dict.fromkeys(("fio-3.33-mixed.json", "fio-3.33-status.json"), "fio"),
     "hist_clat_hist.1.log": "fio-log",
+    **{path.name: path.name.split("-")[0] for path in DATA.glob("*") if path.name.split("-")[0] in PRESETS},
+    "bonnie-csv-2.00a.txt": "bonnie-csv",
+    **{f"form-{name}.txt": name for name in ("randomio", "blkparse", "sdd")},
 }
 
 

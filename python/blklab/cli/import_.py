@@ -5,15 +5,20 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab.cli.common import DURATION, emit, json_option, note, store_option, warn
-from blklab.errors import BlklabError
+from blklab.errors import BlklabError, UsageError
 from blklab.render.console import Console
 
 if TYPE_CHECKING:
     from blklab.importers.collect import Batch
     from blklab.store.campaigns import Store
 
-FORMATS = ("fio", "fio-log", "fio-text", "iostat")
+FORMATS = (
+    *("fio", "fio-log", "fio-text", "iostat", "randomio", "iozone", "bonnie", "bonnie-csv", "sysbench", "blkparse"),
+    *("dd", "sdd", "table"),
+)
 """The formats of blklab.importers.collect, which is too slow to import for `--help`."""
+
+SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 
 
 def _labels(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -69,6 +74,16 @@ def _parse_renames(
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Format of the files; default: recognised from the content."
 )
+@click.option(
+    "--columns",
+    metavar="ROLE=COLUMN,...",
+    help="Read a text table, a run in each row: iops=2,read.mean=lat_us,read.p99=5:ms,label.threads=1 ...",
+)
+@click.option(
+    "--separator",
+    type=click.Choice([*SEPARATORS]),
+    help="For --columns: what separates the columns; default: detected.",
+)
 @click.option("--device", metavar="NAME", help="For iostat: the device to import.")
 @click.option(
     "--interval", type=DURATION, metavar="DURATION", help="For iostat without -t: its interval, such as 1s or 500ms."
@@ -86,6 +101,8 @@ def import_(
     renamed: dict[tuple[str, str], str],
     pattern: str | None,
     form: str | None,
+    columns: str | None,
+    separator: str | None,
     device: str | None,
     interval: int | None,
     keep_first: bool,
@@ -95,9 +112,9 @@ def import_(
 ) -> None:
     """Import results of other tools into the store, for `runs`, `compare` and `report`.
 
-    FILE is the output of fio (JSON, text, interval logs) or `iostat -x`, a directory of such files, or - for standard
-    input. blklab recognises the format from the content. The runs of each tool become a campaign: NAME@fio,
-    NAME@iostat ...
+    FILE is the output of fio (JSON, text, interval logs), `iostat -x`, randomio, IOzone, bonnie++, sysbench, blkparse,
+    dd or sdd, a directory of such files, or - for standard input. blklab recognises the format from the content. Any
+    other table can be read with --columns. The runs of each tool become a campaign: NAME@fio, NAME@iostat ...
 
     fio's job name becomes the workload of a run. Runs with the same labels are repeats if they measured the same device
     or file; otherwise a label keeps them apart: device, file, host, or source, which is the part of the file name that
@@ -109,11 +126,13 @@ def import_(
       blklab import *.json --pattern '{stack}_{workload}'
       blklab import randread.json randread_iops.*.log
       ssh server iostat -xt 1 60 | blklab import - --name server --device md0
+      blklab import sweep.csv --columns label.threads=threads,read.iops=3,read.mean=5:ms
       blklab compare unbalanced@sim:kernel=4.19 results@fio
     """
     from blklab.fio.output import refuse_job_files
-    from blklab.importers.base import ImportSource
+    from blklab.importers.base import ImportSource, TableColumns
     from blklab.importers.collect import batches
+    from blklab.importers.columns import parse_columns
     from blklab.importers.run_labels import RunNaming, name_pattern
     from blklab.store.campaigns import Store
 
@@ -123,12 +142,19 @@ def import_(
         raise click.BadParameter("expected more than 0", param_hint="--interval")
     if pattern is not None:
         name_pattern(pattern)
+    if columns and form not in {None, "table"}:
+        raise UsageError("--format and --columns exclude each other")
+    if separator and not columns:
+        raise UsageError("--separator needs --columns")
     refuse_job_files(files)
+    table = None
+    if columns:
+        table = TableColumns(parse_columns(columns), SEPARATORS.get(separator or ""))
     collection = batches(
         files,
-        ImportSource((), device, interval, keep_first),
+        ImportSource((), device, interval, keep_first, table=table, options=labels),
         RunNaming(name, title or "", labels, renamed, pattern),
-        form,
+        "table" if columns else form,
     )
     for line in [*collection.notes, *(f"{problem}: not imported" for problem in collection.errors)]:
         warn(line)

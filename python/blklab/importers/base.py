@@ -55,6 +55,24 @@ def read_text(path: Path, stream: BinaryIO) -> str:
 
 
 @dataclass(frozen=True)
+class Column:
+    """A figure or a text of a run, and the column in which it is."""
+
+    role: str  # `read.mean`, `label.threads` …
+    kind: str  # `rate`, `bandwidth`, `time`, `size`, `count` or `text`
+    name: str  # Its header, or its number from 1
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """The columns of a table (`--columns`)."""
+
+    columns: Sequence[Column]
+    separator: str | None = None  # None: detected; a space: any white space
+
+
+@dataclass(frozen=True)
 class ImportSource:
     """The input of a format."""
 
@@ -64,6 +82,9 @@ class ImportSource:
     keep_first: bool = False  # Whether the first report covers an interval, and not the time since boot
     logs: Mapping[Path, Sequence[ImportFile]] = field(default_factory=dict)
     """fio's interval logs, by the JSON of the same run."""
+
+    table: TableColumns | None = None  # The columns of tables that no program printed
+    options: Mapping[str, str] = field(default_factory=dict)  # Options of all runs, in fio's words
 
 
 @dataclass(frozen=True)

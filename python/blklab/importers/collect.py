@@ -11,7 +11,7 @@ from blklab import __version__
 from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.experiment.cells import Cell, ExperimentPlan
 from blklab.grouping import by_key
-from blklab.importers import base, fio_log, fio_results, iostat, run_labels
+from blklab.importers import base, fio_log, fio_results, iostat, run_labels, tables
 from blklab.importers.base import MOST_RUNS, ImportedRun, ImportFile, ImportFormat, ImportResult, ImportSource
 from blklab.importers.run_labels import RunNaming
 from blklab.outcome import Outcome
@@ -29,6 +29,7 @@ _ALL = (  # A format is one module and one line here
     ImportFormat("fio-log", "fio", "fio's interval logs", fio_log.matches, fio_log.read),
     ImportFormat("fio-text", "fio", "fio's normal output", fio_results.matches_text, fio_results.read_text),
     ImportFormat("iostat", "iostat", "iostat -x", iostat.matches, iostat.read),
+    *tables.FORMATS,  # Those of presets.toml, and `table`
 )
 FORMATS = {each.name: each for each in _ALL}  # By name
 
