@@ -72,7 +72,11 @@ def _parse_renames(
     help="Split names of files or jobs into labels: '{stack}_{workload}', 'nightly-{repeat}'.",
 )
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Format of the files; default: recognised from the content."
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    metavar="FORMAT",
+    help=f"Format of the files; default: recognised from the content. {', '.join(FORMATS)}.",
 )
 @click.option(
     "--columns",
