@@ -88,10 +88,13 @@ def test_fio_killed_by_others_is_said(work: Path) -> None:
 
 def test_fio_interrupted_by_others_is_no_result(work: Path) -> None:
     fio, _ = process.find_fio()
+    interrupted = []
 
     def interrupt(_live: FioProgress) -> None:
-        for number in children(os.getpid()):
-            os.kill(number, signal.SIGINT)
+        if not interrupted:  # A second signal would kill fio before it says why it ends
+            interrupted.extend(children(os.getpid()))
+            for number in interrupted:
+                os.kill(number, signal.SIGINT)
 
     with pytest.raises(BlklabError, match="fio failed: fio: terminating on signal 2"):
         process.run(fio, JOB.format(rw="read", runtime="60s"), work, progress=interrupt)
