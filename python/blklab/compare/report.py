@@ -183,16 +183,40 @@ def judgement_lines(rows: Sequence[JudgedFigure]) -> list[str]:
         inside = verdicts.count("inside")
         count = inside + verdicts.count("outside")
         if count:
-            lines.append(f"{name}: {inside} of {count} measurements are inside: {_as_expected(inside, count)}.")
+            far = sum(row.is_far for row in rows if row.metric.name == name)
+            lines.append(f"{name}: {inside} of {count} measurements are inside: {_as_expected(inside, count, far)}.")
+    far_rows = [row for row in rows if row.is_far]
+    for row in far_rows[:MAX_FAR]:
+        reason = f", because {row.reasons[0]}" if row.reasons and not row.reasons[0].startswith("no cause") else ""
+        lines.append(
+            printable(
+                f"The prediction of {row.metric.name} is wrong in {formatting.cells([row.cell.number])}: "
+                f"{figure(row.metric.name, row.prediction)}, measured {figure(row.metric.name, row.mean)}{reason}."
+            )
+        )
+    if len(far_rows) > MAX_FAR:
+        numbers = [row.cell.number for row in far_rows[MAX_FAR:]]
+        lines.append(f"Other predictions are as wrong in {formatting.cells(numbers)}.")
     for reason, numbers in group_reasons(rows).items():
         lines.append(printable(f"{formatting.cells(numbers)}: {reason}"))
     return lines
 
 
-def _as_expected(inside: int, count: int) -> str:
+MAX_FAR = 3  # Wrong predictions that have a sentence each
+
+
+def _as_expected(inside: int, count: int, far: int) -> str:
+    """Says what to think of the number of measurements inside; `far` ones are outside by more than the width."""
+    if far:
+        wrong = "the prediction is wrong" if count == 1 else f"{far} of the predictions {_is_or_are(far)} wrong"
+        return f"nine of ten are expected, {wrong}"
     if are_too_few(inside, count):
         return "fewer than chance explains, nine of ten are expected"
     return "as expected" if inside >= NOMINAL * count else "nine of ten are expected, chance can explain the difference"
+
+
+def _is_or_are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 FEWEST_ROWS = 5  # Of single runs, from which a sentence about all of them is possible
