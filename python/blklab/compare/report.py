@@ -305,7 +305,7 @@ def summary(comparison: Comparison, name: str) -> str:
     if missing:
         parts.append(f"{missing} on one side only")
     line = f"{name}: {', '.join(parts)}."
-    return f"{line}{_power(decisions, comparison.margin)}"
+    return f"{line}{_power(rows, decisions, comparison.margin)}"
 
 
 def _what_helps(decision: Decision) -> str:
@@ -317,7 +317,10 @@ def _what_helps(decision: Decision) -> str:
     return "use repeats = 2 or more"
 
 
-def _power(decisions: Sequence[Decision | None], margin: float) -> str:
+TOO_NOISY = 1.0  # A detectable change from which on no number of repeats helps: the double, or the half
+
+
+def _power(rows: Sequence[ComparisonRow], decisions: Sequence[Decision | None], margin: float) -> str:
     """Returns what the median cell can detect."""
     powers = sorted(
         (decision.detectable, decision.needed)
@@ -327,8 +330,10 @@ def _power(decisions: Sequence[Decision | None], margin: float) -> str:
     if not powers:
         return ""
     least, repeats = powers[len(powers) // 2]
-    amount = formatting.share(least) if least < 1 else f"a factor of {1 + least:.0f}"
-    power = f" A change by {amount} can be detected"
+    if least >= TOO_NOISY:
+        largest = max(deviation(cell_value) for row in rows for cell_value in row.values if cell_value)
+        return f" Too noisy: runs differ from their mean by up to {formatting.share(largest)}: find the noise first."
+    power = f" A change by {formatting.share(least)} can be detected"
     if least > margin:
         needs = f"about {repeats}" if repeats <= MOST_REPEATS else f"over {MOST_REPEATS}"
         return f"{power}; {formatting.share(margin)} needs {needs} repeats."
@@ -342,8 +347,14 @@ def value(metric: str, cell_value: CellValue | None) -> list[str]:
     mean = figure(metric, cell_value.mean)
     if cell_value.runs == 1 or not cell_value.mean:
         return [mean, formatting.NONE]
-    reach = max(cell_value.most - cell_value.mean, cell_value.mean - cell_value.least)
-    return [mean, formatting.share(reach / cell_value.mean)]
+    return [mean, formatting.share(deviation(cell_value))]
+
+
+def deviation(cell_value: CellValue) -> float:
+    """Returns the largest distance of a run from the mean, as a share of the mean; 0 of a single run."""
+    if cell_value.runs == 1 or not cell_value.mean:
+        return 0.0
+    return max(cell_value.most - cell_value.mean, cell_value.mean - cell_value.least) / cell_value.mean
 
 
 def figure(metric: str, amount: float) -> str:
