@@ -230,6 +230,8 @@ def test_ten_thousand_runs_are_a_list_in_parts(tmp_path: Path, full: Path) -> No
 def test_missing_store_and_taken_address_are_one_line(run: Run, tmp_path: Path) -> None:
     missing = run("serve", "--store", tmp_path / "none.db")
     assert (missing.status, len(missing.err.splitlines())) == (2, 1)
+    twice = run("serve", "--listen", ":1", "--port", "2", "--store", tmp_path / "none.db")
+    assert (twice.status, "--port and --listen both name a port" in twice.err) == (2, True)
     invalid = run("serve", "--listen", "nowhere", "--store", tmp_path / "none.db")
     assert (invalid.status, len(invalid.err.splitlines())) == (2, 1)
 
