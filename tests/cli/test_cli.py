@@ -197,6 +197,13 @@ def test_a_command_comes_before_a_file_and_other_files_are_none(
     assert run(".").status == 2
 
 
+@pytest.mark.parametrize("words", ["", "md", "md audit", "run"])
+def test_help_is_a_command_as_well(run: Run, words: str) -> None:
+    asked = run("help", *words.split())
+    assert asked == run(*words.split(), "--help")
+    assert asked.status == 0
+
+
 def test_help_imports_nothing_heavy() -> None:
     script = """
 import sys

@@ -141,3 +141,14 @@ def test_more_repeats_are_not_advised_against_what_differs_between_campaigns() -
     found = Comparison(["a", "b"], [], [ComparisonRow("iops", {}, [VALUE, VALUE], [decision])], [], [False, False])
     assert comparison.verdict(decision) == "cannot tell: measure in turns"
     assert comparison.summary(found, "iops") == "iops: 1 cannot tell (measure in turns)."
+
+
+def test_repeats_that_differ_too_much_are_noise_and_not_a_change_by_a_factor() -> None:
+    noisy = CellValue(100.0, 3, 40.0, 203.0, None, None)
+    decision = replace(UNCLEAR, detectable=112.0, needed=101)
+    rows = [ComparisonRow("iops", {}, [VALUE, noisy], [decision])]
+    line = comparison.summary(Comparison(("a", "b"), [], rows, [], [False] * 2), "iops")
+    assert line.endswith("Too noisy: runs differ from their mean by up to 103 %: find the noise first.")
+    rows = [ComparisonRow("iops", {}, [VALUE, VALUE], [UNCLEAR])]
+    line = comparison.summary(Comparison(("a", "b"), [], rows, [], [False] * 2), "iops")
+    assert "A change by 8 % can be detected" in line

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from blklab.compare.report import judgement_lines
 from blklab.compare.reproduction import (
     JudgedFigure,
     MeasuredRun,
@@ -91,7 +92,7 @@ def test_a_disk_that_is_slower_alone_explains_the_array(tmp_path: Path) -> None:
     runs = [measured("a", 500), measured("pair", 1000)]
     disk, array = judged(experiment(tmp_path, runs, STACKS))
     assert array.reasons == ["a alone is 50 % lower than predicted as well: this explains a part"]
-    assert disk.reasons == ["chance, or the model does not fit this disk"]
+    assert disk.reasons == ["the model does not fit this disk"]
     assert group_reasons([disk, array])[array.reasons[0]] == [2]
     runs[0] = measured("a", 1000)
     _, array = judged(experiment(tmp_path, runs, STACKS))
@@ -118,6 +119,27 @@ def test_what_is_not_simulated_is_a_reason(run: MeasuredRun, doubt: str, tmp_pat
     (row,) = judged(experiment(tmp_path, [run], {"a": {"device": "a"}}))
     assert row.decision.verdict == "outside"
     assert row.reasons[0].startswith(doubt)
+
+
+def test_a_miss_by_more_than_the_intervals_width_is_wrong_and_not_chance(tmp_path: Path) -> None:
+    plan = experiment(tmp_path, [measured("a", 30, direct="0")], {"a": {"device": "a"}})
+    (row,) = judged(plan)
+    assert row.is_far
+    first, second, *_ = judgement_lines([row])
+    assert first == "iops: 0 of 1 measurements are inside: nine of ten are expected, the prediction is wrong."
+    assert second.startswith("The prediction of iops is wrong in cell 1: ")
+    assert second.endswith(", measured 30, because fio ran through the page cache (direct=0), which is not simulated.")
+
+
+@pytest.mark.parametrize(
+    ("ends", "is_far"), [((29.0, 31.0), False), ((31.0, 40.0), False), ((15.0, 29.9), False), ((50.0, 60.0), True)]
+)
+def test_widths_are_ratios(ends: tuple[float, float], is_far: bool, tmp_path: Path) -> None:
+    (row,) = judged(experiment(tmp_path, [measured("a", 30)], {"a": {"device": "a"}}))
+    row = replace(row, ends=ends)
+    assert row.is_far is is_far
+    chance = any("chance can explain" in line for line in judgement_lines([row]))
+    assert chance is not is_far
 
 
 def test_a_busy_processor_and_a_short_run_are_doubts(tmp_path: Path) -> None:

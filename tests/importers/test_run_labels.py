@@ -146,6 +146,45 @@ def test_other_numbered_files_are_no_repeats(
     assert {each["repeat"] for each in labels(*paths)} == {"1"}
 
 
+def test_runs_that_differ_fivefold_are_no_repeats(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"fio-run{number}.json") for number in (1, 2)]
+    document = json.loads(paths[1].read_text())
+    for factor, sources in ((4, [None, None]), (6, ["run1", "run2"])):
+        changed = json.loads(json.dumps(document))
+        for key in ("iops", "total_ios", "io_bytes", "bw_bytes"):
+            changed["jobs"][0]["read"][key] *= factor
+        paths[1].write_text(json.dumps(changed))
+        batch, notes = imported(*paths)
+        assert [own.get("source") for own, _ in runs(batch)] == sources
+        assert any("IOPS differ by more than 5 times" in note for note in notes) is (factor == 6)
+
+
+def test_directories_below_a_directory_are_read_and_split_by_a_pattern(tmp_path: Path) -> None:
+    for kernel in ("6.1", "6.8"):
+        for load in ("reads", "writes"):
+            path = tmp_path / "results" / kernel / f"{load}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(path)
+    (tmp_path / "results" / "notes").mkdir()
+    for number in range(24):
+        (tmp_path / "results" / "notes" / f"{number}.txt").write_text("a note")
+    batch, notes = imported(tmp_path / "results", naming=RunNaming(pattern="{kernel}/{load}"))
+    assert [(own["kernel"], own["load"]) for own, _ in runs(batch)] == [
+        ("6.1", "reads"), ("6.1", "writes"), ("6.8", "reads"), ("6.8", "writes"),
+    ]  # fmt: skip
+    assert [note for note in notes if "unknown format" in note] == [
+        f"{tmp_path}/results/notes/0.txt and 23 more: unknown format: skipped"
+    ]
+    # Without a pattern, a label has the whole version.
+    batch, _ = imported(tmp_path / "results" / "6.1" / "reads.json", tmp_path / "results" / "6.8" / "reads.json")
+    assert [own["source"] for own, _ in runs(batch)] == ["6.1", "6.8"]
+
+
+def test_a_version_is_never_split() -> None:
+    assert differing(["fio-6.1.json", "fio-6.8.json"]) == ["6.1", "6.8"]
+    assert differing(["6.1.9/a", "6.1.10/a"]) == ["6.1.9", "6.1.10"]
+
+
 @pytest.mark.parametrize("pattern", ["", "plain", "{}", "{a}_{a}", "{a b}"])
 def test_wrong_patterns(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(UsageError, match="--pattern"):

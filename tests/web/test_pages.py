@@ -4,6 +4,7 @@ import re
 import signal
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 from pathlib import Path
 from types import ModuleType
 from urllib.error import URLError
@@ -34,6 +35,19 @@ def test_comparison_says_what_compare_says(site: Client, run: Run, full: Path) -
     (summary,) = (line for line in printed.splitlines() if line.startswith("iops: "))
     html = re.sub(r"<[^>]+>", "", site.get("/compare?side=1&side=3&metric=iops").text).replace("\xa0", " ")
     assert summary in html
+
+
+def test_the_oldest_campaign_is_the_baseline_in_whichever_order_they_are_chosen(site: Client) -> None:
+    """The list begins with the newest: taken as the baseline, it made "2 better" of a regression."""
+    html = site.get("/compare?side=3&side=1&side=3&metric=iops").text
+    text = re.sub(r"<[^>]+>", "", html).replace("\xa0", " ")
+    assert "iops: 2 worse" in text
+    assert re.search(r"Baseline\s*.{0,40}\(campaign 1, ", text)
+    assert "It is newer than another one" not in text
+    (address,) = re.findall(r'href="(/compare\?[^"]*baseline=3)"', html)
+    swapped = re.sub(r"<[^>]+>", "", site.get(unescape(address)).text).replace("\xa0", " ")
+    assert "iops: 2 better" in swapped
+    assert re.search(r"Baseline\s*.{0,40}\(campaign 3, .{0,120}It is newer than another one", swapped, re.S)
 
 
 def test_trend_has_each_campaign_and_the_verdict(site: Client) -> None:
@@ -100,6 +114,11 @@ def test_a_profile_of_another_version_is_listed_and_not_shown(site: Client) -> N
     [
         ("/compare", "choose at least two campaigns"),
         ("/compare?side=1", "choose at least two campaigns"),
+        (
+            "/compare?" + "&".join(f"side={number}" for number in range(3000)),
+            "found 3,000 campaigns, expected at most 12",
+        ),
+        ("/compare?side=1&side=3&baseline=2", "the baseline &#39;2&#39; is none of the chosen campaigns"),
         ("/compare?side=1&side=x", "no campaign of &#39;x&#39;"),
         ("/compare?side=1&side=3&metric=none", "no metric &#39;none&#39;"),
         ("/trends/same?metric=none", "no metric &#39;none&#39;"),
@@ -211,6 +230,8 @@ def test_ten_thousand_runs_are_a_list_in_parts(tmp_path: Path, full: Path) -> No
 def test_missing_store_and_taken_address_are_one_line(run: Run, tmp_path: Path) -> None:
     missing = run("serve", "--store", tmp_path / "none.db")
     assert (missing.status, len(missing.err.splitlines())) == (2, 1)
+    twice = run("serve", "--listen", ":1", "--port", "2", "--store", tmp_path / "none.db")
+    assert (twice.status, "--port and --listen both name a port" in twice.err) == (2, True)
     invalid = run("serve", "--listen", "nowhere", "--store", tmp_path / "none.db")
     assert (invalid.status, len(invalid.err.splitlines())) == (2, 1)
 

@@ -28,6 +28,12 @@ HEAD = 1 << 20  # Bytes of a file that are searched for it
 class _Root(LazyGroup):
     """The root, where a file may stand in the place of a command."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; `help md audit` is `md audit --help`."""
+        if args[:1] == ["help"] and not Path("help").exists():
+            args = [*args[1:], "--help"]
+        return super().parse_args(ctx, args)
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Like a group's, but do the obvious with a file, and print which command does it."""
         is_command = args[0] in {"", *self.entries, *self.aliases} or args[0].startswith("-")

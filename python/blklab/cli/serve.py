@@ -8,19 +8,23 @@ import click
 
 from blklab.cli.common import repeatable, store_option, warn
 from blklab.cli.web_server import serve_app, web_config_option
+from blklab.errors import UsageError
+
+DEFAULT_PORT = 19810
 
 
 @click.command()
 @click.option(
     "--listen",
-    default="127.0.0.1:19810",
+    default=f"127.0.0.1:{DEFAULT_PORT}",
     metavar="HOST:PORT",
     help="Address to listen on; :PORT means all addresses, [::1]:PORT is IPv6.",
 )
+@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="Short for --listen 127.0.0.1:PORT.")
 @web_config_option
 @repeatable("--host-name", "names", metavar="NAME", help="Also answer requests to this name of the host.")
 @store_option
-def serve(*, listen: str, web_config: Path | None, names: tuple[str, ...], store: str | None) -> None:
+def serve(*, listen: str, port: int | None, web_config: Path | None, names: tuple[str, ...], store: str | None) -> None:
     """Show the store as a web page: campaigns, comparisons, trends, reports, traces, audits of hosts.
 
     Without passwords, it answers requests to addresses, localhost, the name of this host, and --host-name only, so that
@@ -41,6 +45,10 @@ def serve(*, listen: str, web_config: Path | None, names: tuple[str, ...], store
     from blklab.web.server import ListenAddress
     from blklab.web.site import Site
 
+    if port is not None:
+        if click.get_current_context().get_parameter_source("listen") is not click.core.ParameterSource.DEFAULT:
+            raise UsageError("--port and --listen both name a port: use one of the two")
+        listen = f"127.0.0.1:{port}"
     host_names = {"localhost", socket.gethostname(), ListenAddress(listen).host, *names} - {""}
     hosts = (
         None if web_config and load_web_config(web_config).basic_auth_users else {name.lower() for name in host_names}

@@ -183,16 +183,40 @@ def judgement_lines(rows: Sequence[JudgedFigure]) -> list[str]:
         inside = verdicts.count("inside")
         count = inside + verdicts.count("outside")
         if count:
-            lines.append(f"{name}: {inside} of {count} measurements are inside: {_as_expected(inside, count)}.")
+            far = sum(row.is_far for row in rows if row.metric.name == name)
+            lines.append(f"{name}: {inside} of {count} measurements are inside: {_as_expected(inside, count, far)}.")
+    far_rows = [row for row in rows if row.is_far]
+    for row in far_rows[:MAX_FAR]:
+        reason = f", because {row.reasons[0]}" if row.reasons and not row.reasons[0].startswith("no cause") else ""
+        lines.append(
+            printable(
+                f"The prediction of {row.metric.name} is wrong in {formatting.cells([row.cell.number])}: "
+                f"{figure(row.metric.name, row.prediction)}, measured {figure(row.metric.name, row.mean)}{reason}."
+            )
+        )
+    if len(far_rows) > MAX_FAR:
+        numbers = [row.cell.number for row in far_rows[MAX_FAR:]]
+        lines.append(f"Other predictions are as wrong in {formatting.cells(numbers)}.")
     for reason, numbers in group_reasons(rows).items():
         lines.append(printable(f"{formatting.cells(numbers)}: {reason}"))
     return lines
 
 
-def _as_expected(inside: int, count: int) -> str:
+MAX_FAR = 3  # Wrong predictions that have a sentence each
+
+
+def _as_expected(inside: int, count: int, far: int) -> str:
+    """Says what to think of the number of measurements inside; `far` ones are outside by more than the width."""
+    if far:
+        wrong = "the prediction is wrong" if count == 1 else f"{far} of the predictions {_is_or_are(far)} wrong"
+        return f"nine of ten are expected, {wrong}"
     if are_too_few(inside, count):
         return "fewer than chance explains, nine of ten are expected"
     return "as expected" if inside >= NOMINAL * count else "nine of ten are expected, chance can explain the difference"
+
+
+def _is_or_are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 FEWEST_ROWS = 5  # Of single runs, from which a sentence about all of them is possible
@@ -281,7 +305,7 @@ def summary(comparison: Comparison, name: str) -> str:
     if missing:
         parts.append(f"{missing} on one side only")
     line = f"{name}: {', '.join(parts)}."
-    return f"{line}{_power(decisions, comparison.margin)}"
+    return f"{line}{_power(rows, decisions, comparison.margin)}"
 
 
 def _what_helps(decision: Decision) -> str:
@@ -293,7 +317,10 @@ def _what_helps(decision: Decision) -> str:
     return "use repeats = 2 or more"
 
 
-def _power(decisions: Sequence[Decision | None], margin: float) -> str:
+TOO_NOISY = 1.0  # A detectable change from which on no number of repeats helps: the double, or the half
+
+
+def _power(rows: Sequence[ComparisonRow], decisions: Sequence[Decision | None], margin: float) -> str:
     """Returns what the median cell can detect."""
     powers = sorted(
         (decision.detectable, decision.needed)
@@ -303,8 +330,10 @@ def _power(decisions: Sequence[Decision | None], margin: float) -> str:
     if not powers:
         return ""
     least, repeats = powers[len(powers) // 2]
-    amount = formatting.share(least) if least < 1 else f"a factor of {1 + least:.0f}"
-    power = f" A change by {amount} can be detected"
+    if least >= TOO_NOISY:
+        largest = max(deviation(cell_value) for row in rows for cell_value in row.values if cell_value)
+        return f" Too noisy: runs differ from their mean by up to {formatting.share(largest)}: find the noise first."
+    power = f" A change by {formatting.share(least)} can be detected"
     if least > margin:
         needs = f"about {repeats}" if repeats <= MOST_REPEATS else f"over {MOST_REPEATS}"
         return f"{power}; {formatting.share(margin)} needs {needs} repeats."
@@ -318,8 +347,14 @@ def value(metric: str, cell_value: CellValue | None) -> list[str]:
     mean = figure(metric, cell_value.mean)
     if cell_value.runs == 1 or not cell_value.mean:
         return [mean, formatting.NONE]
-    reach = max(cell_value.most - cell_value.mean, cell_value.mean - cell_value.least)
-    return [mean, formatting.share(reach / cell_value.mean)]
+    return [mean, formatting.share(deviation(cell_value))]
+
+
+def deviation(cell_value: CellValue) -> float:
+    """Returns the largest distance of a run from the mean, as a share of the mean; 0 of a single run."""
+    if cell_value.runs == 1 or not cell_value.mean:
+        return 0.0
+    return max(cell_value.most - cell_value.mean, cell_value.mean - cell_value.least) / cell_value.mean
 
 
 def figure(metric: str, amount: float) -> str:

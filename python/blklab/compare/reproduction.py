@@ -289,6 +289,18 @@ class JudgedFigure:
         return self.ends is not None and self.ends[1] <= NO_WIDTH * self.ends[0]
 
     @property
+    def is_far(self) -> bool:
+        """Whether the mean of the measurements is outside of the interval by more than the interval's own width.
+
+        Widths are ratios. Chance does not explain such a miss.
+        """
+        if self.verdict != "outside" or self.ends is None:
+            return False
+        low, high = self.ends
+        width = high / low if low > 0 else math.inf
+        return self.mean > high * width or self.mean < low / width
+
+    @property
     def verdict(self) -> str:
         """`fitted` or `limited` if it is no test of the prediction; otherwise that of the decision."""
         if self.fitted:
@@ -380,7 +392,12 @@ def _reasons(row: JudgedFigure, rows: Sequence[JudgedFigure], plan: ExperimentPl
         reasons += _model(row, plan)
     yield from reasons
     if not (reasons or doubts):
-        yield "chance, or the model does not fit this disk" if _is_alone(row) else f"no cause is known{_limit(row)}"
+        if not _is_alone(row):
+            yield f"no cause is known{_limit(row)}"
+        elif row.is_far:
+            yield "the model does not fit this disk"
+        else:
+            yield "chance, or the model does not fit this disk"
 
 
 def _miss_often(row: JudgedFigure, rows: Sequence[JudgedFigure]) -> bool:

@@ -1,5 +1,6 @@
 """From files to campaigns: recognise the format, read the runs, derive labels."""
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,12 +18,16 @@ from blklab.importers.run_labels import RunNaming
 from blklab.outcome import Outcome
 from blklab.store.series import FinishedRun
 from blklab.text.name_differences import common_start
+from blklab.text.printing import printable
 from blklab.units import numbers_in
 
 LIMIT = 1 << 63
 
 STDIN = "-"
 
+
+MAX_FILES = 100_000  # Below a directory
+NAME_PART = re.compile(r"\d+(?:\.\d+)+|[^-_. ]+|[-_. ]+")  # Words of a name, and what is between them; 6.1 is one word
 
 _ALL = (  # A format is one module and one line here
     ImportFormat("fio", "fio", "fio's JSON, JSON+", fio_results.matches, fio_results.read),
@@ -94,13 +99,25 @@ def _files(name: str, errors: list[BlklabError]) -> Iterator[ImportFile]:
             elif not path.is_dir():
                 # A pipe can be read only once.
                 yield file if path.is_file() else replace(file, content=file.text)
-            elif inside := [entry for entry in path.iterdir() if entry.is_file()]:
-                for entry in sorted(inside, key=lambda entry: numbers_in(entry.name)):
-                    yield ImportFile(entry, named_by_user=False)
+            elif entries := _list_directory(path):
+                yield from (ImportFile(entry, named_by_user=False) for entry in entries)
             else:
                 raise UsageError(f"{file.location}: the directory has no files")
     except UsageError as error:
         errors.append(error)
+
+
+def _list_directory(directory: Path) -> list[Path]:
+    """Returns the files below a directory, in natural order. Links to directories are not followed.
+
+    Raises UsageError for more than `MAX_FILES`.
+    """
+    paths = []
+    for parent, _, names in os.walk(directory):
+        paths += [path for name in names if (path := Path(parent, name)).is_file()]
+        if len(paths) > MAX_FILES:
+            raise UsageError(f"{printable(str(directory))}: more than {MAX_FILES:,} files: name a smaller directory")
+    return sorted(paths, key=lambda path: [numbers_in(part) for part in path.relative_to(directory).parts])
 
 
 def _read(
@@ -111,24 +128,28 @@ def _read(
     log_names: dict[Path, set[str]] = {}  # What each JSON calls its logs
     first: Path | None = None
     empty = []
-    notes = []
+    unknown = []
     for file in files:
         try:
             if not file.text.strip():
-                empty.append(f"{file.location}: is empty")
+                empty.append(file.location)
                 continue
             if (name := form or _find_format(file)) is not None:
                 by_format.setdefault(name, []).append(file)
                 if name == "fio":
                     log_names[file.path] = {Path(log).name for log in _LOG_NAME.findall(file.text)}
             else:
-                notes.append(f"{file.location}: unknown format: skipped")
+                unknown.append(file.location)
             first = first or file.path
         except UsageError as error:
             errors.append(error)
     if empty and first is None and not errors:
-        raise UsageError(f"{empty[0]}; expected results")
-    notes[:0] = [f"{import_format}: skipped" for import_format in empty]
+        raise UsageError(f"{empty[0]}: is empty; expected results")
+    notes = []
+    if empty:
+        notes.append(f"{run_labels.and_more(empty)}: empty: skipped")
+    if unknown:
+        notes.append(f"{run_labels.and_more(unknown)}: unknown format: skipped")
     companions = _companions(log_names, by_format.get("fio-log", []))
     companion_paths = {log.path for logs in companions.values() for log in logs}
     by_origin: dict[str, list[ImportedRun]] = {}
@@ -235,7 +256,7 @@ def _find_common_name(runs: Sequence[ImportedRun]) -> str:
     stems = list(dict.fromkeys(Path(re.sub(r":\d+$", "", run.location)).stem for run in runs))
     if len(stems) == 1:
         return stems[0]
-    stem_parts = [re.split(r"([-_. ]+)", stem) for stem in stems]
+    stem_parts = [NAME_PART.findall(stem) for stem in stems]
     return "".join(stem_parts[0][: common_start(stem_parts)]).rstrip("-_. ") or first.parent.name
 
 

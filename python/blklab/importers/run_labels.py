@@ -32,6 +32,7 @@ _NUMBERED = re.compile(  # Parts of a name that number or date a run
     re.I,
 )
 
+UNLIKE_IOPS = 5.0  # The ratio of IOPS from which on runs are no repeats
 _LINE = re.compile(r":\d{1,9}$")
 _FIELD = re.compile(r"\{([^{}]{0,60})\}")
 
@@ -68,8 +69,9 @@ def name_pattern(pattern: str) -> "re.Pattern[str]":
 def split_names(runs: Sequence[ImportedRun], pattern: str | None) -> tuple[list[ImportedRun], list[str], list[str]]:
     """Returns the runs with the labels in their names, a message for each that has none, and notes.
 
-    The name is that of the job, otherwise that of the file, with or without its ending. A pattern without fixed text
-    matches every name: it splits those of files.
+    The name is that of the job, otherwise that of the file, with or without its ending. A pattern with `/` is compared
+    with as many directories above the file, too. A pattern without fixed text matches every name: it splits those of
+    files.
     """
     if pattern is None:
         return list(runs), [], []
@@ -80,11 +82,15 @@ def split_names(runs: Sequence[ImportedRun], pattern: str | None) -> tuple[list[
     for run in runs:
         path = PurePath(_LINE.sub("", run.location))
         of_job = expression.fullmatch(run.workload)
-        of_file = expression.fullmatch(path.stem) or expression.fullmatch(path.name)
+        directories = path.parts[-1 - pattern.count("/") : -1]
+        of_file = expression.fullmatch("/".join([*directories, path.stem])) or expression.fullmatch(
+            "/".join([*directories, path.name])
+        )
         match = of_job if of_job and (_FIELD.sub("", pattern) or not of_file) else of_file
         if match is None:
+            file_name = "/".join([*directories, path.stem])
             errors.append(
-                f"{run.location}: neither the file name {path.stem!r} nor the job name {run.workload!r} matches "
+                f"{run.location}: neither the file name {file_name!r} nor the job name {run.workload!r} matches "
                 f"--pattern {pattern!r}"
             )
             continue
@@ -187,12 +193,25 @@ def _places(run: ImportedRun) -> Labels:
     return {key: printable(value)[:200] for key, value in place.items() if value}
 
 
+def _differ_too_much(runs: Sequence[ImportedRun]) -> bool:
+    """Returns whether the IOPS of runs differ by more than repeats of one measurement do."""
+    iops = [run.outcome.read.iops + run.outcome.write.iops for run in runs]
+    return min(iops) > 0 and max(iops) > UNLIKE_IOPS * min(iops)
+
+
 def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], places: Sequence[Labels]) -> list[str]:
     """Adds the label `source` to runs that may not be repeats; returns notes about it."""
     separate_runs = 0
     series: list[str] = []
+    unlike_runs: list[str] = []
     for group in _group_equal_labels(labels_of_runs):
-        series_by_file = _find_numbered_series([runs[position] for position in group])
+        group_runs = [runs[position] for position in group]
+        if _differ_too_much(group_runs) and len({run.location for run in group_runs}) == len(group):
+            unlike_runs += [run.location for run in group_runs]
+            for name, position in zip(differing([run.location for run in group_runs]), group, strict=True):
+                labels_of_runs[position]["source"] = name
+            continue
+        series_by_file = _find_numbered_series(group_runs)
         origins: dict[str, list[int]] = {}
         for position in group:
             has_target = "device" in places[position] or "file" in places[position]
@@ -211,6 +230,12 @@ def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], p
         notes.append(
             f"{and_more(series)}: numbered files with equal options are repeats of one cell; "
             "if they are not, use --pattern '{source}'"
+        )
+    if unlike_runs:
+        notes.append(
+            f"{and_more(unlike_runs)}: runs with equal options whose IOPS differ by more than {UNLIKE_IOPS:g} times "
+            "are kept apart by the label source: something else differs between them; "
+            "if they are repeats, use --pattern with {repeat}, such as --pattern 'NAME-{repeat}'"
         )
     if separate_runs:
         notes.append(

@@ -145,7 +145,9 @@ class Site:
     def _compare(self, arguments: Any) -> SitePage:
         metrics = arguments.get("metric") or comparison.METRICS_SHOWN
         with _convert_usage_error():
-            return comparison.compare_campaigns(self._store, arguments.getlist("side"), metrics)
+            return comparison.compare_campaigns(
+                self._store, arguments.getlist("side"), metrics, arguments.get("baseline")
+            )
 
     def _trend(self, arguments: Mapping[str, str], name: str) -> str:
         place = arguments.get("on", "")

@@ -1,7 +1,9 @@
 """The comparison of campaigns."""
 
 from collections.abc import Sequence
+from urllib.parse import urlencode
 
+from blklab.campaigns.runs import when
 from blklab.compare import comparison as analysis
 from blklab.compare import report
 from blklab.compare.comparison import Comparison, distinguish
@@ -13,20 +15,33 @@ from blklab.render.shell import PageSection
 from blklab.render.table import LinkedCell
 from blklab.store import query
 from blklab.store.campaigns import Store
-from blklab.store.query import Selection
+from blklab.store.query import CampaignRow, Selection
 from blklab.text.printing import printable
 from blklab.web.frame import SitePage
 
 METRICS_SHOWN = "iops,mean,p99"
+MAX_SIDES = 12  # A page compares each with the baseline
 
 
-def compare_campaigns(store: Store, sides: Sequence[str], metrics: str) -> SitePage:
-    """Returns what `blklab compare` prints about campaigns. Raises UsageError."""
-    if len(sides) < 2:
+def compare_campaigns(store: Store, selectors: Sequence[str], metrics: str, baseline: str | None = None) -> SitePage:
+    """Returns what `blklab compare` prints about campaigns. Raises UsageError.
+
+    The oldest campaign is the baseline, in whichever order they were chosen, unless `baseline` names another one.
+    """
+    distinct = list(dict.fromkeys(selectors))
+    if len(distinct) < 2:
         raise UsageError("choose at least two campaigns in the list, then compare them")
-    selections = [query.select_runs(store, selector) for selector in sides]
+    if len(distinct) > MAX_SIDES:
+        raise UsageError(f"found {len(distinct):,} campaigns, expected at most {MAX_SIDES}: choose fewer")
+    if baseline is not None and baseline not in distinct:
+        raise UsageError(f"the baseline {baseline!r} is none of the chosen campaigns")
+    selections_by_selector = {selector: query.select_runs(store, selector) for selector in distinct}
+    in_time = sorted(distinct, key=lambda selector: _age_key(selections_by_selector[selector]))
+    first = baseline or in_time[0]
+    ordered = [first, *(selector for selector in in_time if selector != first)]
+    selections = [selections_by_selector[selector] for selector in ordered]
     difference = distinguish(selections)
-    names = difference[1] if difference else [f"campaign {selector}" for selector in sides]
+    names = difference[1] if difference else [f"campaign {selector}" for selector in ordered]
     result = compare_selections(store, names, selections, [name.strip() for name in metrics.split(",")])
     shown = list(dict.fromkeys(row.metric for row in result.rows))
     campaigns = [selection.campaign for selection in selections]
@@ -36,10 +51,42 @@ def compare_campaigns(store: Store, sides: Sequence[str], metrics: str) -> SiteP
         [PageSection(name.replace(".", "-"), name, name, [table]) for name, table in tables],
         here="/",
         facts=[f"campaign {row.number}: {printable(row.name)} on {printable(row.place)}" for row in campaigns],
-        sentences=[Sentence(name, report.summary(result, name)) for name in shown],
+        sentences=[
+            Sentence("Baseline", _describe_baseline(names, campaigns)),
+            *(Sentence(name, report.summary(result, name)) for name in shown),
+        ],
         doubts=diagnostics.sentences(result.notes),
-        links=[LinkedCell(f"Campaign {row.number}", f"/campaigns/{row.number}") for row in campaigns],
+        links=[
+            *_swap_links(ordered, names, metrics),
+            *(LinkedCell(f"Campaign {row.number}", f"/campaigns/{row.number}") for row in campaigns),
+        ],
     )
+
+
+def _age_key(selection: Selection) -> tuple[str, int]:
+    """Sorts campaigns by the time when they were measured."""
+    return selection.campaign.begun, selection.campaign.number
+
+
+def _describe_baseline(names: Sequence[str], campaigns: Sequence[CampaignRow]) -> str:
+    """Says which side the others are compared with, and which of them are older."""
+    first = campaigns[0]
+    line = (
+        f"{printable(names[0])} (campaign {first.number}, {when(first.begun)}); changes are those of the others to it."
+    )
+    if any(row.begun < first.begun for row in campaigns[1:]):
+        line += " It is newer than another one: an improvement since then is shown as worse."
+    return line
+
+
+def _swap_links(selectors: Sequence[str], names: Sequence[str], metrics: str) -> list[LinkedCell]:
+    """Returns links to the same comparison with another baseline."""
+    links = []
+    for selector, name in list(zip(selectors, names, strict=True))[1:]:
+        sides = [("side", side) for side in selectors]
+        address = urlencode([*sides, ("metric", metrics), ("baseline", selector)])
+        links.append(LinkedCell(f"Use {printable(name)} as the baseline", f"/compare?{address}"))
+    return links
 
 
 def compare_selections(
