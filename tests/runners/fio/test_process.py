@@ -88,7 +88,7 @@ def test_fio_killed_by_others_is_said(work: Path) -> None:
 
 def test_fio_interrupted_by_others_is_no_result(work: Path) -> None:
     fio, _ = process.find_fio()
-    interrupted = []
+    interrupted: list[int] = []
 
     def interrupt(_live: FioProgress) -> None:
         if not interrupted:  # A second signal would kill fio before it says why it ends
