@@ -114,7 +114,8 @@ def _list_directory(directory: Path) -> list[Path]:
     """
     paths = []
     for parent, _, names in os.walk(directory):
-        paths += [path for name in names if (path := Path(parent, name)).is_file()]
+        below = [Path(parent, name) for name in names]
+        paths += [path for path in below if path.is_file()]
         if len(paths) > MAX_FILES:
             raise UsageError(f"{printable(str(directory))}: more than {MAX_FILES:,} files: name a smaller directory")
     return sorted(paths, key=lambda path: [numbers_in(part) for part in path.relative_to(directory).parts])
