@@ -92,6 +92,12 @@ def collect_options(arguments: type[A]) -> Callable[[Callable[Concatenate[A, ...
     return decorate
 
 
+def is_given(parameter: str) -> bool:
+    """Return whether the user wrote an option of the current command, so that its value is not click's default."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is not click.core.ParameterSource.DEFAULT
+
+
 repeatable = functools.partial(click.option, multiple=True)
 """Decorator: add an option that may be given several times."""
 

@@ -173,22 +173,16 @@ def _check_options(arguments: CompareArguments) -> None:
     if arguments.plan:
         if len(arguments.campaigns) > 1:
             raise UsageError("--plan: expected one campaign")
-        unused = [flag for flag in COMPARISON_OPTIONS if _is_given(COMPARISON_OPTIONS[flag])]
+        unused = [flag for flag in COMPARISON_OPTIONS if common.is_given(COMPARISON_OPTIONS[flag])]
         if unused:
             raise UsageError(f"--plan: {unused[0]} has no effect with it: it plans runs, and compares nothing")
         return
-    if _is_given("change"):
+    if common.is_given("change"):
         raise UsageError("--change needs --plan: it is the change that the planned runs can find")
     if not arguments.conditions:
         for flag, name in (("--allow-missing", "allow_missing"), ("--plain", "sure")):
-            if _is_given(name):
+            if common.is_given(name):
                 raise UsageError(f"{flag} needs a condition: --fail-if 'iops < 0.95*baseline'")
-
-
-def _is_given(parameter: str) -> bool:
-    """Return whether the user wrote an option, rather than click its default."""
-    source = click.get_current_context().get_parameter_source(parameter)
-    return source is not click.core.ParameterSource.DEFAULT
 
 
 def _collect_lines(judgements: "list[Judgement]", *, allow_missing: bool) -> tuple[list[str], list[str], list[str]]:

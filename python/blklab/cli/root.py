@@ -30,7 +30,7 @@ class _Root(LazyGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; `help md audit` is `md audit --help`."""
-        if args[:1] == ["help"] and not Path("help").exists():
+        if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
         return super().parse_args(ctx, args)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from blklab.cli.common import repeatable, store_option, warn
+from blklab.cli.common import is_given, repeatable, store_option, warn
 from blklab.cli.web_server import serve_app, web_config_option
 from blklab.errors import UsageError
 
@@ -46,7 +46,7 @@ def serve(*, listen: str, port: int | None, web_config: Path | None, names: tupl
     from blklab.web.site import Site
 
     if port is not None:
-        if click.get_current_context().get_parameter_source("listen") is not click.core.ParameterSource.DEFAULT:
+        if is_given("listen"):
             raise UsageError("--port and --listen both name a port: use one of the two")
         listen = f"127.0.0.1:{port}"
     host_names = {"localhost", socket.gethostname(), ListenAddress(listen).host, *names} - {""}

@@ -208,15 +208,13 @@ MAX_FAR = 3  # Wrong predictions that have a sentence each
 def _as_expected(inside: int, count: int, far: int) -> str:
     """Says what to think of the number of measurements inside; `far` ones are outside by more than the width."""
     if far:
-        wrong = "the prediction is wrong" if count == 1 else f"{far} of the predictions {_is_or_are(far)} wrong"
-        return f"nine of ten are expected, {wrong}"
+        if count == 1:
+            return "nine of ten are expected, the prediction is wrong"
+        verb = "is" if far == 1 else "are"
+        return f"nine of ten are expected, {far} of the predictions {verb} wrong"
     if are_too_few(inside, count):
         return "fewer than chance explains, nine of ten are expected"
     return "as expected" if inside >= NOMINAL * count else "nine of ten are expected, chance can explain the difference"
-
-
-def _is_or_are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 FEWEST_ROWS = 5  # Of single runs, from which a sentence about all of them is possible
