@@ -61,9 +61,10 @@ def _survives_text(array: Array) -> str:
 def _describe_members(array: Array, availability: Availability) -> Iterator[str]:
     """Yields sentences: who is behind, which slots have no member, and what is outside of the array."""
     newest = availability.newest
-    if availability.current:
-        latest = max(member.superblock.updated for member in availability.current if member.superblock)
-        yield f"The current members have {newest:,} events, last written {moment_text(latest)}"
+    # The kernel may know a current member whose superblock is not there any more
+    dates = [member.superblock.updated for member in availability.current if member.superblock]
+    if dates:
+        yield f"The current members have {newest:,} events, last written {moment_text(max(dates))}"
     if availability.stale:
         yield "Not current: " + list_names([_describe_member(member, newest) for member in availability.stale])
     if availability.vacant:
