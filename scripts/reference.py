@@ -237,12 +237,7 @@ def prometheus() -> str:
     metrics = table(
         ("metric", "type", "labels", "meaning"),
         (
-            (
-                f"`{PREFIX}{name}`",
-                metric.kind,
-                ", ".join(f"`{label}`" for label in metric.labels),
-                metric.help,
-            )
+            (f"`{PREFIX}{name}`", metric.kind, ", ".join(f"`{label}`" for label in metric.labels), metric.help)
             for name, metric in METRICS.items()
         ),
     )
@@ -332,9 +327,8 @@ def comparison() -> str:
     )
     intro = (
         "Names for `blklab compare --metric`, `--fail-if` and `blklab tune --metric`.\n"
-        "A latency without a direction, such as `p99`, is of the direction that both sides of a\n"
-        "comparison have; of both, of reads, unless there are 10 % more writes. Other spellings\n"
-        "are accepted: `read_p99`, `read.p99.9`."
+        "A latency without a direction, such as `p99`, is of the directions that all sides of a\n"
+        "comparison have: reads, writes and fsyncs. Other spellings are accepted: `read_p99`, `read.p99.9`."
     )
     head = ("metric", "meaning", "unit in JSON", "better")
     return page("Comparison metrics", intro, table(head, rows))

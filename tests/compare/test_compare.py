@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from blklab.campaigns.runs import outcome_figures
+from blklab.campaigns.runs import figure_headings, outcome_figures, split_directions
 from blklab.compare import fail_if
 from blklab.compare.comparison import Comparison, ComparisonSide, compare, comparison_sides
-from blklab.compare.metrics import with_direction
+from blklab.compare.metrics import with_direction, with_directions
 from blklab.compare.samples import Points, over_time
 from blklab.errors import UsageError
 from blklab.outcome import Outcome, PredictionInterval
@@ -69,20 +69,65 @@ def test_merged_rows_compare_matched_cells() -> None:
     assert "rows merge up to 3 cells: values and changes are geometric means of cells" in map(str, result.notes)
 
 
-def test_one_more_write_does_not_change_the_direction() -> None:
-    def half(reads: int, writes: int) -> Outcome:
-        latencies = {"read": 1e5, "write": 2e6}
-        counts = {"read": reads, "write": writes}
-        return Outcome.from_document(
-            {
-                name: {"total_ios": counts[name], "iops": 1.0, "clat_ns": {"mean": 1e5, "p99": latencies[name]}}
-                for name in counts
-            }
-        )
+def mix(reads: int, writes: int, p99: float = 2e6, syncs: int = 0) -> Outcome:
+    """Returns the outcome of a load whose reads take 100 µs, and whose writes have this 99th percentile."""
+    latencies = {"read": 1e5, "write": p99}
+    counts = {"read": reads, "write": writes}
+    document: dict[str, Any] = {}
+    for name, count in counts.items():
+        latency = {"mean": latencies[name] / 2, "p99": latencies[name]}
+        document[name] = {"total_ios": count, "iops": float(count), "clat_ns": latency if count else {}}
+    if syncs:
+        document["sync"] = {"total_ios": syncs, "iops": 1.0, "lat_ns": {"mean": 6e6, "p99": 7e6}}
+    return Outcome.from_document(document)
 
-    assert outcome_figures(half(1001, 1000))[3] == outcome_figures(half(1000, 1001))[3] == "100 µs"
-    assert outcome_figures(half(1000, 1101))[3] == "2 ms"
-    assert with_direction("p99", [[half(1000, 1001)], [half(999, 1001)]]) == "read.p99"
+
+def test_a_table_has_the_latencies_of_both_directions() -> None:
+    outcomes = [mix(1001, 1000), mix(1000, 1101)]
+    directions = split_directions(outcomes)
+    assert figure_headings(directions) == [
+        "read IOPS", "write IOPS", "read mean", "read p99", "write mean", "write p99",
+    ]  # fmt: skip
+    assert outcome_figures(outcomes[0], directions) == ["1,001", "1,000", "50 µs", "100 µs", "1 ms", "2 ms"]
+    alone = [mix(100, 0), mix(0, 100)]
+    assert split_directions(alone) == []
+    assert [outcome_figures(outcome, [])[2:] for outcome in alone] == [["50 µs", "100 µs"], ["1 ms", "2 ms"]]
+    assert outcome_figures(alone[0], ["read", "write"])[2:] == ["50 µs", "100 µs", "–", "–"]
+
+
+def test_a_table_has_the_latencies_of_fsyncs() -> None:
+    outcome = mix(0, 100, syncs=100)
+    directions = split_directions([outcome, None])
+    assert figure_headings(directions)[2:] == ["write mean", "write p99", "fsync mean", "fsync p99"]
+    assert outcome_figures(outcome, directions)[-2:] == ["6 ms", "7 ms"]
+
+
+def test_one_more_write_does_not_change_the_direction() -> None:
+    assert with_direction("p99", [[mix(1001, 1000)], [mix(999, 1001)]]) == "read.p99"
+
+
+def test_a_latency_means_all_directions_that_the_sides_have() -> None:
+    assert with_directions("p99", [[mix(500, 500)], [mix(700, 300)]]) == ["read.p99", "write.p99"]
+    assert with_directions("p99", [[mix(500, 500)], [mix(500, 0)]]) == ["read.p99"]
+    assert with_directions("p99", [[mix(500, 0)], [mix(0, 500)]]) == ["read.p99"]
+    assert with_directions("p99", [[mix(9990, 10)], [mix(9990, 10)]]) == ["read.p99"]
+    assert with_directions("mean", [[mix(0, 9, syncs=9)], [], [mix(0, 9, syncs=9)]]) == ["write.mean", "sync.mean"]
+    assert with_directions("mean", [[mix(0, 9, syncs=9)], [mix(0, 9)]]) == ["write.mean"]
+    assert with_directions("write.p99", [[mix(9, 0)]]) == ["write.p99"]
+
+
+def test_slower_writes_of_a_mixed_load_are_found() -> None:
+    def side(name: str, latency: float) -> ComparisonSide:
+        runs = []
+        for number in range(5):
+            outcome = mix(500, 500, p99=latency + number)
+            runs.append(replace(run(1, repeat=str(number)), outcome=outcome))
+        return ComparisonSide(name, runs)
+
+    result = compare([side("old", 2e6), side("new", 2.4e6)], ["p99"], no_points)
+    assert {row.metric: row.verdicts for row in result.rows} == {"read.p99": ["same"], "write.p99": ["worse"]}
+    judgement = fail_if.judge_condition(result, fail_if.parse_condition("p99 > 1.1*baseline"), sure=True)
+    assert list(judgement.failed) == ["new: p99 > 1.1*baseline (write.p99)"]
 
 
 def test_less_latency_is_better() -> None:
@@ -351,8 +396,8 @@ def test_one_more_read_does_not_turn_reads_into_writes() -> None:
     gate = fail_if.parse_condition("p99 > 1.1*baseline")
     for pair_of_sides in ((more_reads, more_writes), (more_writes, more_reads)):
         result = compare(pair_of_sides, ["p99", "mean"], no_points)
-        assert [row.metric for row in result.rows] == ["read.p99", "read.mean"]
-        assert [row.verdicts for row in result.rows] == [["same"], ["same"]]
+        assert [row.metric for row in result.rows] == ["read.p99", "write.p99", "read.mean", "write.mean"]
+        assert [row.verdicts for row in result.rows] == [["same"]] * 4
         assert fail_if.judge_condition(result, gate, sure=False).failed == []
 
 

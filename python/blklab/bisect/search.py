@@ -21,7 +21,7 @@ from blklab.bisect.findings import Bisection, CommitFigure, CommitVerdict
 from blklab.bisect.git import BisectionState, Commit, GitBisect
 from blklab.bisect.source import BisectionSource, BuildFailed, Note
 from blklab.compare.fail_if import Condition
-from blklab.compare.metrics import METRICS, Metric, with_direction
+from blklab.compare.metrics import METRICS, Metric, with_directions
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.experiment.cells import Cell, ExperimentPlan
 from blklab.outcome import Outcome
@@ -253,7 +253,7 @@ FURTHER = 5  # Decisions besides those of the steps: both ends, both commits of 
 LIMIT = 2.0
 """Standard errors that are added to the distance of the nearer end: noise must not bring the hypotheses together."""
 
-TestKey = tuple[Labels, str]  # A cell, and the text of a condition
+TestKey = tuple[Labels, str]  # A cell, and the text of a condition with its metric
 
 
 class BisectionEvidence:
@@ -298,10 +298,12 @@ class BisectionEvidence:
         good, bad = (self._of(end, SEARCH)[0] for end in (self._good, self._bad))
         for cell in good:
             for condition in conditions:
-                metric = METRICS[with_direction(condition.metric, [[good[cell]], [bad[cell]]])]
-                if metric.compute(good[cell]) and metric.compute(bad[cell]):
-                    test = SequentialTest(condition, metric, error_rate / len(good) / len(conditions))
-                    self._tests[cell, condition.text] = test
+                metrics = [METRICS[name] for name in with_directions(condition.metric, [[good[cell]], [bad[cell]]])]
+                for metric in metrics:
+                    if metric.compute(good[cell]) and metric.compute(bad[cell]):
+                        rate_of_test = error_rate / len(good) / len(conditions) / len(metrics)
+                        key = (cell, f"{condition.text} ({metric.name})")
+                        self._tests[key] = SequentialTest(condition, metric, rate_of_test)
         if not self._tests:
             names = ", ".join(condition.metric for condition in conditions)
             raise UsageError(f"--fail-if: the runs of both ends have no {names}")

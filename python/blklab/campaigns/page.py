@@ -14,6 +14,7 @@ from blklab.campaigns.charts.metric_by_parameter import axes_section
 from blklab.campaigns.charts.offered_load import load_section
 from blklab.campaigns.charts.runs_over_time import course_section
 from blklab.campaigns.results import hosts_table, outlier_lines
+from blklab.campaigns.runs import DIRECTION_WORDS, split_directions
 from blklab.campaigns.sentences import sentences
 from blklab.campaigns.view import MOST_SIDES, ExperimentView, ReportCell
 from blklab.compare.diagnostics import diagnose
@@ -31,7 +32,8 @@ from blklab.text.printing import printable
 RAW = 48 << 10  # Maximum characters of a run's raw output on the page
 RAW_ALL = 1 << 20  # Maximum characters of all raw output on the page
 
-SHOWN = ("mean", "p50", "p99", "p99_9", "sync.mean", "sync.p99")  # Latencies in the table of cells
+PERCENTILES = {"mean": "mean", "p50": "50 %", "p99": "99 %", "p99_9": "99.9 %"}
+"""Latencies in the table of cells, with their headings."""
 
 Raw = Callable[[int], str]  # A function that returns the raw output of a run
 
@@ -199,7 +201,8 @@ def _cells(view: ExperimentView) -> PageSection:
 def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
     columns = _cell_columns(view)
     columns += number_columns("runs", "reads/s", "writes/s", "IOPS", "±", "bandwidth")
-    columns += number_columns("mean", "50 %", "99 %", "99.9 %", "fsync mean", "fsync 99 %", "CPUs", "machine")
+    latencies = _latency_columns(cells)
+    columns += number_columns(*latencies, "CPUs", "machine")
     body = []
     for cell in cells:
         if not cell.value("iops"):
@@ -208,7 +211,7 @@ def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
         row.append(str(len(cell.runs)))
         row += [formatting.number(cell.mean(name)) for name in ("read.iops", "write.iops", "iops")]
         row += [_half(cell, "iops"), formatting.rate(cell.mean("bw"))]
-        row += [formatting.duration(cell.mean(name)) for name in SHOWN]
+        row += [formatting.duration(cell.mean(metric)) for metric in latencies.values()]
         row.append(formatting.number(_mean_figure(cell, cores)))
         row.append(formatting.share(_mean_figure(cell, _machine)))
         body.append(row)
@@ -217,12 +220,21 @@ def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
             "Figures",
             columns,
             body,
-            (
-                "±: half of the interval. Latencies are those of reads, unless there are 10 % more writes. CPUs: "
-                "how many the jobs used; machine: the busy share of all CPUs."
-            ),
+            ("±: half of the interval. CPUs: how many the jobs used; machine: the busy share of all CPUs."),
         )
     )
+
+
+def _latency_columns(cells: "list[ReportCell]") -> dict[str, str]:
+    """Returns the headings of the latencies and their metrics: of each direction, if a cell has several."""
+    directions = split_directions(run.outcome for cell in cells for run in cell.runs)
+    if not directions:
+        return {heading: key for key, heading in PERCENTILES.items()}
+    columns = {}
+    for direction in directions:
+        for key, heading in PERCENTILES.items():
+            columns[f"{DIRECTION_WORDS[direction]} {heading}"] = f"{direction}.{key}"
+    return columns
 
 
 def _cell_columns(view: ExperimentView) -> list[TableColumn]:

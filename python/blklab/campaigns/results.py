@@ -8,7 +8,7 @@ from dataclasses import asdict
 from statistics import fmean, median
 
 from blklab.campaigns import runs
-from blklab.campaigns.runs import outcome_figures
+from blklab.campaigns.runs import figure_headings, outcome_figures, split_directions
 from blklab.compare.host_outliers import FEWEST, HostOutlier, outliers, values
 from blklab.compare.metrics import METRICS, lowest_devices
 from blklab.compare.sanity_checks import unfair_shares
@@ -52,7 +52,7 @@ def _cell_row(cell: Cell, descriptions: CellDescriptions, varied_labels: Sequenc
     return [printable(text) for text in row]
 
 
-SPARE = ("in queues", "share", "mean")  # Columns that a narrow terminal hides, the first one first
+SPARE = ("in queues", "share", *runs.MEANS)  # Columns that a narrow terminal hides, the first one first
 
 
 def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunResult]) -> None:
@@ -92,30 +92,34 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTab
     """Returns the table of results: IOPS, latencies, and each disk's share of the I/Os."""
     varied_labels = [label for label in plan.varied if label not in {"stack", "workload"}]
     has_interval = any(result.outcome.interval is not None for result in results)
-    syncs = any(METRICS["sync.p99"].compute(result.outcome) for result in results)
+    latency_directions = split_directions(result.outcome for result in results)
+    headings = figure_headings(latency_directions)
     columns = [
         TableColumn("#"),
         *map(text_column, ("stack", "workload", *varied_labels)),
-        *number_columns("read IOPS", "write IOPS"),
+        *number_columns(*headings[:2]),
     ]
     if has_interval:
         columns.append(text_column("±IOPS"))
-    columns += number_columns("mean", "p99")
-    if syncs:
-        columns += number_columns("fsync p99")
+    columns += number_columns(*headings[2:])
+    has_commands = any(result.outcome.command for result in results)
+    if has_commands:
+        columns += number_columns("time")
     columns += [text_column("share"), TableColumn("in queues")]
-    rows = [_row(cell, result, varied_labels, syncs=syncs) for cell, result in _pairs(plan, results)]
-    title = printable(plan.title) or "Experiment"
-    commands = any(result.outcome.command for result in results)
+    rows = []
+    for cell, result in _pairs(plan, results):
+        row = _row(cell, result, varied_labels, latency_directions)
+        if has_commands:
+            row.insert(-2, formatting.duration(METRICS["wall"].compute(result.outcome)))
+        rows.append(row)
     note = "mean and p99: completion latencies"
-    if commands:
-        note += " (mean of a command: its time)"
+    if has_commands:
+        note += ". time: that of the command"
     note += ". share: each disk's share of the I/Os. in queues: mean number of requests in each disk and its queue."
     if has_interval:
         note += " ±IOPS: the interval in which nine of ten measurements are expected."
-    return TextTable(
-        f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE, explanations={"mean": "mean and "}
-    )
+    title = f"{printable(plan.title) or 'Experiment'}: {did(plan.runner)}"
+    return TextTable(title, columns, rows, note, spare=SPARE, explanations={"mean": "mean and "})
 
 
 def _pairs(plan: ExperimentPlan, results: Sequence[RunResult]) -> list[tuple[Cell, RunResult]]:
@@ -124,7 +128,7 @@ def _pairs(plan: ExperimentPlan, results: Sequence[RunResult]) -> list[tuple[Cel
     return [(cells[result.number], result) for result in results]
 
 
-def _row(cell: Cell, result: RunResult, varied_labels: Sequence[str], *, syncs: bool) -> list[str]:
+def _row(cell: Cell, result: RunResult, varied_labels: Sequence[str], latency_directions: Sequence[str]) -> list[str]:
     outcome = result.outcome
     disks = lowest_devices(outcome)
     total = max(1, sum(sum(disk.ios) for disk in disks))
@@ -133,9 +137,7 @@ def _row(cell: Cell, result: RunResult, varied_labels: Sequence[str], *, syncs: 
     if len(disks) > 4:
         shares = [f"{len(disks)} disks"]
         depths = [depths[0], "…", depths[-1]]
-    read_iops, write_iops, mean, p99 = outcome_figures(outcome)
-    if outcome.command:
-        mean = formatting.duration(METRICS["wall"].compute(outcome))
+    read_iops, write_iops, *latencies = outcome_figures(outcome, latency_directions)
     row = [
         str(cell.number),
         printable(cell.labels["stack"]),
@@ -146,10 +148,7 @@ def _row(cell: Cell, result: RunResult, varied_labels: Sequence[str], *, syncs: 
     ]
     if outcome.interval is not None:
         row.append(_interval(outcome.interval))
-    row += [mean, p99]
-    if syncs:
-        row.append(formatting.duration(METRICS["sync.p99"].compute(outcome)))
-    row += [" ".join(shares), " ".join(depths)]
+    row += [*latencies, " ".join(shares), " ".join(depths)]
     return row
 
 

@@ -7,12 +7,12 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from blklab import units
-from blklab.compare.metrics import METRICS, all_metrics, device_shares, with_direction
+from blklab.compare.metrics import METRICS, WAYS, all_metrics, device_shares, directions, with_direction
 from blklab.compare.sanity_checks import unfair_shares
 from blklab.compare.saturation import SaturationCurve, curves
 from blklab.experiment.cells import ExperimentPlan
@@ -126,7 +126,11 @@ def _doubts(run: StoredRun) -> list[str]:
 
 def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
     """Returns a row for each job of each run; `heading` is that of the numbers of runs."""
-    columns = [TableColumn(heading), text_column("job"), *number_columns(*FIGURES, "share", "each clone")]
+    latency_directions = split_directions(
+        Outcome(read=group.read, write=group.write) for _, outcome in rows for group in outcome.groups
+    )
+    headings = figure_headings(latency_directions)
+    columns = [TableColumn(heading), text_column("job"), *number_columns(*headings, "share", "each clone")]
     jobs = []
     for number, outcome in rows:
         total = sum(group.iops for group in outcome.groups) or 1
@@ -134,7 +138,7 @@ def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
             cells = [
                 str(number),
                 printable(group.name),
-                *outcome_figures(Outcome(read=group.read, write=group.write)),
+                *outcome_figures(Outcome(read=group.read, write=group.write), latency_directions),
                 formatting.share(group.iops / total),
                 " ".join(f"{rate:,.0f}" for rate in group.clones),
             ]
@@ -145,12 +149,9 @@ def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
             columns,
             jobs,
             "share: of the IOPS of all jobs of the run. each clone: IOPS of the processes of a job.",
-            spare=("mean", "each clone"),
+            spare=(*MEANS, "each clone"),
         )
     )
-
-
-FIGURES = ("read IOPS", "write IOPS", "mean", "p99")  # The columns of `outcome_figures`
 
 
 def runs(campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> TextTable:
@@ -184,27 +185,61 @@ def _table(
     varied_labels = [label for label in all_labels if len({labels.get(label) for labels in labels_of_runs}) > 1]
     values_of_runs = [[labels.get(label, formatting.NONE) for label in varied_labels] for labels in labels_of_runs]
     order = units.row_order(varied_labels, values_of_runs)
-    columns = [*columns, *map(text_column, varied_labels), *number_columns(*FIGURES)]
+    latency_directions = split_directions(outcome for _, _, outcome in rows)
+    columns = [*columns, *map(text_column, varied_labels), *number_columns(*figure_headings(latency_directions))]
     sorted_rows = sorted(zip(values_of_runs, rows, strict=True), key=lambda row: order(row[0]))
     cells = []
     for values, (leading, _, outcome) in sorted_rows:
-        cells.append([*leading, *map(printable, values), *outcome_figures(outcome)])
-    return TextTable(title, columns, cells, note, spare=("mean", "state"))
+        cells.append([*leading, *map(printable, values), *outcome_figures(outcome, latency_directions)])
+    return TextTable(title, columns, cells, note, spare=(*MEANS, "state"))
 
 
-def outcome_figures(outcome: Outcome | None) -> list[str]:
+def split_directions(outcomes: Iterable[Outcome | None]) -> list[str]:
+    """Returns the directions that have columns of latencies of their own in a table of these outcomes.
+
+    They are none if each outcome has one direction and no fsyncs: then `mean` and `p99` have one meaning in each row.
+    """
+    present_outcomes = [outcome for outcome in outcomes if outcome is not None]
+    has_syncs = any(METRICS["sync.mean"].compute(outcome) for outcome in present_outcomes)
+    if not has_syncs and all(len(directions([outcome])) < 2 for outcome in present_outcomes):
+        return []
+    columns = [direction for direction in WAYS if direction in directions(present_outcomes)]
+    if has_syncs:
+        columns.append("sync")
+    return columns
+
+
+DIRECTION_WORDS = {"read": "read", "write": "write", "sync": "fsync"}  # What headings call them
+
+
+def figure_headings(latency_directions: Sequence[str]) -> list[str]:
+    """Returns the headings of `outcome_figures`."""
+    headings = ["read IOPS", "write IOPS"]
+    if not latency_directions:
+        return [*headings, "mean", "p99"]
+    for direction in latency_directions:
+        headings += [f"{DIRECTION_WORDS[direction]} mean", f"{DIRECTION_WORDS[direction]} p99"]
+    return headings
+
+
+MEANS = ("mean", *(f"{word} mean" for word in DIRECTION_WORDS.values()))  # A narrow table hides them
+
+
+def outcome_figures(outcome: Outcome | None, latency_directions: Sequence[str]) -> list[str]:
     """Returns read IOPS, write IOPS, mean and 99th percentile of the latency, as text.
 
-    Latencies are of reads, unless there are 10 % more writes. A missing figure is a dash.
+    Latencies are of each of `latency_directions` (see `split_directions`); without any, of the only direction that the
+    outcome has. A missing figure is a dash.
     """
     if outcome is None:
-        return [formatting.NONE] * 4
-    rates = [
-        f"{direction.iops:,.0f}" if direction.total_ios else formatting.NONE
-        for direction in (outcome.read, outcome.write)
-    ]
-    metrics = [METRICS[with_direction(name, [[outcome]])] for name in ("mean", "p99")]
-    return [*rates, *(formatting.duration(metric.compute(outcome)) for metric in metrics)]
+        return [formatting.NONE] * len(figure_headings(latency_directions))
+    texts = []
+    for rate in (outcome.read, outcome.write):
+        texts.append(f"{rate.iops:,.0f}" if rate.total_ios else formatting.NONE)
+    for direction in latency_directions or [with_direction("mean", [[outcome]]).partition(".")[0]]:
+        for key in ("mean", "p99"):
+            texts.append(formatting.duration(METRICS[f"{direction}.{key}"].compute(outcome)))
+    return texts
 
 
 def when(stamp: str) -> str:

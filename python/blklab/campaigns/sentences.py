@@ -16,7 +16,7 @@ from blklab.campaigns.view import (
     workload_options,
 )
 from blklab.compare.decision import Decision, Rule, decide
-from blklab.compare.metrics import METRICS, rate_scale
+from blklab.compare.metrics import METRICS, WAYS, rate_scale
 from blklab.compare.report import change, figure, interval, more_repeats
 from blklab.grouping import by_key
 from blklab.render import formatting
@@ -191,14 +191,23 @@ def _alone(view: ExperimentView, cells: Sequence[ReportCell]) -> Iterator[Senten
             high = figure(metric, value.high)
             if low != high:
                 text += f" (interval {low} to {high})"
-        mean = cell.mean("mean")
-        p99 = cell.mean("p99")
-        if mean is not None and p99 is not None:
-            text += f"; an I/O takes {formatting.duration(mean)}, 99 % of them at most {formatting.duration(p99)}"
+        for direction, noun in _latency_nouns(cell).items():
+            mean = cell.mean(f"{direction}.mean")
+            p99 = cell.mean(f"{direction}.p99")
+            if mean is not None and p99 is not None:
+                text += f"; {noun} takes {formatting.duration(mean)}, 99 % of them at most {formatting.duration(p99)}"
         load = " ".join(f"{label}={cell.labels.get(label, formatting.NONE)}" for label in view.loads)
         if load:
             text += f", at {load}"
         yield Sentence(view.name(cell, view.loads), f"{text}.")
+
+
+def _latency_nouns(cell: ReportCell) -> dict[str, str]:
+    """Returns the directions of a cell's latencies, and what a sentence calls an I/O of each."""
+    nouns = {direction: f"a {direction}" for direction in WAYS if direction in cell.directions}
+    if len(nouns) == 1:
+        nouns = dict.fromkeys(nouns, "an I/O")
+    return {**nouns, "sync": "an fsync"}
 
 
 def _compare_predictions(view: ExperimentView) -> Iterator[Sentence]:

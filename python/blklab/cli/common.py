@@ -19,6 +19,7 @@ import click
 
 from blklab import units
 from blklab.errors import UsageError
+from blklab.render.console import PIPED_WIDTH
 from blklab.text.printing import printable
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 A = TypeVar("A", bound="DataclassInstance")
-PIPED_WIDTH = 100  # The width of tables if stdout is not a terminal and COLUMNS is not set
 
 
 class Quantity(click.ParamType[Any]):

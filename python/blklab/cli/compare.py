@@ -54,7 +54,7 @@ class CompareArguments:
     "metrics",
     default="iops,mean,p99",
     metavar="METRIC,...",
-    help="Metrics to compare: iops, bw, read.iops, write.p99, p99 (of one direction), wall ...",
+    help="Metrics to compare: iops, bw, read.iops, write.p99, p99 (of reads, writes and fsyncs), wall ...",
 )
 @click.option("--job", metavar="NAME", help="Compare this job alone; '*' with --between job: each of all jobs.")
 @click.option(
@@ -91,8 +91,8 @@ def compare(arguments: CompareArguments) -> None:
     that both have are equal. To compare two workloads, use --between workload, or name 'a:workload=x' and
     'b:workload=y'.
 
-    A latency without a direction, such as p99, means the direction that both sides have. If both sides read and write,
-    it means reads, unless there are at least 10 % more writes than reads. The table names the direction.
+    A latency without a direction, such as p99, means the directions that all sides have: reads, writes and fsyncs. Each
+    direction has a table.
 
     A verdict is "better", "worse", "the same within ±x %", or "cannot tell" with the number of
     repeats before the next comparison. Verdicts stay valid if you follow this advice. All intervals of a metric hold
@@ -201,7 +201,7 @@ def _print_needed_runs(arguments: CompareArguments) -> None:
     """Print how long and how often to measure to see a change."""
     from blklab.compare import report as comparison_report
     from blklab.compare.diagnostics import diagnose
-    from blklab.compare.metrics import METRICS, metric_name, with_direction
+    from blklab.compare.metrics import METRICS, metric_name, with_directions
     from blklab.compare.run_planning import plan_runs
     from blklab.render import diagnostics as diagnostics_report
     from blklab.render import terminal
@@ -212,7 +212,9 @@ def _print_needed_runs(arguments: CompareArguments) -> None:
     outcomes = [run.outcome for run in selection.runs if run.outcome]
     if outcomes and all(outcome.simulated_ios is not None for outcome in outcomes):
         raise UsageError(f"{campaign}: repeats do not make predictions surer: measure with --on host or --on lab")
-    metrics = [with_direction(metric_name(text), [outcomes]) for text in arguments.metrics.split(",")]
+    metrics = []
+    for text in arguments.metrics.split(","):
+        metrics += with_directions(metric_name(text), [outcomes])
     needed_runs = {
         metric: plan_runs(selection.runs, METRICS[metric], points, arguments.change, arguments.confidence)
         for metric in metrics

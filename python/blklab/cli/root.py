@@ -171,7 +171,7 @@ def blklab() -> None:
     \b
     Environment:
       NO_COLOR      if set, print no colours
-      COLUMNS       width of the output; default: the width of the terminal
+      COLUMNS       width of the output; default: that of the terminal, without one as wide as needed
       BLKLAB_STORE  file or URL of the store; default: blklab/store.db in your data directory
       BLKLAB_STATE  directory of the journals of unfinished runs and repairs
       BLKLAB_LOCKS  directory of the locks that all users share; default: /run/lock

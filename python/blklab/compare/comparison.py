@@ -10,7 +10,7 @@ from typing import Any
 
 from blklab import units
 from blklab.compare.decision import FIRST_LOOK, MARGIN, Decision, Rule, decide, intervals
-from blklab.compare.metrics import LATENCIES, METRICS, Metric, directions, metric_name, rate_scale, with_direction
+from blklab.compare.metrics import LATENCIES, METRICS, Metric, directions, metric_name, rate_scale, with_directions
 from blklab.compare.run_conditions import condition_notes, drift_notes, note
 from blklab.compare.samples import Points, run_samples
 from blklab.compare.variation import RunSample, between_campaigns, mean, two_groups
@@ -377,7 +377,8 @@ def compare(
     requests: dict[str, dict[int, list[str]]] = {}
     for name in names:
         for number, cell in enumerate(cells):
-            requests.setdefault(cell.metric(name), {}).setdefault(number, []).append(name)
+            for metric in cell.metrics(name):
+                requests.setdefault(metric, {}).setdefault(number, []).append(name)
     are_apart = _are_apart(usable)
     before = earlier() if are_apart else []
     between = {name: _between(before, METRICS[name]) for name in requests}
@@ -434,9 +435,9 @@ class _PairedCell:
         self.runs = runs
         self._points = points
 
-    def metric(self, name: str) -> str:
-        """Returns the metric that a name means for this cell."""
-        return with_direction(name, [[run.figures for run in side] for side in self.runs])
+    def metrics(self, name: str) -> list[str]:
+        """Returns the metrics that a name means for this cell."""
+        return with_directions(name, [[run.figures for run in side] for side in self.runs])
 
     def row(self, rule: Rule) -> tuple[list[Merged], list[list[str]]]:
         """Returns the values on each side, and the merged cells that other sides lack.

@@ -77,8 +77,8 @@ LATENCIES = {  # What metrics of latency are called, in the order of reports
     "p99_99": "99.99th percentile of the latency",
     "max": "longest latency",
 }
-"""Latencies of one direction. Without a direction, a name means the direction that all sides of a
-comparison have, reads rather than writes: see `with_direction`."""
+"""Latencies of one direction. Without a direction, a name means the directions that all sides of a comparison have:
+see `with_directions`."""
 
 BIN = 1 / 64  # The width of a bin of fio's histogram of latencies (stat.h: FIO_IO_U_PLAT_BITS is 6)
 
@@ -128,7 +128,7 @@ def directions(outcomes: Iterable[Outcome]) -> set[str]:
 
 
 def with_direction(name: str, sides: Sequence[Sequence[Outcome]]) -> str:
-    """Returns the metric that a name means for these sides of a comparison.
+    """Returns the one metric that a name means for these sides of a comparison, where only one can be shown.
 
     A latency without a direction is of the direction that most sides have; of both, of the one with more I/Os on all
     sides together. This is writes only if they are 10 % more: chance must not decide about equal shares.
@@ -143,6 +143,41 @@ def with_direction(name: str, sides: Sequence[Sequence[Outcome]]) -> str:
         return side_count, ios * (1.1 if direction == "read" else 1)
 
     return f"{max(WAYS, key=weight)}.{name}"
+
+
+MIN_SHARE = 0.01  # A direction with fewer of a run's I/Os is not compared
+
+
+def with_directions(name: str, sides: Sequence[Sequence[Outcome]]) -> list[str]:
+    """Returns the metrics that a name means for these sides of a comparison.
+
+    A latency without a direction is of reads, of writes and of fsyncs, as far as all sides have them. If they have none
+    in common, it is the one of `with_direction`.
+    """
+    if name not in LATENCIES:
+        return [name]
+    metrics = [f"{direction}.{name}" for direction in WAYS if _all_have(sides, direction)]
+    if _all_have_syncs(sides, f"sync.{name}"):
+        metrics.append(f"sync.{name}")
+    return metrics or [with_direction(name, sides)]
+
+
+def _all_have(sides: Sequence[Sequence[Outcome]], direction: str) -> bool:
+    """Returns whether all sides that have any runs have I/O of a direction."""
+    shares = []
+    for side in sides:
+        total = sum(outcome.direction(way).total_ios for outcome in side for way in WAYS)
+        if total:
+            shares.append(sum(outcome.direction(direction).total_ios for outcome in side) / total)
+    return bool(shares) and min(shares) >= MIN_SHARE
+
+
+def _all_have_syncs(sides: Sequence[Sequence[Outcome]], metric: str) -> bool:
+    """Returns whether all sides that have any runs have the latency of fsyncs."""
+    sides_with_runs = [side for side in sides if side]
+    return bool(sides_with_runs) and all(
+        any(METRICS[metric].compute(outcome) for outcome in side) for side in sides_with_runs
+    )
 
 
 def all_metrics(outcome: Outcome) -> dict[str, float]:

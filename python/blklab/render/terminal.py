@@ -1,12 +1,13 @@
 """Print sentences and tables in the terminal."""
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from blklab.render import formatting
-from blklab.render.console import Console, RenderableType, style_text
+from blklab.render.console import PIPED_WIDTH, Console, Text, assemble_text, style_text
 from blklab.render.formatting import Sentence
 from blklab.render.table import TableColumn, TextTable, only
 
@@ -34,24 +35,62 @@ def draw_table(console: Console, *tables: TextTable) -> None:
 
 
 def _draw(console: Console, table: TextTable) -> None:
-    from rich.table import Table as Grid
-
-    shown, hidden_headings = fit_table(table, console.width)
-    width, full_columns = _fit_columns(shown, console.width)
-    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", width=width)
-    for index, column in enumerate(shown.columns):
-        justify: Literal["left", "right"] = "right" if column.numeric else "left"
-        grid.add_column(style_text(column.heading), justify=justify, no_wrap=index in full_columns, overflow="fold")
-    for index, row in enumerate(shown.rows):
-        cells = [_cell(column, cell, console) for column, cell in zip(shown.columns, row, strict=True)]
-        grid.add_row(*cells, style="bold" if index in shown.strong else None)
+    limit = table_width(console)
+    shown, hidden_headings = fit_table(table, limit)
     console.print()
     console.print(style_text(table.title, "bold"))
-    console.print(grid, crop=False)
+    needed_width = measure_words(shown, limit)
+    has_paths = bool(_path_columns(shown))
+    if needed_width > limit and not has_paths:
+        _print_records(console, shown)
+    else:
+        _print_grid(console, shown, limit, needed_width)
     if shown.note:
         print_note(console, shown.note)
     if hidden_headings:
         print_note(console, f"Columns hidden (terminal too narrow): {', '.join(hidden_headings)}")
+
+
+UNLIMITED = 100_000  # Columns
+
+
+def table_width(console: Console) -> int:
+    """Returns how wide a table may be: in a pipe, as wide as it needs to be, unless COLUMNS is set."""
+    if not console.is_terminal and console.width == PIPED_WIDTH and not os.environ.get("COLUMNS"):
+        return UNLIMITED
+    return console.width
+
+
+def _print_grid(console: Console, table: TextTable, limit: int, needed_width: int) -> None:
+    from rich.table import Table as Grid
+
+    # A path with a line break cannot be copied: the table is wider than the terminal if its paths need that
+    width = needed_width if needed_width > limit else None
+    full_columns = _full_columns(table)
+    if needed_width <= limit:
+        full_columns |= _unbroken_columns(table)
+    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", width=width)
+    for index, column in enumerate(table.columns):
+        justify: Literal["left", "right"] = "right" if column.numeric else "left"
+        grid.add_column(style_text(column.heading), justify=justify, no_wrap=index in full_columns, overflow="fold")
+    for index, row in enumerate(table.rows):
+        cells = [_cell(column, cell, console) for column, cell in zip(table.columns, row, strict=True)]
+        grid.add_row(*cells, style="bold" if index in table.strong else None)
+    width_before = console.width
+    console.width = max(limit, width_before)
+    console.print(grid, crop=False)
+    console.width = width_before
+
+
+def _print_records(console: Console, table: TextTable) -> None:
+    """Prints a line for each cell, where the terminal is too narrow for the words of the table."""
+    for number, row in enumerate(table.rows):
+        if number:
+            console.print()
+        for column, cell in zip(table.columns, row, strict=True):
+            text = _cell(column, cell, console)
+            label = f"{column.heading}: " if column.heading else ""
+            console.print(assemble_text((label, "dim"), text), soft_wrap=False)
 
 
 LEAST_WIDTH = 60  # Columns of a terminal that has room for these columns of a table:
@@ -59,64 +98,94 @@ KEPT = frozenset({"p99", "change", "±", "±IOPS"})
 
 
 def fit_table(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
-    """Returns the table without the hidden columns, and their headings."""
-    from rich.cells import cell_len
+    """Returns the table without the hidden columns, and their headings.
 
+    Columns are hidden so that each cell has one line; those of `KEPT` only so that no word is cut.
+    """
     hidden_headings: list[str] = []
     for heading in table.spare:
         if heading in KEPT and width >= LEAST_WIDTH:
             continue
-        widths = []
-        for number, column in enumerate(table.columns):
-            cells = [column.heading, *(row[number] for row in table.rows)]
-            widths.append(_bar_width(width) if column.bar else max(map(cell_len, cells)))
-        if sum(widths) + GAP * (len(widths) - 1) <= width:
+        if _measure_cells(table, width) <= width:
             break
-        # The first column identifies a row.
-        names = [column.heading if index or column.numeric else None for index, column in enumerate(table.columns)]
-        if heading in names:
-            table = only(table, [index for index, name in enumerate(names) if name != heading])
-            if heading:
+        table, was_shown = _hide_column(table, heading)
+        if was_shown and heading:
+            hidden_headings.append(heading)
+    for heading in table.spare:
+        if heading in KEPT and measure_words(table, width) > width:
+            table, was_shown = _hide_column(table, heading)
+            if was_shown:
                 hidden_headings.append(heading)
-            note = table.note.replace(table.explanations.get(heading, "\0"), "")
-            note = re.sub(rf"(^| ){re.escape(heading)}: [^.;]*([.;]|$)", "", note) if heading else note
-            table = replace(table, note=note.strip())
     return table, hidden_headings
 
 
-def _fit_columns(table: TextTable, width: int) -> tuple[int | None, set[int]]:
-    """Returns the table's width if it is not the terminal's, and the columns that are not wrapped.
+def _hide_column(table: TextTable, heading: str) -> tuple[TextTable, bool]:
+    """Returns the table without the columns of a heading and what explains them, and whether it had any."""
+    # The first column identifies a row.
+    names = [column.heading if index or column.numeric else None for index, column in enumerate(table.columns)]
+    was_shown = heading in names
+    if was_shown:
+        table = only(table, [index for index, name in enumerate(names) if name != heading])
+        note = table.note.replace(table.explanations.get(heading, "\0"), "")
+        if heading:
+            note = re.sub(rf"(^| ){re.escape(heading)}: [^.;]*([.;]|$)", "", note)
+        table = replace(table, note=note.strip())
+    return table, was_shown
 
-    These are figures, paths, and names where they fit. The table is wider than the terminal if its paths need that: a
-    path with a line break cannot be copied.
-    """
+
+def _measure_cells(table: TextTable, width: int) -> int:
+    """Returns the width of the table if each cell has one line; `width` is that of the terminal."""
     from rich.cells import cell_len
 
-    paths = set()
-    names = set()
-    for number in range(len(table.columns)):
-        cells = [row[number] for row in table.rows]
-        if any(cell.startswith("/") for cell in cells):
-            paths.add(number)
-        if not any(" " in cell for cell in cells):
-            names.add(number)
-    full_columns = {number for number, column in enumerate(table.columns) if column.numeric or column.bar} | paths
-    need = GAP * (len(table.columns) - 1)
+    widths = []
+    for number, column in enumerate(table.columns):
+        cells = [column.heading, *(row[number] for row in table.rows)]
+        widths.append(_bar_width(width) if column.bar else max(map(cell_len, cells)))
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def measure_words(table: TextTable, width: int) -> int:
+    """Returns the width of the table if text is broken between words; figures and paths are not broken."""
+    from rich.cells import cell_len
+
+    full_columns = _full_columns(table)
+    widths = []
     for number, column in enumerate(table.columns):
         unbroken = [column.heading, *(row[number] for row in table.rows)]
         if number not in full_columns:
             unbroken = " ".join(unbroken).split()
-        need += _bar_width(width) if column.bar else max(map(cell_len, unbroken), default=0)
-    if need <= width:
-        return None, full_columns | names
-    return (need if paths else None), full_columns
+        widths.append(_bar_width(width) if column.bar else max(map(cell_len, unbroken), default=0))
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _full_columns(table: TextTable) -> set[int]:
+    """Returns the columns that are not broken: figures, bars and paths."""
+    numbers = {number for number, column in enumerate(table.columns) if column.numeric or column.bar}
+    return numbers | _path_columns(table)
+
+
+def _path_columns(table: TextTable) -> set[int]:
+    columns = set()
+    for number in range(len(table.columns)):
+        if any(row[number].startswith("/") for row in table.rows):
+            columns.add(number)
+    return columns
+
+
+def _unbroken_columns(table: TextTable) -> set[int]:
+    """Returns the columns of single words."""
+    columns = set()
+    for number in range(len(table.columns)):
+        if not any(" " in row[number] for row in table.rows):
+            columns.add(number)
+    return columns
 
 
 def _bar_width(width: int) -> int:
     return BAR_WIDTH if width >= NARROW else BAR_WIDTH // 2
 
 
-def _cell(column: TableColumn, cell: str, console: Console) -> RenderableType:
+def _cell(column: TableColumn, cell: str, console: Console) -> Text:
     if column.bar:
         cell = bar(float(cell or 0), 1.0, _bar_width(console.width))
     if cell.translate(ASCII) != cell:

@@ -7,7 +7,7 @@ from blklab.campaigns import layout
 from blklab.campaigns.charts.campaign_column import campaign_column, campaign_name
 from blklab.campaigns.charts.folded_charts import more_charts
 from blklab.campaigns.view import ExperimentView, ReportCell
-from blklab.compare.metrics import METRICS, with_direction
+from blklab.compare.metrics import METRICS, with_directions
 from blklab.compare.report import figure
 from blklab.compare.saturation import LOADS, LoadPoint, SaturationCurve, curves, in_flight
 from blklab.grouping import by_key
@@ -76,8 +76,10 @@ def _over(view: ExperimentView, label: str) -> list[Chart]:
     charts = []
     for number, cells in enumerate(layout.panels(view, line, [label]).values()):
         outcomes = [run.figures for cell in cells for run in cell.runs]
+        metrics: list[str] = []
         for name in names:
-            metric = with_direction(name, [outcomes])
+            metrics += with_directions(name, [outcomes])
+        for metric in metrics:
             metric_cells = [cell for cell in cells if label in cell.labels and cell.value(metric)]
             if len({cell.labels[label] for cell in metric_cells}) > 2:
                 charts.append(_lines(view, metric_cells, label, line, metric, number))

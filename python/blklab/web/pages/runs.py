@@ -15,14 +15,17 @@ from blklab.web.frame import ROWS, SitePage, folded_document, list_page, list_pa
 def list_runs(store: Store, page: int) -> SitePage:
     """Returns the list of all runs, the newest first."""
     stored_runs, total = query.newest_runs(store, (page - 1) * ROWS, ROWS)
+    latency_directions = runs.split_directions(run.outcome for run in stored_runs)
     rows = []
     for run in stored_runs:
         link = LinkedCell(str(run.id), f"/runs/{run.id}")
         campaign = LinkedCell(f"{run.campaign} {printable(run.name)}", f"/campaigns/{run.campaign}")
         labels = printable(" ".join(f"{key}={value}" for key, value in run.labels.items()))
-        rows.append([link, campaign, run.runner, run.state, labels, *runs.outcome_figures(run.outcome)])
+        rows.append(
+            [link, campaign, run.runner, run.state, labels, *runs.outcome_figures(run.outcome, latency_directions)]
+        )
     columns = [TableColumn("run"), *(text_column(name) for name in ("campaign", "on", "state", "cell"))]
-    columns += [TableColumn(name) for name in ("read IOPS", "write IOPS", "mean", "p99")]
+    columns += map(TableColumn, runs.figure_headings(latency_directions))
     table = TextTable("Runs, the newest first", columns, rows)
     return list_page("Runs", table, facts=[formatting.plural(total, "run")], pages=list_parts("/runs", page, total))
 
@@ -38,8 +41,10 @@ def show_run(store: Store, number: int) -> SitePage:
     ]
     if output:
         details.append(PlainText("Output", printable_lines(output.split("\n")), folded=True))
-    figures = PageSection("figures", "Figures", "Figures", [table])
-    sections = [figures, PageSection("details", "Details", "Details", details)]
+    sections = [
+        PageSection("figures", "Figures", "Figures", [table]),
+        PageSection("details", "Details", "Details", details),
+    ]
     return SitePage(
         f"Run {number}",
         sections,
