@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from blklab.bisect.findings import Bisection, CommitVerdict
+from blklab.compare.figure_text import figure
 from blklab.compare.metrics import METRICS
-from blklab.compare.report import figure
 from blklab.render import formatting, terminal
 from blklab.render.console import Console
 from blklab.render.formatting import Sentence

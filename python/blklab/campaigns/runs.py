@@ -85,13 +85,18 @@ def print_runs(console: Console, campaign: CampaignRow, stored_runs: Sequence[St
         console.print(line)
 
 
+MOST_ORIGINS = 6  # Files of imported runs that have a line each
+
+
 def origins(stored_runs: Sequence[StoredRun]) -> list[str]:
-    """Returns where imported runs come from, and when they were measured; a line for each file."""
+    """Returns where imported runs come from, and when they were measured: a line for each file, or one for many."""
     runs_by_file: dict[tuple[str, str], list[int]] = {}
     for run in stored_runs:
         if origin := run.origin():
             file = re.sub(r":\d+$", "", origin["source"])
             runs_by_file.setdefault((file, origin.get("measured", "")), []).append(run.id)
+    if len(runs_by_file) > MOST_ORIGINS:
+        return [_summarise_origins(list(runs_by_file))]
     lines = []
     for (file, stamp), run_numbers in runs_by_file.items():
         numbers = ", ".join(map(str, run_numbers))
@@ -101,6 +106,15 @@ def origins(stored_runs: Sequence[StoredRun]) -> list[str]:
         time = f", measured {when(stamp)}" if stamp else ""
         lines.append(f"{noun} {numbers}: from {printable(file)}{time}")
     return lines
+
+
+def _summarise_origins(files: Sequence[tuple[str, str]]) -> str:
+    """Returns the number of files, the first and the last one, and when they were measured."""
+    line = f"{len(files)} files, {printable(files[0][0])} to {printable(files[-1][0])}"
+    stamps = sorted(stamp for _, stamp in files if stamp)
+    if stamps:
+        line += f", measured {when(stamps[0])} to {when(stamps[-1])}"
+    return line
 
 
 def doubts(stored_runs: Sequence[StoredRun]) -> list[str]:

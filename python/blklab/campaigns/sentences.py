@@ -16,8 +16,8 @@ from blklab.campaigns.view import (
     workload_options,
 )
 from blklab.compare.decision import Decision, Rule, decide
+from blklab.compare.figure_text import change, figure, interval, more_repeats
 from blklab.compare.metrics import METRICS, WAYS, rate_scale
-from blklab.compare.report import change, figure, interval, more_repeats
 from blklab.grouping import by_key
 from blklab.render import formatting
 from blklab.render.formatting import Sentence

@@ -49,6 +49,8 @@ class Quantity(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
+DEFAULT_METRICS = "iops,mean,p99"  # What a comparison compares
+
 SIZE = Quantity("size", units.parse_size)  # Option type: `4k`, `10GiB`, `512`; gives bytes
 SECONDS = Quantity("duration", units.parse_duration)
 """Option type of options that are blktrace's or fio's: `60` is seconds, as there; gives nanoseconds."""

@@ -52,7 +52,7 @@ class CompareArguments:
 @click.option(
     "--metric",
     "metrics",
-    default="iops,mean,p99",
+    default=common.DEFAULT_METRICS,
     metavar="METRIC,...",
     help="Metrics to compare: iops, bw, read.iops, write.p99, p99 (of reads, writes and fsyncs), wall ...",
 )

@@ -1,16 +1,18 @@
 """`blklab import`: import results of other tools as runs."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import DURATION, emit, json_option, note, store_option, warn
+from blklab.cli.common import DEFAULT_METRICS, DURATION, emit, json_option, note, store_option, warn
 from blklab.errors import BlklabError, UsageError
 from blklab.render.console import Console
 
 if TYPE_CHECKING:
     from blklab.importers.collect import Batch
     from blklab.store.campaigns import Store
+    from blklab.store.query import Selection
 
 FORMATS = (
     *("fio", "fio-log", "fio-text", "iostat", "randomio", "iozone", "bonnie", "bonnie-csv", "sysbench", "blkparse"),
@@ -178,16 +180,33 @@ def import_(
 
 
 def _show(store: "Store", numbers: list[int], as_json: bool) -> None:
+    """Print the runs, and the verdict if a label makes sides of them, such as two kernels in two directories."""
     from blklab.campaigns import runs
     from blklab.store import query
 
     selections = [query.select_runs(store, str(number)) for number in numbers]
 
     def draw(console: Console) -> None:
-        for batch in selections:
-            runs.print_runs(console, batch.campaign, batch.runs)
+        for selection in selections:
+            runs.print_runs(console, selection.campaign, selection.runs)
+            _print_verdict(console, store, selection)
 
-    emit([run.as_dict() for item in selections for run in item.runs], as_json, draw)
+    emit([run.as_dict() for selection in selections for run in selection.runs], as_json, draw)
+
+
+def _print_verdict(console: Console, store: "Store", selection: "Selection") -> None:
+    from blklab.compare import comparison
+    from blklab.compare.report import verdict_sentences
+    from blklab.store import query
+
+    if comparison.find_side_label(selection.runs) is None:
+        return
+    sides = comparison.comparison_sides([(selection.campaign.name, selection.runs)])
+    result = comparison.compare(sides, DEFAULT_METRICS.split(","), partial(query.points, store))
+    console.print()
+    for sentence in verdict_sentences(result):
+        console.print(sentence)
+    console.print(f"Next: blklab compare {selection.campaign.number}")
 
 
 def _document(batch: "Batch") -> dict[str, object]:

@@ -296,22 +296,60 @@ def comparison_sides(
 ) -> list[ComparisonSide]:
     """Returns the sides of a comparison: the selections, or the values of the label `between`.
 
-    If a selection varies a label that another one does not have, each value becomes a side. Raises
-    UsageError for fewer than two sides.
+    If a selection varies a label that another one does not have, each value becomes a side. Without `between`, the
+    sides of a single selection are the values of the label that says where or on what it was measured, if there is one.
+    Raises UsageError for fewer than two sides.
     """
+    if between is None and len(selections) == 1:
+        between = find_side_label(selections[0][1])
     sides: list[ComparisonSide] = []
     for name, runs in selections:
         other_labels = [set(_labels(other_runs)) for other, other_runs in selections if other != name]
         split = [between] if between else _distinct_labels(runs, other_labels)
         if between and between not in _labels(runs):
             raise UsageError(f"{name}: no label {between!r}; {near(between, _labels(runs))}")
-        for values in dict.fromkeys(_key(run, split) for run in runs):
-            description = " ".join(f"{label}={value}" for label, value in zip(split, values, strict=True))
+        for values in dict.fromkeys(_key(run, split) for run in sorted(runs, key=_measured_at)):
+            description = " ".join(_describe_label(label, value) for label, value in zip(split, values, strict=True))
             side_name = " ".join(filter(None, (name if len(selections) > 1 or not between else "", description)))
             sides.append(ComparisonSide(side_name, [run for run in runs if _key(run, split) == values]))
     if len(sides) < 2:
         raise UsageError("a comparison needs two sides: name another campaign, or use --between LABEL")
     return sides
+
+
+def _describe_label(label: str, value: str) -> str:
+    """Returns a label with its value; the part of a file name that differs needs no label."""
+    return value if label == "source" else f"{label}={value}"
+
+
+def _measured_at(run: StoredRun) -> str:
+    """Returns when an imported run was measured; empty for others: they are stored in this order."""
+    origin = run.origin()
+    return origin.get("measured", "") if origin else ""
+
+
+MOST_DEFAULT_SIDES = 6  # Values of a label from which on it is an axis, not a side
+
+
+def find_side_label(runs: Sequence[StoredRun]) -> str | None:
+    """Returns the label whose values are the sides of one campaign; None if there is none, or if several can be.
+
+    It does not say what a workload does, all runs have it, and all its values have a cell in common.
+    """
+    done = [run for run in runs if run.outcome]
+    candidates = []
+    for label in _labels(done):
+        values = {run.labels.get(label) for run in done}
+        if label in LOAD or None in values or not 2 <= len(values) <= MOST_DEFAULT_SIDES:
+            continue
+        cells_by_value = by_key((run.labels[label], _cell_without(run, label)) for run in done)
+        if set.intersection(*(set(cells) for cells in cells_by_value.values())):
+            candidates.append(label)
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def _cell_without(run: StoredRun, label: str) -> tuple[tuple[str, str], ...]:
+    return tuple(pair for pair in run.labels.items() if pair[0] not in {label, REPEAT})
 
 
 def _labels(runs: Sequence[StoredRun]) -> list[str]:

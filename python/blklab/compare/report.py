@@ -7,9 +7,11 @@ from statistics import fmean, pvariance
 
 from blklab.compare.comparison import CellValue, Comparison, ComparisonRow
 from blklab.compare.decision import MOST_REPEATS, Decision, mean_over_cells
+from blklab.compare.figure_text import chance, change, deviation, figure, interval, more_repeats, probability
 from blklab.compare.metrics import METRICS
 from blklab.compare.reproduction import JudgedFigure, are_too_few, group_reasons
 from blklab.compare.run_planning import RunPlan
+from blklab.compare.verdict import MOST_SENTENCES, TOO_NOISY, describe_verdict
 from blklab.experiment.cells import ExperimentPlan
 from blklab.grouping import by_key
 from blklab.outcome import NOMINAL
@@ -21,13 +23,25 @@ from blklab.units import format_duration
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
-    for line in headlines(comparison):
-        console.print(line)
+    """Prints the verdict in at most five sentences, then the tables, then what the runs can detect."""
+    sentences = verdict_sentences(comparison)
+    for sentence in sentences[:MOST_SENTENCES]:
+        console.print(sentence)
     terminal.draw_table(console, *tables(comparison))
     console.print()
+    for sentence in sentences[MOST_SENTENCES:]:
+        console.print(sentence)
     for name in _metrics(comparison):
         console.print(summary(comparison, name))
     diagnostics.print_diagnostics(console, comparison.notes, "Notes")
+
+
+def verdict_sentences(comparison: Comparison) -> list[str]:
+    """Returns the verdict; the average over all cells first, where cells were run once."""
+    averages = headlines(comparison)
+    verdict = describe_verdict(comparison)
+    shown_averages = averages[: max(1, MOST_SENTENCES - len(verdict))]
+    return [*shown_averages, *verdict, *averages[len(shown_averages) :]]
 
 
 def tables(comparison: Comparison) -> list[TextTable]:
@@ -127,20 +141,8 @@ def verdict(decision: Decision | None) -> str:
         case "unclear" if decision.repeats:
             return f"cannot tell: {more_repeats(decision.repeats)}"
         case "unclear" | "unknown":
-            return f"run once: chance if runs vary by {formatting.share(chance(decision.change))}"
+            return f"chance if runs vary by {formatting.share(chance(decision.change))}"
     return decision.verdict
-
-
-def chance(change: float) -> float:
-    """Returns the standard deviation of runs with which one run each differs at least so much in 5 % of cases."""
-    return math.expm1(abs(math.log(max(1 + change, 1e-9))) / (1.96 * math.sqrt(2)))
-
-
-def more_repeats(count: int) -> str:
-    """Returns how many more repeats are needed."""
-    if count > MOST_REPEATS:
-        return f"over {MOST_REPEATS} more repeats"
-    return formatting.plural(count, "more repeat")
 
 
 def judgement_tables(plan: ExperimentPlan, rows: Sequence[JudgedFigure]) -> list[TextTable]:
@@ -315,9 +317,6 @@ def _what_helps(decision: Decision) -> str:
     return "use repeats = 2 or more"
 
 
-TOO_NOISY = 1.0  # A detectable change from which on no number of repeats helps: the double, or the half
-
-
 def _power(rows: Sequence[ComparisonRow], decisions: Sequence[Decision | None], margin: float) -> str:
     """Returns what the median cell can detect."""
     powers = sorted(
@@ -348,47 +347,11 @@ def value(metric: str, cell_value: CellValue | None) -> list[str]:
     return [mean, formatting.share(deviation(cell_value))]
 
 
-def deviation(cell_value: CellValue) -> float:
-    """Returns the largest distance of a run from the mean, as a share of the mean; 0 of a single run."""
-    if cell_value.runs == 1 or not cell_value.mean:
-        return 0.0
-    return max(cell_value.most - cell_value.mean, cell_value.mean - cell_value.least) / cell_value.mean
-
-
-def figure(metric: str, amount: float) -> str:
-    match METRICS[metric].kind:
-        case "time":
-            return formatting.duration(amount)
-        case "bandwidth":
-            return formatting.rate(amount)
-    return f"{amount:,.0f}"
-
-
 def difference(decision: Decision | None) -> list[str]:
     """Returns a change, its confidence interval and its p."""
     if decision is None:
         return [formatting.NONE] * 3
     return [change(decision.change), interval(decision), probability(decision.p)]
-
-
-def interval(difference: Decision) -> str:
-    """Returns the confidence interval, or a dash."""
-    if difference.low is None or difference.high is None:
-        return formatting.NONE
-    return f"{change(difference.low)} to {change(difference.high)}"
-
-
-def change(share: float) -> str:
-    """Returns a change in percent with its sign; a factor of 100 or more is shown as a factor."""
-    if share >= 100:
-        return ">+10,000 %"
-    return f"{100 * share:+.1f} %".replace("-", "−")
-
-
-def probability(p: float | None) -> str:
-    if p is None:
-        return formatting.NONE
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def run_plans_table(plans: Sequence[RunPlan], metric: str, change: float) -> TextTable:

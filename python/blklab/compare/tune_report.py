@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from blklab.compare import tune
+from blklab.compare.figure_text import change, figure, interval, more_repeats
 from blklab.compare.metrics import METRICS
-from blklab.compare.report import change, difference, figure, interval, more_repeats, verdict
+from blklab.compare.report import difference, verdict
 from blklab.compare.tune import PersistedSettings, Tuning
 from blklab.grouping import by_key
 from blklab.outcome import NOMINAL

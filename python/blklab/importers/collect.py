@@ -252,8 +252,11 @@ def _note_added_jobs(runs: Sequence[ImportedRun]) -> list[str]:
 
 
 def _find_common_name(runs: Sequence[ImportedRun]) -> str:
-    """Returns the words at the start of all file names, otherwise their directory's name."""
+    """Returns the words at the start of all file names, otherwise the name of the directory of all files."""
     first = Path(runs[0].location).absolute()
+    directories = {str(Path(run.location).absolute().parent) for run in runs}
+    if len(directories) > 1:
+        return Path(os.path.commonpath(directories)).name
     stems = list(dict.fromkeys(Path(re.sub(r":\d+$", "", run.location)).stem for run in runs))
     if len(stems) == 1:
         return stems[0]

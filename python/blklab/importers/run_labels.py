@@ -202,6 +202,7 @@ def _differ_too_much(runs: Sequence[ImportedRun]) -> bool:
 def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], places: Sequence[Labels]) -> list[str]:
     """Adds the label `source` to runs that may not be repeats; returns notes about it."""
     separate_runs = 0
+    runs_without_target = 0
     series: list[str] = []
     unlike_runs: list[str] = []
     for group in _group_equal_labels(labels_of_runs):
@@ -221,10 +222,13 @@ def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], p
         series += dict.fromkeys(series_by_file.values())
         if len(origins) < 2:
             continue
+        is_by_directory = len({PurePath(origin).parent for origin in origins}) == len(origins)
         for name, positions in zip(differing(list(origins)), origins.values(), strict=True):
-            separate_runs += len(positions)
             for position in positions:
                 labels_of_runs[position]["source"] = name
+                if not is_by_directory:  # Directories are what users compare
+                    separate_runs += 1
+                    runs_without_target += not ("device" in places[position] or "file" in places[position])
     notes = []
     if series:
         notes.append(
@@ -238,9 +242,11 @@ def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], p
             "if they are repeats, use --pattern with {repeat}, such as --pattern 'NAME-{repeat}'"
         )
     if separate_runs:
+        reason = "the names of their files differ"
+        if runs_without_target:
+            reason = "the results do not show that they measured the same device"
         notes.append(
-            f"{separate_runs} runs of equal workloads are kept apart by the label source, "
-            "because the results do not show that they measured the same device: "
+            f"{separate_runs} runs of equal workloads are kept apart by the label source, because {reason}: "
             "if they are repeats, use --pattern with {repeat}, such as --pattern 'NAME-{repeat}'"
         )
     return notes

@@ -7,7 +7,8 @@ from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
-from blklab.compare import report as comparison
+from blklab.compare import figure_text as comparison
+from blklab.compare import report as comparison_report
 from blklab.compare.decision import MARGIN, Decision, Rule, decide
 from blklab.compare.metrics import Metric
 from blklab.compare.variation import RunSample
@@ -284,7 +285,7 @@ def changes_table(diff: TraceDiff) -> TextTable:
     rows = []
     for change in diff.changes:
         a, b = map(FORMS[change.metric.kind], change.values)
-        rows.append([change.metric.title, a, b, *comparison.difference(change.decision), _verdict(change)])
+        rows.append([change.metric.title, a, b, *comparison_report.difference(change.decision), _verdict(change)])
     columns = [
         text_column(""),
         *number_columns("A", "B", "change"),

@@ -7,8 +7,8 @@ from blklab.campaigns import layout
 from blklab.campaigns.charts.campaign_column import campaign_column, campaign_name
 from blklab.campaigns.charts.folded_charts import more_charts
 from blklab.campaigns.view import ExperimentView, ReportCell
+from blklab.compare.figure_text import figure
 from blklab.compare.metrics import METRICS, with_directions
-from blklab.compare.report import figure
 from blklab.compare.saturation import LOADS, LoadPoint, SaturationCurve, curves, in_flight
 from blklab.grouping import by_key
 from blklab.render import chart as base

@@ -11,6 +11,7 @@ from blklab.campaigns.layout import MOST_LINES, colour, metric_label
 from blklab.campaigns.view import STACK, WORKLOAD
 from blklab.compare import report
 from blklab.compare.comparison import REPEAT
+from blklab.compare.figure_text import figure
 from blklab.compare.metrics import METRICS, with_direction
 from blklab.errors import UsageError
 from blklab.grouping import by_key
@@ -104,7 +105,7 @@ def show_trend(store: Store, name: str, place: str, metric: str) -> SitePage:
         line: list[LinkedCell | str] = [link, runs.when(point.campaign.begun), point.campaign.version]
         for cell in cells:
             has_value = cell in point.values
-            line.append(report.figure(metric, point.values[cell]) if has_value else formatting.NONE)
+            line.append(figure(metric, point.values[cell]) if has_value else formatting.NONE)
         rows.append(line)
     table = TextTable(f"{printable(name)}: {metric}", columns, rows)
     chart = _chart(metric, [point for point in points if point.values], cells, table, annotations.tags(store))

@@ -1,0 +1,215 @@
+"""The verdict of a comparison in at most five sentences: what is worse, better and the same, and what is not known."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from blklab.compare.comparison import CellValue, Comparison, ComparisonRow
+from blklab.compare.decision import MOST_REPEATS, Decision
+from blklab.compare.figure_text import change, deviation, figure, more_repeats
+from blklab.compare.metrics import METRICS
+from blklab.grouping import by_key
+from blklab.render import formatting
+from blklab.text.printing import printable
+
+MOST_SENTENCES = 5
+MOST_CELLS = 3  # Cells that a sentence describes; the others are counted
+MOST_METRICS = 2  # Metrics of a cell that a sentence describes
+TOO_NOISY = 1.0  # A change that can just be detected, from which on no number of repeats helps: the double, or the half
+
+SETTLED = ("worse", "better", "differ", "outside")  # Verdicts that say that a figure is different
+
+
+@dataclass(frozen=True)
+class _Effect:
+    """How a figure of a cell on one side differs from the baseline's."""
+
+    cell: str
+    metric: str
+    before: CellValue
+    after: CellValue
+    decision: Decision
+
+    @property
+    def size(self) -> float:
+        return abs(math.log(max(1 + self.decision.change, 1e-9)))
+
+
+def describe_verdict(comparison: Comparison) -> list[str]:
+    """Returns the verdict in sentences, the answer first."""
+    sentences = _describe_pair(comparison) if len(comparison.sides) == 2 else _describe_sides(comparison)
+    doubt = _describe_single_runs(comparison) or _describe_noise(comparison)
+    if doubt:
+        return [*sentences[: MOST_SENTENCES - 1], doubt]
+    return sentences[:MOST_SENTENCES]
+
+
+def _list_effects(comparison: Comparison, side: int) -> list[_Effect]:
+    """Returns the decided figures of a side, whose number is from 1."""
+    effects = []
+    for row in comparison.rows:
+        decision = row.differences[side - 1]
+        before, after = row.values[0], row.values[side]
+        if decision is not None and before is not None and after is not None:
+            effects.append(_Effect(_name_cell(row), row.metric, before, after, decision))
+    return effects
+
+
+def _name_cell(row: ComparisonRow) -> str:
+    names = [value if label == "workload" else f"{label}={value}" for label, value in row.labels.items()]
+    return printable(" ".join(names))
+
+
+# --- two sides -----------------------------------------------------------------------------------
+
+
+def _describe_pair(comparison: Comparison) -> list[str]:
+    base, other = map(printable, comparison.sides)
+    effects = _list_effects(comparison, 1)
+    if not effects:
+        return [f"{other} and {base} have no figure in common."]
+    cell_count = len({effect.cell for effect in effects})
+    effects_by_verdict = by_key((effect.decision.verdict, effect) for effect in effects)
+    sentences = []
+    for verdict, relation in (("worse", "is worse than"), ("better", "is better than"), ("differ", "differs from")):
+        of_verdict = effects_by_verdict.get(verdict, [])
+        if of_verdict:
+            place = _count_cells(of_verdict, cell_count)
+            sentences.append(f"{other} {relation} {base}{place}: {_describe_effects(of_verdict)}.")
+    outside = effects_by_verdict.get("outside", [])
+    inside = effects_by_verdict.get("inside", [])
+    if outside or inside:
+        sentences.append(_describe_prediction(outside, len(inside) + len(outside)))
+    same = effects_by_verdict.get("same", [])
+    if same:
+        sentences.append(_describe_same(base, other, same, effects))
+    open_effects = [*effects_by_verdict.get("unclear", []), *effects_by_verdict.get("unknown", [])]
+    if open_effects:
+        sentences.append(_describe_open(open_effects, len(effects)))
+    return sentences
+
+
+def _count_cells(effects: Sequence[_Effect], cell_count: int) -> str:
+    """Returns ` in 1 of 4 cells`; nothing for the only one."""
+    if cell_count == 1:
+        return ""
+    return f" in {len({effect.cell for effect in effects})} of {cell_count} cells"
+
+
+def _describe_effects(effects: Sequence[_Effect]) -> str:
+    """Returns the cells with the largest effects, and those effects."""
+    effects_by_cell = by_key((effect.cell, effect) for effect in effects)
+    cells = sorted(effects_by_cell, key=lambda cell: -max(effect.size for effect in effects_by_cell[cell]))
+    texts = []
+    for cell in cells[:MOST_CELLS]:
+        # Equal effects keep the order of the tables
+        largest = sorted(effects_by_cell[cell], key=lambda effect: -round(effect.size, 2))[:MOST_METRICS]
+        figures = formatting.listing([_describe_effect(effect) for effect in largest])
+        texts.append(f"{cell}: {figures}" if cell else figures)
+    if len(cells) > MOST_CELLS:
+        texts.append(f"{len(cells) - MOST_CELLS} more in the tables")
+    return "; ".join(texts)
+
+
+def _describe_effect(effect: _Effect) -> str:
+    values = f"{figure(effect.metric, effect.before.mean)} to {figure(effect.metric, effect.after.mean)}"
+    return f"{METRICS[effect.metric].description} {change(effect.decision.change)} ({values})"
+
+
+def _describe_prediction(outside: Sequence[_Effect], count: int) -> str:
+    inside_count = count - len(outside)
+    text = f"{inside_count} of {formatting.plural(count, 'figure')} {_verb(inside_count)} inside the prediction"
+    if outside:
+        text += f"; outside: {_describe_effects(outside)}"
+    return text + "."
+
+
+def _verb(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _describe_same(base: str, other: str, same: Sequence[_Effect], effects: Sequence[_Effect]) -> str:
+    within = formatting.share(max(effect.decision.within or 0.0 for effect in same))
+    if len(same) == len(effects):
+        return f"{other} and {base} are the same within ±{within}: no figure differs."
+    if len(same) == 1:
+        return f"1 of {len(effects)} figures is the same within ±{within}."
+    return f"{len(same)} of {len(effects)} figures are the same within ±{within}."
+
+
+def _describe_open(open_effects: Sequence[_Effect], count: int) -> str:
+    text = f"Cannot tell for {len(open_effects)} of {formatting.plural(count, 'figure')}"
+    if len(open_effects) == count:
+        text = "Cannot tell whether they differ"
+    decisions = [effect.decision for effect in open_effects]
+    repeats = [decision.repeats for decision in decisions if decision.repeats]
+    if any(decision.of_model for decision in decisions):
+        return f"{text}: the error of the model is larger than the difference. Measure."
+    if repeats and max(repeats) > MOST_REPEATS:
+        return f"{text}: over {MOST_REPEATS} more repeats are needed."
+    if repeats:
+        verb = "is" if max(repeats) == 1 else "are"
+        return f"{text}: {more_repeats(max(repeats))} {verb} needed."
+    return f"{text}."
+
+
+# --- more sides ----------------------------------------------------------------------------------
+
+
+def _describe_sides(comparison: Comparison) -> list[str]:
+    """Returns a sentence for each side; those that differ come first if there are more than five."""
+    base = printable(comparison.sides[0])
+    pairs = []
+    for side in range(1, len(comparison.sides)):
+        effects = _list_effects(comparison, side)
+        largest = max((effect.size for effect in effects if effect.decision.verdict in SETTLED), default=0.0)
+        pairs.append((largest, _describe_side(base, printable(comparison.sides[side]), effects)))
+    if len(pairs) > MOST_SENTENCES:
+        pairs.sort(key=lambda pair: -pair[0])
+    return [sentence for _, sentence in pairs]
+
+
+def _describe_side(base: str, other: str, effects: Sequence[_Effect]) -> str:
+    if not effects:
+        return f"{other} and {base} have no figure in common."
+    effects_by_verdict = by_key((effect.decision.verdict, effect) for effect in effects)
+    parts = []
+    for verdict, word in (("worse", "worse"), ("better", "better"), ("differ", "different"), ("outside", "outside")):
+        of_verdict = effects_by_verdict.get(verdict, [])
+        if of_verdict:
+            largest = max(of_verdict, key=lambda effect: effect.size)
+            text = _describe_effect(largest)
+            if largest.cell:
+                text = f"{largest.cell}: {text}"
+            parts.append(f"{len(of_verdict)} {word}, most of all {text}")
+    for verdict, word in (("inside", "inside the prediction"), ("same", "the same")):
+        if verdict in effects_by_verdict:
+            parts.append(f"{len(effects_by_verdict[verdict])} {word}")
+    open_count = len(effects_by_verdict.get("unclear", [])) + len(effects_by_verdict.get("unknown", []))
+    if open_count:
+        parts.append(f"cannot tell for {open_count}")
+    return f"{other} against {base}, {formatting.plural(len(effects), 'figure')}: {'; '.join(parts)}."
+
+
+# --- doubts --------------------------------------------------------------------------------------
+
+
+def _describe_single_runs(comparison: Comparison) -> str:
+    """Returns what single runs mean, if figures cannot be decided because of them."""
+    decisions = [decision for row in comparison.rows for decision in row.differences if decision is not None]
+    if any(decision.once or decision.verdict == "unknown" for decision in decisions if not decision.of_model):
+        return (
+            "Some cells were run once: their difference is chance if runs vary by as much as the last column says. "
+            "Use repeats = 2 or more."
+        )
+    return ""
+
+
+def _describe_noise(comparison: Comparison) -> str:
+    """Returns that the runs vary too much, if no number of repeats helps half of the figures."""
+    decisions = [decision for row in comparison.rows for decision in row.differences if decision is not None]
+    powers = [decision.detectable for decision in decisions if decision.detectable]
+    if not powers or sorted(powers)[len(powers) // 2] < TOO_NOISY:
+        return ""
+    largest = max(deviation(value) for row in comparison.rows for value in row.values if value is not None)
+    return f"Too noisy: runs differ from their mean by up to {formatting.share(largest)}: find the noise first."
