@@ -104,11 +104,12 @@ def test_before_and_after(store: Store, reported: Reported) -> None:
 
     made.add(store, labels(), host)
     made.add(store, labels(), later, name="after")
-    output = dict(reported("1", "2").sentences)
-    assert output["Change"] == (
-        "after against unbalanced, of 9 cells: faster in 2 (most: far randread, +50.0 %) and the"
-        " same within ±3.9 % in 7."
-    )
+    report = reported("1", "2")
+    verdict = [sentence.text for sentence in report.sentences if sentence.topic == "Verdict"]
+    assert verdict[0].startswith("after is better than unbalanced in 3 of 9 cells: ")
+    assert "far randread: I/Os a second +50.0 %" in verdict[0]
+    assert re.search(r"are the same within ±[\d.]+ %\.$", verdict[1])
+    assert report.sentences[0].topic == "Verdict"
 
 
 def test_stacks_that_are_alike(store: Store, reported: Reported) -> None:

@@ -1,6 +1,7 @@
 """Layout of charts: rows under headings, colours of lines, panels, and axes that the reader chooses."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from blklab.units import numeric
 
 MOST_LINES = len(SERIES)  # Maximum number of lines in a chart
 MOST_ROWS = 60  # Maximum number of rows in a chart
+MOST_CHARACTERS = 28  # Of a line of a name on an axis
+LINE_HEIGHT = 15  # Pixels of a line of a name
 PAPER = (1.0, 0.62, 0.42, 0.3, 0.22, 0.16)  # Opacity of the series of a chart
 PREDICTED = 0.42  # Opacity of predictions next to measurements
 
@@ -32,14 +35,16 @@ class ChartRows:
     def height(self, row: int, heading: int, least: int) -> int:
         """Returns the height of a chart in pixels, from the heights of a `row` and a `heading`."""
         count = len({*self.row_by_cell.values()})
+        most_lines = max((name.count("\n") + 1 for name in self.names), default=1)
+        row = max(row, LINE_HEIGHT * most_lines)
         return max(least, row * count + heading * (len(self.names) - count) + 6 * len(self.names))
 
     def encoding(self) -> Spec:
         """Returns the vertical axis."""
         heading = "indexof(datum.value, '#') == 0"
-        plain = {"labelFontSize": 12, "labelLimit": 190, "ticks": False, "domain": False, "grid": False}
+        plain = {"labelFontSize": 12, "labelLimit": 230, "ticks": False, "domain": False, "grid": False}
         axis = {
-            "labelExpr": "slice(datum.value, indexof(datum.value, '|') + 1)",
+            "labelExpr": "split(slice(datum.value, indexof(datum.value, '|') + 1), '\\n')",
             "labelFontWeight": {"condition": {"test": heading, "value": "bold"}, "value": "normal"},
             "labelColor": {"condition": {"test": heading, "value": "@ink"}, "value": "@soft"},
             **plain,
@@ -58,12 +63,30 @@ def rows(view: ExperimentView, cells: Sequence[ReportCell], without: Sequence[st
     for (workload,), cells_of_workload in group_cells(cells, [WORKLOAD]).items():
         if has_headings:
             names.append(f"#{len(names)}|{workload}")
-        for cells_of_row in group_cells(cells_of_workload, shown).values():
-            row = f"{len(names)}|{view.name(cells_of_row[0], hidden)}"
+        groups = list(group_cells(cells_of_workload, shown).values())
+        for name, cells_of_row in zip(
+            shorten_names([view.name(group[0], hidden) for group in groups]), groups, strict=True
+        ):
+            row = f"{len(names)}|{name}"
             names.append(row)
             for cell in cells_of_row:
                 row_by_cell[id(cell)] = row
     return ChartRows(names, row_by_cell)
+
+
+def shorten_names(names: Sequence[str]) -> list[str]:
+    """Returns names for an axis, in lines of `MOST_CHARACTERS`; without the words that all share if one is longer.
+
+    A name is never cut: names often differ at their end.
+    """
+    if max(map(len, names)) > MOST_CHARACTERS and len(names) > 1:
+        word_lists = [name.split(" ") for name in names]
+        first_words = word_lists[0]
+        common_words = [word for word in first_words if all(word in name_words for name_words in word_lists)]
+        short = [" ".join(word for word in name_words if word not in common_words) for name_words in word_lists]
+        if all(short) and len(set(short)) == len(short):
+            names = short
+    return ["\n".join(textwrap.wrap(name, MOST_CHARACTERS)) for name in names]
 
 
 def offset(view: ExperimentView) -> Spec:

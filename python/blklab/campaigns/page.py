@@ -16,7 +16,7 @@ from blklab.campaigns.charts.runs_over_time import course_section
 from blklab.campaigns.results import hosts_table, outlier_lines
 from blklab.campaigns.runs import DIRECTION_WORDS, split_directions
 from blklab.campaigns.sentences import sentences
-from blklab.campaigns.view import MOST_SIDES, ExperimentView, ReportCell
+from blklab.campaigns.view import MOST_SIDES, ExperimentView, ReportCell, describe_workloads
 from blklab.compare.diagnostics import diagnose
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import Outcome
@@ -84,6 +84,11 @@ class ExperimentReport:
     def charts(self) -> list[Chart]:
         """All charts, in the order of the page."""
         return [chart for section in self.sections for chart in section.charts]
+
+    @property
+    def captions(self) -> list[str]:
+        """Lines below the title of each picture: the experiment, and what fio's jobs did."""
+        return [" · ".join([self.title, *self.facts]), *describe_workloads(self.view)]
 
     @property
     def facts(self) -> list[str]:

@@ -15,13 +15,17 @@ from blklab.campaigns.view import (
     group_cells,
     workload_options,
 )
+from blklab.compare.comparison import ComparisonSide, compare
 from blklab.compare.decision import Decision, Rule, decide
 from blklab.compare.figure_text import change, figure, interval, more_repeats
 from blklab.compare.metrics import METRICS, WAYS, rate_scale
+from blklab.compare.report import verdict_sentences
+from blklab.compare.verdict import MOST_SENTENCES
 from blklab.grouping import by_key
 from blklab.render import formatting
 from blklab.render.formatting import Sentence
 
+COMPARED = ("iops", "mean", "p99")  # The metrics of the verdict
 MOST = 8  # Maximum number of sentences about the fastest cells
 MOST_NAMES = 12  # Maximum number of values that a sentence ranks
 
@@ -30,10 +34,12 @@ def sentences(view: ExperimentView) -> list[Sentence]:
     measured_series = [series for series in view.series if not series.predicts] or view.series
     fastest = []
     for series in measured_series:
+        if view.is_comparison and _subject(view, view.cells) is None:
+            break  # The verdict and the tables say it
         name = f"{series.name}: " if view.several else ""
         claims = [Sentence(topic, f"{name}{text}") for topic, text in _fastest(view, series)]
         fastest += claims[: max(1, MOST // len(measured_series))]
-    return [*fastest, *_compare_predictions(view), *_compare_series(view)]
+    return [*_compare_sides(view), *fastest, *_compare_predictions(view)]
 
 
 def metric_of(cell: ReportCell) -> str:
@@ -256,47 +262,19 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
     yield Sentence(topic, text + ".")
 
 
-def _compare_series(view: ExperimentView) -> Iterator[Sentence]:
-    """Returns how series of one kind differ from the first of that kind."""
+def _compare_sides(view: ExperimentView) -> Iterator[Sentence]:
+    """Yields the verdict of a comparison of the sides of the report: what `blklab compare` says first."""
+    for sides in _find_sides(view):
+        result = compare(sides, COMPARED, view.points, look=view.look)
+        for text in verdict_sentences(result)[:MOST_SENTENCES]:
+            yield Sentence("Verdict", text)
+
+
+def _find_sides(view: ExperimentView) -> list[list[ComparisonSide]]:
+    """Returns the sides of each comparison: the measured series, and the predicted series."""
+    comparisons = []
     for predicts in (False, True):
-        kind = [series for series in view.series if series.predicts is predicts]
-        for other in kind[1:]:
-            yield from _since(view, kind[0], other)
-
-
-def _since(view: ExperimentView, base: ReportSeries, other: ReportSeries) -> Iterator[Sentence]:
-    pairs: dict[str, list[tuple[ReportCell, ReportCell]]] = {}
-    for members in group_cells(view.cells, view.labels).values():
-        before = next((cell for cell in members if cell.series is base), None)
-        after = next((cell for cell in members if cell.series is other), None)
-        if before and after and len(_by_workload([before, after], ())) == 1:
-            pairs.setdefault(metric_of(after), []).append((before, after))
-    verdicts: dict[str, list[tuple[Decision, str]]] = {}
-    for metric, cells in pairs.items():
-        decisions = decide(
-            [cell.samples(metric) for pair in cells for cell in pair],
-            [0, 1] * len(cells),
-            [([index], [index + 1]) for index in range(0, 2 * len(cells), 2)],
-            Rule(METRICS[metric], look=view.look),
-        )
-        for decision, (_, after) in zip(decisions, cells, strict=True):
-            if decision is not None:
-                verdicts.setdefault(decision.verdict, []).append((decision, view.name(after)))
-    parts = []
-    for verdict, word in (("better", "faster"), ("worse", "slower"), ("differ", "different")):
-        if effects := verdicts.get(verdict):
-            effect, name = max(effects, key=lambda item: abs(item[0].change))
-            suffix = ", run once" if verdict == "differ" else ""
-            parts.append(f"{word} in {len(effects)} (most: {name}, {change(effect.change)}{suffix})")
-    if alike := verdicts.get("same"):
-        within = formatting.share(max(decision.within or 0.0 for decision, _ in alike))
-        parts.append(f"the same within ±{within} in {len(alike)}")
-    unclear = [*verdicts.get("unclear", []), *verdicts.get("unknown", [])]
-    if unclear:
-        repeats = [decision.repeats for decision, _ in unclear if decision.repeats]
-        hint = f"{more_repeats(max(repeats))} needed" if repeats else "use repeats"
-        parts.append(f"cannot tell in {len(unclear)} ({hint})")
-    if parts:
-        cells_text = formatting.plural(sum(map(len, verdicts.values())), "cell")
-        text = f"{other.name} against {base.name}, of {cells_text}: {formatting.listing(parts)}."
-        yield Sentence("Change", text)
+        series_of_kind = [series for series in view.series if series.predicts is predicts]
+        if len(series_of_kind) > 1:
+            comparisons.append([ComparisonSide(series.name, series.runs) for series in series_of_kind])
+    return comparisons

@@ -155,6 +155,29 @@ def workload_options(run: StoredRun, without: Collection[str]) -> tuple[tuple[st
     return tuple(values_of_jobs)
 
 
+MOST_WORKLOADS = 6  # Workloads that are described below a picture
+
+
+def describe_workloads(view: "ExperimentView") -> list[str]:
+    """Returns fio's options of each workload, as far as known: `oltp: rw=randrw bs=8k iodepth=8`."""
+    lines: dict[str, None] = {}
+    for cell in view.order(view.cells):
+        run = cell.runs[0]
+        for options in workload_options(run, ()):
+            pairs = [f"{key}={_short_size(value)}" for key, value in zip(OPTIONS, options, strict=True) if value]
+            if pairs:
+                lines[printable(f"{run.labels.get(WORKLOAD, 'fio')}: {' '.join(pairs)}")] = None
+    shown = list(lines)[:MOST_WORKLOADS]
+    if len(lines) > len(shown):
+        shown.append(f"{len(lines) - len(shown)} more workloads")
+    return shown
+
+
+def _short_size(value: str) -> str:
+    """Returns an option's value as people write it: `8k` for 8192."""
+    return units.fio_size(int(value), "mk") if value.isdigit() else value
+
+
 def _rw(options: Mapping[str, Any]) -> str:
     return str(options.get("rw", options.get("readwrite", "")))
 
@@ -189,6 +212,11 @@ class ExperimentView:
         self.cells: list[ReportCell] = []
         self.figures = FiguresTogether(self.cells)
         self.cells += [cell for series in self.series for cell in self._make_cells(series)]
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether the series are the sides of a comparison: all are measured, or all are predicted."""
+        return self.several and len({series.predicts for series in self.series}) == 1
 
     def _list_varying(self) -> list[str]:
         """Returns the labels with several values in some series, stack and workload first."""
@@ -314,7 +342,7 @@ def _sides(names: Sequence[str], selections: Sequence[Selection]) -> "list[tuple
         (name, selection.campaign, runs) for name, selection, runs in zip(names, selections, run_lists, strict=True)
     ]
     if len(campaign_sides) < 2:
-        return campaign_sides
+        return _split_import(*campaign_sides[0]) or campaign_sides
     split = compare.comparison_sides(list(zip(names, run_lists, strict=True)))
     if len(split) > max(MOST_SIDES, len(campaign_sides)):
         return campaign_sides
@@ -322,13 +350,26 @@ def _sides(names: Sequence[str], selections: Sequence[Selection]) -> "list[tuple
     return [(side.name, rows[side.runs[0].campaign], list(side.runs)) for side in split]
 
 
+def _split_import(
+    name: str, campaign: CampaignRow, runs: list[StoredRun]
+) -> "list[tuple[str, CampaignRow, list[StoredRun]]]":
+    """Returns the two sides of a campaign that was imported, such as two kernels in two directories; none of others."""
+    label = compare.find_side_label(runs)
+    if label in {None, STACK} or not all(run.origin() for run in runs):
+        return []
+    sides = compare.comparison_sides([(name, runs)], label)
+    if len(sides) != 2:
+        return []
+    return [(side.name, campaign, list(side.runs)) for side in sides]
+
+
 def _merge_imports(selections: Sequence[Selection]) -> "list[tuple[str, CampaignRow, list[StoredRun]]] | None":
-    """Returns campaigns that were imported from one tool as one series, with a label for what
-    distinguishes them; None for others.
+    """Returns three or more campaigns that were imported from one tool as one series, with a label for what
+    distinguishes them; None for others. Two are the sides of a comparison.
     """
     runs = [run for selection in selections for run in selection.runs if run.outcome]
     difference = distinguish(selections)
-    if len(selections) < 2 or difference is None or len({run.runner for run in runs}) > 1:
+    if len(selections) < 3 or difference is None or len({run.runner for run in runs}) > 1:
         return None
     if not all(run.origin() for run in runs):
         return None

@@ -83,14 +83,17 @@ def report(
     out.check(target)
     if charts is not None:
         out.make_directory(Path(charts))
-    diagnostics = None
+    document = None
     if form != "csv" or charts is not None:
-        diagnostics = _report(campaign_data, title=title, job=job, x=x, metric=metric)
-    if form == "csv" or diagnostics is None:
+        document = _report(campaign_data, title=title, job=job, x=x, metric=metric)
+    if form == "csv" or document is None:
         content = runs.as_csv([run for selection in selections for run in selection.runs])
     else:
-        content = diagnostics.html() if form == "html" else diagnostics.markdown()
-    write_page(target, content, charts, diagnostics.charts if diagnostics else [], as_json=as_json)
+        content = document.html() if form == "html" else document.markdown()
+    if document is None:
+        write_page(target, content, as_json=as_json)
+    else:
+        write_page(target, content, charts, document.charts, document.captions, as_json=as_json)
 
 
 def _report(

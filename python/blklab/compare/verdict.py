@@ -12,6 +12,7 @@ from blklab.grouping import by_key
 from blklab.render import formatting
 from blklab.text.printing import printable
 
+PLAIN_LABELS = ("stack", "workload")  # Their values are understood without their names
 MOST_SENTENCES = 5
 MOST_CELLS = 3  # Cells that a sentence describes; the others are counted
 MOST_METRICS = 2  # Metrics of a cell that a sentence describes
@@ -56,7 +57,7 @@ def _list_effects(comparison: Comparison, side: int) -> list[_Effect]:
 
 
 def _name_cell(row: ComparisonRow) -> str:
-    names = [value if label == "workload" else f"{label}={value}" for label, value in row.labels.items()]
+    names = [value if label in PLAIN_LABELS else f"{label}={value}" for label, value in row.labels.items()]
     return printable(" ".join(names))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from blklab.campaigns import layout
 from blklab.campaigns.charts.campaign_column import campaign_column, campaign_name
 from blklab.campaigns.view import ExperimentView, ReportCell, best
-from blklab.compare.metrics import WAYS
+from blklab.compare.metrics import METRICS, WAYS
 from blklab.render import chart as base
 from blklab.render import formatting
 from blklab.render.chart import Chart, Spec, chart_spec, layer, quantity, tips
@@ -87,7 +87,7 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     figures_of_bar = (("v_text", "mean"), ("range_text", "repeats"), ("interval_text", "interval"))
     tooltips = tips(("name", "cell"), *layout.campaign_tip(view), ("op", "direction"), *figures_of_bar)
     x: Spec = {
-        "title": None,
+        "title": METRICS[metric].description,
         "scale": {"domain": [0, maximum * 1.13], "nice": False},
         "axis": {"labelExpr": layout.metric_label(metric, "datum.value"), "tickCount": 5, "grid": True},
     }

@@ -19,11 +19,14 @@ from blklab.render.table import TextTable, number_columns, text_column
 TICKS = {"p50": "50", "p90": "90", "p99": "99", "p99_9": "99.9", "p99_99": "99.99"}
 BINS = 12  # Bins per decade of histograms
 NAMES = {"read": "reads", "write": "writes", "sync": "fsyncs"}
+MOST_COMPARED = 12  # Cells that have charts of their own in a comparison
 OPEN_LATENCIES = 4  # Number of charts that are not folded
 
 
 def latency_section(view: ExperimentView) -> PageSection:
     line = layout.line_label(view)
+    if view.is_comparison and len(view.cells) <= MOST_COMPARED * len(view.series):
+        line = None  # The lines of a chart are the sides of the comparison
     charts: list[Chart] = []
     for number, cells in enumerate(layout.panels(view, line).values()):
         cells_by_direction = {}
@@ -85,7 +88,7 @@ def _percentiles(
     shown = " : ".join(f"abs(datum.value - {position}) < 0.001 ? '{t} %'" for position, t in places.items())
     tooltips = tips(("line", line or "cell"), *layout.campaign_tip(view), ("q", "percentile"), ("v_text", "latency"))
     axis = {"values": list(places), "labelExpr": f"{shown} : ''", "grid": True}
-    x = quantity("x", scale={"domain": [0, 4.08], "nice": False}, axis=axis)
+    x = quantity("x", f"share of the {NAMES[direction]}", scale={"domain": [0, 4.08], "nice": False}, axis=axis)
     hue = layout.line_colour(view, lines, line)
     spec = latency_lines(data, x=x, color=hue, strokeDash=layout.dash(view, cells), tooltip=tooltips)
     note = f"The latency that this share of the {NAMES[direction]} does not exceed."

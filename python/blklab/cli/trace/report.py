@@ -87,9 +87,18 @@ def report(
 
 
 def write_page(
-    target: str, page: str, directory: str | None = None, charts: "Sequence[Chart]" = (), *, as_json: bool
+    target: str,
+    page: str,
+    directory: str | None = None,
+    charts: "Sequence[Chart]" = (),
+    captions: "Sequence[str]" = (),
+    *,
+    as_json: bool,
 ) -> None:
-    """Write a page, and its charts to a directory; print their names, to stderr if the page goes to stdout."""
+    """Write a page, and its charts to a directory; print their names, to stderr if the page goes to stdout.
+
+    `captions` are lines below the title of each picture.
+    """
     content = page.encode()  # UTF-8 in any locale
     out.write(target, content)
     pictures: list[str] = []
@@ -97,7 +106,7 @@ def write_page(
         from blklab.render.picture_export import export
 
         with progress("drawing charts", total=2 * len(charts)) as done:
-            for path in export(charts, Path(directory)):
+            for path in export(charts, Path(directory), captions):
                 pictures.append(str(path))
                 done(len(pictures))
     to_stdout = target in out.STDOUT
