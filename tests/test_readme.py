@@ -107,6 +107,7 @@ def test_an_example_prints_what_is_shown(
     for directory in ("tests", "examples", "reference"):
         (tmp_path / directory).symlink_to(ROOT / directory)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")  # The width of a page
     for command, shown in example.commands:
         result = run(*shlex.split(command, comments=True))
         assert result.status == (1 if command.startswith(("md audit", "md rescue")) else 0), result.err

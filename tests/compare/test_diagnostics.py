@@ -1,7 +1,9 @@
 """What casts doubt on runs, and that nothing does on those that are clean."""
 
+import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,6 +164,39 @@ def test_unequal_twins() -> None:
     assert of([twins((3.2e6, 3e6), (500_000, 500_000))]) == []
     # Who has more to do has a longer queue: that is the balancer's, not the disk's.
     assert of([twins((9e6, 3e6), (900_000, 100_000))]) == []
+
+
+def members_of(target: str, test: str, direction: int) -> StoredRun:
+    """Returns a run with the members of an array in the measurements of another author, without their models."""
+    devices = []
+    for row in csv.DictReader(Path("reference/fio_device_io.csv").read_text().splitlines()):
+        if (row["target"], row["test"]) == (target, test) and not row["device"].startswith("md"):
+            ios = [int(row["read_ios"]), int(row["write_ios"])]
+            ticks = [int(row["read_ticks_ms"]) * 1e6, int(row["write_ticks_ms"]) * 1e6]
+            times = [ticks[way] / ios[way] if ios[way] and way == direction else 0.0 for way in (0, 1)]
+            counts = [ios[way] if way == direction else 0 for way in (0, 1)]
+            devices.append(made.device(row["device"], counts, times, above=["md0"]))
+    return with_outcome(lambda outcome: outcome.update(devices=devices), environment={})
+
+
+def test_members_of_unknown_models_are_compared_by_diskstats() -> None:
+    """Of twelve published runs of arrays, one has a disk that takes ten times as long as its twin."""
+    tests = {"seqread": 0, "seqwrite": 1, "randread": 0, "randwrite": 1}
+    accused = []
+    for target in ("fast-raid1", "fast-raid10", "slow-raid1"):
+        for test, direction in tests.items():
+            run_of_array = members_of(target, test, direction)
+            if any(item.code == "unequal-twins" for item in of([run_of_array])):
+                accused.append((target, test))
+    assert accused == [("slow-raid1", "randwrite")]
+    text = diagnostics_text([members_of("slow-raid1", "randwrite", 1)], "unequal-twins")
+    assert "sdd took 879 ms for each of its writes, sde 82.8 ms for as many: if both are the same model" in text
+
+
+def test_a_flash_disk_and_a_rotating_disk_are_no_twins() -> None:
+    devices = [made.device(name, [0, 5000], [0, time], above=["md0"]) for name, time in (("sda", 3e5), ("sdb", 9e6))]
+    found = of([with_outcome(lambda outcome: outcome.update(devices=devices), environment={})])
+    assert "unequal-twins" not in {item.code for item in found}
 
 
 def test_drift_stalls_and_levels() -> None:

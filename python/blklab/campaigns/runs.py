@@ -13,7 +13,7 @@ from typing import Any
 
 from blklab import units
 from blklab.compare.metrics import METRICS, WAYS, all_metrics, device_shares, directions, with_direction
-from blklab.compare.sanity_checks import unfair_shares
+from blklab.compare.sanity_checks import check_run, unfair_shares
 from blklab.compare.saturation import SaturationCurve, curves
 from blklab.experiment.cells import ExperimentPlan
 from blklab.grouping import by_key
@@ -135,6 +135,7 @@ def _doubts(run: StoredRun) -> list[str]:
         reasons.append(f"measured with {options}")
     reasons += outcome.warnings
     reasons += [sentence for sentence, _ in unfair_shares(outcome, run.cell.get("jobs") or [])]
+    reasons += [doubt.message for doubt in check_run(run) if doubt.code == "unequal-twins"]
     return reasons
 
 

@@ -43,6 +43,9 @@ UNEQUAL = 1.5
 """Ratio of the times of twins for equal work that is reported. Causes are temperature, firmware or
 a failing head. Two disks of a model differ by less than a tenth."""
 
+UNEQUAL_MEMBERS = 2.0  # The same, of members whose models are not known
+SPINNING_NS = 2_000_000  # Mean times of flash disks are below it, those of rotating disks usually above
+UNLIKE_CLASSES = 5.0  # Ratio of times on both sides of it from which on a member is flash and another one rotates
 
 UNFAIR = 1.5  # Ratio of the IOPS of equal jobs that is reported
 CHANCE = 5  # Standard deviations of the counts of I/Os (Poisson) that this ratio must exceed as well
@@ -235,17 +238,50 @@ def _small_data(run: StoredRun) -> Iterator[Diagnostic]:
 
 
 def _twins(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
-    """Yields equal members of one array that took different times for equal work."""
+    """Yields equal members of one array that took different times for equal work.
+
+    Members are equal if their model and size are, or, where no model is known, if their names have one kind.
+    """
     groups: dict[tuple[str, ...], list[DeviceResult]] = {}
+    unknown_groups: dict[tuple[str, ...], list[DeviceResult]] = {}
     for device in lowest_devices(outcome):
         details = hardware(run, device.name)
         model = (details.get("hardware") or {}).get("model")
-        if model and device.above and device.ticks_ns:
+        if not device.above or not device.ticks_ns:
+            continue
+        if model:
             key = (str(model), str(details.get("size")), *device.above)
             groups.setdefault(key, []).append(device)
-    for twins in groups.values():
-        for direction, name in ((0, "reads"), (1, "writes")):
+        elif kind := _DISK_KIND.match(device.name):
+            unknown_groups.setdefault((kind[0], *device.above), []).append(device)
+    for direction, name in ((0, "reads"), (1, "writes")):
+        for twins in groups.values():
             yield from _unequal_twins([twin for twin in twins if twin.ios[direction] >= ENOUGH], direction, name)
+        for twins in unknown_groups.values():
+            yield from _unequal_members([twin for twin in twins if twin.ios[direction] >= ENOUGH], direction, name)
+
+
+_DISK_KIND = re.compile("sd|vd|xvd|hd|nvme|mmcblk|dasd")  # The beginnings of names of disks
+
+
+def _unequal_members(members: Sequence[DeviceResult], direction: int, name: str) -> Iterator[Diagnostic]:
+    """Yields a doubt about members of unknown models, which may be of one model."""
+    if len(members) < 2:
+        return
+    ios = [member.ios[direction] for member in members]
+    slow = max(members, key=lambda disk: disk.ticks_ns[direction] / disk.ios[direction])
+    fast = min(members, key=lambda disk: disk.ticks_ns[direction] / disk.ios[direction])
+    longest, shortest = (disk.ticks_ns[direction] / disk.ios[direction] for disk in (slow, fast))
+    is_flash_and_disk = shortest < SPINNING_NS <= longest and longest > UNLIKE_CLASSES * shortest
+    if max(ios) <= ALIKE * min(ios) and longest > UNEQUAL_MEMBERS * shortest and not is_flash_and_disk:
+        yield Diagnostic(
+            "unequal-twins",
+            "warning",
+            "",
+            f"{slow.name} took {format_duration(longest)} for each of its {name}, {fast.name} "
+            f"{format_duration(shortest)} for as many: if both are the same model, look at the SMART values of "
+            f"{slow.name}",
+        )
 
 
 def _unequal_twins(twins: Sequence[DeviceResult], direction: int, name: str) -> Iterator[Diagnostic]:

@@ -72,7 +72,10 @@ def _describe_pair(comparison: Comparison) -> list[str]:
     cell_count = len({effect.cell for effect in effects})
     effects_by_verdict = by_key((effect.decision.verdict, effect) for effect in effects)
     sentences = []
-    for verdict, relation in (("worse", "is worse than"), ("better", "is better than"), ("differ", "differs from")):
+    relations = {"worse": "is worse than", "better": "is better than", "differ": "differs from"}
+    if all(comparison.predicted):
+        relations = {"worse": "is predicted to be worse than", "better": "is predicted to be better than"}
+    for verdict, relation in relations.items():
         of_verdict = effects_by_verdict.get(verdict, [])
         if of_verdict:
             place = _count_cells(of_verdict, cell_count)
