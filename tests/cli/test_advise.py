@@ -101,3 +101,10 @@ def test_the_cache_of_the_winner_is_explained_as_it_is(run: Run) -> None:
     assert "of a single pm983" in advised["words"]
     assert cache["without"]["words"] == best["words"].split(", behind a ")[0]
     assert advised["words"].count("behind a") == 1
+
+
+@pytest.mark.parametrize("words", [["2", "x", "pm983"], ["2x", "pm983"], ["2 x pm983"], ["2", "×", "pm983"]])
+def test_a_count_may_stand_apart_from_its_model(run: Run, words: list[str]) -> None:
+    result = run("advise", "--devices", *words, "--load", "no-such-load")
+    assert "no-such-load" in result.err
+    assert "--devices" not in result.err

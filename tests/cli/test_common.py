@@ -8,7 +8,6 @@ from rich.text import Text
 
 from blklab.cli import common
 from blklab.diagnostic import Diagnostic
-from blklab.render.console import PIPED_WIDTH
 from blklab.render.diagnostics import print_diagnostics
 from blklab.render.table import TextTable, text_column
 from blklab.render.terminal import draw_table
@@ -34,7 +33,7 @@ def test_piped_tables_are_wide_and_plain(capsys: pytest.CaptureFixture[str]) -> 
     table.add_row("[bold]:smile:")
     common.emit(None, False, lambda console: console.print(table))
     text = capsys.readouterr().out
-    assert {len(line) for line in text.splitlines()} == {PIPED_WIDTH}
+    assert {len(line) for line in text.splitlines()} == {common.PIPED_WIDTH}
     assert "[bold]:smile:" in text
     assert "\x1b" not in text
 

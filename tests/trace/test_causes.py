@@ -49,7 +49,8 @@ def test_the_cause_of_a_recording_is_named_and_healthy_ones_have_none(recording:
         assert found[0].remedy
 
 
-def test_the_first_screen_has_30_lines_of_80_columns(run: Run) -> None:
+def test_the_first_screen_has_30_lines_of_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     for recording in (RECORDINGS / "first" / "unequal-mixed", RECORDINGS / "second" / "replaced-lookups"):
         lines = run("trace", "stat", recording).out.splitlines()
         assert len(lines) <= 30

@@ -21,7 +21,7 @@ from blklab.units import format_size, parse_size
 Table = Mapping[str, object]
 """A table of an experiment file."""
 
-_DISKS = re.compile(r"(?:(\d{1,3})x)?(.+?)(?::([^:/]+))?", re.A)
+_DISKS = re.compile(r"(?:(\d{1,3}) ?[x×*] ?)?(.+?)(?::([^:/]+))?", re.A)
 MAX_DISKS = 64
 
 FLASH = ("ssd", "nvme")  # Kinds of devices whose figures depend on how much was written to them

@@ -87,7 +87,7 @@ class AdviseArguments:
     as_json: bool
 
 
-@click.command()
+@click.command(cls=common.DevicesCommand)
 @common.repeatable("--trace", "traces", metavar="TRACE[=WEIGHT]", help="A trace, at its recorded times.")
 @click.option("--device", metavar="NAME", help="Device of the trace; default: that of the whole workload.")
 @common.repeatable("--job", "job_files", metavar="FILE[=WEIGHT]", help="A fio job file.")

@@ -7,6 +7,7 @@ import functools
 import itertools
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -19,7 +20,6 @@ import click
 
 from blklab import units
 from blklab.errors import UsageError
-from blklab.render.console import PIPED_WIDTH
 from blklab.text.printing import printable
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Quantity(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
+PIPED_WIDTH = 100  # Columns of paragraphs if stdout is not a terminal and COLUMNS is not set; tables have no limit
 DEFAULT_METRICS = "iops,mean,p99"  # What a comparison compares
 
 SIZE = Quantity("size", units.parse_size)  # Option type: `4k`, `10GiB`, `512`; gives bytes
@@ -102,6 +103,25 @@ def is_given(parameter: str) -> bool:
 
 repeatable = functools.partial(click.option, multiple=True)
 """Decorator: add an option that may be given several times."""
+
+_COUNT = re.compile("[0-9]{1,3}")
+_COUNT_WITH_SIGN = re.compile("[0-9]{1,3}[x×*]")
+
+
+class DevicesCommand(click.Command):
+    """A command whose `--devices 2 x pm983` means `--devices 2xpm983`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, after a count and its model are joined."""
+        joined = list(args)
+        for index in [index for index, text in enumerate(args) if text == "--devices"][::-1]:
+            first, second, third = [*joined[index + 1 :], "", "", ""][:3]
+            if _COUNT.fullmatch(first) and second in {"x", "×", "*"} and third:
+                joined[index + 1 : index + 4] = [f"{first}x{third}"]
+            elif _COUNT_WITH_SIGN.fullmatch(first) and second and not second.startswith("-"):
+                joined[index + 1 : index + 3] = [first + second]
+        return super().parse_args(ctx, joined)
+
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 """Decorator: add `--json`, passed as `as_json`. Every command that prints results has it."""
@@ -326,5 +346,6 @@ def _console(*, stderr: bool) -> "Console":
             self.quiet = True  # stderr is closed
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH
-    return PlainCommand(file=stream, width=width, markup=False, emoji=False, highlight=False)
+    has_width = stream.isatty() or bool(os.environ.get("COLUMNS"))
+    width = None if has_width else PIPED_WIDTH
+    return PlainCommand(file=stream, width=width, soft_wrap=not has_width, markup=False, emoji=False, highlight=False)

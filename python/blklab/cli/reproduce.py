@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab import output as out
-from blklab.cli.common import json_option, note, repeatable, store_option, warn
+from blklab.cli.common import DevicesCommand, json_option, note, repeatable, store_option, warn
 from blklab.errors import UsageError
 
 if TYPE_CHECKING:
     from blklab.compare.reproduction import MeasuredRun, Table
 
 
-@click.command()
+@click.command(cls=DevicesCommand)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @repeatable(
     "--devices",

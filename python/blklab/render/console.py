@@ -2,15 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["PIPED_WIDTH", "Console", "RenderableType", "Text", "assemble_text", "style_text"]
+__all__ = ["Console", "RenderableType", "Text", "assemble_text", "style_text"]
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 else:
     Console = RenderableType = Text = Any
-
-PIPED_WIDTH = 100  # Columns of what is drawn if stdout is not a terminal and COLUMNS is not set
 
 
 def style_text(text: str, style: str = "") -> Text:

@@ -1,13 +1,12 @@
 """Print sentences and tables in the terminal."""
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from blklab.render import formatting
-from blklab.render.console import PIPED_WIDTH, Console, Text, assemble_text, style_text
+from blklab.render.console import Console, Text, assemble_text, style_text
 from blklab.render.formatting import Sentence
 from blklab.render.table import TableColumn, TextTable, only
 
@@ -55,10 +54,8 @@ UNLIMITED = 100_000  # Columns
 
 
 def table_width(console: Console) -> int:
-    """Returns how wide a table may be: in a pipe, as wide as it needs to be, unless COLUMNS is set."""
-    if not console.is_terminal and console.width == PIPED_WIDTH and not os.environ.get("COLUMNS"):
-        return UNLIMITED
-    return console.width
+    """Returns how wide a table may be: as wide as it needs to be if lines have no limit, as in a pipe."""
+    return UNLIMITED if console.soft_wrap else console.width
 
 
 def _print_grid(console: Console, table: TextTable, limit: int, needed_width: int) -> None:

@@ -27,15 +27,12 @@ DETAILS: tuple[Callable[[DeviceView], TextTable], ...] = (  # The tables of a de
 
 
 DEVICES = 5  # Devices on the first screen
-PIPED_WIDTH = 80  # Columns of the first screen if the output is no terminal
 
 
 def first_screen(console: Console, view: ProfileView, command: str) -> None:
     """Prints what matters most of a trace, in at most 30 lines of 80 columns: `command` shows the rest."""
     device = view.focus
     cause_list = causes(view)
-    if not console.is_terminal:
-        console.width = min(console.width, PIPED_WIDTH)
     _headline(console, device, first=True)
     print_note(console, " · ".join(trace.headline(view)))
     console.print()

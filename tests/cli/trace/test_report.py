@@ -61,7 +61,7 @@ def test_charts_are_computed_once(run: Run, tmp_path: Path, monkeypatch: pytest.
         return charts(device)
 
     monkeypatch.setattr(bars, "size_charts", counted)
-    monkeypatch.setattr(export, "export", lambda _charts, _directory: [])
+    monkeypatch.setattr(export, "export", lambda _charts, _directory, _captions: [])
     assert run("trace", "report", SCSI, "-o", tmp_path / "x.html", "--charts", tmp_path / "charts").status == 0
     assert len(computed) == 1
 

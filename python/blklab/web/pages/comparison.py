@@ -8,6 +8,7 @@ from blklab.compare import comparison as analysis
 from blklab.compare import report
 from blklab.compare.comparison import Comparison, distinguish
 from blklab.compare.decision import look_share
+from blklab.compare.verdict import MOST_SENTENCES
 from blklab.errors import UsageError
 from blklab.render import diagnostics
 from blklab.render.formatting import Sentence
@@ -52,6 +53,7 @@ def compare_campaigns(store: Store, selectors: Sequence[str], metrics: str, base
         here="/",
         facts=[f"campaign {row.number}: {printable(row.name)} on {printable(row.place)}" for row in campaigns],
         sentences=[
+            *(Sentence("Verdict", text) for text in report.verdict_sentences(result)[:MOST_SENTENCES]),
             Sentence("Baseline", _describe_baseline(names, campaigns)),
             *(Sentence(name, report.summary(result, name)) for name in shown),
         ],
