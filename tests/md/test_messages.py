@@ -203,6 +203,21 @@ def arrays_without_redundancy() -> Iterator[Array]:
     yield array("raid5", *two(), mismatches=8)
 
 
+def arrays_that_change() -> Iterator[Array]:
+    """Yields arrays with reshapes, slow sync actions and write journals."""
+    for delta, chunk, level, layout in ((1, 65536, 5, 2), (-2, 131072, 6, 5)):
+        reshape = {"delta_disks": delta, "level": level, "layout": layout, "chunk": chunk}
+        members = two(sb_reshape=reshape, sb_reshape_position=640)
+        yield array("raid5", *members, raid_disks=3, reshaping=True, reshape_position=640)
+        yield array("raid5", *members, reshaping=True, reshape_position=1 << 40, sync=SyncPass("reshape", 1, 10, 3))
+    yield array("raid4", *two(), raid_disks=3, reshaping=True)
+    yield array("raid5", *two(), sync=SyncPass("resync", 1, 10, 1000, 1000, 200_000))
+    yield array("raid5", *two(), sync=SyncPass("recover", 1, 10, 200_000, 1000, 200_000))
+    journal = replace(member(2, states=("faulty",), sb_role="journal", sb_slot=None), slot=None)
+    yield array("raid5", *two(sb_journal=True), state="readonly")
+    yield array("raid5", *two(sb_journal=True), journal, consistency="journal", state="clean")
+
+
 def arrays_that_do_not_run() -> Iterator[Array]:
     first = member(0)
     behind, refused = member(1, sb_events=90), member(1, sb_checksum={"stored": 1, "computed": 2})
@@ -263,7 +278,7 @@ def arrays_of_other_devices() -> Iterator[Array]:
 
 ARRAYS = (
     arrays_with_bad_blocks, arrays_without_redundancy, arrays_that_do_not_run, arrays_with_other_metadata,
-    arrays_of_other_devices,
+    arrays_of_other_devices, arrays_that_change,
 )  # fmt: skip
 
 

@@ -115,7 +115,8 @@ class DevicesCommand(click.Command):
         """Parse the arguments, after a count and its model are joined."""
         joined = list(args)
         for index in [index for index, text in enumerate(args) if text == "--devices"][::-1]:
-            first, second, third = [*joined[index + 1 :], "", "", ""][:3]
+            padded = [*joined[index + 1 :], "", "", ""]
+            first, second, third = padded[0], padded[1], padded[2]
             if _COUNT.fullmatch(first) and second in {"x", "×", "*"} and third:
                 joined[index + 1 : index + 4] = [f"{first}x{third}"]
             elif _COUNT_WITH_SIGN.fullmatch(first) and second and not second.startswith("-"):

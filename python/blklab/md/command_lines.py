@@ -140,6 +140,10 @@ def resume_writes(name: str) -> str:
     return _check_printable(f"echo 0 > /sys/block/{shlex.quote(name)}/md/suspend_hi")
 
 
+def raise_sync_speed(name: str, minimum_kib: int) -> str:
+    return _check_printable(f"echo {minimum_kib} > /sys/block/{shlex.quote(name)}/md/sync_speed_min")
+
+
 def show_mismatches(name: str) -> str:
     return _check_printable(f"cat /sys/block/{shlex.quote(name)}/md/mismatch_cnt")
 

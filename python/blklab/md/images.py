@@ -80,6 +80,7 @@ def make_array(members: list[ArrayMember]) -> Array:
     newest = max(superblocks, key=lambda superblock: (superblock.accepted, superblock.events, superblock.updated))
     slots = {member.slot for member in members}
     present = [slot for slot, is_present in enumerate(newest.present) if is_present]
+    positions = [position for position in (one.reshape_position for one in superblocks) if position is not None]
     state = "refused"
     if newest.accepted:
         state = "clean" if newest.resync_offset is None else "not clean"
@@ -102,7 +103,9 @@ def make_array(members: list[ArrayMember]) -> Array:
         # Of a refused superblock, the number of slots may be damage.
         degraded=len(newest.present) - len(present) if newest.level_name in REDUNDANT and newest.accepted else None,
         bitmap=any(superblock.bitmap for superblock in superblocks),
-        reshaping=any(superblock.reshape_position is not None for superblock in superblocks),
+        reshaping=bool(positions),
+        reshape_position=min(positions, default=None),
+        consistency="journal" if newest.journal else "",
         absent=tuple(slot for slot in present if slot not in slots),
     )
 

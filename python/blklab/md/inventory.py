@@ -161,6 +161,8 @@ def _array(
         repairing=repairing,
         suspended=(parse_number(read_text(md / "suspend_hi")) or 0) > (parse_number(read_text(md / "suspend_lo")) or 0),
         reshaping=position not in {"none", "", None},
+        reshape_position=parse_number(position),
+        consistency=read_text(md / "consistency_policy") or "",
         parts=tuple(part for part, _ in parts),
         users=tuple(reader.find_users(device, roots)),
         unseen=tuple(unseen),
@@ -200,6 +202,8 @@ def _with_geometry_of_superblocks(array: Array) -> Array:
         size=superblock_array.size,
         bitmap=superblock_array.bitmap,
         reshaping=superblock_array.reshaping,
+        reshape_position=superblock_array.reshape_position,
+        consistency=superblock_array.consistency,
         degraded=superblock_array.raid_disks - superblock_array.usable,
         members=(*superblock_array.members, *unread_members),
     )
@@ -220,7 +224,14 @@ def _sync(md: Path) -> SyncPass | None:
         return None
     match = re.fullmatch(r"(\d{1,20}) / (\d{1,20})", read_text(md / "sync_completed") or "", re.A)
     done, total = (int(match[1]), int(match[2])) if match else (None, None)
-    return SyncPass(action or "", done, total, parse_number(read_text(md / "sync_speed")))
+    return SyncPass(
+        action or "",
+        done,
+        total,
+        speed_kib=parse_number(read_text(md / "sync_speed")),
+        minimum_kib=parse_number(read_text(md / "sync_speed_min")),
+        maximum_kib=parse_number(read_text(md / "sync_speed_max")),
+    )
 
 
 def _parts(node: Path, mounts: list[Mount], roots: Roots, reader: Probe) -> Iterator[tuple[ArrayPart, str]]:

@@ -221,6 +221,13 @@ class SyncPass:
     done_sectors: int | None = None  # None while it waits for another array
     total_sectors: int | None = None
     speed_kib: int | None = None  # KiB/s
+    minimum_kib: int | None = None  # sync_speed_min: KiB/s that md keeps while other I/O goes on
+    maximum_kib: int | None = None  # sync_speed_max
+
+    @property
+    def name(self) -> str:
+        """The action, for messages."""
+        return {"recover": "recovery"}.get(self.action, self.action)
 
     @property
     def left_seconds(self) -> float | None:
@@ -254,6 +261,8 @@ class Array:
     mismatches: int | None = None  # Sectors that differed in the last check
     bitmap: bool | None = None
     reshaping: bool = False
+    reshape_position: int | None = None  # Sector of the array where an unfinished reshape is
+    consistency: str = ""  # `consistency_policy` in sysfs: `resync`, `bitmap`, `journal`, `ppl`
     repairing: bool | None = False  # A repair by blklab is not finished
     unfinished_repair: tuple[str, ...] = ()  # Why it cannot simply go on, and commands, from the present state
     suspended: bool = False  # Writes are suspended (`suspend_lo`, `suspend_hi`)

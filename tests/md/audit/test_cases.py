@@ -11,8 +11,8 @@ from rich.console import Console
 
 from blklab.diagnostic import Diagnostic
 from blklab.md import images, report
-from blklab.md.audit import find_problems
-from blklab.md.model import Array, ArrayMember, Inventory
+from blklab.md.audit import find_problems, reshape
+from blklab.md.model import Array, ArrayMember, Inventory, SyncPass
 from blklab.md.remote import read_probe_file
 from blklab.md.superblocks import SectorRange
 from tests.md.crafted import make_superblock
@@ -329,3 +329,63 @@ def test_older_member_in_an_array_of_its_own_is_not_called_diverged(read: bool) 
     assert "md0 and md127 are parts of the same array (UUID a:b:c:d): do not add" in finding.message
     assert "written to without the other" not in finding.message
     assert ("Newer by events: md0 (100 events" if read else "run blklab as root") in finding.message
+
+
+def test_an_unfinished_reshape_of_images_is_named(tmp_path: Path) -> None:
+    findings = audit(read_case("06-reshape-in-images", tmp_path))
+    (reshape,) = [finding for finding in findings if finding.code == "reshape-unfinished"]
+    assert "It is at sector 600,000 of the array (10.0 %)" in reshape.message
+    assert "It adds 1 disk: 3 were there before, 4 after it" in reshape.message
+    assert "backup file" in reshape.message
+
+
+def test_a_reshape_that_almost_stands_is_named(tmp_path: Path) -> None:
+    findings = audit(read_case("09-reshape-3-KiB-per-s", tmp_path))
+    (stalled,) = [finding for finding in findings if finding.code == "sync-stalled"]
+    assert stalled.message.startswith("reshape has almost stopped: 3 KiB/s, although md keeps at least 1,000 KiB/s")
+    assert "Do not fail or remove a member during a reshape" in stalled.message
+    (running,) = [finding for finding in findings if finding.code == "under-way"]
+    assert "It adds 1 disk: 3 were there before, 4 after it" in running.message
+    assert commands(findings) == []  # Neither a disk to add nor a check
+
+
+def test_a_resync_at_the_minimum_says_why_and_no_check_is_printed(tmp_path: Path) -> None:
+    findings = audit(read_case("11-slow-resync-and-action-check", tmp_path))
+    (stalled,) = [finding for finding in findings if finding.code == "sync-stalled"]
+    assert "1,015 KiB/s, the minimum that md keeps while other I/O goes on" in stalled.message
+    assert commands(findings) == ["echo 50000 > /sys/block/md0/md/sync_speed_min"]
+
+
+def test_an_array_without_its_write_journal_is_critical(tmp_path: Path) -> None:
+    first, *_ = findings = audit(read_case("12-journal-missing-read-only", tmp_path))
+    assert (first.code, first.severity) == ("journal-missing", "critical")
+    assert first.message.startswith("refuses every write: its write journal is missing")
+    assert "mdadm --add-journal" in everything(first)
+    assert commands(findings) == []
+
+
+def test_a_sync_is_judged_by_the_limits_of_its_array() -> None:
+    def check(speed: int, minimum: int | None = 1000, maximum: int | None = 200_000) -> list[str]:
+        sync = SyncPass("resync", 100, 1000, speed, minimum, maximum)
+        return codes(list(reshape.check_stalled_sync(replace(array_of("raid5", 2, 3, {}), sync=sync), None)))
+
+    assert check(50_000) == []
+    assert check(1050) == check(899) == ["sync-stalled"]
+    assert check(899, minimum=None) == ["sync-stalled"]
+    assert check(5000, minimum=10_000) == ["sync-stalled"]
+    assert check(195_000) == ["sync-limited"]
+    waiting = replace(array_of("raid5", 2, 3, {}), sync=SyncPass("resync"))
+    assert not list(reshape.check_stalled_sync(waiting, None))
+
+
+def test_a_raid0_that_grows_is_not_degraded() -> None:
+    members = array_of("raid5", 2, 3, {}).members
+    growing = replace(
+        array_of("raid5", 2, 3, {}), level="raid4", raid_disks=4, degraded=1, reshaping=True, members=members, live=True
+    )
+    found = codes(find_problems(Inventory((growing,))))
+    assert "raid0-grows" in found
+    assert not {"degraded", "cannot-run"} & set(found)
+    with_last_slot = (*members[:2], replace(members[2], slot=3))
+    other = replace(growing, members=with_last_slot)
+    assert "degraded" in codes(find_problems(Inventory((other,))))

@@ -308,7 +308,7 @@ def test_a_reshape_that_moved_nothing_is_not_called_two_layouts() -> None:
     rescue = diagnose_thread(make_reshape_at_start())
     assert rescue.condition == "reshaping"
     assert "still at its start: the data are in the old layout" in rescue.headline
-    assert "It adds 1 disk: 6 were there before." in rescue.facts
+    assert "It adds 1 disk: 6 were there before, 7 after it." in rescue.facts
     assert "--update=revert-reshape" in "\n".join(rescue.steps)
     assert any("on overlays only" in line for line in rescue.steps)
 

@@ -4,7 +4,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit import absent, alignment, bad_blocks, devices, host, metadata, redundancy, running, smart, split
+from blklab.md.audit import (
+    absent,
+    alignment,
+    bad_blocks,
+    devices,
+    host,
+    metadata,
+    redundancy,
+    reshape,
+    running,
+    smart,
+    split,
+    write_journal,
+)
 from blklab.md.audit.rule import Rule
 from blklab.md.model import Inventory
 from blklab.text.printing import printable
@@ -16,9 +29,11 @@ RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity ar
     *(bad_blocks.check_full_lists, bad_blocks.check_write_errors),
     *(bad_blocks.check_kernel_lists, bad_blocks.check_empty_entries, bad_blocks.check_empty_lists),
     *(bad_blocks.check_no_lists, host.check_add),
+    *(write_journal.check_write_journal, reshape.check_reshape, reshape.check_growing_raid0),
     *(running.check_inactive, redundancy.check_suspended_writes, redundancy.check_unfinished_repair),
     *(redundancy.check_degraded, redundancy.check_faulty, redundancy.check_event_counts),
     *(redundancy.check_duplicate_slots, redundancy.check_unfinished_sync, redundancy.check_sync_action),
+    reshape.check_stalled_sync,
     *(redundancy.check_bitmap, redundancy.check_missing_images),
     *(metadata.check_checksum, metadata.check_superblock, metadata.check_old_superblocks),
     *(metadata.check_foreign_metadata, metadata.check_shapes, metadata.check_metadata_version),

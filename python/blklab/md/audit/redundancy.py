@@ -9,6 +9,7 @@ from blklab.diagnostic import Diagnostic, Severity
 from blklab.grouping import by_key
 from blklab.md import command_lines
 from blklab.md.audit.host import adding_fails
+from blklab.md.audit.reshape import describe_reshape, is_growing_raid0
 from blklab.md.audit.rule import level_text, list_names, make_finding
 from blklab.md.availability import count_tolerated, is_past_redundancy
 from blklab.md.model import Array, ArrayMember, Software
@@ -23,7 +24,7 @@ REBUILD_SPEED = 100 << 20  # Bytes per second, if no rebuild runs; half of what 
 
 def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """Members are missing; critical if no rebuild runs, or if the next failure loses data."""
-    if not array.degraded:
+    if not array.degraded or is_growing_raid0(array):
         return
     spares = [member.name for member in array.members if is_spare(member)]
     max_failures = count_tolerated(array)
@@ -42,7 +43,7 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
         message += f"; the next failure {effect} data"
     message += _describe_risk(array, software, rebuilding)
     runs = array.live and array.state != "inactive" and not is_past_redundancy(array)
-    can_add = not (rebuilding or spares or array.external or adding_fails(array, software))
+    can_add = not (rebuilding or spares or array.external or array.reshaping or adding_fails(array, software))
     commands = fill_slot(array) if runs and can_add else ()
     yield make_finding(array, "critical" if last or not rebuilding else "warning", "degraded", message, *commands)
 
@@ -235,9 +236,10 @@ def check_sync_action(array: Array, _software: Software | None) -> Iterator[Diag
         progress = f"is running: {100 * sync.done_sectors / sync.total_sectors:.1f} %"
         if sync.left_seconds is not None:
             progress += f", {format_duration(sync.left_seconds * 1e9)} left at {sync.speed_kib:,} KiB/s"
+    if sync.action == "reshape":
+        progress = ". ".join([progress, *describe_reshape(array)])
     risky = sync.action in {"resync", "recover", "reshape"}
-    action = {"recover": "recovery"}.get(sync.action, sync.action)
-    yield make_finding(array, "warning" if risky else "note", "under-way", f"{action} {progress}")
+    yield make_finding(array, "warning" if risky else "note", "under-way", f"{sync.name} {progress}")
 
 
 def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -295,7 +297,7 @@ def check_mismatches(array: Array, _software: Software | None) -> Iterator[Diagn
     else:
         message += ": parity does not match the data, so a rebuild would write wrong data"
     # With bad blocks, a repair must be avoided.
-    commands = [] if bad or running else [command_lines.check_array(array.path)]
+    commands = [] if bad or array.sync is not None else [command_lines.check_array(array.path)]
     yield make_finding(array, "warning", "mismatches", message, *commands)
 
 
@@ -305,11 +307,12 @@ def check_schedule(array: Array, software: Software | None) -> Iterator[Diagnost
         return
     checking = array.sync is not None and array.sync.action == "check"
     if array.last_action != "check" and not checking:
-        check = command_lines.check_array(array.path)
+        # md refuses a check while another action runs
+        commands = [] if array.sync is not None else [command_lines.check_array(array.path)]
         action = array.last_action or "unknown"
         message = (
             "no regular check was found: no checkarray or raid-check in cron, no mdcheck_start.timer, "
             f"and no check since the array was assembled (last_sync_action is {action}); "
             "without checks, unreadable sectors first appear during a rebuild"
         )
-        yield make_finding(array, "warning", "never-checked", message, check)
+        yield make_finding(array, "warning", "never-checked", message, *commands)

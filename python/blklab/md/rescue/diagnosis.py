@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from blklab.md import command_lines
+from blklab.md.audit.reshape import describe_change
 from blklab.md.audit.rule import level_text, list_names, moment_text
 from blklab.md.audit.running import FEW_EVENTS, FEW_SECONDS
 from blklab.md.audit.split import Split, find_splits
@@ -665,17 +666,8 @@ def _describe_reshape(array: Array) -> Iterator[str]:
             f"Replacements, and a reshape: {list_names(replacements)}. The kernel does not start an array with both "
             "(raid5_run). Leave the replacements out."
         )
-    change = newest.reshape
-    if change.delta_disks > 0:
-        yield f"It adds {plural_disks(change.delta_disks)}: {newest.raid_disks - change.delta_disks} were there before."
-    elif change.delta_disks < 0:
-        yield f"It takes {plural_disks(-change.delta_disks)} away."
-    if change.chunk != newest.chunk:
-        yield f"It changes the chunk from {format_size(newest.chunk)} to {format_size(change.chunk)}."
-    if change.level != newest.level:
-        yield f"It changes the level from RAID-{newest.level} to RAID-{change.level}."
-    if change.layout != newest.layout:
-        yield f"It changes the layout from {newest.layout} to {change.layout}."
+    for sentence in describe_change(newest):
+        yield f"{sentence}."
 
 
 def is_reshape_at_start(array: Array) -> bool:

@@ -1,0 +1,132 @@
+"""Rules about reshapes that are not finished, and about sync actions that almost stand."""
+
+from collections.abc import Iterator
+
+from blklab.diagnostic import Diagnostic
+from blklab.md import command_lines
+from blklab.md.audit.rule import make_finding
+from blklab.md.model import Array, Software, SyncPass
+from blklab.md.superblocks import Superblock
+from blklab.units import SECTOR, format_size
+
+DEFAULT_MINIMUM = 1000  # KiB/s that md keeps if nobody changed sync_speed_min (drivers/md/md.c)
+NEAR = 0.1  # So near to a limit, as a share of it, that the limit is the reason
+RAISED_MINIMUM = 50_000  # KiB/s, for a resync that must not wait for other I/O
+
+
+def check_reshape(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
+    """A reshape is not finished, and does not run now."""
+    if not array.reshaping or (array.sync is not None and array.sync.action == "reshape"):
+        return
+    sentences = ["a reshape is not finished", *describe_reshape(array)]
+    sentences.append(
+        "md continues it when the array runs; if the reshape used a backup file, mdadm needs it (--backup-file)"
+    )
+    sentences.append("Do not remove, fail or re-create a member: only the reshape knows where the data are")
+    yield make_finding(array, "warning", "reshape-unfinished", ". ".join(sentences))
+
+
+def describe_reshape(array: Array) -> list[str]:
+    """Returns sentences without full stops: how far a reshape is, and what it changes."""
+    sentences = []
+    position = array.reshape_position
+    newest = find_newest_superblock(array)
+    if position is not None:
+        share = ""
+        if array.size and position * SECTOR <= array.size:
+            share = f" ({100 * position * SECTOR / array.size:.1f} %)"
+        sentences.append(f"It is at sector {position:,} of the array{share}")
+    if newest is not None and newest.reshape is not None:
+        sentences += describe_change(newest)
+    return sentences
+
+
+def describe_change(superblock: Superblock) -> list[str]:
+    """Returns sentences without full stops about what an unfinished reshape changes."""
+    reshape = superblock.reshape
+    if reshape is None:
+        return []
+    sentences = []
+    count = abs(reshape.delta_disks)
+    disks = "1 disk" if count == 1 else f"{count} disks"
+    if reshape.delta_disks > 0:
+        sentences.append(
+            f"It adds {disks}: {superblock.raid_disks - count} were there before, {superblock.raid_disks} after it"
+        )
+    elif reshape.delta_disks < 0:
+        sentences.append(f"It takes {disks} away, and goes from the end of the array to its beginning")
+    if reshape.chunk != superblock.chunk:
+        sentences.append(f"It changes the chunk from {format_size(superblock.chunk)} to {format_size(reshape.chunk)}")
+    if reshape.level != superblock.level:
+        sentences.append(f"It changes the level from RAID-{superblock.level} to RAID-{reshape.level}")
+    if reshape.layout != superblock.layout:
+        sentences.append(f"It changes the layout from {superblock.layout} to {reshape.layout}")
+    return sentences
+
+
+def find_newest_superblock(array: Array) -> Superblock | None:
+    superblocks = [member.superblock for member in array.members if member.superblock and member.superblock.accepted]
+    return max(superblocks, key=lambda superblock: superblock.events, default=None)
+
+
+def is_growing_raid0(array: Array) -> bool:
+    """Whether the array may be a RAID-0 that grows: md reshapes it as a RAID-4 without the parity disk.
+
+    The kernel then has one more slot, the last one, which is empty (drivers/md/raid5.c, `raid45_takeover_raid0`).
+    """
+    slots = {member.slot for member in array.active}
+    return array.reshaping and array.level == "raid4" and array.degraded == 1 and (array.raid_disks - 1) not in slots
+
+
+def check_growing_raid0(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
+    """A RAID-0 grows, which md does as a RAID-4 without its parity disk."""
+    if is_growing_raid0(array):
+        message = (
+            "is a RAID-4 without its last disk, and is reshaped: a RAID-0 that grows looks like this. Then no disk is "
+            "missing, and mdadm makes it a RAID-0 again at the end. Do not add a disk. "
+            "If it was a RAID-4, its parity disk is missing"
+        )
+        yield make_finding(array, "warning", "raid0-grows", message)
+
+
+def check_stalled_sync(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
+    """A resync, recovery, check or reshape almost stands, or runs at the minimum that md keeps."""
+    sync = array.sync
+    if sync is None or sync.done_sectors is None or sync.speed_kib is None:
+        return
+    minimum = sync.minimum_kib or DEFAULT_MINIMUM
+    if sync.speed_kib < (1 - NEAR) * minimum:
+        yield make_finding(array, "warning", "sync-stalled", _describe_stall(sync, minimum))
+    elif sync.maximum_kib and sync.speed_kib >= (1 - NEAR) * sync.maximum_kib:
+        message = (
+            f"{sync.name} runs at {sync.speed_kib:,} KiB/s, the most that md is allowed "
+            f"(sync_speed_max is {sync.maximum_kib:,} KiB/s)"
+        )
+        yield make_finding(array, "note", "sync-limited", message)
+    elif sync.speed_kib <= (1 + NEAR) * minimum:
+        message = (
+            f"{sync.name} runs at {sync.speed_kib:,} KiB/s, the minimum that md keeps while other I/O goes on "
+            f"(sync_speed_min is {minimum:,} KiB/s): other I/O to its disks slows it down"
+        )
+        yield make_finding(
+            array,
+            "warning",
+            "sync-stalled",
+            message,
+            "# This makes it faster and other I/O slower, until the next start of the array:",
+            command_lines.raise_sync_speed(array.name, RAISED_MINIMUM),
+        )
+
+
+def _describe_stall(sync: SyncPass, minimum: int) -> str:
+    """Returns that a sync action is slower than md's minimum, and what can hold it up."""
+    message = (
+        f"{sync.name} has almost stopped: {sync.speed_kib:,} KiB/s, although md keeps at least {minimum:,} KiB/s "
+        "(sync_speed_min) if the disks can. Look for errors and time-outs of a member in dmesg, and at SMART values"
+    )
+    if sync.action == "reshape":
+        message += (
+            ". A backup file that cannot be written, or a small stripe_cache_size, holds a reshape up too. "
+            "Do not fail or remove a member during a reshape"
+        )
+    return message
