@@ -316,6 +316,25 @@ def audit_rules(node: ast.stmt) -> Iterator[tuple[str, tuple[str, str, str]]]:
         yield name, (f"`{name}`", ordered, " ".join(text.split()))
 
 
+def kernel_bugs() -> str:
+    """Return the page of the known bugs of md in the kernel, which `md audit` warns about."""
+    from blklab.md.audit.kernel_bugs import read_bugs
+
+    rows = []
+    for bug in read_bugs():
+        fixed = f"before {bug.fixed[0]}.{bug.fixed[1]}" if bug.fixed else "no fix known"
+        releases = f"{bug.since[0]}.{bug.since[1]} and later, {fixed}"
+        condition = bug.condition.replace("-", " ")
+        help_text = f"{bug.harm}. Until a fixed kernel runs: {bug.remedy}"
+        rows.append((f"`{bug.id}`", releases, condition, bug.severity, help_text, bug.source))
+    intro = (
+        "The finding `kernel-bug` of `blklab md audit` is about these bugs. Distributions port fixes\n"
+        "back, so a kernel of such a release may have the fix: the changelog of its package says so."
+    )
+    head = ("bug", "Linux", "seen on the host", "severity", "harm, and what helps", "source")
+    return page("Known bugs of md", intro, table(head, rows))
+
+
 def comparison() -> str:
     """Return the page of the metrics that results are compared by."""
     from blklab.compare.metrics import METRICS
@@ -380,6 +399,7 @@ PAGES = {
     "documents.md": documents,
     "prometheus.md": prometheus,
     "audit-rules.md": audit,
+    "kernel-bugs.md": kernel_bugs,
     "comparison-metrics.md": comparison,
 }
 

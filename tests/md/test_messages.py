@@ -215,6 +215,7 @@ def arrays_that_change() -> Iterator[Array]:
     yield array("raid5", *two(), sync=SyncPass("recover", 1, 10, 200_000, 1000, 200_000))
     journal = replace(member(2, states=("faulty",), sb_role="journal", sb_slot=None), slot=None)
     yield array("raid5", *two(sb_journal=True), state="readonly")
+    yield array("raid1", *two(states=("in_sync", "failfast")), bitmap=True)
     yield array("raid5", *two(sb_journal=True), journal, consistency="journal", state="clean")
 
 

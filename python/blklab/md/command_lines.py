@@ -356,7 +356,7 @@ COMMANDS: tuple[Callable[..., str], ...] = (
     *(assemble_without_lists, check_array, show_detail, examine_disk, examine_bad_blocks, examine_version),
     *(fail_disk, make_idle, re_add_disk, re_add_without_list, make_writable, remove_disk, remove_bitmap),
     *(replace_disk, stop_array, wait_for_sync, zero_superblock),
-    *(clear_want_replacement, clear_write_error, resume_writes, show_mismatches),
+    *(clear_want_replacement, clear_write_error, raise_sync_speed, resume_writes, show_mismatches),
     *(audit_arrays, fix_bbl, plan_fix_bbl, fix_entries, fix_add, fix_rebuild, fix_remove, fix_replace, fix_restart),
     *(fix_assemble, fix_entries_from, fix_metadata, save_sectors, start_overlays, stop_overlays),
     *(resume_fix, disable_lists, make_directory, list_lvm_raids, set_stripe, set_timeout, limit_retries),

@@ -162,6 +162,7 @@ def _array(
         suspended=(parse_number(read_text(md / "suspend_hi")) or 0) > (parse_number(read_text(md / "suspend_lo")) or 0),
         reshaping=position not in {"none", "", None},
         reshape_position=parse_number(position),
+        logical_block=parse_number(read_text(node / "queue/logical_block_size")),
         consistency=read_text(md / "consistency_policy") or "",
         parts=tuple(part for part, _ in parts),
         users=tuple(reader.find_users(device, roots)),

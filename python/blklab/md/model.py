@@ -262,6 +262,7 @@ class Array:
     bitmap: bool | None = None
     reshaping: bool = False
     reshape_position: int | None = None  # Sector of the array where an unfinished reshape is
+    logical_block: int | None = None  # Bytes of a sector that it accepts
     consistency: str = ""  # `consistency_policy` in sysfs: `resync`, `bitmap`, `journal`, `ppl`
     repairing: bool | None = False  # A repair by blklab is not finished
     unfinished_repair: tuple[str, ...] = ()  # Why it cannot simply go on, and commands, from the present state

@@ -10,6 +10,7 @@ from blklab.md.audit import (
     bad_blocks,
     devices,
     host,
+    kernel_bugs,
     metadata,
     redundancy,
     reshape,
@@ -40,6 +41,7 @@ RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity ar
     *(redundancy.check_mismatches, redundancy.check_schedule),
     *(devices.check_mixed_kinds, devices.check_unequal_latency, devices.check_read_errors),
     *(devices.check_layout, devices.check_write_mostly),
+    kernel_bugs.check_kernel_bugs,
     *(alignment.check_data_offset, alignment.check_partitions, alignment.check_filesystems),
 )
 
