@@ -216,6 +216,7 @@ def arrays_that_change() -> Iterator[Array]:
     journal = replace(member(2, states=("faulty",), sb_role="journal", sb_slot=None), slot=None)
     yield array("raid5", *two(sb_journal=True), state="readonly")
     yield array("raid1", *two(states=("in_sync", "failfast")), bitmap=True)
+    yield array("raid1", member(0, sb_bad_blocks=bad_blocks()), raid_disks=2)
     yield array("raid5", *two(sb_journal=True), journal, consistency="journal", state="clean")
 
 

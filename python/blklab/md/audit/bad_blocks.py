@@ -282,6 +282,14 @@ def check_empty_lists(array: Array, _software: Software | None) -> Iterator[Diag
     ]
     if names:
         have = "have empty bad-block lists" if names[1:] else "has an empty bad-block list"
+        if array.degraded or (array.sync is not None and array.sync.action == "recover"):
+            message = (
+                f"{list_names(names)} {have}: keep it until the array is complete. With a list, a rebuild goes on "
+                "behind a sector that cannot be read, and only some KiB fail; without one, the first such sector "
+                "ends the rebuild"
+            )
+            yield make_finding(array, "note", "bbl-empty", message)
+            return
         message = (
             f"{list_names(names)} {have}: the next write error is hidden there, and the array still looks healthy; "
             "without a list, md fails the member"
