@@ -34,6 +34,7 @@ RAW_ALL = 1 << 20  # Maximum characters of all raw output on the page
 
 PERCENTILES = {"mean": "mean", "p50": "50 %", "p99": "99 %", "p99_9": "99.9 %"}
 """Latencies in the table of cells, with their headings."""
+SHOWN_OF_DIRECTION = ("mean", "p99", "p99_9")  # Those that fit if directions have columns of their own
 
 Raw = Callable[[int], str]  # A function that returns the raw output of a run
 
@@ -237,8 +238,8 @@ def _latency_columns(cells: "list[ReportCell]") -> dict[str, str]:
         return {heading: key for key, heading in PERCENTILES.items()}
     columns = {}
     for direction in directions:
-        for key, heading in PERCENTILES.items():
-            columns[f"{DIRECTION_WORDS[direction]} {heading}"] = f"{direction}.{key}"
+        for key in SHOWN_OF_DIRECTION:
+            columns[f"{DIRECTION_WORDS[direction]} {PERCENTILES[key]}"] = f"{direction}.{key}"
     return columns
 
 
