@@ -17,6 +17,7 @@ from blklab.md.recipes import DISK, Recipe, keep_running, stop_users
 from blklab.md.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
 from blklab.units import SECTOR, format_duration
 
+REGULAR_CHECKS = "# For a check every month, enable mdcheck_start.timer and mdcheck_continue.timer of mdadm."
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning
 MOST_DISKS_SIMULATED = 64  # A damaged number of disks must not make an audit last for minutes
 REBUILD_SPEED = 100 << 20  # Bytes per second, if no rebuild runs; half of what md allows
@@ -315,4 +316,4 @@ def check_schedule(array: Array, software: Software | None) -> Iterator[Diagnost
             f"and no check since the array was assembled (last_sync_action is {action}); "
             "without checks, unreadable sectors first appear during a rebuild"
         )
-        yield make_finding(array, "warning", "never-checked", message, *commands)
+        yield make_finding(array, "warning", "never-checked", message, REGULAR_CHECKS, *commands)
