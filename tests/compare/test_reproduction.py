@@ -164,7 +164,7 @@ def test_figures_to_which_a_model_was_fitted_are_no_test(tmp_path: Path) -> None
 def test_a_run_without_options_is_refused() -> None:
     run = measured("a", 500)
     unknown = replace(run, outcome=replace(run.outcome, fio=FioFacts(options={"load": {"numjobs": "1"}})))
-    with pytest.raises(UsageError, match=r"x\.json: does not contain fio's options"):
+    with pytest.raises(UsageError, match=r"x\.json: fio's options are missing"):
         as_experiment("made", [unknown], DISKS, {"a": {"device": "a"}}, SETTINGS, print)
 
 

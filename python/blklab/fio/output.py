@@ -432,7 +432,7 @@ def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Outcome:
         warnings=list(dict.fromkeys([*messages, *(warning for job in members for warning in job.warnings)])),
         fio=FioFacts(
             version=root.text("fio version", "unknown"),
-            command=[],
+            command=_command(document),
             usr_cpu=sum(job.usr_cpu for job in members),
             sys_cpu=sum(job.sys_cpu for job in members),
             ctx=sum(job.ctx for job in members),
@@ -440,6 +440,12 @@ def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Outcome:
             disk_util=[node.table for node in root.parts("disk_util")],
         ),
     )
+
+
+def _command(document: FioDocument) -> list[str]:
+    """Returns the command of fio, if a text has it above the output."""
+    words = document.get("command")
+    return [str(word) for word in words] if isinstance(words, list) else []
 
 
 def _clones(jobs: Sequence[FioJobResult]) -> list[float]:
