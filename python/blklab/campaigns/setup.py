@@ -295,7 +295,8 @@ def _job(view: ExperimentView, cell: ReportCell) -> str:
                 lines += _measured_mix(job["options"], run.figures)
         elif "read_share" in job:
             lines += describe_job(job).split()
-            lines += [f"ioengine={'io_uring' if job.get('io_uring') else 'libaio'}", "direct=1"]
+            engine = "io_uring" if job.get("io_uring") else "libaio"
+            lines += [f"ioengine={engine}", "direct=1"]
     if run.cell.get("runtime_ns"):
         lines.append(f"runtime={run.cell['runtime_ns'] / 1e9:g}s")
     if command := run.cell.get("command"):

@@ -25,11 +25,11 @@ from blklab.compare.variation import RunSample
 from blklab.devices.stock_models import library_model
 from blklab.errors import UsageError
 from blklab.experiment import fio_job, schema
-from blklab.experiment.cells import Cell, ExperimentPlan
+from blklab.experiment.cells import Cell, ExperimentPlan, note_ignored_options
 from blklab.experiment.tables import MeasuredFigures
 from blklab.experiment.workload import Job
 from blklab.fio import option_values
-from blklab.fio.known_options import ALIASES, HARMLESS
+from blklab.fio.known_options import ALIASES, HARMLESS, OFF
 from blklab.grouping import by_key
 from blklab.outcome import NOMINAL, DirectionResult, FioFacts, LatencyResult, Outcome, target_devices
 from blklab.text.natural_order import natural_order
@@ -123,6 +123,7 @@ def as_experiment(
     details: dict[str, str] = {}
     pairs: dict[str, list[str]] = {}
     measured_tables = []
+    ignored_options: dict[str, None] = {}
     for run in runs:
         for sentence in describe_unlike_disks(run.outcome, devices):
             warn(f"{run.source}: {sentence}")
@@ -139,7 +140,10 @@ def as_experiment(
             loads[label] = load
             details[label] = run.details
         pairs.setdefault(run.place, []).append(label)
+        ignored_options |= dict.fromkeys(dropped_options)
         measured_tables.append(_figures(run, {"stack": run.place, "workload": label}, dropped_options))
+    if ignored_options:
+        warn(note_ignored_options(list(ignored_options)))
     if not measured_tables:
         raise UsageError(f"{runs[0].source}: no run is left")
     learns = any("kind" in stack for stack in stacks.values())
@@ -216,7 +220,8 @@ def _guess_options(figures: Outcome) -> str:
     ios = sum(part.total_ios for part in directions)
     size = 2 ** round(math.log2(max(512, sum(part.io_bytes for part in directions) / max(1, ios))))
     size_text = f"{size // 1024}k" if size >= 1024 else str(size)
-    return f"rw={names[0] if len(names) == 1 else 'rw'},bs={size_text}"
+    way = names[0] if len(names) == 1 else "rw"
+    return f"rw={way},bs={size_text}"
 
 
 def _split_options(options: Mapping[str, Mapping[str, str]]) -> tuple[list[tuple[str, dict[str, str]]], list[str]]:
@@ -225,6 +230,7 @@ def _split_options(options: Mapping[str, Mapping[str, str]]) -> tuple[list[tuple
         *EXTRA_OPTIONS,
         *observations.LOAD_OPTIONS,
         *HARMLESS,
+        *("stonewall", "wait_for_previous"),
         "runtime",
         "ramp_time",
         "ioengine",
@@ -234,7 +240,7 @@ def _split_options(options: Mapping[str, Mapping[str, str]]) -> tuple[list[tuple
     dropped_options: dict[str, None] = {}
     for options_of_job in options.values():
         for key, value in options_of_job.items():
-            if key not in handled_options:
+            if key not in handled_options and value.lower() not in OFF | observations.OTHER_OPTIONS.get(key, set()):
                 dropped_options[f"{key}={value}"] = None
     jobs = []
     for name, options_of_job in options.items():
