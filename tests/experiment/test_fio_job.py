@@ -98,7 +98,8 @@ def test_what_only_fio_does_is_not_simulated(tmp_path: Path, option: str, output
 
 
 def test_options_that_the_simulator_ignores_are_one_note(tmp_path: Path) -> None:
-    text = "[global]\ndirect=1\nprioclass=1\nnice=5\n[a]\nverify=crc32c\nprio=0\n[b]\nstonewall\nzonemode=zbd\nzonesize=1m\n"
+    text = "[global]\ndirect=1\nprioclass=1\nnice=5\n[a]\nverify=crc32c\nprio=0\n[b]\nstonewall\n"
+    text += "zonemode=zbd\nzonesize=1m\n"
     (tmp_path / "x.fio").write_text(text)
     (tmp_path / "exp.toml").write_text(EXPERIMENT + "targets.alone = { directory = '.', size = '1GiB' }")
     notes = [note for note in plan(tmp_path / "exp.toml").notes if "ignores" in note]
@@ -106,7 +107,7 @@ def test_options_that_the_simulator_ignores_are_one_note(tmp_path: Path) -> None
         "the simulator ignores these options of fio, and figures lack their effect: "
         "prioclass=1, verify=crc32c, zonemode=zbd, zonesize=1m"
     ]
-    with pytest.raises(UsageError, match="options.zonemode: blklab does not pass this option on to fio: remove it"):
+    with pytest.raises(UsageError, match=r"options\.zonemode: blklab does not pass this option on to fio: remove it"):
         plan(tmp_path / "exp.toml", form=host_cell.FORM)
     (tmp_path / "x.fio").write_text(text.replace("zbd", "none").replace("zonesize=1m\n", ""))
     host_plan = plan(tmp_path / "exp.toml", form=host_cell.FORM)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from blklab.diagnostic import Diagnostic
-from blklab.errors import UsageError
+from blklab.errors import BlklabError, UsageError
 from blklab.runners.host import conditions
-from blklab.runners.host.conditions import check, collapse, layers_of
+from blklab.outcome import DeviceResult, Outcome
+from blklab.runners.host.conditions import check, collapse, layers_of, refuse_others_io
 from blklab.store.series import SeriesPoint
 from blklab.system.layers import layers
 from tests.system.machine import Machine
@@ -68,12 +69,36 @@ def test_arrays_that_sync_or_lack_a_member(mirror: Machine) -> None:
     assert "found 1 of its members missing" in str(degraded)
 
 
-@pytest.mark.parametrize(("ios", "busy", "result"), [(140, 200, False), (141, 100, True), (100, 201, True)])
-def test_others_io(mirror: Machine, ios: int, busy: int, result: bool) -> None:
+@pytest.mark.parametrize(
+    ("ios", "busy", "severities"), [(140, 200, []), (141, 100, ["note"]), (100, 201, ["critical"])]
+)
+def test_others_io(mirror: Machine, ios: int, busy: int, severities: list[str]) -> None:
     # Two seconds: 20 I/Os a second are 40, and 5 % are 100 ms.
-    monkeyed = look(mirror, sleep=lambda _seconds: stats(mirror, ios, busy))
-    assert [finding.code for finding in monkeyed] == ["device-busy"] * result
-    assert all("sda: found" in str(finding) and finding.severity == "critical" for finding in monkeyed)
+    findings = look(mirror, sleep=lambda _seconds: stats(mirror, ios, busy))
+    assert [finding.code for finding in findings] == ["device-busy"] * len(severities)
+    assert [finding.severity for finding in findings] == severities
+    if severities == ["critical"]:
+        assert str(findings[0]) == "sda was in use by another program (busy for 5 % of the time, limit 5 %)"
+
+
+@pytest.mark.parametrize(
+    ("rate", "others", "refusal"),
+    [
+        (50_000, 96, ""),
+        (2_000, 96, ""),
+        (100, 96, "vda was in use by another program (96 I/Os a second, limit 20). Stop it, or add "),
+        (1000, 96, "vda was in use by another program (96 I/Os a second, limit 50). Stop it, or add "),
+        (1, 19, ""),
+    ],
+)
+def test_others_io_is_judged_by_what_the_cell_does(rate: int, others: float, refusal: str) -> None:
+    outcome = Outcome(10 * 10**9, devices=[DeviceResult("vda", [9 * rate, rate]), DeviceResult("vdb", [0, 0])])
+    if not refusal:
+        refuse_others_io({"vda": others}, outcome)
+        return
+    with pytest.raises(BlklabError) as caught:
+        refuse_others_io({"vda": others}, outcome)
+    assert str(caught.value) == refusal + "--force device-busy."
 
 
 def test_the_page_cache(mirror: Machine) -> None:
