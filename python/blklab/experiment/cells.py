@@ -506,7 +506,7 @@ def _list_names(
             where = "its [targets]" if experiment.targets else "a directory: --target PATH"
             why = "the simulator and the lab build stacks of [devices], and there are none"
             raise problems.fail("stacks", f"is missing: only --on host runs this file, on {where}; {why}")
-        raise problems.fail("targets", "is missing: say where each stack is on this host, here or with --target")
+        raise problems.fail("targets", "is missing: add --target /srv, with the directory or device to measure")
     known: Mapping[str, Any] = stacks if axis == "stack" else experiment.workloads
     changes = [chosen[axis]] if axis in chosen else axes.get(axis)
     if changes is None:

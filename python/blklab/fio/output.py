@@ -40,12 +40,18 @@ _NAN = re.compile(r"(?<=:)(\s*)-?(?:nan|inf)\b", re.I)
 
 def refuse_job_files(names: Iterable[object]) -> None:
     """Raises UsageError for a file with jobs of fio, where results of fio are expected."""
-    for path in filter(Path.is_file, map(Path, map(str, names))):
+    for path in filter(is_job_file, map(Path, map(str, names))):
+        result = f"fio --output-format=json --output={path.stem}.json {path}"
+        raise UsageError(f"{path}: is a job file of fio, expected fio's results: `{result}` makes them")
+
+
+def is_job_file(path: Path) -> bool:
+    """Returns whether a file has jobs of fio, as far as its beginning shows."""
+    content = b""
+    if path.is_file():
         with suppress(OSError), path.open("rb") as file:
             content = file.read(1 << 16)
-            if _SECTION.match(content) and _JOB_OPTION.search(content):
-                result = f"fio --output-format=json --output={path.stem}.json {path}"
-                raise UsageError(f"{path}: is a job file of fio, expected fio's results: `{result}` makes them")
+    return _SECTION.match(content) is not None and _JOB_OPTION.search(content) is not None
 
 
 def parse_document(text: str) -> FioDocument:

@@ -8,8 +8,8 @@ import pytest
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, UsageError
-from blklab.runners.host import conditions
 from blklab.outcome import DeviceResult, Outcome
+from blklab.runners.host import conditions
 from blklab.runners.host.conditions import check, collapse, layers_of, refuse_others_io
 from blklab.store.series import SeriesPoint
 from blklab.system.layers import layers
