@@ -88,7 +88,7 @@ def warnings(results: Sequence[RunResult]) -> list[str]:
         first_warning = similar_warnings[0][0]
         cells = list(dict.fromkeys(number for _, number in similar_warnings))
         if len({warning for warning, _ in similar_warnings}) > 1:
-            lines.append(printable(f"{formatting.cells(cells)}, with other numbers or these: {first_warning}"))
+            lines.append(printable(f"{formatting.cells(cells)}, like this: {first_warning}"))
         elif len(cells) == len(results):
             lines.append(printable(first_warning))
         else:

@@ -6,7 +6,7 @@ that a drift over time does not look like a difference between cells.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -134,14 +134,14 @@ def measure_cell(
     journal: HostJournal,
     *,
     warnings: Sequence[str],
-    others: Mapping[str, float],
+    others: Sequence[conditions.OtherPrograms],
     forced_codes: Sequence[str],
     progress: Callable[[FioProgress], object],
     execute: fio_cell.Execute,
 ) -> FinishedRun:
     """Measures a cell at its location; `execute` runs fio. Raises BlklabError, and leaves no setting changed.
 
-    `others` are the I/Os a second of other programs, by device.
+    `others` is what other programs did on its devices before.
     """
     roots = journal.roots
     if place.prepared:  # an earlier cell has done it already
@@ -356,7 +356,7 @@ class HostRunner(Runner):
         critical_findings = [finding for finding in findings if finding.severity == "critical"]
         if critical_findings:
             raise BlklabError(_describe_refusal(critical_findings))
-        others = {finding.subject: finding.weight for finding in findings if finding.code == "device-busy"}
+        others = [finding for finding in findings if isinstance(finding, conditions.OtherPrograms)]
         place = places.of(cell.document, documents)
         return measure_ramp(
             cell.document,
