@@ -388,6 +388,8 @@ class HostRunner(Runner):
             critical = {item.code for item in findings if item.severity == "critical"}
             if not codes & conditions.BUSY - self._force or critical - conditions.BUSY:
                 return findings
-            if elapsed >= limit and (tries >= PATIENCE or not critical):
+            # A burst of others ends by itself.
+            may_end = "device-busy" in codes
+            if elapsed >= limit and (tries >= PATIENCE or not may_end):
                 return findings
             self.progress(cell, FioProgress(elapsed, limit, phase="waiting for other programs"))
