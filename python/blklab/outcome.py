@@ -372,7 +372,15 @@ def device_kind(name: str) -> str:
     return next((kind for start, kind in kinds_by_prefix.items() if name.startswith(start)), "disk")
 
 
+MOST_NAMES = 4  # Devices that a name of a run has; of more it has the number, the first and the last
+
+
 def target_devices(outcome: Outcome) -> str:
-    """Returns the devices of a run: arrays without their members, otherwise its disks."""
+    """Returns the devices of a run: arrays without their members, otherwise its disks. The name of many is short."""
     stacked_names = [device.name for device in outcome.devices if device.leaf is False]
-    return "+".join(stacked_names or [device.name for device in outcome.devices])
+    names = stacked_names or [device.name for device in outcome.devices]
+    if len(names) > MOST_NAMES:
+        ordered_names = sorted(names, key=lambda name: (len(name), name))  # nvme2n1 before nvme10n1
+        kind = "devices" if stacked_names else "disks"
+        return f"{len(names)} {kind}: {ordered_names[0]} to {ordered_names[-1]}"
+    return "+".join(names)

@@ -90,7 +90,9 @@ def test_options_take_sizes_and_durations() -> None:
         common.SIZE.convert("four", None, None)
 
 
-def test_log_file_gets_a_line_each_minute(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_file_gets_a_line_every_few_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(common, "LOG_INTERVAL", 0.001)
     printed = threading.Event()
 
@@ -98,7 +100,7 @@ def test_log_file_gets_a_line_each_minute(capsys: pytest.CaptureFixture[str], mo
         printed.set()
         return "3 of 12 cells; cell 4 stack=near: measure 0:12"
 
-    with common.each_minute(describe):
+    with common.at_intervals(describe):
         assert printed.wait(60)
         printed.clear()
         assert printed.wait(60)

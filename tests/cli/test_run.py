@@ -17,6 +17,20 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 UNBALANCED = EXAMPLES / "unbalanced.toml"
 
 
+def test_a_fio_job_says_what_to_type(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.fio").write_text("[global]\ndirect=1\n[a]\nrw=randread\nbs=4k\nsize=1m\n")
+    outcome = run("run", "one.fio")
+    assert outcome.status == 2
+    assert "blklab: error: one.fio: this is a fio job, which an experiment names with `job_file`" in outcome.err
+    command = outcome.err.strip().partition("with the model of your disk: ")[2]
+    command, _, experiment_command = command.partition(" && ")
+    subprocess.run(["sh", "-c", command], check=True)
+    words = experiment_command.split()
+    assert words[0] == "blklab"
+    assert run(*words[1:], "--dry-run").status == 0
+
+
 def test_a_dry_run_shows_the_cells(run: Run) -> None:
     outcome = run("run", UNBALANCED, "--dry-run", "--only", "stack=near,workload=rand4*")
     assert (outcome.status, outcome.err) == (0, "")
@@ -61,7 +75,8 @@ def test_a_dry_run_prints_the_cells_as_json(run: Run) -> None:
         ([UNBALANCED, "--only", "stack"], "'stack': expected LABEL=PATTERN, such as stack=raid1"),
         ([UNBALANCED, "--only", "stak=x"], "no label 'stak'; did you mean 'stack'?"),
         ([UNBALANCED, "--only", "stack=x"], "--only stack=x: no such stack;"),
-        ([UNBALANCED, "--set", "x"], "--set 'x': expected KEY=VALUE, such as iodepth=8"),
+        ([UNBALANCED.parent / "directory.toml", "--on", "host"], "targets: is missing: add --target /srv, with the"),
+        ([UNBALANCED, "--set", "x"], "--set 'x': expected KEY=VALUE: write x=VALUE, as in iodepth=8"),
         ([UNBALANCED, "--set", "kernel=x"], "--set kernel: invalid kernel 'x'"),
     ],
 )  # fmt: skip

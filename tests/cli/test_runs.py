@@ -36,6 +36,9 @@ max_ios = 20_000
 """
 
 
+UNBALANCED = Path(__file__).parents[2] / "examples/unbalanced.toml"
+
+
 @pytest.fixture
 def small(tmp_path: Path, run: Run) -> Path:
     path = tmp_path / "small.toml"
@@ -194,6 +197,13 @@ def test_a_mistyped_store_is_not_made(run: Run, tmp_path: Path, words: tuple[str
     assert f"{path}: store not found" in outcome.err
     assert outcome.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [("runs", "list"), ("run", UNBALANCED)])
+def test_the_kernels_files_cannot_be_a_store(run: Run, words: tuple[object, ...]) -> None:
+    outcome = run(*words[:2], "--store", "/proc/x")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert outcome.err.endswith("/proc/x cannot be a store: /proc has no files of users; name another with --store\n")
 
 
 @pytest.mark.usefixtures("small")

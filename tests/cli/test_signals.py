@@ -62,6 +62,8 @@ def test_nothing_unfinished_is_left(tmp_path: Path, number: signal.Signals, *, e
     assert status == 128 + number
     assert list(tmp_path.iterdir()) == []
     assert b"Traceback" not in output
+    word = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+    assert word in output.decode()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

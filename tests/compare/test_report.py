@@ -89,6 +89,20 @@ def test_narrow_tables_keep_change_and_spread_and_explain_no_hidden_column(width
     assert "p99: completion latencies" in shown.note
 
 
+def test_warnings_that_differ_in_numbers_are_one_line() -> None:
+    runs = []
+    for number in range(1, 12):
+        outcome = Outcome(warnings=[f"CPUs: other programs use {50 + number} % of the CPUs", "vda: shared"])
+        if number == 11:
+            outcome.warnings = ["only here"]
+        runs.append(RunResult(number, {}, "host", outcome, 1.0))
+    assert results.warnings(runs) == [
+        "cells 1 to 10, like this: CPUs: other programs use 51 % of the CPUs",
+        "cells 1 to 10: vda: shared",
+        "cell 11: only here",
+    ]
+
+
 @pytest.mark.parametrize("width", [40, 60])
 def test_a_sweep_where_there_is_little_room(width: int) -> None:
     effects = [

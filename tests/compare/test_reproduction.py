@@ -161,10 +161,18 @@ def test_figures_to_which_a_model_was_fitted_are_no_test(tmp_path: Path) -> None
     assert row.as_dict()["verdict"] == "fitted"
 
 
+def test_options_that_the_simulator_ignores_are_one_warning() -> None:
+    runs = [measured("a", 500, prioclass="1", zonemode="none", nice="3"), measured("a", 400, ioprio="2", verify="md5")]
+    warnings: list[str] = []
+    as_experiment("made", runs, DISKS, {"a": {"device": "a"}}, SETTINGS, warnings.append)
+    listed = "prioclass=1, ioprio=2, verify=md5"
+    assert warnings == [f"the simulator ignores these options of fio, and figures lack their effect: {listed}"]
+
+
 def test_a_run_without_options_is_refused() -> None:
     run = measured("a", 500)
     unknown = replace(run, outcome=replace(run.outcome, fio=FioFacts(options={"load": {"numjobs": "1"}})))
-    with pytest.raises(UsageError, match=r"x\.json: does not contain fio's options"):
+    with pytest.raises(UsageError, match=r"x\.json: fio's options are missing"):
         as_experiment("made", [unknown], DISKS, {"a": {"device": "a"}}, SETTINGS, print)
 
 

@@ -85,7 +85,7 @@ def test_a_synchronous_engine_has_one_in_flight(tmp_path: Path) -> None:
     [
         ("buffered=1", "a.direct: found false, which is fio's default: the page cache is not"),
         ("direct=0", "a.direct: found false, which is fio's default: the page cache is not"),
-        ("verify=crc32c", "a.options.verify: is not simulated: use --on host"),
+        ("percentage_random=50", "a.options.percentage_random: is not simulated: use --on host"),
     ],
 )
 def test_what_only_fio_does_is_not_simulated(tmp_path: Path, option: str, output: str) -> None:
@@ -95,6 +95,24 @@ def test_what_only_fio_does_is_not_simulated(tmp_path: Path, option: str, output
         plan(tmp_path / "exp.toml")
     with pytest.raises(UsageError, match="size: is missing"):
         plan(tmp_path / "exp.toml", form=host_cell.FORM)
+
+
+def test_options_that_the_simulator_ignores_are_one_note(tmp_path: Path) -> None:
+    text = "[global]\ndirect=1\nprioclass=1\nnice=5\n[a]\nverify=crc32c\nprio=0\n[b]\nstonewall\n"
+    text += "zonemode=zbd\nzonesize=1m\n"
+    (tmp_path / "x.fio").write_text(text)
+    (tmp_path / "exp.toml").write_text(EXPERIMENT + "targets.alone = { directory = '.', size = '1GiB' }")
+    notes = [note for note in plan(tmp_path / "exp.toml").notes if "ignores" in note]
+    assert notes == [
+        "the simulator ignores these options of fio, and figures lack their effect: "
+        "prioclass=1, verify=crc32c, zonemode=zbd, zonesize=1m"
+    ]
+    with pytest.raises(UsageError, match=r"options\.zonemode: blklab does not pass this option on to fio: remove it"):
+        plan(tmp_path / "exp.toml", form=host_cell.FORM)
+    (tmp_path / "x.fio").write_text(text.replace("zbd", "none").replace("zonesize=1m\n", ""))
+    host_plan = plan(tmp_path / "exp.toml", form=host_cell.FORM)
+    assert not [note for note in host_plan.notes if "ignores" in note]
+    assert host_plan.cells[0].document["jobs"][0]["options"].items() >= {"prioclass": "1", "verify": "crc32c"}.items()
 
 
 def test_what_fio_needs_besides_reaches_it(tmp_path: Path) -> None:

@@ -299,7 +299,7 @@ def test_each_runner_says_what_it_needs(expand: Expand) -> None:
         UsageError, match=r"stacks: is missing: only --on host runs this file, on its \[targets\]; the simul"
     ):
         expand(form=sim_cell.FORM)
-    with pytest.raises(UsageError, match="targets: is missing: say where each stack is"):
+    with pytest.raises(UsageError, match="targets: is missing: add --target /srv, with the"):
         expand(old='[targets.disk]\ndirectory = "scratch"', new="")
 
 

@@ -3,6 +3,7 @@
 Those of a fleet have a table of hosts, with those that differ from the others.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from statistics import fmean, median
@@ -77,14 +78,21 @@ def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunR
 
 
 def warnings(results: Sequence[RunResult]) -> list[str]:
-    """Returns the warnings of runs, each once, with its cells."""
-    pairs = [(warning, result.number) for result in results for warning in result.outcome.warnings]
+    """Returns the warnings of runs, with their cells; those that differ in their numbers only are one line."""
+    pairs = []
+    for result in results:
+        for warning in result.outcome.warnings:
+            pairs.append((re.sub(r"\d+(?:[.,]\d+)*", "0", warning), (warning, result.number)))
     lines = []
-    for warning, cells in by_key(pairs).items():
-        if len(cells) == len(results):
-            lines.append(printable(warning))
+    for similar_warnings in by_key(pairs).values():
+        first_warning = similar_warnings[0][0]
+        cells = list(dict.fromkeys(number for _, number in similar_warnings))
+        if len({warning for warning, _ in similar_warnings}) > 1:
+            lines.append(printable(f"{formatting.cells(cells)}, like this: {first_warning}"))
+        elif len(cells) == len(results):
+            lines.append(printable(first_warning))
         else:
-            lines.append(printable(f"{formatting.cells(cells)}: {warning}"))
+            lines.append(printable(f"{formatting.cells(cells)}: {first_warning}"))
     return lines
 
 

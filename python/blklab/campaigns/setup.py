@@ -8,8 +8,10 @@ from dataclasses import astuple
 from typing import Any
 
 from blklab.campaigns.view import ExperimentView, ReportCell, group_cells
+from blklab.fio.text import MIXED
 from blklab.md.levels import REDUNDANT
 from blklab.md.report import LAYOUTS
+from blklab.outcome import Outcome
 from blklab.render import formatting
 from blklab.render.shell import Details, PageSection, PlainText
 from blklab.render.table import TableColumn, TextTable, only, text_column
@@ -289,10 +291,23 @@ def _job(view: ExperimentView, cell: ReportCell) -> str:
         lines.append(f"[{job.get('name', 'job')}]")
         if "options" in job:
             lines += [f"{key}={value}" for key, value in job["options"].items()]
+            if len(run.cell["jobs"]) == 1:
+                lines += _measured_mix(job["options"], run.figures)
         elif "read_share" in job:
             lines += describe_job(job).split()
+            engine = "io_uring" if job.get("io_uring") else "libaio"
+            lines += [f"ioengine={engine}", "direct=1"]
     if run.cell.get("runtime_ns"):
         lines.append(f"runtime={run.cell['runtime_ns'] / 1e9:g}s")
     if command := run.cell.get("command"):
         lines.append(f"# {shlex.join(map(str, command.get('argv') or []))}")
     return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def _measured_mix(options: Mapping[str, Any], outcome: Outcome) -> list[str]:
+    """Returns the share of reads as it was measured, if fio's output does not have the one that was asked for."""
+    way = str(options.get("rw", options.get("readwrite", ""))).partition(":")[0]
+    ios = outcome.read.total_ios + outcome.write.total_ios
+    if way not in MIXED or {"rwmixread", "rwmixwrite"} & options.keys() or not ios:
+        return []
+    return [f"rwmixread={100 * outcome.read.total_ios / ios:.0f}"]

@@ -263,13 +263,13 @@ def fail_with(failures: Sequence[str]) -> None:
         raise BlklabError(first(failures))
 
 
-LOG_INTERVAL = 60.0  # Seconds between lines about progress, where stderr is not a terminal
+LOG_INTERVAL = 10.0  # Seconds between lines about progress, where stderr is not a terminal
 SOON = 5.0  # The same of lines of JSON
 
 
 @contextmanager
-def each_minute(describe: Callable[[], str], interval: float | None = None) -> Iterator[None]:
-    """Print what `describe` returns as a line on stderr each minute, or interval in seconds, while the block runs."""
+def at_intervals(describe: Callable[[], str], interval: float | None = None) -> Iterator[None]:
+    """Print what `describe` returns as a line on stderr every `interval` seconds while the block runs."""
     end = threading.Event()
 
     def write() -> None:
@@ -300,7 +300,7 @@ def progress(
     """Show a progress bar on stderr while the block runs, if stderr is a terminal.
 
     Yields a function that takes the amount done so far. `total` is the whole amount; None if
-    unknown. Elsewhere, as in a log file, it prints a line each minute if there is a `unit`; with
+    unknown. Elsewhere, as in a log file, it prints a line every ten seconds if there is a `unit`; with
     `as_json` and a `total`, every five seconds, a line of JSON with the time left.
     """
     if not sys.stderr.isatty():
@@ -316,7 +316,7 @@ def progress(
             nonlocal amount
             amount = done
 
-        with each_minute(line, SOON if as_json else None):
+        with at_intervals(line, SOON if as_json else None):
             yield set_amount
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

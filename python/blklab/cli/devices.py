@@ -41,14 +41,9 @@ def list_(words: tuple[str, ...], *, as_json: bool) -> None:
       blklab devices list nvme samsung
     """
     from blklab.devices import tables as report
-    from blklab.devices.stock_models import library
+    from blklab.devices.stock_models import find_models
 
-    search_words = [word.lower() for word in words]
-    models = []
-    for model in library():
-        description = f"{model.name} {model.device_class} {model.product} {model.kind}".lower()
-        if all(word in description for word in search_words):
-            models.append(model)
+    models = find_models(words)
     emit([report.as_dict(model) for model in models], as_json, lambda console: report.draw_models(console, models))
 
 

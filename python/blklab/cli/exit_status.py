@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from blklab.cli import streams
 from blklab.cli.status import CRASHED, INTERRUPTED, PIPE_CLOSED
 from blklab.errors import BlklabError
 from blklab.text.printing import printable
+
+SIGNALLED = 128  # The exit status is this and the number of the signal
 
 
 def run_safely(run: Callable[[], int]) -> int:
@@ -36,7 +39,10 @@ def _status(run: Callable[[], int]) -> int:
         _say(": ".join(["interrupted", *map(str, interrupt.args)]))
         return INTERRUPTED
     except SystemExit as end:  # a signal
-        return end.code if isinstance(end.code, int) else 1
+        status = end.code if isinstance(end.code, int) else 1
+        if status > SIGNALLED:
+            _say(f"ended by {signal.Signals(status - SIGNALLED).name}")
+        return status
     except BaseException as error:  # a panic in Rust is no Exception
         if isinstance(error, OSError) and streams.is_of_stdout(error):
             error.filename = "standard output"

@@ -1,19 +1,25 @@
 """`blklab reproduce`: predict what fio measured, and show both."""
 
+import shlex
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from blklab import output as out
-from blklab.cli.common import DevicesCommand, json_option, note, repeatable, store_option, warn
+from blklab.cli.common import DevicesCommand, is_given, json_option, note, repeatable, store_option, warn
 from blklab.errors import UsageError
 
 if TYPE_CHECKING:
     from blklab.compare.reproduction import MeasuredRun, Table
+
+
+MOST_ANSWERS = 5  # Answers to a question that are not valid
 
 
 @click.command(cls=DevicesCommand)
@@ -21,15 +27,16 @@ if TYPE_CHECKING:
 @repeatable(
     "--devices",
     metavar="[NAME=]MODEL,...",
-    help="The disks: nvme=pm983,ssd=sm883:10GiB, hdd=4xhdd-7200, disk=./calibrated.toml.",
+    help="The disks, or one model for all: pm983:100GiB, sda=sm883, hdd=4xhdd-7200, ./calibrated.toml.",
 )
 @repeatable(
     "--stack",
     "stacks",
     metavar="NAME=...",
-    help="What was measured: fast=nvme, md0=raid1:nvme,ssd, far=raid10:nvme,ssd,layout=f2,chunk=64k.",
+    help="What was measured: fast=nvme, md0=raid10:4*sda, far=raid10:nvme,ssd,layout=f2,chunk=64k.",
 )
 @click.option("--pattern", metavar="PATTERN", help="Split names of files or jobs: '{stack}_{workload}'.")
+@click.option("--workload", metavar="OPTION=VALUE,...", help="Options of fio that its output lacks: rw=read,bs=256k.")
 @click.option("--name", metavar="NAME", help="Name of the experiment; default: that of the files.")
 @click.option("--kernel", default="6.1", help="Kernel that ran.")
 @click.option(
@@ -47,6 +54,7 @@ def reproduce(
     devices: tuple[str, ...],
     stacks: tuple[str, ...],
     pattern: str | None,
+    workload: str | None,
     name: str | None,
     kernel: str,
     filesystem: str,
@@ -63,11 +71,16 @@ def reproduce(
 
     What was measured has the name that --pattern splits from the names of files or jobs, otherwise that of the device
     in fio's disk statistics, or of the file. --stack says what it was: a disk, or a level with its members and the keys
-    of docs/reference/experiments.md. Without --devices and --stack, blklab asks on a terminal.
+    of docs/reference/experiments.md; `4*sda` is four disks like sda. A model of --devices without a name is that of
+    all disks that have none; add the size of a partition. What is missing, blklab asks on a terminal.
+
+    fio's text without the options of its jobs needs the command line of fio in it, or --workload.
 
     \b
     Examples:
-      blklab reproduce nvme.json --devices nvme0n1=pm983
+      blklab reproduce nvme.json --devices pm983:100GiB              :SIZE if it was a partition
+      blklab reproduce md0.json --devices pm983 --stack 'md0=raid10:4*nvme0n1'
+      blklab reproduce fio.txt --devices sda=hdd-7200 --workload rw=read,bs=256k
       blklab reproduce *.json --pattern '{stack}_{workload}' --devices nvme=pm983,ssd=sm883 \\
           --stack raid1=raid1:nvme,ssd --stack far=raid10:nvme,ssd,layout=f2 --kernel 4.19
       blklab run examples/article-2019-mirrors.toml      the same for published figures
@@ -83,6 +96,9 @@ def reproduce(
 
     refuse_job_files(files)
     title, runs = _read_measured_runs(files, pattern, name)
+    if workload is not None:
+        options = _parse_workload(workload)
+        runs = [run.add_options(options) for run in runs]
     path = Path(output or f"{title}.toml")
     if output is None and path.exists():
         raise UsageError(f"{path}: exists; name the experiment with --name or -o")
@@ -94,7 +110,7 @@ def reproduce(
     inner = {member for stack in stack_tables.values() for member in _disks_of(stack)}
     if unknown := [stack for stack in stack_tables if stack not in {*runs_by_place, *inner}]:
         raise UsageError(f"--stack {unknown[0]}: was not measured; the files have {', '.join(runs_by_place)}")
-    tables, all_stacks = _ask_for_missing(runs_by_place, tables, stack_tables)
+    tables, all_stacks = _find_missing(runs_by_place, tables, stack_tables, _typed_command())
     experiment = reproduction.as_experiment(title, runs, tables, all_stacks, settings, warn)
     text = reproduction.as_toml(experiment)
     cells.plan(load.ExperimentSource(path, tomllib.loads(text)))  # what is not valid is not written
@@ -124,9 +140,31 @@ def _read_measured_runs(files: Sequence[str], pattern: str | None, name: str | N
         cell_result = batch.finished_runs[cell.key]
         if "kernel" in cell.labels:
             raise UsageError("--pattern: {kernel} is not possible: reproduce the files of each kernel with --kernel")
-        complete = '"fio version"' in unpack_output(cell_result.raw)
-        runs.append(MeasuredRun(cell.labels, cell_result.outcome, str(cell.document["source"]), complete))
+        outcome = cell_result.outcome
+        has_command = outcome.fio is not None and bool(outcome.fio.command)
+        complete = has_command or '"fio version"' in unpack_output(cell_result.raw)
+        runs.append(MeasuredRun(cell.labels, outcome, str(cell.document["source"]), complete))
     return batch.plan.name, runs
+
+
+def _parse_workload(text: str) -> dict[str, str]:
+    """Parse `rw=randrw,bs=4k,8k,rwmixread=70`: a part without `=` belongs to the value before. Raises UsageError."""
+    from blklab.compare.reproduction import LOAD_KEYS
+    from blklab.fio.known_options import ALIASES
+    from blklab.toml_files import problems
+
+    options: dict[str, str] = {}
+    key = ""
+    for part in text.split(","):
+        word, equals, value = part.strip().partition("=")
+        if not equals and key:
+            options[key] += f",{word}"
+            continue
+        key = ALIASES.get(word, word)
+        if not equals or key not in LOAD_KEYS:
+            raise UsageError(f"--workload: found {part!r}, expected rw=read,bs=256k; {problems.near(key, LOAD_KEYS)}")
+        options[key] = value
+    return options
 
 
 def _parse_devices(texts: Sequence[str]) -> "dict[str, Table]":
@@ -186,34 +224,172 @@ def _parse_stack(text: str) -> "tuple[str, Table]":
     return name, table
 
 
-def _ask_for_missing(
-    runs_by_place: "Mapping[str, MeasuredRun]", devices: "dict[str, Table]", stacks: "dict[str, Table]"
+def _typed_command() -> list[str]:
+    """Return the command with its files and options."""
+    context = click.get_current_context()
+    words = ["blklab", "reproduce"]
+    for parameter in context.command.params:
+        if not is_given(str(parameter.name)):
+            continue
+        value = context.params[str(parameter.name)]
+        values = value if isinstance(value, tuple) else (value,)
+        for text in values:
+            if isinstance(parameter, click.Option):
+                words.append(parameter.opts[0])
+            if text is not True:
+                words.append(str(text))
+    return words
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What to ask about what fio measured."""
+
+    text: str  # Without the end
+    form: str  # What an answer may be
+    guesses: Sequence[str]  # The most likely first
+    remedy: Sequence[str]  # The options that answer it with the first guess
+
+
+def _find_missing(
+    runs_by_place: "Mapping[str, MeasuredRun]",
+    devices: "dict[str, Table]",
+    stacks: "dict[str, Table]",
+    command: Sequence[str] = ("blklab", "reproduce", "FILE"),
 ) -> "tuple[dict[str, Table], dict[str, Table]]":
-    """Return the devices and the stack of each measured place; ask on a terminal for those that are missing."""
+    """Return the devices and the stack of each measured place; ask on a terminal for those that are missing.
+
+    `command` is what the user typed, for the message elsewhere. Raises UsageError.
+    """
+    from blklab.compare import measured_disks
+    from blklab.devices import stock_models
+
     all_stacks = dict(stacks)
     for name, run in runs_by_place.items():
-        if name in devices or (len(runs_by_place) == len(devices) == 1 and run.may_be_a_disk):
-            all_stacks.setdefault(name, {"device": name if name in devices else next(iter(devices))})
+        is_single = len(runs_by_place) == len(devices) == 1 and run.may_be_a_disk
+        is_disk = run.may_be_a_disk and measured_disks.is_disk_name(name)
+        if name in devices or (name not in all_stacks and (is_single or is_disk)):
+            all_stacks.setdefault(name, {"device": name})
         if name not in all_stacks:
-            below = f" (on {', '.join(run.disks)})" if run.disks and run.disks != [name] else ""
-            example = f"{name}=raid1:sda,sdb" if below else f"{name}=sda"
-            remedy = f"Add --stack {example}, and --devices with the models: `blklab devices list`"
-            answer = _answer(f"what was {name}{below}?", "A disk, or LEVEL:MEMBER,...,KEY=VALUE", remedy)
-            all_stacks[name] = _parse_stack(f"{name}={answer}")[1]
-    for member in dict.fromkeys(member for stack in all_stacks.values() for member in _disks_of(stack)):
-        known_names = {*devices, *(name for name, stack in all_stacks.items() if "device" not in stack), "missing"}
-        if not {member, member.rstrip("0123456789")} & known_names:
-            remedy = f"Add --devices {member}=MODEL: `blklab devices list`"
-            model = _answer(f"which disk is {member}?", "A model (`blklab devices list`)", remedy)
-            devices = {**devices, **_parse_devices([f"{member}={model}"])}
+            question = _ask_stack(name, run, has_devices=bool(devices))
+            all_stacks[name] = _ask(question, command, partial(_parse_definition, name))
+    for name, stack in all_stacks.items():
+        disks = runs_by_place[name].disks if name in runs_by_place else []
+        all_stacks[name], devices = measured_disks.expand_members(stack, disks, devices)
+    for name in _unknown_disks(all_stacks, devices):
+        if name in stock_models.names():
+            devices = {**devices, name: {"model": name}}
+    devices = _use_unnamed_model(_unknown_disks(all_stacks, devices), all_stacks, devices)
+    for names in measured_disks.group_alike(_unknown_disks(all_stacks, devices)):
+        run = runs_by_place.get(names[0], next(iter(runs_by_place.values())))
+        answer = _ask(_ask_model(names, run), command, partial(_parse_models, names))
+        devices = {**devices, **answer}
     return devices, all_stacks
 
 
-def _answer(question: str, form: str, remedy: str) -> str:
-    """Return what the user answers on a terminal. Raises UsageError elsewhere."""
+def _parse_definition(name: str, text: str) -> "Table":
+    return _parse_stack(f"{name}={text}")[1]
+
+
+def _parse_models(names: Sequence[str], text: str) -> "dict[str, Table]":
+    """Parse the models of some disks: one for all, or `sda=sm883,sdb=hdd-7200`. Raises UsageError."""
+    tables = _parse_devices([text])
+    if len(tables) == 1 and "=" not in text:
+        return {name: dict(table) for name in names for table in tables.values()}
+    if missing := [name for name in names if name not in tables]:
+        raise UsageError(f"{missing[0]}: has no model, expected {missing[0]}=MODEL as well")
+    return tables
+
+
+def _unknown_disks(stacks: "Mapping[str, Table]", devices: "Mapping[str, Table]") -> list[str]:
+    """Return the disks of the stacks that have no model."""
+    known_names = {*devices, *(name for name, stack in stacks.items() if "device" not in stack), "missing"}
+    members = dict.fromkeys(member for stack in stacks.values() for member in _disks_of(stack))
+    return [member for member in members if not {member, member.rstrip("0123456789")} & known_names]
+
+
+def _use_unnamed_model(
+    unknown_disks: Sequence[str], stacks: "Mapping[str, Table]", devices: "dict[str, Table]"
+) -> "dict[str, Table]":
+    """Return the devices, with `--devices MODEL` as the model of all disks that have none. Raises UsageError."""
+    used_names = {member for stack in stacks.values() for member in _disks_of(stack)}
+    used_names |= {name.rstrip("0123456789") for name in used_names}
+    unused = [name for name in devices if name not in used_names]
+    if not unknown_disks or len(unused) != 1:
+        return devices
+    table = dict(devices[unused[0]])
+    count = int(table.pop("count", len(unknown_disks)))
+    if count != len(unknown_disks):
+        raise UsageError(f"--devices {unused[0]}: found {count}, expected {len(unknown_disks)} for {unknown_disks[0]}")
+    other_devices = {name: other for name, other in devices.items() if name != unused[0]}
+    return other_devices | {name: dict(table) for name in unknown_disks}
+
+
+def _ask_stack(name: str, run: "MeasuredRun", *, has_devices: bool) -> _Question:
+    """Return the question what fio measured under this name."""
+    from blklab.compare import measured_disks
+
+    disks = [disk for disk in run.disks if disk != name]
+    below = f" (on {measured_disks.name_disks(disks)})" if disks else ""
+    iops = measured_disks.random_iops(run.outcome, len(disks))
+    models = measured_disks.guess_models(disks[0] if disks else name, iops)
+    is_array = run.is_array or name.startswith(("md", "dm-"))
+    guesses = measured_disks.guess_stacks(disks, is_array=is_array)
+    remedy = ["--stack", f"{name}={guesses[0]}"]
+    if disks and not has_devices:
+        remedy += ["--devices", models[0]]
+    if run.may_be_a_disk and not is_array:
+        guesses = [*models, *guesses]
+        remedy = ["--devices", models[0]]
+    return _Question(f"what was {name}{below}", "a disk's model, or LEVEL:MEMBER,...,KEY=VALUE", guesses, remedy)
+
+
+def _ask_model(names: Sequence[str], run: "MeasuredRun") -> _Question:
+    """Return the question which model some disks are."""
+    from blklab.compare import measured_disks
+
+    guesses = measured_disks.guess_models(names[0], measured_disks.random_iops(run.outcome, len(run.disks)))
+    if len(names) == 1:
+        form = "a model"
+        text = f"which disk is {names[0]}"
+    else:
+        form = f"a model for all, or {names[0]}=MODEL,{names[1]}=MODEL,..."
+        text = f"which disks are {measured_disks.name_disks(names)}"
+    models = ",".join(f"{name}={guesses[0]}" for name in names)
+    return _Question(text, form, guesses, ["--devices", models])
+
+
+def _describe_guess(guess: str) -> str:
+    from blklab.devices import stock_models
+
+    if guess not in stock_models.names():
+        return guess
+    return f"{guess:<16} {stock_models.library_model(guess).product}"
+
+
+def _ask(question: _Question, command: Sequence[str], parse: "Callable[[str], Table]") -> "Table":
+    """Return what the user answers on a terminal: one of the guesses, or another one. Raises UsageError elsewhere."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(f"{question} {remedy}")
-    return str(click.prompt(f"{question} {form}", err=True))
+        typed = shlex.join([*command, *question.remedy])
+        raise UsageError(f"{question.text}? Say it, for example: `{typed}`; `blklab devices list` has the models")
+    notes = [f"{question.text}? Type a number, or {question.form}; q ends. `blklab devices list` has the models."]
+    notes += [f"  {number}  {_describe_guess(guess)}" for number, guess in enumerate(question.guesses, 1)]
+    for _ in range(MOST_ANSWERS):
+        for line in notes:
+            click.echo(line, err=True)
+        answer = str(click.prompt("answer", default="1", err=True)).strip()
+        if answer.lower() in {"q", "quit", "exit"}:
+            raise click.Abort
+        if answer.isascii() and answer.isdigit():
+            if not 1 <= int(answer) <= len(question.guesses):
+                notes = [f"{answer}: expected a number from 1 to {len(question.guesses)}"]
+                continue
+            answer = question.guesses[int(answer) - 1]
+        try:
+            return parse(answer)
+        except UsageError as error:
+            notes = [str(error)]
+    raise UsageError(f"{question.text}? No answer is valid; add {shlex.join(question.remedy)}")
 
 
 def _disks_of(stack: "Table") -> list[str]:

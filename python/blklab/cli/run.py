@@ -408,7 +408,7 @@ def _show_progress(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callab
     with ExitStack() as stack:
         campaign = stack.enter_context(live.show_campaign(console, plan))
         if not console.is_terminal:
-            stack.enter_context(common.each_minute(lambda: "; ".join(campaign.lines()[:2])))
+            stack.enter_context(common.at_intervals(lambda: "; ".join(campaign.lines()[:2])))
         runner.progress = campaign.update
         yield campaign.set_done
 

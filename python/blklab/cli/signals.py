@@ -124,6 +124,9 @@ def _watch(reading_end: int) -> None:
         for path in list(_unfinished_paths):
             with suppress(OSError):
                 _remove(path.parent)
+        word = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+        with suppress(OSError):
+            os.write(2, f"blklab: {word}\n".encode())
         os._exit(128 + number)
     os.close(reading_end)
 

@@ -7,7 +7,7 @@ such figures with predictions: inside or outside of the interval, and what is kn
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tomli_w
@@ -18,19 +18,21 @@ from blklab.compare.comparison import LOAD, PLACES
 from blklab.compare.decision import Decision, Rule, decide, intervals
 from blklab.compare.explain import BUSY as SATURATED
 from blklab.compare.explain import explain, saturation
+from blklab.compare.measured_disks import describe_unlike_disks
 from blklab.compare.metrics import METRICS, Metric, lowest_devices
 from blklab.compare.samples import model_error
 from blklab.compare.variation import RunSample
 from blklab.devices.stock_models import library_model
 from blklab.errors import UsageError
 from blklab.experiment import fio_job, schema
-from blklab.experiment.cells import Cell, ExperimentPlan
+from blklab.experiment.cells import Cell, ExperimentPlan, note_ignored_options
 from blklab.experiment.tables import MeasuredFigures
 from blklab.experiment.workload import Job
 from blklab.fio import option_values
-from blklab.fio.known_options import HARMLESS
+from blklab.fio.known_options import ALIASES, HARMLESS, OFF
 from blklab.grouping import by_key
-from blklab.outcome import NOMINAL, DirectionResult, LatencyResult, Outcome, target_devices
+from blklab.outcome import NOMINAL, DirectionResult, FioFacts, LatencyResult, Outcome, target_devices
+from blklab.text.natural_order import natural_order
 from blklab.toml_files import problems
 from blklab.units import format_duration
 
@@ -75,6 +77,18 @@ class MeasuredRun:
         several = len(files) > 1 or any(":" in file for file in files)
         return not several and all(device.leaf is not False for device in self.outcome.devices) and len(self.disks) < 2
 
+    def add_options(self, options: Mapping[str, str]) -> "MeasuredRun":
+        """Returns the run with further options of each of its jobs, which come before those of fio's output."""
+        facts = self.outcome.fio or FioFacts()
+        jobs = self.outcome.job_options or {self.labels["workload"]: {}}
+        changed_jobs = {}
+        for name, job_options in jobs.items():
+            remaining = {ALIASES.get(key, key): value for key, value in job_options.items()}
+            if {"bs", "bssplit"} & options.keys():
+                remaining = {key: value for key, value in remaining.items() if key not in {"bs", "bssplit", "bsrange"}}
+            changed_jobs[name] = {**remaining, **options}
+        return replace(self, outcome=replace(self.outcome, fio=replace(facts, options=changed_jobs)))
+
     @property
     def details(self) -> str:
         """The values of labels that are neither a place nor an option, which keep equal loads apart."""
@@ -83,8 +97,13 @@ class MeasuredRun:
 
     @property
     def disks(self) -> list[str]:
-        """The disks below what it measured, as far as fio printed them."""
-        return [device.name for device in lowest_devices(self.outcome)]
+        """The disks below what it measured, as far as fio printed them, in the kernel's order."""
+        return sorted((device.name for device in lowest_devices(self.outcome)), key=natural_order)
+
+    @property
+    def is_array(self) -> bool:
+        """Whether fio named a device that has the disks as members."""
+        return any(device.leaf is False for device in self.outcome.devices)
 
 
 def as_experiment(
@@ -104,7 +123,10 @@ def as_experiment(
     details: dict[str, str] = {}
     pairs: dict[str, list[str]] = {}
     measured_tables = []
+    ignored_options: dict[str, None] = {}
     for run in runs:
+        for sentence in describe_unlike_disks(run.outcome, devices):
+            warn(f"{run.source}: {sentence}")
         try:
             load, dropped_options = _load(run)
         except UsageError as error:
@@ -118,7 +140,10 @@ def as_experiment(
             loads[label] = load
             details[label] = run.details
         pairs.setdefault(run.place, []).append(label)
+        ignored_options |= dict.fromkeys(dropped_options)
         measured_tables.append(_figures(run, {"stack": run.place, "workload": label}, dropped_options))
+    if ignored_options:
+        warn(note_ignored_options(list(ignored_options)))
     if not measured_tables:
         raise UsageError(f"{runs[0].source}: no run is left")
     learns = any("kind" in stack for stack in stacks.values())
@@ -155,12 +180,18 @@ EXTRA_OPTIONS = frozenset(Job.model_fields) - {
 }
 """Options that a simulated job has, besides those of a calibration."""
 
+LOAD_KEYS = (*Job.model_fields, "fdatasync", "sync", "buffered")
+"""Options that `--workload` takes."""
+
 
 def _load(run: MeasuredRun) -> tuple[Table, list[str]]:
     """Returns the workload of a run, and the options that are not simulated."""
     options = run.outcome.job_options
     if not any({"rw", "readwrite", "bs", "blocksize"} & options_of_job.keys() for options_of_job in options.values()):
-        raise UsageError(f"{run.source}: does not contain fio's options: expected fio's JSON or normal output")
+        raise UsageError(
+            f"{run.source}: fio's options are missing, such as its line `NAME: (g=0): rw=...`: "
+            f"add --workload {_guess_options(run.outcome)}, with the options of the job"
+        )
     simulated_jobs, dropped_options = _split_options(options)
     figures = run.outcome
     extra_options = EXTRA_OPTIONS - {*observations.LOAD_OPTIONS}
@@ -182,12 +213,24 @@ def _load(run: MeasuredRun) -> tuple[Table, list[str]]:
     return dict(observation.workload), dropped_options
 
 
+def _guess_options(figures: Outcome) -> str:
+    """Returns `rw=read,bs=256k` as fio's figures have it."""
+    directions = [figures.read, figures.write]
+    names = [name for name, part in zip(("read", "write"), directions, strict=True) if part.total_ios]
+    ios = sum(part.total_ios for part in directions)
+    size = 2 ** round(math.log2(max(512, sum(part.io_bytes for part in directions) / max(1, ios))))
+    size_text = f"{size // 1024}k" if size >= 1024 else str(size)
+    way = names[0] if len(names) == 1 else "rw"
+    return f"rw={way},bs={size_text}"
+
+
 def _split_options(options: Mapping[str, Mapping[str, str]]) -> tuple[list[tuple[str, dict[str, str]]], list[str]]:
     """Returns the options of each job that are simulated, and the others."""
     handled_options = {
         *EXTRA_OPTIONS,
         *observations.LOAD_OPTIONS,
         *HARMLESS,
+        *("stonewall", "wait_for_previous"),
         "runtime",
         "ramp_time",
         "ioengine",
@@ -197,7 +240,7 @@ def _split_options(options: Mapping[str, Mapping[str, str]]) -> tuple[list[tuple
     dropped_options: dict[str, None] = {}
     for options_of_job in options.values():
         for key, value in options_of_job.items():
-            if key not in handled_options:
+            if key not in handled_options and value.lower() not in OFF | observations.OTHER_OPTIONS.get(key, set()):
                 dropped_options[f"{key}={value}"] = None
     jobs = []
     for name, options_of_job in options.items():

@@ -1,11 +1,12 @@
 """The library of device models: one TOML file each in `devices/` and in the user's directory; and calibrated models."""
 
+import difflib
 import fnmatch
 import math
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -240,10 +241,42 @@ def _path(name: str) -> Path:
     """Returns the file of a model. Raises NoSuchModel."""
     files = paths()
     if name not in files:
-        hint = problems.near(name, files)
-        remedy = hint if "mean" in hint else "`blklab devices list` has all of them"
-        raise NoSuchModel(f"there is no stock model {name!r}; {remedy}")
+        raise NoSuchModel(f"there is no stock model {name!r}; {_suggest_models(name)}")
     return files[name]
+
+
+def find_models(words: Sequence[str]) -> list[LibraryModel]:
+    """Returns the models whose name, class, product or kind have all words, without regard to case."""
+    models = []
+    for model in library():
+        description = f"{model.name} {model.device_class} {model.product} {model.kind}".lower()
+        if all(word.lower() in description for word in words):
+            models.append(model)
+    return models
+
+
+TYPING_ERROR = 0.9  # The similarity of a name with a letter too many or too few
+SIMILAR = 0.75  # A name that is less similar is that of another product: sn850x is no sn580
+COMMON = ("hdd-7200", "ssd-consumer", "nvme-consumer")  # Of several typical disks with a word, the one that is meant
+
+
+def _suggest_models(name: str) -> str:
+    """Returns what a user may mean with a name that no model has, for a message."""
+    matches = [model.name for model in find_models(re.split(r"[\s_-]+", name))] if name.strip() else []
+    likely = next((model for model in COMMON if model.partition("-")[0] == name.lower()), None)
+    if likely is not None:
+        return f"did you mean {likely!r}? `blklab devices list {name.lower()}` has the others"
+    typing_errors = difflib.get_close_matches(name, list(paths()), n=1, cutoff=TYPING_ERROR)
+    if typing_errors:
+        return f"did you mean {typing_errors[0]!r}?"
+    if len(matches) == 1:
+        return f"did you mean {matches[0]!r}?"
+    if matches:
+        return f"these have the word: {problems.listing(matches)}"
+    similar_names = difflib.get_close_matches(name, list(paths()), n=1, cutoff=SIMILAR)
+    if similar_names:
+        return f"did you mean {similar_names[0]!r}?"
+    return f"`blklab devices list` has all of them; typical disks are {', '.join(COMMON)}"
 
 
 def _tables(path: Path) -> tuple[DeviceTable, DeviceTable]:

@@ -64,6 +64,7 @@ class CellDraft(NamedTuple):
     replay: ReplaySource | None = None
     uncertainties: Sequence[Uncertainty] = ()
     notes: Sequence[str] = ()  # What its runner cannot do exactly
+    ignored_options: Sequence[str] = ()  # Options of fio that the simulator ignores, with their values
 
 
 @dataclass(frozen=True)

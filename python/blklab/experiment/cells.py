@@ -48,6 +48,7 @@ class Cell:
     replay: cell_form.ReplaySource | None = None  # The trace whose I/Os the simulator replays
     uncertainties: Sequence[Uncertainty] = ()  # Of each device; the interval of a prediction follows from them
     notes: Sequence[str] = ()  # What its runner cannot do exactly
+    ignored_options: Sequence[str] = ()  # Options of fio that the simulator ignores, with their values
     order: float = 0.0  # Sorts the cells of a repeat, if they are measured in random order or in turns
 
     @property
@@ -149,6 +150,9 @@ def plan(
     )
     cell_notes = dict.fromkeys(note for cell in selected_cells for note in cell.notes)
     notes = [*source.notes, *model_notes, *sweep_notes, *cell_notes]
+    ignored_options = dict.fromkeys(option for cell in selected_cells for option in cell.ignored_options)
+    if ignored_options:
+        notes.append(note_ignored_options(list(ignored_options)))
     repeats = max(int(cell.labels["repeat"]) for cell in cells)
     raw = source.raw if source.raw.get("repeats", 1) == repeats else {**source.raw, "repeats": repeats}
     measured = [MeasuredFigures.model_validate(table) for table in source.raw.get("measured", [])]
@@ -209,6 +213,11 @@ def interleaved(plans: Sequence[ExperimentPlan]) -> ExperimentPlan:
     notes = [note for plan in plans for note in plan.notes]
     same_size = _with_common_file_size(cells) if targets.keys() != {""} else cells
     return ExperimentPlan(title, same_size, varied, plans[0].runner, path, raw, notes)
+
+
+def note_ignored_options(options: Sequence[str]) -> str:
+    """Returns the note about options of fio, such as `prio=2`, that the simulator ignores."""
+    return f"the simulator ignores these options of fio, and figures lack their effect: {', '.join(options)}"
 
 
 def _notes_on_models(source: load.ExperimentSource) -> Iterator[str]:
@@ -377,6 +386,7 @@ def _expand_cells(
                     replay=made.replay,
                     uncertainties=made.uncertainties,
                     notes=[*combinations.notes, *made.notes],
+                    ignored_options=made.ignored_options,
                     order=shuffle.random() if base.order == "random" else 0.0,
                 )
     if problems_found:
@@ -496,7 +506,7 @@ def _list_names(
             where = "its [targets]" if experiment.targets else "a directory: --target PATH"
             why = "the simulator and the lab build stacks of [devices], and there are none"
             raise problems.fail("stacks", f"is missing: only --on host runs this file, on {where}; {why}")
-        raise problems.fail("targets", "is missing: say where each stack is on this host, here or with --target")
+        raise problems.fail("targets", "is missing: add --target /srv, with the directory or device to measure")
     known: Mapping[str, Any] = stacks if axis == "stack" else experiment.workloads
     changes = [chosen[axis]] if axis in chosen else axes.get(axis)
     if changes is None:

@@ -116,7 +116,7 @@ def _job(path: Path, name: str, options: dict[str, str]) -> dict[str, Any]:
                 raise UsageError(f"{section}: {option}: found {value!r}: {fixed_option['reason']}")
         elif option in Job.model_fields:
             table[option] = value
-        elif option in known_options.OPTIONS:
+        elif option in known_options.OPTIONS | known_options.IGNORED:
             passed_on[option] = value
         elif option not in known_options.HARMLESS:
             hint = problems.near(option, Job.model_fields)

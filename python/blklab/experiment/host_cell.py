@@ -14,7 +14,7 @@ from blklab.experiment.cell_form import CellDraft, CellForm
 from blklab.experiment.documents import FioCellDocument, FioJobDocument
 from blklab.experiment.tables import PLACES, Experiment, Settings, Target
 from blklab.experiment.workload import RAMP, Command, Job, Replay, Workload
-from blklab.fio import option_values
+from blklab.fio import known_options, option_values
 from blklab.system.ansible_inventory import expand_hosts
 from blklab.toml_files import problems
 from blklab.toml_files.fields import show_value
@@ -197,6 +197,10 @@ def options(job: Job, place: Target, path: str) -> dict[str, str]:
     if job.io_size is not None:
         job_options["io_size"] = _io_size(job, job_options, path)
     for option, value in job.options.items():
+        if option not in known_options.OPTIONS:
+            if sweep.format_value(value).lower() in known_options.OFF:
+                continue
+            raise problems.fail(f"{path}.options.{option}", "blklab does not pass this option on to fio: remove it")
         job_options[option] = sweep.format_value(value)
     return job_options
 

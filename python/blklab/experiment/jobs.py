@@ -5,7 +5,7 @@ from blklab.documents import cell
 from blklab.experiment import sweep
 from blklab.experiment.workload import RAMP, SYNCHRONOUS, Job
 from blklab.fio import option_values
-from blklab.fio.known_options import HARMLESS
+from blklab.fio.known_options import HARMLESS, IGNORED, OFF
 from blklab.toml_files import problems
 
 UNSYNCED = {"0", 0, "none"}  # Values that switch an option off
@@ -74,6 +74,12 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
     return document
 
 
+def ignored_options(job: Job) -> list[str]:
+    """Returns the options of fio that change figures, and that the simulator ignores: `prio=2`."""
+    values = {option: sweep.format_value(value) for option, value in job.options.items() if option in IGNORED}
+    return [f"{option}={value}" for option, value in values.items() if value.lower() not in OFF]
+
+
 def _check(job: Job, path: str) -> None:
     """Raises SpecProblems for what only real fio can do."""
     if not job.direct:
@@ -81,7 +87,7 @@ def _check(job: Job, path: str) -> None:
         message = f"found false, which is fio's default: the page cache is not simulated: {how}"
         raise problems.fail(f"{path}.direct", message)
     for option, value in job.options.items():
-        if option not in HARMLESS and option != "sync" and value not in UNSYNCED:
+        if option not in HARMLESS | IGNORED and option != "sync" and value not in UNSYNCED:
             raise problems.fail(f"{path}.options.{option}", "is not simulated: use --on host")
 
 

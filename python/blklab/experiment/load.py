@@ -1,5 +1,8 @@
 """Reads an experiment file, adds stock models and job files, and checks the experiment."""
 
+import json
+import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +15,7 @@ from blklab.devices.device import KINDS, Device
 from blklab.errors import UsageError
 from blklab.experiment import fio_job, schema
 from blklab.experiment.tables import Experiment, Host
+from blklab.fio.output import is_job_file
 from blklab.toml_files import problems
 from blklab.toml_files.fields import NAME, show_value
 from blklab.toml_files.files import read_toml
@@ -31,9 +35,25 @@ class ExperimentSource:
         return self.path.parent / Path(name).expanduser()
 
 
+def _describe_job_file(path: Path) -> str:
+    """Returns what to type for a job file of fio instead of an experiment."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "job"
+    lines = ['devices.disk.model = "nvme-consumer"', 'stacks.disk.device = "disk"']
+    lines.append(f"workloads.{name}.job_file = {json.dumps(str(path))}")
+    file = f"{name}-experiment.toml"
+    command = f"printf '%s\\n' {shlex.join(lines)} > {file} && blklab run {file}"
+    what = "this is a fio job, which an experiment names with `job_file`"
+    return f"{path}: {what}. Type, with the model of your disk: {command}"
+
+
 def read(path: Path) -> ExperimentSource:
     """Reads an experiment file. Raises UsageError."""
-    raw = read_toml(path)
+    try:
+        raw = read_toml(path)
+    except UsageError:
+        if is_job_file(path):
+            raise UsageError(_describe_job_file(path)) from None
+        raise
     source = ExperimentSource(path, raw)
     workloads = raw.get("workloads")
     if not isinstance(workloads, dict):

@@ -50,6 +50,8 @@ def parse_set(text: str) -> Override:
     """Returns what `--set key=value` asks for. Raises ValueError."""
     key, equals, value = text.partition("=")
     key = key.strip()
+    if not equals and key.replace(".", "").replace("_", "").isalnum():
+        raise ValueError(f"{text!r}: expected KEY=VALUE: write {key}=VALUE, as in iodepth=8 or runtime=60s")
     if not equals or not key:
         raise ValueError(f"{text!r}: expected KEY=VALUE, such as iodepth=8")
     return Override(key, _value(value.strip()), f"--set {key}")

@@ -62,7 +62,9 @@ def document(
     if host := settings.host.model_dump(exclude_none=True, exclude={"calibrated"}):
         document["host"] = host
     document |= load_ramp(tables)
-    return CellDraft(document, resolved_stack.capacity, trace, [table.deviations for table in resolved_stack.tables])
+    deviations = [table.deviations for table in resolved_stack.tables]
+    ignored_options = [text for _, job in tables.values() for text in jobs.ignored_options(job)]
+    return CellDraft(document, resolved_stack.capacity, trace, deviations, ignored_options=ignored_options)
 
 
 FORM = CellForm("sim", document, settings_are_keys=True)

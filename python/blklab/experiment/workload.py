@@ -41,7 +41,7 @@ def _options(table: dict[str, Any]) -> dict[str, Any]:
     for option, value in table.items():
         if option in Job.model_fields:
             raise ValueError(f"{option}: write it in the workload's table, not in options")
-        if option not in known_options.OPTIONS:
+        if option not in known_options.OPTIONS | known_options.IGNORED:
             raise ValueError(f"{option}: no such option, or one that blklab does not pass on to fio")
         if option_values.NAMES_FILES.get(option, "\0") in str(value):
             raise ValueError(f"{option}: found {fields.show_value(value)}, expected a value without a file")

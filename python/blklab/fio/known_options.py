@@ -13,6 +13,10 @@ ALIASES: dict[str, str] = _LISTS["aliases"]
 """fio's aliases: job files may use them; for experiment files a message names the one to use."""
 
 FIXED = _LISTS["fixed"]  # Options of job files that are accepted with these values only, and why
+IGNORED = frozenset(_LISTS["ignored"].split())
+"""Options that change figures, and that the simulator ignores with a note."""
+
+OFF = frozenset({"0", "none", "false", ""})  # Values of these options that change nothing
 HARMLESS = frozenset(_LISTS["harmless"].split())
 """Options about how fio works, measures or reports, without effect on simulated I/O. blklab sets
 those that are not in OPTIONS itself.

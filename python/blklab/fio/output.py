@@ -40,12 +40,18 @@ _NAN = re.compile(r"(?<=:)(\s*)-?(?:nan|inf)\b", re.I)
 
 def refuse_job_files(names: Iterable[object]) -> None:
     """Raises UsageError for a file with jobs of fio, where results of fio are expected."""
-    for path in filter(Path.is_file, map(Path, map(str, names))):
+    for path in filter(is_job_file, map(Path, map(str, names))):
+        result = f"fio --output-format=json --output={path.stem}.json {path}"
+        raise UsageError(f"{path}: is a job file of fio, expected fio's results: `{result}` makes them")
+
+
+def is_job_file(path: Path) -> bool:
+    """Returns whether a file has jobs of fio, as far as its beginning shows."""
+    content = b""
+    if path.is_file():
         with suppress(OSError), path.open("rb") as file:
             content = file.read(1 << 16)
-            if _SECTION.match(content) and _JOB_OPTION.search(content):
-                result = f"fio --output-format=json --output={path.stem}.json {path}"
-                raise UsageError(f"{path}: is a job file of fio, expected fio's results: `{result}` makes them")
+    return _SECTION.match(content) is not None and _JOB_OPTION.search(content) is not None
 
 
 def parse_document(text: str) -> FioDocument:
@@ -432,7 +438,7 @@ def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Outcome:
         warnings=list(dict.fromkeys([*messages, *(warning for job in members for warning in job.warnings)])),
         fio=FioFacts(
             version=root.text("fio version", "unknown"),
-            command=[],
+            command=_command(document),
             usr_cpu=sum(job.usr_cpu for job in members),
             sys_cpu=sum(job.sys_cpu for job in members),
             ctx=sum(job.ctx for job in members),
@@ -440,6 +446,12 @@ def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Outcome:
             disk_util=[node.table for node in root.parts("disk_util")],
         ),
     )
+
+
+def _command(document: FioDocument) -> list[str]:
+    """Returns the command of fio, if a text has it above the output."""
+    words = document.get("command")
+    return [str(word) for word in words] if isinstance(words, list) else []
 
 
 def _clones(jobs: Sequence[FioJobResult]) -> list[float]:

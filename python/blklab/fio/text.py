@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from blklab.errors import BlklabError
 from blklab.fio import latency, output
+from blklab.fio.command_line import CommandLine, parse_command_lines
 from blklab.fio.latency import LatencySummary
 from blklab.fio.node import FioDocument
 from blklab.fio.output import FioDirection, FioJobResult
@@ -240,8 +241,9 @@ class _TextJob:
 
 
 class _TextReader:
-    def __init__(self) -> None:
+    def __init__(self, commands: Sequence[CommandLine]) -> None:
         self.runs: list[TextRun] = []
+        self._commands = commands
         self._total = 0
         self._headers: list[TextHeader] = []
         self._pids: list[tuple[str, int, str]] = []
@@ -296,6 +298,7 @@ class _TextReader:
     def _read_job(self, line: TextLine) -> None:
         if self._ended:
             self._next(line, headers=False)
+        self._line = self._line or line.number
         match = _JOB.match(line.text)
         if match is None:
             raise self._wrong(line, "NAME: (groupid=…, jobs=…): err=…")
@@ -433,22 +436,37 @@ class _TextReader:
             # --status-interval prints the same processes several times: the last one counts.
             self.runs.pop()
         self._pids = pids
+        command = self._command()
         document = {
             "fio version": self._version or "unknown",
             "time": self._time,
             "disk_util": self._disks,
             "notes": self._notes,
         }
+        if command is not None:
+            document["command"] = list(command.words)
         jobs: list[FioJobResult] = []
         try:
-            jobs = [self._make_job_result(job) for job in self._jobs]
+            jobs = [self._make_job_result(job, command) for job in self._jobs]
         except BlklabError as error:
             self._failed = self._failed or f"line {self._line}: {error}"
         self.runs.append(TextRun(self._line, jobs, document, self._failed))
 
-    def _make_job_result(self, job: _TextJob) -> FioJobResult:
+    def _command(self) -> CommandLine | None:
+        """Returns the last command above the run that defines its jobs."""
+        names = {job.name for job in self._jobs}
+        for command in reversed(self._commands):
+            if command.line <= self._line and names <= command.jobs.keys():
+                return command
+        return None
+
+    def _make_job_result(self, job: _TextJob, command: CommandLine | None) -> FioJobResult:
         header = _header_of(self._headers, job.name, job.group)
         options = dict(header.options) if header else {}
+        if command is not None:
+            if "bssplit" in command.jobs[job.name]:
+                options = {key: value for key, value in options.items() if key not in {"bs", "bsrange"}}
+            options = {**command.jobs[job.name], **options}
         clones = [other_job for other_job in self._jobs if (other_job.name, other_job.group) == (job.name, job.group)]
         options["numjobs"] = str(sum(clone.jobs for clone in clones))
         sizes = header.sizes if header else (None, None)
@@ -531,7 +549,7 @@ def parse_runs(text: str) -> list[TextRun]:
 
     Raises BlklabError with the line for a text that begins like fio's and then differs.
     """
-    reader = _TextReader()
+    reader = _TextReader(parse_command_lines(_ANSI.sub("", text)))
     for line in lines(text):
         try:
             reader.read(line)

@@ -9,7 +9,7 @@ from blklab.fio import output, text
 from blklab.fio.node import FioDocument
 from blklab.importers import fio_log
 from blklab.importers.base import ImportedRun, ImportFile, ImportResult, ImportSource
-from blklab.outcome import Outcome
+from blklab.outcome import MOST_NAMES, Outcome
 from blklab.store.series import JOBS, SeriesPoint, pack_output
 
 
@@ -85,8 +85,11 @@ def _status_points(document: FioDocument) -> list[SeriesPoint]:
 
 
 def name(outcome: Outcome) -> str:
-    """Returns the workload's name: the names of its jobs."""
-    return "+".join(group.name for group in outcome.groups)
+    """Returns the workload's name: the names of its jobs; of many, their number, the first and the last."""
+    names = [group.name for group in outcome.groups]
+    if len(names) > MOST_NAMES:
+        return f"{len(names)} jobs: {names[0]} to {names[-1]}"
+    return "+".join(names)
 
 
 def find_common_options(outcome: Outcome) -> dict[str, str]:

@@ -56,6 +56,7 @@ ROOM = 1 << 20
 """Bytes that must be free next to a store. SQLite maps its log's index into memory: where blocks
 are smaller than pages and none is free, touching it ends the process (SIGBUS)."""
 
+PSEUDO = ("/proc", "/sys")  # Where the kernel makes all files
 KINDS = {stat.S_IFBLK: "a block device", stat.S_IFCHR: "a character device", stat.S_IFDIR: "a directory"}
 KINDS |= {stat.S_IFIFO: "a FIFO", stat.S_IFLNK: "a circular link", stat.S_IFSOCK: "a socket"}
 
@@ -68,6 +69,9 @@ def locate_file(path: Path, *, make: bool) -> Path:
     target = Path(os.path.realpath(path))
     if _is_there(path, target):
         return target
+    pseudo = next((root for root in PSEUDO if target.is_relative_to(root)), None)
+    if pseudo is not None:
+        raise UsageError(f"{path} cannot be a store: {pseudo} has no files of users; name another with --store")
     if not make:
         raise UsageError(f"{path}: store not found; create one with `blklab run EXPERIMENT`")
     try:

@@ -1,12 +1,13 @@
 """Start programs that end with blklab, and ask programs for their versions."""
 
 import os
+import select
 import shutil
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,34 @@ def lines_of(buffer: bytearray, chunk: bytes) -> list[bytearray]:
     return lines
 
 
+WRITE_SLICE_MS = 100  # How soon a write sees that it is over
+
+
 def write_all(descriptor: int, data: bytes) -> None:
     """Writes all data. A pipe takes 64 KiB at a time, and the rest of `bytes` would be copied each time."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def write_while_taken(
+    descriptor: int, data: bytes, patience: float, is_over: Callable[[], bool] = lambda: False
+) -> None:
+    """Writes all data to a pipe that does not block, or what was written until `is_over`.
+
+    Raises TimeoutError if the reader takes nothing for `patience` seconds.
+    """
+    view = memoryview(data)
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    until = time.monotonic() + patience
+    while view and not is_over():
+        if poll.poll(WRITE_SLICE_MS):
+            with suppress(BlockingIOError):
+                view = view[os.write(descriptor, view) :]
+                until = time.monotonic() + patience
+        elif time.monotonic() > until:
+            raise TimeoutError(f"took no data for {patience:g} s")
 
 
 def command(arguments: Sequence[str], *, death_signal: str = "KILL") -> list[str]:

@@ -132,3 +132,21 @@ def test_a_host_without_disks_is_described() -> None:
 
 def test_a_model_unlike_any_other_leads_to_the_list(run: Run) -> None:
     assert "`blklab devices list` has all of them" in run("devices", "show", "zzzzzz").err
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("hdd", "did you mean 'hdd-7200'? `blklab devices list hdd` has the others"),
+        ("SSD", "did you mean 'ssd-consumer'? `blklab devices list ssd` has the others"),
+        ("samsung", "these have the word: "),
+        ("990 PRO", "did you mean '990-pro'?"),
+        ("pm984", "did you mean 'pm983'?"),
+        ("sn850x", "`blklab devices list` has all of them; typical disks are hdd-7200, ssd-consumer, nvme-consumer"),
+    ],
+)
+def test_a_word_leads_to_models(run: Run, name: str, hint: str) -> None:
+    error = run("devices", "show", name).err
+    assert f"there is no stock model {name!r}; {hint}" in error
+    if name == "samsung":
+        assert "pm983" in error

@@ -80,6 +80,12 @@ def waiting(dropped: int = 0) -> str:
     return WAIT.format(report=REPORT.format(dropped=dropped))
 
 
+def test_a_place_for_the_trace_is_named(run: Run) -> None:
+    outcome = run("trace", "record", "/dev/md4")
+    assert outcome.status == 2
+    assert outcome.err == "blklab: error: say where the trace is written, not to a recorded disk: -o /dev/shm/md4\n"
+
+
 def test_record_one_device(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, waiting())
     outcome = run("trace", "record", "/dev/sdx", "-w", "300ms", "-o", tmp_path / "md4")

@@ -5,14 +5,17 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
-from blklab.runners.fleet.host_link import ROUND_TRIPS, HostLink, Inbox
+from blklab.runners.fleet import host_link
+from blklab.runners.fleet.host_link import ROUND_TRIPS, HostLink, Inbox, connect_host
 from blklab.system import child_process
 from blklab.system.child_process import lines_of
 
@@ -129,3 +132,35 @@ def test_a_host_that_takes_no_data_does_not_delay_the_pings_of_others(pipe: tupl
         link.ping()  # another thread writes a message
     link.ping()
     assert json.loads(os.read(pipe[0], PIPE)) == {"kind": "ping", "number": 0}
+
+
+@pytest.fixture
+def silent_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replaces ssh by a program that neither reads nor writes, nor ends by itself."""
+    monkeypatch.setattr("blklab.system.ssh.command", lambda *_words: [sys.executable, "-c", SILENT])
+
+
+SILENT = "import signal, time; [signal.signal(n, signal.SIG_IGN) for n in (2, 15)]; time.sleep(1000)"
+LONG = b"x" * 400_000  # More than a pipe takes
+
+
+@pytest.mark.usefixtures("silent_ssh")
+def test_a_host_that_takes_no_data_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_link, "TAKE", 0.2)
+    inbox: Inbox = SimpleQueue()
+    with connect_host("alpha", "alpha", 0, "python3", tmp_path, LONG, inbox) as link:
+        lost_link, message = inbox.get(timeout=60)
+        assert lost_link is link
+        assert message == {"kind": "lost", "message": "the host took no data for 0.2 s"}
+        link.send("cells", cells=[])  # does nothing, and does not wait
+
+
+@pytest.mark.usefixtures("silent_ssh")
+def test_the_end_does_not_wait_for_a_write(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    inbox: Inbox = SimpleQueue()
+    with pytest.raises(SystemExit), connect_host("alpha", "alpha", 0, "python3", tmp_path, LONG, inbox) as link:
+        while not link._lock.locked():
+            time.sleep(0.01)
+        raise SystemExit(143)
+    assert [thread.name for thread in threading.enumerate() if "alpha" in thread.name] == []
+    assert capfd.readouterr().err == ""

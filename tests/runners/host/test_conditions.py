@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from blklab.diagnostic import Diagnostic
-from blklab.errors import UsageError
+from blklab.errors import BlklabError, UsageError
+from blklab.outcome import DeviceResult, Outcome
 from blklab.runners.host import conditions
-from blklab.runners.host.conditions import check, collapse, layers_of
+from blklab.runners.host.conditions import OtherPrograms, check, collapse, layers_of, refuse_others_io
 from blklab.store.series import SeriesPoint
 from blklab.system.layers import layers
 from tests.system.machine import Machine
@@ -68,12 +69,52 @@ def test_arrays_that_sync_or_lack_a_member(mirror: Machine) -> None:
     assert "found 1 of its members missing" in str(degraded)
 
 
-@pytest.mark.parametrize(("ios", "busy", "result"), [(140, 200, False), (141, 100, True), (100, 201, True)])
-def test_others_io(mirror: Machine, ios: int, busy: int, result: bool) -> None:
-    # Two seconds: 20 I/Os a second are 40, and 5 % are 100 ms.
-    monkeyed = look(mirror, sleep=lambda _seconds: stats(mirror, ios, busy))
-    assert [finding.code for finding in monkeyed] == ["device-busy"] * result
-    assert all("sda: found" in str(finding) and finding.severity == "critical" for finding in monkeyed)
+@pytest.mark.parametrize(
+    ("ios", "busy", "severities"),
+    [(140, 200, []), (141, 100, ["note"]), (100, 201, ["note"]), (100, 601, ["critical"])],
+)
+def test_others_io(mirror: Machine, ios: int, busy: int, severities: list[str]) -> None:
+    # Two seconds: 20 I/Os a second are 40, 5 % are 100 ms and 25 % are 500 ms.
+    findings = look(mirror, sleep=lambda _seconds: stats(mirror, ios, busy))
+    assert [finding.code for finding in findings] == ["device-busy"] * len(severities)
+    assert [finding.severity for finding in findings] == severities
+    if severities == ["critical"]:
+        assert str(findings[0]) == "sda was in use by another program (busy for 25 % of the time, limit 25 %)"
+
+
+@pytest.mark.parametrize(
+    ("rate", "sectors", "others", "refusal"),
+    [
+        (50_000, 8, 96, ""),
+        (2_000, 8, 96, ""),
+        (100, 8, 96, "vda was in use by another program (96 I/Os a second, limit 20). Stop it, or add "),
+        (1000, 8, 96, "vda was in use by another program (96 I/Os a second, limit 50). Stop it, or add "),
+        (100, 2048, 96, ""),  # I/Os of 1 MiB
+        (1, 8, 19, ""),
+    ],
+)
+def test_others_io_is_judged_by_what_the_cell_does(rate: int, sectors: int, others: float, refusal: str) -> None:
+    disk = DeviceResult("vda", [9 * rate, rate], sectors=[9 * rate * sectors, rate * sectors])
+    outcome = Outcome(10 * 10**9, devices=[disk, DeviceResult("vdb", [0, 0])])
+    load = OtherPrograms("device-busy", "note", "vda", "", ios_per_s=others, bytes_per_s=others * 4096)
+    if not refusal:
+        refuse_others_io([load], outcome)
+        return
+    with pytest.raises(BlklabError) as caught:
+        refuse_others_io([load], outcome)
+    assert str(caught.value) == refusal + "--force device-busy."
+
+
+@pytest.mark.parametrize(("rate", "busy_share", "limit"), [(100, 0.06, None), (100, 0.12, 5), (1000, 0.12, None)])
+def test_seeks_for_others_are_an_obstacle(rate: int, busy_share: float, limit: int | None) -> None:
+    disk = DeviceResult("sda", [10 * rate, 0], sectors=[10 * rate * 2048, 0])
+    outcome = Outcome(10 * 10**9, devices=[disk])
+    load = OtherPrograms("device-busy", "note", "sda", "", ios_per_s=15, bytes_per_s=61440, busy_share=busy_share)
+    if limit is None:
+        refuse_others_io([load], outcome)
+        return
+    with pytest.raises(BlklabError, match=f"sda was in use by another program .15 I/Os a second, limit {limit}"):
+        refuse_others_io([load], outcome)
 
 
 def test_the_page_cache(mirror: Machine) -> None:

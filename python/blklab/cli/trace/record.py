@@ -31,8 +31,7 @@ LONGEST = (2**31 - 2) * 10**9  # ns; blktrace reads -w with atoi(3)
     "output",
     type=click.Path(path_type=Path),
     metavar="NAME",
-    required=True,
-    help="Write NAME.blktrace.N, or NAME/DEV.blktrace.N for several devices.",
+    help="Write NAME.blktrace.N, or NAME/DEV.blktrace.N for several devices. Required.",
 )
 @repeatable(
     "--host",
@@ -48,7 +47,7 @@ def record(
     *,
     devices: tuple[str, ...],
     duration: int | None,
-    output: Path,
+    output: Path | None,
     hosts: tuple[str, ...],
     buffer_size: int,
     buffers: int,
@@ -74,6 +73,9 @@ def record(
     """
     from blklab.trace import record as recorder
 
+    if output is None:
+        name = printable(Path(devices[0]).name) or "trace"
+        raise UsageError(f"say where the trace is written, not to a recorded disk: -o /dev/shm/{name}")
     if duration is not None and duration <= 0:
         raise UsageError("-w 0s: expected more than 0")
     if duration is not None and duration > LONGEST:

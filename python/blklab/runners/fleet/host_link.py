@@ -26,6 +26,7 @@ ROUND_TRIPS = 5  # For the clock's offset; the shortest counts
 LONGEST = 256 << 20  # Bytes of one message
 NOT_FOUND = 127  # Exit status of a shell that does not find a program
 PATIENCE = 5.0  # Seconds that ssh may take to end
+TAKE = 30.0  # Seconds without progress after which a host that takes no data is lost
 CLEAN_UP = 20.0  # Seconds that a host may take to stop fio and restore its settings
 Inbox = queue.SimpleQueue[tuple["HostLink", Message]]
 
@@ -45,6 +46,10 @@ class HostLink:
         self._pipes = pipes
         self._stdin = stdin
         self._lock = threading.Lock()
+        self._is_closing = threading.Event()
+        self._has_answered = False
+        self._obstacle = ""  # Why blklab ended the connection
+        os.set_blocking(stdin, False)
         self._numbers = itertools.count()
         self._sent: dict[int, int] = {}  # Times of the pings without an answer yet, ns
 
@@ -72,15 +77,43 @@ class HostLink:
             self._lock.release()
 
     def _write(self, data: bytes) -> None:
-        with self._lock, suppress(OSError):
-            child_process.write_all(self._stdin, data)
+        with self._lock:
+            if self._is_over():
+                return
+            try:
+                child_process.write_while_taken(self._stdin, data, TAKE, self._is_over)
+            except TimeoutError as error:
+                self._obstacle = f"the host {error}"
+                self._kill()  # the reader ends then
+            except OSError:
+                return  # the connection is lost
+
+    def _is_over(self) -> bool:
+        return bool(self.lost or self._obstacle or self._is_closing.is_set())
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
 
     def read(self, program: bytes, inbox: Inbox) -> None:
         """Sends the program, and puts what the host answers into the inbox until it ends."""
-        self._write(program)
+        # A host that writes before it reads must not stop both.
+        writer = threading.Thread(target=self._write, args=(program,), name=f"blklab-{self.name}-program", daemon=True)
+        writer.start()
+        noise = bytearray()
+        try:
+            noise = self._read_answers(inbox)
+        except (OSError, ValueError):
+            self._obstacle = self._obstacle or "the connection was closed"
+        self.lost = self._obstacle or self._reason(ssh.last_line(noise), self._has_answered)
+        with suppress(ProcessLookupError):
+            self._process.terminate()  # ends the forwarded connections, so that fio no longer waits for the host
+        inbox.put((self, {"kind": "lost", "message": self.lost}))
+
+    def _read_answers(self, inbox: Inbox) -> bytearray:
+        """Puts what the host answers into the inbox until it ends; returns the end of what ssh said."""
         noise = bytearray()
         remainder = bytearray()
-        has_answered = False
         with selectors.DefaultSelector() as selector:
             for pipe in self._pipes:
                 selector.register(pipe, selectors.EVENT_READ)
@@ -93,15 +126,12 @@ class HostLink:
                         noise = (noise + chunk)[-4096:]
                     else:
                         for answer in child_process.lines_of(remainder, chunk):
-                            has_answered = self._take(answer, inbox, has_answered)
+                            self._has_answered = self._take(answer, inbox, self._has_answered)
                 if len(remainder) > LONGEST:
                     break
                 if self._pipes[0] not in selector.get_map() and not selector.select(1.0):
                     break  # what still holds stderr open does not matter
-        self.lost = self._reason(ssh.last_line(noise), has_answered)
-        with suppress(ProcessLookupError):
-            self._process.terminate()  # ends the forwarded connections, so that fio no longer waits for the host
-        inbox.put((self, {"kind": "lost", "message": self.lost}))
+        return noise
 
     def _take(self, answer: bytes | bytearray, inbox: Inbox, has_answered: bool) -> bool:
         """Takes a line; tells whether the program has answered. Other lines are a shell's greeting."""
@@ -139,10 +169,13 @@ class HostLink:
         return None if status is None else status.si_status
 
     def close(self) -> None:
-        """Closes the connection and waits for the host's clean-up."""
+        """Closes the connection and waits for the host's clean-up. A host that never answered has none."""
+        self._is_closing.set()  # a write that waits for the host ends
         with self._lock:
             os.close(self._stdin)
             self._stdin = -1
+        if not self._has_answered:
+            return
         until = time.monotonic() + CLEAN_UP
         while not self.lost and time.monotonic() < until:
             time.sleep(0.02)
@@ -172,6 +205,9 @@ def connect_host(
             with suppress(ProcessLookupError):
                 process.terminate()
             reader.join(PATIENCE)
+            if reader.is_alive():  # ssh does not end
+                link._kill()
+                reader.join(PATIENCE)
 
 
 def failure(link: HostLink, message: Message) -> BlklabError:

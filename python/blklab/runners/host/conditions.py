@@ -12,7 +12,7 @@ import re
 import resource
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.experiment.documents import HostCellDocument, writes
 from blklab.fio import option_values
+from blklab.outcome import Outcome
 from blklab.store.series import SeriesPoint
 from blklab.system import diskstats
 from blklab.system.diskstats import CpuTimes
@@ -110,8 +111,12 @@ NAMES = (  # Names that --force accepts
 )
 
 BUSY = frozenset({"device-busy", "cpu-busy"})  # Conditions that end by themselves: `wait` in [host] waits for that
-BUSY_IOS = 20.0  # I/Os a second that others may do on a device; a journal's commit every 5 s is below it
-BUSY_SHARE = 0.05  # Share of the time that a device may be busy with the I/O of others
+BUSY_IOS = 20.0  # I/Os a second that others may always do on a device; a journal's commit every 5 s is below it
+BUSY_SHARE = 0.05  # Share of the time that a device may always be busy with the I/O of others
+OTHERS_SHARE = 0.05  # Their share of a device's I/Os or bytes in a cell that is no obstacle
+OTHERS_BUSY = 0.1  # Share of the time from which on few bytes are an obstacle: seeks of a rotating disk
+MOST_BUSY = 0.25  # Share of the time: a device that others keep busy for longer is not measured at all
+STOP_OTHERS = "Stop it, or add --force device-busy."
 SAMPLE = 2.0  # Seconds for which blklab watches devices for I/O of others
 
 MANAGED_BY_THE_DRIVE = (  # Models of shingled disks that do not report it to the kernel
@@ -216,16 +221,45 @@ def _busy(beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], 
         did = diskstats.difference(old, new, seconds, bits=diskstats.long_bits())
         rate = sum(did.ios) / seconds
         share = did.busy_ns / 1e9 / seconds
-        if rate > BUSY_IOS or share > BUSY_SHARE:
-            yield Diagnostic(
-                "device-busy",
-                "critical",
-                name,
-                f"found {rate:.0f} I/Os a second of other programs, "
-                f"busy {100 * share:.0f} % of the time, "
-                f"expected at most {BUSY_IOS:.0f} and {100 * BUSY_SHARE:.0f} %",
-                ("find the program with iotop, or wait",),
+        if share > MOST_BUSY:
+            use = f"busy for {100 * share:.0f} % of the time, limit {100 * MOST_BUSY:.0f} %"
+            yield Diagnostic("device-busy", "critical", "", f"{name} was in use by another program ({use})")
+        elif rate > BUSY_IOS or share > BUSY_SHARE:
+            # Whether that is much follows from what the cell does: `refuse_others_io` decides after it.
+            bandwidth = sum(did.sectors) * SECTOR / seconds
+            text = f"other programs do {rate:.0f} I/Os a second"
+            yield OtherPrograms(
+                "device-busy", "note", name, text, ios_per_s=rate, bytes_per_s=bandwidth, busy_share=share
             )
+
+
+@dataclass(frozen=True)
+class OtherPrograms(Diagnostic):
+    """What other programs do on a device before a cell."""
+
+    ios_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    busy_share: float = 0.0  # Of the time
+
+
+def refuse_others_io(others: Sequence[OtherPrograms], outcome: Outcome) -> None:
+    """Raises BlklabError if other programs do much on a device in comparison with the cell.
+
+    Much is a share of its I/Os and of its bytes. Few small I/Os do not disturb large ones, unless they take time.
+    """
+    seconds = outcome.observed_ns / 1e9
+    devices = {device.name: device for device in outcome.devices}
+    for other in others:
+        device = devices.get(other.subject)
+        if device is None:
+            continue
+        limit = OTHERS_SHARE * sum(device.ios) / seconds
+        if other.busy_share <= BUSY_SHARE:
+            limit = max(BUSY_IOS, limit)
+        has_many_bytes = other.bytes_per_s > OTHERS_SHARE * sum(device.sectors) * SECTOR / seconds
+        if other.ios_per_s > limit and (has_many_bytes or other.busy_share > OTHERS_BUSY):
+            use = f"{other.ios_per_s:.0f} I/Os a second, limit {limit:.0f}"
+            raise BlklabError(f"{device.name} was in use by another program ({use}). {STOP_OTHERS}")
 
 
 def _page_cache(

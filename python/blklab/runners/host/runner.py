@@ -134,11 +134,15 @@ def measure_cell(
     journal: HostJournal,
     *,
     warnings: Sequence[str],
+    others: Sequence[conditions.OtherPrograms],
     forced_codes: Sequence[str],
     progress: Callable[[FioProgress], object],
     execute: fio_cell.Execute,
 ) -> FinishedRun:
-    """Measures a cell at its location; `execute` runs fio. Raises BlklabError, and leaves no setting changed."""
+    """Measures a cell at its location; `execute` runs fio. Raises BlklabError, and leaves no setting changed.
+
+    `others` is what other programs did on its devices before.
+    """
     roots = journal.roots
     if place.prepared:  # an earlier cell has done it already
         document = {**document, "host": {**document["host"], "precondition": "none"}}
@@ -174,6 +178,7 @@ def measure_cell(
     outcome = figures.outcome
     outcome.devices = _devices(layers, sampler, roots)
     outcome.watched_ns = sampler.deltas.watched_ns
+    conditions.refuse_others_io(others, outcome)
     outcome.targets = []
     outcome.cpu = sampler.cpu
     outcome.settings = changes
@@ -237,6 +242,17 @@ def foreign_io(document: HostCellDocument, outcome: Outcome) -> list[str]:
         f"{names}: other programs transferred {format_size(other_bytes)} during the run, and the jobs"
         f" {format_size(job_bytes)}; find the program with iotop, or set wait in [host]"
     ]
+
+
+def _describe_refusal(findings: Sequence[Diagnostic]) -> str:
+    """Returns why a cell is not measured, and how to measure it."""
+    busy = [str(finding) for finding in findings if finding.code == "device-busy"]
+    other_findings = [finding for finding in findings if finding.code != "device-busy"]
+    sentences = [f"{'; '.join(busy)}. {conditions.STOP_OTHERS}"] if busy else []
+    if other_findings:
+        names = " ".join(f"--force {code}" for code in dict.fromkeys(finding.code for finding in other_findings))
+        sentences.append(f"{'; '.join(map(str, other_findings))}; to measure despite this, add {names}")
+    return " ".join(sentences)
 
 
 PATIENCE = 3  # Checks, of two seconds each, until a busy device refuses a cell without `wait`
@@ -339,9 +355,8 @@ class HostRunner(Runner):
         findings = self._findings(cell)
         critical_findings = [finding for finding in findings if finding.severity == "critical"]
         if critical_findings:
-            codes = dict.fromkeys(finding.code for finding in critical_findings)
-            names = " ".join(f"--force {code}" for code in codes)
-            raise BlklabError(f"{'; '.join(map(str, critical_findings))}; to measure despite this, add {names}")
+            raise BlklabError(_describe_refusal(critical_findings))
+        others = [finding for finding in findings if isinstance(finding, conditions.OtherPrograms)]
         place = places.of(cell.document, documents)
         return measure_ramp(
             cell.document,
@@ -349,8 +364,9 @@ class HostRunner(Runner):
                 document,
                 place,
                 journal,
-                # The load of the CPUs is measured again during the run.
-                warnings=[str(finding) for finding in findings if finding.code != "cpu-busy"],
+                # The load of the CPUs is measured again during the run, and that of devices is judged after it.
+                warnings=[str(finding) for finding in findings if finding.code not in conditions.BUSY],
+                others=others,
                 forced_codes=sorted(self._force),
                 progress=lambda live: self.progress(cell, live),
                 execute=self._execute,
@@ -372,6 +388,8 @@ class HostRunner(Runner):
             critical = {item.code for item in findings if item.severity == "critical"}
             if not codes & conditions.BUSY - self._force or critical - conditions.BUSY:
                 return findings
-            if elapsed >= limit and (tries >= PATIENCE or not critical):
+            # A burst of others ends by itself.
+            may_end = "device-busy" in codes
+            if elapsed >= limit and (tries >= PATIENCE or not may_end):
                 return findings
             self.progress(cell, FioProgress(elapsed, limit, phase="waiting for other programs"))

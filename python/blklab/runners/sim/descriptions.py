@@ -90,7 +90,13 @@ def describe_job(job: Job) -> str:
     if reads and writes:
         parts.append(f"rwmixread={100 * job['read_share']:g}")
     parts.append(_sizes(job, reads=reads, writes=writes))
-    kind = job["distribution"]["kind"]
+    distribution = job["distribution"]
+    kind: str = distribution["kind"]
+    parameter = distribution.get("theta", distribution.get("h", distribution.get("deviation")))
+    if isinstance(parameter, float):
+        kind += f":{parameter:g}"
+    shares = [share for share in (job["read_share"], 1 - job["read_share"]) if share]
+    rates = ",".join(f"{job['rate_iops'] * share:.6g}" for share in shares)
     optional = (
         (job["iodepth"], f"iodepth={job['iodepth']}"),
         (job["numjobs"] != 1, f"numjobs={job['numjobs']}"),
@@ -100,7 +106,7 @@ def describe_job(job: Job) -> str:
         (job["fsync"], f"fsync={job['fsync']}"),
         (job["fsync_share"], f"fsync_share={job['fsync_share']:g}"),
         (job["thinktime_ns"], f"thinktime={job['thinktime_ns'] / 1000:g}us"),
-        (job["rate_iops"], f"{job['rate_iops']:.6g} I/Os/s at most"),
+        (job["rate_iops"], f"rate_iops={rates}"),
     )
     return " ".join([*parts, *(text for is_shown, text in optional if is_shown)])
 

@@ -25,6 +25,8 @@ MODULES = (
     *(f"trace.record.{name}" for name in ("blktrace", "checks", "on_host", "recording")),
 )
 OPTIONS = (*ssh.LASTING, "ClearAllForwardings=yes")
+TAKE = 30.0  # Seconds without progress after which a host that takes no data has failed
+CONNECT = 60.0  # Seconds that a host may take to answer
 HEARTBEAT = 5.0  # Seconds between two lines to each host
 PLACE = "/dev/shm"  # noqa: S108  # Where hosts keep the trace until it is copied: no recorded disk
 
@@ -54,8 +56,20 @@ class _RecordingHost:
         self.thread = threading.Thread(target=self._read, name=f"blklab-{result.host}", daemon=True)
 
     def write(self, data: bytes) -> None:
-        with suppress(OSError):
-            child_process.write_all(self._stdin, data)
+        """Sends data; a host that does not take it has failed."""
+        try:
+            child_process.write_while_taken(self._stdin, data, TAKE, self.done.is_set)
+        except TimeoutError as error:
+            self.fail(f"the host {error}")
+        except OSError:
+            return  # the connection is lost, which the reader says
+
+    def fail(self, reason: str) -> None:
+        """Gives the host up."""
+        self.result.failure = reason
+        self.result.status = 3
+        self.ready.set()
+        self.done.set()
 
     def _read(self) -> None:
         reader = threading.Thread(target=self._read_errors, daemon=True)
@@ -75,8 +89,9 @@ class _RecordingHost:
                     pass
         except (OSError, ValueError, KeyError, TypeError, tarfile.TarError):
             reader.join(1)
-            self.result.failure = printable(ssh.last_line(self._errors)) or "the connection was lost"
-            self.result.status = 3
+            if not self.done.is_set():
+                self.result.failure = printable(ssh.last_line(self._errors)) or "the connection was lost"
+                self.result.status = 3
         finally:
             self.ready.set()
             self.done.set()
@@ -133,6 +148,7 @@ def record_on_hosts(
         links = []
         for name, address in hosts.items():
             reading, stdin = os.pipe()
+            os.set_blocking(stdin, False)
             stack.callback(os.close, stdin)
             command = ssh.command(address, f"python3 {remote_program.COMMAND}", *OPTIONS)
             _, pipes = stack.enter_context(
@@ -141,8 +157,10 @@ def record_on_hosts(
             os.close(reading)
             links.append(_RecordingHost(HostRecording(name, directory / name), pipes, stdin, tell))
             links[-1].thread.start()
+        until = time.monotonic() + CONNECT
         for link in links:
-            link.ready.wait()
+            if not link.ready.wait(max(0.0, until - time.monotonic())):
+                link.fail(f"no answer within {CONNECT:.0f} s")
         if any(link.result.failure for link in links):
             tell("some hosts do not answer: the others are recorded")
         for link in links:
