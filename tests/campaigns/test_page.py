@@ -67,7 +67,9 @@ def test_prediction_and_measurement_stand_side_by_side(reported: Reported) -> No
     (prediction,) = [item for item in report.diagnostics if item.code == "prediction"]
     assert "1 are outside of the interval of their prediction" in prediction.message
     assert prediction.severity == "warning"
-    assert report.doubts == ["Prediction (27 runs)"]
+    assert report.doubts == [
+        "Read these figures with care: measurements are outside of the intervals of their predictions."
+    ]
 
 
 def test_the_slow_host_of_a_fleet_is_named(store: Store, reported: Reported) -> None:

@@ -167,7 +167,7 @@ def inert_json(document: Any) -> Any:
 
 CLOCK = r"\d+m \d\ds|\d+h \d\dm|\d+d \d\dh"
 UNITS = r"(?: (?:%|ns|µs|ms|s|B|[KMGTPE]iB(?:/s)?|IOPS|I/Os?)(?!\w))?"
-FIGURE = re.compile(rf"(?<![\w/.,-])(?:{CLOCK}|[<>]?\d[\d,]*(?:\.\d+)?{UNITS})(?![\w/-])")
+FIGURE = re.compile(rf"(?<![\w/.,-])(?:{CLOCK}|[<>]?\d+(?:,\d{{3}})*(?:\.\d+)?{UNITS})(?![\w/-])")
 
 
 def emphasise_figures(text: str) -> Any:
