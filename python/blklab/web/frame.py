@@ -38,6 +38,15 @@ class Form:
 
 
 @dataclass(frozen=True)
+class ChoiceForm:
+    """A button for the rows whose checkboxes are chosen: it needs two or more of them, and takes at most `most`."""
+
+    action: str
+    button: str
+    most: int
+
+
+@dataclass(frozen=True)
 class SitePage:
     """A page before it is drawn."""
 
@@ -51,11 +60,15 @@ class SitePage:
     links: Sequence[LinkedCell] = ()
     pages: Sequence[LinkedCell] = ()  # Links to the other parts of a long list
     form: Form | None = None
+    search: Form | None = None
+    choice: ChoiceForm | None = None
     live: bool = False  # Whether it is read again while it is shown
 
     def html(self) -> str:
         context = {name: value for name, value in vars(self).items() if name != "sections"}
         scripts = ["assets/live.js"] if self.live else []
+        if self.choice:
+            scripts.append("assets/choice.js")
         sections = [section for section in self.sections if section]
         return shell.render("site.html.j2", sections, more_scripts=scripts, forms=True, site=SITE, **context)
 
