@@ -170,15 +170,24 @@ UNITS = r"(?: (?:%|ns|µs|ms|s|B|[KMGTPE]iB(?:/s)?|IOPS|I/Os?)(?!\w))?"
 FIGURE = re.compile(rf"(?<![\w/.,-])(?:{CLOCK}|[<>]?\d+(?:,\d{{3}})*(?:\.\d+)?{UNITS})(?![\w/-])")
 
 
-def emphasise_figures(text: str) -> Any:
-    """Returns a sentence as HTML; figures are emphasised and are not separated from their units."""
+def emphasise_figures(text: str, names: Sequence[str] = ()) -> Any:
+    """Returns a sentence as HTML; figures and `names` are emphasised, and are not separated from their units."""
     from markupsafe import Markup, escape
 
     parts = []
     end = 0  # Of the figure before
-    for match in FIGURE.finditer(text):
+    for match in _emphasis(tuple(names)).finditer(text):
         parts.append(escape(text[end : match.start()]))
         parts.append(Markup("<b>{}</b>").format(match[0].replace(" ", "\u00a0")))
         end = match.end()
     parts.append(escape(text[end:]))
     return Markup("").join(parts)
+
+
+@cache
+def _emphasis(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Returns what matches figures and these names."""
+    patterns = [re.escape(name) for name in sorted(names, key=len, reverse=True) if name]
+    if not patterns:
+        return FIGURE
+    return re.compile(rf"(?<![\w/.,-])(?:{'|'.join(patterns)})(?![\w/-])|{FIGURE.pattern}")

@@ -74,9 +74,9 @@ class SitePage:
 
 
 def list_page(title: str, table: TextTable, heading: str = "", **parts: Any) -> SitePage:
-    """Returns a page of the navigation with one table; `heading` is the table's, if that is not the page's title."""
-    heading = heading or title
-    section = PageSection(heading.lower(), heading, heading, [table] if table else [])
+    """Returns a page of the navigation with one table; `heading` is the table's, if the page's title does not do."""
+    name = heading or title
+    section = PageSection(name.lower(), name, heading, [table] if table else [])
     return SitePage(title, [section], here=f"/{title.lower()}", **parts)
 
 
