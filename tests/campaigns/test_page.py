@@ -161,6 +161,26 @@ def test_reads_and_writes_of_a_mix_are_in_one_bar(reported: Reported) -> None:
     assert "fastest-sequential" in charts_of(report)
 
 
+def test_an_interval_that_dwarfs_the_bars_is_cut_off_with_an_arrow_that_says_so(
+    store: Store, reported: Reported
+) -> None:
+    def wild(result: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        return made.measured(result, {"1": 1e3, "2": 1e5, "3": 2e5}[result["repeat"]]), []
+
+    made.add(store, labels(), wild)
+    chart = next(chart for chart in reported("1").charts if chart.name == "fastest-random")
+    rows = chart.spec["data"]["values"]
+    largest = max(max(row["total"], row["most"]) for row in rows)
+    assert max(row["high"] for row in rows) > 10 * largest
+    assert {row["high_drawn"] for row in rows} == {1.5 * largest}
+    assert {row["cut"] for row in rows} == {True}
+    assert "An arrow: the interval goes on beyond the chart" in chart.note
+    arrows = [part for part in chart.spec["layer"] if part["mark"].get("shape") == "triangle-right"]
+    assert len(arrows) == 1
+    assert "interval_text" in str(arrows)
+    altair.Chart.from_dict(export.standalone(chart), validate=True)
+
+
 @pytest.mark.usefixtures("both")
 def test_figures_that_were_not_measured_have_no_section(reported: Reported) -> None:
     anchors = {section.anchor for section in reported("2").sections}

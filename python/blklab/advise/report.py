@@ -284,12 +284,13 @@ def chart(answer: Answer) -> Chart | None:
     ]
     low = min(row["low"] for row in rows) * 0.9
     high = max(row["high"] for row in rows) * 1.1
+    title = "mean latency (logarithmic)"
     y: Spec = {"scale": {"type": "log", "nice": False, "domain": [low, high]}}
     y["axis"] = {"values": log_ticks(low, high), "labelExpr": duration_label("1e6 * datum.value"), "grid": True}
     largest = max(row["tebibytes"] for row in rows)
     encoding = {
         "x": quantity("tebibytes", "capacity (TiB)", scale={"domain": [0, largest * 1.06], "nice": False}),
-        "y": quantity("milliseconds", "mean latency, logarithmic", **y),
+        "y": quantity("milliseconds", title, **y),
         "color": {"field": "failures", "type": "nominal", "legend": {"title": "failures tolerated"}},
         "tooltip": [
             tip("words", "arrangement"),
@@ -298,8 +299,8 @@ def chart(answer: Answer) -> Chart | None:
             tip("interval", "nine of ten"),
         ],
     }
-    bars = layer("rule", {**encoding, "y": quantity("low", **y), "y2": {"field": "high"}}, opacity=0.5)
-    labels = _merge_labels(rows, math.log(high / low) * LABEL / HEIGHT, largest * LABEL / 320)
+    bars = layer("rule", {**encoding, "y": quantity("low", title, **y), "y2": {"field": "high"}}, opacity=0.5)
+    labels = merge_labels(rows, math.log(high / low) * LABEL / HEIGHT, largest * LABEL / 320)
     texts = layer("text", {**encoding, "text": {"field": "name"}}, align="left", dx=8, fontSize=12, fill="@ink")
     points = layer("point", encoding, filled=True, size=90)
     spec = chart_spec(rows, height=HEIGHT, layer=[bars, points, {"data": {"values": labels}, **texts}])
@@ -307,7 +308,7 @@ def chart(answer: Answer) -> Chart | None:
     return Chart("front", "Latency and capacity", spec, front(answer), note, wide=True)
 
 
-def _merge_labels(rows: Sequence[Spec], height: float, width: float) -> list[Spec]:
+def merge_labels(rows: Sequence[Spec], height: float, width: float) -> list[Spec]:
     """Returns the rows with the labels of points; points whose labels would cover each other share one.
 
     `height` is that of a label as a natural logarithm of a ratio of latencies, `width` in TiB.

@@ -167,18 +167,25 @@ def inert_json(document: Any) -> Any:
 
 CLOCK = r"\d+m \d\ds|\d+h \d\dm|\d+d \d\dh"
 UNITS = r"(?: (?:%|ns|µs|ms|s|B|[KMGTPE]iB(?:/s)?|IOPS|I/Os?)(?!\w))?"
+COMMAND = r"`[^`\n]+`"
 FIGURE = re.compile(rf"(?<![\w/.,-])(?:{CLOCK}|[<>]?\d+(?:,\d{{3}})*(?:\.\d+)?{UNITS})(?![\w/-])")
 
 
 def emphasise_figures(text: str, names: Sequence[str] = ()) -> Any:
-    """Returns a sentence as HTML; figures and `names` are emphasised, and are not separated from their units."""
+    """Returns a sentence as HTML; figures and `names` are emphasised, and are not separated from their units.
+
+    What is between backticks is a command.
+    """
     from markupsafe import Markup, escape
 
     parts = []
     end = 0  # Of the figure before
     for match in _emphasis(tuple(names)).finditer(text):
         parts.append(escape(text[end : match.start()]))
-        parts.append(Markup("<b>{}</b>").format(match[0].replace(" ", "\u00a0")))
+        if match[0].startswith("`"):
+            parts.append(Markup("<code>{}</code>").format(match[0].strip("`")))
+        else:
+            parts.append(Markup("<b>{}</b>").format(match[0].replace(" ", "\u00a0")))
         end = match.end()
     parts.append(escape(text[end:]))
     return Markup("").join(parts)
@@ -186,8 +193,8 @@ def emphasise_figures(text: str, names: Sequence[str] = ()) -> Any:
 
 @cache
 def _emphasis(names: tuple[str, ...]) -> re.Pattern[str]:
-    """Returns what matches figures and these names."""
-    patterns = [re.escape(name) for name in sorted(names, key=len, reverse=True) if name]
-    if not patterns:
-        return FIGURE
-    return re.compile(rf"(?<![\w/.,-])(?:{'|'.join(patterns)})(?![\w/-])|{FIGURE.pattern}")
+    """Returns what matches commands, these names and figures."""
+    patterns = [COMMAND]
+    for name in sorted(filter(None, names), key=len, reverse=True):
+        patterns.append(rf"(?<![\w/.,-]){re.escape(name)}(?![\w/-])")
+    return re.compile("|".join([*patterns, FIGURE.pattern]))

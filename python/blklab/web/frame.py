@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from blklab.campaigns.setup import printable_lines
@@ -73,10 +73,10 @@ class SitePage:
         return shell.render("site.html.j2", sections, more_scripts=scripts, forms=True, site=SITE, **context)
 
 
-def list_page(title: str, table: TextTable, heading: str = "", **parts: Any) -> SitePage:
-    """Returns a page of the navigation with one table; `heading` is the table's, if the page's title does not do."""
-    name = heading or title
-    section = PageSection(name.lower(), name, heading, [table] if table else [])
+def list_page(title: str, table: TextTable, **parts: Any) -> SitePage:
+    """Returns a page of the navigation with one table, whose title becomes the heading above it."""
+    items = [replace(table, title="")] if table else []
+    section = PageSection(title.lower(), title, table.title, items)
     return SitePage(title, [section], here=f"/{title.lower()}", **parts)
 
 

@@ -63,7 +63,7 @@ def list_experiments(store: Store) -> SitePage:
     columns = [text_column("experiment"), text_column("on"), TableColumn("campaigns"), text_column("last")]
     table = TextTable("Experiments that were run repeatedly", columns, rows)
     empty = Sentence("Empty", "No experiment was run twice on one runner: repeat one to see its trend.")
-    return list_page("Trends", table, "Experiments", sentences=[] if rows else [empty])
+    return list_page("Trends", table, sentences=[] if rows else [empty])
 
 
 def series_key(row: CampaignRow) -> tuple[str, str, str]:
@@ -254,7 +254,8 @@ def _chart(
                 }
                 row |= {"cell": cell, "v": value.mean, "low": value.minimum, "high": value.maximum}
                 data.append({**row, "runs": value.runs})
-    label = "[slice(datum.value, indexof(datum.value, '|') + 1), slice(datum.value, 0, indexof(datum.value, '|'))]"
+    number = "slice(datum.value, 0, indexof(datum.value, '|'))"
+    label = f"split(slice(datum.value, indexof(datum.value, '|') + 1) + ', ' + {number}, ', ')"
     texts = [{"calculate": metric_label(metric, f"datum.{key}"), "as": f"{key}_text"} for key in ("v", "low", "high")]
     encoding = {
         "x": category("place", "measured on (campaign)", axis={"labelAngle": 0, "labelExpr": label}, scale=NARROW),
