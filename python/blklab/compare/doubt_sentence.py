@@ -126,8 +126,8 @@ def _merge_numbers(texts: Sequence[str]) -> str:
     for values, word in zip(columns, words[1:], strict=True):
         low = min(values, key=_parse)
         high = max(values, key=_parse)
-        merged += low if low == high else f"{low} to {high}"
-        merged += word
+        figures = low if low == high else f"{low} to {high}"
+        merged = f"{merged}{figures}{word}"
     return merged
 
 
