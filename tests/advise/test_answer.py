@@ -5,6 +5,7 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
+import altair
 import pytest
 
 from blklab.advise import figures, report
@@ -27,6 +28,7 @@ from blklab.errors import BlklabError, UsageError
 from blklab.experiment import cells, load
 from blklab.md.reliability import Care
 from blklab.outcome import DeviceResult, DirectionResult, LatencyResult, Outcome
+from blklab.render import picture_export as export
 
 TRACE = Path("tests/data/traces/pgbench-raid1")
 
@@ -253,6 +255,21 @@ def test_the_page_escapes_names() -> None:
     )
     assert "<script>alert" not in page
     assert "To build it on Debian" in page
+
+
+def test_the_page_has_the_answer_and_the_table_before_the_reasons() -> None:
+    page = report.render(answer(), title="advice", command="blklab advise")
+    places = [page.index(text) for text in (">Answer<", "None of these is better", "Latency and capacity", ">Search<")]
+    assert places == sorted(places)
+    chart = report.chart(answer())
+    assert chart is not None
+    altair.Chart.from_dict(export.standalone(chart), validate=True)
+
+
+def test_labels_of_near_points_are_one_label() -> None:
+    points = [(1.0, 10.0, "1"), (1.0, 10.1, "2"), (1.0, 20.0, "3"), (3.0, 10.0, "4")]
+    rows = [{"tebibytes": tebibytes, "milliseconds": latency, "name": name} for tebibytes, latency, name in points]
+    assert [row["name"] for row in report.merge_labels(rows, 0.1, 0.5)] == ["1, 2", "4", "3"]
 
 
 def test_loads_of_files(tmp_path: Path) -> None:

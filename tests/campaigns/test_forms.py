@@ -50,7 +50,7 @@ def test_markdown(run: Run, reported: Reported) -> None:
     text = run("report", "1", "2", "--as", "markdown", "-o", "-").out
     assert text.startswith("# A database server's mirror\n\n2 campaigns · 18 cells · 54 runs")
     assert "- **randread:** host: near is fastest with 122,400 IOPS" in text
-    assert "**Doubts about the figures:** Prediction (27 runs)." in text
+    assert "**Doubts about the figures:** Read these figures with care: measurements are" in text
     assert "| raid1 | seqread | host | 3 |" in text
     assert "Raw output" not in text
     for line in text.splitlines():

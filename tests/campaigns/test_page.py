@@ -67,7 +67,9 @@ def test_prediction_and_measurement_stand_side_by_side(reported: Reported) -> No
     (prediction,) = [item for item in report.diagnostics if item.code == "prediction"]
     assert "1 are outside of the interval of their prediction" in prediction.message
     assert prediction.severity == "warning"
-    assert report.doubts == ["Prediction (27 runs)"]
+    assert report.doubts == [
+        "Read these figures with care: measurements are outside of the intervals of their predictions."
+    ]
 
 
 def test_the_slow_host_of_a_fleet_is_named(store: Store, reported: Reported) -> None:
@@ -158,6 +160,26 @@ def test_reads_and_writes_of_a_mix_are_in_one_bar(reported: Reported) -> None:
     assert mixed[0]["high"] > 102_500
     assert {row["name"].split()[1] for row in rows} == {"randread", "rand75read"}
     assert "fastest-sequential" in charts_of(report)
+
+
+def test_an_interval_that_dwarfs_the_bars_is_cut_off_with_an_arrow_that_says_so(
+    store: Store, reported: Reported
+) -> None:
+    def wild(result: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        return made.measured(result, {"1": 1e3, "2": 1e5, "3": 2e5}[result["repeat"]]), []
+
+    made.add(store, labels(), wild)
+    chart = next(chart for chart in reported("1").charts if chart.name == "fastest-random")
+    rows = chart.spec["data"]["values"]
+    largest = max(max(row["total"], row["most"]) for row in rows)
+    assert max(row["high"] for row in rows) > 3 * largest
+    assert {row["high_drawn"] for row in rows} == {1.5 * largest}
+    assert {row["cut"] for row in rows} == {True}
+    assert "An arrow: the interval goes on beyond the chart" in chart.note
+    arrows = [part for part in chart.spec["layer"] if part["mark"].get("shape") == "triangle-right"]
+    assert len(arrows) == 1
+    assert "interval_text" in str(arrows)
+    altair.Chart.from_dict(export.standalone(chart), validate=True)
 
 
 @pytest.mark.usefixtures("both")

@@ -157,3 +157,25 @@ def test_on_paper_it_is_light_and_short_tables_are_unfolded(
         chromium.call("Emulation.setEmulatedMedia", media="")
     chromium.paper(tmp_path / "report.pdf")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_every_chart_over_time_has_its_figures_under_the_pointer(
+    chromium: Page, pgbench: ProfileView, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(page.render(pgbench))
+    chromium.show(path, width=1200, dark=False)
+    tooltip = "document.getElementById('vg-tooltip-element')"
+    charts = ("iops", "throughput", "latency-over-time", "depth-over-time", "processes-over-time", "working-set")
+    for chart in charts:
+        place = f"document.querySelector('#chart-{chart} svg')"
+        chromium.ask(f"{place}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+        x, y = chromium.ask(f"(r => [r.x + r.width / 2, r.y + r.height / 2])({place}.getBoundingClientRect())")
+        chromium.point_at(x - 5, y)
+        chromium.point_at(x, y)
+        chromium.wait_for(f"{tooltip}?.classList.contains('visible')")
+        text = chromium.ask(f"{tooltip}.innerText")
+        assert text.startswith("from"), chart
+        assert "undefined" not in text, chart
+        chromium.point_at(5, 5)
+        chromium.wait_for(f"!{tooltip}.classList.contains('visible')")

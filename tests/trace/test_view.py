@@ -67,6 +67,16 @@ def test_empty_columns_go() -> None:
     assert table.rows == [["x", "1"], ["y", "0"]]
 
 
+def test_a_single_hidden_device_is_shown_and_the_one_in_focus_always_is(pgbench: ProfileView) -> None:
+    assert len(devices.overview(pgbench).rows) == 5
+    assert len(devices.overview(pgbench, 4).rows) == 5
+    for limit in (1, 2, 3):
+        table = devices.overview(pgbench, limit)
+        assert len(table.rows) == limit
+        assert any(pgbench.focus.label in row[0] for row in table.rows)
+        assert table.note.startswith(f"and {5 - limit} others")
+
+
 def test_doubts_and_notes(pgbench: ProfileView) -> None:
     assert all(item.severity == "note" for item in trace.diagnose(pgbench))
     assert "dm-0: 1 I/O in flight when the trace ended" in map(str, trace.diagnose(pgbench))

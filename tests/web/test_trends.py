@@ -1,5 +1,6 @@
 """Trends of campaigns that do not vary the same labels."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,10 @@ def trend(*campaigns: Sequence[dict[str, str]]) -> Chart:
     store = Store(None)
     for every in campaigns:
         made.add(store, every, measure)
+    return drawn_trend(store)
+
+
+def drawn_trend(store: Store) -> Chart:
     (section,) = trends.show_trend(store, "unbalanced", "", "iops").sections
     (chart,) = section.items
     assert isinstance(chart, Chart)
@@ -67,8 +72,42 @@ def test_label_with_one_value_in_each_campaign_splits_no_line() -> None:
 
 def test_label_that_one_campaign_varies_and_all_have_keeps_its_lines() -> None:
     chart = trend(labels(kernel=("5.3",)), labels(kernel=("4.19", "5.3")))
-    assert line(chart, "near randread 5.3") == ["1", "2"]
-    assert line(chart, "near randread 4.19") == ["2"]
+    assert line(chart, "near randread kernel=5.3") == ["1", "2"]
+    assert line(chart, "near randread kernel=4.19") == ["2"]
+
+
+def test_another_queue_depth_is_another_line() -> None:
+    chart = trend(labels(iodepth=("8",)), labels(iodepth=("32",)))
+    assert line(chart, "near randread iodepth=8") == ["1"]
+    assert line(chart, "near randread iodepth=32") == ["2"]
+
+
+def test_an_edited_queue_depth_is_another_line() -> None:
+    store = Store(None)
+
+    def eight(_labels: made.Labels) -> dict[str, str]:
+        return {"iodepth": "8"}
+
+    made.add(store, labels(), measure, options=eight)
+    made.add(store, labels(), measure)  # with a depth of 32
+    chart = drawn_trend(store)
+    assert line(chart, "near randread iodepth=8") == ["1"]
+    assert line(chart, "near randread iodepth=32") == ["2"]
+
+
+def test_axis_starts_at_zero_has_dates_and_the_spread_of_the_runs() -> None:
+    def spread(cell: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        return made.measured(cell, 1e5 if cell["repeat"] == "1" else 4e5), []
+
+    store = Store(None)
+    made.add(store, labels(), spread)
+    made.add(store, labels(), spread)
+    chart = drawn_trend(store)
+    first = rows(chart)[0]
+    assert (first["low"], first["v"], first["high"], first["runs"]) == (1e5, pytest.approx(2e5), 4e5, 2)
+    assert re.fullmatch(r"1\|\d{1,2} [A-Z][a-z]{2} \d{4}, \d\d:\d\d", first["place"])
+    for part in chart.spec["layer"]:
+        assert part["encoding"]["y"]["scale"] == {"zero": True}
 
 
 def test_stacks_of_different_campaigns_are_different_cells() -> None:
@@ -85,4 +124,4 @@ def test_no_colour_is_repeated_and_every_campaign_is_drawn(depths: int) -> None:
     assert len(set(drawn.values())) == len(drawn) == min(len(theme.SERIES), 4 * depths + 4)
     assert {row["cell"] for row in rows(chart)} == set(drawn)
     assert {row["campaign"] for row in rows(chart)} == {"1", "2"}
-    assert chart.note == f"8 of {4 * depths + 4} cells, which most campaigns have; the table has all."
+    assert chart.note.endswith(f"8 of {4 * depths + 4} cells, which most campaigns have; the table has all.")

@@ -1,6 +1,6 @@
 """Advice: which array to build, in the terminal, as a page and as JSON."""
 
-import re
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -11,17 +11,16 @@ from blklab.advise.report_figures import HOW_TO_RUN, compare_choices, mean_inter
 from blklab.advise.samples import Sample
 from blklab.md.reliability import RAREST, in_words, one_in
 from blklab.render import formatting, shell, terminal
-from blklab.render.chart import Chart, Spec, chart_spec, layer, quantity, tip
+from blklab.render.chart import Chart, Spec, chart_spec, duration_label, layer, log_ticks, quantity, tip
 from blklab.render.console import Console
 from blklab.render.formatting import Sentence
-from blklab.render.shell import Item, PageSection, PlainText
+from blklab.render.shell import Item, PageSection, PlainText, SentenceList
 from blklab.render.table import TextTable, number_columns, text_column
 from blklab.text.printing import printable
 from blklab.units import NANOSECONDS, format_duration, format_size
 
-NEAR = 1.15  # Points of a chart with at most this ratio share a label
-# What a label of the chart leaves out: "RAID-5 of 4 × hdd-7200, chunk 64K" becomes "RAID-5".
-_DETAILS = re.compile(r", chunk \w+|,? of [^,]*|,? behind an?|\(\w+\) on .*")
+HEIGHT = 320  # Of the chart, pixels
+LABEL = 14  # Height and width of a label in the chart, pixels
 DAY_NS = NANOSECONDS["d"]
 
 
@@ -272,46 +271,55 @@ def chart(answer: Answer) -> Chart | None:
     rows: list[Spec] = [
         {
             "words": f"{number}. {row.arrangement.words}",
-            "name": f"{number} {_DETAILS.sub('', row.arrangement.words)}",
+            "name": str(number),
             "tebibytes": row.arrangement.capacity / 2**40,
             "milliseconds": row.slowest_load().mean_ns / 1e6,
             "low": row.slowest_load().mean_bounds[0] / 1e6,
             "high": row.slowest_load().mean_bounds[1] / 1e6,
+            "mean": format_duration(row.slowest_load().mean_ns),
+            "interval": mean_interval(row.slowest_load()),
             "failures": str(row.arrangement.failures),
         }
         for number, row in enumerate(arrangements, 1)
     ]
-    labels = _merge_labels(rows)
+    low = min(row["low"] for row in rows) * 0.9
+    high = max(row["high"] for row in rows) * 1.1
+    title = "mean latency (logarithmic)"
+    y: Spec = {"scale": {"type": "log", "nice": False, "domain": [low, high]}}
+    y["axis"] = {"values": log_ticks(low, high), "labelExpr": duration_label("1e6 * datum.value"), "grid": True}
+    largest = max(row["tebibytes"] for row in rows)
     encoding = {
-        "x": quantity("tebibytes", "capacity, TiB"),
-        "y": quantity("milliseconds", "mean latency, ms", scale={"type": "log", "nice": False}, axis={"tickCount": 4}),
+        "x": quantity("tebibytes", "capacity (TiB)", scale={"domain": [0, largest * 1.06], "nice": False}),
+        "y": quantity("milliseconds", title, **y),
         "color": {"field": "failures", "type": "nominal", "legend": {"title": "failures tolerated"}},
-        "tooltip": [tip("words", "arrangement"), tip("tebibytes", "TiB", ".1f"), tip("milliseconds", "ms", ".3f")],
+        "tooltip": [
+            tip("words", "arrangement"),
+            tip("tebibytes", "TiB", ".1f"),
+            tip("mean", "mean latency"),
+            tip("interval", "nine of ten"),
+        ],
     }
-    bars = layer("rule", {**encoding, "y": quantity("low"), "y2": {"field": "high"}}, opacity=0.5)
-    middle = max(row["tebibytes"] for row in rows) / 2
-    # A name is on the side of its point with more room
-    right = [label for label in labels if label["tebibytes"] > middle]
-    left = [label for label in labels if label["tebibytes"] <= middle]
-    names = []
-    for values, align, dx in ((right, "right", -7), (left, "left", 7)):
-        text_encoding = {**encoding, "text": {"field": "name"}}
-        text_layer = layer("text", text_encoding, align=align, dx=dx, fontSize=11, fill="@ink")
-        names.append({"data": {"values": values}, **text_layer})
-    spec = chart_spec(rows, height=300, layer=[bars, layer("point", encoding, filled=True, size=90), *names])
-    note = (
-        "Each point is an arrangement, with its number in the tables; its line is where nine of ten measurements are."
-    )
+    bars = layer("rule", {**encoding, "y": quantity("low", title, **y), "y2": {"field": "high"}}, opacity=0.5)
+    labels = merge_labels(rows, math.log(high / low) * LABEL / HEIGHT, largest * LABEL / 320)
+    texts = layer("text", {**encoding, "text": {"field": "name"}}, align="left", dx=8, fontSize=12, fill="@ink")
+    points = layer("point", encoding, filled=True, size=90)
+    spec = chart_spec(rows, height=HEIGHT, layer=[bars, points, {"data": {"values": labels}, **texts}])
+    note = "Each point is an arrangement, with its number in the tables; its line has nine of ten measurements."
     return Chart("front", "Latency and capacity", spec, front(answer), note, wide=True)
 
 
-def _merge_labels(rows: Sequence[Spec]) -> list[Spec]:
-    """Returns the rows with the labels of points; points near each other share one."""
+def merge_labels(rows: Sequence[Spec], height: float, width: float) -> list[Spec]:
+    """Returns the rows with the labels of points; points whose labels would cover each other share one.
+
+    `height` is that of a label as a natural logarithm of a ratio of latencies, `width` in TiB.
+    """
     labels: list[Spec] = []
-    for row in sorted(rows, key=lambda row: (round(row["tebibytes"], 1), row["milliseconds"])):
-        last = labels[-1] if labels else {"tebibytes": 0, "milliseconds": 0}
-        if abs(row["tebibytes"] - last["tebibytes"]) < 0.1 and row["milliseconds"] < NEAR * last["milliseconds"]:
-            labels[-1] = {**last, "name": f"{last['name']}; {row['name']}"}  # they would cover each other
+    for row in sorted(rows, key=lambda row: row["milliseconds"]):
+        for index, label in enumerate(labels):
+            is_near = abs(row["tebibytes"] - label["tebibytes"]) < width
+            if is_near and math.log(row["milliseconds"] / label["milliseconds"]) < height:
+                labels[index] = {**label, "name": f"{label['name']}, {row['name']}"}
+                break
         else:
             labels.append(row)
     return labels
@@ -331,16 +339,19 @@ def print_answer(console: Console, answer: Answer) -> None:
 
 
 def render(answer: Answer, *, title: str, command: str) -> str:
-    """Returns the page; `command` created it."""
-    items: list[Item] = []
+    """Returns the page: the answer, the tables, and then the reasons; `command` created it."""
     front_chart = chart(answer)
+    items: list[Item] = [front(answer)]
     if front_chart:
         items.append(front_chart)
-    items += [table for table in (front(answer), others(answer), present(answer)) if table.rows]
+    items += [table for table in (others(answer), present(answer)) if table.rows]
     items += [endurance(answer), losses(answer)]
     script = PlainText(HOW_TO_RUN[0].upper() + HOW_TO_RUN[1:], "\n".join(answer.script), wrapped=True)
+    first, *reasons = sentences(answer)
+    notes = [Sentence("Note" if not index else "", line) for index, line in enumerate(answer.doubts)]
     sections = [
         PageSection("front", "Arrangements", "Arrangements", items),
+        PageSection("reasons", "Reasons", "Reasons", [SentenceList([*reasons, *notes])]),
         PageSection("script", "Script", "To build it on Debian, as root", [script]),
     ]
     return shell.render(
@@ -349,10 +360,7 @@ def render(answer: Answer, *, title: str, command: str) -> str:
         kicker="advice",
         title=title,
         facts=[printable(load.source) for load in answer.question.loads],
-        sentences=[
-            *sentences(answer),
-            *(Sentence("Note" if not index else "", line) for index, line in enumerate(answer.doubts)),
-        ],
+        sentences=[first],
         doubts=[],
         command=command,
     )

@@ -13,6 +13,20 @@ from blklab.render.table import TextTable, number_columns
 
 COLOURS: Mapping[str, str] = dict(zip(("smq", "bcache", "lru", "opt"), theme.SERIES, strict=False))
 
+CACHES: Mapping[str, str] = {
+    "smq": "dm-cache",
+    "bcache": "bcache",
+    "lru": "a cache that keeps the latest blocks (LRU)",
+    "opt": "the best possible cache",
+}
+"""Caches by policy, those first that Linux has."""
+
+SAME = 0.02
+"""Share of the reads below which a larger cache is no better."""
+
+VERDICTS = ((0.6, "Worth it"), (0.25, "Perhaps worth it"), (0.0, "Hardly worth it"))
+"""What a share of the reads means: even if a hit takes no time, the mean time of a read falls by this share only."""
+
 MOST_CHUNKS = 1_000_000
 """Chunks above which LVM takes larger ones (lvm2, lib/metadata/cache_manip.c)."""
 
@@ -84,8 +98,15 @@ def facts(document: CacheCurves) -> list[str]:
 
 
 def sentences(document: CacheCurves) -> list[Sentence]:
-    """Returns the floor and the knees of each block size."""
+    """Returns whether a cache is worth it, then the floor and the knees of each block size."""
     result = []
+    for block in document["blocks"]:
+        answer = _answer(block)
+        topic = "Answer"
+        if len(document["blocks"]) > 1:
+            topic = f"Answer, {formatting.size(block['block_bytes'])}"
+        if answer:
+            result.append(Sentence(topic, answer))
     for block in document["blocks"]:
         size = formatting.size(block["block_bytes"])
         footprint = formatting.size(block["footprint_bytes"])
@@ -101,6 +122,36 @@ def sentences(document: CacheCurves) -> list[Sentence]:
             knees += " bcache has no figures below 256.5 MiB: the kernel refuses 512 buckets or fewer."
         result += [Sentence(f"First touch, {size}", text), Sentence(f"Size, {size}", knees)]
     return result
+
+
+def _answer(block: BlockCurves) -> str:
+    """Says whether a cache is worth it, how large, and what limits it; empty if there are no figures.
+
+    dm-cache stands for all: the other policies are bounds, or are counted in another way.
+    """
+    curves = [curve for curve in block["curves"] if curve["points"]]
+    if not curves:
+        return ""
+    curve = next(curve for name in CACHES for curve in curves if curve["policy"] == name)
+    has_reads = any(point["read_hit_ratio"] is not None for point in curve["points"])
+    what = "reads" if has_reads else "I/Os"
+    ratios = [_read_ratio(point) for point in curve["points"]]
+    point = next(point for point in curve["points"] if _read_ratio(point) >= max(ratios) - SAME)
+    ratio = _read_ratio(point)
+    verdict = next(words for bound, words in VERDICTS if ratio >= bound)
+    cache = f"{CACHES[curve['policy']]} of {formatting.size(point['cache_bytes'])}"
+    text = f"{verdict}: {cache} answers about {formatting.share(round(ratio, 2))} of the {what}"
+    if point is not curve["points"][-1]:
+        text += "; larger does not help"
+    first = block["read_first_touch_ratio"] if has_reads else block["first_touch_ratio"]
+    if first:
+        text += f"; {formatting.share(round(first, 2))} are the first to their block, which no cache answers"
+    return f"{text}. `blklab cache advise` computes the latency."
+
+
+def _read_ratio(point: CurvePoint) -> float:
+    ratio = point["read_hit_ratio"]
+    return point["hit_ratio"] if ratio is None else ratio
 
 
 def _knee(curve: PolicyCurve) -> str:
@@ -168,7 +219,9 @@ def chart(block: BlockCurves) -> Chart | None:
     names = [curve["policy"] for curve in block["curves"] if curve["points"]]
     axis = {"values": log_ticks(sizes[0], sizes[-1], sizes=True), "labelExpr": size_label("datum.value")}
     x = quantity("cache_bytes", "size of the cache", scale={"type": "log", "base": 2, "nice": False}, axis=axis)
-    share: Spec = {"scale": {"domain": [0, 1]}, "axis": {"format": ".0%"}}
+    ends = [point["high"] for curve in block["curves"] for point in curve["points"]]
+    highest = max(1 - block["first_touch_ratio"], *ends)
+    share: Spec = {"scale": {"domain": [0, min(1.0, 1.1 * highest)], "nice": False}, "axis": {"format": ".0%"}}
     scale = {"domain": names, "range": [COLOURS[name] for name in names]}
     base_encoding = {"x": x, "color": {"field": "policy", "type": "nominal", "scale": scale, "legend": {"title": None}}}
     tooltip = [tip("policy", "policy"), tip("size", "cache"), tip("shown", "hit ratio")]

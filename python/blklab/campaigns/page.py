@@ -18,6 +18,7 @@ from blklab.campaigns.runs import DIRECTION_WORDS, split_directions
 from blklab.campaigns.sentences import sentences
 from blklab.campaigns.view import MOST_SIDES, ExperimentView, ReportCell, describe_workloads
 from blklab.compare.diagnostics import diagnose
+from blklab.compare.doubt_sentence import doubt_sentence
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import Outcome
 from blklab.render import diagnostics, formatting, markdown, shell
@@ -110,12 +111,10 @@ class ExperimentReport:
 
     @property
     def doubts(self) -> list[str]:
-        """Titles of the doubts with their number of runs, shown before the figures."""
-        runs_by_title: dict[str, set[int]] = {}
-        for diagnostic in self.diagnostics:
-            if diagnostic.severity != "note":
-                runs_by_title.setdefault(diagnostics.title(diagnostic.code), set()).update(diagnostic.runs)
-        return [f"{title} ({formatting.plural(len(numbers), 'run')})" for title, numbers in runs_by_title.items()]
+        """All doubts in one sentence, for the place behind the results; empty if there are none."""
+        runs_by_id = {run.id: run for run in [*self.view.runs, *self.view.failed]}
+        sentence = doubt_sentence(list(runs_by_id.values()), self.diagnostics)
+        return [sentence] if sentence else []
 
     def html(self) -> str:
         return shell.render(
@@ -135,8 +134,8 @@ class ExperimentReport:
         lines = [f"# {prefix}{markdown.escape_text(self.title)}", "", markdown.escape_text(" · ".join(self.facts)), ""]
         lines += markdown.sentences(self.sentences)
         if self.doubts:
-            doubts = markdown.escape_text("; ".join(self.doubts))
-            lines += [f"**Doubts about the figures:** {doubts}.", ""]
+            doubts = markdown.escape_text(" ".join(self.doubts))
+            lines += [f"**Doubts about the figures:** {doubts}", ""]
         for section in self.sections:
             if section.anchor != "raw":
                 lines += markdown.markdown_section(section)

@@ -258,8 +258,8 @@ def outcome_figures(outcome: Outcome | None, latency_directions: Sequence[str]) 
 
 
 def when(stamp: str) -> str:
-    """Returns an ISO time in the local time zone, to the minute; without a zone, it is local."""
-    return datetime.fromisoformat(stamp).astimezone().strftime("%Y-%m-%d %H:%M")
+    """Returns an ISO time in the local time zone, to the minute: `29 Nov 2026, 15:31`; without a zone, it is local."""
+    return formatting.date_time(datetime.fromisoformat(stamp).astimezone())
 
 
 def run_rows(runs: Sequence[StoredRun]) -> list[dict[str, Any]]:

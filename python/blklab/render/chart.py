@@ -14,6 +14,8 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 """The version of the specification; nothing is loaded from this address."""
 
 HEIGHT = 210
+LONGEST_INTERVAL = 1.5  # Multiple of the largest value at which an axis from 0 cuts intervals off
+CUT_NOTE = "An arrow: the interval goes on beyond the chart; the tooltip and the table have its end."
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,33 @@ def tip(field: str, title: str, form: str | None = None) -> Spec:
 def tips(*lines: tuple[str, ...]) -> list[Spec]:
     """Returns the lines of a tooltip: the arguments of `tip` for each."""
     return [tip(*line) for line in lines]
+
+
+def interval_limit(values: Iterable[float], ends: Iterable[float | None]) -> float:
+    """Returns where an axis from 0 ends: intervals that dwarf the values are cut off there, the others are whole."""
+    largest = max(values, default=0.0) or 1.0
+    return min(LONGEST_INTERVAL * largest, max([largest, *(end for end in ends if end is not None)]))
+
+
+def cut_intervals(rows: Iterable[Spec], high: str, limit: float) -> bool:
+    """Adds the drawn end of each interval, `high` with `_drawn` behind it, and whether it is `cut`.
+
+    Returns whether one is cut: `cut_marks` and `CUT_NOTE` say so then.
+    """
+    any_cut = False
+    for row in rows:
+        end = row[high]
+        row["cut"] = end is not None and end > limit
+        row[f"{high}_drawn"] = None if end is None else min(end, limit)
+        any_cut = any_cut or row["cut"]
+    return any_cut
+
+
+def cut_marks(encoding: Spec, channel: str, position: Spec) -> Spec:
+    """Returns the layer of arrows at intervals that are cut; they point along the `channel`, x or y."""
+    shape = "triangle-right" if channel == "x" else "triangle-up"
+    marks = layer("point", {**encoding, channel: position}, shape=shape, size=60, filled=True, opacity=1)
+    return {"transform": [{"filter": "datum.cut"}], **marks}
 
 
 def stacking() -> tuple[Spec, Spec]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from blklab import units
@@ -9,6 +10,7 @@ from blklab.documents.profile import QuantilesSummary, ZipfFit
 
 NONE = "–"  # Text for a missing figure
 BLOCKS = "▁▂▃▄▅▆▇█"  # Characters of a sparkline, from low to high
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")  # In every locale
 
 
 class Sentence(NamedTuple):
@@ -88,6 +90,17 @@ def zipf_reason(zipf: ZipfFit) -> str:
     reason = reason.replace("only 1 distinct blocks were", "only 1 distinct block was")
     # The number of distinct blocks can be an estimate that is slightly too high.
     return re.sub(r"\b(0\.\d\d|1\.0[0-4]) times each", "about once each", reason)
+
+
+def date_time(time: datetime, *, seconds: bool = False) -> str:
+    """Returns a time as people write it: `29 Nov 2026, 15:31`; with `seconds`, `29 Nov 2026, 15:31:08`."""
+    clock = time.strftime("%H:%M:%S" if seconds else "%H:%M")
+    return f"{date(time)}, {clock}"
+
+
+def date(time: datetime) -> str:
+    """Returns a date as people write it: `29 Nov 2026`."""
+    return f"{time.day} {MONTHS[time.month - 1]} {time.year}"
 
 
 def sparkline(values: Sequence[float]) -> str:

@@ -167,18 +167,34 @@ def inert_json(document: Any) -> Any:
 
 CLOCK = r"\d+m \d\ds|\d+h \d\dm|\d+d \d\dh"
 UNITS = r"(?: (?:%|ns|µs|ms|s|B|[KMGTPE]iB(?:/s)?|IOPS|I/Os?)(?!\w))?"
-FIGURE = re.compile(rf"(?<![\w/.,-])(?:{CLOCK}|[<>]?\d[\d,]*(?:\.\d+)?{UNITS})(?![\w/-])")
+COMMAND = r"`[^`\n]+`"
+FIGURE = re.compile(rf"(?<![\w/.,-])(?:{CLOCK}|[<>]?\d+(?:,\d{{3}})*(?:\.\d+)?{UNITS})(?![\w/-]|\.\d)")
 
 
-def emphasise_figures(text: str) -> Any:
-    """Returns a sentence as HTML; figures are emphasised and are not separated from their units."""
+def emphasise_figures(text: str, names: Sequence[str] = ()) -> Any:
+    """Returns a sentence as HTML; figures and `names` are emphasised, and are not separated from their units.
+
+    What is between backticks is a command.
+    """
     from markupsafe import Markup, escape
 
     parts = []
     end = 0  # Of the figure before
-    for match in FIGURE.finditer(text):
+    for match in _emphasis(tuple(names)).finditer(text):
         parts.append(escape(text[end : match.start()]))
-        parts.append(Markup("<b>{}</b>").format(match[0].replace(" ", "\u00a0")))
+        if match[0].startswith("`"):
+            parts.append(Markup("<code>{}</code>").format(match[0].strip("`")))
+        else:
+            parts.append(Markup("<b>{}</b>").format(match[0].replace(" ", "\u00a0")))
         end = match.end()
     parts.append(escape(text[end:]))
     return Markup("").join(parts)
+
+
+@cache
+def _emphasis(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Returns what matches commands, these names and figures."""
+    patterns = [COMMAND]
+    for name in sorted(filter(None, names), key=len, reverse=True):
+        patterns.append(rf"(?<![\w/.,-]){re.escape(name)}(?![\w/-])")
+    return re.compile("|".join([*patterns, FIGURE.pattern]))

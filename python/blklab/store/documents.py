@@ -30,6 +30,23 @@ def keep(store: Store, kind: DocumentKind, name: str, document: object) -> int:
         return insert_row(connection, documents, values)
 
 
+@dataclass(frozen=True)
+class DocumentEntry:
+    """A document without its content."""
+
+    id: int
+    name: str
+    created: str
+
+
+def latest_entries(store: Store, kind: DocumentKind) -> list[DocumentEntry]:
+    """Returns what `latest` does, without the contents: a list does not read them all."""
+    newest = sa.select(sa.func.max(documents.c.id)).where(documents.c.kind == kind).group_by(documents.c.name)
+    query = sa.select(documents.c.id, documents.c.name, documents.c.created).where(documents.c.id.in_(newest))
+    with store.database.reading() as connection:
+        return [DocumentEntry(**row) for row in connection.execute(query.order_by(documents.c.name)).mappings()]
+
+
 def latest(store: Store, kind: DocumentKind) -> list[StoredDocument]:
     """Returns the newest document of each name, by name."""
     newest = sa.select(sa.func.max(documents.c.id)).where(documents.c.kind == kind).group_by(documents.c.name)

@@ -203,6 +203,36 @@ def _state(state: str, by: str | None) -> str:
     return INTERRUPTED if state == "running" and not owner_is_alive(by or "") else state
 
 
+@dataclass(frozen=True)
+class RunRate:
+    """The rate of a run, without the rest of its outcome."""
+
+    campaign: int
+    labels: Mapping[str, str]
+    iops: float  # Reads and writes together
+    wall_ns: float | None  # Mean time of a command; None for I/O
+
+
+def run_rates(store: Store, numbers: Collection[int]) -> list[RunRate]:
+    """Returns the rates of the runs of these campaigns that are done; their outcomes stay in the store."""
+    outcome = runs.c.outcome
+    query = sa.select(
+        runs.c.campaign,
+        runs.c.labels,
+        outcome[("read", "iops")].as_float(),
+        outcome[("write", "iops")].as_float(),
+        outcome["command"],
+    ).where(runs.c.campaign.in_(numbers), runs.c.outcome.is_not(None))
+    with store.database.reading() as connection:
+        rows = connection.execute(query.order_by(runs.c.campaign, runs.c.number)).all()
+    rates = []
+    for campaign, labels, read, write, command in rows:
+        times = [command_run["wall_ns"] for command_run in (command or {}).get("runs", [])]
+        wall_ns = sum(times) / len(times) if times else None
+        rates.append(RunRate(campaign, labels, (read or 0) + (write or 0), wall_ns))
+    return rates
+
+
 def raw(store: Store, number: int) -> str:
     """Returns the output of the program that measured a run; empty if there is none."""
     with store.database.reading() as connection:

@@ -33,7 +33,8 @@ def render(view: ProfileView, parts: Sequence[PageSection] = (), *, title: str |
         "title": title or f"The workload of {device.label}",
         "device": device,
         "facts": trace.headline(view),
-        "sentences": summary(view, causes(view)),
+        "sentences": summary(view, causes(view), codes=False),
+        "names": [device.label for device in view.devices],
         "tiles": list(_tiles(device)),
         "doubts": diagnostics.sentences([diagnostic for diagnostic in doubts if diagnostic.severity != "note"]),
         "precision": _precision(device),
@@ -71,18 +72,18 @@ def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageS
         PageSection("workload", "Workload", "The workload", [*shown[:1], workload_sentences]),
         stack,
         PageSection("time", "Over time", "Over time", [chart for chart in charts_over_time if chart not in shown[:1]]),
-        PageSection("offset", "Offsets", "Offset over time", density.offset_charts(device)),
-        PageSection("sizes", "Sizes", "Request sizes", bars.size_charts(device)),
+        PageSection("offset", "", "Offset over time", density.offset_charts(device)),
+        PageSection("sizes", "", "Request sizes", bars.size_charts(device)),
         PageSection("latency", "Latency", "Latency and queue depth", times),
-        PageSection("slow", "Slow I/Os", "Slowest I/Os and stalls", _some(life.slowest(device), life.stalls(device))),
+        PageSection("slow", "", "Slowest I/Os and stalls", _some(life.slowest(device), life.stalls(device))),
         PageSection("errors", "Errors", "Errors", _some(life.errors(device))),
         PageSection(
-            "order", "Order", "Sequential or random", [*filter(None, (pattern.order(device), pattern.seeks(device)))]
+            "order", "Pattern", "Sequential or random", [*filter(None, (pattern.order(device), pattern.seeks(device)))]
         ),
-        PageSection("rhythm", "Arrivals", "Arrivals", arrivals),
+        PageSection("rhythm", "", "Arrivals", arrivals),
         PageSection("hot", "Hot blocks", "Hot blocks and working set", [*blocks, *over_time.working_set(device)]),
         *cache_sections,
-        PageSection("files", "Files", "Hot files", _some(load.hot_files(view))),
+        PageSection("files", "", "Hot files", _some(load.hot_files(view))),
         PageSection("origin", "Who asked", "Processes, devices and CPUs", [*origins, *bars.origin_charts(device)]),
     ]
     return [part for part in parts if part]
@@ -105,7 +106,9 @@ def _tiles(device: DeviceView) -> Iterator[KeyFigureTile]:
         if response := device.response(op):
             stage, quantiles = response
             p99 = f"99 % within {formatting.duration(quantiles.p99)}"
-            name = f"{op.capitalize()} {stage}, median"
+            name = f"{op.capitalize()} latency, median"
+            if stage != "Q2C":
+                name = f"{op.capitalize()} service, median"  # Without the time before dispatch
             yield KeyFigureTile(name, formatting.duration(quantiles.p50), p99)
     level = device.data.in_flight
     if level.mean is not None and device.ends:

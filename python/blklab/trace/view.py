@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from blklab.documents import profile as documents
 from blklab.errors import BlklabError
+from blklab.render import formatting
 from blklab.text.natural_order import natural_order
 from blklab.text.printing import printable
 from blklab.text.suggestions import similar
@@ -330,7 +331,7 @@ class ProfileView:
         start = self.trace.start_unix_ns
         if start is None:
             return None
-        return datetime.fromtimestamp(start / 1e9, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"{formatting.date_time(datetime.fromtimestamp(start / 1e9, tz=UTC), seconds=True)} UTC"
 
     def files(self) -> Iterator[tuple[str, list[str]]]:
         """The inputs: (name, files)."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from blklab.campaigns.setup import printable_lines
@@ -38,6 +38,15 @@ class Form:
 
 
 @dataclass(frozen=True)
+class ChoiceForm:
+    """A button for the rows whose checkboxes are chosen: it needs two or more of them, and takes at most `most`."""
+
+    action: str
+    button: str
+    most: int
+
+
+@dataclass(frozen=True)
 class SitePage:
     """A page before it is drawn."""
 
@@ -51,19 +60,23 @@ class SitePage:
     links: Sequence[LinkedCell] = ()
     pages: Sequence[LinkedCell] = ()  # Links to the other parts of a long list
     form: Form | None = None
+    search: Form | None = None
+    choice: ChoiceForm | None = None
     live: bool = False  # Whether it is read again while it is shown
 
     def html(self) -> str:
         context = {name: value for name, value in vars(self).items() if name != "sections"}
         scripts = ["assets/live.js"] if self.live else []
+        if self.choice:
+            scripts.append("assets/choice.js")
         sections = [section for section in self.sections if section]
         return shell.render("site.html.j2", sections, more_scripts=scripts, forms=True, site=SITE, **context)
 
 
-def list_page(title: str, table: TextTable, heading: str = "", **parts: Any) -> SitePage:
-    """Returns a page of the navigation with one table; `heading` is the table's, if that is not the page's title."""
-    heading = heading or title
-    section = PageSection(heading.lower(), heading, heading, [table] if table else [])
+def list_page(title: str, table: TextTable, **parts: Any) -> SitePage:
+    """Returns a page of the navigation with one table, whose title becomes the heading above it."""
+    items = [replace(table, title="")] if table else []
+    section = PageSection(title.lower(), title, table.title, items)
     return SitePage(title, [section], here=f"/{title.lower()}", **parts)
 
 

@@ -17,6 +17,7 @@ from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
 from blklab.bisect import findings
+from blklab.campaigns.main_result import MainResults
 from blklab.compare.metrics import metric_name
 from blklab.errors import StoreError, UsageError
 from blklab.render.formatting import Sentence
@@ -64,9 +65,10 @@ class Site:
         self._trend_pages = DrawnOnce(
             lambda _state, name, place, metric: trends.show_trend(self._store, name, place, metric).html()
         )
+        results = MainResults(self._store)
         number = "<int(max=2147483647):number>"
         pages: dict[str, Callable[..., SitePage | str]] = {
-            "/": lambda arguments: campaigns.list_campaigns(self._store, arguments, _part_number(arguments)),
+            "/": lambda arguments: campaigns.list_campaigns(self._store, results, arguments, _part_number(arguments)),
             f"/campaigns/{number}": lambda arguments, number: campaigns.show_campaign(
                 self._store, number, _part_number(arguments)
             ),

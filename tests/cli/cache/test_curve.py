@@ -189,3 +189,23 @@ def test_a_pipe_cannot_be_read_twice(run: Run) -> None:
     done = run("cache", "curve", "-")
     assert (done.status, done.err.count("\n")) == (2, 1)
     assert "the trace is read twice for smq and bcache" in done.err
+
+
+def test_the_answer_comes_first_and_the_axis_ends_where_the_figures_end(run: Run, trace: Path, tmp_path: Path) -> None:
+    sizes = ("--sizes", "1MiB,4MiB,64MiB", "--policy", "lru")
+    shown = run("cache", "curve", trace, *COLUMNS, *sizes).out
+    answer = " ".join(shown.split("First touch")[0].split())
+    assert (
+        "Answer Worth it: a cache that keeps the latest blocks (LRU) of 4 MiB answers about 98 % of the reads" in answer
+    )
+    assert "larger does not help; 2 % are the first to their block" in answer
+
+    scan = tmp_path / "scan.csv"
+    lines = [f"{at * 0.01:.2f},R,{at * 128},4096" for at in range(2000)]
+    lines += [f"{20 + at * 0.01:.2f},R,{at * 128},4096" for at in range(200)]
+    scan.write_text("\n".join(["time,op,sector,size", *lines]) + "\n")
+    page = tmp_path / "curve.html"
+    assert run("cache", "curve", scan, *COLUMNS, "--sizes", "1MiB,256MiB", "--policy", "lru", "-o", page).status == 0
+    html = re.sub(r"</?b>|\xa0", lambda tag: " " if tag[0] == "\xa0" else "", page.read_text())
+    assert "Hardly worth it" in html
+    assert '"scale":{"domain":[0,0.1' in html

@@ -32,6 +32,10 @@ def _fastest_chart(view: ExperimentView, cells: Sequence[ReportCell], order: str
     drawn = best_cells[: layout.MOST_ROWS]
     laid = layout.rows(view, drawn, view.loads)
     data = [row for cell in drawn for row in _fastest_rows(view, cell, laid.row_by_cell[id(cell)], metric)]
+    limit = base.interval_limit((max(row["total"], row["most"] or 0.0) for row in data), (row["high"] for row in data))
+    any_cut = base.cut_intervals(data, "high", limit)
+    for row in data:
+        row["end"] = max(row["total"], row["most"] or 0.0, row["high_drawn"] or 0.0)
     spec = _spec(view, data, metric)
     spec["encoding"]["y"] = laid.encoding()
     spec["height"] = laid.height((13 if view.several else 17) * len(view.series), 20, 48)
@@ -46,6 +50,8 @@ def _fastest_chart(view: ExperimentView, cells: Sequence[ReportCell], order: str
         notes.append("Whiskers: the range of repeats.")
     elif has_intervals:
         notes.append("Whiskers: the interval.")
+    if any_cut:
+        notes.append(base.CUT_NOTE)
     if len(best_cells) > len(drawn):
         notes.append(f"The first {layout.MOST_ROWS} of {len(best_cells)}; the table below has all.")
     return Chart(f"fastest-{order}", title, spec, _fastest_table(view, best_cells, metric), " ".join(notes), wide=True)
@@ -64,7 +70,6 @@ def _fastest_rows(view: ExperimentView, cell: ReportCell, row: str, metric: str)
         "most": _round(total.maximum) if has_range else None,
         "low": None if total.low is None else _round(max(0.0, total.low)),
         "high": None if total.high is None else _round(total.high),
-        "end": _round(max(total.mean, total.maximum, total.high or 0.0)),
     }
     rows: list[Spec] = []
     for direction in WAYS:
@@ -80,7 +85,9 @@ def _round(value: float) -> float:
 
 def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     maximum = max((row["end"] for row in data), default=1.0) or 1.0
-    label = layout.metric_label(metric, "datum.total")
+    any_cut = any(row["cut"] for row in data)
+    value = layout.metric_label(metric, "datum.total")
+    label = f"datum.cut ? ({value}) + ' (to ' + {layout.metric_label(metric, 'datum.high')} + ')' : {value}"
     drawn_ops = {row["op"] for row in data}
     ops = [direction for direction in WAYS if direction in drawn_ops]
     base_encoding = layout.offset(view)
@@ -88,7 +95,7 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     tooltips = tips(("name", "cell"), *layout.campaign_tip(view), ("op", "direction"), *figures_of_bar)
     x: Spec = {
         "title": METRICS[metric].description,
-        "scale": {"domain": [0, maximum * 1.13], "nice": False},
+        "scale": {"domain": [0, maximum * (1.3 if any_cut else 1.13)], "nice": False},
         "axis": {"labelExpr": layout.metric_label(metric, "datum.value"), "tickCount": 5, "grid": True},
     }
     if metric == "bw":
@@ -98,7 +105,12 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     bars = layer("bar", {**places, **_looks(view, ops)}, cornerRadiusEnd=0)
     layers = [bars, *_ranges(data, base_encoding, x)]
     labels = {**base_encoding, "x": quantity("end", **x), "text": {"field": "label", "type": "nominal"}}
-    label_layer = layer("text", labels, align="left", dx=6, fontSize=11, fill="@ink")
+    if any_cut:
+        arrow = {**base_encoding, "tooltip": tooltips}
+        arrows = base.cut_marks(arrow, "x", quantity("high_drawn", **x))
+        arrows["mark"] |= {"fill": "@ink"}
+        layers.append(arrows)
+    label_layer = layer("text", labels, align="left", dx=9, fontSize=11, fill="@ink")
     layers.append({"transform": [FIRST, {"calculate": label, "as": "label"}], **label_layer})
     texts = [
         {"calculate": layout.metric_label(metric, "datum.v"), "as": "v_text"},
@@ -123,7 +135,7 @@ def _looks(view: ExperimentView, ops: Sequence[str]) -> Spec:
 def _ranges(data: Sequence[Spec], base_encoding: Spec, x: Spec) -> list[Spec]:
     """Returns the layers of intervals and ranges of repeats, if there are any."""
     layers: list[Spec] = []
-    for ends, width, see in ((("low", "high"), 5.0, 0.45), (("least", "most"), 1.2, 0.9)):
+    for ends, width, see in ((("low", "high_drawn"), 5.0, 0.45), (("least", "most"), 1.2, 0.9)):
         if all(row[ends[0]] is None for row in data):
             continue
         encoding = {**base_encoding, "x": quantity(ends[0], **x), "x2": {"field": ends[1]}}

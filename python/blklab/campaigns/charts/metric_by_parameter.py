@@ -106,6 +106,7 @@ def _lines(
     xs = sorted({row["x"] for row in data})
     lines = list(dict.fromkeys(row["line"] for row in data))
     y = _scale([row["v"] for row in data], metric)
+    any_cut = _cut_intervals(data, y)
     texts = [
         {"calculate": layout.metric_label(metric, f"datum.{key}"), "as": f"{key}_text"} for key in ("v", "low", "high")
     ]
@@ -115,7 +116,7 @@ def _lines(
     x = {**quantity("x", label), **axis(xs, label)}
     hue = layout.line_colour(view, lines, line)
     points = {"y": quantity("v", **y), "color": hue}
-    interval = {"y": quantity("low", **y), "y2": {"field": "high"}, "color": hue}
+    interval = {"y": quantity("low_drawn", **y), "y2": {"field": "high_drawn"}, "color": hue}
     ranges = layer("rule", interval, strokeWidth=4, opacity=0.25)
     line_places = {**points, "strokeDash": layout.dash(view, cells), "tooltip": tooltips}
     layers: list[Spec] = [
@@ -131,6 +132,9 @@ def _lines(
     if not any(row["low"] is not None for row in data):
         del layers[0]
         note = note.removeprefix("Bars: the interval.").strip()
+    if any_cut:
+        layers.append(base.cut_marks({"color": hue, "tooltip": tooltips}, "y", quantity("high_drawn", **y)))
+        note += f" {base.CUT_NOTE}"
     spec = chart_spec(data, transform=texts, encoding={"x": x}, layer=layers)
     other_labels = layout.panel_title(view, cells, line, [label])
     title = f"{METRICS[metric].description[:1].upper()}{METRICS[metric].description[1:]} by {label}"
@@ -156,6 +160,17 @@ def _scale(ys: Sequence[float], metric: str) -> Spec:
     elif metric == "bw":
         y["axis"]["values"] = base.size_ticks(max(ys))
     return y
+
+
+def _cut_intervals(data: Sequence[dict[str, Any]], y: Spec) -> bool:
+    """Adds the drawn ends of intervals, which do not leave the axis; returns whether one is cut off."""
+    lowest = 0.0
+    limit = base.interval_limit((row["v"] for row in data), (row["high"] for row in data))
+    if y["scale"].get("type") == "log":
+        lowest, limit = y["scale"]["domain"]
+    for row in data:
+        row["low_drawn"] = None if row["low"] is None else max(row["low"], lowest)
+    return base.cut_intervals(data, "high", limit)
 
 
 def _axes_row(cell: ReportCell, label: str, line: str | None, metric: str) -> dict[str, Any]:

@@ -164,16 +164,25 @@
       { field: "x_text", type: "nominal", title: x.title },
       { field: "y_text", type: "nominal", title: y.title },
     ];
+    if (data.some((row) => row.high != null)) tooltip.push({ field: "to_text", type: "nominal", title: "interval" });
     const written = (field, as) =>
       field.numeric ? field.label.replaceAll("datum.value", "datum." + as) : "datum." + as;
     const layer = [];
     const bounded = data.filter((row) => row.low != null && row.low > 0);  // a scale may be logarithmic
-    if (bounded.length) layer.push({ data: { values: bounded }, mark: { type: "rule", strokeWidth: 4, opacity: 0.25 }, encoding: { y: { ...up, field: "low" }, y2: { field: "high" } } });
+    // Intervals that dwarf the values are cut off, with an arrow: chart.interval_limit.
+    const limit = 1.5 * Math.max(...data.map((row) => row.y));
+    for (const row of bounded) Object.assign(row, { end: Math.min(row.high, limit), cut: row.high > limit });
+    if (bounded.length) layer.push({ data: { values: bounded }, mark: { type: "rule", strokeWidth: 4, opacity: 0.25 }, encoding: { y: { ...up, field: "low" }, y2: { field: "end" } } });
     if (x.kind === "label" && x.numeric) layer.push({ mark: { type: "line", strokeWidth: 1.7 }, encoding: { y: { ...up, field: "y" } } });
     layer.push({ mark: { type: "point", filled: true, size: 46, opacity: 1 }, encoding: { y: { ...up, field: "y" }, tooltip } });
+    const long = bounded.filter((row) => row.cut);
+    if (long.length) layer.push({ data: { values: long }, mark: { type: "point", shape: "triangle-up", filled: true, size: 60, opacity: 1 }, encoding: { y: { ...up, field: "end" }, tooltip } });
     return {
       data: { values: data },
-      transform: [{ calculate: written(x, "x"), as: "x_text" }, { calculate: written(y, "y"), as: "y_text" }],
+      transform: [
+        { calculate: written(x, "x"), as: "x_text" }, { calculate: written(y, "y"), as: "y_text" },
+        { calculate: `datum.high == null ? '–' : (${written(y, "low")}) + ' to ' + (${written(y, "high")})`, as: "to_text" },
+      ],
       height: 320, width: "container", autosize: { type: "fit-x", contains: "padding" },
       encoding: shared, layer,
     };

@@ -37,8 +37,11 @@ def causes(view: ProfileView) -> list[Diagnostic]:
     return sorted(diagnostics, key=lambda cause: -cause.weight)
 
 
-def summary(view: ProfileView, diagnostics: Sequence[Diagnostic]) -> list[Sentence]:
-    """Returns errors, the largest causes with the devices that they are about, and what to try first."""
+def summary(view: ProfileView, diagnostics: Sequence[Diagnostic], *, codes: bool = True) -> list[Sentence]:
+    """Returns errors, the largest causes with the devices that they are about, and what to try first.
+
+    With `codes`, the name of each rule follows in brackets, for readers who filter by it.
+    """
     failed_devices = [device for device in view.devices if device.failed]
     errors = [f"{device.label}: {formatting.plural(device.failed, 'I/O')} failed" for device in failed_devices[:MOST]]
     result = [Sentence("Errors", f"{'; '.join(errors)}: look into the kernel's log first")] if errors else []
@@ -53,12 +56,16 @@ def summary(view: ProfileView, diagnostics: Sequence[Diagnostic]) -> list[Senten
             if (entry.busy or 0.0) >= BUSY and (entry.data.in_flight.mean or 0.0) >= DEEP
         ]
         return [*result, Sentence("Cause", NO_CAUSE + "".join(limits[:1]) if waiting.total_ns else UNKNOWN)]
-    messages = [
-        cause.message if cause.subject in cause.message else f"{cause.subject}: {cause.message}"
-        for cause in diagnostics[:MOST]
-    ]
-    cause_sentences = [
-        Sentence("Cause", f"{printable(text)} [{cause.code}]")
-        for text, cause in zip(messages, diagnostics[:MOST], strict=True)
-    ]
+    cause_sentences = []
+    for cause in diagnostics[:MOST]:
+        text = cause_text(cause)
+        if codes:
+            text = f"{text} [{cause.code}]"
+        cause_sentences.append(Sentence("Cause", text))
     return [*result, *cause_sentences, Sentence("Try", printable(diagnostics[0].remedy[0]))]
+
+
+def cause_text(cause: Diagnostic) -> str:
+    """Returns a cause with the device that it is about."""
+    message = cause.message if cause.subject in cause.message else f"{cause.subject}: {cause.message}"
+    return printable(message)

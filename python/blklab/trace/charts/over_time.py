@@ -230,7 +230,7 @@ def _by_name(chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: 
     tooltips = [
         tip(field.format(key), named_series.name, d3_format) for key, named_series in zip(keys, series, strict=True)
     ]
-    transform = [] if d3_format else base.texts(base.size_label, keys)
+    transform = [] if d3_format else base.texts(_rate_label, keys)
     names = [
         {"key": key, "name": named_series.name, "rank": index}
         for index, (key, named_series) in enumerate(zip(keys, series, strict=True))
@@ -244,16 +244,26 @@ def _by_name(chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: 
     encoding = {"y": {**quantity("value"), **y}, "color": base.category("name", scale=scale, legend=legend)}
     if stacked:
         encoding["order"] = {"field": "rank", "type": "ordinal"}
-    drawn = layer("area" if stacked else "line", encoding, **STEPS)
-    drawn["transform"] = [{"fold": keys, "as": ["key", "value"]}, look_up]
+    fold = [{"fold": keys, "as": ["key", "value"]}, look_up]
+    layers = [{"transform": fold, **layer("area", encoding, **STEPS)}] if stacked else []
+    if not stacked:
+        for index in range(len(series)):  # Those drawn later are thinner: no line hides another one
+            width_of_line = max(1.2, 5 * 0.66**index) if len(series) > 1 else 1.8
+            line = layer("line", encoding, **STEPS, strokeWidth=width_of_line)
+            layers.append({"transform": [*fold, {"filter": f"datum.rank == {index}"}], **line})
     cells = []
     for row in rows:
         cells.append([row["when"], *(form(row[key]) for key in keys)])
     table = TextTable(chart.title, number_columns("from", *(named_series.name for named_series in series)), cells)
     note = axis.note(f"{chart.note}, in slices of {formatting.duration(width)}.")
     return replace(
-        chart, spec=axis.chart(rows, [drawn], tooltips, transform=transform), table=table, note=note, wide=True
+        chart, spec=axis.chart(rows, layers, tooltips, transform=transform), table=table, note=note, wide=True
     )
+
+
+def _rate_label(value: str) -> str:
+    """Returns the Vega expression that formats bytes a second."""
+    return f"{base.size_label(value)} + '/s'"
 
 
 def working_set(device: DeviceView) -> list[Chart]:

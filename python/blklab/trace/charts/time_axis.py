@@ -11,7 +11,9 @@ from blklab.trace.view import DeviceView
 UNITS = (("h", 3600e9, 3 * 3600e9), ("min", 60e9, 600e9), ("s", 1e9, 1e9), ("ms", 1e6, 0.0))
 """Units: name, ns, and the length from which it is used."""
 
-HOVER = {"type": "point", "fields": ["t"], "nearest": True, "on": "pointerover", "clear": "pointerout"}
+HOVER = {"type": "point", "fields": ["t"], "on": "pointerover", "clear": "pointerout"}
+"""The slice under the pointer. With `nearest`, vega-lite 6 looks for the texts of a tooltip in the wrong object."""
+
 EXTENT = 62  # Width of the vertical axis in pixels, the same in all charts
 STALL_NOTE = " Red: stalls, in which nothing completed although I/Os were in flight."
 
@@ -69,14 +71,18 @@ class TimeAxis:
         return {"encoding": {"x": quantity("t", title, scale={"nice": False, "domain": domain})}, "layer": layers}
 
     def chart(self, rows: Sequence[Spec], layers: Sequence[Spec], tooltips: Sequence[Spec], **properties: Any) -> Spec:
-        """Returns a specification of layers with a rule that follows the pointer and shows the figures there."""
-        rule: Spec = {
-            "mark": {"type": "rule", "strokeWidth": 1},
+        """Returns a specification of layers, and above them the slice under the pointer with its figures."""
+        ends = [row["t"] for row in rows[1:]] + [self.at(self.end_ns)]
+        for row, end in zip(rows, ends, strict=True):
+            row["t_end"] = end
+        hovered: Spec = {
+            "mark": {"type": "rect", "color": "@ink", "clip": True},
             "encoding": {
-                "opacity": {"condition": {"param": "hover", "empty": False, "value": 1}, "value": 0},
+                "x2": {"field": "t_end"},
+                "fillOpacity": {"condition": {"param": "hover", "empty": False, "value": 0.15}, "value": 0},
                 "tooltip": [tip("when", "from"), *tooltips],
             },
             "params": [{"name": "hover", "select": HOVER}],
         }
         parts = self.layers(layers)
-        return chart_spec(rows, **{**parts, "layer": [*parts["layer"], rule]}, **properties)
+        return chart_spec(rows, **{**parts, "layer": [*parts["layer"], hovered]}, **properties)

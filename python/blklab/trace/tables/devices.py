@@ -22,8 +22,8 @@ def overview(view: ProfileView, limit: int = MOST) -> TextTable:
             rows.append([branch + device.label, *key_figures(device)])
             ios.append(device.ios)
     note = stack(view)
-    if len(rows) > limit:
-        busiest = sorted(range(len(rows)), key=lambda index: -ios[index])[:limit]
+    if len(rows) > limit + 1:  # a line that says "and 1 other" takes as much room as the other
+        busiest = sorted(range(len(rows)), key=lambda index: (index not in strong, -ios[index]))[:limit]
         share_text = formatting.share(1 - sum(ios[index] for index in busiest) / max(1, sum(ios)))
         note = f"and {formatting.plural(len(rows) - limit, 'other')} with {share_text} of the I/Os"
         indices = sorted(busiest)

@@ -8,15 +8,15 @@ from urllib.parse import quote
 
 from blklab.campaigns import runs
 from blklab.campaigns.layout import MOST_LINES, colour, metric_label
-from blklab.campaigns.view import STACK, WORKLOAD
+from blklab.campaigns.view import OPTIONS, WORKLOAD, workload_options
 from blklab.compare import report
-from blklab.compare.comparison import REPEAT
+from blklab.compare.comparison import PLACES, REPEAT
 from blklab.compare.figure_text import figure
 from blklab.compare.metrics import METRICS, with_direction
 from blklab.errors import UsageError
 from blklab.grouping import by_key
 from blklab.render import formatting
-from blklab.render.chart import Chart, category, chart_spec, layer, quantity, tip
+from blklab.render.chart import Chart, Spec, category, chart_spec, layer, quantity, tip
 from blklab.render.formatting import Sentence
 from blklab.render.shell import PageSection
 from blklab.render.table import LinkedCell, TableColumn, TextTable, text_column
@@ -27,6 +27,8 @@ from blklab.text.printing import printable
 from blklab.web.frame import Form, FormField, SitePage, list_page
 from blklab.web.pages.comparison import compare_selections
 
+KERNEL = "kernel"  # The label of the kernel's version
+NARROW = {"paddingInner": 0.9, "paddingOuter": 0.45}  # The cells of a campaign are close to each other
 MOST_CAMPAIGNS = 50  # Campaigns of a trend, the newest
 
 
@@ -35,8 +37,18 @@ class TrendPoint:
     """A campaign, or a side of it, in a trend."""
 
     campaign: CampaignRow
-    name: str  # Its number, with the labels and values that other campaigns do not have
-    values: Mapping[str, float]  # By cell
+    name: str  # Its number, with the kernel if campaigns differ in it
+    values: Mapping[str, "TrendValue"]  # By cell
+
+
+@dataclass(frozen=True)
+class TrendValue:
+    """A metric of a cell in one campaign."""
+
+    mean: float
+    minimum: float  # Of its runs
+    maximum: float
+    runs: int
 
 
 def list_experiments(store: Store) -> SitePage:
@@ -52,7 +64,7 @@ def list_experiments(store: Store) -> SitePage:
     columns = [text_column("experiment"), text_column("on"), TableColumn("campaigns"), text_column("last")]
     table = TextTable("Experiments that were run repeatedly", columns, rows)
     empty = Sentence("Empty", "No experiment was run twice on one runner: repeat one to see its trend.")
-    return list_page("Trends", table, "Experiments", sentences=[] if rows else [empty])
+    return list_page("Trends", table, sentences=[] if rows else [empty])
 
 
 def series_key(row: CampaignRow) -> tuple[str, str, str]:
@@ -61,12 +73,12 @@ def series_key(row: CampaignRow) -> tuple[str, str, str]:
 
 
 def campaigns_of_trend(store: Store, name: str, place: str) -> list[CampaignRow]:
-    """Returns the campaigns of a trend. Raises UsageError if there are none."""
+    """Returns the newest campaigns of a trend in the order of measurement. Raises UsageError if there are none."""
     all_campaigns = query.all_campaigns(store)
     campaigns = [row for row in all_campaigns if row.name == name and place in {"", row.host or row.runner}]
     if not campaigns:
         raise UsageError(f"no campaign of {name!r}" + (f" on {place!r}" if place else ""))
-    return campaigns[-MOST_CAMPAIGNS:]
+    return sorted(campaigns, key=lambda row: (row.begun, row.number))[-MOST_CAMPAIGNS:]
 
 
 def show_trend(store: Store, name: str, place: str, metric: str) -> SitePage:
@@ -80,14 +92,14 @@ def show_trend(store: Store, name: str, place: str, metric: str) -> SitePage:
         if finished_runs:
             outcomes.append([run.outcome for run in finished_runs if run.outcome])
     metric = with_direction(metric, outcomes)
-    cell_labels, side_labels = _split_labels(
-        [finished_runs for finished_runs in runs_by_campaign.values() if finished_runs]
-    )
+    run_lists = [finished_runs for finished_runs in runs_by_campaign.values() if finished_runs]
+    side_labels = _side_labels(run_lists)
+    names = _cell_names([run for finished_runs in run_lists for run in finished_runs], side_labels)
     points = []
     for row in campaigns:
         for side, of_side in _sides(runs_by_campaign[row.number], side_labels).items():
             title = f"{row.number} {printable(side)}".rstrip()
-            points.append(TrendPoint(row, title, _values(of_side, metric, cell_labels)))
+            points.append(TrendPoint(row, title, _values(of_side, metric, names)))
     cells = list(dict.fromkeys(cell for point in points for cell in point.values))
     campaigns_with_values = list({point.campaign.number: point.campaign for point in points if point.values}.values())
     verdicts = (
@@ -105,7 +117,7 @@ def show_trend(store: Store, name: str, place: str, metric: str) -> SitePage:
         line: list[LinkedCell | str] = [link, runs.when(point.campaign.begun), point.campaign.version]
         for cell in cells:
             has_value = cell in point.values
-            line.append(figure(metric, point.values[cell]) if has_value else formatting.NONE)
+            line.append(_describe_value(metric, point.values[cell]) if has_value else formatting.NONE)
         rows.append(line)
     table = TextTable(f"{printable(name)}: {metric}", columns, rows)
     chart = _chart(metric, [point for point in points if point.values], cells, table, annotations.tags(store))
@@ -115,7 +127,7 @@ def show_trend(store: Store, name: str, place: str, metric: str) -> SitePage:
         facts.append(f"on {printable(place)}")
     return SitePage(
         printable(name),
-        [PageSection("trend", "Trend", f"{metric} over time", [chart])],
+        [PageSection("trend", "Trend", "Over time", [chart])],
         kicker="trend",
         here="/trends",
         facts=facts,
@@ -124,30 +136,57 @@ def show_trend(store: Store, name: str, place: str, metric: str) -> SitePage:
     )
 
 
-def _split_labels(campaigns: Sequence[Sequence[StoredRun]]) -> tuple[list[str], list[str]]:
-    """Returns the labels that identify a cell in every campaign, and those that tell campaigns apart.
+def _side_labels(campaigns: Sequence[Sequence[StoredRun]]) -> list[str]:
+    """Returns the labels that tell the campaigns of a line apart: the kernel, if it identifies no cell.
 
-    The latter are those that some campaigns lack, and those that none varies, such as another kernel for each. Stack
-    and workload always identify a cell if all campaigns have them.
+    Every other label identifies a cell. A kernel does so only if all campaigns have it and some have several: a trend
+    over kernels has one for each campaign.
     """
-    cell_labels: list[str] = []
-    side_labels: list[str] = []
-    all_labels: dict[str, None] = {}  # A set with an order
+    values = []
     for campaign_runs in campaigns:
-        for run in campaign_runs:
-            all_labels |= dict.fromkeys(run.labels)
-    for label in all_labels:
-        if label == REPEAT:
-            continue
-        values = []
-        for campaign_runs in campaigns:
-            values.append({run.labels.get(label) for run in campaign_runs})
-        alike = any(len(of_campaign) > 1 for of_campaign in values) or len(set.union(*values)) < 2
-        if all(None not in of_campaign for of_campaign in values) and (alike or label in {STACK, WORKLOAD}):
-            cell_labels.append(label)
-        else:
-            side_labels.append(label)
-    return cell_labels, side_labels
+        values.append({run.labels.get(KERNEL) for run in campaign_runs})
+    kernels: set[str | None] = set().union(*values)
+    if kernels <= {None}:
+        return []
+    identifies_cells = any(len(of_campaign) > 1 for of_campaign in values) or len(kernels) < 2
+    return [] if identifies_cells and None not in kernels else [KERNEL]
+
+
+def _cell_names(every_run: Sequence[StoredRun], side_labels: Sequence[str]) -> dict[int, str]:
+    """Returns the name of each run's cell, by the number of the run: its labels, and options that differ.
+
+    Equal labels may stand for another block size or queue depth, since an experiment's file can be edited.
+    """
+    hidden = {REPEAT, *side_labels}
+    cells: list[tuple[str, StoredRun, dict[str, str]]] = []
+    options_by_name: dict[str, list[dict[str, str]]] = {}
+    for run in every_run:
+        parts = []
+        for label, value in run.labels.items():
+            if label not in hidden:
+                parts.append(printable(value if label in {*PLACES, WORKLOAD} else f"{label}={value}"))
+        name = " ".join(parts) or "all cells"
+        options = _options(run)
+        cells.append((name, run, options))
+        options_by_name.setdefault(name, []).append(options)
+    names = {}
+    for name, run, options in cells:
+        differing = []
+        for key in OPTIONS:
+            values = {other.get(key, "") for other in options_by_name[name]}
+            if len(values) > 1 and key not in run.labels:
+                differing.append(f"{key}={options.get(key) or 'unknown'}")
+        names[run.id] = " ".join([name, *map(printable, differing)])
+    return names
+
+
+def _options(run: StoredRun) -> dict[str, str]:
+    """Returns the options of a run's workload, those of several jobs with a comma between them."""
+    values_of_jobs = workload_options(run, ())
+    options = {}
+    for index, key in enumerate(OPTIONS):
+        options[key] = ",".join(dict.fromkeys(values[index] for values in values_of_jobs if values[index]))
+    return options
 
 
 def _sides(campaign_runs: Sequence[StoredRun], side_labels: Sequence[str]) -> dict[str, list[StoredRun]]:
@@ -159,15 +198,26 @@ def _sides(campaign_runs: Sequence[StoredRun], side_labels: Sequence[str]) -> di
     return by_key(pairs) or {"": []}
 
 
-def _values(campaign_runs: Sequence[StoredRun], metric: str, cell_labels: Sequence[str]) -> dict[str, float]:
-    """Returns the mean of a metric for each cell, by the labels that identify it."""
+def _values(campaign_runs: Sequence[StoredRun], metric: str, names: Mapping[int, str]) -> dict[str, TrendValue]:
+    """Returns a metric of each cell: its mean, and the range of its runs."""
     by_cell: dict[str, list[float]] = {}
     for run in campaign_runs:
         value = METRICS[metric].compute(run.outcome) if run.outcome else None
-        labels = " ".join(printable(run.labels[label]) for label in cell_labels) or "all cells"
         if value is not None:
-            by_cell.setdefault(labels, []).append(value)
-    return {cell: geometric_mean(values) if min(values) > 0 else fmean(values) for cell, values in by_cell.items()}
+            by_cell.setdefault(names[run.id], []).append(value)
+    trend_values = {}
+    for cell, values in by_cell.items():
+        mean = geometric_mean(values) if min(values) > 0 else fmean(values)
+        trend_values[cell] = TrendValue(mean, min(values), max(values), len(values))
+    return trend_values
+
+
+def _describe_value(metric: str, value: TrendValue) -> str:
+    """Returns the mean, with the range of the runs if there are several: `98,000 (97,000 to 99,000)`."""
+    mean = figure(metric, value.mean)
+    low = figure(metric, value.minimum)
+    high = figure(metric, value.maximum)
+    return mean if low == high else f"{mean} ({low} to {high})"
 
 
 def _verdicts(
@@ -189,23 +239,49 @@ def _chart(
 ) -> Chart:
     sorted_cells = sorted(cells, key=lambda cell: -sum(cell in point.values for point in points))
     of_each = (next(cell for cell in sorted_cells if cell in point.values) for point in points)
-    drawn = list(dict.fromkeys([*of_each, *sorted_cells]))[:MOST_LINES]
+    most_common = list(dict.fromkeys([*of_each, *sorted_cells]))[:MOST_LINES]
+    drawn = [cell for cell in cells if cell in most_common]  # a cell keeps its colour if others are measured more often
+    dates = _dates(points)
     data = []
-    for point in points:
+    for point, date in zip(points, dates, strict=True):
         campaign = " ".join([point.name, *map(printable, tags.get(point.campaign.number, ()))])
-        begun = runs.when(point.campaign.begun)
         for cell in drawn:
             if cell in point.values:
-                data.append({"campaign": campaign, "begun": begun, "cell": cell, "v": point.values[cell]})
-    axis = {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5}
+                value = point.values[cell]
+                row: Spec = {
+                    "campaign": campaign,
+                    "place": f"{campaign}|{date}",
+                    "begun": runs.when(point.campaign.begun),
+                }
+                row |= {"cell": cell, "v": value.mean, "low": value.minimum, "high": value.maximum}
+                data.append({**row, "runs": value.runs})
+    number = "slice(datum.value, 0, indexof(datum.value, '|'))"
+    label = f"split(slice(datum.value, indexof(datum.value, '|') + 1) + ', ' + {number}, ', ')"
+    texts = [{"calculate": metric_label(metric, f"datum.{key}"), "as": f"{key}_text"} for key in ("v", "low", "high")]
     encoding = {
-        "x": category("campaign", "campaign", axis={"labelAngle": 0}),
-        "y": quantity("v", metric, axis=axis, scale={"zero": False}),
+        "x": category("place", "measured on (campaign)", axis={"labelAngle": 0, "labelExpr": label}, scale=NARROW),
+        "xOffset": category("cell", scale={"domain": drawn}),
         "color": colour("cell", drawn, symbolType="stroke"),
-        "tooltip": [tip("campaign", "campaign"), tip("begun", "begun"), tip("cell", "cell"), tip("v", metric, ",.4~r")],
     }
-    spec = chart_spec(data, layer=[layer("line", encoding, point=True)])
-    note = ""
+    axis = {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5}
+    y: Spec = {"axis": axis, "scale": {"zero": True}}
+    title = METRICS[metric].description
+    tooltip = [tip("campaign", "campaign"), tip("begun", "measured"), tip("cell", "cell"), tip("v_text", title)]
+    tooltip += [tip("runs", "runs"), tip("low_text", "lowest run"), tip("high_text", "highest run")]
+    spread = layer("rule", {**encoding, "y": quantity("low", title, **y), "y2": {"field": "high"}})
+    spread["mark"] |= {"strokeWidth": 4, "opacity": 0.3}
+    lines = layer("line", {**encoding, "y": quantity("v", title, **y), "tooltip": tooltip}, point={"size": 50})
+    spec = chart_spec(data, transform=texts, layer=[{"transform": [{"filter": "datum.runs > 1"}], **spread}, lines])
+    notes = ["Points: means; bars: from the lowest run to the highest."]
     if len(cells) > MOST_LINES:
-        note = f"{MOST_LINES} of {len(cells)} cells, which most campaigns have; the table has all."
-    return Chart("trend", f"{metric} of each campaign", spec, table, note, wide=True)
+        notes.append(f"{MOST_LINES} of {len(cells)} cells, which most campaigns have; the table has all.")
+    return Chart("trend", f"{title[:1].upper()}{title[1:]}", spec, table, " ".join(notes), wide=True)
+
+
+def _dates(points: Sequence[TrendPoint]) -> list[str]:
+    """Returns the date of each point; with its time if several campaigns were measured on a day."""
+    campaigns = {point.campaign.number: runs.when(point.campaign.begun) for point in points}
+    days = [time.partition(",")[0] for time in campaigns.values()]
+    several = len(set(days)) < len(days)
+    times = [campaigns[point.campaign.number] for point in points]
+    return times if several else [time.partition(",")[0] for time in times]

@@ -1,0 +1,71 @@
+"""What a campaign found, in one short phrase for a list: the range of its cells, and how many runs failed."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from blklab.grouping import by_key
+from blklab.render import formatting
+from blklab.store import query
+from blklab.store.campaigns import Store
+from blklab.store.query import CampaignRow, RunRate
+
+MOST_CACHED = 10_000  # Phrases that are kept
+
+
+class MainResults:
+    """The phrases of campaigns, each made once for each state of its runs."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._phrases: dict[tuple[int, str], str] = {}
+
+    def read(self, rows: Sequence[CampaignRow]) -> dict[int, str]:
+        """Returns the phrase of each campaign, by its number."""
+        missing = [row.number for row in rows if _key(row) not in self._phrases]
+        if len(self._phrases) > MOST_CACHED:
+            self._phrases = {}
+        rates = by_key((rate.campaign, rate) for rate in query.run_rates(self._store, missing)) if missing else {}
+        phrases = {}
+        for row in rows:
+            if row.number in missing:
+                self._phrases[_key(row)] = describe_result(row, rates.get(row.number, []))
+            phrases[row.number] = self._phrases[_key(row)]
+        return phrases
+
+
+def _key(row: CampaignRow) -> tuple[int, str]:
+    return row.number, repr(sorted(row.states.items()))
+
+
+def describe_result(row: CampaignRow, rates: Sequence[RunRate]) -> str:
+    """Returns `8 cells, 42,100 to 99,200 IOPS; 1 of 24 runs failed`."""
+    parts = []
+    cells = by_key((_cell(rate), rate) for rate in rates).values()
+    commands = [fmean(rate.wall_ns or 0 for rate in cell) for cell in cells if all(rate.wall_ns for rate in cell)]
+    iops = [fmean(rate.iops for rate in cell) for cell in cells if any(rate.iops for rate in cell)]
+    if iops:
+        parts.append(
+            _describe_range(len(cells), [formatting.number(bound) for bound in (min(iops), max(iops))], " IOPS")
+        )
+    elif commands:
+        bounds = [formatting.duration(bound) for bound in (min(commands), max(commands))]
+        parts.append(_describe_range(len(cells), bounds, ""))
+    else:
+        parts.append("no result yet" if row.states.get("running") or row.states.get("planned") else "no result")
+    total = sum(row.states.values())
+    for state in ("failed", "interrupted"):
+        count = row.states.get(state, 0)
+        if count:
+            verb = "failed" if state == "failed" else "interrupted"
+            parts.append(f"{count:,} of {formatting.plural(total, 'run')} {verb}")
+    return "; ".join(parts)
+
+
+def _cell(rate: RunRate) -> tuple[tuple[str, str], ...]:
+    return tuple(pair for pair in rate.labels.items() if pair[0] != "repeat")
+
+
+def _describe_range(count: int, bounds: Sequence[str], unit: str) -> str:
+    low, high = bounds
+    figures = f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
+    return figures if count == 1 else f"{formatting.plural(count, 'cell')}, {figures}"
