@@ -18,7 +18,7 @@ RULES = (
 )  # fmt: skip
 
 
-NO_CAUSE = "No rule of blklab finds a cause. That does not say that the storage is fast enough for its load."
+NO_CAUSE = "No known cause of slow I/O. This does not mean that the storage is fast enough for its load."
 UNKNOWN = "No cause can be found: no I/O was recorded from its beginning to its end."
 BUSY = 0.95  # Share of the time from which on a device is at its limit,
 DEEP = 16  # if so many I/Os are in flight
