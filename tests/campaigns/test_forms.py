@@ -80,7 +80,7 @@ def test_pictures(run: Run, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("both")
 def test_mistakes_are_one_line(run: Run, tmp_path: Path) -> None:
     for words, output in (
-        (("report", "nothing"), "no campaign of 'nothing'"),
+        (("report", "nothing"), "no campaign 'nothing'"),
         (("report", "1", "-o", tmp_path / "no" / "page.html"), "no such directory"),
         (("report", "1", "--x", "bs", "-o", tmp_path / "p.html"), "--x: no label 'bs'"),
     ):

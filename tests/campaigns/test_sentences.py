@@ -79,9 +79,9 @@ def test_the_better_campaign_is_named() -> None:
     assert "c1: scheduler none is fastest" in text
     assert "c2: scheduler none is fastest" in text
     assert text.startswith(
-        "c2 is better than c1 in 2 of 2 cells: scheduler=none: I/Os a second +50.0 % (1,000 to 1,500); "
-        "scheduler=bfq: I/Os a second +28.5 % (701 to 901)."
+        "c2 is better than c1 in 2 of 2 cells: scheduler=none: I/Os a second +50.0 % (1,000 to 1,500; interval "
     )
+    assert "scheduler=bfq: I/Os a second +28.5 % (701 to 901; interval " in text
 
 
 def test_different_workloads_are_not_ranked() -> None:

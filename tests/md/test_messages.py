@@ -211,6 +211,7 @@ def arrays_that_change() -> Iterator[Array]:
         yield array("raid5", *members, raid_disks=3, reshaping=True, reshape_position=640)
         yield array("raid5", *members, reshaping=True, reshape_position=1 << 40, sync=SyncPass("reshape", 1, 10, 3))
     yield array("raid4", *two(), raid_disks=3, reshaping=True)
+    yield array("raid5", *two(), raid_disks=3, state="inactive", bitmap=True)
     yield array("raid5", *two(), sync=SyncPass("resync", 1, 10, 1000, 1000, 200_000))
     yield array("raid5", *two(), sync=SyncPass("recover", 1, 10, 200_000, 1000, 200_000))
     journal = replace(member(2, states=("faulty",), sb_role="journal", sb_slot=None), slot=None)

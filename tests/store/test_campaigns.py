@@ -429,7 +429,7 @@ def test_choosing(store: Store) -> None:
     ("words", "output"),
     [
         ("99999999", "no campaign 99999999 in store"),
-        ("c", "no campaign of 'c' in store"),
+        ("c", "no campaign 'c' in store"),
         ("exp@sim", "(exp was run on host)"),
         ("exp~1", "found 1 such campaigns"),
         ("exp:stack", "after the colon: 'stack': expected LABEL=PATTERN"),

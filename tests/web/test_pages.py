@@ -120,7 +120,7 @@ def test_a_profile_of_another_version_is_listed_and_not_shown(site: Client) -> N
             "found 3,000 campaigns, expected at most 12",
         ),
         ("/compare?side=1&side=3&baseline=2", "the baseline &#39;2&#39; is none of the chosen campaigns"),
-        ("/compare?side=1&side=x", "no campaign of &#39;x&#39;"),
+        ("/compare?side=1&side=x", "no campaign &#39;x&#39;"),
         ("/compare?side=1&side=3&metric=none", "no metric &#39;none&#39;"),
         ("/trends/same?metric=none", "no metric &#39;none&#39;"),
         ("/?page=0", "page: found &#39;0&#39;, expected a number"),
@@ -284,3 +284,10 @@ def test_names_of_other_sites_are_refused(host: str, status: int, full: Path) ->
     if status == 400:
         assert "--host-name adds a name" in answer.text
         assert "unbalanced" not in answer.text
+
+
+def test_each_run_of_a_campaign_links_to_itself(site: Client) -> None:
+    """The table is sorted by labels: links by the order of the runs led to others."""
+    links = re.findall(r'<a href="/runs/(\d+)">(\d+)</a>', site.get("/campaigns/1").text)
+    assert len(links) > 2
+    assert all(address == text for address, text in links)

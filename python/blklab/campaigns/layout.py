@@ -98,7 +98,7 @@ def offset(view: ExperimentView) -> Spec:
 
 def campaign_tip(view: ExperimentView) -> list[tuple[str, str]]:
     """Returns the line of a tooltip with the series; none for one series."""
-    return [("series", "campaign")] if view.several else []
+    return [("series", view.series_label)] if view.several else []
 
 
 def opacity(view: ExperimentView) -> Spec:
@@ -219,7 +219,7 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
         hue = ""
     label_fields = [(names[label], label, label in view.axes, view.values(label), label_of(label)) for label in labels]
     if view.several:
-        label_fields.append(("s", "campaign", False, [series.name for series in view.series], ""))
+        label_fields.append(("s", view.series_label, False, [series.name for series in view.series], ""))
     fields: list[Mapping[str, Any]] = [
         {"name": name, "title": title, "kind": "label", "numeric": is_axis, "values": values, "label": expression}
         for name, title, is_axis, values, expression in label_fields

@@ -102,7 +102,7 @@ class ExperimentReport:
             formatting.plural(len(view.cells), "cell"),
             formatting.plural(len(view.runs), "run"),
             formatting.listing(list(dict.fromkeys(did(row.runner) for row in rows))),
-            ", ".join(dict.fromkeys(runs.when(row.begun) for row in rows)),
+            "begun " + ", ".join(dict.fromkeys(runs.when(row.begun) for row in rows)),
             *(f"{label} {value}" for label, value in view.fixed.items()),
         ]
         if len(view.series) > MOST_SIDES:
@@ -246,7 +246,7 @@ def _cell_columns(view: ExperimentView) -> list[TableColumn]:
     """Returns the columns that say which cell a row is: its labels, and its campaign if there are several."""
     columns = [text_column(label) for label in view.labels]
     if view.several:
-        columns.append(text_column("campaign"))
+        columns.append(text_column(view.series_label))
     return columns
 
 

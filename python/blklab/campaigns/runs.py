@@ -172,6 +172,8 @@ def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
 def runs(campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> TextTable:
     title = printable(campaign.title) or printable(campaign.name)
     note = f"{printable(campaign.path)}, begun {when(campaign.begun)}, blklab {campaign.version}"
+    if any(run.origin() for run in stored_runs):
+        note = f"Imported by blklab {campaign.version}."
     title = f"Campaign {campaign.number}: {title}, on {printable(campaign.place)}"
     rows = []
     for run in stored_runs:

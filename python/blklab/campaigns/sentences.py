@@ -266,8 +266,7 @@ def _compare_sides(view: ExperimentView) -> Iterator[Sentence]:
     """Yields the verdict of a comparison of the sides of the report: what `blklab compare` says first."""
     for sides in _find_sides(view):
         result = compare(sides, COMPARED, view.points, look=view.look)
-        for text in verdict_sentences(result)[:MOST_SENTENCES]:
-            yield Sentence("Verdict", text)
+        yield Sentence("Verdict", " ".join(verdict_sentences(result)[:MOST_SENTENCES]))
 
 
 def _find_sides(view: ExperimentView) -> list[list[ComparisonSide]]:

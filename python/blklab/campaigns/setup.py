@@ -54,7 +54,7 @@ def _machines(view: ExperimentView) -> TextTable:
     environments = list(_environments(view))
     facts_of_hosts = [_facts(environment) for _, environment in environments]
     keys = dict.fromkeys(key for facts in facts_of_hosts for key in facts)
-    names = [name if view.several or len(environments) > 1 else "" for name, _ in environments]
+    names = [name if len(environments) > 1 else "" for name, _ in environments]
     body = []
     for key in keys:
         body.append([key, *(facts.get(key, formatting.NONE) for facts in facts_of_hosts)])

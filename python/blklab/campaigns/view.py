@@ -218,6 +218,13 @@ class ExperimentView:
         """Whether the series are the sides of a comparison: all are measured, or all are predicted."""
         return self.several and len({series.predicts for series in self.series}) == 1
 
+    @cached_property
+    def series_label(self) -> str:
+        """What distinguishes the series: a label such as `source` if they are sides of one campaign."""
+        if len({series.campaign.number for series in self.series}) > 1:
+            return "campaign"
+        return compare.find_side_label(self.runs) or "campaign"
+
     def _list_varying(self) -> list[str]:
         """Returns the labels with several values in some series, stack and workload first."""
         all_labels = dict.fromkeys(label for run in self.runs for label in run.labels)

@@ -1,7 +1,8 @@
 """`blklab runs`: the stored results."""
 
+import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,7 +27,17 @@ COMMANDS = {
 }
 
 
-@click.group(cls=LazyGroup, entries=COMMANDS)
+class _RunsGroup(LazyGroup):
+    """The group, where the number of a campaign means `runs show`."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Like a group's; `runs 3` and `runs 3:stack=raid1` show a campaign."""
+        if re.fullmatch(r"\d+(:.*)?", args[0]):
+            args = ["show", *args]
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_RunsGroup, entries=COMMANDS)
 def runs() -> None:
     """List, show, annotate, export and remove stored results.
 

@@ -183,7 +183,7 @@ def _outlier_notes(sides: Sequence[str], rows: Sequence[ComparisonRow]) -> Itera
                 yield note("two-groups", f"{place}: {row.metric}: {_describe_groups(*value.groups)}")
         for decision in filter(None, row.differences):
             if decision.far:
-                values = " and ".join(f"{value:,.6g}" for value in decision.far)
+                values = " and ".join(METRICS[row.metric].with_unit(value) for value in decision.far)
                 place = f"{of_row}: {row.metric}" if of_row else row.metric
                 yield note(
                     "run-far-away",
@@ -224,6 +224,26 @@ def _are_apart(sides: Sequence[ComparisonSide]) -> bool:
     """Returns whether the first side was measured in another campaign than a second one."""
     first, *other_campaigns = (_campaign_numbers(side) for side in sides)
     return any(first and other and not first & other for other in other_campaigns)
+
+
+def _are_measured_apart(sides: Sequence[ComparisonSide]) -> bool:
+    """Returns whether all imported runs of the first side were measured before, or after, all of another one."""
+    spans = []
+    for side in sides:
+        stamps = sorted(stamp for stamp in map(_measured_at, side.runs) if stamp)
+        if len(stamps) < len(side.runs):
+            return False
+        spans.append((stamps[0], stamps[-1]))
+    first, *other_spans = spans
+    return any(first[1] < other[0] or other[1] < first[0] for other in other_spans)
+
+
+def _measured_apart_note(sides: Sequence[ComparisonSide]) -> Diagnostic:
+    return note(
+        "measured-apart",
+        f"all runs of {sides[0].name} were measured before or after those of another side: what else changed on the "
+        "machine between them is not in the intervals; measure in turns to exclude it",
+    )
 
 
 def _campaign_numbers(side: ComparisonSide) -> set[int]:
@@ -427,6 +447,8 @@ def compare(
     if not rows:
         raise UsageError(f"nothing to compare: no run has {' or '.join(metrics)}")
     notes = [_two_campaigns_note(between[rows[0].metric], len(before), rows[0].metric)] if are_apart else []
+    if not are_apart and _are_measured_apart(usable):
+        notes.append(_measured_apart_note(usable))
     notes += comparison_notes(usable, rows, [cell.runs for cell in cells], side_labels)
     are_predicted = [_is_predicted(side) for side in usable]
     return Comparison([side.name for side in usable], labels, rows, notes, are_predicted, confidence, margin)

@@ -15,7 +15,7 @@ from blklab.text.printing import printable
 PLAIN_LABELS = ("stack", "workload")  # Their values are understood without their names
 MOST_SENTENCES = 5
 MOST_CELLS = 3  # Cells that a sentence describes; the others are counted
-MOST_METRICS = 2  # Metrics of a cell that a sentence describes
+MOST_METRICS = 3  # Metrics of a cell that a sentence describes, in the order of the tables
 TOO_NOISY = 1.0  # A change that can just be detected, from which on no number of repeats helps: the double, or the half
 
 SETTLED = ("worse", "better", "differ", "outside")  # Verdicts that say that a figure is different
@@ -68,7 +68,7 @@ def _describe_pair(comparison: Comparison) -> list[str]:
     base, other = map(printable, comparison.sides)
     effects = _list_effects(comparison, 1)
     if not effects:
-        return [f"{other} and {base} have no figure in common."]
+        return [f"{other} and {base} have no value in common."]
     cell_count = len({effect.cell for effect in effects})
     effects_by_verdict = by_key((effect.decision.verdict, effect) for effect in effects)
     sentences = []
@@ -106,23 +106,28 @@ def _describe_effects(effects: Sequence[_Effect]) -> str:
     cells = sorted(effects_by_cell, key=lambda cell: -max(effect.size for effect in effects_by_cell[cell]))
     texts = []
     for cell in cells[:MOST_CELLS]:
-        # Equal effects keep the order of the tables
-        largest = sorted(effects_by_cell[cell], key=lambda effect: -round(effect.size, 2))[:MOST_METRICS]
-        figures = formatting.listing([_describe_effect(effect) for effect in largest])
-        texts.append(f"{cell}: {figures}" if cell else figures)
+        effects_of_cell = effects_by_cell[cell]
+        figures = [_describe_effect(effect) for effect in effects_of_cell[:MOST_METRICS]]
+        if len(effects_of_cell) > MOST_METRICS:
+            figures.append(f"{len(effects_of_cell) - MOST_METRICS} more")
+        texts.append(f"{cell}: {formatting.listing(figures)}" if cell else formatting.listing(figures))
     if len(cells) > MOST_CELLS:
         texts.append(f"{len(cells) - MOST_CELLS} more in the tables")
     return "; ".join(texts)
 
 
 def _describe_effect(effect: _Effect) -> str:
-    values = f"{figure(effect.metric, effect.before.mean)} to {figure(effect.metric, effect.after.mean)}"
-    return f"{METRICS[effect.metric].description} {change(effect.decision.change)} ({values})"
+    details = f"{figure(effect.metric, effect.before.mean)} to {figure(effect.metric, effect.after.mean)}"
+    decision = effect.decision
+    if decision.low is not None and decision.high is not None and decision.verdict in {"worse", "better"}:
+        details += f"; interval {change(decision.low)} to {change(decision.high)}"
+    return f"{METRICS[effect.metric].description} {change(decision.change)} ({details})"
 
 
 def _describe_prediction(outside: Sequence[_Effect], count: int) -> str:
     inside_count = count - len(outside)
-    text = f"{inside_count} of {formatting.plural(count, 'figure')} {_verb(inside_count)} inside the prediction"
+    values = formatting.plural(count, "measured value")
+    text = f"{inside_count} of {values} {_verb(inside_count)} inside the prediction"
     if outside:
         text += f"; outside: {_describe_effects(outside)}"
     return text + "."
@@ -135,14 +140,14 @@ def _verb(count: int) -> str:
 def _describe_same(base: str, other: str, same: Sequence[_Effect], effects: Sequence[_Effect]) -> str:
     within = formatting.share(max(effect.decision.within or 0.0 for effect in same))
     if len(same) == len(effects):
-        return f"{other} and {base} are the same within ±{within}: no figure differs."
+        return f"{other} and {base} are the same within ±{within}: no compared value differs."
     if len(same) == 1:
-        return f"1 of {len(effects)} figures is the same within ±{within}."
-    return f"{len(same)} of {len(effects)} figures are the same within ±{within}."
+        return f"1 of {len(effects)} compared values is the same within ±{within}."
+    return f"{len(same)} of {len(effects)} compared values are the same within ±{within}."
 
 
 def _describe_open(open_effects: Sequence[_Effect], count: int) -> str:
-    text = f"Cannot tell for {len(open_effects)} of {formatting.plural(count, 'figure')}"
+    text = f"Cannot tell for {len(open_effects)} of {formatting.plural(count, 'compared value')}"
     if len(open_effects) == count:
         text = "Cannot tell whether they differ"
     decisions = [effect.decision for effect in open_effects]
@@ -175,7 +180,7 @@ def _describe_sides(comparison: Comparison) -> list[str]:
 
 def _describe_side(base: str, other: str, effects: Sequence[_Effect]) -> str:
     if not effects:
-        return f"{other} and {base} have no figure in common."
+        return f"{other} and {base} have no value in common."
     effects_by_verdict = by_key((effect.decision.verdict, effect) for effect in effects)
     parts = []
     for verdict, word in (("worse", "worse"), ("better", "better"), ("differ", "different"), ("outside", "outside")):
@@ -192,7 +197,7 @@ def _describe_side(base: str, other: str, effects: Sequence[_Effect]) -> str:
     open_count = len(effects_by_verdict.get("unclear", [])) + len(effects_by_verdict.get("unknown", []))
     if open_count:
         parts.append(f"cannot tell for {open_count}")
-    return f"{other} against {base}, {formatting.plural(len(effects), 'figure')}: {'; '.join(parts)}."
+    return f"{other} against {base}, {formatting.plural(len(effects), 'compared value')}: {'; '.join(parts)}."
 
 
 # --- doubts --------------------------------------------------------------------------------------

@@ -203,6 +203,7 @@ def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], p
     """Adds the label `source` to runs that may not be repeats; returns notes about it."""
     separate_runs = 0
     runs_without_target = 0
+    sources: dict[str, None] = {}
     series: list[str] = []
     unlike_runs: list[str] = []
     for group in _group_equal_labels(labels_of_runs):
@@ -228,6 +229,7 @@ def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], p
                 labels_of_runs[position]["source"] = name
                 if not is_by_directory:  # Directories are what users compare
                     separate_runs += 1
+                    sources[name] = None
                     runs_without_target += not ("device" in places[position] or "file" in places[position])
     notes = []
     if series:
@@ -246,10 +248,20 @@ def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], p
         if runs_without_target:
             reason = "the results do not show that they measured the same device"
         notes.append(
-            f"{separate_runs} runs of equal workloads are kept apart by the label source, because {reason}: "
+            f"{separate_runs} runs of equal workloads are kept apart by the label source "
+            f"({_list_first(list(sources))}), because {reason}: "
             "if they are repeats, use --pattern with {repeat}, such as --pattern 'NAME-{repeat}'"
         )
     return notes
+
+
+MOST_NAMED = 3  # Sources that a note names
+
+
+def _list_first(names: Sequence[str]) -> str:
+    """Returns the first names, and how many more there are."""
+    shown = ", ".join(names[:MOST_NAMED])
+    return f"{shown} and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else shown
 
 
 _COUNTED = re.compile(r"(?P<name>.*[a-z0-9])[-_. ](?P<number>\d{1,4})(?P<ending>\.[a-z]\w*)*", re.I | re.S)

@@ -9,6 +9,7 @@ unbalanced@host~1  the one before it
 """
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -369,7 +370,9 @@ def _campaign(store: Store, text: str, match: re.Match[str]) -> CampaignRow:
     if not rows:
         known_names = ", ".join(dict.fromkeys(row.name for row in reversed(all_campaigns(store))))
         content = f"it has {known_names}" if known_names else "it is empty"
-        raise UsageError(f"no campaign of {name!r} {store_text}; {content}")
+        if Path(name).exists():
+            content = f"it is a file or directory: `blklab import {shlex.quote(name)}` stores its results"
+        raise UsageError(f"no campaign {name!r} {store_text}; {content}")
     place = match["place"]
     numbers = [number for number, runner, host in rows if place is None or place in (runner, host)]
     back = int(match["back"] or 0)

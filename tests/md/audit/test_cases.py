@@ -256,7 +256,7 @@ def test_inactive_array_says_what_it_waits_for() -> None:
     array = replace(array_of("raid5", 2, 3, {}), members=members, state="inactive", degraded=1)
     findings = audit(Inventory((replace(array, outside=(old,)),)))
     assert codes(findings) == ["inactive"]
-    assert "it waits for slot 2 (slot 2 was last on /dev/sdx)" in findings[0].message
+    assert "it waits for slot 2 (slot 2 was last on /dev/sdx, written 2026-01-01T00:00:00Z)" in findings[0].message
     assert commands(findings)[-2:] == ["mdadm --stop /dev/md0", "mdadm --assemble --scan"]
 
 

@@ -6,7 +6,7 @@ from blklab.render.table import TableColumn, text_column
 
 def campaign_column(view: ExperimentView) -> list[TableColumn]:
     """Returns the column with the campaign of a cell; none for one series."""
-    return [text_column("campaign")] if view.several else []
+    return [text_column(view.series_label)] if view.several else []
 
 
 def campaign_name(view: ExperimentView, series: str) -> list[str]:

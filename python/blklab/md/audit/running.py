@@ -45,6 +45,8 @@ def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnos
         message += (
             ". The other members are enough, but mdadm --incremental waits for all members that were there before"
         )
+        if array.bitmap:
+            message += ". It has a bitmap: a member that comes back gets only what changed since"
     else:
         message += ", although all members are there: dmesg says why md did not start it"
     yield make_finding(array, "critical", "inactive", message, *assemble_again(array))
@@ -97,13 +99,21 @@ def _describe_member(member: ArrayMember, newest: int) -> str:
 
 
 def _last_known_text(array: Array, availability: Availability) -> str:
-    """Returns where the members of the missing slots are, if they are outside of the array, or are in it and behind."""
-    locations = [
-        f"slot {member.superblock.slot} was last on {member.path}"
-        for member in (*availability.stale, *array.outside)
-        if member.superblock and member.superblock.slot in availability.missing
-    ]
-    return f" ({list_names(locations)})" if locations else ""
+    """Returns where the members of the missing slots are: outside of the array, in it and behind, or not seen."""
+    locations = []
+    seen_slots = set()
+    for member in (*availability.stale, *array.outside):
+        if member.superblock is None or member.superblock.slot not in availability.missing:
+            continue
+        seen_slots.add(member.superblock.slot)
+        disk = f"{member.path}, {member.id}" if member.id else member.path
+        locations.append(
+            f"slot {member.superblock.slot} was last on {disk}, written {moment_text(member.superblock.updated)}"
+        )
+    unseen_slots = [str(slot) for slot in availability.missing if slot not in seen_slots]
+    if unseen_slots:
+        locations.append(f"blklab sees no disk of slot {list_names(unseen_slots)}")
+    return f" ({'; '.join(locations)})"
 
 
 def _force_lines(array: Array, availability: Availability) -> Iterator[str]:

@@ -7,6 +7,7 @@ from blklab.campaigns import runs
 from blklab.campaigns.main_result import MainResults
 from blklab.campaigns.sentences import sentences as report_sentences
 from blklab.campaigns.view import ExperimentView
+from blklab.compare.comparison import find_side_label
 from blklab.compare.diagnostics import diagnose
 from blklab.compare.doubt_sentence import doubt_sentence
 from blklab.render import formatting
@@ -109,7 +110,7 @@ def show_campaign(store: Store, number: int, page: int) -> SitePage:
     if every_run:
         stored_runs = every_run[(page - 1) * ROWS : page * ROWS]
     figures = [(f"run {run.id}", run.figures) for run in stored_runs]
-    tables = [_link_runs(runs.runs(row, stored_runs), stored_runs)]
+    tables = [_link_runs(runs.runs(row, stored_runs))]
     if caches := runs.caches(figures):
         tables.append(caches)
     failures = [f"run {run.id} failed: {printable(run.message)}" for run in stored_runs if run.message]
@@ -118,6 +119,8 @@ def show_campaign(store: Store, number: int, page: int) -> SitePage:
     series_numbers = (other.number for other in query.all_campaigns(store) if series_key(other) == series_key(row))
     earlier = [other for other in series_numbers if other < number]
     links = [LinkedCell("Report", f"/campaigns/{number}/report")] if has_result else []
+    if has_result and find_side_label(every_run) is not None:
+        links.append(LinkedCell("Compare its sides", f"/compare?side={number}"))
     if earlier:
         links.append(LinkedCell("Compare with the one before", f"/compare?side={earlier[-1]}&side={number}"))
         links.append(LinkedCell("Trend", f"/trends/{quote(row.name, safe='')}?on={quote(row.host or row.runner)}"))
@@ -168,8 +171,9 @@ def _notes(notes: Sequence[Annotation]) -> list[TextTable]:
     return [TextTable("Tags and notes", columns, rows)] if rows else []
 
 
-def _link_runs(table: TextTable, stored_runs: Sequence[StoredRun]) -> TextTable:
-    rows = [[LinkedCell(row[0], f"/runs/{run.id}"), *row[1:]] for row, run in zip(table.rows, stored_runs, strict=True)]
+def _link_runs(table: TextTable) -> TextTable:
+    """Returns the table of runs with links: its first column has their numbers."""
+    rows = [[LinkedCell(row[0], f"/runs/{row[0]}"), *row[1:]] for row in table.rows]
     return TextTable(table.title, table.columns, rows, table.note)
 
 

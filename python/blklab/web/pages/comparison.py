@@ -30,7 +30,9 @@ def compare_campaigns(store: Store, selectors: Sequence[str], metrics: str, base
     The oldest campaign is the baseline, in whichever order they were chosen, unless `baseline` names another one.
     """
     distinct = list(dict.fromkeys(selectors))
-    if len(distinct) < 2:
+    if len(distinct) == 1:
+        return _compare_sides_of_one(store, distinct[0], metrics)
+    if not distinct:
         raise UsageError("choose at least two campaigns in the list, then compare them")
     if len(distinct) > MAX_SIDES:
         raise UsageError(f"found {len(distinct):,} campaigns, expected at most {MAX_SIDES}: choose fewer")
@@ -53,7 +55,7 @@ def compare_campaigns(store: Store, selectors: Sequence[str], metrics: str, base
         here="/",
         facts=[f"campaign {row.number}: {printable(row.name)} on {printable(row.place)}" for row in campaigns],
         sentences=[
-            *(Sentence("Verdict", text) for text in report.verdict_sentences(result)[:MOST_SENTENCES]),
+            Sentence("Verdict", " ".join(report.verdict_sentences(result)[:MOST_SENTENCES])),
             Sentence("Baseline", _describe_baseline(names, campaigns)),
             *(Sentence(name, report.summary(result, name)) for name in shown),
         ],
@@ -62,6 +64,30 @@ def compare_campaigns(store: Store, selectors: Sequence[str], metrics: str, base
             *_swap_links(ordered, names, metrics),
             *(LinkedCell(f"Campaign {row.number}", f"/campaigns/{row.number}") for row in campaigns),
         ],
+    )
+
+
+def _compare_sides_of_one(store: Store, selector: str, metrics: str) -> SitePage:
+    """Returns the comparison of the sides of one campaign, such as two kernels. Raises UsageError without sides."""
+    selection = query.select_runs(store, selector)
+    if analysis.find_side_label(selection.runs) is None:
+        raise UsageError("choose at least two campaigns in the list, then compare them")
+    campaign = selection.campaign
+    result = compare_selections(store, [campaign.name], [selection], [name.strip() for name in metrics.split(",")])
+    shown = list(dict.fromkeys(row.metric for row in result.rows))
+    tables = zip(shown, report.tables(result), strict=True)
+    return SitePage(
+        "Comparison",
+        [PageSection(name.replace(".", "-"), name, name, [table]) for name, table in tables],
+        here="/",
+        facts=[f"campaign {campaign.number}: {printable(campaign.name)} on {printable(campaign.place)}"],
+        sentences=[
+            Sentence("Verdict", " ".join(report.verdict_sentences(result)[:MOST_SENTENCES])),
+            Sentence("Baseline", f"{printable(result.sides[0])}: changes are those of the others to it."),
+            *(Sentence(name, report.summary(result, name)) for name in shown),
+        ],
+        doubts=diagnostics.sentences(result.notes),
+        links=[LinkedCell(f"Campaign {campaign.number}", f"/campaigns/{campaign.number}")],
     )
 
 
