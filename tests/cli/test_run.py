@@ -147,7 +147,8 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
-def test_results_are_a_table(run: Run, small: Path) -> None:
+def test_results_are_a_table(run: Run, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     outcome = run("run", small)
     assert (outcome.status, outcome.err) == (0, "")
     figure, time = r"[\d,]+", r"[\d.]+ [µmn]?s"
