@@ -45,13 +45,13 @@ def verdict(answer: Answer) -> str:
         sentences.append(f"It serves {_headroom_words(best)} today's load.")
     if best.rated_years is not None and best.rated_years < 1:
         sentences.append(
-            "If this load never stops, a flash disk has been written as often as it is rated for "
-            f"after {rated_years(best.rated_years)}."
+            f"Warning: if this load never stops, it wears a flash disk out in {rated_years(best.rated_years)}: "
+            "then the disk has been written as often as it is rated for."
         )
     close = numbers_with_overlap(answer)
     if close:
-        numbers = formatting.listing(close)
-        sentences.append(f"It is not certainly faster than number {numbers} of the table: the intervals overlap.")
+        numbers = formatting.spans_text([1, *map(int, close)])
+        sentences.append(f"Numbers {numbers} of the table may be equally fast: their intervals overlap.")
     return " ".join(sentences)
 
 

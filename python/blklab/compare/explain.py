@@ -149,8 +149,9 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
     elif not (saturated_parts or limits):
         share, part, busiest = max(busy, key=lambda entry: entry[0])
         yield (
-            f"Nothing is saturated. The busiest device is {busiest.name} ({PARTS[part]} {_of_time(share)}); "
-            f"the jobs' CPUs are busy {100 * cpu:.0f} % of it. Latency and queue depth are the limit."
+            f"No device is at its limit: the busiest is {busiest.name} ({PARTS[part]} {_of_time(share)}), "
+            f"and the jobs' CPUs are busy {100 * cpu:.0f} % of it. "
+            "The time of each I/O and the queue depth limit the rate."
         )
 
 

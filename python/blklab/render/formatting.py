@@ -113,6 +113,12 @@ def sparkline(values: Sequence[float]) -> str:
 
 def cells(numbers: Sequence[int]) -> str:
     """Returns `cell 3`, `cells 3, 5` or `cells 1 to 12`; at most six parts."""
+    noun = "cell" if len(numbers) == 1 else "cells"
+    return f"{noun} {spans_text(numbers)}"
+
+
+def spans_text(numbers: Sequence[int]) -> str:
+    """Returns `3`, `3, 5` or `1 to 12`; at most six parts."""
     spans: list[list[int]] = []
     for cell_number in sorted(numbers):
         if spans and cell_number == spans[-1][-1] + 1:
@@ -120,9 +126,7 @@ def cells(numbers: Sequence[int]) -> str:
         else:
             spans.append([cell_number])
     parts = [f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in spans]
-    text = ", ".join(parts[:6]) + (" …" if len(parts) > 6 else "")
-    noun = "cell" if len(numbers) == 1 else "cells"
-    return f"{noun} {text}"
+    return ", ".join(parts[:6]) + (" …" if len(parts) > 6 else "")
 
 
 def interval(factors: tuple[float, float]) -> str:
