@@ -15,8 +15,10 @@ from blklab.campaigns.charts.offered_load import load_section
 from blklab.campaigns.charts.runs_over_time import course_section
 from blklab.campaigns.results import hosts_table, outlier_lines
 from blklab.campaigns.runs import DIRECTION_WORDS, split_directions
-from blklab.campaigns.sentences import sentences
+from blklab.campaigns.sentences import compare_sides, sentences
 from blklab.campaigns.view import MOST_SIDES, ExperimentView, ReportCell, describe_workloads
+from blklab.compare import report as comparison_report
+from blklab.compare.comparison import Comparison
 from blklab.compare.diagnostics import diagnose
 from blklab.compare.doubt_sentence import doubt_sentence
 from blklab.diagnostic import Diagnostic
@@ -59,7 +61,8 @@ class ExperimentReport:
         self.command = command
         titles = dict.fromkeys(printable(row.title or row.name) for row in view.campaigns)
         self.title = title or " and ".join(titles)
-        self.sentences = sentences(view)
+        comparisons = compare_sides(view)
+        self.sentences = sentences(view, comparisons)
         runs_by_id = {run.id: run for run in [*view.runs, *view.failed]}
         self.diagnostics = diagnose(list(runs_by_id.values()), view.points)
         experiments: dict[str, Any] = {}
@@ -68,6 +71,7 @@ class ExperimentReport:
                 experiments[printable(f"{row.name}, campaign {row.number}")] = row.experiment
         sections = (
             bisection.section(bisections),
+            _changes(comparisons),
             PageSection("result", "Result", "Fastest", fastest_charts(view.drawn)),
             _cells(view),
             _hosts(view),
@@ -194,6 +198,14 @@ def _hosts(view: ExperimentView) -> PageSection:
             sentences += [Sentence(printable(name), line) for line in outlier_lines(outcomes)]
     lists = [SentenceList(sentences)] if sentences else []
     return PageSection("hosts", "Hosts", "Hosts of the fleet", [*lists, *tables])
+
+
+def _changes(comparisons: Sequence[Comparison]) -> PageSection:
+    """Returns the tables of `blklab compare` for the sides of the report; it is empty without sides."""
+    tables: list[Item] = []
+    for comparison in comparisons:
+        tables += comparison_report.tables(comparison)
+    return PageSection("changes", "Changes", "Changes", tables)
 
 
 def _cells(view: ExperimentView) -> PageSection:

@@ -15,7 +15,7 @@ from blklab.campaigns.view import (
     group_cells,
     workload_options,
 )
-from blklab.compare.comparison import ComparisonSide, compare
+from blklab.compare.comparison import Comparison, ComparisonSide, compare
 from blklab.compare.decision import Decision, Rule, decide
 from blklab.compare.figure_text import change, figure, interval, more_repeats
 from blklab.compare.metrics import METRICS, WAYS, rate_scale
@@ -30,7 +30,10 @@ MOST = 8  # Maximum number of sentences about the fastest cells
 MOST_NAMES = 12  # Maximum number of values that a sentence ranks
 
 
-def sentences(view: ExperimentView) -> list[Sentence]:
+def sentences(view: ExperimentView, comparisons: Sequence[Comparison] | None = None) -> list[Sentence]:
+    """Returns the result; `comparisons` are those of `compare_sides`, if they are known."""
+    if comparisons is None:
+        comparisons = compare_sides(view)
     measured_series = [series for series in view.series if not series.predicts] or view.series
     fastest = []
     for series in measured_series:
@@ -39,7 +42,7 @@ def sentences(view: ExperimentView) -> list[Sentence]:
         name = f"{series.name}: " if view.several else ""
         claims = [Sentence(topic, f"{name}{text}") for topic, text in _fastest(view, series)]
         fastest += claims[: max(1, MOST // len(measured_series))]
-    return [*_compare_sides(view), *fastest, *_compare_predictions(view)]
+    return [*_describe_comparisons(comparisons), *fastest, *_compare_predictions(view)]
 
 
 def metric_of(cell: ReportCell) -> str:
@@ -262,10 +265,14 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
     yield Sentence(topic, text + ".")
 
 
-def _compare_sides(view: ExperimentView) -> Iterator[Sentence]:
-    """Yields the verdict of a comparison of the sides of the report: what `blklab compare` says first."""
-    for sides in _find_sides(view):
-        result = compare(sides, COMPARED, view.points, look=view.look)
+def compare_sides(view: ExperimentView) -> list[Comparison]:
+    """Returns the comparisons of the sides of the report: those of `blklab compare`."""
+    return [compare(sides, COMPARED, view.points, look=view.look) for sides in _find_sides(view)]
+
+
+def _describe_comparisons(comparisons: Sequence[Comparison]) -> Iterator[Sentence]:
+    """Yields the verdict of each comparison: what `blklab compare` says first."""
+    for result in comparisons:
         yield Sentence("Verdict", " ".join(verdict_sentences(result)[:MOST_SENTENCES]))
 
 

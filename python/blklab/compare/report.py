@@ -331,7 +331,7 @@ def _power(rows: Sequence[ComparisonRow], decisions: Sequence[Decision | None], 
         largest = max(deviation(cell_value) for row in rows for cell_value in row.values if cell_value)
         return f" Too noisy: runs differ from their mean by up to {formatting.share(largest)}: find the noise first."
     power = f" A change by {formatting.share(least)} can be detected"
-    if least > margin:
+    if least > margin and formatting.share(least) != formatting.share(margin):
         needs = f"about {repeats}" if repeats <= MOST_REPEATS else f"over {MOST_REPEATS}"
         return f"{power}; {formatting.share(margin)} needs {needs} repeats."
     return f"{power}."
