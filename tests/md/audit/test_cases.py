@@ -12,7 +12,7 @@ from rich.console import Console
 from blklab.diagnostic import Diagnostic
 from blklab.md import images, report
 from blklab.md.audit import find_problems, reshape
-from blklab.md.model import Array, ArrayMember, Inventory, SyncPass
+from blklab.md.model import Array, ArrayMember, Inventory, Software, SyncPass
 from blklab.md.remote import read_probe_file
 from blklab.md.superblocks import SectorRange
 from tests.md.crafted import make_superblock
@@ -372,7 +372,8 @@ def test_a_sync_is_judged_by_the_limits_of_its_array() -> None:
     assert check(50_000) == []
     assert check(1050) == check(899) == ["sync-stalled"]
     assert check(899, minimum=None) == ["sync-stalled"]
-    assert check(5000, minimum=10_000) == ["sync-stalled"]
+    assert check(5000, minimum=10_000) == []  # A minimum above what the disks can do
+    assert check(50, minimum=10_000) == ["sync-stalled"]
     assert check(195_000) == ["sync-limited"]
     waiting = replace(array_of("raid5", 2, 3, {}), sync=SyncPass("resync"))
     assert not list(reshape.check_stalled_sync(waiting, None))
@@ -389,3 +390,25 @@ def test_a_raid0_that_grows_is_not_degraded() -> None:
     with_last_slot = (*members[:2], replace(members[2], slot=3))
     other = replace(growing, members=with_last_slot)
     assert "degraded" in codes(find_problems(Inventory((other,))))
+
+
+def test_no_action_is_started_while_a_reshape_is_stopped() -> None:
+    """On old kernels, a reshape that is continued destroys data: a check would continue it."""
+    stopped = replace(
+        array_of("raid5", 2, 3, {}), reshaping=True, last_action="reshape", mismatches=8, bitmap=False, size=1 << 40
+    )
+    software = Software(kernel=(6, 1))
+    findings = find_problems(Inventory((stopped,), software=software))
+    assert {"kernel-bug", "never-checked", "mismatches", "no-bitmap", "reshape-unfinished"} <= set(codes(findings))
+    assert commands(findings) == []
+
+
+def test_a_minimum_is_never_lowered() -> None:
+    def command(minimum: int, maximum: int) -> list[str]:
+        sync = SyncPass("resync", 100, 1000, minimum, minimum, maximum)
+        array = replace(array_of("raid5", 2, 3, {}), sync=sync)
+        return commands(list(reshape.check_stalled_sync(array, None)))
+
+    assert command(1000, 200_000) == ["echo 50000 > /sys/block/md0/md/sync_speed_min"]
+    assert command(200_000, 1_000_000) == []
+    assert command(1000, 20_000) == []

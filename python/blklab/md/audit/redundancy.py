@@ -272,13 +272,18 @@ def check_bitmap(array: Array, _software: Software | None) -> Iterator[Diagnosti
     log = any(member.superblock and member.superblock.role == "journal" for member in array.members)
     large = array.redundant and (array.size or 0) > BITMAP_ADVISED_ABOVE
     if array.bitmap is False and large and not (log or array.external):
-        can_add = array.state not in {"readonly", "read-auto", "inactive", "broken"} and array.sync is None
+        can_add = array.state not in {"readonly", "read-auto", "inactive", "broken"} and not is_changing(array)
         commands = [command_lines.add_bitmap(array.path)] if can_add else []
         message = (
             "has no write-intent bitmap: after a crash or a loose cable, "
             "md resyncs all of it instead of only what changed"
         )
         yield make_finding(array, "warning", "no-bitmap", message, *commands)
+
+
+def is_changing(array: Array) -> bool:
+    """Whether a sync action runs, or a reshape is not finished: then no command that starts an action is printed."""
+    return array.sync is not None or array.reshaping
 
 
 def check_mismatches(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -298,7 +303,7 @@ def check_mismatches(array: Array, _software: Software | None) -> Iterator[Diagn
     else:
         message += ": parity does not match the data, so a rebuild would write wrong data"
     # With bad blocks, a repair must be avoided.
-    commands = [] if bad or array.sync is not None else [command_lines.check_array(array.path)]
+    commands = [] if bad or is_changing(array) else [command_lines.check_array(array.path)]
     yield make_finding(array, "warning", "mismatches", message, *commands)
 
 
@@ -308,8 +313,8 @@ def check_schedule(array: Array, software: Software | None) -> Iterator[Diagnost
         return
     checking = array.sync is not None and array.sync.action == "check"
     if array.last_action != "check" and not checking:
-        # md refuses a check while another action runs
-        commands = [] if array.sync is not None else [command_lines.check_array(array.path)]
+        # md refuses a check while another action runs, and would continue a reshape that was stopped
+        commands = [] if is_changing(array) else [command_lines.check_array(array.path)]
         action = array.last_action or "unknown"
         message = (
             "no regular check was found: no checkarray or raid-check in cron, no mdcheck_start.timer, "

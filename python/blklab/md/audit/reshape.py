@@ -19,9 +19,11 @@ def check_reshape(array: Array, _software: Software | None) -> Iterator[Diagnost
     if not array.reshaping or (array.sync is not None and array.sync.action == "reshape"):
         return
     sentences = ["a reshape is not finished", *describe_reshape(array)]
-    sentences.append(
-        "md continues it when the array runs; if the reshape used a backup file, mdadm needs it (--backup-file)"
-    )
+    if array.live and array.state not in {"inactive", ""}:
+        sentences.append("Someone stopped it: see findings about bugs of this kernel before you continue it")
+    else:
+        sentences.append("md continues it when the array runs")
+    sentences.append("If the reshape used a backup file, mdadm needs it (--backup-file)")
     sentences.append("Do not remove, fail or re-create a member: only the reshape knows where the data are")
     yield make_finding(array, "warning", "reshape-unfinished", ". ".join(sentences))
 
@@ -95,8 +97,10 @@ def check_stalled_sync(array: Array, _software: Software | None) -> Iterator[Dia
     if sync is None or sync.done_sectors is None or sync.speed_kib is None:
         return
     minimum = sync.minimum_kib or DEFAULT_MINIMUM
-    if sync.speed_kib < (1 - NEAR) * minimum:
+    if sync.speed_kib < (1 - NEAR) * min(minimum, DEFAULT_MINIMUM):
         yield make_finding(array, "warning", "sync-stalled", _describe_stall(sync, minimum))
+    elif sync.speed_kib < (1 - NEAR) * minimum:
+        return  # Someone raised the minimum above what the disks can do
     elif sync.maximum_kib and sync.speed_kib >= (1 - NEAR) * sync.maximum_kib:
         message = (
             f"{sync.name} runs at {sync.speed_kib:,} KiB/s, the most that md is allowed "
@@ -108,14 +112,13 @@ def check_stalled_sync(array: Array, _software: Software | None) -> Iterator[Dia
             f"{sync.name} runs at {sync.speed_kib:,} KiB/s, the minimum that md keeps while other I/O goes on "
             f"(sync_speed_min is {minimum:,} KiB/s): other I/O to its disks slows it down"
         )
-        yield make_finding(
-            array,
-            "warning",
-            "sync-stalled",
-            message,
-            "# This makes it faster and other I/O slower, until the next start of the array:",
-            command_lines.raise_sync_speed(array.name, RAISED_MINIMUM),
-        )
+        commands: tuple[str, ...] = ()
+        if minimum < RAISED_MINIMUM <= (sync.maximum_kib or RAISED_MINIMUM):
+            commands = (
+                "# This makes it faster and other I/O slower, until the next start of the array:",
+                command_lines.raise_sync_speed(array.name, RAISED_MINIMUM),
+            )
+        yield make_finding(array, "warning", "sync-stalled", message, *commands)
 
 
 def _describe_stall(sync: SyncPass, minimum: int) -> str:
