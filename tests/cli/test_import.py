@@ -171,3 +171,12 @@ def test_columns_of_any_table(run: Run, tmp_path: Path) -> None:
     }.items():
         result = run("import", table, *arguments)
         assert result.err.strip() == f"blklab: error: {message}"
+
+
+def test_results_without_a_common_figure_are_stored_without_a_verdict(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "p95.csv"
+    path.write_text("kernel,lat\n6.1,100\n6.8,120\n")
+    columns = "label.kernel=kernel,read.p95=lat:us"
+    outcome = run("import", path, "--columns", columns, "--store", tmp_path / "store.db")
+    assert outcome.status == 0, outcome.err
+    assert "worse" not in outcome.out

@@ -1,5 +1,7 @@
 """The verdict of a comparison: the answer first, in at most five sentences."""
 
+from dataclasses import replace
+
 import pytest
 
 from blklab.compare.comparison import Comparison, ComparisonSide, compare, comparison_sides, find_side_label
@@ -92,3 +94,41 @@ def test_several_labels_or_cells_that_do_not_match_make_no_sides() -> None:
     assert find_side_label(sweep) is None
     with pytest.raises(UsageError, match="needs two sides"):
         comparison_sides([("x", sweep)])
+
+
+def test_a_side_without_any_is_no_doubt() -> None:
+    some = [run(value, workload="a", repeat=str(number)) for number, value in enumerate((100, 101, 99))]
+    none = [run(0, workload="a", repeat=str(number)) for number in range(3)]
+    ended = describe_verdict(compare([ComparisonSide("a", some), ComparisonSide("b", none)], ["iops"], no_points))
+    assert ended == ["b has none of what a has: I/Os a second −100.0 % (100 to 0)."]
+    begun = describe_verdict(compare([ComparisonSide("a", none), ComparisonSide("b", some)], ["iops"], no_points))
+    assert begun == ["The values of a are 0: no change of b can be computed."]
+
+
+def test_sides_that_are_left_out_are_counted() -> None:
+    sides = [ComparisonSide(f"s{number}", [run(1000 if number < 5 else 100, workload="a")]) for number in range(6)]
+    verdict = describe_verdict(compare(sides, ["iops"], no_points))
+    assert len(verdict) == MOST_SENTENCES
+    assert verdict[-2:] == [
+        "2 more sides are in the tables.",
+        "Some cells were run once: their differences may be chance. Use repeats = 2 or more.",
+    ]
+    assert verdict[0].startswith("s5 against s0")
+
+
+def test_failed_runs_make_no_side() -> None:
+    runs = [*repeats(1000, source="6.6", workload="oltp"), *repeats(880, source="6.12", workload="oltp")]
+    failed = replace(runs[0], id=9999, outcome=None, labels={"source": "6.18", "workload": "oltp"})
+    assert [side.name for side in comparison_sides([("results", [*runs, failed])])] == ["6.6", "6.12"]
+
+
+def measured(stored: StoredRun, stamp: str) -> StoredRun:
+    return replace(stored, cell={"source": "x", "measured": stamp})
+
+
+def test_sides_are_in_the_order_of_time_also_across_time_zones() -> None:
+    late = measured(run(1000, source="new", workload="a"), "2026-01-01T09:30:00+00:00")
+    early = measured(run(1000, source="old", workload="a"), "2026-01-01T10:00:00+01:00")
+    assert [side.name for side in comparison_sides([("x", [late, early])], "source")] == ["old", "new"]
+    unknown = replace(early, cell={"source": "x"})
+    assert [side.name for side in comparison_sides([("x", [late, unknown])], "source")] == ["new", "old"]

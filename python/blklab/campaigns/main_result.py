@@ -21,15 +21,17 @@ class MainResults:
 
     def read(self, rows: Sequence[CampaignRow]) -> dict[int, str]:
         """Returns the phrase of each campaign, by its number."""
-        missing = [row.number for row in rows if _key(row) not in self._phrases]
         if len(self._phrases) > MOST_CACHED:
             self._phrases = {}
-        rates = by_key((rate.campaign, rate) for rate in query.run_rates(self._store, missing)) if missing else {}
-        phrases = {}
-        for row in rows:
-            if row.number in missing:
-                self._phrases[_key(row)] = describe_result(row, rates.get(row.number, []))
-            phrases[row.number] = self._phrases[_key(row)]
+        known_phrases = self._phrases  # Another thread may begin a new one
+        phrases = {row.number: known_phrases[_key(row)] for row in rows if _key(row) in known_phrases}
+        missing = [row for row in rows if row.number not in phrases]
+        if missing:
+            rates = query.run_rates(self._store, [row.number for row in missing])
+            rates_by_campaign = by_key((rate.campaign, rate) for rate in rates)
+            for row in missing:
+                phrases[row.number] = describe_result(row, rates_by_campaign.get(row.number, []))
+                known_phrases[_key(row)] = phrases[row.number]
         return phrases
 
 
@@ -45,13 +47,16 @@ def describe_result(row: CampaignRow, rates: Sequence[RunRate]) -> str:
     iops = [fmean(rate.iops for rate in cell) for cell in cells if any(rate.iops for rate in cell)]
     if iops:
         parts.append(
-            _describe_range(len(cells), [formatting.number(bound) for bound in (min(iops), max(iops))], " IOPS")
+            _describe_range(len(iops), [formatting.number(bound) for bound in (min(iops), max(iops))], " IOPS")
         )
     elif commands:
         bounds = [formatting.duration(bound) for bound in (min(commands), max(commands))]
-        parts.append(_describe_range(len(cells), bounds, ""))
+        parts.append(_describe_range(len(commands), bounds, ""))
     else:
         parts.append("no result yet" if row.states.get("running") or row.states.get("planned") else "no result")
+    idle_count = max(0, len(cells) - len(iops) - len(commands))
+    if (iops or commands) and idle_count:
+        parts.append(f"{formatting.plural(idle_count, 'cell')} without I/O")
     total = sum(row.states.values())
     for state in ("failed", "interrupted"):
         count = row.states.get(state, 0)

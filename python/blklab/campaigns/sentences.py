@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 
@@ -20,7 +21,7 @@ from blklab.compare.decision import Decision, Rule, decide
 from blklab.compare.figure_text import change, figure, interval, more_repeats
 from blklab.compare.metrics import METRICS, WAYS, rate_scale
 from blklab.compare.report import verdict_sentences
-from blklab.compare.verdict import MOST_SENTENCES
+from blklab.errors import UsageError
 from blklab.grouping import by_key
 from blklab.render import formatting
 from blklab.render.formatting import Sentence
@@ -267,13 +268,17 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
 
 def compare_sides(view: ExperimentView) -> list[Comparison]:
     """Returns the comparisons of the sides of the report: those of `blklab compare`."""
-    return [compare(sides, COMPARED, view.points, look=view.look) for sides in _find_sides(view)]
+    comparisons = []
+    for sides in _find_sides(view):
+        with suppress(UsageError):  # The results have other figures only, such as a 95th percentile
+            comparisons.append(compare(sides, COMPARED, view.points, look=view.look))
+    return comparisons
 
 
 def _describe_comparisons(comparisons: Sequence[Comparison]) -> Iterator[Sentence]:
     """Yields the verdict of each comparison: what `blklab compare` says first."""
     for result in comparisons:
-        yield Sentence("Verdict", " ".join(verdict_sentences(result)[:MOST_SENTENCES]))
+        yield Sentence("Verdict", " ".join(verdict_sentences(result)))
 
 
 def _find_sides(view: ExperimentView) -> list[list[ComparisonSide]]:

@@ -40,7 +40,7 @@ def _status(run: Callable[[], int]) -> int:
         return INTERRUPTED
     except SystemExit as end:  # a signal
         status = end.code if isinstance(end.code, int) else 1
-        if status > SIGNALLED:
+        if status - SIGNALLED in list(signal.Signals):
             _say(f"ended by {signal.Signals(status - SIGNALLED).name}")
         return status
     except BaseException as error:  # a panic in Rust is no Exception

@@ -202,7 +202,10 @@ def _print_verdict(console: Console, store: "Store", selection: "Selection") -> 
     if comparison.find_side_label(selection.runs) is None:
         return
     sides = comparison.comparison_sides([(selection.campaign.name, selection.runs)])
-    result = comparison.compare(sides, DEFAULT_METRICS.split(","), partial(query.points, store))
+    try:
+        result = comparison.compare(sides, DEFAULT_METRICS.split(","), partial(query.points, store))
+    except UsageError:  # The results have other figures only, such as a 95th percentile
+        return
     console.print()
     for sentence in verdict_sentences(result):
         console.print(sentence)

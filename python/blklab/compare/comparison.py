@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from itertools import chain
 from statistics import fmean, geometric_mean
@@ -230,10 +231,10 @@ def _are_measured_apart(sides: Sequence[ComparisonSide]) -> bool:
     """Returns whether all imported runs of the first side were measured before, or after, all of another one."""
     spans = []
     for side in sides:
-        stamps = sorted(stamp for stamp in map(_measured_at, side.runs) if stamp)
-        if len(stamps) < len(side.runs):
+        times = sorted(time for time in map(_measured_at, side.runs) if time is not None)
+        if len(times) < len(side.runs):
             return False
-        spans.append((stamps[0], stamps[-1]))
+        spans.append((times[0], times[-1]))
     first, *other_spans = spans
     return any(first[1] < other[0] or other[1] < first[0] for other in other_spans)
 
@@ -322,13 +323,16 @@ def comparison_sides(
     """
     if between is None and len(selections) == 1:
         between = find_side_label(selections[0][1])
+        if between is not None:
+            name, runs = selections[0]
+            selections = [(name, [run for run in runs if run.outcome])]
     sides: list[ComparisonSide] = []
     for name, runs in selections:
         other_labels = [set(_labels(other_runs)) for other, other_runs in selections if other != name]
         split = [between] if between else _distinct_labels(runs, other_labels)
         if between and between not in _labels(runs):
             raise UsageError(f"{name}: no label {between!r}; {near(between, _labels(runs))}")
-        for values in dict.fromkeys(_key(run, split) for run in sorted(runs, key=_measured_at)):
+        for values in dict.fromkeys(_key(run, split) for run in _sort_by_time(runs)):
             description = " ".join(_describe_label(label, value) for label, value in zip(split, values, strict=True))
             side_name = " ".join(filter(None, (name if len(selections) > 1 or not between else "", description)))
             sides.append(ComparisonSide(side_name, [run for run in runs if _key(run, split) == values]))
@@ -342,10 +346,21 @@ def _describe_label(label: str, value: str) -> str:
     return value if label == "source" else f"{label}={value}"
 
 
-def _measured_at(run: StoredRun) -> str:
-    """Returns when an imported run was measured; empty for others: they are stored in this order."""
-    origin = run.origin()
-    return origin.get("measured", "") if origin else ""
+def _measured_at(run: StoredRun) -> datetime | None:
+    """Returns when an imported run was measured; None if that is not known."""
+    try:
+        return datetime.fromisoformat(run.origin().get("measured", "")).astimezone()
+    except ValueError:
+        return None
+
+
+def _sort_by_time(runs: Sequence[StoredRun]) -> list[StoredRun]:
+    """Returns runs in the order in which they were measured; as they are stored if the time of one is not known."""
+    times = {run.id: _measured_at(run) for run in runs}
+    known_times = {number: time for number, time in times.items() if time is not None}
+    if len(known_times) < len(times):
+        return list(runs)
+    return sorted(runs, key=lambda run: known_times[run.id])
 
 
 MOST_DEFAULT_SIDES = 6  # Values of a label from which on it is an axis, not a side

@@ -51,9 +51,9 @@ def _sum(key: str, outcome: Outcome) -> float | None:
 
 
 def _latency(direction: str, key: str, outcome: Outcome) -> float | None:
-    if direction == "sync" and (outcome.sync is None or not outcome.sync.total_ios):
-        return None  # A run without fsyncs has no latency of them, not 0
     value = getattr(outcome.latency(direction), key)
+    if direction == "sync" and not value:
+        return None  # A run without fsyncs has no latency of them, not 0
     return None if value is None else float(value)
 
 

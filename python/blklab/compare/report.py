@@ -230,8 +230,10 @@ def headlines(comparison: Comparison) -> list[str]:
     for name, index in itertools.product(_metrics(comparison), range(len(comparison.sides) - 1)):
         rows = [row for row in comparison.rows if row.metric == name and _is_single(row, index + 1)]
         for value, of_value in by_key((row.labels.get(direction_label or "", ""), row) for row in rows).items():
-            if len(of_value) >= FEWEST_ROWS and (text := _over_cells(of_value, index)):
-                lines.append(" ".join(filter(None, (f"{comparison.sides[index + 1]}:", printable(value), name, text))))
+            text = _over_cells(of_value, index) if len(of_value) >= FEWEST_ROWS else None
+            if text:
+                side = f"{printable(comparison.sides[index + 1])}:"
+                lines.append(" ".join(filter(None, (side, printable(value), name, text))))
     if lines and any(note.code == "two-campaigns" for note in comparison.notes):
         lines.append("Each cell was measured once. What else differs between the campaigns can explain a difference.")
     return lines

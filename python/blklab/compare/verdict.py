@@ -38,11 +38,11 @@ class _Effect:
 
 def describe_verdict(comparison: Comparison) -> list[str]:
     """Returns the verdict in sentences, the answer first."""
-    sentences = _describe_pair(comparison) if len(comparison.sides) == 2 else _describe_sides(comparison)
     doubt = _describe_single_runs(comparison) or _describe_noise(comparison)
-    if doubt:
-        return [*sentences[: MOST_SENTENCES - 1], doubt]
-    return sentences[:MOST_SENTENCES]
+    limit = MOST_SENTENCES - 1 if doubt else MOST_SENTENCES
+    is_pair = len(comparison.sides) == 2
+    sentences = _describe_pair(comparison)[:limit] if is_pair else _describe_sides(comparison, limit)
+    return [*sentences, doubt] if doubt else sentences
 
 
 def _list_effects(comparison: Comparison, side: int) -> list[_Effect]:
@@ -68,7 +68,7 @@ def _describe_pair(comparison: Comparison) -> list[str]:
     base, other = map(printable, comparison.sides)
     effects = _list_effects(comparison, 1)
     if not effects:
-        return [f"{other} and {base} have no value in common."]
+        return [_describe_nothing(comparison, 1)]
     cell_count = len({effect.cell for effect in effects})
     effects_by_verdict = by_key((effect.decision.verdict, effect) for effect in effects)
     sentences = []
@@ -87,10 +87,22 @@ def _describe_pair(comparison: Comparison) -> list[str]:
     same = effects_by_verdict.get("same", [])
     if same:
         sentences.append(_describe_same(base, other, same, effects))
-    open_effects = [*effects_by_verdict.get("unclear", []), *effects_by_verdict.get("unknown", [])]
+    undecided = [*effects_by_verdict.get("unclear", []), *effects_by_verdict.get("unknown", [])]
+    ended = [effect for effect in undecided if effect.decision.change <= -1]
+    if ended:
+        sentences.insert(0, f"{other} has none of what {base} has: {_describe_effects(ended)}.")
+    open_effects = [effect for effect in undecided if effect.decision.change > -1]
     if open_effects:
         sentences.append(_describe_open(open_effects, len(effects)))
     return sentences
+
+
+def _describe_nothing(comparison: Comparison, side: int) -> str:
+    """Returns why no value of a side is compared."""
+    base, other = printable(comparison.sides[0]), printable(comparison.sides[side])
+    if any(row.values[0] is not None and row.values[side] is not None for row in comparison.rows):
+        return f"The values of {base} are 0: no change of {other} can be computed."
+    return f"{other} and {base} have no value in common."
 
 
 def _count_cells(effects: Sequence[_Effect], cell_count: int) -> str:
@@ -165,22 +177,26 @@ def _describe_open(open_effects: Sequence[_Effect], count: int) -> str:
 # --- more sides ----------------------------------------------------------------------------------
 
 
-def _describe_sides(comparison: Comparison) -> list[str]:
-    """Returns a sentence for each side; those that differ come first if there are more than five."""
+def _describe_sides(comparison: Comparison, limit: int) -> list[str]:
+    """Returns a sentence for each side; if there are more than `limit`, those that differ most come first."""
     base = printable(comparison.sides[0])
     pairs = []
     for side in range(1, len(comparison.sides)):
         effects = _list_effects(comparison, side)
-        largest = max((effect.size for effect in effects if effect.decision.verdict in SETTLED), default=0.0)
-        pairs.append((largest, _describe_side(base, printable(comparison.sides[side]), effects)))
-    if len(pairs) > MOST_SENTENCES:
-        pairs.sort(key=lambda pair: -pair[0])
-    return [sentence for _, sentence in pairs]
+        largest_settled = max((effect.size for effect in effects if effect.decision.verdict in SETTLED), default=0.0)
+        largest = max((effect.size for effect in effects), default=0.0)
+        sentence = _describe_side(base, printable(comparison.sides[side]), effects)
+        if not effects:
+            sentence = _describe_nothing(comparison, side)
+        pairs.append(((largest_settled, largest), sentence))
+    if len(pairs) <= limit:
+        return [sentence for _, sentence in pairs]
+    pairs.sort(key=lambda pair: pair[0], reverse=True)
+    rest = len(pairs) - limit + 1
+    return [*(sentence for _, sentence in pairs[: limit - 1]), f"{rest} more sides are in the tables."]
 
 
 def _describe_side(base: str, other: str, effects: Sequence[_Effect]) -> str:
-    if not effects:
-        return f"{other} and {base} have no value in common."
     effects_by_verdict = by_key((effect.decision.verdict, effect) for effect in effects)
     parts = []
     for verdict, word in (("worse", "worse"), ("better", "better"), ("differ", "different"), ("outside", "outside")):
@@ -205,12 +221,13 @@ def _describe_side(base: str, other: str, effects: Sequence[_Effect]) -> str:
 
 def _describe_single_runs(comparison: Comparison) -> str:
     """Returns what single runs mean, if figures cannot be decided because of them."""
-    decisions = [decision for row in comparison.rows for decision in row.differences if decision is not None]
-    if any(decision.once or decision.verdict == "unknown" for decision in decisions if not decision.of_model):
-        return (
-            "Some cells were run once: their difference is chance if runs vary by as much as the last column says. "
-            "Use repeats = 2 or more."
-        )
+    for row in comparison.rows:
+        for side, decision in enumerate(row.differences, 1):
+            runs = [value.runs for value in (row.values[0], row.values[side]) if value is not None]
+            if decision is None or decision.of_model or min(runs) > 1:
+                continue
+            if decision.once or decision.verdict == "unknown":
+                return "Some cells were run once: their differences may be chance. Use repeats = 2 or more."
     return ""
 
 

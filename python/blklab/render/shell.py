@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -191,7 +191,7 @@ def emphasise_figures(text: str, names: Sequence[str] = ()) -> Any:
     return Markup("").join(parts)
 
 
-@cache
+@lru_cache(maxsize=64)
 def _emphasis(names: tuple[str, ...]) -> re.Pattern[str]:
     """Returns what matches commands, these names and figures."""
     patterns = [COMMAND]

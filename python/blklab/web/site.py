@@ -70,7 +70,7 @@ class Site:
         pages: dict[str, Callable[..., SitePage | str]] = {
             "/": lambda arguments: campaigns.list_campaigns(self._store, results, arguments, _part_number(arguments)),
             f"/campaigns/{number}": lambda arguments, number: campaigns.show_campaign(
-                self._store, number, _part_number(arguments)
+                self._store, results, number, _part_number(arguments)
             ),
             f"/campaigns/{number}/report": self._report,
             "/compare": self._compare,

@@ -23,7 +23,7 @@ from blklab.web.frame import ROWS, ChoiceForm, Form, FormField, SitePage, folded
 from blklab.web.pages.comparison import MAX_SIDES
 from blklab.web.pages.trends import series_key
 
-MOST_SUMMED_UP = 2000  # Runs of a campaign whose result and doubts are computed for its page
+MOST_SUMMED_UP = 300  # Runs of a campaign whose result and doubts are computed for its page
 
 
 def list_campaigns(store: Store, results: MainResults, arguments: Mapping[str, str], page: int) -> SitePage:
@@ -101,7 +101,7 @@ def _list_table(rows: Sequence[CampaignRow], results: MainResults, tags: Mapping
     return TextTable("", columns, cells)
 
 
-def show_campaign(store: Store, number: int, page: int) -> SitePage:
+def show_campaign(store: Store, results: MainResults, number: int, page: int) -> SitePage:
     """Returns the page of a campaign: what it found, the doubts, and one part of its runs."""
     row = query.campaign(store, number)
     total = sum(row.states.values())
@@ -124,7 +124,7 @@ def show_campaign(store: Store, number: int, page: int) -> SitePage:
     if earlier:
         links.append(LinkedCell("Compare with the one before", f"/compare?side={earlier[-1]}&side={number}"))
         links.append(LinkedCell("Trend", f"/trends/{quote(row.name, safe='')}?on={quote(row.host or row.runner)}"))
-    sentences, doubts = _sum_up(store, row, every_run)
+    sentences, doubts = _sum_up(store, results, row, every_run)
     return SitePage(
         printable(row.title or row.name),
         [
@@ -148,13 +148,15 @@ def show_campaign(store: Store, number: int, page: int) -> SitePage:
 
 
 def _sum_up(
-    store: Store, row: CampaignRow, every_run: Sequence[StoredRun]
+    store: Store, results: MainResults, row: CampaignRow, every_run: Sequence[StoredRun]
 ) -> tuple[Sequence[Sentence], Sequence[Sentence]]:
     """Returns what a campaign found, and the doubts about it; of a very large one, only the range of its figures."""
     if not any(run.outcome for run in every_run):
-        phrase = MainResults(store).read([row])[row.number]
+        phrase = results.read([row])[row.number]
         return [Sentence("Result", f"{phrase[:1].upper()}{phrase[1:]}.")], []
     view = ExperimentView([Selection(str(row.number), row, every_run)], lambda run: query.points(store, run))
+    if row.states.get("running"):
+        return report_sentences(view), []  # The page is drawn again and again: doubts follow at the end
     doubt = doubt_sentence(every_run, diagnose(every_run, view.points))
     return report_sentences(view), [Sentence("", doubt)] if doubt else []
 

@@ -8,7 +8,6 @@ from blklab.compare import comparison as analysis
 from blklab.compare import report
 from blklab.compare.comparison import Comparison, distinguish
 from blklab.compare.decision import look_share
-from blklab.compare.verdict import MOST_SENTENCES
 from blklab.errors import UsageError
 from blklab.render import diagnostics
 from blklab.render.formatting import Sentence
@@ -55,7 +54,7 @@ def compare_campaigns(store: Store, selectors: Sequence[str], metrics: str, base
         here="/",
         facts=[f"campaign {row.number}: {printable(row.name)} on {printable(row.place)}" for row in campaigns],
         sentences=[
-            Sentence("Verdict", " ".join(report.verdict_sentences(result)[:MOST_SENTENCES])),
+            Sentence("Verdict", " ".join(report.verdict_sentences(result))),
             Sentence("Baseline", _describe_baseline(names, campaigns)),
             *(Sentence(name, report.summary(result, name)) for name in shown),
         ],
@@ -82,7 +81,7 @@ def _compare_sides_of_one(store: Store, selector: str, metrics: str) -> SitePage
         here="/",
         facts=[f"campaign {campaign.number}: {printable(campaign.name)} on {printable(campaign.place)}"],
         sentences=[
-            Sentence("Verdict", " ".join(report.verdict_sentences(result)[:MOST_SENTENCES])),
+            Sentence("Verdict", " ".join(report.verdict_sentences(result))),
             Sentence("Baseline", f"{printable(result.sides[0])}: changes are those of the others to it."),
             *(Sentence(name, report.summary(result, name)) for name in shown),
         ],

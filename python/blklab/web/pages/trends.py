@@ -169,12 +169,14 @@ def _cell_names(every_run: Sequence[StoredRun], side_labels: Sequence[str]) -> d
         options = _options(run)
         cells.append((name, run, options))
         options_by_name.setdefault(name, []).append(options)
+    varied_options: dict[str, list[str]] = {}
+    for name, options_of_name in options_by_name.items():
+        varied_options[name] = [key for key in OPTIONS if len({other.get(key, "") for other in options_of_name}) > 1]
     names = {}
     for name, run, options in cells:
         differing = []
-        for key in OPTIONS:
-            values = {other.get(key, "") for other in options_by_name[name]}
-            if len(values) > 1 and key not in run.labels:
+        for key in varied_options[name]:
+            if key not in run.labels:
                 differing.append(f"{key}={options.get(key) or 'unknown'}")
         names[run.id] = " ".join([name, *map(printable, differing)])
     return names
