@@ -9,7 +9,7 @@ from blklab.md.model import Array, Software, SyncPass
 from blklab.md.superblocks import Superblock
 from blklab.units import SECTOR, format_size
 
-DEFAULT_MINIMUM = 1000  # KiB/s that md keeps if nobody changed sync_speed_min (drivers/md/md.c)
+DEFAULT_MINIMUM = 1000  # KiB/s: the default of sync_speed_min (drivers/md/md.c)
 NEAR = 0.1  # So near to a limit, as a share of it, that the limit is the reason
 RAISED_MINIMUM = 50_000  # KiB/s, for a resync that must not wait for other I/O
 
