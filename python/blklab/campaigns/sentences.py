@@ -19,14 +19,13 @@ from blklab.campaigns.view import (
 from blklab.compare.comparison import Comparison, ComparisonSide, compare
 from blklab.compare.decision import Decision, Rule, decide
 from blklab.compare.figure_text import change, figure, interval, more_repeats
-from blklab.compare.metrics import METRICS, WAYS, rate_scale
+from blklab.compare.metrics import COMPARED_METRICS, METRICS, WAYS, rate_scale
 from blklab.compare.report import verdict_sentences
 from blklab.errors import UsageError
 from blklab.grouping import by_key
 from blklab.render import formatting
 from blklab.render.formatting import Sentence
 
-COMPARED = ("iops", "mean", "p99")  # The metrics of the verdict
 MOST = 8  # Maximum number of sentences about the fastest cells
 MOST_NAMES = 12  # Maximum number of values that a sentence ranks
 
@@ -271,7 +270,7 @@ def compare_sides(view: ExperimentView) -> list[Comparison]:
     comparisons = []
     for sides in _find_sides(view):
         with suppress(UsageError):  # The results have other figures only, such as a 95th percentile
-            comparisons.append(compare(sides, COMPARED, view.points, look=view.look))
+            comparisons.append(compare(sides, COMPARED_METRICS, view.points, look=view.look))
     return comparisons
 
 

@@ -14,6 +14,7 @@ from blklab.outcome import DeviceResult, Outcome
 from blklab.toml_files.problems import near
 from blklab.units import format_duration, format_rate
 
+COMPARED_METRICS = ("iops", "mean", "p99")  # What reports and pages compare; `compare --metric` has the same default
 WAYS = ("read", "write")  # The directions of I/O, in the order of pairs
 
 

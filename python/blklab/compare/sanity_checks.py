@@ -269,18 +269,17 @@ def _unequal_members(members: Sequence[DeviceResult], direction: int, name: str)
     if len(members) < 2:
         return
     ios = [member.ios[direction] for member in members]
-    slow = max(members, key=lambda disk: disk.ticks_ns[direction] / disk.ios[direction])
-    fast = min(members, key=lambda disk: disk.ticks_ns[direction] / disk.ios[direction])
-    longest, shortest = (disk.ticks_ns[direction] / disk.ios[direction] for disk in (slow, fast))
+    times = {member.name: member.ticks_ns[direction] / member.ios[direction] for member in members}
+    slow, longest = max(times.items(), key=lambda item: item[1])
+    fast, shortest = min(times.items(), key=lambda item: item[1])
     is_flash_and_disk = shortest < SPINNING_NS <= longest and longest > UNLIKE_CLASSES * shortest
     if max(ios) <= ALIKE * min(ios) and longest > UNEQUAL_MEMBERS * shortest and not is_flash_and_disk:
         yield Diagnostic(
             "unequal-twins",
             "warning",
             "",
-            f"{slow.name} took {format_duration(longest)} for each of its {name}, {fast.name} "
-            f"{format_duration(shortest)} for as many: if both are the same model, look at the SMART values of "
-            f"{slow.name}",
+            f"{slow} took {format_duration(longest)} for each of its {name}, {fast} {format_duration(shortest)} for as "
+            f"many: if both are the same model, look at the SMART values of {slow}",
         )
 
 

@@ -8,6 +8,7 @@ from blklab.compare import comparison as analysis
 from blklab.compare import report
 from blklab.compare.comparison import Comparison, distinguish
 from blklab.compare.decision import look_share
+from blklab.compare.metrics import COMPARED_METRICS
 from blklab.errors import UsageError
 from blklab.render import diagnostics
 from blklab.render.formatting import Sentence
@@ -19,7 +20,7 @@ from blklab.store.query import CampaignRow, Selection
 from blklab.text.printing import printable
 from blklab.web.frame import SitePage
 
-METRICS_SHOWN = "iops,mean,p99"
+METRICS_SHOWN = ",".join(COMPARED_METRICS)
 MAX_SIDES = 12  # A page compares each with the baseline
 
 
@@ -45,8 +46,16 @@ def compare_campaigns(store: Store, selectors: Sequence[str], metrics: str, base
     difference = distinguish(selections)
     names = difference[1] if difference else [f"campaign {selector}" for selector in ordered]
     result = compare_selections(store, names, selections, [name.strip() for name in metrics.split(",")])
-    shown = list(dict.fromkeys(row.metric for row in result.rows))
     campaigns = [selection.campaign for selection in selections]
+    baseline_text = _describe_baseline(names, campaigns)
+    return _draw_page(result, campaigns, baseline_text, _swap_links(ordered, names, metrics))
+
+
+def _draw_page(
+    result: Comparison, campaigns: Sequence[CampaignRow], baseline: str, swap_links: Sequence[LinkedCell]
+) -> SitePage:
+    """Returns the page of a comparison: the verdict, the `baseline` in words, and a table for each metric."""
+    shown = list(dict.fromkeys(row.metric for row in result.rows))
     tables = zip(shown, report.tables(result), strict=True)
     return SitePage(
         "Comparison",
@@ -55,14 +64,11 @@ def compare_campaigns(store: Store, selectors: Sequence[str], metrics: str, base
         facts=[f"campaign {row.number}: {printable(row.name)} on {printable(row.place)}" for row in campaigns],
         sentences=[
             Sentence("Verdict", " ".join(report.verdict_sentences(result))),
-            Sentence("Baseline", _describe_baseline(names, campaigns)),
+            Sentence("Baseline", baseline),
             *(Sentence(name, report.summary(result, name)) for name in shown),
         ],
         doubts=diagnostics.sentences(result.notes),
-        links=[
-            *_swap_links(ordered, names, metrics),
-            *(LinkedCell(f"Campaign {row.number}", f"/campaigns/{row.number}") for row in campaigns),
-        ],
+        links=[*swap_links, *(LinkedCell(f"Campaign {row.number}", f"/campaigns/{row.number}") for row in campaigns)],
     )
 
 
@@ -73,21 +79,8 @@ def _compare_sides_of_one(store: Store, selector: str, metrics: str) -> SitePage
         raise UsageError("choose at least two campaigns in the list, then compare them")
     campaign = selection.campaign
     result = compare_selections(store, [campaign.name], [selection], [name.strip() for name in metrics.split(",")])
-    shown = list(dict.fromkeys(row.metric for row in result.rows))
-    tables = zip(shown, report.tables(result), strict=True)
-    return SitePage(
-        "Comparison",
-        [PageSection(name.replace(".", "-"), name, name, [table]) for name, table in tables],
-        here="/",
-        facts=[f"campaign {campaign.number}: {printable(campaign.name)} on {printable(campaign.place)}"],
-        sentences=[
-            Sentence("Verdict", " ".join(report.verdict_sentences(result))),
-            Sentence("Baseline", f"{printable(result.sides[0])}: changes are those of the others to it."),
-            *(Sentence(name, report.summary(result, name)) for name in shown),
-        ],
-        doubts=diagnostics.sentences(result.notes),
-        links=[LinkedCell(f"Campaign {campaign.number}", f"/campaigns/{campaign.number}")],
-    )
+    baseline_text = f"{printable(result.sides[0])}: changes are those of the others to it."
+    return _draw_page(result, [campaign], baseline_text, [])
 
 
 def _age_key(selection: Selection) -> tuple[str, int]:
