@@ -324,6 +324,8 @@ def kernel_bugs() -> str:
     for bug in read_bugs():
         fixed = f"before {bug.fixed[0]}.{bug.fixed[1]}" if bug.fixed else "no fix known"
         releases = f"{bug.since[0]}.{bug.since[1]} and later, {fixed}"
+        if bug.last:
+            releases = f"{bug.since[0]}.{bug.since[1]} to {bug.last[0]}.{bug.last[1]}, later ones are not known"
         condition = bug.condition.replace("-", " ")
         help_text = f"{bug.harm}. Until a fixed kernel runs: {bug.remedy}"
         rows.append((f"`{bug.id}`", releases, condition, bug.severity, help_text, bug.source))

@@ -211,6 +211,7 @@ def arrays_that_change() -> Iterator[Array]:
         yield array("raid5", *members, raid_disks=3, reshaping=True, reshape_position=640)
         yield array("raid5", *members, reshaping=True, reshape_position=1 << 40, sync=SyncPass("reshape", 1, 10, 3))
     yield array("raid4", *two(), raid_disks=3, reshaping=True)
+    yield array("raid5", *two(), raid_disks=3, degraded=1, logical_block=4096)
     yield array("raid5", *two(), raid_disks=3, state="inactive", bitmap=True)
     yield array("raid5", *two(), sync=SyncPass("resync", 1, 10, 1000, 1000, 200_000))
     yield array("raid5", *two(), sync=SyncPass("recover", 1, 10, 200_000, 1000, 200_000))
@@ -350,7 +351,7 @@ def audited(directory: Path) -> Iterator[str]:
     """Yields the messages and remedies of all findings about these arrays, hosts and disks."""
     for made in ARRAYS:
         for each in made():
-            for software in (None, SOFTWARE):
+            for software in (None, SOFTWARE, Software(kernel=(6, 1))):
                 for rule in RULES:
                     yield from texts(rule(each, software))
     for inventory in inventories(directory):

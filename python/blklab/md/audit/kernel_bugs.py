@@ -23,6 +23,7 @@ class KernelBug:
     id: str
     since: Version
     fixed: Version | None
+    last: Version | None
     condition: str
     severity: Severity
     harm: str
@@ -30,7 +31,9 @@ class KernelBug:
     source: str
 
     def is_in(self, kernel: Version) -> bool:
-        return self.since <= kernel and (self.fixed is None or kernel < self.fixed)
+        if kernel < self.since or (self.fixed is not None and kernel >= self.fixed):
+            return False
+        return self.last is None or kernel <= self.last
 
 
 def _has_write_mostly_mirror(array: Array) -> bool:
@@ -73,7 +76,8 @@ def read_bugs() -> tuple[KernelBug, ...]:
     bugs = []
     for row in toml_file("blklab.md.audit", "kernel_bugs.toml")["bugs"]:
         fixed = _version(row["fixed"]) if "fixed" in row else None
-        bugs.append(KernelBug(**{**row, "since": _version(row["since"]), "fixed": fixed}))
+        last = _version(row["last"]) if "last" in row else None
+        bugs.append(KernelBug(**{**row, "since": _version(row["since"]), "fixed": fixed, "last": last}))
     return tuple(bugs)
 
 
@@ -92,6 +96,8 @@ def check_kernel_bugs(array: Array, software: Software | None) -> Iterator[Diagn
             message = f"Linux {release} may have a bug ({bug.id}): {bug.harm}. Until a fixed kernel runs: {bug.remedy}"
             if bug.fixed is not None:
                 message += f". Linux {bug.fixed[0]}.{bug.fixed[1]} has the fix; your distribution may have it earlier"
+            elif bug.last is not None:
+                message += ". Whether later releases have it is not known"
             else:
                 message += ". No fix was known in November 2026"
             severity: Severity = "warning" if bug.severity == "critical" and not array.live else bug.severity
