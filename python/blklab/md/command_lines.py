@@ -159,6 +159,10 @@ def fix_bbl(array: str) -> str:
     return _line("blklab", "md", "fix", "bbl", array)
 
 
+def fix_bbl_of_arrays(arrays: Sequence[str]) -> str:
+    return _line("blklab", "md", "fix", "bbl", *arrays)
+
+
 def plan_fix_bbl(array: str) -> str:
     return _line("blklab", "md", "fix", "bbl", array, "--plan")
 
@@ -220,6 +224,13 @@ def resume_fix() -> str:
 
 def disable_lists(file: str) -> str:
     return _check_printable(f"echo 'CREATE bbl=no' >> {shlex.quote(file)}")
+
+
+def create_mirrors_of_partitions(first: str, second: str, config: str) -> str:
+    """A loop: RAID-1 of the partitions 1, 2, 3 and 5 of two disks, each of the partitions of one number."""
+    members = " ".join(f"{shlex.quote(disk)}$n" for disk in (first, second))
+    mdadm = f"mdadm --create /dev/md$n --config {shlex.quote(config)} --level=1 --raid-devices=2 --bitmap=internal"
+    return _check_printable(f"for n in 1 2 3 5; do {mdadm} {members}; done")
 
 
 def make_directory(directory: str) -> str:
@@ -357,9 +368,29 @@ COMMANDS: tuple[Callable[..., str], ...] = (
     *(fail_disk, make_idle, re_add_disk, re_add_without_list, make_writable, remove_disk, remove_bitmap),
     *(replace_disk, stop_array, wait_for_sync, zero_superblock),
     *(clear_want_replacement, clear_write_error, raise_sync_speed, resume_writes, show_mismatches),
-    *(audit_arrays, fix_bbl, plan_fix_bbl, fix_entries, fix_add, fix_rebuild, fix_remove, fix_replace, fix_restart),
+    *(
+        audit_arrays,
+        fix_bbl,
+        fix_bbl_of_arrays,
+        plan_fix_bbl,
+        fix_entries,
+        fix_add,
+        fix_rebuild,
+        fix_remove,
+        fix_replace,
+        fix_restart,
+    ),
     *(fix_assemble, fix_entries_from, fix_metadata, save_sectors, start_overlays, stop_overlays),
-    *(resume_fix, disable_lists, make_directory, list_lvm_raids, set_stripe, set_timeout, limit_retries),
+    *(
+        resume_fix,
+        disable_lists,
+        create_mirrors_of_partitions,
+        make_directory,
+        list_lvm_raids,
+        set_stripe,
+        set_timeout,
+        limit_retries,
+    ),
     *(show_signatures, show_smart, show_smart_of_kind, stop_swap, stop_unit, unmount),
     *(create_on_overlays, load_modules, hide_rule, reload_rules),
     *(set_read_only, set_read_write, attach_file, detach_file),

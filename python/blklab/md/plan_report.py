@@ -6,7 +6,8 @@ from blklab.md import command_lines
 from blklab.md.audit.rule import list_names
 from blklab.md.levels import PARITIES
 from blklab.md.recipes import Recipe
-from blklab.md.repair import rewrite, steps
+from blklab.md.repair import all_arrays, rewrite, steps
+from blklab.md.repair.all_arrays import ArraysPlan
 from blklab.md.repair.array_state import ArrayState, MemberState
 from blklab.md.repair.plan import RepairPlan
 from blklab.md.repair.restart import RestartPlan
@@ -108,6 +109,49 @@ def show(console: Console, plan: RepairPlan | RewritePlan | SlotPlan | RestartPl
     for recipe in plan.recipes if isinstance(plan, RepairPlan) else ():
         console.print()
         show_recipe(console, recipe)
+
+
+def show_arrays(console: Console, plan: ArraysPlan) -> None:
+    """Prints the plan for several arrays: those that are refused last, where they are seen."""
+    _show_names(console, [array.path for array in plan.without_lists], "no member has a bad-block list: nothing to do")
+    _show_names(
+        console,
+        [array.path for array in plan.only_stopped],
+        "no redundancy: the lists can only be removed while it is stopped (--recipe offline)",
+    )
+    _show_names(console, [array.name for array in plan.not_assembled], "not assembled: its lists were not examined")
+    for repair in plan.repairs:
+        console.print()
+        if all_arrays.is_waiting(repair):
+            waits = f"{repair.array.path}: planned when this has ended: {repair.refused[0].message}"
+            console.print(style_text(printable(waits)))
+        else:
+            show(console, repair)
+    for refused_plan in plan.refused:
+        console.print()
+        show(console, refused_plan)
+    if plan.refused and plan.repairs:
+        others = command_lines.fix_bbl_of_arrays([repair.array.path for repair in plan.repairs])
+        console.print()
+        console.print(style_text("blklab changes no array while one of them is refused. For the other arrays alone:"))
+        console.print(style_text(f"    {others}", "green"))
+
+
+def _show_names(console: Console, names: list[str], state: str) -> None:
+    if names:
+        console.print(style_text(printable(f"{list_names(names, 8)}: {state}")))
+
+
+def arrays_as_dict(plan: ArraysPlan, done: list[str] | None = None) -> dict[str, Any]:
+    """Returns the JSON document of several arrays: docs/reference/formats.md, `md fix`.
+
+    `done` has the paths of the arrays whose lists were removed.
+    """
+    documents = []
+    for repair in (*plan.repairs, *plan.refused):
+        is_done = done is not None and repair.array.path in done
+        documents.append(as_dict(repair, steps.Done() if is_done else None))
+    return {"format_version": FORMAT_VERSION, **plan.as_dict(), "arrays": documents}
 
 
 def _show_slot_plan(console: Console, plan: SlotPlan | RestartPlan | AssemblyPlan) -> None:

@@ -20,13 +20,24 @@ class Recipe:
     lines: tuple[str, ...]
 
 
+INSTALLER_CONFIG = "/tmp/no-lists.conf"  # noqa: S108  # in an installer, where only root is
+"""The file of `mdadm --create --config` in the recipe for an installer."""
+
+
 def installer_recipe() -> Recipe:
     """Returns how to have an installer make arrays without lists."""
     lines = (
-        "# Before the installer makes arrays, open a shell (Debian, Anaconda: Ctrl-Alt-F2) and run:",
+        "# Before the installer makes arrays, open a shell and run the three lines that follow.",
+        "# Debian, Anaconda: Ctrl-Alt-F2. On a serial console of Debian: Ctrl-A, then N. Over ssh (Debian's module",
+        "# network-console): log in as `installer` and choose the shell.",
         command_lines.make_directory("/etc/mdadm"),
         command_lines.disable_lists("/etc/mdadm/mdadm.conf") + "     # Debian, Ubuntu",
         command_lines.disable_lists("/etc/mdadm.conf") + "           # Red Hat, SUSE, Arch",
+        "# Or make the arrays yourself, here md1, md2, md3 and md5 from the partitions of these numbers on two disks.",
+        "# Use a file of your own: the installer of Debian overwrites /tmp/mdadm.conf. mdadm asks before it uses a",
+        "# partition with data. The installer then finds the arrays.",
+        command_lines.disable_lists(INSTALLER_CONFIG),
+        command_lines.create_mirrors_of_partitions("/dev/sdX", "/dev/sdY", INSTALLER_CONFIG),
         "# With preseeding: d-i partman/early_command string mkdir -p /etc/mdadm; \\",
         "#     echo 'CREATE bbl=no' > /etc/mdadm/mdadm.conf",
         "# With Kickstart: put the echo into %pre. Then check each member of each array:",
@@ -35,7 +46,11 @@ def installer_recipe() -> Recipe:
         "#     d-i preseed/late_command string in-target sh -c \"echo 'CREATE bbl=no' >> /etc/mdadm/mdadm.conf\"",
         "# The installers of Debian 13 and newer make arrays without a bitmap, and a crash then resyncs all. For each:",
         "#     mdadm --grow --bitmap=internal /dev/md0",
-        "# If an array already has lists: blklab md fix bbl /dev/md0",
+        "# If arrays already have lists, and blklab is installed: at the end of the installation, or later, once:",
+        "#     blklab md fix bbl --all --yes --wait",
+        "# With preseeding: put `in-target` before it, in late_command. It waits for the first resync, which can take",
+        "# hours: then run it after the first boot, for example with Ansible:",
+        "#     - command: blklab md fix bbl --all --yes --wait",
     )
     return Recipe("installer", lines)
 

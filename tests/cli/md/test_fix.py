@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from blklab.errors import BlklabError
 from blklab.md import probing
 from blklab.md.repair import journal
 from blklab.md.repair import plan as plans
@@ -157,6 +158,102 @@ def test_a_damaged_journal(machine: Arrays, run: Run, content: str) -> None:
     done = run("md", "fix", "--resume")
     assert (done.status, "damaged: expected the journal" in done.err) == (1, True)
     assert "Traceback" not in done.err
+
+
+def add_mirror(machine: Arrays, number: int, recorded: str, **md: str) -> None:
+    """Makes another RAID-1 of two recorded members: md1 of sdc1 and sdd1."""
+    names = [f"sd{'ab'[slot]}{number}" for slot in range(2)]
+    for slot, name in enumerate(names):
+        machine.disk(name, f"8:{32 * number + 16 * slot}", f"{recorded}.vd{'ab'[slot]}")
+    machine.array(f"md{number}", f"9:{number}", {name: {} for name in names}, **md)
+
+
+@pytest.fixture
+def repaired(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Returns the names of arrays whose repair was begun; none is carried out."""
+    names: list[str] = []
+
+    def repair(task: RepairTask, *, quiet: bool) -> None:
+        del quiet
+        names.append(Path(task.array).name)
+
+    monkeypatch.setattr("blklab.cli.md.fix.run_repair", repair)
+    return names
+
+
+def test_all_arrays_of_a_host(machine: Arrays, run: Run, repaired: list[str]) -> None:
+    machine.mirror()
+    add_mirror(machine, 3, "raid1-12")
+    add_mirror(machine, 10, "raid1-12-conf-bblno")
+    planned = run("md", "fix", "bbl", "--all", "--plan")
+    assert (planned.status, repaired) == (0, []), planned.out
+    assert "md10: no member has a bad-block list: nothing to do" in planned.out
+    assert [line.split("--fail ")[1] for line in planned.out.splitlines() if "--fail" in line] == [
+        f"{machine.roots.dev}/{name}" for name in ("sda", "sdb", "sda3", "sdb3")
+    ]
+    assert run("md", "fix", "bbl", "--all").status == 2  # it cannot ask
+    done = run("md", "fix", "bbl", "--all", "--yes")
+    assert (done.status, repaired) == (0, ["md0", "md3"]), done.err
+    document = json.loads(run("md", "fix", "bbl", "--all", "--yes", "--json").out)
+    assert [(array["array"], array["outcome"]) for array in document["arrays"]] == [("md0", "done"), ("md3", "done")]
+    assert document["without_lists"] == ["md10"]
+
+
+def test_one_refused_array_keeps_all_as_they_are(machine: Arrays, run: Run, repaired: list[str]) -> None:
+    machine.mirror()
+    add_mirror(machine, 3, "raid1-12", degraded="1")
+    for arguments in (("--all",), ("md0", "md3"), ("md3", "md0", "--wait")):
+        done = run("md", "fix", "bbl", *arguments, "--yes")
+        assert done.status == 1
+        assert "the array is degraded" in " ".join(done.out.split())
+        assert f"    blklab md fix bbl {machine.roots.dev}/md0\n" in done.out
+    assert repaired == []
+
+
+def test_wait_begins_when_md_has_ended(
+    machine: Arrays, run: Run, repaired: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.mirror(sync_action="check", sync_completed="8 / 16")
+    refused = run("md", "fix", "bbl", "--all", "--yes")
+    assert (refused.status, "a check is running: wait until it ends" in refused.out) == (1, True), refused.out
+    node = machine.roots.sys / "block/md0"
+    naps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 2:
+            machine.write(node, {"md__sync_action": "idle", "md__sync_completed": "none"})
+
+    monkeypatch.setattr("blklab.cli.md.fix.time.sleep", sleep)
+    done = run("md", "fix", "bbl", "--all", "--yes", "--wait")
+    assert (done.status, len(naps), repaired) == (0, 2, ["md0"]), done.err
+    assert done.err.endswith("md0: waiting: a check is running: wait until it ends\n")
+
+
+def test_trouble_ends_it_and_names_what_is_left(machine: Arrays, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.mirror()
+    add_mirror(machine, 3, "raid1-12")
+    add_mirror(machine, 4, "raid1-12")
+
+    def repair(task: RepairTask, *, quiet: bool) -> None:
+        del quiet
+        if task.array.endswith("md3"):
+            raise BlklabError(f"{task.array}: a member failed")
+
+    monkeypatch.setattr("blklab.cli.md.fix.run_repair", repair)
+    done = run("md", "fix", "bbl", "--all", "--yes")
+    dev = machine.roots.dev
+    assert done.status == 1
+    assert f"{dev}/md3: a member failed" in done.err
+    assert f"not done: {dev}/md3, {dev}/md4; done: {dev}/md0" in done.err
+
+
+def test_arrays_without_redundancy_and_on_disks_only(machine: Arrays, run: Run) -> None:
+    machine.mirror(level="raid0")
+    done = run("md", "fix", "bbl", "--all", "--yes")
+    assert (done.status, "can only be removed while it is stopped" in done.out) == (1, True)
+    assert run("md", "fix", "bbl", "--all", "md0").status == 2
+    assert run("md", "fix", "bbl").status == 2
 
 
 def test_recipes(machine: Arrays, run: Run) -> None:

@@ -386,6 +386,36 @@ def test_arrays_of_partitions_of_the_same_disks(machine: Rig, disks: list[str]) 
 
 
 @pytest.mark.guest
+def test_all_arrays_of_the_host_one_after_the_other(machine: Rig, disks: list[str]) -> None:
+    partitioned(machine, SHAPES[:2])
+    partitions = [[f"{disk}{number}" for disk in disks[:2]] for number in (1, 2)]
+    for number, members in enumerate(partitions, 1):
+        machine.create(f"/dev/md{number}", members, "--level=1", "--bitmap=internal")
+    fio = ["--rw=write", "--bs=64k", "--size=4m", "--direct=1", "--verify=crc32c", "--do_verify=0"]
+    arrays = ["/dev/md1", "/dev/md2"]
+    for array in arrays:
+        machine.run("fio", f"--name=pattern{array[-1]}", f"--filename={array}", *fio)
+    machine.guest.agent.write("/sys/block/md1/md/sync_max", "2048")
+    machine.guest.agent.write("/sys/block/md1/md/sync_action", "check")
+    refused = machine.blklab("md", "fix", "bbl", "--all", "--yes")
+    assert (refused.status, "a check is running: wait until it ends" in refused.stdout) == (1, True), refused
+    assert machine.lists(partitions[0] + partitions[1]) == ["empty"] * 4
+    machine.guest.agent.write("/sys/block/md1/md/sync_speed_max", "2000")
+    machine.guest.agent.write("/sys/block/md1/md/sync_max", "max")
+    done = machine.blklab("md", "fix", "bbl", "--all", "--yes", "--wait")
+    assert done.status == 0, done.stderr
+    assert "/dev/md1, /dev/md2: no member has a bad-block list" in done.stdout
+    assert machine.lists(partitions[0] + partitions[1]) == ["none"] * 4
+    for array in arrays:
+        machine.run("fio", f"--name=pattern{array[-1]}", f"--filename={array}", *fio[:-1], "--verify_only")
+    machine.run("mdadm", "--stop", "/dev/md1", "/dev/md2")
+    machine.run("mdadm", "--zero-superblock", *partitions[0], *partitions[1])
+    for shape, disk in zip(SHAPES, disks[:2], strict=False):
+        machine.write(shape, 446, bytes(66))
+        machine.run("blockdev", "--rereadpt", disk)
+
+
+@pytest.mark.guest
 def test_the_recipes_do_what_they_say(machine: Rig, disks: list[str]) -> None:
     machine.create("/dev/md0", disks[:2], "--level=1", "--metadata=1.0")
     recipe = machine.blklab("md", "fix", "bbl", "/dev/md0", "--recipe", "offline").stdout
@@ -402,6 +432,16 @@ def test_the_recipes_do_what_they_say(machine: Rig, disks: list[str]) -> None:
     assert machine.lists(disks[2:4]) == ["none"] * 2
     machine.run("mdadm", "--stop", "/dev/md1")
     machine.guest.agent.write(line[2], "\n")
+    # The loop makes each array of the partitions of one number.
+    (loop,) = [line for line in installer.splitlines() if line.startswith("for n in 1 2 3 5; do mdadm ")]
+    command = loop.removeprefix("for n in 1 2 3 5; do ").removesuffix("; done")
+    command = command.replace("/dev/sdX$n", disks[2]).replace("/dev/sdY$n", disks[3]).replace("$n", "1")
+    machine.guest.agent.write("/tmp/no-lists.conf", "CREATE bbl=no\n")
+    machine.run("mdadm", "--zero-superblock", *disks[2:4])
+    machine.run(*shlex.split(command), stdin="y\n")  # the guest has no shell
+    assert machine.lists(disks[2:4]) == ["none"] * 2
+    assert machine.read("/sys/block/md1/md/bitmap/location") != "none"
+    machine.run("mdadm", "--stop", "/dev/md1")
 
 
 @pytest.mark.guest

@@ -1,6 +1,7 @@
 """`blklab md fix`: the only commands of `blklab md` that change arrays."""
 
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +16,8 @@ from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, UsageError
 from blklab.md import command_lines, probing, recipes
 from blklab.md import plan_report as report
-from blklab.md.repair import journal
+from blklab.md.repair import all_arrays, journal
+from blklab.md.repair.all_arrays import plan_again, plan_arrays
 from blklab.md.repair.array_state import read_array_state
 from blklab.md.repair.operations import MachineOps
 from blklab.md.repair.perform import RebuildProgress, Repair
@@ -72,8 +74,14 @@ def fix(context: click.Context, *, resume: bool) -> None:
         context.exit(2)
 
 
+WAIT_S = 5.0
+"""Seconds after which `--wait` looks again whether md has ended its work."""
+
+
 @click.command()
-@click.argument("array", required=False)
+@click.argument("arrays", metavar="[ARRAY]...", nargs=-1)
+@click.option("--all", "whole_host", is_flag=True, help="Do this for all arrays of this host, one after the other.")
+@click.option("--wait", is_flag=True, help="Wait for an array that md resyncs or checks, instead of refusing it.")
 @plan_option
 @yes_option
 @click.option(
@@ -82,17 +90,31 @@ def fix(context: click.Context, *, resume: bool) -> None:
     help="Print how to remove lists from a stopped array (offline), or how to make arrays without lists (installer).",
 )
 @json_option
-def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as_json: bool) -> None:
-    """Remove the bad-block lists of ARRAY (/dev/md0) while it is in use, one member at a time.
+def bbl(
+    *,
+    arrays: tuple[str, ...],
+    whole_host: bool,
+    wait: bool,
+    only_plan: bool,
+    yes: bool,
+    recipe: str | None,
+    as_json: bool,
+) -> None:
+    """Remove the bad-block lists of each ARRAY (/dev/md0) while it is in use, one member at a time.
 
     blklab fails each member, removes it and re-adds it without its list. It waits until the member is in sync before it
     continues with the next. It first adds a write-intent bitmap if there is none, and removes it at the end. It does
     not remove lists that have entries, and explains what you can do.
 
+    With several arrays, or with --all, blklab examines all of them before it changes the first, and changes none if one
+    of them is refused. It stops at the first trouble, and says which arrays are left. A second run continues.
+
     \b
     Examples:
       blklab md fix bbl /dev/md0 --plan
       blklab md fix bbl /dev/md0
+      blklab md fix bbl --all --plan
+      blklab md fix bbl --all --yes --wait
       blklab md fix bbl /dev/md0 --recipe offline
       blklab md fix --resume
 
@@ -103,12 +125,24 @@ def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as
     if recipe == "installer":
         report.show_recipe(results(), recipes.installer_recipe())
         return
+    if len(arrays) > 1 and recipe == "offline":
+        raise UsageError("--recipe offline: expected one array")
     if recipe == "offline":
-        stopped_array = find_array(array, Roots()) if array else None
+        stopped_array = find_array(arrays[0], Roots()) if arrays else None
         report.show_recipe(results(), recipes.offline_recipe(stopped_array))
         return
-    if array is None:
-        raise UsageError("expected an array such as /dev/md0; `blklab md audit` lists them")
+    if whole_host and arrays:
+        raise UsageError(f"--all means all arrays: expected no {arrays[0]} with it")
+    if not whole_host and not arrays:
+        raise UsageError("expected an array such as /dev/md0, or --all; `blklab md audit` lists the arrays")
+    if len(arrays) == 1 and not wait:
+        _remove_lists(arrays[0], only_plan=only_plan, yes=yes, as_json=as_json)
+    else:
+        _remove_lists_of_arrays(arrays, wait=wait, only_plan=only_plan, yes=yes, as_json=as_json)
+
+
+def _remove_lists(array: str, *, only_plan: bool, yes: bool, as_json: bool) -> None:
+    """Shows the plan for one array, asks, removes its lists, and prints the result."""
 
     def remove(plan: RepairPlan) -> Done:
         run_repair(plan.task, quiet=as_json)
@@ -117,6 +151,52 @@ def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as
     plan, _ = _carry_out(lambda: make_plan(array, Roots()), remove, only_plan=only_plan, yes=yes, as_json=as_json)
     message = f"{plan.array.path}: no member has a bad-block list"
     emit(report.as_dict(plan, Done()), as_json, lambda console: console.print(message))
+
+
+def _remove_lists_of_arrays(names: tuple[str, ...], *, wait: bool, only_plan: bool, yes: bool, as_json: bool) -> None:
+    """Shows the plan for several arrays, asks, and removes their lists. `names` is empty for all arrays of this host.
+
+    Raises Exit with status 1 if some array keeps its lists.
+    """
+    plan = plan_arrays(names, Roots(), wait=wait)
+    if only_plan or plan.refused or not plan.repairs:
+        emit(report.arrays_as_dict(plan), as_json, lambda console: report.show_arrays(console, plan))
+        raise Exit(1 if plan.leaves_lists else 0)
+    _refuse_to_ask("--all" if not names else ", ".join(names), yes=yes, as_json=as_json)
+    if not as_json:
+        report.show_arrays(results(), plan)
+        click.echo()
+    if not yes:
+        click.confirm("Carry out these plans?", abort=True, err=True)
+    done: list[str] = []
+    for repair in plan.repairs:
+        try:
+            _remove_lists_in_turn(repair, wait=wait, quiet=as_json)
+        except BlklabError as error:
+            left = [other.array.path for other in plan.repairs if other.array.path not in done]
+            error.details = (*error.details, f"not done: {', '.join(left)}; done: {', '.join(done) or 'none'}")
+            raise
+        done.append(repair.array.path)
+    message = f"{', '.join(done)}: no member has a bad-block list"
+    emit(report.arrays_as_dict(plan, done), as_json, lambda console: console.print(printable(message)))
+    if plan.leaves_lists:
+        raise Exit(1)
+
+
+def _remove_lists_in_turn(before: RepairPlan, *, wait: bool, quiet: bool) -> None:
+    """Removes the lists of an array whose turn has come, by its present plan. Raises BlklabError if it is refused."""
+    plan = plan_again(before, Roots())
+    if wait and all_arrays.is_waiting(plan):
+        click.echo(f"{printable(plan.array.path)}: waiting: {printable(plan.refused[0].message)}", err=True)
+        while all_arrays.is_waiting(plan):
+            time.sleep(WAIT_S)
+            plan = plan_again(before, Roots())
+    if plan.refused:
+        error = BlklabError(f"{plan.array.path}: not repaired: {plan.refused[0].message}")
+        error.details = plan.refused[0].remedy
+        raise error
+    if plan.steps:
+        run_repair(plan.task, quiet=quiet)
 
 
 @click.command()
