@@ -361,6 +361,8 @@ def audited(directory: Path) -> Iterator[str]:
         yield from texts(find_problems(replace(inventory, unread=("sdx: denied",))))
         for check in (absent.check_absent, split.check_split, host.check_host):
             yield from texts(check(inventory))
+    mirrors = [replace(array("raid1", *two(sb_bad_blocks=bad_blocks())), name=name) for name in ("md0", "md1")]
+    yield from texts(find_problems(Inventory(tuple(mirrors))))
     yield from texts(smart.check_disks(Inventory((array("raid1", *two()),), disks=tuple(disks()))))
 
 

@@ -159,6 +159,10 @@ def fix_bbl(array: str) -> str:
     return _line("blklab", "md", "fix", "bbl", array)
 
 
+def fix_bbl_of_host() -> str:
+    return _line("blklab", "md", "fix", "bbl", "--all")
+
+
 def fix_bbl_of_arrays(arrays: Sequence[str]) -> str:
     return _line("blklab", "md", "fix", "bbl", *arrays)
 

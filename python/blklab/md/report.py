@@ -1,5 +1,6 @@
 """Prints md arrays and findings about them, in the terminal and as JSON."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ LAYOUTS = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symme
 
 NO_VALUE = "–"
 MOST_ARRAYS = 8  # With more arrays, only the worst ones are shown
+MOST_OVERVIEW_LINES = 8  # Of each host, if there are several
 
 
 def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic]) -> None:
@@ -234,13 +236,17 @@ def _finding_as_dict(finding: Diagnostic) -> dict[str, Any]:
     return {**document, **older_names, "ranges": list(finding.ranges)}
 
 
-def show_hosts(console: Console, hosts: Sequence[RemoteHost], threshold: int) -> None:
-    """Prints each host, and a table of all.
+def show_hosts(console: Console, hosts: Sequence[RemoteHost], threshold: int, *, is_full: bool = False) -> None:
+    """Prints each host, and a table of all. Hosts with many arrays get an overview, unless `is_full`.
 
     With several hosts, those without a finding of severity `threshold`, an index of SEVERITIES, or worse get one line.
     """
     from rich.rule import Rule
 
+    count = sum(len(host.inventory.arrays) for host in hosts if host.inventory)
+    if len(hosts) > 1 and count > MOST_ARRAYS and not is_full:
+        show_hosts_overview(console, hosts)
+        return
     for host in hosts:
         name = printable(host.name)
         line = assemble_text((name, "bold"), ": ")
@@ -260,6 +266,55 @@ def show_hosts(console: Console, hosts: Sequence[RemoteHost], threshold: int) ->
             console.print()
     if len(hosts) > 1:
         draw_table(console, hosts_table(hosts))
+
+
+def show_hosts_overview(console: Console, hosts: Sequence[RemoteHost]) -> None:
+    """Prints a table of all hosts, and of each host what is critical or a warning, without commands.
+
+    For many arrays: `show_hosts` prints more than fits on a screen.
+    """
+    draw_table(console, hosts_table(hosts))
+    for host in hosts:
+        if host.failure:
+            line = assemble_text((printable(host.name), "bold"), ": ", (printable(host.failure), "bold red"))
+            console.print(line)
+    for host in hosts:
+        lines = _overview_lines(host)
+        if lines:
+            console.print()
+            console.print(style_text(printable(host.name), "bold"))
+        for severity, sentence in lines[:MOST_OVERVIEW_LINES]:
+            head = style_text(severity, diagnostics.STYLES[severity])
+            console.print(assemble_text(head, " " * (diagnostics.INDENT - len(severity)), sentence))
+        if len(lines) > MOST_OVERVIEW_LINES:
+            console.print(style_text(f"and {len(lines) - MOST_OVERVIEW_LINES} more", "dim"))
+    console.print()
+    console.print(style_text("Commands, members and notes: repeat this with --full, or for one host alone.", "dim"))
+
+
+def _overview_lines(host: RemoteHost) -> list[tuple[str, str]]:
+    """Returns the severity of each critical finding and warning of a host, and its first clause.
+
+    Findings with the same code are on one line, with the clause of the first of them.
+    """
+    names: dict[tuple[str, str], list[str]] = {}
+    texts: dict[tuple[str, str], list[str]] = {}
+    for finding in host.findings:
+        severity: str = finding.severity
+        if severity == "note":
+            continue
+        key = (severity, finding.code)
+        clause = re.split(r"\. |; ", finding.message)[0]
+        names.setdefault(key, []).append(" ".join(filter(None, (finding.subject, finding.member))))
+        texts.setdefault(key, []).append(clause)
+    lines: list[tuple[str, str]] = []
+    for key, subjects in names.items():
+        clauses = texts[key]
+        subject = list_names(list(dict.fromkeys(filter(None, subjects))), MOST_ARRAYS)
+        prefix = f"{subject}: " if subject else ""
+        suffix = "" if len(set(clauses)) == 1 else f" (the first of {len(clauses)})"
+        lines.append((key[0], printable(f"{prefix}{clauses[0]}{suffix} [{key[1]}]")))
+    return lines
 
 
 def hosts_table(hosts: Sequence[RemoteHost]) -> TextTable:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from blklab.md.remote import PROBE
 from tests.conftest import Run
 from tests.md.conftest import Arrays
+from tests.md.crafted import changed
 from tests.md.remote.conftest import fleet as fleet_of_one
 from tests.md.remote.conftest import probe
 
@@ -47,6 +49,60 @@ def test_several_hosts(run: Run) -> None:
         ["up-empty", "0", "0", "0", "0", "all"],
     ]
     assert "\x1b" not in done.out
+
+
+def make_host(root: Path, degraded: set[int]) -> bytes:
+    """Returns the probe of a host with 20 arrays of three disks, of which md11 has a bad block."""
+    host = Arrays(root)
+    for number in range(20):
+        uuid = bytes([number]) * 16
+        members = {}
+        for slot in range(3):
+            disk = 3 * number + slot
+            name = f"sd{chr(97 + disk // 26)}{chr(97 + disk % 26)}"
+            recorded = f"raid1-12-bitmap.vd{'ab'[slot % 2]}"
+            host.disk(name, f"{65 + disk // 16}:{disk % 16 * 16}", recorded, queue__rotational="1")
+            path = (root / f"{recorded}.img").rename(root / f"{name}.img")
+            (host.roots.dev / name).unlink()
+            (host.roots.dev / name).symlink_to(path)
+            fields = {16: uuid, 92: struct.pack("<I", 3), 160: struct.pack("<I", slot), 168: bytes([disk]) * 16}
+            for offset, content in {**fields, 220: struct.pack("<I", 128), 256: struct.pack("<3H", 0, 1, 2)}.items():
+                changed(path, offset, content)
+            members[name] = {"slot": str(slot)}
+        if number == 11:
+            members[name]["bad_blocks"] = "8 8"
+        if number in degraded:
+            del members[name]
+        text = uuid.hex()
+        host.array(
+            f"md{number}", f"9:{number}", members,
+            uuid="-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:])),
+            raid_disks="3", degraded=str(int(number in degraded)),
+        )  # fmt: skip
+    return probe(root)
+
+
+def test_two_hosts_with_60_disks_and_20_arrays_fit_on_a_screen(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, degraded in (("alpha", {3, 7}), ("beta", {5})):
+        (tmp_path / name).mkdir()
+        Path(f"{name}.probe").write_bytes(make_host(tmp_path / name, degraded))
+    done = run("md", "audit", "--probed", "alpha.probe", "beta.probe")
+    lines = done.out.splitlines()
+    assert done.status == 1
+    assert len(lines) <= 24
+    beta = lines.index("beta.probe")
+    assert "critical  md3, md7: 1 of 3 members is missing, and there is no spare [degraded]" in lines[:beta]
+    assert "critical  md5: 1 of 3 members is missing, and there is no spare [degraded]" in lines[beta:]
+    assert done.out.count("DO NOT run `repair` on this array") == 2
+    full = run("md", "audit", "--full", "--probed", "alpha.probe", "beta.probe").out
+    assert "blklab md fix add /dev/md3 DISK" in full
+    assert "17 other arrays: clean; all members in sync" in full
+    alone = run("md", "audit", "--probed", "alpha.probe").out
+    assert "blklab md fix add /dev/md3 DISK" in alone
+    assert "For all arrays of this host: blklab md fix bbl --all" in alone
 
 
 @pytest.mark.usefixtures("fleet")

@@ -58,6 +58,7 @@ NOT_ARRAYS: Final = {
     "fix_metadata": "has a directory in it: test_rescue.py executes it",
     "save_sectors": "only reads; test_rescue.py executes it",
     "fix_bbl_of_arrays": "several arrays: test_repair.py executes it",
+    "fix_bbl_of_host": "all arrays: test_repair.py executes it",
     "create_mirrors_of_partitions": "makes arrays: test_repair.py executes it",
     "clear_want_replacement": "after a real write error: test_repair.py executes it",
     "limit_retries": "a setting of a disk, which virtual disks lack",

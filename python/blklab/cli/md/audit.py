@@ -64,6 +64,9 @@ if TYPE_CHECKING:
     default="warning",
     help="Lowest severity of a finding that makes the exit status 1.",
 )
+@click.option(
+    "--full", is_flag=True, help="With several hosts of many arrays: print all of each host, not an overview."
+)
 @click.option("--keep", is_flag=True, help="Store the audit; `blklab serve` shows the last one of every host.")
 @store_option
 @json_option
@@ -79,6 +82,7 @@ def audit(
     map_files: bool,
     smart: bool,
     severity: str,
+    full: bool,
     keep: bool,
     store: str | None,
     as_json: bool,
@@ -92,7 +96,8 @@ def audit(
     With --host, it audits other hosts, eight at a time, with your ssh configuration, keys and
     agent. It installs nothing there: it sends a script to `sh` through stdin, which reads and
     prints (`blklab md probe` shows it). ssh does not ask for passwords, because several hosts would
-    ask at once. With several hosts, a host without a finding of --severity or worse gets one line.
+    ask at once. With several hosts, a host without a finding of --severity or worse gets one line. If they have more
+    than eight arrays together, blklab prints an overview; --full prints everything.
 
     \b
     Examples:
@@ -130,7 +135,7 @@ def audit(
         ]
         if keep:
             _store_audits({host["host"]: host for host in report.hosts_as_dict(remote_hosts)["hosts"]}, store)
-        _show_hosts(remote_hosts, threshold, as_json=as_json)
+        _show_hosts(remote_hosts, threshold, is_full=full, as_json=as_json)
         return
     paths = [Path(name) for name in (*images, *more)]
     inventory = _read_inventory(paths, arrays, smart=smart, map_files=map_files)
@@ -254,10 +259,14 @@ def _audit_hosts(names: list[str], *, timeout: float | None, sudo: bool) -> "lis
     return hosts
 
 
-def _show_hosts(hosts: "list[RemoteHost]", threshold: int, *, as_json: bool) -> None:
+def _show_hosts(hosts: "list[RemoteHost]", threshold: int, *, is_full: bool, as_json: bool) -> None:
     from blklab.md import report
 
-    emit(report.hosts_as_dict(hosts), as_json, lambda console: report.show_hosts(console, hosts, threshold))
+    emit(
+        report.hosts_as_dict(hosts),
+        as_json,
+        lambda console: report.show_hosts(console, hosts, threshold, is_full=is_full),
+    )
     if any(finding.rank <= threshold for host in hosts for finding in host.findings):
         raise Exit(1)
     if any(host.failure for host in hosts):

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from blklab.diagnostic import Diagnostic
+from blklab.md import command_lines
 from blklab.md.audit import (
     absent,
     alignment,
@@ -75,6 +76,7 @@ def find_problems(inventory: Inventory) -> list[Diagnostic]:
     diagnostics += split.check_split(inventory)
     diagnostics = _without_contradictions(diagnostics, inventory)
     diagnostics = [_with_unread_disks(diagnostic, inventory) for diagnostic in diagnostics]
+    diagnostics = _with_command_for_all(diagnostics)
     diagnostics += host.check_host(inventory)
     diagnostics += smart.check_disks(inventory)
     single = [_with_single_lines(diagnostic) for diagnostic in diagnostics]
@@ -113,6 +115,21 @@ def _with_unread_disks(diagnostic: Diagnostic, inventory: Inventory) -> Diagnost
     unread = "; ".join(inventory.unread)
     line = f"# Disks that were not read may be the missing members: do not add them. {unread}"
     return replace(diagnostic, remedy=(*diagnostic.remedy, line))
+
+
+def _with_command_for_all(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
+    """Returns findings in which several arrays with empty lists have the command for all arrays, too."""
+    repairable = [diagnostic for diagnostic in diagnostics if diagnostic.code == "bbl-empty" and diagnostic.remedy]
+    if len(repairable) < 2:
+        return diagnostics
+    line = f"# For all arrays of this host: {command_lines.fix_bbl_of_host()}"
+    findings = []
+    for diagnostic in diagnostics:
+        if diagnostic.code == "bbl-empty" and diagnostic.remedy:
+            findings.append(replace(diagnostic, remedy=(*diagnostic.remedy, line)))
+        else:
+            findings.append(diagnostic)
+    return findings
 
 
 def _with_single_lines(diagnostic: Diagnostic) -> Diagnostic:

@@ -283,9 +283,10 @@ def check_empty_lists(array: Array, _software: Software | None) -> Iterator[Diag
     if names:
         have = "have empty bad-block lists" if names[1:] else "has an empty bad-block list"
         if array.degraded or (array.sync is not None and array.sync.action == "recover"):
+            pronoun = "them" if names[1:] else "it"
             message = (
-                f"{list_names(names)} {have}: keep it until the array is complete. With a list, a rebuild goes on "
-                "behind a sector that cannot be read, and only some KiB fail; without one, the first such sector "
+                f"{list_names(names)} {have}: keep {pronoun} until the array is complete. With a list, a rebuild goes "
+                "on behind a sector that cannot be read, and only some KiB fail; without one, the first such sector "
                 "ends the rebuild"
             )
             yield make_finding(array, "note", "bbl-empty", message)
