@@ -331,7 +331,8 @@ def kernel_bugs() -> str:
         rows.append((f"`{bug.id}`", releases, condition, bug.severity, help_text, bug.source))
     intro = (
         "The finding `kernel-bug` of `blklab md audit` is about these bugs. Distributions port fixes\n"
-        "back, so a kernel of such a release may have the fix: the changelog of its package says so."
+        "back, so a kernel of such a release may have the fix. On its own host, `md audit` looks for the fix in the\n"
+        "changelog of the kernel's package (Debian, Ubuntu, RPM), and does not accuse a kernel that has it."
     )
     head = ("bug", "Linux", "seen on the host", "severity", "harm, and what helps", "source")
     return page("Known bugs of md", intro, table(head, rows))

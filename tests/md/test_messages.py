@@ -351,7 +351,8 @@ def audited(directory: Path) -> Iterator[str]:
     """Yields the messages and remedies of all findings about these arrays, hosts and disks."""
     for made in ARRAYS:
         for each in made():
-            for software in (None, SOFTWARE, Software(kernel=(6, 1))):
+            patched_software = Software(kernel=(6, 1), md_changes=frozenset({"md: another fix"}))
+            for software in (None, SOFTWARE, Software(kernel=(6, 1)), patched_software):
                 for rule in RULES:
                     yield from texts(rule(each, software))
     for inventory in inventories(directory):

@@ -415,6 +415,8 @@ class Software:
     config: str = ""  # The configuration files that were read
     checked_by: str = ""  # What checks arrays regularly; empty if nothing was found
     kernels: tuple[str, ...] = ()  # Releases that the boot loader may offer, `6.12.48+deb13-amd64`
+    md_changes: frozenset[str] | None = None
+    """Subjects of commits of md, in lower case, that the changelog of the kernel's package names."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from blklab.errors import EnvironmentLacks
 from blklab.md import superblocks
+from blklab.md.kernel_changelog import read_md_changes
 from blklab.md.kernel_log import read_kernel_log
 from blklab.md.model import Geometry, Software
 from blklab.md.superblocks import SuperblockReading
@@ -48,6 +49,7 @@ def read_software(roots: Roots, mdadm: str | None = None) -> Software:
         config=", ".join(roots.format_path(path) for path, _ in files),
         checked_by=", ".join(_checkers(roots)),
         kernels=tuple(dict.fromkeys(_kernels(_root(roots)))),
+        md_changes=read_md_changes(roots, runs_programs=mdadm is None and _root(roots) == Path("/")),
     )
 
 

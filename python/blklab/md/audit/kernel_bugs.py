@@ -24,6 +24,7 @@ class KernelBug:
     since: Version
     fixed: Version | None
     last: Version | None
+    fix: str  # Empty if it is not known
     condition: str
     severity: Severity
     harm: str
@@ -77,7 +78,8 @@ def read_bugs() -> tuple[KernelBug, ...]:
     for row in toml_file("blklab.md.audit", "kernel_bugs.toml")["bugs"]:
         fixed = _version(row["fixed"]) if "fixed" in row else None
         last = _version(row["last"]) if "last" in row else None
-        bugs.append(KernelBug(**{**row, "since": _version(row["since"]), "fixed": fixed, "last": last}))
+        fields = {**row, "since": _version(row["since"]), "fixed": fixed, "last": last, "fix": row.get("fix", "")}
+        bugs.append(KernelBug(**fields))
     return tuple(bugs)
 
 
@@ -91,14 +93,26 @@ def check_kernel_bugs(array: Array, software: Software | None) -> Iterator[Diagn
     if software is None or software.kernel is None:
         return
     for bug in read_bugs():
-        if bug.is_in(software.kernel) and CONDITIONS[bug.condition](array):
+        if bug.is_in(software.kernel) and CONDITIONS[bug.condition](array) and not _has_fix(bug, software):
             release = f"{software.kernel[0]}.{software.kernel[1]}"
             message = f"Linux {release} may have a bug ({bug.id}): {bug.harm}. Until a fixed kernel runs: {bug.remedy}"
             if bug.fixed is not None:
-                message += f". Linux {bug.fixed[0]}.{bug.fixed[1]} has the fix; your distribution may have it earlier"
+                message += f". Linux {bug.fixed[0]}.{bug.fixed[1]} has the fix; {_describe_earlier_fix(bug, software)}"
             elif bug.last is not None:
                 message += ". Whether later releases have it is not known"
             else:
                 message += ". No fix was known in November 2026"
             severity: Severity = "warning" if bug.severity == "critical" and not array.live else bug.severity
             yield make_finding(array, severity, "kernel-bug", f"{message}. Source: {bug.source}")
+
+
+def _has_fix(bug: KernelBug, software: Software) -> bool:
+    """Whether the changelog of the kernel's package names the fix."""
+    return bool(bug.fix) and software.md_changes is not None and bug.fix.lower() in software.md_changes
+
+
+def _describe_earlier_fix(bug: KernelBug, software: Software) -> str:
+    """Returns a clause: whether this distribution has the fix in an older release."""
+    if bug.fix and software.md_changes is not None:
+        return "the changelog of this kernel's package does not name it"
+    return "your distribution may have it earlier"
