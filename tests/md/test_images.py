@@ -77,7 +77,7 @@ def test_entries_and_what_not_to_do(tmp_path: Path) -> None:
 def test_a_full_list(tmp_path: Path) -> None:
     result = rules(audited(image("raid1-12-full.vda", tmp_path)))
     assert "512 entries" in result["bbl-full"].message
-    assert result["not-given"].message.startswith("you gave no image of slot 1")
+    assert result["not-given"].message.startswith("the member of slot 1 was not given")
 
 
 def test_zeros_that_are_said_to_be_a_list(tmp_path: Path) -> None:

@@ -336,6 +336,14 @@ def arrays_not_assembled() -> Iterator[Array]:
     yield stopped("raid5", first, second, raid_disks=3, reshaping=True, **parted)
 
 
+def arrays_that_dropped_members() -> Iterator[Array]:
+    """Yields RAID-5s whose superblocks have the same event count, and disagree on which members work."""
+    last = member(2, sb_level=5, sb_present=[False, False, True])
+    for first in (member(0, sb_updated=1_767_225_590), member(0, sb_updated=1_767_000_000)):
+        yield stopped("raid5", first, member(1, sb_events=90, sb_updated=1_767_225_580), last, raid_disks=3)
+        yield stopped("raid5", first, member(1, sb_updated=1_767_225_580), last, raid_disks=3, reshaping=True)
+
+
 def disks() -> Iterator[PhysicalDisk]:
     sick = DiskHealth(
         model="ST4000", serial="Z1", protocol="ATA", rotation=5900, passed=False, failing=("Reallocated",), pending=8,
@@ -362,6 +370,7 @@ def audited(directory: Path) -> Iterator[str]:
         yield from texts(find_problems(replace(inventory, unread=("sdx: denied",))))
         for check in (absent.check_absent, split.check_split, host.check_host):
             yield from texts(check(inventory))
+    yield from texts(find_problems(Inventory(tuple(arrays_that_dropped_members()))))
     mirrors = [replace(array("raid1", *two(sb_bad_blocks=bad_blocks())), name=name) for name in ("md0", "md1")]
     yield from texts(find_problems(Inventory(tuple(mirrors))))
     yield from texts(smart.check_disks(Inventory((array("raid1", *two()),), disks=tuple(disks()))))

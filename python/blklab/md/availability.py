@@ -58,9 +58,22 @@ def _decide(array: Array, slots: Collection[int]) -> bool | None:
     """Whether an array can run with these slots; None if too little of its superblocks could be read."""
     if not array.live and not any(member.superblock and member.superblock.accepted for member in array.members):
         return None
+    has_unknown_slots = any(member.slot is None and "in_sync" in member.states for member in array.members)
+    if has_unknown_slots or (array.live and not array.members):
+        return _decide_by_count(array)
     can_run = runs_with(array, slots)
     unread = any(member.unseen for member in array.members)
     return None if array.state == "inactive" and unread and not can_run else can_run
+
+
+def _decide_by_count(array: Array) -> bool | None:
+    """Whether an array runs whose slots are not known, as in /proc/mdstat; None if that depends on the slots."""
+    max_failures = count_tolerated(array)
+    if max_failures is None or array.degraded is None:
+        return None
+    if array.degraded <= max_failures:
+        return True
+    return None if array.level == "raid10" else False
 
 
 def runs_with(array: Array, slots: Collection[int]) -> bool | None:

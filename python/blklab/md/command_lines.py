@@ -71,6 +71,10 @@ def examine_disk(disk: str) -> str:
     return _line("mdadm", "--examine", disk)
 
 
+def examine_disks(disks: Sequence[str]) -> str:
+    return _line("mdadm", "--examine", *disks)
+
+
 def examine_bad_blocks(disk: str) -> str:
     return _line("mdadm", "--examine-badblocks", disk)
 
@@ -368,7 +372,15 @@ def mount_read_only(device: str, directory: str) -> str:
 COMMANDS: tuple[Callable[..., str], ...] = (
     *(add_disk, add_bitmap, assemble_array, assemble_dropping_lists, assemble_by_force),
     *(assemble_and_run, assemble_read_only, assemble_all),
-    *(assemble_without_lists, check_array, show_detail, examine_disk, examine_bad_blocks, examine_version),
+    *(
+        assemble_without_lists,
+        check_array,
+        show_detail,
+        examine_disk,
+        examine_disks,
+        examine_bad_blocks,
+        examine_version,
+    ),
     *(fail_disk, make_idle, re_add_disk, re_add_without_list, make_writable, remove_disk, remove_bitmap),
     *(replace_disk, stop_array, wait_for_sync, zero_superblock),
     *(clear_want_replacement, clear_write_error, raise_sync_speed, resume_writes, show_mismatches),

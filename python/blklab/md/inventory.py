@@ -170,10 +170,10 @@ def _array(
     )
     if array.state == "broken":
         array = replace(array, kernel_errors=find_array_errors(array, reader.read_kernel_log(roots)))
-    return _with_geometry_of_superblocks(array)
+    return add_geometry_of_superblocks(array)
 
 
-def _with_geometry_of_superblocks(array: Array) -> Array:
+def add_geometry_of_superblocks(array: Array) -> Array:
     """Returns an array that does not run with the geometry of its superblocks: sysfs has zeros until md starts it.
 
     Until then, md calls every member a spare without a slot.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @repeatable(
     "--probed", metavar="FILE", help="Output of the script of `blklab md probe` on a host, - for stdin; repeatable."
 )
-@click.argument("more", nargs=-1, metavar="")
+@click.argument("more", nargs=-1, metavar="[FILE]...")
 @repeatable(
     "--array", "arrays", metavar="NAME", help="Array to audit, as name, path or label; repeatable. Default: all."
 )
@@ -93,6 +93,10 @@ def audit(
     a problem; you decide whether to run them. Run it as root to see everything; it lists what it
     could not read. With --image, it assembles arrays from images of their members.
 
+    With FILE, or - for stdin, it reads what people paste: outputs of `mdadm --examine`, `mdadm --detail`,
+    `mdadm --examine-badblocks` and /proc/mdstat, in any number of files, also from a mail. It says which output is
+    missing, with the command that prints it.
+
     With --host, it audits other hosts, eight at a time, with your ssh configuration, keys and
     agent. It installs nothing there: it sends a script to `sh` through stdin, which reads and
     prints (`blklab md probe` shows it). ssh does not ask for passwords, because several hosts would
@@ -105,6 +109,8 @@ def audit(
       blklab md audit --map-files --smart
       blklab md audit --array md0 --array /dev/md/home
       blklab md audit --severity critical --json
+      blklab md audit mail.txt mdstat.txt
+      ssh server 'cat /proc/mdstat; mdadm --examine /dev/sd*1' | blklab md audit -
       blklab md audit --image sda1.img /media/backup/*.img
       blklab md audit --sudo --host web1 root@web2 ssh://db:2222
       blklab md audit --host @inventory.yml --host @hosts.ini:databases
@@ -116,6 +122,7 @@ def audit(
     """
     from blklab.md import report
     from blklab.md.audit import find_problems
+    from blklab.md.model import Inventory
 
     sources = [source for source, values in (("--image", images), ("--host", hosts), ("--probed", probed)) if values]
     only_here = {"--map-files": map_files, "--smart": smart}
@@ -137,14 +144,34 @@ def audit(
             _store_audits({host["host"]: host for host in report.hosts_as_dict(remote_hosts)["hosts"]}, store)
         _show_hosts(remote_hosts, threshold, is_full=full, as_json=as_json)
         return
-    paths = [Path(name) for name in (*images, *more)]
-    inventory = _read_inventory(paths, arrays, smart=smart, map_files=map_files)
+    if more and not images:
+        inventory = _limit_to_arrays([_read_texts(more)], arrays)[0] or Inventory(())
+    else:
+        paths = [Path(name) for name in (*images, *more)]
+        inventory = _read_inventory(paths, arrays, smart=smart, map_files=map_files)
     findings = find_problems(inventory)
     if keep:
         _store_audits({platform.node(): report.as_dict(inventory, findings)}, store)
     emit(report.as_dict(inventory, findings), as_json, lambda console: report.show(console, inventory, findings))
     if any(finding.rank <= threshold for finding in findings):
         raise Exit(1)
+
+
+def _read_texts(names: tuple[str, ...]) -> "Inventory":
+    """Returns the inventory of pasted texts. Raises UsageError for an image, or a text without an array."""
+    from blklab.md.pasted.inventory import MOST_BYTES, read_texts
+
+    texts = []
+    for name in names:
+        try:
+            with click.open_file(name, "rb") as file:
+                content = file.read(MOST_BYTES + 1)
+        except OSError as error:
+            raise UsageError(f"{name}: {error.strerror}") from None
+        if len(content) > MOST_BYTES or b"\0" in content[:4096]:
+            raise UsageError(f"{name}: is not a text: to audit an image of a member: --image {name}")
+        texts.append((name, content.decode(errors="replace")))
+    return read_texts(texts)
 
 
 def _read_inventory(paths: list[Path], arrays: tuple[str, ...], *, smart: bool, map_files: bool) -> "Inventory":
@@ -220,12 +247,12 @@ def _check_options(
     if len(sources) > 1:
         raise UsageError(f"{sources[0]} and {sources[1]}: expected only one of them")
     if arguments and not sources:
-        raise UsageError(f"{arguments[0]}: unexpected argument; to audit an image: --image {arguments[0]}")
+        sources = ["texts"]
     for option, is_given in only_here.items():
         if is_given and sources:
             raise UsageError(f"{option}: works only on this host, not with {sources[0]}")
-    if keep and "--image" in sources:
-        raise UsageError("--keep: stores audits of hosts, not of images")
+    if keep and ("--image" in sources or "texts" in sources):
+        raise UsageError("--keep: stores audits of hosts, not of images or texts")
     if store and not keep:
         raise UsageError("--store: expected --keep, which stores the audit")
     if sudo and "--host" not in sources:

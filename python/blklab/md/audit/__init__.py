@@ -25,7 +25,7 @@ from blklab.md.model import Inventory
 from blklab.text.printing import printable
 
 RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity are printed
-    *(running.check_cannot_run, redundancy.check_broken, bad_blocks.check_only_outside),
+    *(running.check_cannot_run, running.check_dropped, redundancy.check_broken, bad_blocks.check_only_outside),
     *(bad_blocks.check_garbage, bad_blocks.check_copied_entries, bad_blocks.check_repair),
     *(bad_blocks.check_lost_ranges, bad_blocks.check_entries),
     *(bad_blocks.check_full_lists, bad_blocks.check_write_errors),

@@ -114,7 +114,8 @@ def check_write_mostly(array: Array, _software: Software | None) -> Iterator[Dia
         or (not member.states and member.superblock and member.superblock.write_mostly)
     ]
     if names:
-        all_members = bool(array.active) and all(member.name in names for member in array.active)
+        is_complete = bool(array.active) and not array.absent
+        all_members = is_complete and all(member.name in names for member in array.active)
         message = f"{list_names(names)} marked write-mostly: md reads from other members if it can"
         if all_members:
             message += ", but here every member is write-mostly"

@@ -222,7 +222,7 @@ def check_missing_images(array: Array, _software: Software | None) -> Iterator[D
     """Images of some members were not given."""
     if array.absent:
         slots = list_names([str(slot) for slot in array.absent])
-        message = f"you gave no image of slot {slots}: this audit is about the other members only"
+        message = f"the member of slot {slots} was not given: this audit is about the other members only"
         yield make_finding(array, "note", "not-given", message)
 
 

@@ -4,7 +4,14 @@ from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import level_text, list_names, make_finding, moment_text
-from blklab.md.availability import Availability, choose_members_to_force, count_tolerated, find_availability
+from blklab.md.availability import (
+    Availability,
+    choose_members_to_force,
+    count_tolerated,
+    find_availability,
+    is_whole,
+    runs_with,
+)
 from blklab.md.availability import is_past_redundancy as is_broken
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import assemble_again
@@ -26,6 +33,78 @@ def check_cannot_run(array: Array, _software: Software | None) -> Iterator[Diagn
         *_describe_members(array, availability),
     ]
     yield Diagnostic("cannot-run", "critical", array.name, ". ".join(facts), tuple(_force_lines(array, availability)))
+
+
+def check_dropped(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
+    """Members dropped out at nearly the same time: superblocks with the same event count disagree on who works."""
+    availability = find_availability(array)
+    written = [member for member in availability.current if member.superblock]
+    if array.live or not array.redundant or not availability.can_run or not written:
+        return
+    # Of those written in the same second, the one that counts fewer members as working was written later.
+    last = max(written, key=lambda member: (_moment(member), -_count_present(member)))
+    newest = last.superblock
+    if newest is None:
+        return
+    working = {slot for slot, is_present in enumerate(newest.present) if is_present}
+    if runs_with(array, working | set(array.absent)) is not False:
+        return
+    dropped = [member for member in array.distinct if member.slot is not None and member.slot not in working]
+    together = [member for member in dropped if newest.updated - _moment(member)[0] <= FEW_SECONDS and is_whole(member)]
+    slots = list_names([str(slot) for slot in sorted(working)])
+    facts = [
+        f"cannot run as it is: the superblock that was written last ({last.name}, {moment_text(newest.updated)}) "
+        f"counts only slots {slots} as working, and {level_text(array.level)} {_survives_text(array)}"
+    ]
+    if together:
+        seconds = newest.updated - min(_moment(member)[0] for member in together)
+        names = list_names([member.name for member in together])
+        facts.append(
+            f"{names} dropped out within {seconds:,} s before it: one cause is likely (power, cable, controller), and "
+            "little is lost"
+        )
+    for member in dropped:
+        superblock = member.superblock
+        if superblock is None or member in together:
+            continue
+        facts.append(f"Not current: {_describe_member(member, newest.events)}")
+        if superblock.events >= newest.events - 1 and superblock.recovery_offset is None:
+            facts.append(
+                f"{member.name} has the newest event count, but its data are old: `--assemble --force` raises the "
+                "count of a member that is behind. Do not use it"
+            )
+    yield Diagnostic("cannot-run", "critical", array.name, ". ".join(facts), tuple(_dropped_lines(array, working)))
+
+
+def _moment(member: ArrayMember) -> tuple[int, int]:
+    """Returns when the superblock of a member was written, and its event count."""
+    superblock = member.superblock
+    return (superblock.updated, superblock.events) if superblock else (0, 0)
+
+
+def _count_present(member: ArrayMember) -> int:
+    return sum(member.superblock.present) if member.superblock else 0
+
+
+def _dropped_lines(array: Array, working: set[int]) -> Iterator[str]:
+    """Yields what helps an array whose members dropped out: in words, because nothing of it is safe enough."""
+    yield "# Do not use --add, --re-add or --create: they overwrite the superblocks that are needed."
+    members = [member for member in array.distinct if member.slot in working]
+    others = [member for member in array.distinct if member.slot is not None and member.slot not in working]
+    oldest = None
+    for member in sorted(filter(is_whole, others), key=_moment, reverse=True):
+        slots = {chosen.slot for chosen in members if chosen.slot is not None} | set(array.absent)
+        if runs_with(array, slots) and oldest is not None and _moment(member)[0] < oldest:
+            break
+        members.append(member)
+        oldest = _moment(member)[0]
+    names = list_names([member.name for member in sorted(members, key=lambda member: member.slot or 0)], 12)
+    yield "# First correct the cause. Copy the superblocks of all members, or work on overlays of the disks."
+    if array.reshaping:
+        yield "# Danger: a reshape is not finished. Ask on the linux-raid list before you force it."
+        return
+    yield f"# Then `mdadm --assemble --force` can start it with the members that were written last: {names}."
+    yield "# If someone used --create, do not force it. Then check the filesystem without writing to it (fsck -n)."
 
 
 def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

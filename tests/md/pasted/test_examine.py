@@ -1,0 +1,88 @@
+"""`mdadm --examine` as text: the fields are those that blklab reads from the same superblocks."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from blklab.md.pasted.blocks import clean_lines, find_blocks
+from blklab.md.pasted.examine import is_superblock, read_superblock
+from blklab.md.pasted.inventory import read_texts
+from blklab.md.superblocks import Superblock, newest_superblock, read_superblocks
+from tests.md.mdadm_output import MEMBERS, member_image
+
+RECORDED = Path(__file__).parents[2] / "data/md/mdadm"
+VERSIONS = sorted(path.stem.removeprefix("examine-") for path in RECORDED.glob("examine-*.txt"))
+FIELDS = (
+    "version", "uuid", "level", "layout", "chunk", "raid_disks", "size", "device_uuid", "role", "slot", "present",
+    "write_mostly", "replacement", "events", "updated", "created", "resync_offset", "recovery_offset",
+    "reshape_position", "journal", "ppl", "checksum_holds",
+)  # fmt: skip
+
+
+def answers(version: str) -> dict[str, str]:
+    """Returns what an mdadm said of each member, by the question and the member."""
+    text = (RECORDED / f"examine-{version}.txt").read_text()
+    found = re.findall(r"^\$ mdadm (--\S+) (\S+)\.img\n(.*?)^rc=", text, re.M | re.S)
+    return {f"{question} {member}": answer for question, member, answer in found}
+
+
+def read_one(text: str) -> Superblock:
+    (block,) = [block for block in find_blocks(clean_lines(text)) if is_superblock(block)]
+    superblock = read_superblock(block)
+    assert superblock is not None
+    return superblock
+
+
+def values(superblock: Superblock) -> dict[str, object]:
+    return {name: getattr(superblock, name) for name in FIELDS}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("member", MEMBERS)
+def test_the_text_of_every_mdadm_says_what_the_superblock_says(version: str, member: str, tmp_path: Path) -> None:
+    answer = answers(version).get(f"--examine {member}", "")
+    if "Magic : a92b4efc" not in answer:
+        pytest.skip("this mdadm does not print this superblock")
+    read = newest_superblock(read_superblocks(member_image(member, tmp_path)))
+    assert read is not None
+    text = read_one(answer)
+    assert values(text) == values(read)
+    if read.version != "0.90":
+        assert (text.name, text.data_offset, text.offset) == (read.name, read.data_offset, read.offset)
+        if read.bad_blocks is not None:
+            assert text.bad_blocks is not None
+            assert text.bad_blocks.active == read.bad_blocks.active
+            assert (text.bad_blocks.sector, text.bad_blocks.sectors) == (
+                read.bad_blocks.sector,
+                read.bad_blocks.sectors,
+            )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_entries_of_bad_block_lists_are_those_of_the_disk(version: str, tmp_path: Path) -> None:
+    name = "raid1-12-populated.vda"
+    said = answers(version)
+    text = said[f"--examine {name}"] + said[f"--examine-badblocks {name}"]
+    (array,) = read_texts([("mail", text)]).arrays
+    read = newest_superblock(read_superblocks(member_image(name, tmp_path)))
+    assert read is not None
+    assert read.bad_blocks is not None
+    assert array.members[0].bad_blocks is not None
+    assert array.members[0].bad_blocks.ranges == read.bad_blocks.ranges
+    assert array.members[0].unseen == ""
+    without = read_texts([("mail", said[f"--examine {name}"])]).arrays[0].members[0]
+    assert "mdadm --examine-badblocks" in without.unseen
+
+
+def test_quoted_wrapped_and_coloured_text_is_the_same() -> None:
+    text = answers("4.2")["--examine raid1-12-bitmap.vdb"]
+    plain = values(read_one(text))
+    quoted = "".join(f"> > {line}\r\n" for line in text.splitlines())
+    assert values(read_one(f"On Monday somebody wrote:\r\n{quoted}\r\nAny ideas?\r\n")) == plain
+    wrapped = re.sub(r" (\d\d:\d\d:\d\d \d{4})$", r"\n\1", text, flags=re.M)
+    wrapped = re.sub(r"sectors \((.*?) ", r"sectors (\1\n", wrapped)
+    assert wrapped.count("\n") > text.count("\n") + 2
+    assert values(read_one(wrapped)) == plain
+    coloured = re.sub(r"^(\s*)(\S)", "\\1\x1b[01;31m\\2\x1b[0m", text, flags=re.M).replace("  ", "\t")
+    assert values(read_one(coloured)) == plain
