@@ -257,6 +257,17 @@ def arrays_with_other_metadata() -> Iterator[Array]:
         yield array("raid1", *two(), metadata=version, parts=(PARTITION,))
 
 
+def arrays_with_slow_bitmaps() -> Iterator[Array]:
+    slow_disk = {"logical_block": 512, "physical_block": 4096, "transport": "NVMe", "rotational": False}
+    for optimal_io in (0, 4096):
+        for rotational in (True, False):
+            disk = {**slow_disk, "optimal_io": optimal_io, "rotational": rotational}
+            disks = (sd(0, **disk), sd(1, **disk))
+            for bits in (57_228, 57_344, 40_000):
+                yield array("raid1", *disks, bitmap=True, bitmap_chunk=1 << 26, bitmap_sector=8, state="clean",
+                            member_sectors=bits << 17)  # fmt: skip
+
+
 def replace_uuid(superblock: Superblock, uuid: str) -> Superblock:
     return make_superblock(uuid=uuid, offset=superblock.offset)
 
@@ -282,7 +293,7 @@ def arrays_of_other_devices() -> Iterator[Array]:
 
 ARRAYS = (
     arrays_with_bad_blocks, arrays_without_redundancy, arrays_that_do_not_run, arrays_with_other_metadata,
-    arrays_of_other_devices, arrays_that_change,
+    arrays_of_other_devices, arrays_that_change, arrays_with_slow_bitmaps,
 )  # fmt: skip
 
 

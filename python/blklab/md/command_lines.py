@@ -24,6 +24,11 @@ def add_bitmap(array: str) -> str:
     return _line("mdadm", "--grow", "--bitmap=internal", array)
 
 
+def add_bitmap_with_chunk(array: str, chunk: int) -> str:
+    """`chunk` is in bytes, a multiple of 1 KiB."""
+    return _line("mdadm", "--grow", "--bitmap=internal", f"--bitmap-chunk={chunk >> 10}K", array)
+
+
 def assemble_array(array: str, disks: Sequence[str]) -> str:
     return _line("mdadm", "--assemble", array, *disks)
 
@@ -351,7 +356,7 @@ def mount_read_only(device: str, directory: str) -> str:
 
 
 COMMANDS: tuple[Callable[..., str], ...] = (
-    *(add_disk, add_bitmap, assemble_array, assemble_dropping_lists, assemble_by_force),
+    *(add_disk, add_bitmap, add_bitmap_with_chunk, assemble_array, assemble_dropping_lists, assemble_by_force),
     *(assemble_and_run, assemble_read_only, assemble_all),
     *(assemble_without_lists, check_array, show_detail, examine_disk, examine_bad_blocks, examine_version),
     *(fail_disk, make_idle, re_add_disk, re_add_without_list, make_writable, remove_disk, remove_bitmap),

@@ -158,6 +158,8 @@ def _array(
         last_action=read_text(md / "last_sync_action"),
         mismatches=parse_number(read_text(md / "mismatch_cnt")),
         bitmap=_bitmap(md),
+        bitmap_chunk=parse_number(read_text(md / "bitmap/chunksize")),
+        bitmap_sector=_bitmap_sector(md),
         repairing=repairing,
         suspended=(parse_number(read_text(md / "suspend_hi")) or 0) > (parse_number(read_text(md / "suspend_lo")) or 0),
         reshaping=position not in {"none", "", None},
@@ -217,6 +219,14 @@ def _bitmap(md: Path) -> bool | None:
         return True
     location = read_text(md / "bitmap/location")
     return None if location is None else location not in {"none", ""}
+
+
+def _bitmap_sector(md: Path) -> int | None:
+    """Returns where an internal bitmap begins, from the superblock; None if there is none, or if it is clustered."""
+    if read_text(md / "bitmap/metadata") == "clustered":
+        return None
+    match = re.fullmatch(r"[+-]\d{1,12}", read_text(md / "bitmap/location") or "", re.A)
+    return int(match[0]) if match else None
 
 
 def _sync(md: Path) -> SyncPass | None:

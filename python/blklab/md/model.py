@@ -132,7 +132,9 @@ class ArrayMember:
     start: int | None = None  # Bytes from the start of the disk to the partition; 0 for a whole disk
     rotational: bool | None = None
     transport: str = ""  # `NVMe` or empty: SATA and SAS are not distinguished
+    logical_block: int | None = None  # Bytes
     physical_block: int | None = None  # Bytes
+    optimal_io: int | None = None  # `optimal_io_size` of its disk, bytes; 0 if the disk does not say
     activity: DeviceCounters | None = None  # The kernel's I/O counters since boot
     unseen: str = ""  # Why its superblock could not be read
     logical_volume: bool = False  # A volume of LVM, which may be the disk of a virtual machine
@@ -260,6 +262,8 @@ class Array:
     last_action: str | None = None  # The last sync action since the array was assembled
     mismatches: int | None = None  # Sectors that differed in the last check
     bitmap: bool | None = None
+    bitmap_chunk: int | None = None  # Bytes for each bit of an internal bitmap
+    bitmap_sector: int | None = None  # First sector of an internal bitmap, from the superblock
     reshaping: bool = False
     reshape_position: int | None = None  # Sector of the array where an unfinished reshape is
     logical_block: int | None = None  # Bytes of a sector that it accepts

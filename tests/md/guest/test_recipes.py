@@ -57,6 +57,7 @@ NOT_ARRAYS: Final = {
     "fix_entries_from": "has a file in it: test_rescue.py executes it",
     "fix_metadata": "has a directory in it: test_rescue.py executes it",
     "save_sectors": "only reads; test_rescue.py executes it",
+    "add_bitmap_with_chunk": "only for disks with blocks of 4 KiB: test_bitmap.py executes it",
     "clear_want_replacement": "after a real write error: test_repair.py executes it",
     "limit_retries": "a setting of a disk, which virtual disks lack",
     "list_lvm_raids": "lists LVM's RAIDs",
