@@ -14,6 +14,7 @@ import blklab
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, UsageError
 from blklab.md.audit import RULES, absent, find_problems, host, smart, split
+from blklab.md.audit.smart import RULES_FILE
 from blklab.md.inventory import read_array
 from blklab.md.model import (
     Array,
@@ -75,7 +76,7 @@ def clauses(module: str, functions: set[str] | None = None) -> set[str]:
 
 def missing(clauses_of: set[str], rendered: list[str]) -> list[str]:
     """Returns the clauses that no text has. Asserts that the words of all texts are filled in."""
-    assert not [text for text in rendered if UNFINISHED.search(text)]
+    assert not [text for text in rendered if UNFINISHED.search(text) and RULES_FILE not in text]
     return sorted(clause for clause in clauses_of if not any(clause in text for text in rendered))
 
 
@@ -128,6 +129,7 @@ def sd(at: int, **values: Any) -> ArrayMember:
 
 
 SOFTWARE = Software(kernel=(6, 12), mdadm=(4, 2), lists_off=False, kernels=("6.1.0-37-amd64",))
+CHECKED = (Software(autocheck=False), Software(timers=("mdcheck_start.timer", "mdcheck_continue.timer")))
 PARTITION = ArrayPart("md0p1", "/dev/md0p1", 4096, mounts=("/boot/efi",))
 EXT4 = Geometry("ext4", "/dev/md0p1", 4096, 0, 0)
 CHECK = SyncPass("check", 10, 100, 1000)
@@ -355,6 +357,9 @@ def disks() -> Iterator[PhysicalDisk]:
     )  # fmt: skip
     for limits, can in ((None, False), ((None, None), True), ((70.0, 70.0), True)):
         yield PhysicalDisk("sda", "/dev/sda", ("md0",), replace(sick, erc=can, erc_seconds=limits), timeout=30)
+    known = replace(sick, erc=False, erc_seconds=None, wwn="wwn-0x5000c50012345678")
+    yield PhysicalDisk("sdb", "/dev/sdb", ("md0",), known, timeout=30)
+    yield PhysicalDisk("sdc", "/dev/sdc", ("md0",), replace(known, wwn="", serial="a b"), timeout=30)
     yield PhysicalDisk("sg2,1", "/dev/sg2", (), replace(sick, critical_warning=63, temperature=None), kind="megaraid,1")
 
 
@@ -362,7 +367,7 @@ def audited(directory: Path) -> Iterator[str]:
     """Yields the messages and remedies of all findings about these arrays, hosts and disks."""
     for made in ARRAYS:
         for each in made():
-            for software in (None, SOFTWARE, Software(kernel=(6, 1))):
+            for software in (None, SOFTWARE, Software(kernel=(6, 1)), *CHECKED):
                 for rule in RULES:
                     yield from texts(rule(each, software))
     for inventory in inventories(directory):

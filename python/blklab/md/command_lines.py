@@ -263,6 +263,15 @@ def stop_swap(file: str) -> str:
     return _line("swapoff", file)
 
 
+def enable_timers(timers: Sequence[str]) -> str:
+    return _line("systemctl", "enable", "--now", *timers)
+
+
+def append_rule(rule: str, file: str) -> str:
+    """Adds a line to a file of udev rules (udev(7))."""
+    return _check_printable(f"echo {shlex.quote(rule)} >> {shlex.quote(file)}")
+
+
 def stop_unit(unit: str) -> str:
     return _line("systemctl", "stop", unit)
 
@@ -365,7 +374,7 @@ COMMANDS: tuple[Callable[..., str], ...] = (
     *(audit_arrays, fix_bbl, plan_fix_bbl, fix_entries, fix_add, fix_rebuild, fix_remove, fix_replace, fix_restart),
     *(fix_assemble, fix_entries_from, fix_metadata, save_sectors, start_overlays, stop_overlays),
     *(resume_fix, disable_lists, make_directory, list_lvm_raids, set_stripe, set_timeout, limit_retries),
-    *(show_signatures, show_smart, show_smart_of_kind, stop_swap, stop_unit, unmount),
+    *(append_rule, enable_timers, show_signatures, show_smart, show_smart_of_kind, stop_swap, stop_unit, unmount),
     *(create_on_overlays, load_modules, hide_rule, reload_rules),
     *(set_read_only, set_read_write, attach_file, detach_file),
     *(make_snapshot, remove_snapshot, show_content, check_ext, check_xfs, check_btrfs),

@@ -418,6 +418,8 @@ class Software:
     lists_off: bool | None = None  # Whether mdadm.conf says `CREATE bbl=no`
     config: str = ""  # The configuration files that were read
     checked_by: str = ""  # What checks arrays regularly; empty if nothing was found
+    timers: tuple[str, ...] = ()  # Installed timers of systemd that check arrays, and are not enabled
+    autocheck: bool | None = None  # Debian's AUTOCHECK, which switches checkarray; None without checkarray in cron
     kernels: tuple[str, ...] = ()  # Releases that the boot loader may offer, `6.12.48+deb13-amd64`
 
 

@@ -58,6 +58,8 @@ NOT_ARRAYS: Final = {
     "fix_metadata": "has a directory in it: test_rescue.py executes it",
     "save_sectors": "only reads; test_rescue.py executes it",
     "add_bitmap_with_chunk": "only for disks with blocks of 4 KiB: test_bitmap.py executes it",
+    "append_rule": "a setting of a disk, which virtual disks lack",
+    "enable_timers": "starts timers of systemd, which this guest lacks",
     "clear_want_replacement": "after a real write error: test_repair.py executes it",
     "limit_retries": "a setting of a disk, which virtual disks lack",
     "list_lvm_raids": "lists LVM's RAIDs",

@@ -13,11 +13,11 @@ from blklab.md.audit.reshape import describe_reshape, is_growing_raid0
 from blklab.md.audit.rule import level_text, list_names, make_finding
 from blklab.md.availability import count_tolerated, is_past_redundancy
 from blklab.md.model import Array, ArrayMember, Software
+from blklab.md.probing import CONTINUING_TIMER
 from blklab.md.recipes import DISK, Recipe, keep_running, stop_users
 from blklab.md.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
 from blklab.units import SECTOR, format_duration
 
-REGULAR_CHECKS = "# For a check every month, enable mdcheck_start.timer and mdcheck_continue.timer of mdadm."
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning
 MOST_DISKS_SIMULATED = 64  # A damaged number of disks must not make an audit last for minutes
 REBUILD_SPEED = 100 << 20  # Bytes per second, if no rebuild runs; half of what md allows
@@ -321,4 +321,20 @@ def check_schedule(array: Array, software: Software | None) -> Iterator[Diagnost
             f"and no check since the array was assembled (last_sync_action is {action}); "
             "without checks, unreadable sectors first appear during a rebuild"
         )
-        yield make_finding(array, "warning", "never-checked", message, REGULAR_CHECKS, *commands)
+        yield make_finding(array, "warning", "never-checked", message, *_plan_checks(software), *commands)
+
+
+def _plan_checks(software: Software) -> list[str]:
+    """Returns how to have arrays checked regularly, with what is installed on the host."""
+    if software.autocheck is False:
+        return ["# For a check every month, write AUTOCHECK=true into /etc/default/mdadm."]
+    starters = [timer for timer in software.timers if timer != CONTINUING_TIMER]
+    if not starters:
+        return [
+            "# Check it every month. mdcheck_start.timer (mdadm) and raid-check.timer (Fedora) do so, but blklab does",
+            "# not find them here: then let cron run this command.",
+        ]
+    timers = starters[:1]
+    if starters[0] == "mdcheck_start.timer" and CONTINUING_TIMER in software.timers:
+        timers.append(CONTINUING_TIMER)
+    return ["# For a check every month:", command_lines.enable_timers(timers)]

@@ -29,6 +29,8 @@ main() {
     done
     for unit in "$root"/etc/systemd/system/*.wants/mdcheck_start.timer \
         "$root"/etc/systemd/system/*.wants/raid-check.timer \
+        "$root"/etc/systemd/system/mdcheck_*.timer "$root"/etc/systemd/system/raid-check.timer \
+        "$root"/lib/systemd/system/mdcheck_*.timer "$root"/lib/systemd/system/raid-check.timer \
         "$root"/boot/vmlinu[xz]-* "$root"/lib/modules/*/vmlinuz; do
         if [ -e "$unit" ] || [ -L "$unit" ]; then begin_record file "$unit"; fi
     done
