@@ -20,6 +20,7 @@ from blklab.md.model import (
     Array,
     ArrayMember,
     ArrayPart,
+    BlockContent,
     DiskHealth,
     Geometry,
     Inventory,
@@ -270,6 +271,22 @@ def arrays_with_slow_bitmaps() -> Iterator[Array]:
                             member_sectors=bits << 17)  # fmt: skip
 
 
+def arrays_with_mismatches() -> Iterator[Array]:
+    places = (SectorRange(8, 8),)
+    part = ArrayPart("md0", "/dev/md0", 0)
+    free = BlockContent(0, 1 << 20, "/dev/md0", what="free space")
+    for level in ("raid5", "raid6"):
+        made = array_of(level, 2, 4, {})
+        yield replace(made, mismatches=8)
+        yield replace(made, mismatches=16, mismatch_ranges=places)
+        yield replace(made, mismatches=8, mismatch_ranges=places, contents=(free,))
+    mirror = array_of("raid1", 0, 2, {})
+    yield replace(mirror, mismatches=8, users=("md0 is used as swap (/dev/md0)",))
+    yield replace(array_of("raid1", 0, 3, {}), mismatches=8)
+    for filesystem in ("btrfs", "xfs"):
+        yield replace(mirror, mismatches=8, parts=(replace(part, filesystem=filesystem),))
+
+
 def replace_uuid(superblock: Superblock, uuid: str) -> Superblock:
     return make_superblock(uuid=uuid, offset=superblock.offset)
 
@@ -296,6 +313,7 @@ def arrays_of_other_devices() -> Iterator[Array]:
 ARRAYS = (
     arrays_with_bad_blocks, arrays_without_redundancy, arrays_that_do_not_run, arrays_with_other_metadata,
     arrays_of_other_devices, arrays_that_change, arrays_with_slow_bitmaps,
+    arrays_with_mismatches,
 )  # fmt: skip
 
 
@@ -359,6 +377,7 @@ def disks() -> Iterator[PhysicalDisk]:
         yield PhysicalDisk("sda", "/dev/sda", ("md0",), replace(sick, erc=can, erc_seconds=limits), timeout=30)
     known = replace(sick, erc=False, erc_seconds=None, wwn="wwn-0x5000c50012345678")
     yield PhysicalDisk("sdb", "/dev/sdb", ("md0",), known, timeout=30)
+    yield PhysicalDisk("sde", "/dev/sde", ("md0",), replace(known, erc=True, erc_seconds=(None, None)), timeout=30)
     yield PhysicalDisk("sdc", "/dev/sdc", ("md0",), replace(known, wwn="", serial="a b"), timeout=30)
     yield PhysicalDisk("sg2,1", "/dev/sg2", (), replace(sick, critical_warning=63, temperature=None), kind="megaraid,1")
 

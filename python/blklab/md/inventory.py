@@ -11,7 +11,8 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md.images import make_array, make_arrays
-from blklab.md.kernel_log import find_array_errors
+from blklab.md.kernel_log import find_array_errors, find_mismatch_ranges
+from blklab.md.levels import PARITIES
 from blklab.md.mdadm_conf import list_unreadable_files, read_listed_arrays
 from blklab.md.member_devices import OutsideDevices, device_facts, is_overlay, read_outside
 from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, ListedArray, SyncPass, by_slot
@@ -20,7 +21,7 @@ from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading, is
 from blklab.system import diskstats
 from blklab.system.diskstats import DeviceCounters
 from blklab.system.identity import array_uuid, of_node
-from blklab.system.layers import partitions
+from blklab.system.layers import list_mount_devices, partitions
 from blklab.system.mounts import Mount, list_all_mounts
 from blklab.system.roots import Roots, entries, read_text
 from blklab.text.natural_order import natural_order
@@ -172,6 +173,8 @@ def _array(
     )
     if array.state == "broken":
         array = replace(array, kernel_errors=find_array_errors(array, reader.read_kernel_log(roots)))
+    if array.mismatches and array.level in PARITIES:
+        array = replace(array, mismatch_ranges=find_mismatch_ranges(array, reader.read_kernel_log(roots)))
     return _with_geometry_of_superblocks(array)
 
 
@@ -257,7 +260,9 @@ def _parts(node: Path, mounts: list[Mount], roots: Roots, reader: Probe) -> Iter
         # Without chunks there is nothing to compare.
         geometry, failure = reader.read_geometry(roots.device(part_node.name)) if has_chunks else (None, "")
         reason = f"{device.path}: not seen: {failure}" if failure else ""
-        yield ArrayPart(part_node.name, device.path, start, tuple(here), tuple(elsewhere), geometry), reason
+        filesystem = next((mount.kind for mount in mounts if device.number in list_mount_devices(mount, roots)), "")
+        part = ArrayPart(part_node.name, device.path, start, tuple(here), tuple(elsewhere), geometry, filesystem)
+        yield part, reason
 
 
 PAGE = 4096  # Bytes of a bad-block list that sysfs shows at most

@@ -51,6 +51,7 @@ class ArrayPart:
     mounts_elsewhere: tuple[str, ...] = ()
     """Mount points in other mount namespaces, with a process there, for messages."""
     geometry: Geometry | None = None
+    filesystem: str = ""  # Of its mounts: `ext4`, `btrfs`…; empty if none is mounted directly on it
 
 
 @dataclass(frozen=True)
@@ -261,6 +262,8 @@ class Array:
     sync: SyncPass | None = None
     last_action: str | None = None  # The last sync action since the array was assembled
     mismatches: int | None = None  # Sectors that differed in the last check
+    mismatch_ranges: tuple[SectorRange, ...] = ()
+    """Where, on RAID-4, 5 and 6, as far as the kernel's log has it: sectors of each member from its data offset."""
     bitmap: bool | None = None
     bitmap_chunk: int | None = None  # Bytes for each bit of an internal bitmap
     bitmap_sector: int | None = None  # First sector of an internal bitmap, from the superblock

@@ -286,27 +286,6 @@ def is_changing(array: Array) -> bool:
     return array.sync is not None or array.reshaping
 
 
-def check_mismatches(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
-    """The last check counted sectors whose copies or parity differ."""
-    if not array.mismatches:
-        return
-    bad = any(member.ranges for member in array.members)
-    running = array.sync is not None and array.sync.action in {"check", "repair"}
-    message = f"{array.mismatches:,} sectors do not match"
-    if running:
-        message += " so far"
-    if array.level in {"raid1", "raid10"}:
-        message += (
-            ": on mirrors this may be harmless (swap; files that were deleted or changed while they were written), "
-            "or copies may really differ; md does not know which copy is right, and `repair` uses the first"
-        )
-    else:
-        message += ": parity does not match the data, so a rebuild would write wrong data"
-    # With bad blocks, a repair must be avoided.
-    commands = [] if bad or is_changing(array) else [command_lines.check_array(array.path)]
-    yield make_finding(array, "warning", "mismatches", message, *commands)
-
-
 def check_schedule(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """No regular check is configured, and none ran since the array was assembled."""
     if not (array.live and array.redundant) or array.external or software is None or software.checked_by:
