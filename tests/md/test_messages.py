@@ -25,6 +25,7 @@ from blklab.md.model import (
     Geometry,
     Inventory,
     ListedArray,
+    OtherSpare,
     PhysicalDisk,
     Software,
     SyncPass,
@@ -130,7 +131,11 @@ def sd(at: int, **values: Any) -> ArrayMember:
 
 
 SOFTWARE = Software(kernel=(6, 12), mdadm=(4, 2), lists_off=False, kernels=("6.1.0-37-amd64",))
-CHECKED = (Software(autocheck=False), Software(timers=("mdcheck_start.timer", "mdcheck_continue.timer")))
+CHECKED = (
+    Software(autocheck=False, shares_spares=True),
+    Software(shares_spares=False),
+    Software(timers=("mdcheck_start.timer", "mdcheck_continue.timer")),
+)
 PARTITION = ArrayPart("md0p1", "/dev/md0p1", 4096, mounts=("/boot/efi",))
 EXT4 = Geometry("ext4", "/dev/md0p1", 4096, 0, 0)
 CHECK = SyncPass("check", 10, 100, 1000)
@@ -271,6 +276,14 @@ def arrays_with_slow_bitmaps() -> Iterator[Array]:
                             member_sectors=bits << 17)  # fmt: skip
 
 
+def arrays_with_spares_elsewhere() -> Iterator[Array]:
+    failed = replace(member(2, states=("faulty",)), slot=None)
+    for shared in (True, False):
+        yield array(
+            "raid1", member(0), failed, degraded=1, raid_disks=2, other_spares=(OtherSpare("md1", "sde", shared),)
+        )
+
+
 def arrays_with_mismatches() -> Iterator[Array]:
     places = (SectorRange(8, 8),)
     part = ArrayPart("md0", "/dev/md0", 0)
@@ -313,7 +326,7 @@ def arrays_of_other_devices() -> Iterator[Array]:
 ARRAYS = (
     arrays_with_bad_blocks, arrays_without_redundancy, arrays_that_do_not_run, arrays_with_other_metadata,
     arrays_of_other_devices, arrays_that_change, arrays_with_slow_bitmaps,
-    arrays_with_mismatches,
+    arrays_with_mismatches, arrays_with_spares_elsewhere,
 )  # fmt: skip
 
 

@@ -163,6 +163,13 @@ class ArrayMember:
         return bool(self.bad_blocks and self.bad_blocks.empty_entries) and (kernel is None or kernel >= (6, 12))
 
     @property
+    def spare(self) -> bool:
+        """Whether it is a spare that md does not use."""
+        if self.states:
+            return "spare" in self.states and self.slot is None
+        return bool(self.superblock and self.superblock.role == "spare")
+
+    @property
     def replacement(self) -> bool:
         """Whether it replaces the member in its slot."""
         return "replacement" in self.states or (self.superblock is not None and self.superblock.replacement)
@@ -241,6 +248,15 @@ class SyncPass:
 
 
 @dataclass(frozen=True)
+class OtherSpare:
+    """A spare of another array that is complete."""
+
+    array: str  # The name of the other array
+    member: str
+    shared: bool  # Both arrays have the same `spare-group` in mdadm.conf
+
+
+@dataclass(frozen=True)
 class Array:
     """An array of a host, or one assembled from images."""
 
@@ -280,6 +296,7 @@ class Array:
     contents: tuple[BlockContent, ...] | None = None  # The content of bad blocks, in order; None if it was not read
     outside: tuple[ArrayMember, ...] = ()
     """Members of this array, by the UUID in their superblocks, that are on the same host and not in it."""
+    other_spares: tuple[OtherSpare, ...] = ()  # Of a degraded array: spares of other arrays that are large enough
     kernel_errors: tuple[str, ...] = ()  # Of a broken array: the last messages of the kernel about errors of members
     unseen: tuple[str, ...] = ()
 
@@ -421,6 +438,7 @@ class Software:
     lists_off: bool | None = None  # Whether mdadm.conf says `CREATE bbl=no`
     config: str = ""  # The configuration files that were read
     checked_by: str = ""  # What checks arrays regularly; empty if nothing was found
+    shares_spares: bool | None = None  # Whether a process `mdadm --monitor` runs that may move spares; None: unknown
     timers: tuple[str, ...] = ()  # Installed timers of systemd that check arrays, and are not enabled
     autocheck: bool | None = None  # Debian's AUTOCHECK, which switches checkarray; None without checkarray in cron
     kernels: tuple[str, ...] = ()  # Releases that the boot loader may offer, `6.12.48+deb13-amd64`
@@ -434,6 +452,7 @@ class ListedArray:
     uuid: str  # As mdadm prints it, four words; empty if the line has none
     name: str = ""  # `name=` of the line
     file: str = ""  # The configuration file
+    spare_group: str = ""  # `spare-group=` of the line
 
     @property
     def ignored(self) -> bool:

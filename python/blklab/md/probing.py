@@ -49,6 +49,7 @@ def read_software(roots: Roots, mdadm: str | None = None) -> Software:
         lists_off=_lists_off(lines) or (None if unread else False),
         config=", ".join(roots.format_path(path) for path, _ in files),
         checked_by=", ".join(_checkers(roots)),
+        shares_spares=_is_sharing_spares(roots),
         timers=tuple(_list_idle_timers(roots)),
         autocheck=_read_autocheck(roots),
         kernels=tuple(dict.fromkeys(_kernels(_root(roots)))),
@@ -126,6 +127,34 @@ def _checkers(roots: Roots) -> Iterator[str]:
     for timer in TIMERS:
         if _is_enabled(timer, roots):
             yield timer
+
+
+def is_spare_monitor(process: Path) -> bool:
+    """Whether a process, a directory in /proc, is an mdadm --monitor that may move spares between arrays.
+
+    getopt accepts shortened options.
+    """
+    arguments = (read_text(process / "cmdline") or "").split("\0")
+    options = [argument for argument in arguments[1:] if argument.startswith("-")]
+    if not process.name.isdigit() or "mdadm" not in {Path(arguments[0]).name, read_text(process / "comm")}:
+        return False
+    if any(option.startswith("--no-s") for option in options):
+        return False
+    return any(re.match(r"-[A-Za-z0-9]*F|--mo|--fol", option) for option in options)
+
+
+def _is_sharing_spares(roots: Roots) -> bool | None:
+    """Returns whether such a process runs; None if not all processes can be seen."""
+    if any(is_spare_monitor(process) for process in entries(roots.proc)):
+        return True
+    return False if sees_all_processes(roots) else None
+
+
+def sees_all_processes(roots: Roots) -> bool:
+    # include/linux/proc_ns.h, PROC_PID_INIT_INO: the first namespace of pids, which sees all processes.
+    with suppress(OSError):
+        return (roots.proc / "self/ns/pid").readlink().name == "pid:[4026531836]"
+    return False
 
 
 def _is_enabled(timer: str, roots: Roots) -> bool:

@@ -6,7 +6,7 @@ What the kernel logs: drivers/md/raid5.c, `handle_parity_checks5` and `handle_pa
 from collections.abc import Iterator
 from dataclasses import replace
 
-from blklab.diagnostic import Diagnostic, Severity
+from blklab.diagnostic import Diagnostic
 from blklab.md import command_lines
 from blklab.md.audit.bad_blocks import find_file_locations
 from blklab.md.audit.redundancy import is_changing
@@ -35,12 +35,10 @@ def check_mismatches(array: Array, _software: Software | None) -> Iterator[Diagn
         count += " so far"
     sentences = list(_explain_parity(array) if array.level in PARITIES else _explain_copies(array))
     details = _describe_contents(array)
-    severity: Severity = "warning"
+    is_harmless = _is_only_swap(array) or _is_only_free_space(array)
     if _is_only_swap(array):
-        severity = "note"
         sentences.append("The array is only used as swap: there, they are harmless")
-    elif _is_only_free_space(array):
-        severity = "note"
+    elif is_harmless:
         sentences.append("All of them are in free space: there, they are harmless")
     else:
         sentences += _explain_checksums(array)
@@ -48,7 +46,8 @@ def check_mismatches(array: Array, _software: Software | None) -> Iterator[Diagn
     # With bad blocks, a repair must be avoided.
     bad = any(member.ranges for member in array.members)
     check = [] if bad or is_changing(array) else [command_lines.check_array(array.path)]
-    finding = make_finding(array, severity, "mismatches", message, *_list_hints(array), *check)
+    hints = _list_hints(array)
+    finding = make_finding(array, "note" if is_harmless else "warning", "mismatches", message, *hints, *check)
     yield replace(finding, ranges=details)
 
 

@@ -12,6 +12,7 @@ from blklab.md.audit.host import adding_fails
 from blklab.md.audit.reshape import describe_reshape, is_growing_raid0
 from blklab.md.audit.rule import level_text, list_names, make_finding
 from blklab.md.availability import count_tolerated, is_past_redundancy
+from blklab.md.good_copies import find_sources_outside
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.probing import CONTINUING_TIMER
 from blklab.md.recipes import DISK, Recipe, keep_running, stop_users
@@ -27,7 +28,7 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
     """Members are missing; critical if no rebuild runs, or if the next failure loses data."""
     if not array.degraded or is_growing_raid0(array):
         return
-    spares = [member.name for member in array.members if is_spare(member)]
+    spares = [member.name for member in array.members if member.spare]
     max_failures = count_tolerated(array)
     last = max_failures is not None and array.degraded >= max_failures
     rebuilding = array.sync is not None and array.sync.action == "recover"
@@ -36,17 +37,55 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
     elif spares:
         replacement = f"md does not use the spare {list_names(spares)}"
     else:
-        replacement = "there is no spare"
+        replacement = _describe_other_spares(array, software) or "there is no spare"
     verb = "is" if array.degraded == 1 else "are"
     message = f"{array.degraded} of {array.raid_disks} members {verb} missing, and {replacement}"
     if last:
         effect = "may lose" if array.level == "raid10" else "loses"
         message += f"; the next failure {effect} data"
     message += _describe_risk(array, software, rebuilding)
+    message += _describe_members_to_keep(array)
     runs = array.live and array.state != "inactive" and not is_past_redundancy(array)
     can_add = not (rebuilding or spares or array.external or array.reshaping or adding_fails(array, software))
     commands = fill_slot(array) if runs and can_add else ()
     yield make_finding(array, "critical" if last or not rebuilding else "warning", "degraded", message, *commands)
+
+
+def _describe_other_spares(array: Array, software: Software | None) -> str:
+    """Returns which spares other arrays have, and whether they come here; empty if there are none.
+
+    mdadm --monitor moves a spare to a degraded array of the same spare-group (mdadm.conf(5); mdadm: mdmonitor.c,
+    `try_spare_migration`).
+    """
+    shared_names = [f"{spare.member} of {spare.array}" for spare in array.other_spares if spare.shared]
+    other_names = [f"{spare.member} of {spare.array}" for spare in array.other_spares]
+    if shared_names:
+        runs = software.shares_spares if software else None
+        if runs:
+            movement = "the monitor of mdadm runs, and moves it here"
+        elif runs is False:
+            movement = "nothing moves it here, because the monitor of mdadm does not run"
+        else:
+            movement = "the monitor of mdadm moves it here if it runs"
+        return f"it has no spare, but its spare group has ({list_names(shared_names)}): {movement}"
+    if other_names:
+        return f"it has no spare; other arrays have ({list_names(other_names)}), but not in the same spare group"
+    return ""
+
+
+def _describe_members_to_keep(array: Array) -> str:
+    """Returns a sentence on the members that are out and must stay as they are; empty if there are none."""
+    if not array.live:
+        return ""
+    members = [member for member in array.members if "faulty" in member.states]
+    members += find_sources_outside(array)
+    names = list(dict.fromkeys(member.name for member in members))
+    if not names:
+        return ""
+    return (
+        f". Keep {list_names(names)} (do not wipe or reuse it) until the array is complete: "
+        "it may have the only copy of what cannot be read from the other members"
+    )
 
 
 def _describe_risk(array: Array, software: Software | None, rebuilding: bool) -> str:
@@ -158,12 +197,6 @@ def check_suspended_writes(array: Array, _software: Software | None) -> Iterator
         )
         resume = command_lines.resume_writes(array.name)
         yield make_finding(array, "critical", "writes-suspended", message, resume)
-
-
-def is_spare(member: ArrayMember) -> bool:
-    if member.states:
-        return "spare" in member.states and member.slot is None
-    return bool(member.superblock and member.superblock.role == "spare")
 
 
 def check_faulty(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
