@@ -96,7 +96,7 @@ def test_some_of_the_places_are_logged() -> None:
     assert "Which block of a stripe is wrong is not known" in message
     assert "raid6check" not in " ".join(finding_of(array).remedy)
     unknown = finding_of(replace(array, mismatch_ranges=()))
-    assert "The kernel's log does not say where, or not any more" in unknown.message
+    assert "Where is not known: the kernel's log does not have it (any more), or cannot be read" in unknown.message
     assert '# Older messages: journalctl -k --grep "md0: mismatch sector"' in unknown.remedy
 
 

@@ -85,7 +85,7 @@ def _explain_parity(array: Array) -> Iterator[str]:
             places = list_names([str(sectors) for sectors in on_array], MOST_RANGES)
             yield f"The data of these stripes are sectors {places} of the array"
     else:
-        yield "The kernel's log does not say where, or not any more"
+        yield "Where is not known: the kernel's log does not have it (any more), or cannot be read"
     if array.level == "raid6":
         yield "RAID-6 shows which block of a stripe is wrong, if it is only one: two parities agree without it"
     else:
@@ -123,7 +123,7 @@ def _describe_contents(array: Array) -> tuple[dict[str, object], ...]:
     for sectors in array.mismatch_ranges:
         on_array = find_mismatched_sectors(replace(array, mismatch_ranges=(sectors,)))
         location = find_file_locations(array, on_array)
-        details.append({"member_sector": sectors.sector, "sectors": sectors.sectors, **location})
+        details.append({"member_sector": None, "stripe_sector": sectors.sector, "sectors": sectors.sectors, **location})
     return tuple(details)
 
 

@@ -1,0 +1,48 @@
+"""The chunk that `bitmap-page` prints: a real mdadm accepts it, no data change, and the finding is gone."""
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from blklab.runners.lab.machine.qemu import VirtualDiskShape
+from tests.md.guest.rig import Rig
+
+SHAPES = [VirtualDiskShape(f"disk{at}", 112 << 20, physical_block_size=4096) for at in range(2)]
+"""Disks of which 27,000 to 30,000 chunks of 4 KiB hold data: with a smaller bitmap, its last page is never whole."""
+
+
+def find_bitmap_page(machine: Rig) -> dict[str, Any] | None:
+    document = json.loads(machine.blklab("md", "audit", "--json").stdout)
+    return next((finding for finding in document["findings"] if finding["code"] == "bitmap-page"), None)
+
+
+@pytest.mark.guest
+def test_the_chunk_that_is_printed_keeps_the_data(rig: Callable[[Sequence[VirtualDiskShape]], Rig]) -> None:
+    machine = rig(SHAPES)
+    machine.create("/dev/md0", machine.names(SHAPES), "--level=1", "--bitmap=internal")
+    machine.run("dd", "if=/dev/urandom", "of=/dev/md0", "bs=1M", "count=64", "oflag=direct")
+    before = machine.run("sha256sum", "/dev/md0").stdout
+    finding = find_bitmap_page(machine)
+    assert finding is not None
+    assert "md writes 512 bytes of the bitmap's last page" in finding["message"]
+    comment, remove, add = finding["remedy"]
+    assert comment.startswith("# ")
+    assert add == "mdadm --grow --bitmap=internal --bitmap-chunk=4K /dev/md0"
+    machine.run(*shlex.split(remove))
+    assert machine.read("/sys/block/md0/md/bitmap/location") == "none"
+    machine.run(*shlex.split(add))
+    assert machine.read("/sys/block/md0/md/bitmap/chunksize") == "4096"
+    assert find_bitmap_page(machine) is None
+    assert machine.run("sha256sum", "/dev/md0").stdout == before
+    machine.run("dd", "if=/dev/urandom", "of=/dev/md0", "bs=1M", "count=8", "oflag=direct")
+    after = machine.run("sha256sum", "/dev/md0").stdout
+    machine.run("mdadm", "--stop", "/dev/md0")
+    machine.run("mdadm", "--assemble", "/dev/md0", *machine.names(SHAPES))
+    assert machine.read("/sys/block/md0/md/bitmap/chunksize") == "4096"
+    assert machine.run("sha256sum", "/dev/md0").stdout == after
+    machine.run("mdadm", "--action=check", "/dev/md0")
+    machine.run("mdadm", "--wait", "/dev/md0", check=False)
+    assert machine.read("/sys/block/md0/md/mismatch_cnt") == "0"
