@@ -107,7 +107,7 @@ def test_the_chunk_that_is_printed_makes_whole_pages() -> None:
     assert found is not None
     assert found.message.endswith("With a bitmap chunk of 128 MiB, whole pages are written")
     assert found.remedy == (
-        "# Between these commands there is no bitmap: after a crash, md resyncs the whole array.",
+        "# Between these commands, and for 15 s after them, a crash means a resync of the whole array.",
         "mdadm --grow --bitmap=none /dev/md0",
         "mdadm --grow --bitmap=internal --bitmap-chunk=131072K /dev/md0",
     )

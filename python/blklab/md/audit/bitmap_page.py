@@ -161,7 +161,7 @@ def _list_commands(array: Array, chunk: int) -> list[str]:
     if not is_complete or not is_writable or is_changing(array) or array.repairing or array.suspended:
         return []
     return [
-        "# Between these commands there is no bitmap: after a crash, md resyncs the whole array.",
+        "# Between these commands, and for 15 s after them, a crash means a resync of the whole array.",
         command_lines.remove_bitmap(array.path),
         command_lines.add_bitmap_with_chunk(array.path, chunk),
     ]
