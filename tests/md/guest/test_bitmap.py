@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from blklab.runners.lab.machine.qemu import VirtualDiskShape
+from tests.md.guest import payload
 from tests.md.guest.rig import Rig
 
 SHAPES = [VirtualDiskShape(f"disk{at}", 112 << 20, physical_block_size=4096) for at in range(2)]
@@ -19,12 +20,18 @@ def find_bitmap_page(machine: Rig) -> dict[str, Any] | None:
     return next((finding for finding in document["findings"] if finding["code"] == "bitmap-page"), None)
 
 
+def read_digest(machine: Rig) -> str:
+    """Returns the SHA-256 of the array, read from its disks."""
+    machine.run("blockdev", "--flushbufs", "/dev/md0")
+    return machine.run(*payload.command("inside.digest"), "read", "/dev/md0").stdout
+
+
 @pytest.mark.guest
 def test_the_chunk_that_is_printed_keeps_the_data(rig: Callable[[Sequence[VirtualDiskShape]], Rig]) -> None:
     machine = rig(SHAPES)
     machine.create("/dev/md0", machine.names(SHAPES), "--level=1", "--bitmap=internal")
-    machine.run("dd", "if=/dev/urandom", "of=/dev/md0", "bs=1M", "count=64", "oflag=direct")
-    before = machine.run("sha256sum", "/dev/md0").stdout
+    machine.run(*payload.command("inside.digest"), "write", "/dev/md0", "1", "64")
+    before = read_digest(machine)
     finding = find_bitmap_page(machine)
     assert finding is not None
     assert "md writes 512 bytes of the bitmap's last page" in finding["message"]
@@ -36,13 +43,14 @@ def test_the_chunk_that_is_printed_keeps_the_data(rig: Callable[[Sequence[Virtua
     machine.run(*shlex.split(add))
     assert machine.read("/sys/block/md0/md/bitmap/chunksize") == "4096"
     assert find_bitmap_page(machine) is None
-    assert machine.run("sha256sum", "/dev/md0").stdout == before
-    machine.run("dd", "if=/dev/urandom", "of=/dev/md0", "bs=1M", "count=8", "oflag=direct")
-    after = machine.run("sha256sum", "/dev/md0").stdout
+    assert read_digest(machine) == before
+    machine.run(*payload.command("inside.digest"), "write", "/dev/md0", "2", "8")
+    after = read_digest(machine)
+    assert after != before
     machine.run("mdadm", "--stop", "/dev/md0")
     machine.run("mdadm", "--assemble", "/dev/md0", *machine.names(SHAPES))
     assert machine.read("/sys/block/md0/md/bitmap/chunksize") == "4096"
-    assert machine.run("sha256sum", "/dev/md0").stdout == after
+    assert read_digest(machine) == after
     machine.run("mdadm", "--action=check", "/dev/md0")
     machine.run("mdadm", "--wait", "/dev/md0", check=False)
     assert machine.read("/sys/block/md0/md/mismatch_cnt") == "0"

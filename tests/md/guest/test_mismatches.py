@@ -21,8 +21,7 @@ def test_damage_is_found_where_it_is(rig: Callable[[Sequence[VirtualDiskShape]],
     machine.create("/dev/md0", members, f"--level={level}", "--chunk=64", "--bitmap=none")
     offset = int(machine.read(f"/sys/block/md0/md/dev-{members[1][5:]}/offset"))
     for sector in DAMAGED:
-        place = f"seek={(offset + sector) * 512 // 4096}"
-        machine.run("dd", "if=/dev/urandom", f"of={members[1]}", "bs=4096", "count=1", place, "oflag=direct")
+        machine.write(SHAPES[1], (offset + sector) * 512, b"x" * 4096)
     machine.run("mdadm", "--action=check", "/dev/md0")
     machine.run("mdadm", "--wait", "/dev/md0", check=False)
     assert machine.read("/sys/block/md0/md/mismatch_cnt") == str(8 * len(DAMAGED))
