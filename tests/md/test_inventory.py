@@ -196,6 +196,30 @@ def test_mismatches_and_checks(machine: Arrays) -> None:
     assert "never-checked" not in machine.findings_by_code()
 
 
+def test_only_installed_timers_are_enabled(machine: Arrays) -> None:
+    machine.mirror(last_sync_action="none")
+    lines = machine.findings_by_code()["never-checked"].remedy
+    assert not any("systemctl" in line for line in lines)
+    assert "let cron run this command" in " ".join(lines)
+    check = f"mdadm --action=check {machine.roots.dev}/md0"
+    machine.write(machine.root, {"lib__systemd__system__raid-check.timer": ""})
+    lines = machine.findings_by_code()["never-checked"].remedy
+    assert lines == ("# For a check every month:", "systemctl enable --now raid-check.timer", check)
+    machine.write(machine.root, {"lib__systemd__system__mdcheck_start.timer": ""})
+    assert "systemctl enable --now mdcheck_start.timer" in machine.findings_by_code()["never-checked"].remedy
+    machine.write(machine.root, {"lib__systemd__system__mdcheck_continue.timer": ""})
+    both = "systemctl enable --now mdcheck_start.timer mdcheck_continue.timer"
+    assert both in machine.findings_by_code()["never-checked"].remedy
+    masked = machine.root / "etc/systemd/system/mdcheck_start.timer"
+    masked.parent.mkdir(parents=True)
+    masked.symlink_to("/dev/null")
+    assert "systemctl enable --now raid-check.timer" in machine.findings_by_code()["never-checked"].remedy
+    cron = "57 0 * * 0 root /usr/share/mdadm/checkarray --cron --all\n"
+    machine.write(machine.root, {"etc__cron.d__mdadm": cron, "etc__default__mdadm": 'AUTOCHECK="false"'})
+    lines = machine.findings_by_code()["never-checked"].remedy
+    assert lines == ("# For a check every month, write AUTOCHECK=true into /etc/default/mdadm.", check)
+
+
 def test_the_configuration(machine: Arrays) -> None:
     machine.mirror()
     assert "there is no mdadm.conf" in machine.findings_by_code()["config-bbl"].message

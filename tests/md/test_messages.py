@@ -14,15 +14,18 @@ import blklab
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, UsageError
 from blklab.md.audit import RULES, absent, find_problems, host, smart, split
+from blklab.md.audit.smart import RULES_FILE
 from blklab.md.inventory import read_array
 from blklab.md.model import (
     Array,
     ArrayMember,
     ArrayPart,
+    BlockContent,
     DiskHealth,
     Geometry,
     Inventory,
     ListedArray,
+    OtherSpare,
     PhysicalDisk,
     Software,
     SyncPass,
@@ -75,7 +78,7 @@ def clauses(module: str, functions: set[str] | None = None) -> set[str]:
 
 def missing(clauses_of: set[str], rendered: list[str]) -> list[str]:
     """Returns the clauses that no text has. Asserts that the words of all texts are filled in."""
-    assert not [text for text in rendered if UNFINISHED.search(text)]
+    assert not [text for text in rendered if UNFINISHED.search(text) and RULES_FILE not in text]
     return sorted(clause for clause in clauses_of if not any(clause in text for text in rendered))
 
 
@@ -128,6 +131,11 @@ def sd(at: int, **values: Any) -> ArrayMember:
 
 
 SOFTWARE = Software(kernel=(6, 12), mdadm=(4, 2), lists_off=False, kernels=("6.1.0-37-amd64",))
+CHECKED = (
+    Software(autocheck=False, shares_spares=True),
+    Software(shares_spares=False),
+    Software(timers=("mdcheck_start.timer", "mdcheck_continue.timer")),
+)
 PARTITION = ArrayPart("md0p1", "/dev/md0p1", 4096, mounts=("/boot/efi",))
 EXT4 = Geometry("ext4", "/dev/md0p1", 4096, 0, 0)
 CHECK = SyncPass("check", 10, 100, 1000)
@@ -257,6 +265,41 @@ def arrays_with_other_metadata() -> Iterator[Array]:
         yield array("raid1", *two(), metadata=version, parts=(PARTITION,))
 
 
+def arrays_with_slow_bitmaps() -> Iterator[Array]:
+    slow_disk = {"logical_block": 512, "physical_block": 4096, "transport": "NVMe", "rotational": False}
+    for optimal_io in (0, 4096):
+        for rotational in (True, False):
+            disk = {**slow_disk, "optimal_io": optimal_io, "rotational": rotational}
+            disks = (sd(0, **disk), sd(1, **disk))
+            for bits in (57_228, 57_344, 40_000):
+                yield array("raid1", *disks, bitmap=True, bitmap_chunk=1 << 26, bitmap_sector=8, state="clean",
+                            member_sectors=bits << 17)  # fmt: skip
+
+
+def arrays_with_spares_elsewhere() -> Iterator[Array]:
+    failed = replace(member(2, states=("faulty",)), slot=None)
+    for shared in (True, False):
+        yield array(
+            "raid1", member(0), failed, degraded=1, raid_disks=2, other_spares=(OtherSpare("md1", "sde", shared),)
+        )
+
+
+def arrays_with_mismatches() -> Iterator[Array]:
+    places = (SectorRange(8, 8),)
+    part = ArrayPart("md0", "/dev/md0", 0)
+    free = BlockContent(0, 1 << 20, "/dev/md0", what="free space")
+    for level in ("raid5", "raid6"):
+        made = array_of(level, 2, 4, {})
+        yield replace(made, mismatches=8)
+        yield replace(made, mismatches=16, mismatch_ranges=places)
+        yield replace(made, mismatches=8, mismatch_ranges=places, contents=(free,))
+    mirror = array_of("raid1", 0, 2, {})
+    yield replace(mirror, mismatches=8, users=("md0 is used as swap (/dev/md0)",))
+    yield replace(array_of("raid1", 0, 3, {}), mismatches=8)
+    for filesystem in ("btrfs", "xfs"):
+        yield replace(mirror, mismatches=8, parts=(replace(part, filesystem=filesystem),))
+
+
 def replace_uuid(superblock: Superblock, uuid: str) -> Superblock:
     return make_superblock(uuid=uuid, offset=superblock.offset)
 
@@ -282,7 +325,8 @@ def arrays_of_other_devices() -> Iterator[Array]:
 
 ARRAYS = (
     arrays_with_bad_blocks, arrays_without_redundancy, arrays_that_do_not_run, arrays_with_other_metadata,
-    arrays_of_other_devices, arrays_that_change,
+    arrays_of_other_devices, arrays_that_change, arrays_with_slow_bitmaps,
+    arrays_with_mismatches, arrays_with_spares_elsewhere,
 )  # fmt: skip
 
 
@@ -352,6 +396,10 @@ def disks() -> Iterator[PhysicalDisk]:
     )  # fmt: skip
     for limits, can in ((None, False), ((None, None), True), ((70.0, 70.0), True)):
         yield PhysicalDisk("sda", "/dev/sda", ("md0",), replace(sick, erc=can, erc_seconds=limits), timeout=30)
+    known = replace(sick, erc=False, erc_seconds=None, wwn="wwn-0x5000c50012345678")
+    yield PhysicalDisk("sdb", "/dev/sdb", ("md0",), known, timeout=30)
+    yield PhysicalDisk("sde", "/dev/sde", ("md0",), replace(known, erc=True, erc_seconds=(None, None)), timeout=30)
+    yield PhysicalDisk("sdc", "/dev/sdc", ("md0",), replace(known, wwn="", serial="a b"), timeout=30)
     yield PhysicalDisk("sg2,1", "/dev/sg2", (), replace(sick, critical_warning=63, temperature=None), kind="megaraid,1")
 
 
@@ -360,7 +408,7 @@ def audited(directory: Path) -> Iterator[str]:
     for made in ARRAYS:
         for each in made():
             patched_software = Software(kernel=(6, 1), md_changes=frozenset({"md: another fix"}))
-            for software in (None, SOFTWARE, Software(kernel=(6, 1)), patched_software):
+            for software in (None, SOFTWARE, Software(kernel=(6, 1)), patched_software, *CHECKED):
                 for rule in RULES:
                     yield from texts(rule(each, software))
     for inventory in inventories(directory):

@@ -24,6 +24,11 @@ def add_bitmap(array: str) -> str:
     return _line("mdadm", "--grow", "--bitmap=internal", array)
 
 
+def add_bitmap_with_chunk(array: str, chunk: int) -> str:
+    """`chunk` is in bytes, a multiple of 1 KiB."""
+    return _line("mdadm", "--grow", "--bitmap=internal", f"--bitmap-chunk={chunk >> 10}K", array)
+
+
 def assemble_array(array: str, disks: Sequence[str]) -> str:
     return _line("mdadm", "--assemble", array, *disks)
 
@@ -277,6 +282,15 @@ def stop_swap(file: str) -> str:
     return _line("swapoff", file)
 
 
+def enable_timers(timers: Sequence[str]) -> str:
+    return _line("systemctl", "enable", "--now", *timers)
+
+
+def append_rule(rule: str, file: str) -> str:
+    """Adds a line to a file of udev rules (udev(7))."""
+    return _check_printable(f"echo {shlex.quote(rule)} >> {shlex.quote(file)}")
+
+
 def stop_unit(unit: str) -> str:
     return _line("systemctl", "stop", unit)
 
@@ -370,17 +384,10 @@ def mount_read_only(device: str, directory: str) -> str:
 
 
 COMMANDS: tuple[Callable[..., str], ...] = (
-    *(add_disk, add_bitmap, assemble_array, assemble_dropping_lists, assemble_by_force),
+    *(add_disk, add_bitmap, add_bitmap_with_chunk, assemble_array, assemble_dropping_lists, assemble_by_force),
     *(assemble_and_run, assemble_read_only, assemble_all),
-    *(
-        assemble_without_lists,
-        check_array,
-        show_detail,
-        examine_disk,
-        examine_disks,
-        examine_bad_blocks,
-        examine_version,
-    ),
+    *(assemble_without_lists, check_array, show_detail),
+    *(examine_disk, examine_disks, examine_bad_blocks, examine_version),
     *(fail_disk, make_idle, re_add_disk, re_add_without_list, make_writable, remove_disk, remove_bitmap),
     *(replace_disk, stop_array, wait_for_sync, zero_superblock),
     *(clear_want_replacement, clear_write_error, raise_sync_speed, resume_writes, show_mismatches),
@@ -388,7 +395,7 @@ COMMANDS: tuple[Callable[..., str], ...] = (
     *(fix_entries, fix_add, fix_rebuild, fix_remove, fix_replace, fix_restart),
     *(fix_assemble, fix_entries_from, fix_metadata, save_sectors, start_overlays, stop_overlays),
     *(resume_fix, disable_lists, create_mirrors_of_partitions, make_directory, list_lvm_raids),
-    *(set_stripe, set_timeout, limit_retries),
+    *(set_stripe, set_timeout, limit_retries, append_rule, enable_timers),
     *(show_signatures, show_smart, show_smart_of_kind, stop_swap, stop_unit, unmount),
     *(create_on_overlays, load_modules, hide_rule, reload_rules),
     *(set_read_only, set_read_write, attach_file, detach_file),

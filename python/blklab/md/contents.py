@@ -1,4 +1,4 @@
-"""Finds the files on bad blocks of arrays, which takes long on filesystems with many files."""
+"""Finds the files on bad blocks and mismatches of arrays, which takes long on filesystems with many files."""
 
 import re
 import shutil
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from blklab.errors import BlklabError, SystemErrors
 from blklab.md.inventory import parse_number
+from blklab.md.mismatched_sectors import find_mismatched_sectors
 from blklab.md.model import Array, BlockContent, Inventory, merge_ranges
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SectorRange
@@ -228,6 +229,7 @@ def _add_contents(array: Array, roots: Roots, reader: Probe, advance: Callable[[
             ranges += pieces or ()
         if None in array_ranges:
             unseen.append(f"{array.name}: not seen: files on bad blocks of {member.name}")
+    ranges += find_mismatched_sectors(array)
     spans = [
         Span(sector_range.sector * SECTOR, sector_range.end * SECTOR, sector_range.sector * SECTOR)
         for sector_range in merge_ranges(tuple(ranges))

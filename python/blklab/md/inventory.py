@@ -11,10 +11,11 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md.images import make_array, make_arrays
-from blklab.md.kernel_log import find_array_errors
+from blklab.md.kernel_log import find_array_errors, find_mismatch_ranges
+from blklab.md.levels import PARITIES
 from blklab.md.mdadm_conf import list_unreadable_files, read_listed_arrays
 from blklab.md.member_devices import OutsideDevices, device_facts, is_overlay, read_outside
-from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, ListedArray, SyncPass, by_slot
+from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, ListedArray, OtherSpare, SyncPass, by_slot
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading, is_of_array
 from blklab.system import diskstats
@@ -63,6 +64,7 @@ def read_inventory(roots: Roots, reader: Probe | None = None, *, with_outside: b
     listed_arrays = read_listed_arrays(roots)
     outside = read_outside(arrays, mounts, roots, reader) if with_outside else OutsideDevices()
     arrays = [replace(array, outside=_members_of(array, outside.members)) for array in arrays]
+    arrays = [replace(array, other_spares=_find_other_spares(array, arrays, listed_arrays)) for array in arrays]
     return Inventory(
         tuple(arrays),
         (),
@@ -83,6 +85,29 @@ def _is_trial(node: Path) -> bool:
 
 def _members_of(array: Array, outside: Sequence[ArrayMember]) -> tuple[ArrayMember, ...]:
     return tuple(member for member in outside if member.superblock and is_of_array(member.superblock, array.uuid))
+
+
+def _find_other_spares(
+    array: Array, arrays: Sequence[Array], conf_lines: Sequence[ListedArray]
+) -> tuple[OtherSpare, ...]:
+    """Returns the spares of complete arrays that are large enough for a degraded array."""
+    if not array.degraded or array.external:
+        return ()
+    group = _find_spare_group(array, conf_lines)
+    needed = max((member.data_offset or 0 for member in array.members), default=0) + array.member_sectors
+    spares = []
+    for other in arrays:
+        if other.name == array.name or other.degraded != 0 or other.sync is not None or other.external:
+            continue
+        is_shared = bool(group) and _find_spare_group(other, conf_lines) == group
+        for member in other.members:
+            if member.spare and (member.size is None or member.size >= needed * SECTOR):
+                spares.append(OtherSpare(other.name, member.name, is_shared))
+    return tuple(spares)
+
+
+def _find_spare_group(array: Array, conf_lines: Sequence[ListedArray]) -> str:
+    return next((line.spare_group for line in conf_lines if line.spare_group and line.describes(array)), "")
 
 
 def _find_unassembled_arrays(
@@ -158,6 +183,8 @@ def _array(
         last_action=read_text(md / "last_sync_action"),
         mismatches=parse_number(read_text(md / "mismatch_cnt")),
         bitmap=_bitmap(md),
+        bitmap_chunk=parse_number(read_text(md / "bitmap/chunksize")),
+        bitmap_sector=_bitmap_sector(md),
         repairing=repairing,
         suspended=(parse_number(read_text(md / "suspend_hi")) or 0) > (parse_number(read_text(md / "suspend_lo")) or 0),
         reshaping=position not in {"none", "", None},
@@ -170,6 +197,8 @@ def _array(
     )
     if array.state == "broken":
         array = replace(array, kernel_errors=find_array_errors(array, reader.read_kernel_log(roots)))
+    if array.mismatches and array.level in PARITIES:
+        array = replace(array, mismatch_ranges=find_mismatch_ranges(array, reader.read_kernel_log(roots)))
     return add_geometry_of_superblocks(array)
 
 
@@ -219,6 +248,14 @@ def _bitmap(md: Path) -> bool | None:
     return None if location is None else location not in {"none", ""}
 
 
+def _bitmap_sector(md: Path) -> int | None:
+    """Returns where an internal bitmap begins, from the superblock; None if there is none, or if it is clustered."""
+    if read_text(md / "bitmap/metadata") == "clustered":
+        return None
+    match = re.fullmatch(r"[+-]\d{1,12}", read_text(md / "bitmap/location") or "", re.A)
+    return int(match[0]) if match else None
+
+
 def _sync(md: Path) -> SyncPass | None:
     action = read_text(md / "sync_action")
     if action not in PASSES:
@@ -247,7 +284,11 @@ def _parts(node: Path, mounts: list[Mount], roots: Roots, reader: Probe) -> Iter
         # Without chunks there is nothing to compare.
         geometry, failure = reader.read_geometry(roots.device(part_node.name)) if has_chunks else (None, "")
         reason = f"{device.path}: not seen: {failure}" if failure else ""
-        yield ArrayPart(part_node.name, device.path, start, tuple(here), tuple(elsewhere), geometry), reason
+        # The number of btrfs is not that of a device.
+        kinds = [mount.kind for mount in mounts if mount.number == device.number or mount.source == device.path]
+        filesystem = kinds[0] if kinds else ""
+        part = ArrayPart(part_node.name, device.path, start, tuple(here), tuple(elsewhere), geometry, filesystem)
+        yield part, reason
 
 
 PAGE = 4096  # Bytes of a bad-block list that sysfs shows at most

@@ -1,4 +1,4 @@
-"""Reads the kernel's messages, and finds those about the errors that broke an array.
+"""Reads the kernel's messages, and finds those about errors that broke an array, and about mismatches.
 
 Records: Documentation/ABI/testing/dev-kmsg. Each read returns one record, `priority,number,time,flags;message`.
 Programs may write records too: their priority has another facility than the kernel's. Names in messages are hostile.
@@ -9,7 +9,8 @@ import re
 from collections import deque
 from pathlib import Path
 
-from blklab.md.model import Array
+from blklab.md.model import Array, merge_ranges
+from blklab.md.superblocks import SectorRange
 from blklab.system.roots import open_descriptor
 
 MAX_RECORDS = 200_000  # A log that grows while it is read must end
@@ -64,3 +65,20 @@ def find_array_errors(array: Array, log: str) -> tuple[str, ...]:
             messages.pop(plain, None)
             messages[plain] = None
     return tuple(messages)[-MAX_ERRORS:]
+
+
+def find_mismatch_ranges(array: Array, log: str) -> tuple[SectorRange, ...]:
+    """Returns the sectors of members where the last check of an array found mismatches (drivers/md/raid5.c).
+
+    The kernel logs only some of many. Empty if the last sync action was not a check, or if its start is not in the log.
+    """
+    if array.last_action != "check":
+        return ()
+    name = re.escape(array.name)
+    starts = list(re.finditer(rf"^md: ([\w-]+) of RAID array {name}$", log, re.M | re.A))
+    if not starts or starts[-1][1] != "data-check":
+        return ()
+    messages = log[starts[-1].end() :]
+    pairs = re.findall(rf"^{name}: mismatch sector in range (\d{{1,20}})-(\d{{1,20}})$", messages, re.M | re.A)
+    ranges = [SectorRange(int(first), int(end) - int(first)) for first, end in pairs if int(first) < int(end)]
+    return merge_ranges(tuple(ranges))

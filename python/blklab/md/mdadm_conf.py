@@ -38,6 +38,7 @@ def parse_listed_arrays(content: str, file: str = "") -> Iterator[ListedArray]:
         path = ""
         uuid = ""
         name = ""
+        spare_group = ""
         is_external = False
         for token in tokens:
             key, equals, value = token.partition("=")
@@ -47,10 +48,12 @@ def parse_listed_arrays(content: str, file: str = "") -> Iterator[ListedArray]:
                 uuid = parse_uuid(value)
             elif key.lower() == "name":
                 name = value
+            elif key.lower() == "spare-group":
+                spare_group = value
             elif key.lower() in {"container", "member"} or (key.lower() == "metadata" and value in {"imsm", "ddf"}):
                 is_external = True
         if (path or uuid or name) and not is_external:
-            yield ListedArray(path, uuid, name, file)
+            yield ListedArray(path, uuid, name, file, spare_group)
 
 
 def _device_path(word: str) -> str:

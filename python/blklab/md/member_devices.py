@@ -50,7 +50,9 @@ def device_facts(node: Path | None) -> dict[str, Any]:
         "start": None if begin is None else begin * SECTOR,
         "rotational": {"0": False, "1": True}.get(rotational or ""),
         "transport": "NVMe" if disk and disk.name.startswith("nvme") else "",
+        "logical_block": _number(disk / "queue/logical_block_size") if disk else None,
         "physical_block": _number(disk / "queue/physical_block_size") if disk else None,
+        "optimal_io": _number(disk / "queue/optimal_io_size") if disk else None,
     }
 
 

@@ -51,6 +51,7 @@ class ArrayPart:
     mounts_elsewhere: tuple[str, ...] = ()
     """Mount points in other mount namespaces, with a process there, for messages."""
     geometry: Geometry | None = None
+    filesystem: str = ""  # Of its mounts: `ext4`, `btrfs`…; empty if none is mounted directly on it
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,9 @@ class ArrayMember:
     start: int | None = None  # Bytes from the start of the disk to the partition; 0 for a whole disk
     rotational: bool | None = None
     transport: str = ""  # `NVMe` or empty: SATA and SAS are not distinguished
+    logical_block: int | None = None  # Bytes
     physical_block: int | None = None  # Bytes
+    optimal_io: int | None = None  # `optimal_io_size` of its disk, bytes; 0 if the disk does not say
     activity: DeviceCounters | None = None  # The kernel's I/O counters since boot
     unseen: str = ""  # Why its superblock could not be read
     logical_volume: bool = False  # A volume of LVM, which may be the disk of a virtual machine
@@ -158,6 +161,13 @@ class ArrayMember:
     def is_refused_by(self, kernel: tuple[int, int] | None) -> bool:
         """Whether Linux refuses its list, which was never written to the disk (observed on 6.12, not on 6.1)."""
         return bool(self.bad_blocks and self.bad_blocks.empty_entries) and (kernel is None or kernel >= (6, 12))
+
+    @property
+    def spare(self) -> bool:
+        """Whether it is a spare that md does not use."""
+        if self.states:
+            return "spare" in self.states and self.slot is None
+        return bool(self.superblock and self.superblock.role == "spare")
 
     @property
     def replacement(self) -> bool:
@@ -238,6 +248,15 @@ class SyncPass:
 
 
 @dataclass(frozen=True)
+class OtherSpare:
+    """A spare of another array that is complete."""
+
+    array: str  # The name of the other array
+    member: str
+    shared: bool  # Both arrays have the same `spare-group` in mdadm.conf
+
+
+@dataclass(frozen=True)
 class Array:
     """An array of a host, or one assembled from images."""
 
@@ -259,7 +278,11 @@ class Array:
     sync: SyncPass | None = None
     last_action: str | None = None  # The last sync action since the array was assembled
     mismatches: int | None = None  # Sectors that differed in the last check
+    mismatch_ranges: tuple[SectorRange, ...] = ()
+    """Where, on RAID-4, 5 and 6, as far as the kernel's log has it: sectors of each member from its data offset."""
     bitmap: bool | None = None
+    bitmap_chunk: int | None = None  # Bytes for each bit of an internal bitmap
+    bitmap_sector: int | None = None  # First sector of an internal bitmap, from the superblock
     reshaping: bool = False
     reshape_position: int | None = None  # Sector of the array where an unfinished reshape is
     logical_block: int | None = None  # Bytes of a sector that it accepts
@@ -273,6 +296,7 @@ class Array:
     contents: tuple[BlockContent, ...] | None = None  # The content of bad blocks, in order; None if it was not read
     outside: tuple[ArrayMember, ...] = ()
     """Members of this array, by the UUID in their superblocks, that are on the same host and not in it."""
+    other_spares: tuple[OtherSpare, ...] = ()  # Of a degraded array: spares of other arrays that are large enough
     kernel_errors: tuple[str, ...] = ()  # Of a broken array: the last messages of the kernel about errors of members
     unseen: tuple[str, ...] = ()
 
@@ -414,6 +438,9 @@ class Software:
     lists_off: bool | None = None  # Whether mdadm.conf says `CREATE bbl=no`
     config: str = ""  # The configuration files that were read
     checked_by: str = ""  # What checks arrays regularly; empty if nothing was found
+    shares_spares: bool | None = None  # Whether a process `mdadm --monitor` runs that may move spares; None: unknown
+    timers: tuple[str, ...] = ()  # Installed timers of systemd that check arrays, and are not enabled
+    autocheck: bool | None = None  # Debian's AUTOCHECK, which switches checkarray; None without checkarray in cron
     kernels: tuple[str, ...] = ()  # Releases that the boot loader may offer, `6.12.48+deb13-amd64`
     md_changes: frozenset[str] | None = None
     """Subjects of commits of md, in lower case, that the changelog of the kernel's package names."""
@@ -427,6 +454,7 @@ class ListedArray:
     uuid: str  # As mdadm prints it, four words; empty if the line has none
     name: str = ""  # `name=` of the line
     file: str = ""  # The configuration file
+    spare_group: str = ""  # `spare-group=` of the line
 
     @property
     def ignored(self) -> bool:

@@ -35,6 +35,8 @@ NOT_RECORDED = "this probe did not read it: record it again with the script of `
 """Why a device is not in the recorded output of a probe."""
 
 TIMERS = ("mdcheck_start.timer", "raid-check.timer")  # Timers of systemd (mdadm's own, and Fedora's)
+CONTINUING_TIMER = "mdcheck_continue.timer"  # mdcheck_start.timer's checks end after some hours; this continues them
+UNIT_DIRECTORIES = ("etc/systemd/system", "lib/systemd/system", "usr/lib/systemd/system")
 
 
 def read_software(roots: Roots, mdadm: str | None = None) -> Software:
@@ -48,6 +50,9 @@ def read_software(roots: Roots, mdadm: str | None = None) -> Software:
         lists_off=_lists_off(lines) or (None if unread else False),
         config=", ".join(roots.format_path(path) for path, _ in files),
         checked_by=", ".join(_checkers(roots)),
+        shares_spares=_is_sharing_spares(roots),
+        timers=tuple(_list_idle_timers(roots)),
+        autocheck=_read_autocheck(roots),
         kernels=tuple(dict.fromkeys(_kernels(_root(roots)))),
         md_changes=read_md_changes(roots, runs_programs=mdadm is None and _root(roots) == Path("/")),
     )
@@ -118,16 +123,70 @@ def _checkers(roots: Roots) -> Iterator[str]:
         content = read_text(root / name) or ""
         active = [line for line in content.splitlines() if not line.lstrip().startswith("#")]
         if any(word in line for line in active):
-            autocheck = re.search(r"^\s*AUTOCHECK=(\S+)", read_text(root / "etc/default/mdadm") or "", re.M)
-            if word == "checkarray" and autocheck and autocheck[1].strip("\"'") != "true":
+            if word == "checkarray" and _read_autocheck(roots) is False:
                 continue
             yield check_name
-    for wants in entries(root / "etc/systemd/system"):
-        if wants.name.endswith(".wants"):
-            for timer in TIMERS:
-                # A link to the unit may be dangling in the image of a host.
-                if (wants / timer).is_symlink() or (wants / timer).exists():
-                    yield timer
+    for timer in TIMERS:
+        if _is_enabled(timer, roots):
+            yield timer
+
+
+def is_spare_monitor(process: Path) -> bool:
+    """Whether a process, a directory in /proc, is an mdadm --monitor that may move spares between arrays.
+
+    getopt accepts shortened options.
+    """
+    arguments = (read_text(process / "cmdline") or "").split("\0")
+    options = [argument for argument in arguments[1:] if argument.startswith("-")]
+    if not process.name.isdigit() or "mdadm" not in {Path(arguments[0]).name, read_text(process / "comm")}:
+        return False
+    if any(option.startswith("--no-s") for option in options):
+        return False
+    return any(re.match(r"-[A-Za-z0-9]*F|--mo|--fol", option) for option in options)
+
+
+def _is_sharing_spares(roots: Roots) -> bool | None:
+    """Returns whether such a process runs; None if not all processes can be seen."""
+    if any(is_spare_monitor(process) for process in entries(roots.proc)):
+        return True
+    return False if sees_all_processes(roots) else None
+
+
+def sees_all_processes(roots: Roots) -> bool:
+    # include/linux/proc_ns.h, PROC_PID_INIT_INO: the first namespace of pids, which sees all processes.
+    with suppress(OSError):
+        return (roots.proc / "self/ns/pid").readlink().name == "pid:[4026531836]"
+    return False
+
+
+def _is_enabled(timer: str, roots: Roots) -> bool:
+    for wants in entries(_root(roots) / "etc/systemd/system"):
+        # A link to the unit may be dangling in the image of a host.
+        if wants.name.endswith(".wants") and ((wants / timer).is_symlink() or (wants / timer).exists()):
+            return True
+    return False
+
+
+def _list_idle_timers(roots: Roots) -> Iterator[str]:
+    """Yields the installed timers that are not enabled. A masked one, a link to /dev/null, is switched off on purpose.
+
+    mdcheck_continue.timer is one of them: it is needed with mdcheck_start.timer.
+    """
+    for timer in (TIMERS[0], CONTINUING_TIMER, TIMERS[1]):
+        paths = [_root(roots) / directory / timer for directory in UNIT_DIRECTORIES]
+        unit = next((path for path in paths if os.path.lexists(path)), None)
+        is_masked = unit is not None and unit.is_symlink() and str(unit.readlink()) == "/dev/null"
+        if unit is not None and not is_masked and not _is_enabled(timer, roots):
+            yield timer
+
+
+def _read_autocheck(roots: Roots) -> bool | None:
+    """Returns whether Debian's checkarray runs regularly; None if cron has no checkarray."""
+    content = read_text(_root(roots) / "etc/cron.d/mdadm") or ""
+    if not any("checkarray" in line for line in content.splitlines() if not line.lstrip().startswith("#")):
+        return None
+    setting = re.search(r"^\s*AUTOCHECK=(\S+)", read_text(_root(roots) / "etc/default/mdadm") or "", re.M)
+    return setting is None or setting[1].strip("\"'") == "true"
 
 
 def _kernels(root: Path) -> Iterator[str]:

@@ -11,6 +11,9 @@ from blklab.system.identity import BlockDevice
 from blklab.system.mounts import NETWORK, list_all_mounts
 from blklab.system.roots import Roots, entries, read_text
 
+AS_SWAP = "is used as swap"
+"""What `uses` says of swap, behind the device's name."""
+
 
 @dataclass(frozen=True)
 class Opener:
@@ -89,7 +92,7 @@ def _root_devices(roots: Roots) -> set[str]:
 def _list_swap_uses(device: BlockDevice, related_nodes: dict[str, Path], roots: Roots) -> Iterator[str]:
     for path, number in layers.swap_areas(roots):
         if number and (name := _find_reached_device(number, related_nodes, device, roots)):
-            yield f"{name} is used as swap ({path}; to free it, run swapoff)"
+            yield f"{name} {AS_SWAP} ({path}; to free it, run swapoff)"
 
 
 def _list_holder_uses(related_nodes: dict[str, Path]) -> Iterator[str]:

@@ -26,8 +26,8 @@ def probe(root: Path, *shell: str, script: Path = PROBE) -> bytes:
 @pytest.fixture
 def rich(machine: Arrays) -> Arrays:
     """A machine with something of everything that the inventory looks at."""
-    machine.mirror("raid1-12-populated")
-    machine.disk("sdc", "8:32", queue__rotational="1")
+    machine.mirror("raid1-12-populated", bitmap__chunksize="67108864")
+    machine.disk("sdc", "8:32", queue__rotational="1", queue__logical_block_size="512", queue__optimal_io_size="65536")
     machine.device("sdc1", "8:33", parent="sdc", start="63", size="1000")
     machine.disk("nvme0n1", "259:1", "raid1-10.vda")
     (machine.roots.dev / "sdc1").write_bytes(bytes(range(256)) * 2000)
@@ -53,6 +53,7 @@ def rich(machine: Arrays) -> Arrays:
             "etc__mdadm__mdadm.conf": "# none\nCREATE owner=root",
             "etc__mdadm__mdadm.conf.d__a b.conf": "  bbl=no",
             "etc__cron.d__raid-check": "0 1 * * 0 root /usr/sbin/raid-check",
+            "lib__systemd__system__mdcheck_continue.timer": "[Timer]",
             "boot__vmlinuz-6.12.48+deb13-amd64": "",
             "lib__modules__6.19.2-arch1-1__vmlinuz": "",
         },

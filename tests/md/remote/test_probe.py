@@ -29,6 +29,12 @@ def test_what_is_seen_from_afar_is_what_is_seen_on_the_spot(rich: Arrays, shell:
         for item in (here, there)
     ]
     assert facts[0] == facts[1]
+    for seen in (here, there):  # The JSON does not have these
+        assert seen.software is not None
+        assert seen.software.timers == ("mdcheck_continue.timer",)
+        assert (seen.arrays[0].bitmap_chunk, seen.arrays[0].bitmap_sector) == (64 << 20, 8)
+        members = {member.name: member for array in seen.arrays for member in array.members}
+        assert (members["sdc1"].logical_block, members["sdc1"].optimal_io) == (512, 65536)
     assert '"/dev/sda"' in facts[1]
     assert '"unequal"' in facts[1]
     assert "is part of dm-0" in facts[1]

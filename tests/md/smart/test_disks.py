@@ -1,6 +1,8 @@
 """The disks beneath arrays: which are asked, what is found, what is said of those that are not."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,46 @@ def test_time_outs(machine: Arrays, timeout: str, keys: dict[str, Any], remedy: 
         assert ("sda", "timeout") not in rules
     else:
         assert rules["sda", "timeout"].remedy[0].startswith(remedy)
+
+
+RULE = re.compile(r'(?:[A-Z]+(?:\{[A-Za-z_/]+\})?(?:==|=|\+=)"[^"]*"(?:, |$))+')
+"""A line of udev(7): keys with an operator and a value in double quotes, with commas between them."""
+
+
+@pytest.mark.parametrize(
+    ("keys", "disk", "setting"),
+    [
+        (
+            {"ata_sct_erc": ERC},
+            'ENV{ID_WWN}=="0x5000cca37fca81a8"',
+            'RUN+="/usr/sbin/smartctl --log=scterc,70,70 /dev/%k"',
+        ),
+        ({"ata_sct_capabilities": None}, 'ENV{ID_WWN}=="0x5000cca37fca81a8"', 'ATTR{device/timeout}="180"'),
+        ({"ata_sct_capabilities": None, "wwn": None}, 'ENV{ID_SERIAL_SHORT}=="', 'ATTR{device/timeout}="180"'),
+    ],
+)
+def test_time_outs_last_with_a_rule_of_udev(machine: Arrays, keys: dict[str, Any], disk: str, setting: str) -> None:
+    disks(machine, device__timeout="30")
+    _, rules = examined_disks(machine, Said(sda=document("ata-failing", **keys), sdb=read("scsi")))
+    now, comment, append, reload = rules["sda", "timeout"].remedy
+    assert "sda" in now
+    assert "To undo it, delete this line" in comment
+    echo, rule, sign, file = shlex.split(append)
+    assert (echo, sign, file) == ("echo", ">>", "/etc/udev/rules.d/61-disk-timeouts.rules")
+    assert RULE.fullmatch(rule)
+    assert rule.startswith('ACTION=="add", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", ' + disk)
+    assert rule.endswith(setting)
+    assert "sda" not in rule
+    assert reload == "udevadm control --reload"
+
+
+@pytest.mark.parametrize("serial", ["", "a b", 'x", RUN+="y', "'; reboot", "$kernel"])
+def test_a_hostile_serial_number_is_in_no_rule(machine: Arrays, serial: str) -> None:
+    disks(machine, device__timeout="30")
+    said = Said(sda=document("ata-failing", ata_sct_erc=ERC, wwn=None, serial_number=serial), sdb=read("scsi"))
+    _, rules = examined_disks(machine, said)
+    _, last = rules["sda", "timeout"].remedy
+    assert last == "# For each boot: make a udev rule or a script. The disk tells no WWN or serial number for it."
 
 
 def test_striped_disks_may_try_on(machine: Arrays) -> None:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--map-files",
     is_flag=True,
-    help="Name the files on bad blocks (ext4, XFS). May look at all files of the filesystem.",
+    help="Name files on bad blocks and mismatches (ext4, XFS). May look at all files of the filesystem.",
 )
 @click.option(
     "--smart",

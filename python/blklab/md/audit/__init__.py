@@ -9,10 +9,12 @@ from blklab.md.audit import (
     absent,
     alignment,
     bad_blocks,
+    bitmap_page,
     devices,
     host,
     kernel_bugs,
     metadata,
+    mismatches,
     redundancy,
     reshape,
     running,
@@ -36,10 +38,10 @@ RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity ar
     *(redundancy.check_degraded, redundancy.check_faulty, redundancy.check_event_counts),
     *(redundancy.check_duplicate_slots, redundancy.check_unfinished_sync, redundancy.check_sync_action),
     reshape.check_stalled_sync,
-    *(redundancy.check_bitmap, redundancy.check_missing_images),
+    *(redundancy.check_bitmap, bitmap_page.check_bitmap_page, redundancy.check_missing_images),
     *(metadata.check_checksum, metadata.check_superblock, metadata.check_old_superblocks),
     *(metadata.check_foreign_metadata, metadata.check_shapes, metadata.check_metadata_version),
-    *(redundancy.check_mismatches, redundancy.check_schedule),
+    *(mismatches.check_mismatches, redundancy.check_schedule),
     *(devices.check_mixed_kinds, devices.check_unequal_latency, devices.check_read_errors),
     *(devices.check_layout, devices.check_write_mostly),
     kernel_bugs.check_kernel_bugs,
@@ -51,7 +53,7 @@ VERDICTS = ("absent", "cannot-run", "split", "broken", "only-out")
 """Codes that decide what to do with an array, in the order in which they are printed, before all others."""
 
 _REDUNDANCY = frozenset({"degraded", "faulty", "events", "bbl-lost", "add-fails", "half-rebuilt"})
-_ADVICE = frozenset({"never-checked", "no-bitmap", "mismatches", "bbl-empty", "bbl-none", "read-errors"})
+_ADVICE = frozenset({"never-checked", "no-bitmap", "bitmap-page", "mismatches", "bbl-empty", "bbl-none", "read-errors"})
 
 SILENCES: dict[str, frozenset[str]] = {
     "cannot-run": _REDUNDANCY - {"half-rebuilt"} | _ADVICE | {"inactive", "only-out", "same-slot"},

@@ -305,14 +305,14 @@ def check_no_lists(array: Array, _software: Software | None) -> Iterator[Diagnos
 
 
 def _describe_lost_range(array: Array, lost_range: SectorRange) -> dict[str, Any]:
-    return {"member_sector": None, "sectors": lost_range.sectors, **_file_locations(array, (lost_range,))}
+    return {"member_sector": None, "sectors": lost_range.sectors, **find_file_locations(array, (lost_range,))}
 
 
 def _range_details(array: Array, member: ArrayMember, bad_range: SectorRange) -> dict[str, Any]:
     return {
         "member_sector": bad_range.sector,
         "sectors": bad_range.sectors,
-        **_file_locations(array, array.array_ranges(member, bad_range)),
+        **find_file_locations(array, array.array_ranges(member, bad_range)),
     }
 
 
@@ -383,7 +383,7 @@ def _sector_count(ranges: tuple[SectorRange, ...]) -> str:
     return f"{_count(sectors, 'sector')} in {_count(len(ranges), 'range')}"
 
 
-def _file_locations(array: Array, array_ranges: tuple[SectorRange, ...] | None) -> dict[str, Any]:
+def find_file_locations(array: Array, array_ranges: tuple[SectorRange, ...] | None) -> dict[str, Any]:
     """Returns where ranges are on the array and, if the inventory has them, the files there."""
     summary = (
         None

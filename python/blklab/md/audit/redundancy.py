@@ -12,12 +12,13 @@ from blklab.md.audit.host import adding_fails
 from blklab.md.audit.reshape import describe_reshape, is_growing_raid0
 from blklab.md.audit.rule import level_text, list_names, make_finding
 from blklab.md.availability import count_tolerated, is_past_redundancy
+from blklab.md.good_copies import find_sources_outside
 from blklab.md.model import Array, ArrayMember, Software
+from blklab.md.probing import CONTINUING_TIMER
 from blklab.md.recipes import DISK, Recipe, keep_running, stop_users
 from blklab.md.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
 from blklab.units import SECTOR, format_duration
 
-REGULAR_CHECKS = "# For a check every month, enable mdcheck_start.timer and mdcheck_continue.timer of mdadm."
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning
 MOST_DISKS_SIMULATED = 64  # A damaged number of disks must not make an audit last for minutes
 REBUILD_SPEED = 100 << 20  # Bytes per second, if no rebuild runs; half of what md allows
@@ -27,7 +28,7 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
     """Members are missing; critical if no rebuild runs, or if the next failure loses data."""
     if not array.degraded or is_growing_raid0(array):
         return
-    spares = [member.name for member in array.members if is_spare(member)]
+    spares = [member.name for member in array.members if member.spare]
     max_failures = count_tolerated(array)
     last = max_failures is not None and array.degraded >= max_failures
     rebuilding = array.sync is not None and array.sync.action == "recover"
@@ -36,17 +37,55 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
     elif spares:
         replacement = f"md does not use the spare {list_names(spares)}"
     else:
-        replacement = "there is no spare"
+        replacement = _describe_other_spares(array, software) or "there is no spare"
     verb = "is" if array.degraded == 1 else "are"
     message = f"{array.degraded} of {array.raid_disks} members {verb} missing, and {replacement}"
     if last:
         effect = "may lose" if array.level == "raid10" else "loses"
         message += f"; the next failure {effect} data"
     message += _describe_risk(array, software, rebuilding)
+    message += _describe_members_to_keep(array)
     runs = array.live and array.state != "inactive" and not is_past_redundancy(array)
     can_add = not (rebuilding or spares or array.external or array.reshaping or adding_fails(array, software))
     commands = fill_slot(array) if runs and can_add else ()
     yield make_finding(array, "critical" if last or not rebuilding else "warning", "degraded", message, *commands)
+
+
+def _describe_other_spares(array: Array, software: Software | None) -> str:
+    """Returns which spares other arrays have, and whether they come here; empty if there are none.
+
+    mdadm --monitor moves a spare to a degraded array of the same spare-group (mdadm.conf(5); mdadm: mdmonitor.c,
+    `try_spare_migration`).
+    """
+    shared_names = [f"{spare.member} of {spare.array}" for spare in array.other_spares if spare.shared]
+    other_names = [f"{spare.member} of {spare.array}" for spare in array.other_spares]
+    if shared_names:
+        runs = software.shares_spares if software else None
+        if runs:
+            movement = "the monitor of mdadm runs, and moves it here"
+        elif runs is False:
+            movement = "nothing moves it here, because the monitor of mdadm does not run"
+        else:
+            movement = "the monitor of mdadm moves it here if it runs"
+        return f"it has no spare, but its spare group has ({list_names(shared_names)}): {movement}"
+    if other_names:
+        return f"it has no spare; other arrays have ({list_names(other_names)}), but not in the same spare group"
+    return ""
+
+
+def _describe_members_to_keep(array: Array) -> str:
+    """Returns a sentence on the members that are out and must stay as they are; empty if there are none."""
+    if not array.live:
+        return ""
+    members = [member for member in array.members if "faulty" in member.states]
+    members += find_sources_outside(array)
+    names = list(dict.fromkeys(member.name for member in members))
+    if not names:
+        return ""
+    return (
+        f". Keep {list_names(names)} (do not wipe or reuse it) until the array is complete: "
+        "it may have the only copy of what cannot be read from the other members"
+    )
 
 
 def _describe_risk(array: Array, software: Software | None, rebuilding: bool) -> str:
@@ -158,12 +197,6 @@ def check_suspended_writes(array: Array, _software: Software | None) -> Iterator
         )
         resume = command_lines.resume_writes(array.name)
         yield make_finding(array, "critical", "writes-suspended", message, resume)
-
-
-def is_spare(member: ArrayMember) -> bool:
-    if member.states:
-        return "spare" in member.states and member.slot is None
-    return bool(member.superblock and member.superblock.role == "spare")
 
 
 def check_faulty(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -286,27 +319,6 @@ def is_changing(array: Array) -> bool:
     return array.sync is not None or array.reshaping
 
 
-def check_mismatches(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
-    """The last check counted sectors whose copies or parity differ."""
-    if not array.mismatches:
-        return
-    bad = any(member.ranges for member in array.members)
-    running = array.sync is not None and array.sync.action in {"check", "repair"}
-    message = f"{array.mismatches:,} sectors do not match"
-    if running:
-        message += " so far"
-    if array.level in {"raid1", "raid10"}:
-        message += (
-            ": on mirrors this may be harmless (swap; files that were deleted or changed while they were written), "
-            "or copies may really differ; md does not know which copy is right, and `repair` uses the first"
-        )
-    else:
-        message += ": parity does not match the data, so a rebuild would write wrong data"
-    # With bad blocks, a repair must be avoided.
-    commands = [] if bad or is_changing(array) else [command_lines.check_array(array.path)]
-    yield make_finding(array, "warning", "mismatches", message, *commands)
-
-
 def check_schedule(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """No regular check is configured, and none ran since the array was assembled."""
     if not (array.live and array.redundant) or array.external or software is None or software.checked_by:
@@ -321,4 +333,20 @@ def check_schedule(array: Array, software: Software | None) -> Iterator[Diagnost
             f"and no check since the array was assembled (last_sync_action is {action}); "
             "without checks, unreadable sectors first appear during a rebuild"
         )
-        yield make_finding(array, "warning", "never-checked", message, REGULAR_CHECKS, *commands)
+        yield make_finding(array, "warning", "never-checked", message, *_plan_checks(software), *commands)
+
+
+def _plan_checks(software: Software) -> list[str]:
+    """Returns how to have arrays checked regularly, with what is installed on the host."""
+    if software.autocheck is False:
+        return ["# For a check every month, write AUTOCHECK=true into /etc/default/mdadm."]
+    starters = [timer for timer in software.timers if timer != CONTINUING_TIMER]
+    if not starters:
+        return [
+            "# Check it every month. mdcheck_start.timer (mdadm) and raid-check.timer (Fedora) do so, but blklab does",
+            "# not find them here: then let cron run this command.",
+        ]
+    timers = starters[:1]
+    if starters[0] == "mdcheck_start.timer" and CONTINUING_TIMER in software.timers:
+        timers.append(CONTINUING_TIMER)
+    return ["# For a check every month:", command_lines.enable_timers(timers)]

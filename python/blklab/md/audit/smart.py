@@ -4,6 +4,7 @@ Sources: Backblaze, "What SMART stats tell us about hard drives" (2016: attribut
 predict failures); Linux RAID wiki, "Timeout Mismatch"; drivers/scsi/sd.h (SD_TIMEOUT, 30 s).
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 from blklab.diagnostic import Diagnostic, Severity
@@ -11,6 +12,10 @@ from blklab.md import command_lines
 from blklab.md.audit.rule import list_names
 from blklab.md.model import Inventory, PhysicalDisk
 
+RULES_FILE = "/etc/udev/rules.d/61-disk-timeouts.rules"
+"""Its name is behind that of 60-persistent-storage.rules."""
+
+SMARTCTL = "/usr/sbin/smartctl"  # udev runs programs by their full paths; Debian, Fedora, SUSE and Arch have it here
 LONGEST_RETRY_S = 180  # Seconds after which a disk without a limit has stopped to retry a sector
 
 WARNINGS = (  # Bits of NVMe's `critical_warning` (NVM Express 1.4, 5.14.1.2)
@@ -161,9 +166,38 @@ def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     message = (
         f"{cause}, and the kernel waits only {waits} s: it then resets the disk, "
         f"and md fails the disk in {list_names(list(disk.arrays))} because of one sector; "
-        "the setting below is lost at power-off, so make it at each boot with a udev rule or a script"
+        "the first command is lost at power-off; the rule of udev makes the setting at each boot"
     )
-    yield _make_disk_finding(disk, "warning", "timeout", message, remedy)
+    yield _make_disk_finding(
+        disk, "warning", "timeout", message, remedy, *_list_rule(disk, limits_retries=remedy == shorter)
+    )
+
+
+def _list_rule(disk: PhysicalDisk, *, limits_retries: bool) -> list[str]:
+    """Returns commands for a udev rule that repeats a setting whenever the disk appears.
+
+    Kernel names change, so the rule knows the disk by its WWN or serial number, as ata_id prints them (systemd,
+    60-persistent-storage.rules, which is read before). Only `add`: smartctl opens the disk for writing, and udev
+    makes a `change` when a program closes it after that.
+    """
+    wwn = re.fullmatch(r"wwn-(0x[0-9a-f]{16})", disk.health.wwn)
+    serial = re.fullmatch(r"[A-Za-z0-9_-]{4,40}", disk.health.serial)
+    if wwn:
+        match = f'ENV{{ID_WWN}}=="{wwn[1]}"'
+    elif serial:
+        match = f'ENV{{ID_SERIAL_SHORT}}=="{serial[0]}"'
+    else:
+        return ["# For each boot: make a udev rule or a script. The disk tells no WWN or serial number for it."]
+    if limits_retries:
+        setting = f'RUN+="{SMARTCTL} --log=scterc,70,70 /dev/%k"'
+    else:
+        setting = f'ATTR{{device/timeout}}="{LONGEST_RETRY_S}"'
+    rule = f'ACTION=="add", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", {match}, {setting}'
+    return [
+        "# For each boot. To undo it, delete this line from the file:",
+        command_lines.append_rule(rule, RULES_FILE),
+        command_lines.reload_rules(),
+    ]
 
 
 Rule = Callable[[PhysicalDisk], Iterator[Diagnostic]]

@@ -29,6 +29,8 @@ main() {
     done
     for unit in "$root"/etc/systemd/system/*.wants/mdcheck_start.timer \
         "$root"/etc/systemd/system/*.wants/raid-check.timer \
+        "$root"/etc/systemd/system/mdcheck_*.timer "$root"/etc/systemd/system/raid-check.timer \
+        "$root"/lib/systemd/system/mdcheck_*.timer "$root"/lib/systemd/system/raid-check.timer \
         "$root"/boot/vmlinu[xz]-* "$root"/lib/modules/*/vmlinuz; do
         if [ -e "$unit" ] || [ -L "$unit" ]; then begin_record file "$unit"; fi
     done
@@ -103,7 +105,7 @@ block() {
     { IFS= read -r number <"$node/dev"; } 2>/dev/null
     [ -z "$number" ] || link "$root/sys/dev/block/$number"
     for file in size start partition queue/rotational queue/physical_block_size \
-        queue/logical_block_size dm/name dm/uuid loop/backing_file; do
+        queue/logical_block_size queue/optimal_io_size dm/name dm/uuid loop/backing_file; do
         attribute "$node/$file"
     done
     for related in "$node"/slaves/* "$node"/holders/* "$node"/multipath/* "$node/bcache"; do

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md import command_lines
-from blklab.md.audit.redundancy import is_spare
 from blklab.md.inventory import parse_number, read_members
 from blklab.md.model import ArrayMember
 from blklab.md.probing import Probe, parse_version
@@ -114,7 +113,7 @@ def read_array_state(task: RepairTask, roots: Roots) -> ArrayState:
         spares={
             device: member.path
             for device, member in inside.items()
-            if is_spare(member) and member.superblock and device not in devices
+            if member.spare and member.superblock and device not in devices
         },
         removed_spares={
             spare.device: str(outside[spare.device][0]) for spare in task.spares if spare.device in outside

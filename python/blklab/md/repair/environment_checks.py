@@ -3,11 +3,10 @@
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from blklab.md import command_lines
-from blklab.md.probing import read_mdadm_conf, split_lines
+from blklab.md.probing import is_spare_monitor, read_mdadm_conf, sees_all_processes, split_lines
 from blklab.system.layers import beneath, filesystem_devices, swap_areas
 from blklab.system.process import start_of
 from blklab.system.roots import Roots, entries, read_text
@@ -69,13 +68,11 @@ def find_spare_monitor(node: Path, roots: Roots) -> tuple[str, str]:
                 return moving, command_lines.stop_unit(service[1])
             # No `kill`: the number may be that of another process when it is typed.
             return f"{moving}; stop it during the repair", ""
-    # include/linux/proc_ns.h, PROC_PID_INIT_INO: the first namespace of pids, which sees all processes.
-    with suppress(OSError):
-        if (roots.proc / "self/ns/pid").readlink().name != "pid:[4026531836]":
-            return (
-                f"mdadm --monitor may run outside of this container and move the spare of {donor} into it: "
-                "run blklab on the host, or in a container with the host's processes (--pid=host)"
-            ), ""
+    if not sees_all_processes(roots) and (roots.proc / "self/ns/pid").is_symlink():
+        return (
+            f"mdadm --monitor may run outside of this container and move the spare of {donor} into it: "
+            "run blklab on the host, or in a container with the host's processes (--pid=host)"
+        ), ""
     return "", ""
 
 
@@ -88,18 +85,11 @@ def _has_spare(other: Path, node: Path) -> bool:
 
 
 def _sharing_reason(process: Path, roots: Roots) -> str:
-    """Returns why a process may move spares; empty if it cannot. getopt accepts shortened options."""
+    """Returns why a process may move spares; empty if it cannot."""
     arguments = (read_text(process / "cmdline") or "").split("\0")
-    options = [argument for argument in arguments[1:] if argument.startswith("-")]
-
-    def has_option(pattern: str) -> bool:
-        return any(re.match(pattern, option) for option in options)
-
-    if not process.name.isdigit() or "mdadm" not in {Path(arguments[0]).name, read_text(process / "comm")}:
+    if not is_spare_monitor(process):
         return ""
-    if not has_option(r"-[A-Za-z0-9]*F|--mo|--fol") or has_option("--no-s"):
-        return ""
-    if has_option(r"-[A-Za-z0-9]*c|--c"):
+    if any(re.match(r"-[A-Za-z0-9]*c|--c", argument) for argument in arguments[1:]):
         return "it has another configuration file"
     ticks = start_of(int(process.name), roots)
     boot = re.search(r"^btime (\d+)", read_text(roots.proc / "stat") or "", re.M)

@@ -11,7 +11,7 @@ from pathlib import Path
 from blklab.diagnostic import Diagnostic
 from blklab.md import command_lines, inventory
 from blklab.md.audit.host import has_add_bug
-from blklab.md.audit.redundancy import explain_broken, is_spare
+from blklab.md.audit.redundancy import explain_broken
 from blklab.md.good_copies import find_bad_pieces
 from blklab.md.levels import PARITIES
 from blklab.md.model import Array, Software
@@ -68,7 +68,7 @@ def _check_removal(array: Array, software: Software, md: Path, roots: Roots) -> 
     yield from _check_members(array)
     if all("in_sync" in member.states for member in array.active):
         yield from _check_event_counts(array, roots)
-    spares = ", ".join(member.name for member in array.members if is_spare(member))
+    spares = ", ".join(member.name for member in array.members if member.spare)
     if spares and not software.lists_off:
         yield (
             "config-bbl",

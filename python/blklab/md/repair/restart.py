@@ -15,7 +15,6 @@ from typing import Any
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, SystemErrors
 from blklab.md import command_lines
-from blklab.md.audit.redundancy import is_spare
 from blklab.md.availability import is_past_redundancy, is_whole, runs_with
 from blklab.md.good_copies import is_current
 from blklab.md.levels import PARITIES
@@ -78,7 +77,7 @@ class RestartPlan:
         lines += [
             f"{member.path} is a spare and stays out: `{_add(self.array, member)}` adds it afterwards"
             for member in self.array.members
-            if is_spare(member) and member not in (*self.members, *self.left_out) and self.array.state != "inactive"
+            if member.spare and member not in (*self.members, *self.left_out) and self.array.state != "inactive"
         ]
         dirty = any(member.superblock and member.superblock.resync_offset is not None for member in self.members)
         if self.array.level in PARITIES and dirty and len(self.members) < self.array.raid_disks:

@@ -10,7 +10,6 @@ from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.md import command_lines
 from blklab.md.audit import host
-from blklab.md.audit.redundancy import is_spare
 from blklab.md.audit.split import exclude_each_other
 from blklab.md.good_copies import is_redundant_without
 from blklab.md.inventory import read_array, read_inventory
@@ -367,7 +366,7 @@ def _check_taking_out(array: Array, member: ArrayMember, roots: Roots) -> Iterat
         yield "needed", f"the array does not run without {member.name}"
     if "in_sync" not in member.states:
         yield "not-in-sync", f"{member.name} is {', '.join(member.states) or 'not in sync'}"
-    spares = [other.path for other in array.members if is_spare(other)]
+    spares = [other.path for other in array.members if other.spare]
     if spares:
         yield (
             "spare",
@@ -408,7 +407,7 @@ def _is_faulty_in(array: Array, device: BlockDevice) -> bool:
 
 
 def _is_spare_of(array: Array, device: BlockDevice) -> bool:
-    return any(member.name == device.name and is_spare(member) for member in array.members)
+    return any(member.name == device.name and member.spare for member in array.members)
 
 
 def _re_add(array: Array, device: BlockDevice) -> str:

@@ -112,7 +112,7 @@ FIRST: dict[str, tuple[str, ...]] = {
 }
 """Recipes that are followed in a condition: other commands would wait for ever, or show nothing of it."""
 
-READING = {"", "audit_arrays", "disable_lists", "examine_bad_blocks", "examine_disk", "examine_version",
+READING = {"", "append_rule", "audit_arrays", "disable_lists", "examine_bad_blocks", "examine_disk", "examine_version",
            "limit_retries", "make_directory", "plan_fix_bbl", "set_timeout", "show_detail", "show_mismatches",
            "show_signatures", "show_smart"}  # fmt: skip
 """Commands that change nothing on an array; and comments."""
