@@ -72,6 +72,10 @@ def show_detail(array: str) -> str:
     return _line("mdadm", "--detail", array)
 
 
+def show_details(arrays: Sequence[str]) -> str:
+    return _line("mdadm", "--detail", *arrays)
+
+
 def examine_disk(disk: str) -> str:
     return _line("mdadm", "--examine", disk)
 
@@ -386,7 +390,7 @@ def mount_read_only(device: str, directory: str) -> str:
 COMMANDS: tuple[Callable[..., str], ...] = (
     *(add_disk, add_bitmap, add_bitmap_with_chunk, assemble_array, assemble_dropping_lists, assemble_by_force),
     *(assemble_and_run, assemble_read_only, assemble_all),
-    *(assemble_without_lists, check_array, show_detail),
+    *(assemble_without_lists, check_array, show_detail, show_details),
     *(examine_disk, examine_disks, examine_bad_blocks, examine_version),
     *(fail_disk, make_idle, re_add_disk, re_add_without_list, make_writable, remove_disk, remove_bitmap),
     *(replace_disk, stop_array, wait_for_sync, zero_superblock),

@@ -255,7 +255,9 @@ def check_missing_images(array: Array, _software: Software | None) -> Iterator[D
     """Images of some members were not given."""
     if array.absent:
         slots = list_names([str(slot) for slot in array.absent])
-        message = f"the member of slot {slots} was not given: this audit is about the other members only"
+        plural = "s" if array.absent[1:] else ""
+        verb = "were" if array.absent[1:] else "was"
+        message = f"the member{plural} of slot{plural} {slots} {verb} not given: this audit is about the others only"
         yield make_finding(array, "note", "not-given", message)
 
 

@@ -19,6 +19,7 @@ from blklab.md.pasted.mdstat import StatArray, find_arrays
 from blklab.md.superblocks import Superblock
 
 MOST_BYTES = 32 << 20  # Of all texts together
+MOST_PATHS = 24  # Disks in a command
 NO_SUPERBLOCK = re.compile(r"No md superblock detected on (/dev/\S+?)\.?$")
 LIST_HEADING = re.compile(r"^\s*Bad-blocks on (\S+?):\s*$")
 NO_LIST = re.compile(r"No bad-blocks list configured on (/dev/\S+)")
@@ -71,7 +72,7 @@ def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
     live_uuids = {array.uuid for array in arrays if array.uuid}
     others = [member for member in outputs.members.values() if _uuid(member) not in live_uuids]
     arrays += make_arrays(others)
-    unseen = [line for array in arrays for line in _missing_outputs(array)]
+    unseen = list(_describe_missing_outputs(arrays))
     if outputs.has_mdstat and not arrays:
         unseen.append("/proc/mdstat: it shows no array; to see disks of arrays that are not assembled: mdadm --examine")
     return Inventory(tuple(arrays), tuple(outputs.strays), unseen=(*unseen, *outputs.unread))
@@ -238,23 +239,28 @@ def _slot_of_number(stat: StatArray, number: int) -> int | None:
     return number if is_slot else None
 
 
-def _missing_outputs(array: Array) -> Iterable[str]:
-    """Yields what the text does not show of an array, with the command that shows it."""
-    if array.external:
-        return
-    if array.absent:
-        slots = list_names([str(slot) for slot in array.absent])
-        yield (
-            f"{array.name}: the text does not show the members of slot {slots}: "
-            "mdadm --examine of all disks and partitions of this size"
-        )
-    if not array.live:
-        return
-    paths = [member.path for member in array.members if member.superblock is None]
+def _describe_missing_outputs(arrays: Sequence[Array]) -> Iterable[str]:
+    """Yields what the text does not show, with the commands that show it: one line for all arrays where possible."""
+    for array in arrays:
+        if array.absent and not array.external:
+            slots = list_names([str(slot) for slot in array.absent])
+            plural = "s" if array.absent[1:] else ""
+            yield (
+                f"{array.name}: the text does not show the member{plural} of slot{plural} {slots}: "
+                "mdadm --examine of all disks and partitions of this size"
+            )
+    names = []
+    paths: list[str] = []
+    for array in arrays:
+        missing = [member.path for member in array.members if member.superblock is None]
+        if array.live and not array.external and missing:
+            names.append(array.name)
+            paths += missing
     if paths:
-        yield (
-            f"{array.name}: the text does not show the superblocks of {len(paths)} of its members: "
-            f"{command_lines.examine_disks(paths)}"
-        )
-    if not array.uuid:
-        yield f"{array.name}: the text does not show its state in detail: {command_lines.show_detail(array.path)}"
+        command = command_lines.examine_disks(list(dict.fromkeys(paths))[:MOST_PATHS])
+        suffix = f" and {len(paths) - MOST_PATHS} more" if len(paths) > MOST_PATHS else ""
+        yield f"{list_names(names)}: the text does not show the superblocks of {len(paths)} members: {command}{suffix}"
+    undetailed = [array for array in arrays if array.live and not array.external and not array.uuid]
+    if undetailed:
+        command = command_lines.show_details([array.path for array in undetailed])
+        yield f"{list_names([array.name for array in undetailed])}: the text does not show details: {command}"
