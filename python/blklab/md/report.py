@@ -9,6 +9,7 @@ from typing import Any
 from blklab.diagnostic import SEVERITIES, Diagnostic
 from blklab.grouping import by_key
 from blklab.md.audit.rule import list_names
+from blklab.md.availability import count_tolerated
 from blklab.md.model import Array, ArrayMember, Inventory, Software
 from blklab.md.remote import RemoteHost
 from blklab.render import diagnostics
@@ -179,7 +180,9 @@ def array_state_text(array: Array) -> str:
     """Returns an array's state in up to three words."""
     parts = [printable(array.state) or "?"]
     if array.degraded:
-        parts.append("degraded")
+        max_failures = count_tolerated(array)
+        has_failed = max_failures is not None and array.degraded > max_failures and array.level != "raid10"
+        parts.append("failed" if has_failed else "degraded")
     if array.sync:
         parts.append(array.sync.action)
     return ", ".join(parts)

@@ -219,6 +219,19 @@ def test_a_member_whose_event_count_was_raised_is_not_used() -> None:
     assert any("written last: sdb1, sdc1, sdd1." in line for line in finding.remedy)
 
 
+def test_rescue_reads_the_same_text(run: Run, tmp_path: Path) -> None:
+    mail = tmp_path / "mail.txt"
+    texts = [superblock(slot, "AAAA") for slot in (0, 1)]
+    mail.write_text("".join(texts) + superblock(2, ".AAA", time="10:00:20") + superblock(3, "..AA", time="10:00:20"))
+    done = run("md", "rescue", mail)
+    assert done.status == 1
+    assert "It does not start because only 2 of 4 members are current" in done.out
+    assert "blklab md overlays start 11111111:22222222:33333333:44444444 DIRECTORY" in done.out
+    assert run("md", "rescue", mail, "--save-metadata", tmp_path / "new").status == 2
+    mail.write_text("".join(superblock(slot, "AAAA") for slot in range(4)))
+    assert "The array is sound: 4 of 4 members are current" in run("md", "rescue", mail).out
+
+
 def test_a_raid_of_firmware_is_named() -> None:
     text = "/dev/sdc:\n          Magic : Intel Raid ISM Cfg Sig.\n        Version : 1.3.00\n"
     (stray,) = read(text).strays

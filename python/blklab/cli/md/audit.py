@@ -123,6 +123,7 @@ def audit(
     from blklab.md import report
     from blklab.md.audit import find_problems
     from blklab.md.model import Inventory
+    from blklab.md.pasted.files import read_text_files
 
     sources = [source for source, values in (("--image", images), ("--host", hosts), ("--probed", probed)) if values]
     only_here = {"--map-files": map_files, "--smart": smart}
@@ -145,7 +146,7 @@ def audit(
         _show_hosts(remote_hosts, threshold, is_full=full, as_json=as_json)
         return
     if more and not images:
-        inventory = _limit_to_arrays([_read_texts(more)], arrays)[0] or Inventory(())
+        inventory = _limit_to_arrays([read_text_files(more)], arrays)[0] or Inventory(())
     else:
         paths = [Path(name) for name in (*images, *more)]
         inventory = _read_inventory(paths, arrays, smart=smart, map_files=map_files)
@@ -155,23 +156,6 @@ def audit(
     emit(report.as_dict(inventory, findings), as_json, lambda console: report.show(console, inventory, findings))
     if any(finding.rank <= threshold for finding in findings):
         raise Exit(1)
-
-
-def _read_texts(names: tuple[str, ...]) -> "Inventory":
-    """Returns the inventory of pasted texts. Raises UsageError for an image, or a text without an array."""
-    from blklab.md.pasted.inventory import MOST_BYTES, read_texts
-
-    texts = []
-    for name in names:
-        try:
-            with click.open_file(name, "rb") as file:
-                content = file.read(MOST_BYTES + 1)
-        except OSError as error:
-            raise UsageError(f"{name}: {error.strerror}") from None
-        if len(content) > MOST_BYTES or b"\0" in content[:4096]:
-            raise UsageError(f"{name}: is not a text: to audit an image of a member: --image {name}")
-        texts.append((name, content.decode(errors="replace")))
-    return read_texts(texts)
 
 
 def _read_inventory(paths: list[Path], arrays: tuple[str, ...], *, smart: bool, map_files: bool) -> "Inventory":

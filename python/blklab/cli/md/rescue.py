@@ -62,8 +62,8 @@ def rescue(
     written, and which members each of them saw last. The first line says whether the array itself is sound; a table
     of the members follows, then what to do, and what not to type.
 
-    Without an argument, it looks at all disks of this host. Name an array that is assembled (/dev/md0), a UUID, or
-    devices and images of members. Run it as root.
+    Without an argument, it looks at all disks of this host. Name an array that is assembled (/dev/md0), a UUID, devices
+    and images of members, or files with pasted output of `mdadm --examine`. Run it as root.
 
     With --try-orders, it reads the content of 2 to 8 devices or images, in any order, and searches for the level,
     layout, chunk, order and data offsets with which a filesystem fits. It takes minutes.
@@ -78,6 +78,7 @@ def rescue(
       blklab md rescue /dev/sd[b-e]1
       blklab md rescue sda1.img sdb1.img
       blklab md rescue --probed server.probe
+      blklab md rescue mail.txt
       blklab md rescue --save-metadata /mnt/usb/md-metadata
       blklab md rescue --try-orders /dev/sd[b-d]1 missing
       blklab md rescue --save 2048-2055 --from /dev/sdc1 /mnt/usb/sectors
@@ -97,17 +98,22 @@ def rescue(
         return
     if levels:
         raise UsageError("--level: expected only with --try-orders")
+    from blklab.md.pasted.files import is_text_file, read_text_files
     from blklab.md.rescue import report
     from blklab.md.rescue.array_content import read_contents
     from blklab.md.rescue.diagnosis import diagnose
     from blklab.md.rescue.written_since import find_written
 
-    inventory, names = _read_inventory(what, probed)
-    contents = {} if probed else read_contents([*inventory.arrays, *inventory.unassembled])
+    has_texts = any(is_text_file(name) for name in what)
+    is_elsewhere = has_texts or bool(probed)
+    if has_texts and (probed or directory is not None):
+        raise UsageError(f"{what[0]}: pasted text: expected no --probed or --save-metadata with it")
+    inventory, names = (read_text_files(what), None) if has_texts else _read_inventory(what, probed)
+    contents = {} if is_elsewhere else read_contents([*inventory.arrays, *inventory.unassembled])
     # All arrays are compared, also to show one: the other half of a mirror may be in another array.
     rescues = [rescue for rescue in diagnose(inventory, contents) if names is None or rescue.array.name in names]
-    lost = _find_lost_members(inventory, rescues, probed)
-    written = [] if probed else find_written(rescues)
+    lost = [] if is_elsewhere else _find_lost_members(inventory, rescues)
+    written = [] if is_elsewhere else find_written(rescues)
     if not rescues and not lost:
         unread = first(inventory.unread or inventory.unseen or ("no disk has an md superblock",))
         raise EnvironmentLacks(
@@ -129,13 +135,11 @@ def rescue(
         raise Exit(1)
 
 
-def _find_lost_members(
-    inventory: "Inventory", rescues: "Sequence[ArrayRescue]", probe_files: tuple[str, ...]
-) -> "list[ArrayNote]":
-    """Returns what is left of members on other disks; nothing if all arrays run, or on another host."""
+def _find_lost_members(inventory: "Inventory", rescues: "Sequence[ArrayRescue]") -> "list[ArrayNote]":
+    """Returns what is left of members on other disks; nothing if all arrays run."""
     from blklab.md.rescue.lost_members import find_lost_members, list_unknown_disks, list_unknown_images
 
-    if probe_files or (rescues and all(rescue.condition == "running" for rescue in rescues)):
+    if rescues and all(rescue.condition == "running" for rescue in rescues):
         return []
     if inventory.software is None:  # Images
         return find_lost_members(inventory, list_unknown_images(inventory))

@@ -298,11 +298,14 @@ def has_failed(array: Array) -> bool:
 
 
 def find_newest(array: Array) -> Superblock | None:
-    """Returns the accepted superblock of an active member with the most events; None if there is none."""
+    """Returns the accepted superblock of an active member with the most events; None if there is none.
+
+    Of those written in the same second, the one that counts fewer members as active was written later.
+    """
     superblocks = [member.superblock for member in list_all_members(array) if _is_active(member)]
     return max(
         (superblock for superblock in superblocks if superblock),
-        key=lambda superblock: (superblock.events, superblock.updated),
+        key=lambda superblock: (superblock.events, superblock.updated, -sum(superblock.present)),
         default=None,
     )
 
