@@ -250,11 +250,25 @@ def arrays_with_other_metadata() -> Iterator[Array]:
         yield made("raid1", member(0), member(1, sb_refusal_reasons=REFUSED), member(2))
     yield array("raid1", *two(sb_bitmap_superblock=LOCKLESS))
     yield array("raid1", *two(leftovers=(OLD, replace_uuid(OLD, "")), foreign=("ddf",)), uuid="")
-    for kind in ("imsm", "other"):
-        yield array("raid1", *two(), metadata=f"external:{kind}")
+    yield from arrays_of_firmware()
+    paths = two(wwn="5000c500a1b2c3d4", path_of="mpatha")
+    yield array("raid1", *(replace(own, disk=own.name) for own in paths))
+    yield array("raid1", *two(multipath="mpatha"))
     yield array("raid1", member(0), member(1, sb_raid_disks=2))
     for version in ("0.90", "1.0", "1.2"):
         yield array("raid1", *two(), metadata=version, parts=(PARTITION,))
+
+
+def arrays_of_firmware() -> Iterator[Array]:
+    """Yields containers and volumes, complete or degraded, with spares or without."""
+    first, second, third = (member(at) for at in range(3))
+    for kind, idle, missing in product(("imsm", "ddf"), ((), (third,), (second, third)), (0, 1)):
+        held = array("container", *two(), metadata=f"external:{kind}", state="inactive", name="md127", idle=idle)
+        made = array("raid1", first, degraded=missing, metadata="external:/md127/0", state="clean", name="md126")
+        yield replace(made, container_array=held)
+        for volumes in ((), (made,), (made, made)):
+            yield replace(held, volumes=volumes)
+    yield array("container", first, metadata="external:imsm", state="inactive")
 
 
 def replace_uuid(superblock: Superblock, uuid: str) -> Superblock:
@@ -288,7 +302,7 @@ ARRAYS = (
 
 def inventories(directory: Path) -> Iterator[Inventory]:
     """Yields hosts with arrays that are not assembled, or are in two halves."""
-    yield Inventory((array("raid1", *two()),), software=SOFTWARE, volumes=("vg/lv",),
+    yield Inventory((array("raid1", *two()),), software=SOFTWARE, volumes=("vg/lv",), firmware_raids=("isw_1",),
                     strays=(sd(5), sd(6, foreign=("DDF", "Intel IMSM"))))  # fmt: skip
     yield Inventory((array("raid1", *two()),), software=replace(SOFTWARE, config="/etc/mdadm.conf"))
     for name in ("15-two-halves-of-one-mirror", "17-inactive-array-wrong-layout"):

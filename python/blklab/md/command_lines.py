@@ -20,6 +20,11 @@ def add_disk(array: str, disk: str) -> str:
     return _line("mdadm", array, "--add", disk)
 
 
+def add_to_container(container: str, disk: str) -> str:
+    """For RAIDs of firmware: mdadm refuses to add a disk to a volume."""
+    return _line("mdadm", "--add", container, disk)
+
+
 def add_bitmap(array: str) -> str:
     return _line("mdadm", "--grow", "--bitmap=internal", array)
 
@@ -351,7 +356,7 @@ def mount_read_only(device: str, directory: str) -> str:
 
 
 COMMANDS: tuple[Callable[..., str], ...] = (
-    *(add_disk, add_bitmap, assemble_array, assemble_dropping_lists, assemble_by_force),
+    *(add_disk, add_to_container, add_bitmap, assemble_array, assemble_dropping_lists, assemble_by_force),
     *(assemble_and_run, assemble_read_only, assemble_all),
     *(assemble_without_lists, check_array, show_detail, examine_disk, examine_bad_blocks, examine_version),
     *(fail_disk, make_idle, re_add_disk, re_add_without_list, make_writable, remove_disk, remove_bitmap),

@@ -35,10 +35,13 @@ runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
 
 
+PYTHON: Final = (f"{MOUNTED}/loader", "--library-path", f"{MOUNTED}/libraries", f"{MOUNTED}/python")
+"""The command that runs Python in a guest: with the host's libraries, not its own."""
+
+
 def command(module: str) -> list[str]:
-    """Returns the command that runs a module in a guest: with the host's libraries, not its own."""
-    python = [f"{MOUNTED}/loader", "--library-path", f"{MOUNTED}/libraries", f"{MOUNTED}/python"]
-    return [*python, "-c", LAUNCH, " ".join(python), module]
+    """Returns the command that runs a module in a guest."""
+    return [*PYTHON, "-c", LAUNCH, " ".join(PYTHON), module]
 
 
 def make(directory: Path) -> Path:

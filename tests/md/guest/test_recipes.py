@@ -54,6 +54,7 @@ OF_OVERLAYS: Final = (
 """Commands of `md overlays` and `md fix assemble`."""
 
 NOT_ARRAYS: Final = {
+    "add_to_container": "for RAIDs of firmware: test_containers.py executes it",
     "fix_entries_from": "has a file in it: test_rescue.py executes it",
     "fix_metadata": "has a directory in it: test_rescue.py executes it",
     "save_sectors": "only reads; test_rescue.py executes it",
