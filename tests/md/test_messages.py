@@ -216,10 +216,23 @@ def arrays_that_change() -> Iterator[Array]:
     yield array("raid5", *two(), sync=SyncPass("resync", 1, 10, 1000, 1000, 200_000))
     yield array("raid5", *two(), sync=SyncPass("recover", 1, 10, 200_000, 1000, 200_000))
     journal = replace(member(2, states=("faulty",), sb_role="journal", sb_slot=None), slot=None)
-    yield array("raid5", *two(sb_journal=True), state="readonly")
+    yield from arrays_with_journals()
     yield array("raid1", *two(states=("in_sync", "failfast")), bitmap=True)
     yield array("raid1", member(0, sb_bad_blocks=bad_blocks()), raid_disks=2)
     yield array("raid5", *two(sb_journal=True), journal, consistency="journal", state="clean")
+
+
+def arrays_with_journals() -> Iterator[Array]:
+    """Yields RAID-5s whose journal is missing, has failed, is outside, in use, or behind."""
+    values: dict[str, Any] = {"states": (), "sb_role": "journal", "sb_slot": None, "sb_journal": True}
+    journal = replace(member(3, **values), slot=None)
+    stale = replace(member(3, sb_events=7, **values), slot=None)
+    members = (*two(sb_journal=True), member(2, sb_journal=True))
+    for outside in ((), (journal,), (stale,), (replace(journal, users=("mounted at /",)),)):
+        for state in ("readonly", "clean", "inactive"):
+            yield array("raid5", *members, state=state, outside=outside)
+    yield array("raid5", *members, replace(journal, states=("faulty", "journal")), raid_disks=3, state="clean")
+    yield array("raid5", *members[:2], raid_disks=3, state="readonly")
 
 
 def arrays_that_do_not_run() -> Iterator[Array]:
@@ -348,6 +361,7 @@ def arrays_not_assembled() -> Iterator[Array]:
         yield stopped("raid5", *members, raid_disks=3, **parted)
     yield stopped("raid5", *two(sb_resync_offset=64), raid_disks=3, **parted)
     yield stopped("raid5", first, second, raid_disks=3, reshaping=True, **parted)
+    yield stopped("raid5", *two(sb_journal=True), raid_disks=3, **parted)
 
 
 def disks() -> Iterator[PhysicalDisk]:

@@ -54,6 +54,9 @@ OF_OVERLAYS: Final = (
 """Commands of `md overlays` and `md fix assemble`."""
 
 NOT_ARRAYS: Final = {
+    "add_journal": "for arrays with a write journal: test_write_journal.py executes it",
+    "give_up_journal": "for arrays with a write journal: test_write_journal.py executes it",
+    "make_read_only": "for arrays with a write journal: test_write_journal.py executes it",
     "add_to_container": "for RAIDs of firmware: test_containers.py executes it",
     "fix_entries_from": "has a file in it: test_rescue.py executes it",
     "fix_metadata": "has a directory in it: test_rescue.py executes it",

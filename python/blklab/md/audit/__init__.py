@@ -77,6 +77,7 @@ SILENCES: dict[str, frozenset[str]] = {
     "split": _ADVICE | {"events", "only-out"},
     "broken": _REDUNDANCY | _ADVICE | {"cannot-run", "inactive", "only-out", "write-error"},
     "only-out": _ADVICE | {"faulty"},
+    "journal-missing": _ADVICE | {"add-fails"},
 }
 """What each code silences for the same array: findings that contradict it, or advise an action on the array."""
 

@@ -176,6 +176,8 @@ def check_faulty(array: Array, _software: Software | None) -> Iterator[Diagnosti
     """Md has failed a member and does not use it any more."""
     for member in array.members:
         role = member.superblock.role if member.superblock else ""
+        if "journal" in member.states:
+            continue  # check_write_journal reports it
         if "faulty" in member.states or (not member.states and role == "faulty"):
             message = "is faulty: md does not use it any more; keep it as it is until the array is complete again"
             complete = array.degraded == 0 and array.sync is None

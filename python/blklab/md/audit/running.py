@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import level_text, list_names, make_finding, moment_text
+from blklab.md.audit.write_journal import describe_waiting, lacks_journal
 from blklab.md.availability import Availability, choose_members_to_force, count_tolerated, find_availability
 from blklab.md.availability import is_past_redundancy as is_broken
 from blklab.md.model import Array, ArrayMember, Software
@@ -36,6 +37,10 @@ def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnos
     if availability.can_run is False:
         return  # check_cannot_run reports it
     message = "is assembled and does not run"
+    if lacks_journal(array) and availability.can_run:
+        waiting, commands = describe_waiting(array)
+        yield make_finding(array, "critical", "inactive", message + waiting, *commands)
+        return
     if availability.can_run is None:
         message += ": whether its members are enough is not known, because blklab could not read all superblocks"
     elif availability.missing:
