@@ -213,6 +213,7 @@ def arrays_that_change() -> Iterator[Array]:
     yield array("raid4", *two(), raid_disks=3, reshaping=True)
     yield array("raid5", *two(), raid_disks=3, degraded=1, logical_block=4096)
     yield array("raid5", *two(), raid_disks=3, state="inactive", bitmap=True)
+    yield array("raid5", *two(), raid_disks=3, state="inactive", reshaping=True)
     yield array("raid5", *two(), sync=SyncPass("resync", 1, 10, 1000, 1000, 200_000))
     yield array("raid5", *two(), sync=SyncPass("recover", 1, 10, 200_000, 1000, 200_000))
     journal = replace(member(2, states=("faulty",), sb_role="journal", sb_slot=None), slot=None)

@@ -52,7 +52,7 @@ def test_a_journal_that_failed_is_removed_before_another_is_added() -> None:
 def test_a_journal_that_is_missing_at_assembly() -> None:
     found = audit(raid5(state="readonly"))
     first, *_ = found["journal-missing"].remedy
-    assert first.startswith("# Only if the journal's disk is lost for good")
+    assert first.startswith("# Only if the journal's disk is really lost")
     assert commands([found["journal-missing"]]) == [
         "mdadm /dev/md0 --add-journal NEW-DISK",
         "echo resync > /sys/block/md0/md/consistency_policy",

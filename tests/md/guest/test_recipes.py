@@ -64,7 +64,7 @@ NOT_ARRAYS: Final = {
     "clear_want_replacement": "after a real write error: test_repair.py executes it",
     "limit_retries": "a setting of a disk, which virtual disks lack",
     "list_lvm_raids": "lists LVM's RAIDs",
-    "raise_sync_speed": "a setting of md's speed, which changes no data",
+    "raise_sync_speed": "for a resync next to other I/O: test_states.py executes it",
     "set_timeout": "a setting of a disk, which virtual disks lack",
     "show_signatures": "only reads; arrays of firmware are not made here",
     "show_smart_of_kind": "only reads",

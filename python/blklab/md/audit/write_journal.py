@@ -71,7 +71,7 @@ def _do_without(array: Array, failed: list[ArrayMember]) -> tuple[str, ...]:
             "# The array is not complete. Without the journal, stripes that were being written are damaged: "
             "copy the data first, and read them (the array is readable).",
         )
-    lines = [] if failed else ["# Only if the journal's disk is lost for good. Look for it first."]
+    lines = [] if failed else ["# Only if the journal's disk is really lost. Look for it first."]
     lines.append(loss)
     if array.state != "readonly":
         lines += [*stop_users(array), command_lines.make_read_only(array.path)]
@@ -98,7 +98,7 @@ def describe_waiting(array: Array) -> tuple[str, tuple[str, ...]]:
     )
     lines = (
         "# Look for the journal's disk: power, cable, controller. When it appears, mdadm starts the array.",
-        "# Only if it is lost for good: `mdadm --assemble --force` starts the array read-only. Run the audit then.",
+        "# Only if it is really lost: `mdadm --assemble --force` starts the array read-only. Run the audit then.",
     )
     return text, lines
 
