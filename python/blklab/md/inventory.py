@@ -105,12 +105,9 @@ def _join_containers(arrays: Sequence[Array]) -> list[Array]:
 
 def _with_volumes(container: Array, arrays: Sequence[Array]) -> Array:
     volumes = tuple(array for array in arrays if array.container == container.name)
-    names = {
-        member.name
-        for volume in volumes
-        for member in volume.members
-        if member.slot is not None and "faulty" not in member.states
-    }
+    names = set[str]()
+    for volume in volumes:
+        names |= {member.name for member in volume.active if "faulty" not in member.states}
     idle = tuple(member for member in container.members if member.name not in names)
     return replace(container, volumes=volumes, idle=idle)
 
@@ -338,7 +335,8 @@ def _read_member(directory: Path, uuid: str, roots: Roots, reader: Probe, *, is_
     reading = reader.read_superblocks(path)
     superblock, leftovers = choose_superblock(reading, uuid)
     if is_external:
-        superblock, leftovers = None, reading.members  # Superblocks of md on it are from an earlier use
+        superblock = None
+        leftovers = reading.members  # Superblocks of md on it are from an earlier use
     list_text = read_text(directory / "bad_blocks")
     unacknowledged_ranges = parse_bad_blocks(read_text(directory / "unacknowledged_bad_blocks") or "")
     unseen = reading.failure

@@ -24,6 +24,11 @@ class MultipathDevice:
     wwid: str  # As multipathd writes it: of SCSI disks, 3 and the WWN
     paths: tuple[str, ...]  # The kernel's names of the disks below it
 
+    @property
+    def is_partition(self) -> bool:
+        """Whether it lies on another multipath device, not on disks."""
+        return any(path.startswith("dm-") for path in self.paths)
+
 
 def read_multipaths(roots: Roots) -> tuple[MultipathDevice, ...]:
     """Returns the multipath devices of a host and their partitions; a partition has the name of its device."""
@@ -34,7 +39,7 @@ def read_multipaths(roots: Roots) -> tuple[MultipathDevice, ...]:
             name = read_text(entry / "dm/name") or entry.name
             paths = tuple(slave.name for slave in entries(entry / "slaves"))
             devices.append(MultipathDevice(entry.name, name, match[1], paths))
-    whole = {device.wwid: device.name for device in devices if not any(path.startswith("dm-") for path in device.paths)}
+    whole = {device.wwid: device.name for device in devices if not device.is_partition}
     return tuple(replace(device, name=whole.get(device.wwid, device.name)) for device in devices)
 
 

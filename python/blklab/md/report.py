@@ -187,7 +187,10 @@ def array_state_text(array: Array) -> str:
 
 def _member_state_text(array: Array, member: ArrayMember) -> str:
     if array.is_container:
-        names = [volume.name for volume in array.volumes if any(own.name == member.name for own in volume.members)]
+        names = []
+        for volume in array.volumes:
+            if member.name in {own.name for own in volume.members}:
+                names.append(volume.name)
         return f"in {printable(', '.join(names))}" if names else "unused"
     if member.states:
         return printable(", ".join(member.states))
