@@ -221,13 +221,27 @@ def arrays_that_change() -> Iterator[Array]:
     yield array("raid4", *two(), raid_disks=3, reshaping=True)
     yield array("raid5", *two(), raid_disks=3, degraded=1, logical_block=4096)
     yield array("raid5", *two(), raid_disks=3, state="inactive", bitmap=True)
+    yield array("raid5", *two(), raid_disks=3, state="inactive", reshaping=True)
     yield array("raid5", *two(), sync=SyncPass("resync", 1, 10, 1000, 1000, 200_000))
     yield array("raid5", *two(), sync=SyncPass("recover", 1, 10, 200_000, 1000, 200_000))
     journal = replace(member(2, states=("faulty",), sb_role="journal", sb_slot=None), slot=None)
-    yield array("raid5", *two(sb_journal=True), state="readonly")
+    yield from arrays_with_journals()
     yield array("raid1", *two(states=("in_sync", "failfast")), bitmap=True)
     yield array("raid1", member(0, sb_bad_blocks=bad_blocks()), raid_disks=2)
     yield array("raid5", *two(sb_journal=True), journal, consistency="journal", state="clean")
+
+
+def arrays_with_journals() -> Iterator[Array]:
+    """Yields RAID-5s whose journal is missing, has failed, is outside, in use, or behind."""
+    values: dict[str, Any] = {"states": (), "sb_role": "journal", "sb_slot": None, "sb_journal": True}
+    journal = replace(member(3, **values), slot=None)
+    stale = replace(member(3, sb_events=7, **values), slot=None)
+    members = (*two(sb_journal=True), member(2, sb_journal=True))
+    for outside in ((), (journal,), (stale,), (replace(journal, users=("mounted at /",)),)):
+        for state in ("readonly", "clean", "inactive"):
+            yield array("raid5", *members, state=state, outside=outside)
+    yield array("raid5", *members, replace(journal, states=("faulty", "journal")), raid_disks=3, state="clean")
+    yield array("raid5", *members[:2], raid_disks=3, state="readonly")
 
 
 def arrays_that_do_not_run() -> Iterator[Array]:
@@ -258,8 +272,10 @@ def arrays_with_other_metadata() -> Iterator[Array]:
         yield made("raid1", member(0), member(1, sb_refusal_reasons=REFUSED), member(2))
     yield array("raid1", *two(sb_bitmap_superblock=LOCKLESS))
     yield array("raid1", *two(leftovers=(OLD, replace_uuid(OLD, "")), foreign=("ddf",)), uuid="")
-    for kind in ("imsm", "other"):
-        yield array("raid1", *two(), metadata=f"external:{kind}")
+    yield from arrays_of_firmware()
+    paths = two(wwn="5000c500a1b2c3d4", path_of="mpatha")
+    yield array("raid1", *(replace(own, disk=own.name) for own in paths))
+    yield array("raid1", *two(multipath="mpatha"))
     yield array("raid1", member(0), member(1, sb_raid_disks=2))
     for version in ("0.90", "1.0", "1.2"):
         yield array("raid1", *two(), metadata=version, parts=(PARTITION,))
@@ -300,6 +316,18 @@ def arrays_with_mismatches() -> Iterator[Array]:
         yield replace(mirror, mismatches=8, parts=(replace(part, filesystem=filesystem),))
 
 
+def arrays_of_firmware() -> Iterator[Array]:
+    """Yields containers and volumes, complete or degraded, with spares or without."""
+    first, second, third = (member(at) for at in range(3))
+    for kind, idle, missing in product(("imsm", "ddf"), ((), (third,), (second, third)), (0, 1)):
+        held = array("container", *two(), metadata=f"external:{kind}", state="inactive", name="md127", idle=idle)
+        made = array("raid1", first, degraded=missing, metadata="external:/md127/0", state="clean", name="md126")
+        yield replace(made, container_array=held)
+        for volumes in ((), (made,), (made, made)):
+            yield replace(held, volumes=volumes)
+    yield array("container", first, metadata="external:imsm", state="inactive")
+
+
 def replace_uuid(superblock: Superblock, uuid: str) -> Superblock:
     return make_superblock(uuid=uuid, offset=superblock.offset)
 
@@ -332,7 +360,7 @@ ARRAYS = (
 
 def inventories(directory: Path) -> Iterator[Inventory]:
     """Yields hosts with arrays that are not assembled, or are in two halves."""
-    yield Inventory((array("raid1", *two()),), software=SOFTWARE, volumes=("vg/lv",),
+    yield Inventory((array("raid1", *two()),), software=SOFTWARE, volumes=("vg/lv",), firmware_raids=("isw_1",),
                     strays=(sd(5), sd(6, foreign=("DDF", "Intel IMSM"))))  # fmt: skip
     yield Inventory((array("raid1", *two()),), software=replace(SOFTWARE, config="/etc/mdadm.conf"))
     for name in ("15-two-halves-of-one-mirror", "17-inactive-array-wrong-layout"):
@@ -378,6 +406,7 @@ def arrays_not_assembled() -> Iterator[Array]:
         yield stopped("raid5", *members, raid_disks=3, **parted)
     yield stopped("raid5", *two(sb_resync_offset=64), raid_disks=3, **parted)
     yield stopped("raid5", first, second, raid_disks=3, reshaping=True, **parted)
+    yield stopped("raid5", *two(sb_journal=True), raid_disks=3, **parted)
 
 
 def arrays_that_dropped_members() -> Iterator[Array]:

@@ -20,6 +20,16 @@ def add_disk(array: str, disk: str) -> str:
     return _line("mdadm", array, "--add", disk)
 
 
+def add_to_container(container: str, disk: str) -> str:
+    """For RAIDs of firmware: mdadm refuses to add a disk to a volume."""
+    return _line("mdadm", "--add", container, disk)
+
+
+def add_journal(array: str, disk: str) -> str:
+    """For an array that is read-only; mdadm makes it writable then."""
+    return _line("mdadm", array, "--add-journal", disk)
+
+
 def add_bitmap(array: str) -> str:
     return _line("mdadm", "--grow", "--bitmap=internal", array)
 
@@ -108,6 +118,10 @@ def re_add_without_list(array: str, disk: str) -> str:
     return _line("mdadm", array, "--re-add", disk, "--update=no-bbl")
 
 
+def make_read_only(array: str) -> str:
+    return _line("mdadm", "--readonly", array)
+
+
 def make_writable(array: str) -> str:
     return _line("mdadm", "--readwrite", array)
 
@@ -147,6 +161,11 @@ def clear_want_replacement(name: str, member: str) -> str:
 
 def clear_write_error(name: str, member: str) -> str:
     return _check_printable(f"echo -write_error > /sys/block/{shlex.quote(name)}/md/dev-{shlex.quote(member)}/state")
+
+
+def give_up_journal(name: str) -> str:
+    """For an array without its journal, read-only; the kernel refuses this while there is one (raid5.c)."""
+    return _check_printable(f"echo resync > /sys/block/{shlex.quote(name)}/md/consistency_policy")
 
 
 def resume_writes(name: str) -> str:
@@ -388,13 +407,14 @@ def mount_read_only(device: str, directory: str) -> str:
 
 
 COMMANDS: tuple[Callable[..., str], ...] = (
-    *(add_disk, add_bitmap, add_bitmap_with_chunk, assemble_array, assemble_dropping_lists, assemble_by_force),
+    *(add_disk, add_to_container, add_journal, add_bitmap, add_bitmap_with_chunk),
+    *(assemble_array, assemble_dropping_lists, assemble_by_force),
     *(assemble_and_run, assemble_read_only, assemble_all),
     *(assemble_without_lists, check_array, show_detail, show_details),
     *(examine_disk, examine_disks, examine_bad_blocks, examine_version),
-    *(fail_disk, make_idle, re_add_disk, re_add_without_list, make_writable, remove_disk, remove_bitmap),
-    *(replace_disk, stop_array, wait_for_sync, zero_superblock),
-    *(clear_want_replacement, clear_write_error, raise_sync_speed, resume_writes, show_mismatches),
+    *(fail_disk, make_idle, re_add_disk, re_add_without_list, make_read_only, make_writable),
+    *(remove_disk, remove_bitmap, replace_disk, stop_array, wait_for_sync, zero_superblock),
+    *(clear_want_replacement, clear_write_error, give_up_journal, raise_sync_speed, resume_writes, show_mismatches),
     *(audit_arrays, fix_bbl, fix_bbl_of_arrays, fix_bbl_of_host, plan_fix_bbl),
     *(fix_entries, fix_add, fix_rebuild, fix_remove, fix_replace, fix_restart),
     *(fix_assemble, fix_entries_from, fix_metadata, save_sectors, start_overlays, stop_overlays),

@@ -16,6 +16,7 @@ from blklab.md.levels import PARITIES
 from blklab.md.mdadm_conf import list_unreadable_files, read_listed_arrays
 from blklab.md.member_devices import OutsideDevices, device_facts, is_overlay, read_outside
 from blklab.md.model import Array, ArrayMember, ArrayPart, Inventory, ListedArray, OtherSpare, SyncPass, by_slot
+from blklab.md.multipath import add_multipath, read_multipaths
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading, is_of_array
 from blklab.system import diskstats
@@ -65,12 +66,14 @@ def read_inventory(roots: Roots, reader: Probe | None = None, *, with_outside: b
     outside = read_outside(arrays, mounts, roots, reader) if with_outside else OutsideDevices()
     arrays = [replace(array, outside=_members_of(array, outside.members)) for array in arrays]
     arrays = [replace(array, other_spares=_find_other_spares(array, arrays, listed_arrays)) for array in arrays]
+    arrays = _join_containers(arrays)
     return Inventory(
         tuple(arrays),
         (),
         reader.read_software(roots),
         tuple(unseen),
         volumes=_volumes(roots),
+        firmware_raids=_firmware_raids(roots),
         outside=outside.members,
         unassembled=_find_unassembled_arrays(arrays, outside.members, listed_arrays),
         listed=listed_arrays,
@@ -110,6 +113,30 @@ def _find_spare_group(array: Array, conf_lines: Sequence[ListedArray]) -> str:
     return next((line.spare_group for line in conf_lines if line.spare_group and line.describes(array)), "")
 
 
+def _join_containers(arrays: Sequence[Array]) -> list[Array]:
+    """Returns arrays whose containers and volumes know each other."""
+    joined = []
+    for array in arrays:
+        if array.is_container:
+            joined.append(_with_volumes(array, arrays))
+        elif array.container:
+            containers = [other for other in arrays if other.is_container and other.name == array.container]
+            container = _with_volumes(containers[0], arrays) if containers else None
+            joined.append(replace(array, container_array=container))
+        else:
+            joined.append(array)
+    return joined
+
+
+def _with_volumes(container: Array, arrays: Sequence[Array]) -> Array:
+    volumes = tuple(array for array in arrays if array.container == container.name)
+    names = set[str]()
+    for volume in volumes:
+        names |= {member.name for member in volume.active if "faulty" not in member.states}
+    idle = tuple(member for member in container.members if member.name not in names)
+    return replace(container, volumes=volumes, idle=idle)
+
+
 def _find_unassembled_arrays(
     arrays: Sequence[Array], outside: Sequence[ArrayMember], conf_lines: Sequence[ListedArray]
 ) -> tuple[Array, ...]:
@@ -144,6 +171,20 @@ def _volumes(roots: Roots) -> tuple[str, ...]:
     return tuple(sorted(volumes))
 
 
+def _firmware_raids(roots: Roots) -> tuple[str, ...]:
+    """Returns RAIDs of dmraid, without their partitions, which lie on them."""
+    names = {}
+    for entry in entries(roots.sys / "block"):
+        if (read_text(entry / "dm/uuid") or "").startswith("DMRAID-"):
+            names[entry.name] = read_text(entry / "dm/name") or entry.name
+    raids = []
+    for kernel_name, name in names.items():
+        slaves = {slave.name for slave in entries(roots.sys / "block" / kernel_name / "slaves")}
+        if not slaves & set(names):
+            raids.append(name)
+    return tuple(sorted(raids))
+
+
 def _array(
     node: Path, mounts: list[Mount], activity: Mapping[str, DeviceCounters | None], roots: Roots, reader: Probe
 ) -> Array:
@@ -153,7 +194,7 @@ def _array(
     with_activity = (
         replace(member, activity=activity.get(member.name)) for member in read_members(node, uuid, roots, reader)
     )
-    array_members = sorted(with_activity, key=by_slot)
+    array_members = sorted(add_multipath(list(with_activity), read_multipaths(roots), roots), key=by_slot)
     superblock = next((member.superblock for member in array_members if member.superblock), None)
     position = read_text(md / "reshape_position")
     device = of_node(node, roots)
@@ -195,6 +236,8 @@ def _array(
         users=tuple(reader.find_users(device, roots)),
         unseen=tuple(unseen),
     )
+    if array.is_container:
+        array = replace(array, level="container")  # sysfs has none; mdadm says so
     if array.state == "broken":
         array = replace(array, kernel_errors=find_array_errors(array, reader.read_kernel_log(roots)))
     if array.mismatches and array.level in PARITIES:
@@ -297,8 +340,9 @@ LONGEST_LINE = 32  # Bytes of the longest entry: with less space left in the pag
 
 def read_members(node: Path, uuid: str, roots: Roots, reader: Probe) -> Iterator[ArrayMember]:
     """Yields the members of the array of a sysfs directory (`…/block/md0`), in order of slots."""
+    is_external = (read_text(node / "md/metadata_version") or "").startswith("external:")
     array_members = [
-        _read_member(entry, uuid, roots, reader)
+        _read_member(entry, uuid, roots, reader, is_external=is_external)
         for entry in entries(node / "md")
         if entry.name.startswith("dev-") and entry.is_dir()
     ]
@@ -324,17 +368,20 @@ def choose_superblock(reading: SuperblockReading, uuid: str) -> tuple[Superblock
     return superblock, tuple(other for other in reading.members if other is not superblock)
 
 
-def _read_member(directory: Path, uuid: str, roots: Roots, reader: Probe) -> ArrayMember:
+def _read_member(directory: Path, uuid: str, roots: Roots, reader: Probe, *, is_external: bool) -> ArrayMember:
     name = directory.name.removeprefix("dev-")
     block = directory / "block"
     node = block.resolve() if block.exists() else None
     path = roots.device(node.name if node else name)
     reading = reader.read_superblocks(path)
     superblock, leftovers = choose_superblock(reading, uuid)
+    if is_external:
+        superblock = None
+        leftovers = reading.members  # Superblocks of md on it are from an earlier use
     list_text = read_text(directory / "bad_blocks")
     unacknowledged_ranges = parse_bad_blocks(read_text(directory / "unacknowledged_bad_blocks") or "")
     unseen = reading.failure
-    if not unseen and superblock is None and not reading.foreign:
+    if not unseen and superblock is None and not (reading.foreign or is_external):
         unseen = "it has no superblock of this array"
     return ArrayMember(
         name=node.name if node else name,

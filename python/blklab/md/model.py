@@ -141,6 +141,10 @@ class ArrayMember:
     logical_volume: bool = False  # A volume of LVM, which may be the disk of a virtual machine
     users: tuple[str, ...] = ()  # Of a device outside of arrays: what uses it, `mounted at /`
     id: str = ""  # Its stable id, such as model and serial number; empty if it has none
+    wwn: str = ""  # That of its disk, hexadecimal digits; empty if unknown
+    disk: str = ""  # The kernel's name of its disk; empty of images
+    multipath: str = ""  # Name of the multipath device that it is, or a partition of it: `mpatha`
+    path_of: str = ""  # Name of the multipath device that its disk is a path of
 
     @property
     def bad_blocks(self) -> BadBlockList | None:
@@ -190,6 +194,9 @@ class ArrayMember:
             "states": list(self.states),
             "kind": self.kind or None,
             "id": self.id or None,
+            "wwn": self.wwn or None,
+            "multipath": self.multipath or None,
+            "path_of": self.path_of or None,
             "size_bytes": self.size,
             "start_bytes": self.start,
             "physical_block_bytes": self.physical_block,
@@ -298,6 +305,9 @@ class Array:
     """Members of this array, by the UUID in their superblocks, that are on the same host and not in it."""
     other_spares: tuple[OtherSpare, ...] = ()  # Of a degraded array: spares of other arrays that are large enough
     kernel_errors: tuple[str, ...] = ()  # Of a broken array: the last messages of the kernel about errors of members
+    container_array: "Array | None" = None  # Of a volume: its container, if it is assembled
+    volumes: tuple["Array", ...] = ()  # Of a container: its volumes that are assembled
+    idle: tuple[ArrayMember, ...] = ()  # Of a container: its disks that no volume uses
     unseen: tuple[str, ...] = ()
 
     @property
@@ -320,6 +330,21 @@ class Array:
     def external(self) -> bool:
         """Whether its metadata are those of other software."""
         return self.metadata.startswith("external:")
+
+    @property
+    def is_container(self) -> bool:
+        """Whether it only holds the disks of a RAID of firmware: the arrays are its volumes."""
+        return self.external and not self.metadata.removeprefix("external:").startswith(("/", "-"))
+
+    @property
+    def container(self) -> str:
+        """The kernel's name of the container that it is a volume of, `md127`; empty if it is no volume.
+
+        Its metadata are `external:/md127/0`, or `external:-md127/0` while mdmon must leave it alone (mdadm, mdmon.h).
+        """
+        if not self.external or self.is_container:
+            return ""
+        return self.metadata.removeprefix("external:")[1:].partition("/")[0]
 
     @property
     def active(self) -> tuple[ArrayMember, ...]:
@@ -425,6 +450,9 @@ class Array:
             "users": list(self.users),
             "members": [member.as_dict() for member in self.members],
             "outside": [member.path for member in self.outside],
+            "container": self.container or None,
+            "volumes": [volume.name for volume in self.volumes],
+            "unused": [member.path for member in self.idle],
             "unseen": list(self.unseen),
         }
 
@@ -506,6 +534,7 @@ class Inventory:
     unseen: tuple[str, ...] = ()
     disks: tuple[PhysicalDisk, ...] | None = None  # None if SMART values were not read
     volumes: tuple[str, ...] = ()  # RAIDs of LVM, `group/volume`, which are not md arrays
+    firmware_raids: tuple[str, ...] = ()  # RAIDs of firmware that dmraid has set up, which are not md arrays
     outside: tuple[ArrayMember, ...] = ()
     """Devices of the host with an md superblock that no assembled array has as a member."""
     unassembled: tuple[Array, ...] = ()

@@ -130,7 +130,7 @@ def members_table(array: Array) -> TextTable:
         [
             printable(member.name),
             NO_VALUE if member.slot is None else str(member.slot),
-            _member_state_text(member),
+            _member_state_text(array, member),
             member.kind or NO_VALUE,
             format_size(member.size) if member.size else NO_VALUE,
             f"{member.superblock.events:,}" if member.superblock else NO_VALUE,
@@ -178,6 +178,8 @@ def _bitmap_text(array: Array) -> str:
 
 def array_state_text(array: Array) -> str:
     """Returns an array's state in up to three words."""
+    if array.is_container:
+        return "assembled"  # sysfs says inactive of all containers
     parts = [printable(array.state) or "?"]
     if array.degraded:
         max_failures = count_tolerated(array)
@@ -188,7 +190,13 @@ def array_state_text(array: Array) -> str:
     return ", ".join(parts)
 
 
-def _member_state_text(member: ArrayMember) -> str:
+def _member_state_text(array: Array, member: ArrayMember) -> str:
+    if array.is_container:
+        names = []
+        for volume in array.volumes:
+            if member.name in {own.name for own in volume.members}:
+                names.append(volume.name)
+        return f"in {printable(', '.join(names))}" if names else "unused"
     if member.states:
         return printable(", ".join(member.states))
     return member.superblock.role if member.superblock else NO_VALUE

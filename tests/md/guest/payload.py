@@ -1,11 +1,13 @@
 """A disk with Python and blklab on it, so that a guest runs the very commands that users run."""
 
+import compileall
 import shutil
 import subprocess
 import sys
 import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
+from py_compile import PycInvalidationMode
 from typing import Final
 
 MOUNTED: Final = "/run/python"
@@ -19,7 +21,7 @@ PACKAGES: Final = (
 )  # fmt: skip
 """What `blklab md` imports outside of the standard library."""
 
-LEFT_OUT: Final = ("__pycache__", "test", "idlelib", "tkinter", "ensurepip", "lib2to3", "pydoc_data")
+LEFT_OUT: Final = ("test", "idlelib", "tkinter", "ensurepip", "lib2to3", "pydoc_data")
 
 PROGRAMS: Final = ("cat", "dash", "dd", "mkdir", "tune2fs")
 """Programs of this machine that commands for users need, in /run/python/bin; guests of the lab lack them."""
@@ -35,10 +37,13 @@ runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
 
 
+PYTHON: Final = (f"{MOUNTED}/loader", "--library-path", f"{MOUNTED}/libraries", f"{MOUNTED}/python")
+"""The command that runs Python in a guest: with the host's libraries, not its own."""
+
+
 def command(module: str) -> list[str]:
-    """Returns the command that runs a module in a guest: with the host's libraries, not its own."""
-    python = [f"{MOUNTED}/loader", "--library-path", f"{MOUNTED}/libraries", f"{MOUNTED}/python"]
-    return [*python, "-c", LAUNCH, " ".join(python), module]
+    """Returns the command that runs a module in a guest."""
+    return [*PYTHON, "-c", LAUNCH, " ".join(PYTHON), module]
 
 
 def make(directory: Path) -> Path:
@@ -59,6 +64,8 @@ def make(directory: Path) -> Path:
             shutil.copy(origin, packages)
     inside = Path(__file__).with_name("inside")
     shutil.copytree(inside, packages / "inside", ignore=shutil.ignore_patterns("__pycache__"))
+    # An emulated guest takes most of a minute to compile them, each time.
+    compileall.compile_dir(packages, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
     (root / "bin").mkdir()
     for program in PROGRAMS:
         path = shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")

@@ -20,6 +20,8 @@ PAYLOAD = VirtualDiskShape("python", payload.BYTES)
 STATE = VirtualDiskShape("state", 32 << 20)
 """The state directory of blklab: /var/lib/blklab."""
 
+DIGEST = "import hashlib, sys; print(hashlib.file_digest(open(sys.argv[1], 'rb'), 'sha256').hexdigest())"
+
 
 class Rig:
     """The machine: `power()` boots it, `cut()` has the power fail."""
@@ -91,6 +93,11 @@ class Rig:
     def write(self, shape: VirtualDiskShape, offset: int, content: bytes) -> None:
         """Writes to a disk beneath the guest, which has not read it yet, or reads it again."""
         os.pwrite(self._files[shape].fileno(), content, offset)
+
+    def digest(self, device: str) -> str:
+        """Returns the digest of what a device holds, not of what is cached."""
+        self.run("blockdev", "--flushbufs", device)
+        return self.run(*payload.PYTHON, "-c", DIGEST, device).stdout.strip()
 
     def create(self, array: str, members: Sequence[str], *options: str) -> None:
         """Makes an array that is in sync, of disks without anything on them."""

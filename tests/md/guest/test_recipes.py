@@ -54,6 +54,10 @@ OF_OVERLAYS: Final = (
 """Commands of `md overlays` and `md fix assemble`."""
 
 NOT_ARRAYS: Final = {
+    "add_journal": "for arrays with a write journal: test_write_journal.py executes it",
+    "give_up_journal": "for arrays with a write journal: test_write_journal.py executes it",
+    "make_read_only": "for arrays with a write journal: test_write_journal.py executes it",
+    "add_to_container": "for RAIDs of firmware: test_containers.py executes it",
     "fix_entries_from": "has a file in it: test_rescue.py executes it",
     "fix_metadata": "has a directory in it: test_rescue.py executes it",
     "save_sectors": "only reads; test_rescue.py executes it",
@@ -68,7 +72,7 @@ NOT_ARRAYS: Final = {
     "clear_want_replacement": "after a real write error: test_repair.py executes it",
     "limit_retries": "a setting of a disk, which virtual disks lack",
     "list_lvm_raids": "lists LVM's RAIDs",
-    "raise_sync_speed": "a setting of md's speed, which changes no data",
+    "raise_sync_speed": "for a resync next to other I/O: test_states.py executes it",
     "set_timeout": "a setting of a disk, which virtual disks lack",
     "show_signatures": "only reads; arrays of firmware are not made here",
     "show_smart_of_kind": "only reads",

@@ -27,7 +27,10 @@ def probe(root: Path, *shell: str, script: Path = PROBE) -> bytes:
 def rich(machine: Arrays) -> Arrays:
     """A machine with something of everything that the inventory looks at."""
     machine.mirror("raid1-12-populated", bitmap__chunksize="67108864")
-    machine.disk("sdc", "8:32", queue__rotational="1", queue__logical_block_size="512", queue__optimal_io_size="65536")
+    machine.disk(
+        "sdc", "8:32", queue__rotational="1", queue__logical_block_size="512", queue__optimal_io_size="65536",
+        device__wwid="naa.5000c500a1b2c3d4",
+    )  # fmt: skip
     machine.device("sdc1", "8:33", parent="sdc", start="63", size="1000")
     machine.disk("nvme0n1", "259:1", "raid1-10.vda")
     (machine.roots.dev / "sdc1").write_bytes(bytes(range(256)) * 2000)

@@ -10,11 +10,13 @@ from blklab.md.audit import (
     alignment,
     bad_blocks,
     bitmap_page,
+    containers,
     devices,
     host,
     kernel_bugs,
     metadata,
     mismatches,
+    multipath,
     redundancy,
     reshape,
     running,
@@ -23,7 +25,7 @@ from blklab.md.audit import (
     write_journal,
 )
 from blklab.md.audit.rule import Rule
-from blklab.md.model import Inventory
+from blklab.md.model import Array, Inventory
 from blklab.text.printing import printable
 
 RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity are printed
@@ -40,6 +42,8 @@ RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity ar
     reshape.check_stalled_sync,
     *(redundancy.check_bitmap, bitmap_page.check_bitmap_page, redundancy.check_missing_images),
     *(metadata.check_checksum, metadata.check_superblock, metadata.check_old_superblocks),
+    *(containers.check_container, containers.check_unused_disks),
+    *(multipath.check_same_disks, multipath.check_paths, multipath.check_multipath),
     *(metadata.check_foreign_metadata, metadata.check_shapes, metadata.check_metadata_version),
     *(mismatches.check_mismatches, redundancy.check_schedule),
     *(devices.check_mixed_kinds, devices.check_unequal_latency, devices.check_read_errors),
@@ -47,6 +51,21 @@ RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity ar
     kernel_bugs.check_kernel_bugs,
     *(alignment.check_data_offset, alignment.check_partitions, alignment.check_filesystems),
 )
+
+OF_CONTAINERS: tuple[Rule, ...] = (
+    *(containers.check_container, containers.check_unused_disks),
+    *(metadata.check_old_superblocks, multipath.check_same_disks, multipath.check_paths, multipath.check_multipath),
+)
+"""The rules for containers of RAIDs of firmware, which are no arrays."""
+
+NOT_OF_VOLUMES: tuple[Rule, ...] = (
+    *(metadata.check_old_superblocks, alignment.check_data_offset, redundancy.check_bitmap, redundancy.check_schedule),
+    *(multipath.check_same_disks, multipath.check_paths, multipath.check_multipath),
+)
+"""Rules that do not apply to volumes of such containers, or whose findings the container has."""
+
+OF_VOLUMES = frozenset({"degraded", "unused-disk", "external"})
+"""Codes with commands that are proven for RAIDs of firmware. Those of all others are not printed for them."""
 
 
 VERDICTS = ("absent", "cannot-run", "split", "broken", "only-out")
@@ -61,6 +80,7 @@ SILENCES: dict[str, frozenset[str]] = {
     "split": _ADVICE | {"events", "only-out"},
     "broken": _REDUNDANCY | _ADVICE | {"cannot-run", "inactive", "only-out", "write-error"},
     "only-out": _ADVICE | {"faulty"},
+    "journal-missing": _ADVICE | {"add-fails"},
 }
 """What each code silences for the same array: findings that contradict it, or advise an action on the array."""
 
@@ -74,8 +94,10 @@ def find_problems(inventory: Inventory) -> list[Diagnostic]:
     diagnostics = list(absent.check_absent(inventory))  # An array that is not there is the worst
     for rule in RULES:
         for array in inventory.arrays:
-            diagnostics += rule(array, software)
+            if _applies(rule, array):
+                diagnostics += rule(array, software)
     diagnostics += split.check_split(inventory)
+    diagnostics = _without_unproven_commands(diagnostics, inventory)
     diagnostics = _without_contradictions(diagnostics, inventory)
     diagnostics = [_with_unread_disks(diagnostic, inventory) for diagnostic in diagnostics]
     diagnostics = _with_command_for_all(diagnostics)
@@ -83,6 +105,24 @@ def find_problems(inventory: Inventory) -> list[Diagnostic]:
     diagnostics += smart.check_disks(inventory)
     single = [_with_single_lines(diagnostic) for diagnostic in diagnostics]
     return sorted(single, key=lambda diagnostic: (diagnostic.rank, _place(diagnostic)))
+
+
+def _applies(rule: Rule, array: Array) -> bool:
+    """Whether a rule is about arrays of this kind."""
+    if array.is_container:
+        return rule in OF_CONTAINERS
+    return not (array.external and rule in NOT_OF_VOLUMES)
+
+
+def _without_unproven_commands(diagnostics: Iterable[Diagnostic], inventory: Inventory) -> list[Diagnostic]:
+    """Returns findings, those about RAIDs of firmware without commands that are not proven for them."""
+    names = {array.name for array in inventory.arrays if array.external}
+    findings = []
+    for diagnostic in diagnostics:
+        if diagnostic.subject in names and diagnostic.code not in OF_VOLUMES | HARMLESS:
+            diagnostic = replace(diagnostic, remedy=())  # noqa: PLW2901
+        findings.append(diagnostic)
+    return findings
 
 
 def _place(diagnostic: Diagnostic) -> int:

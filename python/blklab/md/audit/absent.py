@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from blklab.diagnostic import Diagnostic
 from blklab.md import command_lines
 from blklab.md.audit.rule import list_names
+from blklab.md.audit.write_journal import find_journals, has_journal
 from blklab.md.availability import runs_with
 from blklab.md.levels import PARITIES
 from blklab.md.model import Array, ArrayMember, Inventory, ListedArray
@@ -167,6 +168,15 @@ def _refuses_to_start(array: Array, slots: set[int]) -> bool:
     return array.level in PARITIES and _is_dirty(array) and len(slots) < array.raid_disks
 
 
+def _needs_journal(array: Array) -> bool:
+    """Whether an array has a write journal that is not among the members, or that mdadm refuses."""
+    if not has_journal(array):
+        return False
+    journals = [member.superblock for member in find_journals(array) if member.superblock]
+    newest = _newest_events(array)
+    return not any(journal.accepted and journal.events >= newest - EVENTS_ACCEPTED for journal in journals)
+
+
 def _describe_chance(array: Array) -> str:
     """Returns whether the members suffice to run."""
     current = _free_slots(array, EVENTS_ACCEPTED)
@@ -180,6 +190,11 @@ def _describe_chance(array: Array) -> str:
         return (
             f"The current members have all data ({count}), but it was not shut down, so md does not start it degraded"
         )
+    if _needs_journal(array):
+        return (
+            f"The members are current ({count}), but its write journal, which may have the newest writes, is not on "
+            "this host or is behind: mdadm does not start it without"
+        )
     if len(current) < array.raid_disks:
         return f"The current members suffice to run it degraded ({count})"
     return "All members are current: it can run"
@@ -190,7 +205,7 @@ def _advise(array: Array, inventory: Inventory, is_expected: bool) -> Iterator[s
     current = _free_slots(array, EVENTS_ACCEPTED)
     if array.reshaping:
         yield "# A reshape was not finished: it may need the backup file of that. Keep all its disks as they are."
-    elif runs_with(array, current) and not _refuses_to_start(array, current):
+    elif runs_with(array, current) and not (_refuses_to_start(array, current) or _needs_journal(array)):
         if len(current) < array.raid_disks:
             yield "# If a disk is missing, connect it first; otherwise the array starts degraded."
         # With ARRAY lines, --scan assembles these only (mdadm(8), Auto-Assembly).

@@ -47,6 +47,8 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
 
     `lvm-raid`: RAIDs of LVM (dm-raid) are not md devices: they are listed and not examined.
 
+    `firmware-raid`: RAIDs of firmware that dmraid has set up are not md devices: they are listed and not examined.
+
     `external`: The device has metadata of other software: blklab does not read them.
 
     `no-superblock`: An image or device has no md superblock.
@@ -62,6 +64,12 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
             "so blklab does not examine it; ask LVM"
         )
         yield Diagnostic("lvm-raid", "note", "", message, (command_lines.list_lvm_raids(),))
+    if inventory.firmware_raids:
+        message = (
+            f"{list_names(list(inventory.firmware_raids))}: RAID of the firmware (dmraid), not an md device, "
+            "so blklab does not examine it; ask dmraid and the firmware"
+        )
+        yield Diagnostic("firmware-raid", "note", "", message)
     for stray in inventory.strays:
         if stray.foreign:
             message = f"has metadata of {' and '.join(stray.foreign)}: blklab does not read them"

@@ -90,23 +90,12 @@ def check_old_superblocks(array: Array, _software: Software | None) -> Iterator[
 
 
 def check_foreign_metadata(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
-    """Reports metadata of other software.
-
-    `two-superblocks`: A member has a second superblock, or metadata of firmware, from earlier use.
-
-    `external`: The array has metadata of other software: blklab does not read them.
-    """
+    """A member also has metadata of firmware, from an earlier use (`two-superblocks`)."""
     for member in array.members:
         if member.foreign and member.superblock:
             message = f"also has metadata of {list_names(list(member.foreign))}, left by a RAID of the firmware"
             show = command_lines.show_signatures(member.path)
             yield make_finding(array, "warning", "two-superblocks", message, show, member=member.name)
-    if array.external:
-        kind = array.metadata.removeprefix("external:")
-        kind = {"imsm": "Intel IMSM", "ddf": "DDF"}.get(kind, "")
-        owner = f" ({kind})" if kind else ""
-        message = f"has metadata of firmware{owner}: blklab does not read them, so it reports less"
-        yield make_finding(array, "note", "external", message)
 
 
 def check_shapes(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from blklab.diagnostic import Diagnostic, Severity
 from blklab.grouping import by_key
 from blklab.md import command_lines
+from blklab.md.audit import containers
 from blklab.md.audit.host import adding_fails
 from blklab.md.audit.reshape import describe_reshape, is_growing_raid0
 from blklab.md.audit.rule import level_text, list_names, make_finding
@@ -29,6 +30,7 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
     if not array.degraded or is_growing_raid0(array):
         return
     spares = [member.name for member in array.members if member.spare]
+    idle = [member.name for member in array.container_array.idle] if array.container_array else []
     max_failures = count_tolerated(array)
     last = max_failures is not None and array.degraded >= max_failures
     rebuilding = array.sync is not None and array.sync.action == "recover"
@@ -36,6 +38,8 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
         replacement = "a rebuild is running"
     elif spares:
         replacement = f"md does not use the spare {list_names(spares)}"
+    elif idle:
+        replacement = f"no rebuild runs, although no volume of the container {array.container} uses {list_names(idle)}"
     else:
         replacement = _describe_other_spares(array, software) or "there is no spare"
     verb = "is" if array.degraded == 1 else "are"
@@ -48,6 +52,8 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
     runs = array.live and array.state != "inactive" and not is_past_redundancy(array)
     can_add = not (rebuilding or spares or array.external or array.reshaping or adding_fails(array, software))
     commands = fill_slot(array) if runs and can_add else ()
+    if array.external and runs and not rebuilding and not array.reshaping:
+        commands = containers.fill_volume(array)
     yield make_finding(array, "critical" if last or not rebuilding else "warning", "degraded", message, *commands)
 
 
@@ -203,6 +209,8 @@ def check_faulty(array: Array, _software: Software | None) -> Iterator[Diagnosti
     """Md has failed a member and does not use it any more."""
     for member in array.members:
         role = member.superblock.role if member.superblock else ""
+        if "journal" in member.states:
+            continue  # check_write_journal reports it
         if "faulty" in member.states or (not member.states and role == "faulty"):
             message = "is faulty: md does not use it any more; keep it as it is until the array is complete again"
             complete = array.degraded == 0 and array.sync is None

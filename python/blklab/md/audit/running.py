@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import level_text, list_names, make_finding, moment_text
+from blklab.md.audit.write_journal import describe_waiting, lacks_journal
 from blklab.md.availability import (
     Availability,
     choose_members_to_force,
@@ -23,7 +24,9 @@ FEW_SECONDS = 600
 def check_cannot_run(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Too few members of an array are there and current: md does not start it."""
     availability = find_availability(array)
-    if array.external or availability.can_run is not False or is_broken(array):
+    # While an array runs, md counts the disks that a reshape adds as spares, too.
+    runs = array.live and array.state not in {"inactive", "clear", ""}
+    if runs or array.external or availability.can_run is not False or is_broken(array):
         return
     member_count = len(availability.current) + len(array.absent)
     verb = "is" if member_count == 1 else "are"
@@ -115,6 +118,10 @@ def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnos
     if availability.can_run is False:
         return  # check_cannot_run reports it
     message = "is assembled and does not run"
+    if lacks_journal(array) and availability.can_run:
+        waiting, commands = describe_waiting(array)
+        yield make_finding(array, "critical", "inactive", message + waiting, *commands)
+        return
     if availability.can_run is None:
         message += ": whether its members are enough is not known, because blklab could not read all superblocks"
     elif availability.missing:
@@ -128,6 +135,10 @@ def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnos
             message += ". It has a bitmap: a member that comes back gets only what changed since"
     else:
         message += ", although all members are there: dmesg says why md did not start it"
+    if array.reshaping and availability.missing:
+        look = "# Look for the missing disk first: power, cables, controller. A reshape should not go on without it."
+        yield make_finding(array, "critical", "inactive", message, look)
+        return
     yield make_finding(array, "critical", "inactive", message, *assemble_again(array))
 
 

@@ -105,7 +105,8 @@ block() {
     { IFS= read -r number <"$node/dev"; } 2>/dev/null
     [ -z "$number" ] || link "$root/sys/dev/block/$number"
     for file in size start partition queue/rotational queue/physical_block_size \
-        queue/logical_block_size queue/optimal_io_size dm/name dm/uuid loop/backing_file; do
+        queue/logical_block_size queue/optimal_io_size dm/name dm/uuid loop/backing_file \
+        wwid device/wwid; do
         attribute "$node/$file"
     done
     for related in "$node"/slaves/* "$node"/holders/* "$node"/multipath/* "$node/bcache"; do
