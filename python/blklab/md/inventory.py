@@ -66,7 +66,7 @@ def read_inventory(roots: Roots, reader: Probe | None = None, *, with_outside: b
     outside = read_outside(arrays, mounts, roots, reader) if with_outside else OutsideDevices()
     arrays = [replace(array, outside=_members_of(array, outside.members)) for array in arrays]
     arrays = [replace(array, other_spares=_find_other_spares(array, arrays, listed_arrays)) for array in arrays]
-    arrays = _join_containers(arrays)
+    arrays = join_containers(arrays)
     return Inventory(
         tuple(arrays),
         (),
@@ -113,7 +113,7 @@ def _find_spare_group(array: Array, conf_lines: Sequence[ListedArray]) -> str:
     return next((line.spare_group for line in conf_lines if line.spare_group and line.describes(array)), "")
 
 
-def _join_containers(arrays: Sequence[Array]) -> list[Array]:
+def join_containers(arrays: Sequence[Array]) -> list[Array]:
     """Returns arrays whose containers and volumes know each other."""
     joined = []
     for array in arrays:
@@ -132,7 +132,8 @@ def _with_volumes(container: Array, arrays: Sequence[Array]) -> Array:
     volumes = tuple(array for array in arrays if array.container == container.name)
     names = set[str]()
     for volume in volumes:
-        names |= {member.name for member in volume.active if "faulty" not in member.states}
+        used = [member for member in volume.members if member.slot is not None or "in_sync" in member.states]
+        names |= {member.name for member in used if "faulty" not in member.states}
     idle = tuple(member for member in container.members if member.name not in names)
     return replace(container, volumes=volumes, idle=idle)
 

@@ -238,6 +238,24 @@ def test_a_raid_of_firmware_is_named() -> None:
     assert stray.foreign == ("Intel IMSM",)
 
 
+def test_a_container_knows_the_disk_that_no_volume_uses() -> None:
+    text = """\
+md125 : active raid1 sdb[0]
+      1048576 blocks super external:/md127/0 [2/1] [_U]
+
+md127 : inactive sdb[1](S) sda[0](S)
+      10402 blocks super external:imsm
+
+unused devices: <none>
+"""
+    inventory = read(text)
+    messages = {finding.code: finding.message for finding in find_problems(inventory)}
+    assert messages["unused-disk"].startswith("no volume uses sda:")
+    volume = "/dev/md126:\n Container : /dev/md/imsm0, member 1\n Raid Level : raid5\n Raid Devices : 4\n"
+    (array,) = read(volume + " State : clean, degraded\n Active Devices : 3\n").arrays
+    assert (array.container, array.degraded) == ("imsm0", 1)
+
+
 @given(data=st.data())
 def test_no_text_makes_it_fail(data: st.DataObject) -> None:
     """Lines are dropped, doubled, cut, moved and changed."""

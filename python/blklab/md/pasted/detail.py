@@ -80,7 +80,7 @@ def _metadata(fields: dict[str, str]) -> str:
     """Returns the metadata as in sysfs; a volume names its container: `/dev/md/imsm0, member 1`."""
     container = re.match(r"/dev/(\S+?), member (\d{1,4})\b", fields.get("container", ""))
     if container:
-        return f"external:/{container[1]}/{container[2]}"
+        return f"external:/{container[1].rpartition('/')[2]}/{container[2]}"
     version = fields.get("version", "external:")
     return {"1.00": "1.0", "1.01": "1.1", "1.02": "1.2", "00.90.03": "0.90", "00.90": "0.90"}.get(version, version)
 

@@ -10,7 +10,7 @@ from blklab.errors import UsageError
 from blklab.md import command_lines
 from blklab.md.audit.rule import list_names
 from blklab.md.images import make_arrays
-from blklab.md.inventory import add_geometry_of_superblocks
+from blklab.md.inventory import add_geometry_of_superblocks, join_containers
 from blklab.md.levels import REDUNDANT
 from blklab.md.model import Array, ArrayMember, Inventory
 from blklab.md.pasted import detail, examine
@@ -68,7 +68,7 @@ def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
         array = _with_superblocks(_array_of_stat(stat, outputs), outputs)
         if not array.uuid or array.uuid not in uuids:
             arrays.append(array)
-    arrays = [add_geometry_of_superblocks(array) for array in arrays]
+    arrays = join_containers([add_geometry_of_superblocks(array) for array in arrays])
     live_uuids = {array.uuid for array in arrays if array.uuid}
     others = [member for member in outputs.members.values() if _uuid(member) not in live_uuids]
     arrays += make_arrays(others)
