@@ -40,7 +40,7 @@ BLKLAB_WITHOUT = ("_agent", "__pycache__", "web", "docs", "*.js")
 COMMAND = """\
 #!/bin/sh
 # blklab {version}, with its own Python and libraries: works in a directory that can execute programs.
-directory=$(cd -P -- "${{0%/*}}" 2>/dev/null && pwd -P) || exit 3
+directory=$(cd -P -- "${{0%/*}}" && pwd -P) || exit 3
 exec "$directory/loader" --library-path "$directory/libraries" "$directory/python" -I "$directory/start.py" \\
     "$directory" "$@"
 """
@@ -117,9 +117,7 @@ def copy_python(root: Path) -> None:
     shutil.copy(interpreter, root / "python")
     (root / "libraries").mkdir()
     extensions = sorted(map(str, root.rglob("*.so*")))
-    listing = subprocess.run(
-        ["ldd", str(interpreter), *extensions], capture_output=True, text=True, check=False
-    ).stdout
+    listing = subprocess.run(["ldd", str(interpreter), *extensions], capture_output=True, text=True, check=False).stdout
     for line in listing.splitlines():
         if "not found" in line:
             raise SystemExit(f"rescue_archive: error: a library is missing: {line.strip()}")

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def packages() -> Path:
     """Returns a directory with the wheel and the Debian packages of this checkout."""
-    subprocess.run(["scripts/dist", "x86_64", "deb", "deb-full"], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(["scripts/dist", "x86_64", "deb", "deb-full", "rescue"], cwd=ROOT, check=True, capture_output=True)
     return ROOT / "dist"
 
 
@@ -35,6 +35,12 @@ def in_clean_debian(release: str, name: str) -> str:
 def test_package_works_in_a_clean_debian(release: str, name: str, packages: Path) -> None:
     assert packages.exists()
     assert "202,226 events" in in_clean_debian(release, name)
+
+
+@pytest.mark.proof
+def test_the_archive_for_rescue_systems_needs_no_python(packages: Path) -> None:
+    assert packages.exists()
+    assert "works without Python, and with busybox alone" in in_clean_debian("bookworm", "rescue")
 
 
 @pytest.mark.proof
