@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
+from blklab import output
 from blklab.cli.common import DURATION, emit, first, json_option, progress, repeatable, store_option
 from blklab.diagnostic import SEVERITIES
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.system.roots import Roots
+from blklab.text.printing import printable
 from blklab.units import NANOSECONDS, format_duration
 
 if TYPE_CHECKING:
@@ -67,6 +69,12 @@ if TYPE_CHECKING:
 @click.option(
     "--full", is_flag=True, help="With several hosts of many arrays: print all of each host, not an overview."
 )
+@click.option(
+    "--bundle",
+    metavar="FILE",
+    help="Write what others need to judge the arrays of this host, or of one --host, to FILE, as text for a mail.",
+)
+@click.option("--anonymous", is_flag=True, help="With --bundle: replace names of hosts and serial numbers of disks.")
 @click.option("--keep", is_flag=True, help="Store the audit; `blklab serve` shows the last one of every host.")
 @store_option
 @json_option
@@ -83,6 +91,8 @@ def audit(
     smart: bool,
     severity: str,
     full: bool,
+    bundle: str | None,
+    anonymous: bool,
     keep: bool,
     store: str | None,
     as_json: bool,
@@ -111,6 +121,7 @@ def audit(
       blklab md audit --severity critical --json
       blklab md audit mail.txt mdstat.txt
       ssh server 'cat /proc/mdstat; mdadm --examine /dev/sd*1' | blklab md audit -
+      blklab md audit --bundle md.txt --anonymous
       blklab md audit --image sda1.img /media/backup/*.img
       blklab md audit --sudo --host web1 root@web2 ssh://db:2222
       blklab md audit --host @inventory.yml --host @hosts.ini:databases
@@ -130,6 +141,13 @@ def audit(
     _check_options(sources, more, only_here, sudo=sudo, keep=keep, store=store, timeout=timeout)
     if keep and arrays:
         raise UsageError("--keep: stores audits of all arrays: remove --array")
+    if anonymous and bundle is None:
+        raise UsageError("--anonymous: expected --bundle FILE")
+    if bundle is not None:
+        if images or probed or more or arrays or len(hosts) > 1:
+            raise UsageError("--bundle: expected at most one --host with it, and nothing else to audit")
+        _write_bundle(bundle, first(hosts) if hosts else None, sudo=sudo, timeout=timeout / 1e9, anonymous=anonymous)
+        return
     threshold = SEVERITIES.index(severity)
     if hosts or probed:
         names = list(dict.fromkeys((*hosts, *probed, *more)))
@@ -156,6 +174,20 @@ def audit(
     emit(report.as_dict(inventory, findings), as_json, lambda console: report.show(console, inventory, findings))
     if any(finding.rank <= threshold for finding in findings):
         raise Exit(1)
+
+
+def _write_bundle(file: str, host: str | None, *, sudo: bool, timeout: float, anonymous: bool) -> None:
+    """Writes the outputs of mdadm and others of a host to a file, and says how to go on."""
+    from blklab.md.remote import bundle
+
+    output.check(file)
+    text = bundle.collect(host, sudo=sudo, timeout=timeout)
+    if anonymous:
+        text = bundle.make_anonymous(text)
+    output.write(file, text.encode(errors="replace"))
+    lines = text.count("\n")
+    message = f"{file}: {lines:,} lines. Read it before you send it; blklab md audit {file} says what it shows"
+    click.echo(printable(message), err=True)
 
 
 def _read_inventory(paths: list[Path], arrays: tuple[str, ...], *, smart: bool, map_files: bool) -> "Inventory":

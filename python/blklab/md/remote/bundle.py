@@ -1,0 +1,71 @@
+"""Collects what others need to judge the arrays of a host, as one text for a mail; `md audit FILE` reads it."""
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from blklab.errors import BlklabError
+from blklab.system import child_process
+from blklab.system.ssh import command, last_line
+
+SCRIPT = Path(__file__).with_name("bundle.sh")
+HEADER = "blklab-bundle 1\n"
+END = "\nend\n"
+MOST_BYTES = 32 << 20
+
+PRIVATE = (
+    ("host", re.compile(r"^\s*Name : ([^\s:()]+):", re.M)),
+    ("host", re.compile(r"\blocal to host ([^\s()]+)\)")),
+    ("serial", re.compile(r"^(?:Serial [Nn]umber|SerialNumber): +(\S+)", re.M)),
+    ("serial", re.compile(r"\bSERIAL=\"([^\"]+)\"")),
+    ("serial", re.compile(r"\bSerialNumber: (\S+)")),
+    ("wwn", re.compile(r"\bWWN=\"([^\"]+)\"")),
+    ("wwn", re.compile(r"^(?:LU WWN Device Id|Logical Unit id|IEEE EUI-64): +(\S.*?) *$", re.M)),
+)
+"""What tells a host or a disk, and what it is replaced with: a word and a number."""
+
+SHORTEST = 4
+"""Letters of a name that is replaced everywhere: a shorter one is a part of other words."""
+
+
+def collect(address: str | None, *, sudo: bool, timeout: float, root: Path | None = None) -> str:
+    """Returns the outputs of this host, or over ssh of another one. Raises BlklabError if they are not complete.
+
+    `root` is the directory of /proc and /sys, for tests. `timeout` is in seconds.
+    """
+    script = "sudo -n sh -s" if sudo else "sh -s"
+    arguments: Sequence[str] = ("sh", "-s", "--", str(root or ""))
+    if address is not None:
+        arguments = command(address, script, "ClearAllForwardings=yes")
+    with SCRIPT.open("rb") as file:
+        try:
+            result = child_process.run(arguments, stdin=file, timeout=timeout)
+        except OSError as error:
+            raise BlklabError(f"{arguments[0]}: {error.strerror or error}") from None
+        except subprocess.TimeoutExpired:
+            raise BlklabError(f"{address or 'this host'}: no result within {timeout:g} s") from None
+    text = str(result.stdout)[:MOST_BYTES]
+    begin = text.find(HEADER)
+    if begin < 0 or not text.endswith(END):
+        reason = last_line(str(result.stderr).encode()) or "the output is not complete"
+        raise BlklabError(f"{address or 'this host'}: {reason}")
+    return text[begin:].removesuffix(END) + "\n"
+
+
+def make_anonymous(text: str) -> str:
+    """Returns a text with other names of hosts, and other serial numbers and WWNs of disks: the same for the same."""
+    substitutes: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    for kind, pattern in PRIVATE:
+        for name in pattern.findall(text):
+            if name not in substitutes and name.strip("()"):
+                counts[kind] = counts.get(kind, 0) + 1
+                substitutes[name] = f"{kind}{counts[kind]}"
+    for _, pattern in PRIVATE:
+        text = pattern.sub(lambda match: match[0].replace(match[1], substitutes.get(match[1], match[1])), text)
+    names = sorted((name for name in substitutes if len(name) >= SHORTEST), key=len, reverse=True)
+    if names:
+        everywhere = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in names))
+        text = everywhere.sub(lambda match: substitutes[match[0]], text)
+    return text
