@@ -14,6 +14,9 @@ from blklab.system.diskstats import DeviceCounters
 from blklab.text.natural_order import natural_order
 from blklab.units import SECTOR
 
+NOT_IN_TEXT = "the text does not show its superblock"
+"""Why a member of pasted text has no superblock."""
+
 MAX_DISKS = 1920  # More members than this in a superblock mean that it is damaged
 
 

@@ -157,6 +157,13 @@ def test_fields_of_detail() -> None:
     }  # fmt: skip
 
 
+def test_mdstat_says_which_member_of_the_table_replaces_another() -> None:
+    detail = DETAIL.replace("active sync writemostly   /dev/sdb1", "active sync   /dev/sdb1")
+    stat = "md5 : active raid6 sda1[0] sdb1[1](W)(R) sdd1[3]\n      23441679360 blocks super 1.2 [5/3] [UU_U_]\n"
+    (array,) = read(detail, stat).arrays
+    assert array.members[1].states == ("in_sync", "write_mostly", "replacement")
+
+
 def test_what_the_text_does_not_show_is_named_with_its_command() -> None:
     unseen = read(MDSTAT).unseen
     line = "md5, md1, md0: the text does not show the superblocks of 10 members: mdadm --examine /dev/sdd1 /dev/sdc1"

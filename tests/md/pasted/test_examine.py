@@ -80,9 +80,26 @@ def test_quoted_wrapped_and_coloured_text_is_the_same() -> None:
     plain = values(read_one(text))
     quoted = "".join(f"> > {line}\r\n" for line in text.splitlines())
     assert values(read_one(f"On Monday somebody wrote:\r\n{quoted}\r\nAny ideas?\r\n")) == plain
+    for mark in ("Anna> ", "% ", "| ", "Bo.B> > "):
+        assert values(read_one("".join(f"{mark}{line}\n" for line in text.splitlines()))) == plain
     wrapped = re.sub(r" (\d\d:\d\d:\d\d \d{4})$", r"\n\1", text, flags=re.M)
     wrapped = re.sub(r"sectors \((.*?) ", r"sectors (\1\n", wrapped)
     assert wrapped.count("\n") > text.count("\n") + 2
     assert values(read_one(wrapped)) == plain
     coloured = re.sub(r"^(\s*)(\S)", "\\1\x1b[01;31m\\2\x1b[0m", text, flags=re.M).replace("  ", "\t")
     assert values(read_one(coloured)) == plain
+
+
+def test_the_slot_of_an_old_mdadm_is_the_role_of_its_number() -> None:
+    text = answers("4.2")["--examine raid1-12-bitmap.vdb"]
+    text = re.sub(r"^ +Device Role : .*\n", "    Array Slot : 3 (0, failed, failed, 1)\n", text, flags=re.M)
+    text = re.sub(r"Array State : .*", "Array State : uU 2 failed", text)
+    superblock = read_one(text)
+    assert (superblock.role, superblock.slot, superblock.present) == ("active", 1, [True, True])
+    assert read_one(text.replace("Array Slot : 3", "Array Slot : 1")).role == "faulty"
+
+
+def test_a_uuid_that_was_made_unreadable_still_tells_arrays_apart() -> None:
+    text = answers("4.2")["--examine raid1-12-bitmap.vdb"]
+    hidden = re.sub(r"Array UUID : (\w{4})\S+", r"Array UUID : \1xxxx:uuuu:iiii:dddd", text)
+    assert read_one(hidden).uuid.endswith("xxxx:uuuu:iiii:dddd")

@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-QUOTE = re.compile(r"^(?:[ \t]?>)+[ \t]?")
+QUOTE = re.compile(r"^(?:[ \t]?(?:[A-Za-z.]{0,16}>|[%|](?= )))+[ \t]?")
+"""Marks of quoted lines: `> > `, `Anna> `, `% `, `| `."""
+
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 HEADING = re.compile(r"^\s*(/dev/\S+?|[\w.+-]+\.img|sd[a-z]+\d*):\s*$")
 FIELD = re.compile(r"^\s*([A-Z][A-Za-z']*(?: [A-Za-z']+){0,2}) ?:(?: (.*))?$")
@@ -23,7 +25,7 @@ FIELDS = frozenset(
     {
         *("magic", "version", "feature map", "array uuid", "uuid", "name", "creation time", "raid level"),
         *("raid devices", "total devices", "preferred minor", "persistence", "avail dev size", "array size"),
-        *("used dev size", "device size", "data offset", "new offset", "super offset", "recovery offset"),
+        *("used dev size", "used size", "device size", "data offset", "new offset", "super offset", "recovery offset"),
         *("unused space", "state", "device uuid", "internal bitmap", "intent bitmap", "reshape pos'n", "new layout"),
         *("delta devices", "new chunksize", "new level", "flags", "update time", "bad block log", "checksum", "events"),
         *("layout", "original layout", "chunk size", "rounding", "device role", "array state", "active devices"),
@@ -61,7 +63,7 @@ def clean_lines(text: str) -> list[str]:
     lines = []
     for line in text.splitlines():
         plain = COLOUR.sub("", line).replace("\t", " ").replace("\u00a0", " ").replace("\r", "")
-        lines.append(QUOTE.sub("", plain) if plain.lstrip().startswith(">") else plain)
+        lines.append(QUOTE.sub("", plain))
     return lines
 
 

@@ -58,7 +58,9 @@ def read_superblock(block: TextBlock) -> Superblock | None:
     if not uuid or level is None or raid_disks is None or not 0 < raid_disks <= MOST_SLOTS or events is None:
         return None
     unit = 2 if version == "0.90" else 1  # 0.90 has KiB, 1 has sectors
-    size = unit * (_number(fields.get("used dev size") or fields.get("device size") or "") or 0)
+    # mdadm 2.6 calls it `Used Size`, and what others call `Avail Dev Size` is its `Used Dev Size`.
+    used = fields.get("used size") or fields.get("used dev size") or fields.get("device size") or ""
+    size = unit * (_number(used) or 0)
     feature_map = re.match(r"(?:0x)?([0-9a-f]{1,8})\b", fields.get("feature map", "0"))
     features = int(feature_map[1], 16) if feature_map else 0
     role, slot = _role(block, version)
@@ -94,7 +96,8 @@ def _number(text: str) -> int | None:
 
 
 def _uuid(text: str) -> str:
-    match = re.match(r"[0-9a-f]{8}(?::[0-9a-f]{8}){3}\b", text)
+    """Returns a UUID as mdadm prints it, also if someone has made a part of it unreadable."""
+    match = re.match(r"[\w*]{1,16}(?::[\w*]{1,16}){1,3}(?!\S)", text)
     return match[0] if match else ""
 
 
@@ -155,9 +158,12 @@ def _role(block: TextBlock, version: str) -> tuple[str, int | None]:
     match = re.match(r"(?:Active|Replacement) device (\d{1,4})\b", text)
     if match:
         return "active", int(match[1])
-    slot = re.match(r"(\d{1,4})\b", block.fields.get("array slot", ""))  # mdadm before 3.0
-    if slot and not text:
-        return "active", int(slot[1])
+    old = re.match(r"(\d{1,4}) \(([^()]*)\)", block.fields.get("array slot", ""))  # mdadm 2.6: a number, and all roles
+    if old and not text:
+        roles = [role.strip() for role in old[2].split(",")]
+        number = int(old[1])
+        role = roles[number] if number < len(roles) else ""
+        return ("active", int(role)) if role.isdecimal() else (row_role((role.replace("failed", "faulty"),)), None)
     return {"journal": "journal", "faulty": "faulty"}.get(text.lower(), "spare"), None
 
 

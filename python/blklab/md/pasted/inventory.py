@@ -12,7 +12,7 @@ from blklab.md.audit.rule import list_names
 from blklab.md.images import make_arrays
 from blklab.md.inventory import add_geometry_of_superblocks, join_containers
 from blklab.md.levels import REDUNDANT
-from blklab.md.model import Array, ArrayMember, Inventory
+from blklab.md.model import NOT_IN_TEXT, Array, ArrayMember, Inventory
 from blklab.md.pasted import detail, examine
 from blklab.md.pasted.blocks import clean_lines, find_blocks
 from blklab.md.pasted.mdstat import StatArray, find_arrays
@@ -20,7 +20,7 @@ from blklab.md.superblocks import Superblock
 
 MOST_BYTES = 32 << 20  # Of all texts together
 MOST_PATHS = 24  # Disks in a command
-NO_SUPERBLOCK = re.compile(r"No md superblock detected on (/dev/\S+?)\.?$")
+NO_SUPERBLOCK = re.compile(r"No (?:md superblock detected|super block found) on (/dev/\S+?)\.?(?: \(.*)?$")
 LIST_HEADING = re.compile(r"^\s*Bad-blocks on (\S+?):\s*$")
 NO_LIST = re.compile(r"No bad-blocks list configured on (/dev/\S+)")
 LIST_ENTRY = re.compile(r"^\s*(\d{1,19}) for (\d{1,6}) sectors\s*$")
@@ -171,7 +171,7 @@ def _with_superblocks(array: Array, outputs: PastedOutputs) -> Array:
     for member in array.members:
         examined = outputs.members.get(member.path)
         if examined is None or (array.uuid and _uuid(examined) != array.uuid):
-            members.append(replace(member, unseen="the text does not show its superblock"))
+            members.append(replace(member, unseen=NOT_IN_TEXT))
             continue
         slot = examined.slot if member.slot is None and "spare" not in member.states else member.slot
         if "faulty" in member.states:
@@ -194,10 +194,14 @@ def _with_superblocks(array: Array, outputs: PastedOutputs) -> Array:
 
 
 def _with_stat(array: Array, stat: StatArray) -> Array:
-    """Returns an array of mdadm --detail with what only /proc/mdstat has: how fast a pass is."""
-    if stat.sync is None or array.state == "inactive":
-        return array
-    return replace(array, sync=stat.sync)
+    """Returns an array of mdadm --detail with what only /proc/mdstat has: how fast a pass is, and replacements."""
+    flags = {f"/dev/{member.name}": member.states for member in stat.members}
+    members = []
+    for member in array.members:
+        states = dict.fromkeys((*member.states, *flags.get(member.path, ())))
+        members.append(replace(member, states=tuple(states)))
+    sync = array.sync if stat.sync is None or array.state == "inactive" else stat.sync
+    return replace(array, members=tuple(members), sync=sync)
 
 
 def _array_of_stat(stat: StatArray, outputs: PastedOutputs) -> Array:

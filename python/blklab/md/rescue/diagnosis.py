@@ -25,7 +25,7 @@ from blklab.md.availability import (
 from blklab.md.good_copies import find_lost_ranges
 from blklab.md.images import make_array
 from blklab.md.levels import PARITIES
-from blklab.md.model import MAX_DISKS, Array, ArrayMember, Inventory
+from blklab.md.model import MAX_DISKS, NOT_IN_TEXT, Array, ArrayMember, Inventory
 from blklab.md.superblocks import Superblock
 from blklab.units import format_duration, format_size
 
@@ -692,7 +692,7 @@ def plural_disks(count: int) -> str:
 def _find_facts_of_member(array: Array, member: ArrayMember, condition: Condition) -> Iterator[str]:
     superblock = member.superblock
     if superblock is None:
-        if member.unseen:
+        if member.unseen and member.unseen != NOT_IN_TEXT:  # the inventory names all of them at once
             yield f"{member.name}: its superblock could not be read: {member.unseen}."
         return
     if not superblock.checksum_holds:
