@@ -448,6 +448,12 @@ def audited(directory: Path) -> Iterator[str]:
         for check in (absent.check_absent, split.check_split, host.check_host):
             yield from texts(check(inventory))
     yield from texts(find_problems(Inventory(tuple(arrays_that_dropped_members()))))
+    slow_pass = SyncPass("reshape", 1, 10, 3, minimum_kib=1000)
+    for shares in ((0.99, 0.1, 0.1), (0.99, 0.95, 0.95), (0.1, 0.05, 0.05)):
+        slow_array = array("raid5", *two(), member(2), sync=slow_pass, stripes=256, stripes_in_use=256)
+        names = [other.name for other in slow_array.members]
+        slow_array = replace(slow_array, busy_shares=tuple(zip(names, shares, strict=True)))
+        yield from texts(find_problems(Inventory((slow_array,))))
     mirrors = [replace(array("raid1", *two(sb_bad_blocks=bad_blocks())), name=name) for name in ("md0", "md1")]
     yield from texts(find_problems(Inventory(tuple(mirrors))))
     yield from texts(smart.check_disks(Inventory((array("raid1", *two()),), disks=tuple(disks()))))

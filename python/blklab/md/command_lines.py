@@ -176,6 +176,10 @@ def raise_sync_speed(name: str, minimum_kib: int) -> str:
     return _check_printable(f"echo {minimum_kib} > /sys/block/{shlex.quote(name)}/md/sync_speed_min")
 
 
+def raise_stripe_cache(name: str, stripes: int) -> str:
+    return _check_printable(f"echo {stripes} > /sys/block/{shlex.quote(name)}/md/stripe_cache_size")
+
+
 def show_mismatches(name: str) -> str:
     return _check_printable(f"cat /sys/block/{shlex.quote(name)}/md/mismatch_cnt")
 
@@ -414,7 +418,8 @@ COMMANDS: tuple[Callable[..., str], ...] = (
     *(examine_disk, examine_disks, examine_bad_blocks, examine_version),
     *(fail_disk, make_idle, re_add_disk, re_add_without_list, make_read_only, make_writable),
     *(remove_disk, remove_bitmap, replace_disk, stop_array, wait_for_sync, zero_superblock),
-    *(clear_want_replacement, clear_write_error, give_up_journal, raise_sync_speed, resume_writes, show_mismatches),
+    *(clear_want_replacement, clear_write_error, give_up_journal, resume_writes, show_mismatches),
+    *(raise_stripe_cache, raise_sync_speed),
     *(audit_arrays, fix_bbl, fix_bbl_of_arrays, fix_bbl_of_host, plan_fix_bbl),
     *(fix_entries, fix_add, fix_rebuild, fix_remove, fix_replace, fix_restart),
     *(fix_assemble, fix_entries_from, fix_metadata, save_sectors, start_overlays, stop_overlays),

@@ -232,6 +232,8 @@ def _array(
         reshaping=position not in {"none", "", None},
         reshape_position=parse_number(position),
         logical_block=parse_number(read_text(node / "queue/logical_block_size")),
+        stripes=parse_number(read_text(md / "stripe_cache_size")),
+        stripes_in_use=parse_number(read_text(md / "stripe_cache_active")),
         consistency=read_text(md / "consistency_policy") or "",
         parts=tuple(part for part, _ in parts),
         users=tuple(reader.find_users(device, roots)),

@@ -296,6 +296,10 @@ class Array:
     reshaping: bool = False
     reshape_position: int | None = None  # Sector of the array where an unfinished reshape is
     logical_block: int | None = None  # Bytes of a sector that it accepts
+    stripes: int | None = None  # stripe_cache_size: stripes that the cache of RAID-4, 5 or 6 can hold
+    stripes_in_use: int | None = None  # stripe_cache_active
+    busy_shares: tuple[tuple[str, float], ...] = ()
+    """Members, and the share of the time in which they had I/O in flight; measured only while a pass is slow."""
     consistency: str = ""  # `consistency_policy` in sysfs: `resync`, `bitmap`, `journal`, `ppl`
     repairing: bool | None = False  # A repair by blklab is not finished
     unfinished_repair: tuple[str, ...] = ()  # Why it cannot simply go on, and commands, from the present state

@@ -61,6 +61,7 @@ NOT_ARRAYS: Final = {
     "fix_entries_from": "has a file in it: test_rescue.py executes it",
     "fix_metadata": "has a directory in it: test_rescue.py executes it",
     "save_sectors": "only reads; test_rescue.py executes it",
+    "raise_stripe_cache": "a setting of md's memory, which changes no data",
     "examine_disks": "only reads, and is printed for pasted text",
     "show_details": "only reads, and is printed for pasted text",
     "fix_bbl_of_arrays": "several arrays: test_repair.py executes it",

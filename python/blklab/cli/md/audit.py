@@ -216,8 +216,9 @@ def _read_inventory(paths: list[Path], arrays: tuple[str, ...], *, smart: bool, 
             inventory = add_contents(inventory, Roots(), advance=advance)
     if not paths:
         from blklab.md.repair.unfinished import add_unfinished_repairs
+        from blklab.md.sync_activity import add_sync_activity
 
-        inventory = add_unfinished_repairs(inventory, Roots())
+        inventory = add_sync_activity(add_unfinished_repairs(inventory, Roots()), Roots())
     return inventory
 
 

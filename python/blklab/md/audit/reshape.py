@@ -11,6 +11,10 @@ from blklab.units import SECTOR, format_size
 
 DEFAULT_MINIMUM = 1000  # KiB/s: the default of sync_speed_min (drivers/md/md.c)
 NEAR = 0.1  # So near to a limit, as a share of it, that the limit is the reason
+BUSY = 0.9  # Share of the time from which on a disk is called busy
+FULL = 0.95  # Share of the stripe cache in use from which on it is full
+LARGE_CACHE = 4096  # Stripes; the default is 256 (drivers/md/raid5.c, NR_STRIPES)
+PAGE = 4096  # Bytes of a stripe on one disk
 RAISED_MINIMUM = 50_000  # KiB/s, for a resync that must not wait for other I/O
 
 
@@ -91,6 +95,14 @@ def check_growing_raid0(array: Array, _software: Software | None) -> Iterator[Di
         yield make_finding(array, "warning", "raid0-grows", message)
 
 
+def is_slow(array: Array) -> bool:
+    """Whether a resync, recovery, check or reshape runs at the minimum that md keeps, or slower."""
+    sync = array.sync
+    if not array.live or sync is None or sync.done_sectors is None or sync.speed_kib is None:
+        return False
+    return sync.speed_kib <= (1 + NEAR) * (sync.minimum_kib or DEFAULT_MINIMUM)
+
+
 def check_stalled_sync(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A resync, recovery, check or reshape almost stands, or runs at the minimum that md keeps."""
     sync = array.sync
@@ -98,7 +110,8 @@ def check_stalled_sync(array: Array, _software: Software | None) -> Iterator[Dia
         return
     minimum = sync.minimum_kib or DEFAULT_MINIMUM
     if sync.speed_kib < (1 - NEAR) * min(minimum, DEFAULT_MINIMUM):
-        yield make_finding(array, "warning", "sync-stalled", _describe_stall(sync, minimum))
+        message = _describe_stall(sync, minimum) + _describe_members(array)
+        yield make_finding(array, "warning", "sync-stalled", message, *_enlarge_stripe_cache(array))
     elif sync.speed_kib < (1 - NEAR) * minimum:
         return  # Someone raised the minimum above what the disks can do
     elif sync.maximum_kib and sync.speed_kib >= (1 - NEAR) * sync.maximum_kib:
@@ -110,7 +123,7 @@ def check_stalled_sync(array: Array, _software: Software | None) -> Iterator[Dia
     elif sync.speed_kib <= (1 + NEAR) * minimum:
         message = (
             f"{sync.name} runs at {sync.speed_kib:,} KiB/s, the minimum that md keeps while other I/O goes on "
-            f"(sync_speed_min is {minimum:,} KiB/s): other I/O to its disks slows it down"
+            f"(sync_speed_min is {minimum:,} KiB/s): other I/O to its disks slows it down" + _describe_members(array)
         )
         commands: tuple[str, ...] = ()
         if minimum < RAISED_MINIMUM <= (sync.maximum_kib or RAISED_MINIMUM):
@@ -119,6 +132,37 @@ def check_stalled_sync(array: Array, _software: Software | None) -> Iterator[Dia
                 command_lines.raise_sync_speed(array.name, RAISED_MINIMUM),
             )
         yield make_finding(array, "warning", "sync-stalled", message, *commands)
+
+
+def _describe_members(array: Array) -> str:
+    """Returns a sentence about how busy the members are, if that was measured: one slow member, all, or none."""
+    if len(array.busy_shares) < 2:
+        return ""
+    name, most = max(array.busy_shares, key=lambda member: member[1])
+    others = sorted(share for other, share in array.busy_shares if other != name)
+    middle = others[len(others) // 2]
+    if most >= BUSY and middle <= most / 2:
+        return (
+            f". {name} is busy {100 * most:.0f} % of the time, the others {100 * middle:.0f} %: {name} holds it up. "
+            "Look at its errors in dmesg and its SMART values"
+        )
+    if others[0] >= BUSY:
+        return ". All members are busy all the time: other I/O, or a controller that they share, holds it up"
+    if most < BUSY:
+        return f". No member is busy for more than {100 * most:.0f} % of the time: the disks do not hold it up"
+    return ""
+
+
+def _enlarge_stripe_cache(array: Array) -> tuple[str, ...]:
+    """Returns how to enlarge a stripe cache of which all stripes are in use."""
+    if not array.stripes or (array.stripes_in_use or 0) < FULL * array.stripes or array.stripes >= LARGE_CACHE:
+        return ()
+    memory = format_size(LARGE_CACHE * PAGE * array.raid_disks)
+    return (
+        f"# All {array.stripes:,} stripes of stripe_cache_size are in use. This allows more, and takes up to {memory}",
+        "# of memory, until the next start of the array:",
+        command_lines.raise_stripe_cache(array.name, LARGE_CACHE),
+    )
 
 
 def _describe_stall(sync: SyncPass, minimum: int) -> str:
