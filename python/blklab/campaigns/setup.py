@@ -9,8 +9,7 @@ from typing import Any
 
 from blklab.campaigns.view import ExperimentView, ReportCell, group_cells
 from blklab.fio.text import MIXED
-from blklab.md.levels import REDUNDANT
-from blklab.md.report import LAYOUTS
+from blklab.md.levels import REDUNDANT, layout_name
 from blklab.outcome import Outcome
 from blklab.render import formatting
 from blklab.render.shell import Details, PageSection, PlainText
@@ -223,7 +222,7 @@ def _layout(level: str, layout: str) -> str:
         if far <= 1:
             return f"n{near}"
         return f"o{far}" if has_offset else f"f{far}"
-    return LAYOUTS[number] if number < len(LAYOUTS) else layout
+    return layout_name("raid5", number) or layout
 
 
 def _bitmap(level: str, kind: str) -> list[str]:

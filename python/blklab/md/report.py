@@ -10,6 +10,7 @@ from blklab.diagnostic import SEVERITIES, Diagnostic
 from blklab.grouping import by_key
 from blklab.md.audit.rule import list_names
 from blklab.md.availability import count_tolerated
+from blklab.md.levels import layout_name
 from blklab.md.model import Array, ArrayMember, Inventory, Software
 from blklab.md.remote import RemoteHost
 from blklab.render import diagnostics
@@ -22,9 +23,6 @@ from blklab.text.printing import printable
 from blklab.units import format_size
 
 FORMAT_VERSION = 1
-LAYOUTS = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")
-"""Of parity levels (mdadm(8), --layout)."""
-
 NO_VALUE = "–"
 MOST_ARRAYS = 8  # With more arrays, only the worst ones are shown
 MOST_OVERVIEW_LINES = 8  # Of each host, if there are several
@@ -155,19 +153,7 @@ def members_table(array: Array) -> TextTable:
 
 def layout_text(array: Array) -> str:
     """Returns an array's layout in mdadm's words; sysfs has zeros for an array that does not run."""
-    if not array.raid_disks:
-        return NO_VALUE
-    if array.level == "raid10":
-        near = array.layout & 0xFF
-        far = array.layout >> 8 & 0xFF
-        has_offset = array.layout >> 16 & 1
-        if far <= 1:
-            return f"near={near}"
-        layout = f"offset={far}" if has_offset else f"far={far}"
-        return f"{layout} near={near}" if near > 1 else layout
-    if array.level in {"raid5", "raid6"} and 0 <= array.layout < len(LAYOUTS):
-        return LAYOUTS[array.layout]
-    return NO_VALUE
+    return layout_name(array.level, array.layout) or NO_VALUE if array.raid_disks else NO_VALUE
 
 
 def _bitmap_text(array: Array) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from blklab.diagnostic import Diagnostic
 from blklab.md import command_lines
 from blklab.md.audit.rule import make_finding
+from blklab.md.levels import layout_name
 from blklab.md.model import Array, Software, SyncPass
 from blklab.md.superblocks import Superblock
 from blklab.units import SECTOR, format_size
@@ -66,7 +67,10 @@ def describe_change(superblock: Superblock) -> list[str]:
     if reshape.level != superblock.level:
         sentences.append(f"It changes the level from RAID-{superblock.level} to RAID-{reshape.level}")
     if reshape.layout != superblock.layout:
-        sentences.append(f"It changes the layout from {superblock.layout} to {reshape.layout}")
+        names = []
+        for layout in (superblock.layout, reshape.layout):
+            names.append(layout_name(superblock.level_name, layout) or str(layout))
+        sentences.append(f"It changes the layout from {names[0]} to {names[1]}")
     return sentences
 
 

@@ -6,27 +6,12 @@ from typing import Any
 
 import msgspec
 
-from blklab.md.levels import NUMBERS
+from blklab.md.levels import NUMBERS, PARITY_LAYOUTS
 from blklab.md.pasted.blocks import TextBlock
 from blklab.md.superblocks import Superblock
 from blklab.units import SECTOR
 
 LEVEL_NUMBERS = {name: number for number, name in NUMBERS.items()}
-PARITY_LAYOUTS = {
-    "left-asymmetric": 0,
-    "right-asymmetric": 1,
-    "left-symmetric": 2,
-    "right-symmetric": 3,
-    "parity-first": 4,
-    "parity-last": 5,
-    "left-asymmetric-6": 16,
-    "right-asymmetric-6": 17,
-    "left-symmetric-6": 18,
-    "right-symmetric-6": 19,
-    "parity-first-6": 20,
-}
-"""Layouts of RAID-5 and 6 (drivers/md/raid5.h)."""
-
 BITMAP, RECOVERY, RESHAPE, BAD_BLOCKS, REPLACEMENT, JOURNAL, PPL = 1, 2, 4, 8, 16, 512, 2048 | 4096
 """Bits of the feature map (include/uapi/linux/raid/md_p.h)."""
 
