@@ -22,7 +22,8 @@ ALIASES = {"audit": ("md", "audit"), "record": ("trace", "record"), "stat": ("tr
 
 
 EXPERIMENT = re.compile(rb"^[ \t]*\[*(workloads|stacks|cells|measured)\b", re.M)  # A table of an experiment
-HEAD = 1 << 20  # Bytes of a file that are searched for it
+PASTED = re.compile(rb"Magic : a92b4efc|^[^\n]{0,8}Personalities :|^[^\n]{0,8}\bRaid Level :", re.M)  # md audit FILE
+HEAD = 1 << 20  # Bytes of a file that are searched for both
 
 
 class _Root(LazyGroup):
@@ -59,8 +60,11 @@ def _recognise_file(path: Path) -> tuple[str, tuple[str, ...], tuple[str, ...]] 
     if read_superblocks(path).members:
         return "an image of an md member", ("md", "audit", "--image"), ()
     with path.open("rb") as file:
-        if EXPERIMENT.search(file.read(HEAD)):
-            return "an experiment", ("run",), ("--dry-run",)
+        head = file.read(HEAD)
+    if EXPERIMENT.search(head):
+        return "an experiment", ("run",), ("--dry-run",)
+    if PASTED.search(head):
+        return "a text with output of mdadm or /proc/mdstat", ("md", "audit"), ()
     return trace if _core.is_trace(str(path)) else None
 
 
@@ -156,7 +160,8 @@ def blklab() -> None:
     Results go to stdout, everything else to stderr. Commands that print results
     take --json. Sizes are typed as 512, 4k or 10GiB (powers of 1024), durations
     as 1.5s, 200ms or 10us. `blklab FILE` does the obvious with a trace (trace stat),
-    an experiment (run --dry-run) and an image of an md member (md audit --image).
+    an experiment (run --dry-run), an image of an md member (md audit --image) and pasted
+    output of mdadm (md audit).
 
     \b
     Exit status:

@@ -306,6 +306,8 @@ def test_the_command_reads_files_and_stdin(run: Run, tmp_path: Path, monkeypatch
     assert (nothing.status, "mdadm --examine" in nothing.err, nothing.err.count("\n")) == (2, True, 1)
     missing = run("md", "audit", tmp_path / "none.txt")
     assert (missing.status, "No such file" in missing.err) == (2, True)
+    obvious = run(other)
+    assert f"{other} is a text with output of mdadm or /proc/mdstat: blklab md audit {other}" in obvious.err
     with other.open() as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
         assert "md5" in run("md", "audit", "-").out

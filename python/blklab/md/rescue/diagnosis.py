@@ -636,10 +636,7 @@ def _find_facts(array: Array, condition: Condition, inventory: Inventory) -> Ite
         yield from _find_facts_of_member(array, member, condition)
     if condition in {"degraded", "unclean", "behind", "stale"}:
         for member in find_expelled(array):
-            yield (
-                f"{member.name} is not more than one event behind, but newer superblocks call it failed: "
-                "its data are old. Kernels before Linux 6.8 may take it as current all the same."
-            )
+            yield _describe_expelled(array, member)
     if condition in {"sound", "degraded", "unclean"} and find_lost_ranges(array):
         yield "Bad-block lists name sectors without a good copy: md returns errors there. See `blklab md audit`."
     newest = find_newest(array)
@@ -687,6 +684,18 @@ def is_reshape_at_start(array: Array) -> bool:
 def plural_disks(count: int) -> str:
     """Returns a number of disks, for a sentence."""
     return "1 disk" if count == 1 else f"{count} disks"
+
+
+def _describe_expelled(array: Array, member: ArrayMember) -> str:
+    """Returns what a member lacks that has the newest events and is failed for superblocks written later."""
+    newest, superblock = find_newest(array), member.superblock
+    seconds = newest.updated - superblock.updated if newest and superblock else 0
+    gap = format_duration(seconds * 1e9) if seconds > 0 else ""
+    lack = f"it lacks what was written in the {gap} before them" if gap else "it may lack what was written last"
+    return (
+        f"{member.name} is not more than one event behind, but newer superblocks call it failed: {lack}. "
+        "Kernels before Linux 6.8 may take it as current all the same."
+    )
 
 
 def _find_facts_of_member(array: Array, member: ArrayMember, condition: Condition) -> Iterator[str]:
