@@ -100,6 +100,7 @@ class PhysicalDisk:
     health: DiskHealth
     kind: str = ""  # smartctl's `-d` for a disk that a controller hides
     timeout: int | None = None  # Seconds after which the kernel resets it
+    timeout_is_default: bool = False  # It was not read: `timeout` is the kernel's default (drivers/scsi/sd.h)
     zoned: str = ""  # As in sysfs: `none`, `host-aware`, `host-managed`
     failure: str = ""  # Why its SMART values could not be read
 

@@ -104,8 +104,8 @@ def audit(
     could not read. With --image, it assembles arrays from images of their members.
 
     With FILE, or - for stdin, it reads what people paste: outputs of `mdadm --examine`, `mdadm --detail`,
-    `mdadm --examine-badblocks` and /proc/mdstat, in any number of files, also from a mail. It says which output is
-    missing, with the command that prints it.
+    `mdadm --examine-badblocks`, /proc/mdstat and smartctl, in any number of files, also from a mail. It says which
+    output is missing, with the command that prints it.
 
     With --host, it audits other hosts, eight at a time, with your ssh configuration, keys and
     agent. It installs nothing there: it sends a script to `sh` through stdin, which reads and

@@ -163,8 +163,9 @@ def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
             return
         cause = f"retries a bad sector for {retries:g} s"
         remedy = shorter
+    default = " (by default)" if disk.timeout_is_default else ""
     message = (
-        f"{cause}, and the kernel waits only {waits} s: it then resets the disk, "
+        f"{cause}, and the kernel waits only {waits} s{default}: it then resets the disk, "
         f"and md fails the disk in {list_names(list(disk.arrays))} because of one sector; "
         "the first command is lost at power-off; the rule of udev makes the setting at each boot"
     )

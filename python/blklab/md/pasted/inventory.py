@@ -12,14 +12,16 @@ from blklab.md.audit.rule import list_names
 from blklab.md.images import make_arrays
 from blklab.md.inventory import add_geometry_of_superblocks, join_containers
 from blklab.md.levels import REDUNDANT
-from blklab.md.model import NOT_IN_TEXT, Array, ArrayMember, Inventory
+from blklab.md.model import NOT_IN_TEXT, Array, ArrayMember, DiskHealth, Inventory, PhysicalDisk
 from blklab.md.pasted import detail, examine
 from blklab.md.pasted.blocks import clean_lines, find_blocks
 from blklab.md.pasted.mdstat import StatArray, find_arrays
+from blklab.md.pasted.smartctl import find_outputs
 from blklab.md.superblocks import Superblock
 
 MOST_BYTES = 32 << 20  # Of all texts together
 MOST_PATHS = 24  # Disks in a command
+DEFAULT_TIMEOUT_S = 30  # drivers/scsi/sd.h, SD_TIMEOUT
 NO_SUPERBLOCK = re.compile(r"No (?:md superblock detected|super block found) on (/dev/\S+?)\.?(?: \(.*)?$")
 LIST_HEADING = re.compile(r"^\s*Bad-blocks on (\S+?):\s*$")
 NO_LIST = re.compile(r"No bad-blocks list configured on (/dev/\S+)")
@@ -42,10 +44,12 @@ class PastedOutputs:
     lists: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # Entries of bad-block lists, by path
     unread: list[str] = field(default_factory=list)
     has_mdstat: bool = False  # Also without an array in it
+    healths: dict[str, DiskHealth] = field(default_factory=dict)  # Of smartctl, by path; the last one counts
 
     @property
     def is_empty(self) -> bool:
-        return not (self.members or self.details or self.stats or self.strays or self.has_mdstat)
+        found = (self.members, self.details, self.stats, self.strays, self.healths)
+        return not any(found) and not self.has_mdstat
 
 
 def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
@@ -75,7 +79,10 @@ def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
     unseen = list(_describe_missing_outputs(arrays))
     if outputs.has_mdstat and not arrays:
         unseen.append("/proc/mdstat: it shows no array; to see disks of arrays that are not assembled: mdadm --examine")
-    return Inventory(tuple(arrays), tuple(outputs.strays), unseen=(*unseen, *outputs.unread))
+    disks = _disks(arrays, outputs.healths)
+    return Inventory(
+        tuple(arrays), tuple(outputs.strays), unseen=(*unseen, *outputs.unread), disks=disks if disks else None
+    )
 
 
 def _find_outputs(lines: list[str], outputs: PastedOutputs) -> None:
@@ -101,7 +108,27 @@ def _find_outputs(lines: list[str], outputs: PastedOutputs) -> None:
     outputs.has_mdstat = outputs.has_mdstat or any(line.strip().startswith("Personalities :") for line in lines)
     for stat in find_arrays(lines):
         outputs.stats[stat.name] = stat
+    for smart_text in find_outputs(lines):
+        if smart_text.device:
+            outputs.healths[smart_text.device] = smart_text.health
+        else:
+            outputs.unread.append("smartctl: not seen: the text does not say which disk an output of it is about")
     _find_lists(lines, outputs)
+
+
+def _disks(arrays: Sequence[Array], healths: dict[str, DiskHealth]) -> tuple[PhysicalDisk, ...]:
+    """Returns the disks of smartctl's outputs, with the arrays of their partitions."""
+    disks = []
+    for path, health in healths.items():
+        partition = re.compile(rf"{re.escape(path)}(?:p?\d+)?")
+        names = []
+        for array in arrays:
+            if any(partition.fullmatch(member.path) for member in array.members):
+                names.append(array.name)
+        disks.append(
+            PhysicalDisk(_short(path), path, tuple(names), health, timeout=DEFAULT_TIMEOUT_S, timeout_is_default=True)
+        )
+    return tuple(disks)
 
 
 def _find_lists(lines: list[str], outputs: PastedOutputs) -> None:
