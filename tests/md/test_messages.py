@@ -429,6 +429,7 @@ def disks() -> Iterator[PhysicalDisk]:
     yield PhysicalDisk("sdb", "/dev/sdb", ("md0",), known, timeout=30)
     yield PhysicalDisk("sde", "/dev/sde", ("md0",), replace(known, erc=True, erc_seconds=(None, None)), timeout=30)
     yield PhysicalDisk("sdc", "/dev/sdc", ("md0",), replace(known, wwn="", serial="a b"), timeout=30)
+    yield PhysicalDisk("sda", "/dev/sda", ("md0",), replace(sick, erc=False), timeout=30, timeout_is_default=True)
     yield PhysicalDisk("sg2,1", "/dev/sg2", (), replace(sick, critical_warning=63, temperature=None), kind="megaraid,1")
 
 
