@@ -17,6 +17,7 @@ from blklab.md.audit import RULES, absent, find_problems, host, smart, split
 from blklab.md.audit.smart import RULES_FILE
 from blklab.md.inventory import read_array
 from blklab.md.model import (
+    LIST_NOT_IN_TEXT,
     Array,
     ArrayMember,
     ArrayPart,
@@ -417,6 +418,22 @@ def arrays_that_dropped_members() -> Iterator[Array]:
         yield stopped("raid5", first, member(1, sb_updated=1_767_225_580), last, raid_disks=3, reshaping=True)
 
 
+def arrays_that_are_dirty_and_degraded() -> Iterator[Array]:
+    """Yields RAID-5s that were not shut down, and lack a member."""
+    dirty = (
+        member(0, sb_level=5, sb_resync_offset=0, sb_present=[True, True, False]),
+        member(1, sb_level=5, sb_resync_offset=0, sb_present=[True, True, False]),
+    )
+    for live in (True, False):
+        yield replace(
+            stopped("raid5", *dirty, raid_disks=3), live=live, path="/dev/md0" if live else "", state="inactive"
+        )
+    # Members dropped out, and one was not given.
+    last = member(2, sb_level=5, sb_raid_disks=4, sb_present=[False, False, True, True])
+    first = member(0, sb_level=5, sb_raid_disks=4, sb_updated=1_767_225_590)
+    yield stopped("raid5", first, last, raid_disks=4, absent=(3,))
+
+
 def disks() -> Iterator[PhysicalDisk]:
     sick = DiskHealth(
         model="ST4000", serial="Z1", protocol="ATA", rotation=5900, passed=False, failing=("Reallocated",), pending=8,
@@ -449,6 +466,10 @@ def audited(directory: Path) -> Iterator[str]:
         for check in (absent.check_absent, split.check_split, host.check_host):
             yield from texts(check(inventory))
     yield from texts(find_problems(Inventory(tuple(arrays_that_dropped_members()))))
+    for made_array in arrays_that_are_dirty_and_degraded():
+        yield from texts(find_problems(Inventory((made_array,))))
+    unseen_list = replace(member(0, sb_bad_blocks=bad_blocks()), unseen=LIST_NOT_IN_TEXT)
+    yield from texts(find_problems(Inventory((array("raid1", unseen_list, member(1)),))))
     slow_pass = SyncPass("reshape", 1, 10, 3, minimum_kib=1000)
     for shares in ((0.99, 0.1, 0.1), (0.99, 0.95, 0.95), (0.1, 0.05, 0.05)):
         slow_array = array("raid5", *two(), member(2), sync=slow_pass, stripes=256, stripes_in_use=256)

@@ -62,7 +62,7 @@ def _decide(array: Array, slots: Collection[int]) -> bool | None:
     if has_unknown_slots or (array.live and not array.members):
         return _decide_by_count(array)
     can_run = runs_with(array, slots)
-    unread = any(member.unseen for member in array.members)
+    unread = any(member.unseen and member.superblock is None for member in array.members)
     return None if array.state == "inactive" and unread and not can_run else can_run
 
 

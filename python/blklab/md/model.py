@@ -17,6 +17,9 @@ from blklab.units import SECTOR
 NOT_IN_TEXT = "the text does not show its superblock"
 """Why a member of pasted text has no superblock."""
 
+LIST_NOT_IN_TEXT = "the text does not show the entries of its bad-block list"
+"""What is not seen of a member of pasted text whose superblock says that its list has entries."""
+
 MAX_DISKS = 1920  # More members than this in a superblock mean that it is damaged
 
 

@@ -230,10 +230,32 @@ def test_wait_begins_when_md_has_ended(
     assert done.err.endswith("md0: waiting: a check is running: wait until it ends\n")
 
 
+def test_what_a_check_found_meanwhile_ends_it(
+    machine: Arrays, run: Run, repaired: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.mirror(sync_action="check", sync_completed="8 / 16")
+    node = machine.roots.sys / "block/md0"
+
+    def sleep(_seconds: float) -> None:
+        machine.write(node, {"md__sync_action": "idle", "md__sync_completed": "none", "md__mismatch_cnt": "128"})
+
+    monkeypatch.setattr("blklab.cli.md.fix.time.sleep", sleep)
+    done = run("md", "fix", "bbl", "--all", "--yes", "--wait")
+    assert (done.status, repaired) == (1, [])
+    assert "the last check found 128 sectors that differ between members: look at them first" in done.err
+
+
+def test_two_arrays_with_one_uuid_are_refused(machine: Arrays, run: Run, repaired: list[str]) -> None:
+    machine.mirror(uuid="3156a3e6-4a43-3ea3-f425-167f2e6739fd")
+    add_mirror(machine, 3, "raid1-12-bitmap", uuid="3156a3e6-4a43-3ea3-f425-167f2e6739fd")
+    done = run("md", "fix", "bbl", "--all", "--yes")
+    assert (done.status, "have the same UUID: one is a copy" in done.err, repaired) == (1, True, [])
+
+
 def test_trouble_ends_it_and_names_what_is_left(machine: Arrays, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.mirror()
     add_mirror(machine, 3, "raid1-12")
-    add_mirror(machine, 4, "raid1-12")
+    add_mirror(machine, 4, "raid1-11")
 
     def repair(task: RepairTask, *, quiet: bool) -> None:
         del quiet

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from blklab.md.audit import find_problems
+from blklab.md.model import LIST_NOT_IN_TEXT
 from blklab.md.pasted.blocks import clean_lines, find_blocks
 from blklab.md.pasted.examine import is_superblock, read_superblock
 from blklab.md.pasted.inventory import read_texts
@@ -71,8 +73,12 @@ def test_entries_of_bad_block_lists_are_those_of_the_disk(version: str, tmp_path
     assert array.members[0].bad_blocks is not None
     assert array.members[0].bad_blocks.ranges == read.bad_blocks.ranges
     assert array.members[0].unseen == ""
-    without = read_texts([("mail", said[f"--examine {name}"])]).arrays[0].members[0]
-    assert "mdadm --examine-badblocks" in without.unseen
+    without = read_texts([("mail", said[f"--examine {name}"])])
+    (finding,) = [finding for finding in find_problems(without) if finding.code == "bbl-unseen"]
+    assert finding.remedy == (f"mdadm --examine-badblocks {name}.img",)
+    assert "bbl-empty" not in {other.code for other in find_problems(without)}
+    wrapped = said[f"--examine {name}"].replace(" - bad blocks present.", " - bad\nblocks present.")
+    assert read_texts([("mail", wrapped)]).arrays[0].members[0].unseen == LIST_NOT_IN_TEXT
 
 
 def test_quoted_wrapped_and_coloured_text_is_the_same() -> None:

@@ -75,6 +75,25 @@ def test_an_anonymous_bundle_says_the_same_without_names(host: Arrays) -> None:
     assert (other.uuid, other.degraded, other.label) == (array.uuid, array.degraded, "host1:0")
 
 
+@pytest.mark.parametrize(
+    ("line", "hidden"),
+    [
+        ("  Disk00 Serial : WD-WCC4E1234567", "WD-WCC4E1234567"),
+        ("Namespace 1 IEEE EUI-64:            0025385b11b2a1c3", "0025385b11b2a1c3"),
+        ("scsi 3:0:0:0: naa.5001405abcdef012", "5001405abcdef012"),
+        ("           Name : nas:payroll  (local to host nas)", "payroll"),
+        ('NAME="vg0-payroll" SIZE="8T" TYPE="lvm" FSTYPE="ext4"', "payroll"),
+        ("md0: opened by /dev/mapper/payroll_crypt", "payroll"),
+        ("[    0.1] Kernel command line: root=/dev/payroll/root", "payroll"),
+        ("nfs: server 192.168.7.23 not responding, md0", "192.168.7.23"),
+        ("mdadm: mail to admin@acme.example", "acme"),
+    ],
+)
+def test_private_things_are_replaced(line: str, hidden: str) -> None:
+    assert hidden in line
+    assert hidden not in bundle.make_anonymous(f"{line}\n")
+
+
 def test_an_output_that_ends_early_is_an_error(host: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
     cut = host.root / "cut.sh"
     cut.write_text("echo 'blklab-bundle 1'\necho 'sudo: a password is required' >&2\n")

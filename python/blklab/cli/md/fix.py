@@ -191,6 +191,7 @@ def _remove_lists_in_turn(before: RepairPlan, *, wait: bool, quiet: bool) -> Non
         while all_arrays.is_waiting(plan):
             time.sleep(WAIT_S)
             plan = plan_again(before, Roots())
+        all_arrays.refuse_doubts(plan)
     if plan.refused:
         error = BlklabError(f"{plan.array.path}: not repaired: {plan.refused[0].message}")
         error.details = plan.refused[0].remedy

@@ -30,7 +30,12 @@ from blklab.text.printing import printable
 
 RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity are printed
     *(running.check_cannot_run, running.check_dropped, redundancy.check_broken, bad_blocks.check_only_outside),
-    *(bad_blocks.check_garbage, bad_blocks.check_copied_entries, bad_blocks.check_repair),
+    *(
+        bad_blocks.check_unseen_lists,
+        bad_blocks.check_garbage,
+        bad_blocks.check_copied_entries,
+        bad_blocks.check_repair,
+    ),
     *(bad_blocks.check_lost_ranges, bad_blocks.check_entries),
     *(bad_blocks.check_full_lists, bad_blocks.check_write_errors),
     *(bad_blocks.check_kernel_lists, bad_blocks.check_empty_entries, bad_blocks.check_empty_lists),
@@ -84,7 +89,9 @@ SILENCES: dict[str, frozenset[str]] = {
 }
 """What each code silences for the same array: findings that contradict it, or advise an action on the array."""
 
-HARMLESS = frozenset({"checksum", "refused", "damage", "two-superblocks", "write-error", "read-errors", "unequal"})
+HARMLESS = frozenset(
+    {"bbl-unseen", "checksum", "refused", "damage", "two-superblocks", "write-error", "read-errors", "unequal"}
+)
 """Codes whose commands only read. Those of all others are not printed for an array with a code of SILENCES."""
 
 

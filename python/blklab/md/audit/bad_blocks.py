@@ -26,7 +26,7 @@ from blklab.md.good_copies import (
     subtract_ranges,
 )
 from blklab.md.levels import PARITIES
-from blklab.md.model import Array, ArrayMember, Software, merge_ranges
+from blklab.md.model import LIST_NOT_IN_TEXT, Array, ArrayMember, Software, merge_ranges
 from blklab.md.recipes import rewrite_recipe, stop_users
 from blklab.md.superblocks import SectorRange
 from blklab.units import SECTOR
@@ -271,6 +271,18 @@ def check_write_errors(array: Array, _software: Software | None) -> Iterator[Dia
             yield make_finding(array, "critical", "write-error", message, show, member=member.name)
 
 
+def check_unseen_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
+    """The superblock says that the list has entries, and pasted text does not show them."""
+    for member in array.members:
+        if member.unseen == LIST_NOT_IN_TEXT:
+            message = (
+                "its bad-block list has entries, which the text does not show: another member may have the only good "
+                "copy of these sectors. Do not run `repair`, and do not remove a member before you know them"
+            )
+            command = command_lines.examine_bad_blocks(member.path)  # only reads, also if the array does not run
+            yield Diagnostic("bbl-unseen", "critical", array.name, message, (command,), member=member.name)
+
+
 def check_empty_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Members have empty bad-block lists: the next write error will be hidden in one."""
     if not array.redundant:
@@ -278,7 +290,10 @@ def check_empty_lists(array: Array, _software: Software | None) -> Iterator[Diag
     names = [
         member.name
         for member in array.members
-        if member.bad_blocks and not member.ranges and not member.bad_blocks.empty_entries
+        if member.bad_blocks
+        and not member.ranges
+        and not member.bad_blocks.empty_entries
+        and member.unseen != LIST_NOT_IN_TEXT
     ]
     if names:
         have = "have empty bad-block lists" if names[1:] else "has an empty bad-block list"

@@ -12,8 +12,9 @@ from blklab.md.audit import containers
 from blklab.md.audit.host import adding_fails
 from blklab.md.audit.reshape import describe_reshape, is_growing_raid0
 from blklab.md.audit.rule import level_text, list_names, make_finding
-from blklab.md.availability import count_tolerated, is_past_redundancy
+from blklab.md.availability import count_tolerated, find_availability, is_past_redundancy
 from blklab.md.good_copies import find_sources_outside
+from blklab.md.levels import PARITIES
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.probing import CONTINUING_TIMER
 from blklab.md.recipes import DISK, Recipe, keep_running, stop_users
@@ -148,7 +149,8 @@ def check_broken(array: Array, software: Software | None) -> Iterator[Diagnostic
 def explain_broken(array: Array, software: Software | None) -> tuple[str, Recipe]:
     """Returns what `broken` means for an array, and how to start it again (drivers/md/md.c, MD_BROKEN)."""
     says = f" The kernel says: {'; '.join(array.kernel_errors)}." if array.kernel_errors else ""
-    if array.level in {"raid1", "raid10"}:  # md keeps the last copy in the array
+    has_all_data = array.level != "raid10" or find_availability(array).can_run is not False
+    if array.level in {"raid1", "raid10"} and has_all_data:  # md keeps the last copy in the array
         message = (
             f"is broken: every write to it fails, because the last good copy of some data had an error.{says} "
             "What was written before can still be read. Do not add, remove or wipe a disk"
@@ -302,6 +304,12 @@ def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[
         message = (
             f"was not stopped cleanly, or a resync was not finished (md will continue it at sector {min(offsets):,})"
         )
+        availability = find_availability(array)
+        if array.level in PARITIES and availability.can_run and availability.missing and not array.absent:
+            message = (
+                "was not stopped cleanly, and a member is missing or behind: md refuses to start it "
+                "(`cannot start dirty degraded array`), because the parity of some stripes may be old"
+            )
         yield make_finding(array, "warning", "not-clean", message)
     for member in array.members:
         superblock = member.superblock

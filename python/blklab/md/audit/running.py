@@ -14,6 +14,7 @@ from blklab.md.availability import (
     runs_with,
 )
 from blklab.md.availability import is_past_redundancy as is_broken
+from blklab.md.levels import PARITIES
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import assemble_again
 
@@ -42,7 +43,8 @@ def check_dropped(array: Array, _software: Software | None) -> Iterator[Diagnost
     """Members dropped out at nearly the same time: superblocks with the same event count disagree on who works."""
     availability = find_availability(array)
     written = [member for member in availability.current if member.superblock]
-    if array.live or not array.redundant or not availability.can_run or not written:
+    runs = array.live and array.state != "inactive"
+    if runs or not array.redundant or not availability.can_run or not written:
         return
     # Of those written in the same second, the one that counts fewer members as working was written later.
     last = max(written, key=lambda member: (_moment(member), -_count_present(member)))
@@ -106,6 +108,9 @@ def _dropped_lines(array: Array, working: set[int]) -> Iterator[str]:
     if array.reshaping:
         yield "# Danger: a reshape is not finished. Ask on the linux-raid list before you force it."
         return
+    if array.absent:
+        absent_slots = list_names([str(slot) for slot in array.absent])
+        names += f", together with the member of slot {absent_slots}, which is not here"
     yield f"# Then `mdadm --assemble --force` can start it with the members that were written last: {names}."
     yield "# If someone used --create, do not force it. Then check the filesystem without writing to it (fsck -n)."
 
@@ -121,6 +126,15 @@ def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnos
     if lacks_journal(array) and availability.can_run:
         waiting, commands = describe_waiting(array)
         yield make_finding(array, "critical", "inactive", message + waiting, *commands)
+        return
+    if is_dirty_and_degraded(array, availability) and not array.reshaping:
+        slots = list_names([str(slot) for slot in availability.missing])
+        message += (
+            f": slot {slots} has no current member{_last_known_text(array, availability)}, and it was not shut down, "
+            "so the parity of some stripes may be old: md refuses it (`cannot start dirty degraded array`). The other "
+            "members have all other data"
+        )
+        yield make_finding(array, "critical", "inactive", message, *_dirty_lines())
         return
     if availability.can_run is None:
         message += ": whether its members are enough is not known, because blklab could not read all superblocks"
@@ -140,6 +154,22 @@ def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnos
         yield make_finding(array, "critical", "inactive", message, look)
         return
     yield make_finding(array, "critical", "inactive", message, *assemble_again(array))
+
+
+def is_dirty_and_degraded(array: Array, availability: Availability) -> bool:
+    """Whether md refuses to start an array with parity: members are missing, and it was not shut down (raid5_run)."""
+    dirty = [
+        member for member in availability.current if member.superblock and member.superblock.resync_offset is not None
+    ]
+    return array.level in PARITIES and bool(availability.missing) and bool(dirty) and not array.absent
+
+
+def _dirty_lines() -> Iterator[str]:
+    """Yields what helps an array that is dirty and degraded, in words."""
+    yield "# If the missing disk works, connect it first: with all members, md resyncs the array and starts it."
+    yield "# Without it, `mdadm --assemble --force` starts it. What was being written then may be damaged."
+    yield "# First copy the superblocks of all members, or work on overlays: `blklab md rescue` shows how."
+    yield "# Then check the filesystem without writing to it (fsck -n)."
 
 
 def _survives_text(array: Array) -> str:

@@ -5,7 +5,7 @@ Mails quote, wrap and cut lines, and terminals colour them. A line that is no fi
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 QUOTE = re.compile(r"^(?:[ \t]?(?:[A-Za-z.]{0,16}>|[%|](?= )))+[ \t]?")
 """Marks of quoted lines: `> > `, `Anna> `, `% `, `| `."""
@@ -14,8 +14,8 @@ COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 HEADING = re.compile(r"^\s*(/dev/\S+?|[\w.+-]+\.img|sd[a-z]+\d*):\s*$")
 FIELD = re.compile(r"^\s*([A-Z][A-Za-z']*(?: [A-Za-z']+){0,2}) ?:(?: (.*))?$")
 TABLE = re.compile(r"^\s*Number\s+Major\s+Minor\s+RaidDevice(?:\s+State)?")
-ROW = re.compile(r"^\s*(?:this\s+)?(\d{1,9}|-)\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}|-)\s+([a-z/].*?)\s*$")
-OLD_ROW = re.compile(r"^\s*\d{1,9}:?\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})\s+([a-z].*?)\s*$")
+ROW = re.compile(r"^\s*(this\s+)?(\d{1,9}|-)\s+(\d{1,9})\s+(\d{1,9})\s+(-?\d{1,9}|-)\s+([a-z/].*?)\s*$")
+OLD_ROW = re.compile(r"^\s*()\d{1,9}:?\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})\s+(-?\d{1,9})\s+([a-z].*?)\s*$")
 """A row of `mdadm --examine` for metadata 0.90, which has a number in front."""
 
 PROMPT = re.compile(r"^\s*(?:\[?[\w.-]+@[\w.-]+.*?[#$%]|[#$])\s+\S")
@@ -47,6 +47,7 @@ class TableRow:
     slot: int | None
     states: tuple[str, ...]  # `active`, `sync`, `faulty`, `spare`, `rebuilding`, `removed`…
     device: str  # Path; empty if there is none
+    is_own: bool = False  # The row `this` of metadata 0.90: that of the examined member
 
 
 @dataclass
@@ -54,6 +55,7 @@ class TextBlock:
     """The fields of one device or array."""
 
     device: str = ""  # Path; empty if the text does not name it
+    line: int = 0  # Number of its first line
     fields: dict[str, str] = field(default_factory=dict)  # By names in lower case
     rows: list[TableRow] = field(default_factory=list)
 
@@ -71,16 +73,16 @@ def find_blocks(lines: list[str]) -> Iterator[TextBlock]:
     """Yields the blocks of fields in a text, in their order."""
     block = TextBlock()
     last_field = ""
-    for line in lines:
+    for number, line in enumerate(lines):
         heading = HEADING.match(line)
         if heading:
             yield block
-            block = TextBlock(heading[1])
+            block = TextBlock(heading[1], number)
             last_field = ""
             continue
         if SECTION.match(line) or PROMPT.match(line):
             yield block
-            block = TextBlock()
+            block = TextBlock(line=number)
             last_field = ""
             continue
         match = FIELD.match(line)
@@ -88,7 +90,7 @@ def find_blocks(lines: list[str]) -> Iterator[TextBlock]:
         if match and name in FIELDS:
             if name == "magic" and "magic" in block.fields:
                 yield block
-                block = TextBlock()
+                block = TextBlock(line=number)
             block.fields.setdefault(name, (match[2] or "").strip())
             last_field = name
         elif last_field and is_unfinished(last_field, block.fields[last_field]) and line.strip():
@@ -107,15 +109,21 @@ def is_unfinished(name: str, value: str) -> bool:
     """Whether a mail has wrapped the line of a field: a bracket is open, or a date has no year."""
     if name in DATES:
         return not re.search(r"\b\d{4}$", value)
-    return value.count("(") > value.count(")") or value.endswith(" -")
+    return value.count("(") > value.count(")") or value.endswith((" -", " - bad", " - bad blocks"))
 
 
 def _parse_row(row: re.Match[str]) -> TableRow:
-    number, _, _, slot, rest = row.groups()
+    this, number, _, _, slot, rest = row.groups()
     words = rest.split()
     device = words.pop() if words and words[-1].startswith("/dev/") else ""
-    return TableRow(None if number == "-" else int(number), None if slot == "-" else int(slot), tuple(words), device)
+    return TableRow(
+        None if number == "-" else int(number),
+        int(slot) if slot.isdecimal() else None,
+        tuple(words),
+        device,
+        is_own=bool(this),
+    )
 
 
 def _with_device(row: TableRow, device: str) -> TableRow:
-    return TableRow(row.number, row.slot, row.states, row.device or device)
+    return replace(row, device=row.device or device)

@@ -39,7 +39,8 @@ def read_array(block: TextBlock) -> Array | None:
     state = _state(words)
     if raid_disks is None and state == "inactive":
         raid_disks = 0  # The superblocks have it
-    if raid_disks is None or not 0 <= raid_disks <= MOST_SLOTS or level not in LEVEL_NUMBERS:
+        level = "" if level == "raid0" else level  # mdadm says raid0 of every array that is not started
+    if raid_disks is None or not 0 <= raid_disks <= MOST_SLOTS or (level and level not in LEVEL_NUMBERS):
         return None
     policy = fields.get("consistency policy", "")
     size = _number(fields.get("used dev size") or fields.get("device size") or "") or 0
@@ -53,7 +54,7 @@ def read_array(block: TextBlock) -> Array | None:
         path=block.device or "/dev/md?",
         uuid=fields.get("uuid", "").split(" ")[0],
         level=level,
-        layout=read_layout(fields.get("layout", ""), LEVEL_NUMBERS[level]),
+        layout=read_layout(fields.get("layout", ""), LEVEL_NUMBERS.get(level, 0)),
         chunk=read_chunk(fields.get("chunk size", "")),
         raid_disks=raid_disks,
         metadata=_metadata(fields),
@@ -116,7 +117,9 @@ def _state(words: str) -> str:
 
 def _read_member(row: TableRow) -> ArrayMember:
     states = tuple(STATES[word] for word in row.states if word in STATES)
-    if "spare" in states and row.slot is None:
+    if "faulty" in states:
+        states = ("faulty",)  # mdadm says `faulty spare` of a member without a slot
+    elif "spare" in states and row.slot is None:
         states = ("spare",)
     return ArrayMember(name=row.device.rpartition("/")[2], path=row.device, slot=row.slot, states=states)
 

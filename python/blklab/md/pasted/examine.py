@@ -70,7 +70,7 @@ def read_superblock(block: TextBlock) -> Superblock | None:
         "recovery_offset": _number(fields.get("recovery offset", "")) if features & RECOVERY else None,
         "reshape_position": _reshape_position(fields), "reshape": _reshape(fields, level),
         "journal": bool(features & JOURNAL), "ppl": bool(features & PPL),
-        "bad_blocks": _bad_blocks(fields), "bitmap_superblock": None, "refusal_reasons": [], "problems": [],
+        "bad_blocks": _bad_blocks(fields, features), "bitmap_superblock": None, "refusal_reasons": [], "problems": [],
     }  # fmt: skip
     return msgspec.convert(values, Superblock)
 
@@ -135,7 +135,7 @@ def _checksum(text: str) -> dict[str, int]:
 def _role(block: TextBlock, version: str) -> tuple[str, int | None]:
     """Returns the role of a member, and its slot."""
     if version == "0.90":
-        row = block.rows[0] if block.rows else None  # "this"
+        row = next((row for row in block.rows if row.is_own), None)
         if row is None or row.slot is None:
             return "spare", None
         return ("active", row.slot) if "active" in row.states or "sync" in row.states else (row_role(row.states), None)
@@ -162,8 +162,9 @@ def _present(block: TextBlock, raid_disks: int, version: str) -> list[bool]:
     letters = re.match(r"[AR.U_u]+", block.fields.get("array state", ""))
     if letters and len(letters[0]) == raid_disks:
         return [letter not in "._" for letter in letters[0]]
-    if version == "0.90" and len(block.rows) > 1:
-        slots = {row.slot for row in block.rows[1:] if "active" in row.states or "sync" in row.states}
+    others = [row for row in block.rows if not row.is_own]
+    if version == "0.90" and others:
+        slots = {row.slot for row in others if "active" in row.states or "sync" in row.states}
         return [slot in slots for slot in range(raid_disks)]
     return [True] * raid_disks
 
@@ -196,7 +197,7 @@ def _reshape(fields: dict[str, str], level: int) -> dict[str, int] | None:
     }
 
 
-def _bad_blocks(fields: dict[str, str]) -> dict[str, Any] | None:
+def _bad_blocks(fields: dict[str, str], features: int) -> dict[str, Any] | None:
     """Returns the list without its entries.
 
     mdadm prints `512 entries available at offset 40 sectors - bad blocks present.`
@@ -205,7 +206,7 @@ def _bad_blocks(fields: dict[str, str]) -> dict[str, Any] | None:
     if not match:
         return None
     sector = (_number(fields.get("super offset", "")) or 0) + int(match[2])
-    is_active = "bad blocks present" in fields["bad block log"]
+    is_active = "bad blocks present" in fields["bad block log"] or bool(features & BAD_BLOCKS)
     return {
         "sector": max(0, sector), "sectors": max(1, int(match[1]) // 64), "shift": 0, "active": is_active, "entries": []
     }  # fmt: skip

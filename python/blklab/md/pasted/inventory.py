@@ -11,12 +11,22 @@ from blklab.md import command_lines
 from blklab.md.audit.rule import list_names
 from blklab.md.images import make_arrays
 from blklab.md.inventory import add_geometry_of_superblocks, join_containers
-from blklab.md.levels import REDUNDANT
-from blklab.md.model import NOT_IN_TEXT, Array, ArrayMember, DiskHealth, Inventory, PhysicalDisk
+from blklab.md.levels import PARITIES, REDUNDANT
+from blklab.md.model import LIST_NOT_IN_TEXT, NOT_IN_TEXT, Array, ArrayMember, DiskHealth, Inventory, PhysicalDisk
 from blklab.md.pasted import detail, examine
-from blklab.md.pasted.blocks import clean_lines, find_blocks
+from blklab.md.pasted.blocks import TextBlock, clean_lines, find_blocks
 from blklab.md.pasted.mdstat import StatArray, find_arrays
 from blklab.md.pasted.smartctl import find_outputs
+from blklab.md.pasted.versions import (
+    DetailedArray,
+    ExaminedMember,
+    ListedStat,
+    Place,
+    choose_details,
+    choose_members,
+    choose_stats,
+    drop_outdated_details,
+)
 from blklab.md.superblocks import Superblock
 
 MOST_BYTES = 32 << 20  # Of all texts together
@@ -35,85 +45,139 @@ EXPECTED = (
 
 @dataclass
 class PastedOutputs:
-    """The outputs that were found in texts."""
+    """The outputs that were found in texts, all of them, in their order."""
 
-    members: dict[str, ArrayMember] = field(default_factory=dict)  # With superblocks, by path; the last one counts
-    details: list[Array] = field(default_factory=list)
-    stats: dict[str, StatArray] = field(default_factory=dict)  # By name; the last one counts
-    strays: list[ArrayMember] = field(default_factory=list)
+    examined: list[ExaminedMember] = field(default_factory=list)
+    detailed: list[DetailedArray] = field(default_factory=list)
+    stats: list[ListedStat] = field(default_factory=list)
+    foreign: list[ArrayMember] = field(default_factory=list)  # Disks with metadata of firmware
+    without_superblock: list[tuple[str, Place]] = field(default_factory=list)  # Paths
     lists: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # Entries of bad-block lists, by path
-    unread: list[str] = field(default_factory=list)
-    has_mdstat: bool = False  # Also without an array in it
     healths: dict[str, DiskHealth] = field(default_factory=dict)  # Of smartctl, by path; the last one counts
+    has_mdstat: bool = False  # Also without an array in it
+    notes: list[str] = field(default_factory=list)  # What is not complete, or is there several times
 
     @property
     def is_empty(self) -> bool:
-        found = (self.members, self.details, self.stats, self.strays, self.healths)
+        found = (self.examined, self.detailed, self.stats, self.foreign, self.without_superblock, self.healths)
         return not any(found) and not self.has_mdstat
 
 
 def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
     """Returns the arrays that texts, with their names, are about. Raises UsageError if there are none."""
     outputs = PastedOutputs()
-    for _, text in texts:
-        _find_outputs(clean_lines(text[:MOST_BYTES]), outputs)
+    for number, (_, text) in enumerate(texts):
+        _find_outputs(clean_lines(text[:MOST_BYTES]), number, outputs)
     if outputs.is_empty:
         files = ", ".join(name for name, _ in texts)
-        reason = f"; {outputs.unread[0]}" if outputs.unread else ""
+        reason = f"; {outputs.notes[0]}" if outputs.notes else ""
         raise UsageError(f"{files}: no array in this text{reason}: {EXPECTED}")
-    _add_lists(outputs)
-    arrays = [_with_superblocks(array, outputs) for array in outputs.details]
-    array_names = {array.name for array in arrays}
-    uuids = {array.uuid for array in arrays if array.uuid}
-    for stat in outputs.stats.values():
-        if stat.name in array_names:
-            arrays = [_with_stat(array, stat) if array.name == stat.name else array for array in arrays]
-            continue
-        array = _with_superblocks(_array_of_stat(stat, outputs), outputs)
-        if not array.uuid or array.uuid not in uuids:
-            arrays.append(array)
-    arrays = join_containers([add_geometry_of_superblocks(array) for array in arrays])
+    notes = outputs.notes
+    chosen = choose_members(outputs.examined, notes)
+    members = _add_lists({path: _member(output) for path, output in chosen.items()}, outputs)
+    strays = _find_strays(outputs, chosen, notes)
+    arrays = _join_outputs(outputs, chosen, members)
     live_uuids = {array.uuid for array in arrays if array.uuid}
-    others = [member for member in outputs.members.values() if _uuid(member) not in live_uuids]
+    others = [member for member in members.values() if _uuid(member) not in live_uuids]
     arrays += make_arrays(others)
-    unseen = list(_describe_missing_outputs(arrays))
+    unseen = [*notes, *_describe_missing_outputs(arrays)]
     if outputs.has_mdstat and not arrays:
         unseen.append("/proc/mdstat: it shows no array; to see disks of arrays that are not assembled: mdadm --examine")
     disks = _disks(arrays, outputs.healths)
-    return Inventory(
-        tuple(arrays), tuple(outputs.strays), unseen=(*unseen, *outputs.unread), disks=disks if disks else None
-    )
+    return Inventory(_with_unique_names(arrays), strays, unseen=tuple(unseen), disks=disks if disks else None)
 
 
-def _find_outputs(lines: list[str], outputs: PastedOutputs) -> None:
+def _join_outputs(
+    outputs: PastedOutputs, chosen: dict[str, ExaminedMember], members: dict[str, ArrayMember]
+) -> list[Array]:
+    """Returns the arrays of mdadm --detail and /proc/mdstat with the superblocks of their members."""
+    notes = outputs.notes
+    details = choose_details(outputs.detailed, notes)
+    details = drop_outdated_details(details, chosen.values(), notes)
+    arrays = []
+    listed = choose_stats(outputs.stats, notes)
+    joined: list[ListedStat] = []
+    for output in details:
+        same_name = [stat for stat in listed if stat.stat.name == output.array.name]
+        array = output.array
+        if same_name:
+            joined += same_name
+            array = _join_stat(output, same_name[-1], members, notes)
+        arrays.append(_with_superblocks(array, members, notes))
+    uuids = {array.uuid for array in arrays if array.uuid}
+    for stat in listed:
+        if stat not in joined:
+            array = _with_superblocks(_array_of_stat(stat.stat, members), members, notes)
+            if not array.uuid or array.uuid not in uuids:
+                arrays.append(array)
+    return join_containers([add_geometry_of_superblocks(array) for array in arrays])
+
+
+def _with_unique_names(arrays: list[Array]) -> tuple[Array, ...]:
+    """Returns arrays with a number behind names that several have, as those of two hosts."""
+    names: dict[str, int] = {}
+    unique_arrays = []
+    for array in arrays:
+        names[array.name] = names.get(array.name, 0) + 1
+        count = names[array.name]
+        unique_arrays.append(array if count == 1 else replace(array, name=f"{array.name} ({count})"))
+    return tuple(unique_arrays)
+
+
+def _find_strays(
+    outputs: PastedOutputs, chosen: dict[str, ExaminedMember], notes: list[str]
+) -> tuple[ArrayMember, ...]:
+    """Returns disks without a superblock of md; notes those of which another output shows one."""
+    strays = list(outputs.foreign)
+    for path, place in dict(outputs.without_superblock).items():
+        output = chosen.get(path)
+        if output is None:
+            strays.append(ArrayMember(_short(path), path))
+            continue
+        order = "a later output" if place > output.place else "an earlier output"
+        notes.append(
+            f"{path}: {order} shows no superblock on it: if that is the newer state, its superblock is gone, and what "
+            "is said of this member here is the past"
+        )
+    return tuple(strays)
+
+
+def _find_outputs(lines: list[str], number: int, outputs: PastedOutputs) -> None:
+    """Adds the outputs of the text with this number."""
     for block in find_blocks(lines):
+        place = (number, block.line)
         if examine.is_superblock(block):
-            superblock = examine.read_superblock(block)
-            path = block.device or _own_path(block.rows) or f"member {len(outputs.members) + 1}"
-            if superblock is None:
-                missing = list_names([name for name in examine.NEEDED if name not in block.fields])
-                reason = f"it lacks {missing}" if missing else "a line is damaged"
-                outputs.unread.append(f"{path}: not seen: its output of mdadm --examine is not complete: {reason}")
-            else:
-                outputs.members[path] = _member(path, superblock)
+            _add_superblock(block, place, outputs)
         elif kind := _foreign_kind(block.fields.get("magic", "")):
-            outputs.strays.append(ArrayMember(_short(block.device), block.device, foreign=(kind,)))
+            outputs.foreign.append(ArrayMember(_short(block.device), block.device, foreign=(kind,)))
         elif detail.is_array(block):
             array = detail.read_array(block)
             if array is None:
-                outputs.unread.append(f"{block.device}: not seen: the output of mdadm --detail is not complete")
-            else:
-                outputs.details = [other for other in outputs.details if other.path != array.path]
-                outputs.details.append(array)
+                outputs.notes.append(f"{block.device}: not seen: the output of mdadm --detail is not complete")
+                continue
+            events = examine.read_events(block.fields.get("events", "")) or 0
+            updated = examine.read_date(block.fields.get("update time", ""))
+            outputs.detailed.append(DetailedArray(array, events, updated, place))
     outputs.has_mdstat = outputs.has_mdstat or any(line.strip().startswith("Personalities :") for line in lines)
-    for stat in find_arrays(lines):
-        outputs.stats[stat.name] = stat
+    outputs.stats += [ListedStat(stat, (number, stat.line)) for stat in find_arrays(lines)]
     for smart_text in find_outputs(lines):
         if smart_text.device:
             outputs.healths[smart_text.device] = smart_text.health
         else:
-            outputs.unread.append("smartctl: not seen: the text does not say which disk an output of it is about")
-    _find_lists(lines, outputs)
+            outputs.notes.append("smartctl: not seen: the text does not say which disk an output of it is about")
+    _find_lists(lines, number, outputs)
+
+
+def _add_superblock(block: TextBlock, place: Place, outputs: PastedOutputs) -> None:
+    superblock = examine.read_superblock(block)
+    own_paths = [row.device for row in block.rows if row.is_own and row.device]
+    path = block.device or next(iter(own_paths), f"member {len(outputs.examined) + 1}")
+    if superblock is not None:
+        outputs.examined.append(ExaminedMember(path, superblock, place))
+        return
+    missing = list_names([name for name in examine.NEEDED if name not in block.fields])
+    reason = f"it lacks {missing}" if missing else "a line is damaged"
+    outputs.notes.append(f"{path}: not seen: its output of mdadm --examine is not complete: {reason}")
 
 
 def _disks(arrays: Sequence[Array], healths: dict[str, DiskHealth]) -> tuple[PhysicalDisk, ...]:
@@ -131,15 +195,15 @@ def _disks(arrays: Sequence[Array], healths: dict[str, DiskHealth]) -> tuple[Phy
     return tuple(disks)
 
 
-def _find_lists(lines: list[str], outputs: PastedOutputs) -> None:
+def _find_lists(lines: list[str], number: int, outputs: PastedOutputs) -> None:
     """Reads `mdadm --examine-badblocks`, and members without a superblock."""
     entries: list[tuple[int, int]] | None = None
-    for line in lines:
+    for line_number, line in enumerate(lines):
         stray = NO_SUPERBLOCK.search(line)
         heading = LIST_HEADING.match(line)
         entry = LIST_ENTRY.match(line)
         if stray:
-            outputs.strays.append(ArrayMember(_short(stray[1]), stray[1]))
+            outputs.without_superblock.append((stray[1], (number, line_number)))
         if heading:
             entries = outputs.lists.setdefault(heading[1], [])
         elif entry and entries is not None:
@@ -155,10 +219,6 @@ def _foreign_kind(magic: str) -> str:
     return "DDF" if magic.upper().startswith("DE11DE11") else ""
 
 
-def _own_path(rows: Sequence[object]) -> str:
-    return getattr(rows[0], "device", "") if rows else ""
-
-
 def _short(path: str) -> str:
     return path.rpartition("/")[2] or path
 
@@ -167,77 +227,103 @@ def _uuid(member: ArrayMember) -> str:
     return member.superblock.uuid if member.superblock else ""
 
 
-def _member(path: str, superblock: Superblock) -> ArrayMember:
-    unseen = ""
-    if superblock.bad_blocks is not None and superblock.bad_blocks.active:
-        unseen = f"the text does not show its bad-block list: {command_lines.examine_bad_blocks(path)}"
+def _member(output: ExaminedMember) -> ArrayMember:
+    superblock = output.superblock
+    has_unread_list = superblock.bad_blocks is not None and superblock.bad_blocks.active
     return ArrayMember(
-        name=_short(path), path=path, slot=superblock.slot, superblock=superblock, data_offset=superblock.data_offset,
-        unseen=unseen,
+        name=_short(output.path), path=output.path, slot=superblock.slot, superblock=superblock,
+        data_offset=superblock.data_offset, unseen=LIST_NOT_IN_TEXT if has_unread_list else "",
     )  # fmt: skip
 
 
-def _add_lists(outputs: PastedOutputs) -> None:
-    """Adds the entries of bad-block lists to the superblocks of their members."""
+def _add_lists(members: dict[str, ArrayMember], outputs: PastedOutputs) -> dict[str, ArrayMember]:
+    """Returns members with the entries of their bad-block lists."""
     for path, entries in outputs.lists.items():
-        member = outputs.members.get(path)
+        member = members.get(path)
         if member is None or member.superblock is None or member.superblock.bad_blocks is None:
-            outputs.unread.append(
+            outputs.notes.append(
                 f"{path}: its bad-block list is in the text, its superblock is not: {command_lines.examine_disk(path)}"
             )
             continue
         document = msgspec.to_builtins(member.superblock)
         document["bad_blocks"]["entries"] = [{"sector": sector, "sectors": length} for sector, length in entries]
         superblock = msgspec.convert(document, Superblock)
-        outputs.members[path] = replace(member, superblock=superblock, unseen="")
+        members = {**members, path: replace(member, superblock=superblock, unseen="")}
+    return members
 
 
-def _with_superblocks(array: Array, outputs: PastedOutputs) -> Array:
-    """Returns an array with the superblocks of its members; those of others of this array are outside of it."""
-    members = []
-    for member in array.members:
-        examined = outputs.members.get(member.path)
-        if examined is None or (array.uuid and _uuid(examined) != array.uuid):
-            members.append(replace(member, unseen=NOT_IN_TEXT))
+def _with_superblocks(array: Array, members: dict[str, ArrayMember], notes: list[str]) -> Array:
+    """Returns an array with the superblocks of its members; those of others of this array are outside of it.
+
+    If the slots of a table and of the superblocks contradict each other, the names of disks have changed between the
+    outputs: then a superblock belongs to the row with its slot.
+    """
+    of_array = [member for member in members.values() if not array.uuid or _uuid(member) == array.uuid]
+    by_path = {member.path: member for member in of_array}
+    rows = [member for member in array.members if member.slot is not None and member.path in by_path]
+    contradictions = [row.name for row in rows if by_path[row.path].slot not in {None, row.slot}]
+    if contradictions:
+        notes.append(
+            f"{array.name}: the slots of {list_names(contradictions)} in the table of mdadm --detail are others than "
+            "in the superblocks: the names of disks have changed between the outputs; the superblocks count"
+        )
+        by_slot = {member.slot: member for member in of_array if member.slot is not None}
+        by_path = {row.path: by_slot[row.slot] for row in array.members if row.slot in by_slot}
+    joined = []
+    for row in array.members:
+        examined = by_path.get(row.path)
+        if examined is None:
+            joined.append(replace(row, unseen=NOT_IN_TEXT))
             continue
-        slot = examined.slot if member.slot is None and "spare" not in member.states else member.slot
-        if "faulty" in member.states:
-            slot = None
-        members.append(replace(examined, slot=slot, states=member.states))
-    paths = {member.path for member in members}
-    outside = [
-        member
-        for path, member in outputs.members.items()
-        if path not in paths and array.uuid and _uuid(member) == array.uuid
-    ]
-    superblocks = [member.superblock for member in members if member.superblock]
+        slot = examined.slot if row.slot is None and "spare" not in row.states else row.slot
+        joined.append(replace(examined, slot=None if "faulty" in row.states else slot, states=row.states))
+    paths = {member.path for member in joined}
+    outside = [member for member in of_array if array.uuid and member.path not in paths]
+    superblocks = [member.superblock for member in joined if member.superblock]
     return replace(
         array,
-        members=tuple(members),
+        members=tuple(joined),
         outside=tuple(outside),
         uuid=array.uuid or (superblocks[0].uuid if superblocks else ""),
         label=array.label or (superblocks[0].name if superblocks else ""),
     )
 
 
-def _with_stat(array: Array, stat: StatArray) -> Array:
-    """Returns an array of mdadm --detail with what only /proc/mdstat has: how fast a pass is, and replacements."""
+def _join_stat(output: DetailedArray, listed: ListedStat, members: dict[str, ArrayMember], notes: list[str]) -> Array:
+    """Returns an array of mdadm --detail with what only /proc/mdstat has: how fast a pass is, and replacements.
+
+    If one of them shows it running and the other one does not, the later one in the text counts.
+    """
+    array, stat = output.array, listed.stat
+    if (stat.state == "inactive") != (array.state == "inactive"):
+        is_later = listed.place > output.place
+        later = "/proc/mdstat" if is_later else "mdadm --detail"
+        state = "inactive" if (stat.state == "inactive") == is_later else "running"
+        notes.append(
+            f"{array.name}: mdadm --detail and /proc/mdstat are of different times: one shows it running, the other "
+            f"one inactive; {later} is later in the text, so it counts as {state}"
+        )
+        if is_later:
+            of_stat = _array_of_stat(stat, members)
+            return replace(of_stat, uuid=array.uuid, label=array.label)
+        return array
+    if stat.state == "inactive":
+        return array
     flags = {f"/dev/{member.name}": member.states for member in stat.members}
-    members = []
+    rows = []
     for member in array.members:
         states = dict.fromkeys((*member.states, *flags.get(member.path, ())))
-        members.append(replace(member, states=tuple(states)))
-    sync = array.sync if stat.sync is None or array.state == "inactive" else stat.sync
-    return replace(array, members=tuple(members), sync=sync)
+        rows.append(replace(member, states=tuple(states)))
+    return replace(array, members=tuple(rows), sync=array.sync if stat.sync is None else stat.sync)
 
 
-def _array_of_stat(stat: StatArray, outputs: PastedOutputs) -> Array:
+def _array_of_stat(stat: StatArray, examined_members: dict[str, ArrayMember]) -> Array:
     """Returns an array of /proc/mdstat: slots and UUID are those of the superblocks, if the text has them."""
     members = []
     uuids = set()
     for stat_member in stat.members:
         path = f"/dev/{stat_member.name.replace('!', '/')}"
-        examined = outputs.members.get(path)
+        examined = examined_members.get(path)
         is_active = not {"faulty", "spare", "journal"}.intersection(stat_member.states)
         is_running = is_active and stat.state != "inactive"
         states = ("in_sync", *stat_member.states) if is_running else stat_member.states
@@ -255,9 +341,21 @@ def _array_of_stat(stat: StatArray, outputs: PastedOutputs) -> Array:
         name=stat.name, path=f"/dev/{stat.name}", uuid=uuids.pop() if len(uuids) == 1 else "",
         level="container" if is_container else stat.level, layout=layout, chunk=stat.chunk,
         raid_disks=stat.raid_disks or 0, metadata=stat.metadata, live=True, members=tuple(members),
-        size=(stat.size_kib << 10) or None, state=stat.state, degraded=degraded, sync=stat.sync, bitmap=stat.bitmap,
+        member_sectors=_member_sectors(stat, layout), size=(stat.size_kib << 10) or None, state=stat.state,
+        degraded=degraded, sync=stat.sync, bitmap=stat.bitmap,
         reshaping=stat.sync is not None and stat.sync.action == "reshape",
     )  # fmt: skip
+
+
+def _member_sectors(stat: StatArray, layout: int) -> int:
+    """Returns the sectors that an array uses on each member, by its size; 0 if that is not known."""
+    disks = stat.raid_disks or 0
+    if stat.level == "raid1":
+        return 2 * stat.size_kib
+    if stat.level in PARITIES and disks > PARITIES[stat.level]:
+        return 2 * stat.size_kib // (disks - PARITIES[stat.level])
+    copies = (layout & 0xFF) * (layout >> 8 & 0xFF)
+    return 2 * stat.size_kib * copies // disks if stat.level == "raid10" and disks else 0
 
 
 def _slot_of_number(stat: StatArray, number: int) -> int | None:

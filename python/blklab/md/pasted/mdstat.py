@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from blklab.md.model import SyncPass
 
@@ -31,6 +31,7 @@ class StatArray:
     state: str  # `active`, `readonly`, `read-auto`, `inactive`, `broken`
     level: str  # Empty if it does not run
     members: list[StatMember]
+    line: int  # Number of its first line
     size_kib: int = 0
     metadata: str = "0.90"
     chunk: int = 0  # Bytes
@@ -40,18 +41,17 @@ class StatArray:
     slots: str = ""  # `UU_`
     sync: SyncPass | None = None
     bitmap: bool = False
-    lines: list[str] = field(default_factory=list)
 
 
 def find_arrays(lines: list[str]) -> Iterator[StatArray]:
     """Yields the arrays of each copy of /proc/mdstat in a text."""
     array: StatArray | None = None
-    for line in lines:
+    for number, line in enumerate(lines):
         heading = ARRAY.match(line)
         if heading:
             if array:
                 yield array
-            array = _begin_array(heading)
+            array = _begin_array(heading, number)
         elif array is not None:
             if re.match(r"\s*(?:unused devices:|Personalities :)", line):
                 yield array
@@ -62,7 +62,7 @@ def find_arrays(lines: list[str]) -> Iterator[StatArray]:
         yield array
 
 
-def _begin_array(heading: re.Match[str]) -> StatArray:
+def _begin_array(heading: re.Match[str], number: int) -> StatArray:
     name, state, rest = heading.groups()
     if "(read-only)" in rest:
         state = "readonly"
@@ -70,7 +70,7 @@ def _begin_array(heading: re.Match[str]) -> StatArray:
         state = "read-auto"
     plain = re.sub(r"\((?:auto-)?read-only\)", "", rest)
     level = re.match(r"\s*(raid\d+|linear|multipath|faulty)\b", plain)
-    return StatArray(name, state, level[1] if level else "", _find_members(plain))
+    return StatArray(name, state, level[1] if level else "", _find_members(plain), number)
 
 
 def _find_members(text: str) -> list[StatMember]:

@@ -17,11 +17,18 @@ MOST_BYTES = 32 << 20
 PRIVATE = (
     ("host", re.compile(r"^\s*Name : ([^\s:()]+):", re.M)),
     ("host", re.compile(r"\blocal to host ([^\s()]+)\)")),
-    ("serial", re.compile(r"^(?:Serial [Nn]umber|SerialNumber): +(\S+)", re.M)),
+    ("label", re.compile(r"^\s*Name : (?:[^\s:()]+:)?([A-Za-z][^\s:()]*)(?: |$)", re.M)),
+    ("serial", re.compile(r"^\s*(?:Serial [Nn]umber|SerialNumber|Disk\d+ Serial) ?: +(\S+)", re.M)),
     ("serial", re.compile(r"\bSERIAL=\"([^\"]+)\"")),
     ("serial", re.compile(r"\bSerialNumber: (\S+)")),
     ("wwn", re.compile(r"\bWWN=\"([^\"]+)\"")),
-    ("wwn", re.compile(r"^(?:LU WWN Device Id|Logical Unit id|IEEE EUI-64): +(\S.*?) *$", re.M)),
+    ("wwn", re.compile(r"^.{0,20}(?:LU WWN Device Id|Logical Unit id|IEEE EUI-64): +(\S.*?) *$", re.M)),
+    ("wwn", re.compile(r"\b((?:naa|eui|wwn-0x|nvme-eui|iqn|nqn)\.[\w.:-]+)")),
+    ("volume", re.compile(r"\bNAME=\"([^\"]+)\" SIZE=\"[^\"]*\" TYPE=\"(?:lvm|crypt|raid\d+)\"")),
+    ("volume", re.compile(r"/dev/mapper/([\w.+-]+)")),
+    ("label", re.compile(r"\bFS(?:_| )?LABEL=\"([^\"]+)\"")),
+    ("address", re.compile(r"\b(\d{1,3}(?:\.\d{1,3}){3})\b")),
+    ("mail", re.compile(r"\b([\w.+-]+@[\w-]+(?:\.[\w-]+)+)")),
 )
 """What tells a host or a disk, and what it is replaced with: a word and a number."""
 
@@ -55,6 +62,8 @@ def collect(address: str | None, *, sudo: bool, timeout: float, root: Path | Non
 
 def make_anonymous(text: str) -> str:
     """Returns a text with other names of hosts, and other serial numbers and WWNs of disks: the same for the same."""
+    lines = [line for line in text.splitlines(keepends=True) if "ommand line:" not in line]  # may have names of volumes
+    text = "".join(lines)
     substitutes: dict[str, str] = {}
     counts: dict[str, int] = {}
     for kind, pattern in PRIVATE:

@@ -59,6 +59,7 @@ def plan_arrays(names: Sequence[str], roots: Roots, *, wait: bool) -> ArraysPlan
             raise BlklabError(f"cannot see all arrays: {'; '.join(inventory.unseen)}")
         arrays = list(inventory.arrays)
         not_assembled = inventory.unassembled
+    _refuse_duplicates(arrays)
     repairs, refused, without_lists, only_stopped = [], [], [], []
     for array in {array.path: array for array in arrays}.values():
         if array.external or array.metadata.startswith("0") or not find_members_with_lists(array.uuid, roots):
@@ -73,6 +74,27 @@ def plan_arrays(names: Sequence[str], roots: Roots, *, wait: bool) -> ArraysPlan
         else:
             refused.append(plan)
     return ArraysPlan(tuple(repairs), tuple(refused), tuple(without_lists), tuple(only_stopped), not_assembled)
+
+
+def _refuse_duplicates(arrays: Sequence[Array]) -> None:
+    """Raises BlklabError if two assembled arrays have one UUID, as clones or overlays: a repair finds arrays by it."""
+    paths: dict[str, str] = {}
+    for array in arrays:
+        other = paths.setdefault(array.uuid, array.path)
+        if array.uuid and other != array.path:
+            raise BlklabError(
+                f"{other} and {array.path} have the same UUID: one is a copy; stop it, or name the others"
+            )
+
+
+def refuse_doubts(plan: RepairPlan) -> None:
+    """Raises BlklabError if the check that was waited for has found what speaks against taking a member out."""
+    doubts = [warning for warning in plan.warnings if warning.code in {"mismatches", "read-errors"}]
+    if doubts:
+        raise BlklabError(
+            f"{plan.array.path}: not repaired: {doubts[0].message}: look at them first, then run the command for this "
+            "array alone"
+        )
 
 
 def plan_again(before: RepairPlan, roots: Roots) -> RepairPlan:

@@ -201,8 +201,13 @@ def decide_condition(array: Array, content: ContentFacts | None = None) -> Condi
     if array.external:
         return "foreign"
     newest = find_newest(array)
+    superblocks = [member.superblock for member in array.members if member.superblock]
+    has_unseen = any(member.unseen == NOT_IN_TEXT for member in array.members)
     if newest is None:
-        return "refused" if any(member.superblock for member in array.members) else "unknown"
+        if any(not superblock.accepted for superblock in superblocks):
+            return "refused"
+        # Only spares and journals: superblocks of members may have been written again as those of spares.
+        return "unknown" if has_unseen or not superblocks else "not-enough"
     if array.reshaping:
         return "reshaping"
     current = find_current(array)
@@ -211,6 +216,8 @@ def decide_condition(array: Array, content: ContentFacts | None = None) -> Condi
         return "unknown"
     if can_run:
         return _decide_start(array, current, newest, content)
+    if has_unseen:
+        return "unknown"
     members = choose_members(array)
     if not members:
         return "not-enough"
@@ -720,8 +727,10 @@ def _find_facts_of_member(array: Array, member: ArrayMember, condition: Conditio
             f"{member.name} is a spare: its superblock has no slot. "
             "If it was a member, and was added again, its data may still be there: only a recovery overwrites them."
         )
-    elif superblock.role == "spare" or (superblock.slot is not None and "spare" in member.states):
+    elif superblock.role == "spare" and condition in {"running", "sound", "degraded"}:
         yield f"{member.name} is a spare: it has no data of the array."
+    elif superblock.slot is not None and "spare" in member.states and "faulty" not in member.states:
+        yield f"{member.name} is being rebuilt in slot {superblock.slot}, or waits for it: it is not complete."
     other_uuids = {old.uuid for old in member.leftovers} - {array.uuid}
     for uuid in sorted(other_uuids):
         yield f"{member.name} also has the superblock of another array, {uuid}: one of them is from an earlier use."

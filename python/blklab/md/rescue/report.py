@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from blklab.md.audit.rule import list_names, moment_text
-from blklab.md.model import ArrayMember, Inventory
+from blklab.md.model import LIST_NOT_IN_TEXT, ArrayMember, Inventory
 from blklab.md.rescue.diagnosis import (
     ArrayRescue,
     describe_age,
@@ -184,7 +184,9 @@ def _row(member: ArrayMember, newest: int, latest: int) -> list[str]:
         return [printable(member.name), printable(member.id), *[NO_VALUE] * 10]
     behind = newest - superblock.events
     list_text = "no list"
-    if superblock.bad_blocks:
+    if member.unseen == LIST_NOT_IN_TEXT:
+        list_text = "has entries"
+    elif superblock.bad_blocks:
         list_text = f"{len(superblock.bad_blocks.ranges)} entries" if superblock.bad_blocks.ranges else "empty"
     return [
         printable(member.name),
