@@ -8,10 +8,12 @@ import msgspec
 
 from blklab.errors import UsageError
 from blklab.md import command_lines
+from blklab.md.audit.log_timeline import find_subjects
 from blklab.md.audit.rule import list_names
 from blklab.md.images import make_arrays
 from blklab.md.inventory import add_geometry_of_superblocks, join_containers
 from blklab.md.levels import REDUNDANT
+from blklab.md.log_events import LogEvent, find_events
 from blklab.md.model import Array, ArrayMember, Inventory
 from blklab.md.pasted import detail, examine
 from blklab.md.pasted.blocks import clean_lines, find_blocks
@@ -26,7 +28,7 @@ NO_LIST = re.compile(r"No bad-blocks list configured on (/dev/\S+)")
 LIST_ENTRY = re.compile(r"^\s*(\d{1,19}) for (\d{1,6}) sectors\s*$")
 
 EXPECTED = (
-    "expected the output of `mdadm --examine` (of each disk), `mdadm --detail` (of each array) or /proc/mdstat; "
+    "expected the output of `mdadm --examine` (of each disk), `mdadm --detail` (of each array), /proc/mdstat or dmesg; "
     "for an image of a disk: --image"
 )
 
@@ -42,10 +44,11 @@ class PastedOutputs:
     lists: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # Entries of bad-block lists, by path
     unread: list[str] = field(default_factory=list)
     has_mdstat: bool = False  # Also without an array in it
+    log: list[LogEvent] = field(default_factory=list)  # Of all texts
 
     @property
     def is_empty(self) -> bool:
-        return not (self.members or self.details or self.stats or self.strays or self.has_mdstat)
+        return not (self.members or self.details or self.stats or self.strays or self.has_mdstat or self.log)
 
 
 def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
@@ -75,7 +78,9 @@ def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
     unseen = list(_describe_missing_outputs(arrays))
     if outputs.has_mdstat and not arrays:
         unseen.append("/proc/mdstat: it shows no array; to see disks of arrays that are not assembled: mdadm --examine")
-    return Inventory(tuple(arrays), tuple(outputs.strays), unseen=(*unseen, *outputs.unread))
+    inventory = Inventory(tuple(arrays), tuple(outputs.strays), log=tuple(outputs.log))
+    unseen += _describe_outputs_for_log(inventory)
+    return replace(inventory, unseen=(*unseen, *outputs.unread))
 
 
 def _find_outputs(lines: list[str], outputs: PastedOutputs) -> None:
@@ -102,6 +107,7 @@ def _find_outputs(lines: list[str], outputs: PastedOutputs) -> None:
     for stat in find_arrays(lines):
         outputs.stats[stat.name] = stat
     _find_lists(lines, outputs)
+    outputs.log += find_events(lines)
 
 
 def _find_lists(lines: list[str], outputs: PastedOutputs) -> None:
@@ -264,3 +270,17 @@ def _describe_missing_outputs(arrays: Sequence[Array]) -> Iterable[str]:
     if undetailed:
         command = command_lines.show_details([array.path for array in undetailed])
         yield f"{list_names([array.name for array in undetailed])}: the text does not show details: {command}"
+
+
+def _describe_outputs_for_log(inventory: Inventory) -> Iterable[str]:
+    """Yields which outputs are missing for the arrays and disks that only the kernel's log names, in one line."""
+    subjects = [subject for subject in find_subjects(inventory) if subject.array is None]
+    names = [subject.name for subject in subjects]
+    paths = [f"/dev/{device}" for subject in subjects for device in sorted(subject.devices)]
+    if not names and inventory.log and not inventory.arrays:
+        names = ["kernel log"]
+        paths = [f"/dev/{name}" for name in sorted({event.device for event in inventory.log if event.device})]
+    if not names:
+        return
+    command = command_lines.examine_disks(paths[:MOST_PATHS]) if paths else "mdadm --examine of all disks"
+    yield f"{list_names(names)}: the text shows only the kernel's log, add: {command}; cat /proc/mdstat"
