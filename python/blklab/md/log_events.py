@@ -227,7 +227,7 @@ OF_MD = _patterns(
     (EventKind.REJECTED, rf"md: (?P<action>fatal superblock inconsistency) in {DEVICE} "),
     (EventKind.REJECTED, rf"md: disabled device {DEVICE}, (?P<action>could not read superblock)"),
     (EventKind.REJECTED, rf"md: Removing Candidate device {DEVICE} because (?P<action>add failed)"),
-    (EventKind.REJECTED, rf"md: (?P<action>can not hot-add faulty) {DEVICE} disk to (?P<array>md\w{{1,30}})"),
+    (EventKind.REJECTED, rf"md: (?P<action>can ?not hot-add faulty) {DEVICE} disk to (?P<array>md\w{{1,30}})"),
     (EventKind.REJECTED, rf"(?:md: )?(?P<array>md\w{{1,30}}): (?P<action>failed to add) (?:device )?{DEVICE}"),
     (EventKind.REJECTED, r"md: (?P<action>could not open device) (?P<device>unknown-block\(\d{1,6},\d{1,8}\))"),
 )

@@ -139,7 +139,7 @@ def test_a_link_that_became_slower_is_not_the_surface() -> None:
     log = BOOT + "".join(f"[ {100 + at}.0] ata2: hard resetting link\n" for at in range(14))
     log += "[ 200.0] ata2: SATA link up 3.0 Gbps (SStatus 123 SControl 320)\n"
     assert message(log, array) == (
-        "the link of ata2 (sdb) fell from 6.0 Gbps to 3.0 Gbps and was reset 14 times: "
+        "the link of ata2 (sdb) fell from 6.0 to 3.0 Gbps and was reset 14 times: "
         "cable, port or power, not the disk's surface"
     )
     (finding,) = audit(log, array)
@@ -148,7 +148,7 @@ def test_a_link_that_became_slower_is_not_the_surface() -> None:
     )  # fmt: skip
     assert audit(BOOT, array) == []
     both = message(BOOT + TROUBLE, array)
-    assert "fell from 6.0 Gbps to 1.5 Gbps and was reset once, and the disk could not read sectors" in both
+    assert "fell from 6.0 to 1.5 Gbps and was reset once, and the disk could not read sectors" in both
     assert "surface" not in both
     checksums = message(BOOT + "ata2: SError: { UnrecovData BadCRC }\n", array)
     assert checksums == "transfers of ata2 (sdb) had wrong checksums: cable or port, not the disk's surface"

@@ -239,7 +239,7 @@ def _describe_link(place: str, events: Sequence[LogEvent], *, has_medium_errors:
     reset_text = f" and was reset {_count_times(resets)}" if resets else ""
     no_medium = "" if has_medium_errors else ", not the disk's surface"
     if speeds and speeds[-1] < max(speeds):
-        fall = f"fell from {describe_speed(max(speeds))} to {describe_speed(speeds[-1])}"
+        fall = f"fell from {max(speeds) / 1000:.1f} to {describe_speed(speeds[-1])}"
         text = f"the link of {place} {fall}{reset_text}"
         if has_medium_errors:
             return f"{text}, and the disk could not read sectors"
@@ -253,7 +253,8 @@ def _describe_link(place: str, events: Sequence[LogEvent], *, has_medium_errors:
 
 
 def _count_times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"
+    words = {1: "once", 2: "twice"}
+    return words.get(count) or f"{count:,} times"
 
 
 def _refer_to_timeout(events: Sequence[LogEvent], disk: str, inventory: Inventory) -> str:

@@ -258,7 +258,9 @@ def _describe_event(event: LogEvent) -> str:
     if event.kind in {EventKind.LINK_UP, EventKind.LINK_LIMITED}:
         speed = describe_speed(event.number or 0)
         return (
-            f"{place}: link up at only {speed}" if event.kind is EventKind.LINK_UP else f"{place}: limited to {speed}"
+            f"{place}: link up at only {speed}"
+            if event.kind is EventKind.LINK_UP
+            else f"{place}: the kernel limited the link to {speed}"
         )
     if event.kind is EventKind.STARTED:
         return f"started with {event.number} of {event.total} members"
