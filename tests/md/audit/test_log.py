@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit import find_problems
 from blklab.md.audit.log import check_log
-from blklab.md.audit.log_timeline import MOST_LINES, find_log_ranges
+from blklab.md.audit.log_timeline import MOST_LINES, MOST_NAMES, find_log_ranges
 from blklab.md.kernel_log import add_log
 from blklab.md.log_events import find_events
 from blklab.md.model import Array, ArrayMember, BlockContent, DiskHealth, Inventory, PhysicalDisk, Software
@@ -291,6 +293,33 @@ def test_only_the_array_that_was_asked_for(run: Run, tmp_path: Path) -> None:
     done = run("md", "audit", mail, "--array", "md5")
     assert "sdd1: disk failure" in done.out
     assert "md0" not in done.out.split("Not seen")[0]
+
+
+@given(data=st.data())
+def test_no_log_makes_it_fail(data: st.DataObject) -> None:
+    """Lines are dropped, doubled, moved and changed, next to superblocks."""
+    lines = [*"".join((LOG, DISABLED, BOOT, TROUBLE, *OTHER_MESSAGES)).splitlines()]
+    for _ in range(data.draw(st.integers(1, 12))):
+        position = data.draw(st.integers(0, len(lines) - 1))
+        match data.draw(st.integers(0, 2)):
+            case 0:
+                del lines[position]
+            case 1:
+                lines.insert(position, lines[data.draw(st.integers(0, len(lines) - 1))])
+            case _:
+                column = data.draw(st.integers(0, len(lines[position])))
+                junk = data.draw(st.text(max_size=8) | st.integers(0, 1 << 70).map(str))
+                lines[position] = lines[position][:column] + junk + lines[position][column:]
+    events = tuple(find_events(lines))
+    for arrays in ((), (raid5("sda", "sdb", "sdc"), replace(raid5("sda1", "sdb1", "sdd1"), name="md5"))):
+        for finding in check_log(Inventory(arrays, log=events)):
+            assert finding.message
+            assert 0 < len(finding.timeline) <= MOST_LINES
+
+
+def test_a_log_with_many_names_gives_few_findings() -> None:
+    log = "".join(f"md/raid1:md{number}: Disk failure on sda, disabling device.\n" for number in range(1000))
+    assert len(list(check_log(Inventory((), log=tuple(find_events(log.splitlines())))))) == MOST_NAMES
 
 
 def test_rescue_shows_the_log(run: Run, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from blklab.md.model import Array, ArrayMember, Inventory, merge_ranges
 from blklab.md.superblocks import SectorRange
 
 MOST_LINES = 8
+MOST_NAMES = 64  # Arrays that only a log names
 MOST_SECTORS = 256  # Of one line, that are mapped to the array
 STRIPE_SECTORS = 8  # What md corrects at once (drivers/md/raid5.c)
 SECTOR_BYTES = 512
@@ -99,7 +100,8 @@ def find_subjects(inventory: Inventory) -> list[LogSubject]:
         taken: set[str] = set()
         for subject in subjects:
             taken |= subject.names
-        subjects += [_make_subject(name, {name}, devices, slots, None) for name in others if name not in taken]
+        log_names = [name for name in others if name not in taken]
+        subjects += [_make_subject(name, {name}, devices, slots, None) for name in log_names[:MOST_NAMES]]
     return subjects
 
 
