@@ -160,11 +160,12 @@ raid5: device sdc1 operational as raid disk 2
 raid5: not enough operational devices for md3 (2/3 failed)
 raid5: failed to run raid set md3
 raid1: Disk failure on sdb1, disabling device.
+raid5:md3: read error corrected (8 sectors at 80 on sdc1)
 end_request: I/O error, dev sdb, sector 63
 """
     assert [(event.kind, event.array) for event in events(text)] == [
         (EventKind.MEMBER, "md3"), (EventKind.TOO_FEW, "md3"), (EventKind.NOT_STARTED, "md3"), (EventKind.DISABLED, ""),
-        (EventKind.IO_ERROR, ""),
+        (EventKind.READ_CORRECTED, "md3"), (EventKind.IO_ERROR, ""),
     ]  # fmt: skip
 
 

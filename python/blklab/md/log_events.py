@@ -146,7 +146,7 @@ def _parse_date(day: str, time: str, fraction: str) -> float | None:
 
 Pattern = tuple[EventKind, re.Pattern[str]]
 
-HEAD = re.compile(r"md/raid\d{0,2}:?(?P<array>[\w-]{1,32}): |(?:raid\d{1,2}|md/raid\d{0,2}): ", re.A)
+HEAD = re.compile(r"(?:md/)?raid\d{0,2}:?(?P<array>md[\w-]{0,30}): |(?:raid\d{1,2}|md/raid\d{0,2}): ", re.A)
 """Of a message of a level; before Linux 2.6.37 without an array."""
 
 DEVICE = r"(?P<device>[\w!/-]{1,64})"
@@ -282,6 +282,8 @@ HUNG = re.compile(r"INFO: task (?P<task>\S{1,40}):\d{1,9} blocked(?: for more th
 MD_TASK = re.compile(r"(?P<array>md\w{1,30})_(?:resync|recovery|reshape|raid\d{1,2}|cluster\w{0,8})$", re.A)
 MD_STACK = re.compile(r"\b(?:md_(?:write_start|make_request|handle_request|flush_request|super_wait|submit_bio)|"
                       r"(?:raid\d{1,2}|raid456)_\w{3,40}|\[(?:raid\d{1,3}|md_mod)\])", re.A)  # fmt: skip
+DISK_TROUBLE = re.compile(r"(?:tag#|Unhandled|FAILED|Sense Key|Add\. Sense|CDB:|Result:|rejecting)", re.A)
+MOST_AFTER = 5  # Lines after the kernel has handled an error of a port, in which it tells the disk
 MOST_STACK_LINES = 40
 
 HOST = re.compile(r"scsi host(?P<host>\d{1,5}): (?P<driver>[\w-]{1,40})(?: (?P<usb>\d{1,3}-[\d.]{1,20}):)?", re.A)
@@ -365,19 +367,24 @@ class DiskNames:
     seen: dict[str, set[str]] = field(default_factory=dict)  # Disks with errors while only this port had some
     new_hosts: list[str] = field(default_factory=list)
     new_ports: list[str] = field(default_factory=list)
-    open_ports: set[str] = field(default_factory=set)  # With an error that is being handled
+    open_ports: dict[str, int | None] = field(default_factory=dict)
+    """Ports with an error, and the number of the line that ended its handling; None until then."""
+    line_count: int = 0
 
     def read(self, message: str) -> None:
         """Takes what a message says about names."""
+        self.line_count += 1
         if message.startswith("scsi host") and (host := HOST.match(message)):
             self._take_host(host)
         elif message.startswith("ata"):
             self._take_port(message)
         elif message.startswith("sd ") and (match := SCSI.match(message)) and match["disk"]:
             self.disks.setdefault(match["address"], set()).add(match["disk"])
-            if len(self.open_ports) == 1:
-                (port,) = self.open_ports
-                self.seen.setdefault(port, set()).add(match["disk"])
+            ports = [
+                port for port, end in self.open_ports.items() if end is None or self.line_count - end <= MOST_AFTER
+            ]
+            if len(ports) == 1 and DISK_TROUBLE.match(match["rest"]):
+                self.seen.setdefault(ports[0], set()).add(match["disk"])
 
     def _take_host(self, host: re.Match[str]) -> None:
         if host["usb"]:
@@ -395,9 +402,9 @@ class DiskNames:
             self.addresses[detached["port"]] = detached["address"]
         elif match := ATA.match(message):
             if match["rest"].startswith("exception Emask"):
-                self.open_ports.add(match["port"])
-            elif match["rest"].startswith("EH complete"):
-                self.open_ports.discard(match["port"])
+                self.open_ports[match["port"]] = None
+            elif match["rest"].startswith("EH complete") and match["port"] in self.open_ports:
+                self.open_ports[match["port"]] = self.line_count
 
     def finish_hosts(self) -> None:
         """Pairs the hosts and ports of a controller, if they are complete."""

@@ -142,7 +142,7 @@ def test_a_link_that_became_slower_is_not_the_surface() -> None:
     log += "[ 200.0] ata2: SATA link up 3.0 Gbps (SStatus 123 SControl 320)\n"
     assert message(log, array) == (
         "the link of ata2 (sdb) fell from 6.0 to 3.0 Gbps and was reset 14 times: "
-        "cable, port or power, not the disk's surface"
+        "cable, port, power or the disk's electronics, not its surface"
     )
     (finding,) = audit(log, array)
     assert finding.timeline == (
@@ -150,10 +150,36 @@ def test_a_link_that_became_slower_is_not_the_surface() -> None:
     )  # fmt: skip
     assert audit(BOOT, array) == []
     both = message(BOOT + TROUBLE, array)
-    assert "fell from 6.0 to 1.5 Gbps and was reset once, and the disk could not read sectors" in both
+    assert "fell from 6.0 to 3.0 Gbps and was reset once, and the disk could not read sectors" in both
     assert "surface" not in both
     checksums = message(BOOT + "ata2: SError: { UnrecovData BadCRC }\n", array)
     assert checksums == "transfers of ata2 (sdb) had wrong checksums: cable or port, not the disk's surface"
+
+
+DEAD = """\
+[ 500.1] ata2.00: exception Emask 0x0 SAct 0x0 SErr 0x0 action 0x6 frozen
+[ 500.2] ata2.00: failed command: FLUSH CACHE EXT
+[ 500.3]          res 40/00:01:00:00:00/00:00:00:00:00/40 Emask 0x4 (timeout)
+[ 500.4] ata2: hard resetting link
+[ 510.4] ata2: limiting SATA link speed to 1.5 Gbps
+[ 510.5] ata2: hard resetting link
+[ 520.5] ata2: reset failed, giving up
+[ 520.6] ata2.00: disabled
+[ 520.7] ata2: EH complete
+[ 520.8] sd 1:0:0:0: [sdb] Unhandled error code
+[ 520.9] end_request: I/O error, dev sdb, sector 2048
+[ 520.9] md/raid:md0: Disk failure on sdb, disabling device.
+"""
+
+
+def test_a_disk_that_does_not_come_back() -> None:
+    """The link was not slower: it did not come up any more. Why is not in the log."""
+    array = raid5("sda", "sdb", "sdc")
+    expected = (
+        "sdb was disabled after it vanished; ata2 (sdb) did not answer in time once, and the kernel reset it twice"
+    )
+    for log in (DEAD, BOOT + DEAD):
+        assert message(log, array) == expected
 
 
 def test_time_outs_refer_to_the_finding_about_them() -> None:

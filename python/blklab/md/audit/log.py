@@ -218,7 +218,7 @@ def _describe_refused_start(events: Sequence[LogEvent]) -> Iterator[str]:
 
 def _describe_links(events: Sequence[LogEvent], inventory: Inventory) -> Iterator[str]:
     """Yields what the links of disks had, for each port or controller."""
-    kinds = (EventKind.LINK_UP, EventKind.LINK_LIMITED, EventKind.RESET, EventKind.TIMED_OUT, EventKind.TRANSFER_ERROR)
+    kinds = (EventKind.LINK_UP, EventKind.RESET, EventKind.TIMED_OUT, EventKind.TRANSFER_ERROR)
     groups: dict[str, list[LogEvent]] = {}
     for event in _select(events, *kinds):
         groups.setdefault(describe_port(event), []).append(event)
@@ -232,7 +232,7 @@ def _describe_links(events: Sequence[LogEvent], inventory: Inventory) -> Iterato
 
 def _describe_link(place: str, events: Sequence[LogEvent], *, has_medium_errors: bool) -> str:
     """Returns what happened to a link, with the cause if the log shows it; empty if it was only set up."""
-    speeds = [event.number or 0 for event in _select(events, EventKind.LINK_UP, EventKind.LINK_LIMITED)]
+    speeds = [event.number or 0 for event in _select(events, EventKind.LINK_UP)]
     resets = len(_select(events, EventKind.RESET))
     timeouts = len(_select(events, EventKind.TIMED_OUT))
     transfers = _select(events, EventKind.TRANSFER_ERROR)
@@ -243,7 +243,7 @@ def _describe_link(place: str, events: Sequence[LogEvent], *, has_medium_errors:
         text = f"the link of {place} {fall}{reset_text}"
         if has_medium_errors:
             return f"{text}, and the disk could not read sectors"
-        return f"{text}: cable, port or power{no_medium}"
+        return f"{text}: cable, port, power or the disk's electronics, not its surface"
     if transfers:
         return f"transfers of {place} had wrong checksums{reset_text}: cable or port{no_medium}"
     if timeouts:
