@@ -394,10 +394,22 @@ def test_the_log_of_this_host(machine: Arrays) -> None:
     assert add_log(Inventory(()), machine.roots, read) == Inventory(())
 
 
-@pytest.mark.parametrize("option", ["--no-log"])
-def test_the_option_is_about_this_host(run: Run, tmp_path: Path, option: str) -> None:
-    done = run("md", "audit", option, "--image", tmp_path / "x.img")
-    assert (done.status, "works only on this host" in done.err) == (2, True)
+def test_the_command_reads_the_log_of_this_host(machine: Arrays, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.mirror()
+    monkeypatch.setattr("blklab.cli.md.audit.Roots", lambda: machine.roots)
+    (machine.roots.dev / "kmsg").write_text(records("md/raid1:md0: Disk failure on sdb, disabling device."))
+    shown = run("md", "audit").out
+    assert "md0: kernel log: sdb was disabled; the log does not show why [log]" in shown
+    assert "            [0.000000] sdb: disk failure, disabled" in shown
+    assert "kernel log" not in run("md", "audit", "--no-log").out
+    (machine.roots.dev / "kmsg").unlink()
+    assert "the kernel's log: run blklab as root" in run("md", "audit").out
+    assert "kernel's log" not in run("md", "audit", "--no-log").out
+
+
+def test_the_option_is_about_this_host(run: Run, tmp_path: Path) -> None:
+    done = run("md", "audit", "--no-log", "--image", tmp_path / "x.img")
+    assert (done.status, "--no-log: works only on this host" in done.err) == (2, True)
 
 
 def test_names_are_hostile() -> None:
