@@ -13,6 +13,7 @@ from enum import StrEnum
 
 MOST_EVENTS = 50_000  # The newest are kept
 MOST_CHARACTERS = 400  # Of a line; the kernel's are shorter
+MOST_PORTS = 512  # Ports and disks whose names are looked for
 MOST_LINES_TO_START = 40  # Between the message about a member and the start of its array
 
 
@@ -379,7 +380,8 @@ class DiskNames:
         elif message.startswith("ata"):
             self._take_port(message)
         elif message.startswith("sd ") and (match := SCSI.match(message)) and match["disk"]:
-            self.disks.setdefault(match["address"], set()).add(match["disk"])
+            if len(self.disks) < MOST_PORTS or match["address"] in self.disks:
+                self.disks.setdefault(match["address"], set()).add(match["disk"])
             ports = [
                 port for port, end in self.open_ports.items() if end is None or self.line_count - end <= MOST_AFTER
             ]
@@ -401,14 +403,15 @@ class DiskNames:
         elif detached := DETACHED.match(message):
             self.addresses[detached["port"]] = detached["address"]
         elif match := ATA.match(message):
-            if match["rest"].startswith("exception Emask"):
+            is_known = match["port"] in self.open_ports or len(self.open_ports) < MOST_PORTS
+            if match["rest"].startswith("exception Emask") and is_known:
                 self.open_ports[match["port"]] = None
             elif match["rest"].startswith("EH complete") and match["port"] in self.open_ports:
                 self.open_ports[match["port"]] = self.line_count
 
     def finish_hosts(self) -> None:
         """Pairs the hosts and ports of a controller, if they are complete."""
-        if len(self.new_hosts) == len(self.new_ports):
+        if len(self.new_hosts) == len(self.new_ports) and len(self.hosts) < MOST_PORTS:
             self.hosts.update(zip(self.new_ports, self.new_hosts, strict=True))
         self.new_hosts = []
         self.new_ports = []
@@ -435,11 +438,12 @@ def find_events(lines: Iterable[str], disks_of_ports: Mapping[str, str] | None =
     for event in _find_plain_events(lines, names):
         events.append(event)
     names.finish_hosts()
+    disks = dict.fromkeys((event.port for event in events if event.port), "")
+    for port in disks:
+        disks[port] = names.find_disk(port) or (disks_of_ports or {}).get(port, "")
     result = []
     for event in events:
-        disk = event.device
-        if not disk and event.port:
-            disk = names.find_disk(event.port) or (disks_of_ports or {}).get(event.port, "")
+        disk = event.device or disks.get(event.port, "")
         result.append(replace(event, device=disk) if disk != event.device else event)
     return _add_arrays(result)
 
