@@ -18,6 +18,7 @@ class Diagnostic:
     remedy: tuple[str, ...] = ()  # How to fix it: commands for the user, in order (blklab never runs them), or advice
     member: str = ""  # The member of the array, or the disk
     ranges: tuple[dict[str, Any], ...] = ()  # Of bad blocks: `member_sector`, `sectors`, `array_ranges`
+    timeline: tuple[str, ...] = ()  # What happened, one line each, the oldest first
     runs: tuple[int, ...] = ()  # The runs that it is about, by their numbers
     weight: float = 0.0  # Of the same about several runs, the heaviest is told first
 

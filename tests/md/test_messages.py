@@ -13,9 +13,10 @@ import pytest
 import blklab
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, UsageError
-from blklab.md.audit import RULES, absent, find_problems, host, smart, split
+from blklab.md.audit import RULES, absent, find_problems, host, log, smart, split
 from blklab.md.audit.smart import RULES_FILE
 from blklab.md.inventory import read_array
+from blklab.md.log_events import find_events
 from blklab.md.model import (
     LIST_NOT_IN_TEXT,
     Array,
@@ -45,11 +46,13 @@ from tests.md.audit.test_cases import (
     raid5_with_an_unreadable_sector,
     read_case,
 )
+from tests.md.audit.test_log import DISABLED, DISABLED_SDB1, OTHER_MESSAGES, REASONS, raid5
 from tests.md.conftest import Arrays
 from tests.md.crafted import make_superblock
 from tests.md.repair.test_next_step import state_of, task_of
 from tests.md.repair.test_preconditions import ARRAY, MEMBERS
 from tests.md.test_good_copies import OFFSET, array_of
+from tests.md.test_log_events import BOOT, TROUBLE
 
 PACKAGE = Path(str(blklab.__file__)).parent / "md"
 SHORTEST = 8
@@ -478,7 +481,33 @@ def audited(directory: Path) -> Iterator[str]:
         yield from texts(find_problems(Inventory((slow_array,))))
     mirrors = [replace(array("raid1", *two(sb_bad_blocks=bad_blocks())), name=name) for name in ("md0", "md1")]
     yield from texts(find_problems(Inventory(tuple(mirrors))))
+    for inventory in inventories_with_logs():
+        for finding in log.check_log(inventory):
+            yield from (finding.message, *finding.timeline)
     yield from texts(smart.check_disks(Inventory((array("raid1", *two()),), disks=tuple(disks()))))
+
+
+LOGS = (
+    DISABLED, *(reason + DISABLED_SDB1 for reason in REASONS), *OTHER_MESSAGES,
+    "md/raid:md0: Disk failure on sd0, disabling device.\n",
+    "".join(f"md/raid:md0: Disk failure on sd{at}, disabling device.\n" for at in range(9)),
+    "md: kicking non-fresh sd0 from array!\nmd: kicking non-fresh sd1 from array!\n", BOOT + TROUBLE,
+    BOOT + "ata2: hard resetting link\nata2: SATA link up 3.0 Gbps (SStatus 123)\n",
+    BOOT + "ata2.00: qc timeout (cmd 0xec)\nata2: hard resetting link\n", BOOT + "ata2: SError: { BadCRC }\n",
+    "[ 1.0] sd 8:0:0:0: [sda] killing request\n[ 1.5] sd 9:0:0:0: [sdb] killing request\n",
+    "md/raid:md0: read error corrected (8 sectors at 2048 on sd2)\n",
+    "".join(f"md/raid:md0: read error corrected (8 sectors at {at} on sd2)\n" for at in (2064, 2072)),
+)  # fmt: skip
+
+
+def inventories_with_logs() -> Iterator[Inventory]:
+    behind = array("raid1", member(0), member(1, sb_events=90))
+    arrays = (raid5("sda", "sdb", "sdc"), raid5("sda1", "sdb1", "sdc1"), array_of("raid5", 2, 3, {}), behind)
+    for text in LOGS:
+        events = tuple(find_events(text.splitlines()))
+        yield Inventory((), log=events)
+        for each in arrays:
+            yield Inventory((each,), log=events, disks=tuple(disks()))
 
 
 AUDIT = tuple(f"audit/{path.name}" for path in sorted((PACKAGE / "audit").glob("*.py")))

@@ -1,4 +1,4 @@
-"""Finds the files on bad blocks and mismatches of arrays, which takes long on filesystems with many files."""
+"""Finds the files on bad blocks, mismatches and logged errors of arrays, which takes long with many files."""
 
 import re
 import shutil
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from blklab.errors import BlklabError, SystemErrors
+from blklab.md.audit.log_timeline import find_log_ranges
 from blklab.md.inventory import parse_number
 from blklab.md.mismatched_sectors import find_mismatched_sectors
 from blklab.md.model import Array, BlockContent, Inventory, merge_ranges
@@ -212,16 +213,21 @@ def _shift_span(span: Span, distance: int) -> Span:
 
 
 def add_contents(inventory: Inventory, roots: Roots, advance: Callable[[int], None] = lambda _: None) -> Inventory:
-    """Returns the inventory with the content of bad blocks; `unseen` lists what is unknown.
+    """Returns the inventory with the content of bad blocks and of logged errors; `unseen` lists what is unknown.
 
     `advance` gets the number of files examined. Runs `dmsetup table` and `debugfs`.
     """
-    arrays = tuple(_add_contents(array, roots, Probe(), advance) for array in inventory.arrays)
+    log_ranges = find_log_ranges(inventory)
+    arrays = tuple(
+        _add_contents(array, log_ranges.get(array.name, ()), roots, Probe(), advance) for array in inventory.arrays
+    )
     return replace(inventory, arrays=arrays)
 
 
-def _add_contents(array: Array, roots: Roots, reader: Probe, advance: Callable[[int], None]) -> Array:
-    ranges: list[SectorRange] = []
+def _add_contents(
+    array: Array, log_ranges: Sequence[SectorRange], roots: Roots, reader: Probe, advance: Callable[[int], None]
+) -> Array:
+    ranges: list[SectorRange] = list(log_ranges)
     unseen = []
     for member in array.members:
         array_ranges = [array.array_ranges(member, bad_range) for bad_range in member.ranges]

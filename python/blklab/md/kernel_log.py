@@ -1,4 +1,4 @@
-"""Reads the kernel's messages, and finds those about errors that broke an array, and about mismatches.
+"""Reads the kernel's messages, and finds those about arrays: errors that broke them, mismatches, and all events.
 
 Records: Documentation/ABI/testing/dev-kmsg. Each read returns one record, `priority,number,time,flags;message`.
 Programs may write records too: their priority has another facility than the kernel's. Names in messages are hostile.
@@ -7,11 +7,14 @@ Programs may write records too: their priority has another facility than the ker
 import os
 import re
 from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from blklab.md.model import Array, merge_ranges
+from blklab.md.log_events import find_events
+from blklab.md.model import Array, Inventory, merge_ranges
 from blklab.md.superblocks import SectorRange
-from blklab.system.roots import open_descriptor
+from blklab.system.roots import Roots, entries, open_descriptor, read_text
 
 MAX_RECORDS = 200_000  # A log that grows while it is read must end
 MAX_BYTES = 1 << 20  # Of the newest messages, which are kept
@@ -25,8 +28,36 @@ ERRORS = (  # drivers/md/raid5.c, raid1.c and raid10.c; the group is the member
 )
 
 
-def read_kernel_log(path: Path) -> str:
-    """Returns the kernel's messages in `/dev/kmsg`, one a line, the oldest first; empty if they cannot be read."""
+def add_log(inventory: Inventory, roots: Roots, read: Callable[[Roots], str]) -> Inventory:
+    """Returns an inventory with the events in the kernel's log, which `read` returns with moments."""
+    if not inventory.arrays and not inventory.unassembled:
+        return inventory
+    log = read(roots)
+    if not log:
+        reason = f"{roots.dev / 'kmsg'}: not seen: the kernel's log: run blklab as root"
+        return replace(inventory, unseen=(*inventory.unseen, reason))
+    events = find_events(log.splitlines(), _find_disks_of_ports(roots))
+    boot = re.search(r"^btime (\d{1,12})$", read_text(roots.proc / "stat") or "", re.M | re.A)
+    if boot:
+        events = [replace(event, clock=int(boot[1]) + (event.seconds or 0.0)) for event in events]
+    return replace(inventory, log=tuple(events))
+
+
+def _find_disks_of_ports(roots: Roots) -> dict[str, str]:
+    """Returns the disks by their ports of ATA, `ata3`; without ports that have several."""
+    disks: dict[str, set[str]] = {}
+    for entry in entries(roots.sys / "block"):
+        for part in entry.resolve().parts:
+            if re.fullmatch(r"ata\d{1,5}", part, re.A):
+                disks.setdefault(part, set()).add(entry.name)
+    return {port: next(iter(names)) for port, names in disks.items() if len(names) == 1}
+
+
+def read_kernel_log(path: Path, *, with_moments: bool = False) -> str:
+    """Returns the kernel's messages in `/dev/kmsg`, one a line, the oldest first; empty if they cannot be read.
+
+    `with_moments` puts the time since boot before each, as dmesg does.
+    """
     lines: deque[str] = deque()
     size = 0
     try:
@@ -38,7 +69,7 @@ def read_kernel_log(path: Path) -> str:
                     continue
                 if not record:
                     break
-                for line in parse_records(record):
+                for line in parse_records(record, with_moments=with_moments):
                     lines.append(line)
                     size += len(line)
                 while size > MAX_BYTES:
@@ -48,10 +79,16 @@ def read_kernel_log(path: Path) -> str:
     return "\n".join(lines)
 
 
-def parse_records(content: bytes) -> list[str]:
+def parse_records(content: bytes, *, with_moments: bool = False) -> list[str]:
     """Returns the messages of records that the kernel itself wrote."""
-    records = re.findall(r"^(\d{1,6}),[^;\n]{1,200};(.*)$", content.decode(errors="replace"), re.M | re.A)
-    return [message for priority, message in records if int(priority) < 8]
+    pattern = r"^(\d{1,6}),\d{1,20},(\d{1,16}),[^;\n]{0,200};(.*)$"
+    messages = []
+    for priority, microseconds, message in re.findall(pattern, content.decode(errors="replace"), re.M | re.A):
+        if int(priority) >= 8:
+            continue
+        seconds, fraction = divmod(int(microseconds), 1_000_000)
+        messages.append(f"[{seconds:5d}.{fraction:06d}] {message}" if with_moments else message)
+    return messages
 
 
 def find_array_errors(array: Array, log: str) -> tuple[str, ...]:

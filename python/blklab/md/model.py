@@ -9,6 +9,7 @@ import msgspec
 
 from blklab._core import MdMap
 from blklab.md.levels import PARITIES, REDUNDANT
+from blklab.md.log_events import LogEvent
 from blklab.md.superblocks import BadBlockList, SectorRange, Superblock, is_of_array, swap_words
 from blklab.system.diskstats import DeviceCounters
 from blklab.text.natural_order import natural_order
@@ -552,6 +553,8 @@ class Inventory:
     """Arrays of `outside` that are not assembled, made from the superblocks (`live` is False, as for images)."""
     listed: tuple[ListedArray, ...] = ()  # ARRAY lines of mdadm.conf
     unread: tuple[str, ...] = ()  # Why devices outside of arrays could not be read: one line for each reason
+    log: tuple[LogEvent, ...] = ()  # What the kernel logged about arrays and disks, the oldest first
+    limited: bool = False  # Only the arrays that the user asked for are in it
 
     def only(self, names: Collection[str]) -> "Inventory":
         """Returns the inventory of the arrays with these names, paths or labels, assembled or not."""
@@ -565,8 +568,9 @@ class Inventory:
             if any(line.describes(array) for array in selection) or (line.is_called(names) and not is_of_other):
                 lines.append(line)
         return replace(
-            self, arrays=arrays, strays=(), volumes=(), unassembled=unassembled_arrays, listed=tuple(lines), outside=()
-        )
+            self, arrays=arrays, strays=(), volumes=(), unassembled=unassembled_arrays, listed=tuple(lines), outside=(),
+            limited=True,
+        )  # fmt: skip
 
 
 def by_slot(member: ArrayMember) -> tuple[bool, int, list[tuple[int, str]]]:

@@ -316,6 +316,10 @@ class Probe:
         """Returns the kernel's own messages, one a line, the oldest first; empty if unknown (root may read them)."""
         return read_kernel_log(roots.dev / "kmsg")
 
+    def read_kernel_log_with_moments(self, roots: Roots) -> str:
+        """Returns the same with the time since boot before each message."""
+        return read_kernel_log(roots.dev / "kmsg", with_moments=True)
+
 
 def _exists(path: Path) -> bool | None:
     try:

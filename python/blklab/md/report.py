@@ -39,7 +39,10 @@ def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic])
     absent = [array for array in inventory.unassembled if not all(member.users for member in array.members)]
     if not inventory.arrays:
         is_expected = absent or any(not line.ignored for line in inventory.listed)
-        console.print(style_text("No md array is assembled." if is_expected else "No md array found.", "bold"))
+        title = "No md array is assembled." if is_expected else "No md array found."
+        if inventory.log and inventory.software is None:
+            title = "The text shows no array, only a kernel log."
+        console.print(style_text(title, "bold"))
     draw_table(console, arrays_table(replace(inventory, arrays=(*absent[:MOST_ARRAYS], *shown[:MOST_ARRAYS]))))
     for line in other_lines:
         console.print(style_text(line))
@@ -232,7 +235,7 @@ def _finding_as_dict(finding: Diagnostic) -> dict[str, Any]:
     """Returns a finding as JSON, also with the older names of three fields."""
     document = diagnostics.as_dict(finding)
     older_names = {"rule": document["code"], "array": document["subject"], "commands": document["remedy"]}
-    return {**document, **older_names, "ranges": list(finding.ranges)}
+    return {**document, **older_names, "ranges": list(finding.ranges), "timeline": list(finding.timeline)}
 
 
 def show_hosts(console: Console, hosts: Sequence[RemoteHost], threshold: int, *, is_full: bool = False) -> None:

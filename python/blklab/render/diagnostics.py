@@ -55,6 +55,8 @@ def print_diagnostics(
             _print_hanging(console, style_text(""), style_text(_others_text(diagnostic, similar)))
         for content in list_contents(diagnostic):
             console.print(style_text(f"{'':12}{content}"))
+        for moment in diagnostic.timeline:
+            console.print(style_text(f"{'':12}{printable(moment)}"))
         for remedy in diagnostic.remedy:
             console.print(style_text(f"{'':12}{printable(remedy)}", "green"))
     if limit is not None and len(groups) > limit:
@@ -85,7 +87,7 @@ def _group_alike(found_diagnostics: Sequence[Diagnostic], names: Mapping[str, Se
         pattern = "|".join(map(re.escape, sorted(device_names, key=len, reverse=True)))
         texts = (diagnostic.message, *diagnostic.remedy)
         plain = [re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", "·", phrase) if pattern else phrase for phrase in texts]
-        key = (diagnostic.code, diagnostic.severity, *plain, *list_contents(diagnostic))
+        key = (diagnostic.code, diagnostic.severity, *plain, *list_contents(diagnostic), *diagnostic.timeline)
         groups.setdefault(key, []).append(diagnostic)
     parts = []
     for group in groups.values():

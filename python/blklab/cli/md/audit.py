@@ -53,13 +53,14 @@ if TYPE_CHECKING:
 @click.option(
     "--map-files",
     is_flag=True,
-    help="Name files on bad blocks and mismatches (ext4, XFS). May look at all files of the filesystem.",
+    help="Name files on bad blocks, mismatches and logged errors (ext4, XFS). May look at all files.",
 )
 @click.option(
     "--smart",
     is_flag=True,
     help="Read SMART values of the disks below arrays (smartctl; as root). Disks in standby are not spun up.",
 )
+@click.option("--no-log", is_flag=True, help="Do not read the kernel's log of this host.")
 @click.option(
     "--severity",
     type=click.Choice(["critical", "warning", "note"]),
@@ -89,6 +90,7 @@ def audit(
     timeout: int,
     map_files: bool,
     smart: bool,
+    no_log: bool,
     severity: str,
     full: bool,
     bundle: str | None,
@@ -104,8 +106,8 @@ def audit(
     could not read. With --image, it assembles arrays from images of their members.
 
     With FILE, or - for stdin, it reads what people paste: outputs of `mdadm --examine`, `mdadm --detail`,
-    `mdadm --examine-badblocks`, /proc/mdstat and smartctl, in any number of files, also from a mail. It says which
-    output is missing, with the command that prints it.
+    `mdadm --examine-badblocks`, /proc/mdstat, smartctl and the kernel's log (dmesg, journalctl -k), in any number of
+    files, also from a mail. It says which output is missing, with the command that prints it.
 
     With --host, it audits other hosts, eight at a time, with your ssh configuration, keys and
     agent. It installs nothing there: it sends a script to `sh` through stdin, which reads and
@@ -137,7 +139,7 @@ def audit(
     from blklab.md.pasted.files import read_text_files
 
     sources = [source for source, values in (("--image", images), ("--host", hosts), ("--probed", probed)) if values]
-    only_here = {"--map-files": map_files, "--smart": smart}
+    only_here = {"--map-files": map_files, "--smart": smart, "--no-log": no_log}
     _check_options(sources, more, only_here, sudo=sudo, keep=keep, store=store, timeout=timeout)
     if keep and arrays:
         raise UsageError("--keep: stores audits of all arrays: remove --array")
@@ -167,7 +169,7 @@ def audit(
         inventory = _limit_to_arrays([read_text_files(more)], arrays)[0] or Inventory(())
     else:
         paths = [Path(name) for name in (*images, *more)]
-        inventory = _read_inventory(paths, arrays, smart=smart, map_files=map_files)
+        inventory = _read_inventory(paths, arrays, smart=smart, map_files=map_files, with_log=not no_log)
     findings = find_problems(inventory)
     if keep:
         _store_audits({platform.node(): report.as_dict(inventory, findings)}, store)
@@ -190,7 +192,9 @@ def _write_bundle(file: str, host: str | None, *, sudo: bool, timeout: float, an
     click.echo(printable(message), err=True)
 
 
-def _read_inventory(paths: list[Path], arrays: tuple[str, ...], *, smart: bool, map_files: bool) -> "Inventory":
+def _read_inventory(
+    paths: list[Path], arrays: tuple[str, ...], *, smart: bool, map_files: bool, with_log: bool
+) -> "Inventory":
     """Returns the inventory of images or, without any, of this host. Raises EnvironmentLacks if nothing can be read."""
     from blklab.md.images import read_images
     from blklab.md.inventory import read_inventory
@@ -209,6 +213,11 @@ def _read_inventory(paths: list[Path], arrays: tuple[str, ...], *, smart: bool, 
 
         with progress("Reading SMART values") as advance:
             inventory = add_health(inventory, Roots(), advance=advance)
+    if with_log and not paths:
+        from blklab.md.kernel_log import add_log
+        from blklab.md.probing import Probe
+
+        inventory = add_log(inventory, Roots(), Probe().read_kernel_log_with_moments)
     if map_files:
         from blklab.md.contents import add_contents
 

@@ -63,7 +63,7 @@ def rescue(
     of the members follows, then what to do, and what not to type.
 
     Without an argument, it looks at all disks of this host. Name an array that is assembled (/dev/md0), a UUID, devices
-    and images of members, or files with pasted output of `mdadm --examine`. Run it as root.
+    and images of members, or files with pasted output of `mdadm --examine`, and of dmesg. Run it as root.
 
     With --try-orders, it reads the content of 2 to 8 devices or images, in any order, and searches for the level,
     layout, chunk, order and data offsets with which a filesystem fits. It takes minutes.
@@ -119,7 +119,7 @@ def rescue(
         raise EnvironmentLacks(
             f"no array found: {unread}", "connect its disks, run blklab as root, or name its devices"
         )
-    rescues, other_notes = report.add_notes(rescues, [*written, *lost])
+    rescues, other_notes = report.add_notes(rescues, [*written, *lost, *report.describe_log(inventory)])
     emit(
         report.as_dict(inventory, rescues, other_notes),
         as_json,

@@ -14,6 +14,7 @@ from blklab.md.audit import (
     devices,
     host,
     kernel_bugs,
+    log,
     metadata,
     mismatches,
     multipath,
@@ -110,6 +111,7 @@ def find_problems(inventory: Inventory) -> list[Diagnostic]:
     diagnostics = _with_command_for_all(diagnostics)
     diagnostics += host.check_host(inventory)
     diagnostics += smart.check_disks(inventory)
+    diagnostics += log.check_log(inventory)
     single = [_with_single_lines(diagnostic) for diagnostic in diagnostics]
     return sorted(single, key=lambda diagnostic: (diagnostic.rank, _place(diagnostic)))
 

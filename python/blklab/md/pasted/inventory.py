@@ -8,10 +8,12 @@ import msgspec
 
 from blklab.errors import UsageError
 from blklab.md import command_lines
+from blklab.md.audit.log_timeline import find_subjects
 from blklab.md.audit.rule import list_names
 from blklab.md.images import make_arrays
 from blklab.md.inventory import add_geometry_of_superblocks, join_containers
 from blklab.md.levels import PARITIES, REDUNDANT
+from blklab.md.log_events import LogEvent, find_events
 from blklab.md.model import LIST_NOT_IN_TEXT, NOT_IN_TEXT, Array, ArrayMember, DiskHealth, Inventory, PhysicalDisk
 from blklab.md.pasted import detail, examine
 from blklab.md.pasted.blocks import TextBlock, clean_lines, find_blocks
@@ -38,7 +40,7 @@ NO_LIST = re.compile(r"No bad-blocks list configured on (/dev/\S+)")
 LIST_ENTRY = re.compile(r"^\s*(\d{1,19}) for (\d{1,6}) sectors\s*$")
 
 EXPECTED = (
-    "expected the output of `mdadm --examine` (of each disk), `mdadm --detail` (of each array) or /proc/mdstat; "
+    "expected the output of `mdadm --examine` (of each disk), `mdadm --detail` (of each array), /proc/mdstat or dmesg; "
     "for an image of a disk: --image"
 )
 
@@ -56,10 +58,19 @@ class PastedOutputs:
     healths: dict[str, DiskHealth] = field(default_factory=dict)  # Of smartctl, by path; the last one counts
     has_mdstat: bool = False  # Also without an array in it
     notes: list[str] = field(default_factory=list)  # What is not complete, or is there several times
+    log: list[LogEvent] = field(default_factory=list)  # Of all texts
 
     @property
     def is_empty(self) -> bool:
-        found = (self.examined, self.detailed, self.stats, self.foreign, self.without_superblock, self.healths)
+        found = (
+            self.examined,
+            self.detailed,
+            self.stats,
+            self.foreign,
+            self.without_superblock,
+            self.healths,
+            self.log,
+        )
         return not any(found) and not self.has_mdstat
 
 
@@ -84,7 +95,8 @@ def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
     if outputs.has_mdstat and not arrays:
         unseen.append("/proc/mdstat: it shows no array; to see disks of arrays that are not assembled: mdadm --examine")
     disks = _disks(arrays, outputs.healths)
-    return Inventory(_with_unique_names(arrays), strays, unseen=tuple(unseen), disks=disks if disks else None)
+    inventory = Inventory(_with_unique_names(arrays), strays, disks=disks if disks else None, log=tuple(outputs.log))
+    return replace(inventory, unseen=(*unseen, *_describe_outputs_for_log(inventory)))
 
 
 def _join_outputs(
@@ -166,6 +178,7 @@ def _find_outputs(lines: list[str], number: int, outputs: PastedOutputs) -> None
         else:
             outputs.notes.append("smartctl: not seen: the text does not say which disk an output of it is about")
     _find_lists(lines, number, outputs)
+    outputs.log += find_events(lines)
 
 
 def _add_superblock(block: TextBlock, place: Place, outputs: PastedOutputs) -> None:
@@ -393,3 +406,17 @@ def _describe_missing_outputs(arrays: Sequence[Array]) -> Iterable[str]:
     if undetailed:
         command = command_lines.show_details([array.path for array in undetailed])
         yield f"{list_names([array.name for array in undetailed])}: the text does not show details: {command}"
+
+
+def _describe_outputs_for_log(inventory: Inventory) -> Iterable[str]:
+    """Yields which outputs are missing for the arrays and disks that only the kernel's log names, in one line."""
+    subjects = [subject for subject in find_subjects(inventory) if subject.array is None]
+    names = [subject.name for subject in subjects]
+    paths = [f"/dev/{device}" for subject in subjects for device in sorted(subject.devices)]
+    if not names and inventory.log and not inventory.arrays:
+        names = ["kernel log"]
+        paths = [f"/dev/{name}" for name in sorted({event.device for event in inventory.log if event.device})]
+    if not names:
+        return
+    command = command_lines.examine_disks(paths[:MOST_PATHS]) if paths else "mdadm --examine of all disks"
+    yield f"{list_names(names)}: the text shows only the kernel's log, add: {command}; cat /proc/mdstat"

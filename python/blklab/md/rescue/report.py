@@ -1,11 +1,12 @@
 """Prints what is known about arrays that do not start, in the terminal and as JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from blklab.md.audit.log import check_log
 from blklab.md.audit.rule import list_names, moment_text
 from blklab.md.model import LIST_NOT_IN_TEXT, ArrayMember, Inventory
 from blklab.md.rescue.diagnosis import (
@@ -37,6 +38,15 @@ def add_notes(rescues: Sequence[ArrayRescue], notes: Sequence[ArrayNote]) -> tup
         sentences = tuple(note.sentence for note in notes if note.array_name == rescue.array.name)
         result.append(replace(rescue, facts=(*rescue.facts, *sentences)))
     return result, [note.sentence for note in notes if note.array_name not in names]
+
+
+def describe_log(inventory: Inventory) -> Iterator[ArrayNote]:
+    """Yields what the kernel's log in a text says about each array: what it means, then the timeline."""
+    for finding in check_log(inventory):
+        name = finding.subject or finding.member
+        yield ArrayNote(finding.subject, finding.message if finding.subject else f"{name}: {finding.message}")
+        for line in finding.timeline:
+            yield ArrayNote(finding.subject, line if finding.subject else f"{name}: {line}")
 
 
 def show(
