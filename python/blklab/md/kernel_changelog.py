@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import zlib
+from functools import lru_cache
 from pathlib import Path
 
 from blklab.system import child_process
@@ -26,6 +27,7 @@ ADDITION = re.compile(r" *(?:\((?:CVE|Closes|LP|[A-Z][\w.]* [A-Z])[^()]*\)|\[[^\
 """What distributions add to a subject: `(CVE-2025-22125)`, `(Nigel Croxon) [2176108]`, `{CVE-2024-1}`."""
 
 
+@lru_cache(maxsize=4)  # A repair asks before each member, and the exporter again and again
 def read_md_changes(roots: Roots, *, runs_programs: bool) -> frozenset[str] | None:
     """Returns the subjects of commits of md in the changelog of the running kernel, in lower case.
 

@@ -85,7 +85,7 @@ def test_quoted_wrapped_and_coloured_text_is_the_same() -> None:
     text = answers("4.2")["--examine raid1-12-bitmap.vdb"]
     plain = values(read_one(text))
     quoted = "".join(f"> > {line}\r\n" for line in text.splitlines())
-    assert values(read_one(f"On Monday somebody wrote:\r\n{quoted}\r\nAny ideas?\r\n")) == plain
+    assert values(read_one(f"On Monday, Anna wrote:\r\n{quoted}\r\nAny ideas?\r\n")) == plain
     for mark in ("Anna> ", "% ", "| ", "Bo.B> > "):
         assert values(read_one("".join(f"{mark}{line}\n" for line in text.splitlines()))) == plain
     wrapped = re.sub(r" (\d\d:\d\d:\d\d \d{4})$", r"\n\1", text, flags=re.M)

@@ -33,7 +33,7 @@ def test_a_member_with_two_names_is_one_member() -> None:
 
 
 def test_the_superblock_of_an_older_array_is_not_forgotten() -> None:
-    """Somebody has used --create: the older output has the order of the disks."""
+    """After --create, only the older output has the order of the disks."""
     old = superblock(2, "AAAA", events=52_177)
     new = (
         superblock(0, "AAAA", events=1)

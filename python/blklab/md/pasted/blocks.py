@@ -13,7 +13,6 @@ QUOTE = re.compile(r"^(?:[ \t]?(?:[A-Za-z.]{0,16}>|[%|](?= )))+[ \t]?")
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 HEADING = re.compile(r"^\s*(/dev/\S+?|[\w.+-]+\.img|sd[a-z]+\d*):\s*$")
 FIELD = re.compile(r"^\s*([A-Z][A-Za-z']*(?: [A-Za-z']+){0,2}) ?:(?: (.*))?$")
-TABLE = re.compile(r"^\s*Number\s+Major\s+Minor\s+RaidDevice(?:\s+State)?")
 ROW = re.compile(r"^\s*(this\s+)?(\d{1,9}|-)\s+(\d{1,9})\s+(\d{1,9})\s+(-?\d{1,9}|-)\s+([a-z/].*?)\s*$")
 OLD_ROW = re.compile(r"^\s*()\d{1,9}:?\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})\s+(-?\d{1,9})\s+([a-z].*?)\s*$")
 """A row of `mdadm --examine` for metadata 0.90, which has a number in front."""
@@ -98,7 +97,7 @@ def find_blocks(lines: list[str]) -> Iterator[TextBlock]:
         else:
             last_field = ""
             row = ROW.match(line) or OLD_ROW.match(line)
-            if row and not TABLE.match(line):
+            if row:
                 block.rows.append(_parse_row(row))
             elif block.rows and re.fullmatch(r"\s+/dev/\S+\s*", line):  # a wrapped line
                 block.rows[-1] = _with_device(block.rows[-1], line.strip())

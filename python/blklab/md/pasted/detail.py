@@ -3,9 +3,9 @@
 import re
 
 from blklab.md.levels import REDUNDANT
-from blklab.md.model import Array, ArrayMember, SyncPass
+from blklab.md.model import MAX_DISKS, Array, ArrayMember, SyncPass
 from blklab.md.pasted.blocks import TableRow, TextBlock
-from blklab.md.pasted.examine import LEVEL_NUMBERS, MOST_SLOTS, read_chunk, read_layout
+from blklab.md.pasted.examine import LEVEL_NUMBERS, read_chunk, read_layout
 
 STATES = {
     "sync": "in_sync", "faulty": "faulty", "spare": "spare", "writemostly": "write_mostly", "failfast": "failfast",
@@ -40,7 +40,7 @@ def read_array(block: TextBlock) -> Array | None:
     if raid_disks is None and state == "inactive":
         raid_disks = 0  # The superblocks have it
         level = "" if level == "raid0" else level  # mdadm says raid0 of every array that is not started
-    if raid_disks is None or not 0 <= raid_disks <= MOST_SLOTS or (level and level not in LEVEL_NUMBERS):
+    if raid_disks is None or not 0 <= raid_disks <= MAX_DISKS or (level and level not in LEVEL_NUMBERS):
         return None
     policy = fields.get("consistency policy", "")
     size = _number(fields.get("used dev size") or fields.get("device size") or "") or 0

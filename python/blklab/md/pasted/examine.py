@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from blklab.md.levels import NUMBERS, PARITY_LAYOUTS
+from blklab.md.model import MAX_DISKS
 from blklab.md.pasted.blocks import TextBlock
 from blklab.md.superblocks import Superblock
 from blklab.units import SECTOR
@@ -14,8 +15,6 @@ from blklab.units import SECTOR
 LEVEL_NUMBERS = {name: number for number, name in NUMBERS.items()}
 BITMAP, RECOVERY, RESHAPE, BAD_BLOCKS, REPLACEMENT, JOURNAL, PPL = 1, 2, 4, 8, 16, 512, 2048 | 4096
 """Bits of the feature map (include/uapi/linux/raid/md_p.h)."""
-
-MOST_SLOTS = 1920
 
 NEEDED = ("raid level", "raid devices", "events")
 """Fields without which a superblock says too little."""
@@ -40,7 +39,7 @@ def read_superblock(block: TextBlock) -> Superblock | None:
     level = LEVEL_NUMBERS.get(fields.get("raid level", "").split(" ")[0])
     raid_disks = _number(fields.get("raid devices", ""))
     events = read_events(fields.get("events", ""))
-    if not uuid or level is None or raid_disks is None or not 0 < raid_disks <= MOST_SLOTS or events is None:
+    if not uuid or level is None or raid_disks is None or not 0 < raid_disks <= MAX_DISKS or events is None:
         return None
     unit = 2 if version == "0.90" else 1  # 0.90 has KiB, 1 has sectors
     # mdadm 2.6 calls it `Used Size`, and what others call `Avail Dev Size` is its `Used Dev Size`.

@@ -36,7 +36,6 @@ MOST_PATHS = 24  # Disks in a command
 DEFAULT_TIMEOUT_S = 30  # drivers/scsi/sd.h, SD_TIMEOUT
 NO_SUPERBLOCK = re.compile(r"No (?:md superblock detected|super block found) on (/dev/\S+?)\.?(?: \(.*)?$")
 LIST_HEADING = re.compile(r"^\s*Bad-blocks on (\S+?):\s*$")
-NO_LIST = re.compile(r"No bad-blocks list configured on (/dev/\S+)")
 LIST_ENTRY = re.compile(r"^\s*(\d{1,19}) for (\d{1,6}) sectors\s*$")
 
 EXPECTED = (
