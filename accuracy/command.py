@@ -15,6 +15,9 @@ COMMANDS = {
     "disks": CommandEntry(
         "accuracy.disks:disks", "Compare predictions with disks that strangers measured", extras=("run",)
     ),
+    "rates": CommandEntry(
+        "accuracy.rates_command:rates", "ExpectedRate the rates of flash disks from those of strangers", extras=("run",)
+    ),
     "agreement": CommandEntry(
         "accuracy.agreement_command:agreement", "Compare predictions with the lab", extras=("run", "lab")
     ),

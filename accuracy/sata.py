@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scipy.stats import t as student
 
 from accuracy.reference import number, table_rows
-from blklab.calibrate.iocost import SMALL
-from blklab.devices import stock_models
 from blklab.devices.stock_models import DeviceTable
 from blklab.outcome import NORMAL
 from blklab.runners.sim import runner as sim
@@ -35,20 +34,8 @@ DISKS: Mapping[str, str] = {
 }
 """The disk by a word of the set's name in fio_plot.csv, or of its name in iocost.csv and others.csv."""
 
-CLASSES: Mapping[str, tuple[str, ...]] = {
-    "ssd-datacenter": ("s4610", "dc500m", "pm883"),
-    "ssd-consumer": ("860-pro", "mx200", "860-evo", "870-evo", "mx500"),
-}
-"""The disks of each class. The MX200s wrote 6,700 times a second: a tenth of what the others did, on the same host."""
-
-CAPACITIES: Mapping[str, int] = {
-    "s4610": 480_103_981_056,
-    "dc500m": 480_103_981_056,
-    "860-pro": 512_110_190_592,
-    "mx200": 250_059_350_016,
-    "860-evo": 250_059_350_016,
-}
-"""Of disks of which the library knows nothing else, in bytes. Those of the DC500M and the 860 PRO are assumed."""
+WORN = ("mx200",)
+"""The MX200s wrote 6,700 times a second: a tenth of what the others did, on the same host."""
 
 UNWRITTEN = ("TEST01", "P420i_SAMSUNG_PM883", "AHCI_INTEL", "AHCI_SAMSUNG_PM833")
 """Sets of new disks: their reads do not touch flash."""
@@ -107,64 +94,27 @@ def _describe_set(name: str, rows: Sequence[tuple[str, int, float]]) -> Measured
     return Measured(str(disk_of(name)), host_of(name), any(part in name for part in UNWRITTEN), most, alone)
 
 
-def of_class(name: str, everyone: Sequence[Measured], without: str = "") -> DeviceTable:
-    """Returns the typical disk of a class that all disks without one show, with the deviations of another disk.
+def latencies(table: DeviceTable, everyone: Sequence[Measured], host: str) -> dict[str, Any]:
+    """Returns the latencies of a SATA disk that all hosts but one show, and how far those of another host are away.
 
-    The interface and its host limit reads, so that all SATA disks show their rate; the disks of the class show that of
-    writes.
+    A latency is the rest of the time of one I/O alone, which the simulator has without any. Host and controller decide
+    it, so that all disks show it.
     """
-    others = [disk for disk in everyone if disk.disk != without]
-    chosen = {"read": others, "write": [disk for disk in others if disk.disk in CLASSES[name]]}
-    spread = {way: _deviation(_logarithms(disks, way)) for way, disks in chosen.items()}
-    return _with(stock_models.stock(name), chosen, spread)
-
-
-def of_disk(name: str, everyone: Sequence[Measured], host: str = "") -> DeviceTable:
-    """Returns a disk that the sets without those of a host show, with the deviations of another host."""
-    others = [disk for disk in everyone if disk.host != host]
-    chosen = {"read": others, "write": [disk for disk in others if disk.disk == name]}
-    means: dict[str, list[float]] = defaultdict(list)
-    for disk in everyone:
-        means[disk.disk].append(math.log(disk.saturated["write"]))
-    several = [values for values in means.values() if len(values) > 1]
-    inside = [value - statistics.fmean(values) for values in several for value in values]
-    spread = {
-        "read": _deviation(_logarithms(others, "read")),
-        "write": _deviation(inside, len(several), len(chosen["write"])),
-    }
-    return _with(base_of(name), chosen, spread)
-
-
-def base_of(name: str) -> DeviceTable:
-    """Returns the rest of a disk's model: that of the library without what these tables show."""
-    if name not in CAPACITIES:
-        return stock_models.stock(name)
-    like = next(kind for kind, disks in CLASSES.items() if name in disks)
-    return {**stock_models.scale_to_capacity(stock_models.stock(like), CAPACITIES[name]), "capacity": CAPACITIES[name]}
-
-
-def _with(base: DeviceTable, chosen: Mapping[str, Sequence[Measured]], spread: Mapping[str, float]) -> DeviceTable:
-    """Returns a disk with the geometric mean of the saturated rates, and the mean of the times of one I/O alone.
-
-    A saturated interface takes a command and the transfer of 4 KiB for each I/O. The latency is the rest of the time of
-    one I/O alone, which the simulator has without any; it is that of the hosts, so that all disks show it.
-    """
-    table = {**base, "read_latency_ns": 1, "write_latency_ns": 1}
-    for way, disks in chosen.items():
-        rate = math.exp(statistics.fmean(_logarithms(disks, way)))
-        table[f"sustained_{way}_command_ns"] = round(1e9 / rate - SMALL * 1e9 / base[f"{way}_bandwidth"])
-    latencies, errors = {}, []
+    found: dict[str, Any] = {}
+    errors = []
+    base = {**table, "read_latency_ns": 1, "write_latency_ns": 1}
     for way in DIRECTIONS:
         alone = [
-            disk for disk in chosen["read"] if disk.alone_ns and BUSY * disk.alone_ns[way] > 1e9 / disk.saturated[way]
+            disk
+            for disk in everyone
+            if disk.host != host and disk.alone_ns and BUSY * disk.alone_ns[way] > 1e9 / disk.saturated[way]
         ]
-        rest = {unwritten: _alone(table, way, unwritten) for unwritten in (False, True)}
+        rest = {unwritten: _alone(base, way, unwritten) for unwritten in (False, True)}
         latency = statistics.fmean(disk.alone_ns[way] - rest[disk.unwritten] for disk in alone)
-        latencies[f"{way}_latency_ns"] = max(1000, round(latency / 1000) * 1000)
+        found[f"{way}_latency_ns"] = max(1000, round(latency / 1000) * 1000)
         errors += [math.log(disk.alone_ns[way] / (rest[disk.unwritten] + latency)) for disk in alone]
-    figures = {**spread, "mixed": max(spread.values()), "latency": _deviation(errors, len(DIRECTIONS))}
-    wider = {kind: round(value, 2) for kind, value in figures.items()}
-    return {**table, **latencies, "uncertainty": {**base["uncertainty"], **wider}}
+    deviation = round(_deviation(errors, len(DIRECTIONS)), 2)
+    return {**found, "uncertainty": {**table["uncertainty"], "latency": deviation}}
 
 
 def _alone(table: DeviceTable, way: str, unwritten: bool) -> float:
@@ -174,10 +124,6 @@ def _alone(table: DeviceTable, way: str, unwritten: bool) -> float:
     cell = sim.make_device_cell(Path("alone"), device, ("load", workload), {"kernel": KERNEL, "runtime": "500ms"})
     (outcome,) = sim.outcomes([cell.document])
     return 1e9 / (outcome.read.iops + outcome.write.iops)
-
-
-def _logarithms(disks: Sequence[Measured], way: str) -> list[float]:
-    return [math.log(disk.saturated[way]) for disk in disks]
 
 
 def _deviation(values: Sequence[float], means: int = 1, count: int | None = None) -> float:

@@ -124,6 +124,9 @@ class LoadRamp:
 
 NOMINAL = 0.9  # The share of measurements that are expected inside an interval
 NORMAL = 1.645  # Half of the width of an interval of `NOMINAL`, in standard deviations of a normal distribution
+NOT_KNOWN = 12.0
+"""The ratio of an interval's bounds above which blklab does not know the figure, and prints no number."""
+
 OTHER_KERNEL = 0.03
 """The deviation of the ratio of two predictions that differ only in the kernel: a little more than the root mean square
 of the same cells of two kernels (0.026 in 155 pairs), so most of the error is common to them."""

@@ -168,12 +168,17 @@ def read_pool(
     kind = str(parameters["kind"])
     table["size"] = str(bytes_of_each)
     if kind in FLASH and "state" not in parameters:
-        table["state"] = flash_state
+        table |= lasting_state(flash_state)
     price = prices.get(model, prices.get(name))
     name = re.sub(r"[^A-Za-z0-9_-]", "-", name)
     if not NAME.fullmatch(name):
         raise UsageError(f"{option} {text!r}: {name!r} is no name of a device")
     return DiskPool(name, count, table, kind, bytes_of_each, price)
+
+
+def lasting_state(flash_state: str) -> dict[str, str]:
+    """Returns the keys of a flash disk under a load that goes on for days: its cache of single-bit cells is full."""
+    return {"state": flash_state, "slc_fill": "100%"} if flash_state == "used" else {"state": flash_state}
 
 
 def _size(parameters: Table) -> int:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from blklab.advise.arrangement import Arrangement
-from blklab.advise.question import FLASH, DiskPool
+from blklab.advise.question import FLASH, DiskPool, lasting_state
 from blklab.devices.identified_disks import IdentifiedDisk, identify_disks
 from blklab.errors import UsageError
 from blklab.md.inventory import read_inventory
@@ -34,7 +34,7 @@ def pools_of_this_host(
     slots: dict[str, str] = {}
     for (model, size), disks in by_model.items():
         kind = disks[0].model.kind if disks[0].model else ""
-        table = {"model": model, "size": str(size)} | ({"state": flash_state} if kind in FLASH else {})
+        table = {"model": model, "size": str(size)} | (lasting_state(flash_state) if kind in FLASH else {})
         number = sum(pool.name.startswith(model) for pool in pools)
         name = f"{model}-{number + 1}" if number else model
         pool = DiskPool(name, len(disks), table, kind, size, prices.get(model), disks[0].guess)

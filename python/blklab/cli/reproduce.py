@@ -185,7 +185,11 @@ def _parse_devices(texts: Sequence[str]) -> "dict[str, Table]":
             raise UsageError(f"--devices {text!r}: {reason}")
         # The default of the library is the state of disks in use.
         has_size = ":" in Path(model).name
-        table = {key: value for key, value in pool.table.items() if key != "state" and (has_size or key != "size")}
+        table = {
+            key: value
+            for key, value in pool.table.items()
+            if key not in {"state", "slc_fill"} and (has_size or key != "size")
+        }
         if pool.count > 1:
             table["count"] = pool.count
         tables[name] = table

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from blklab.devices.device_parameters import FlashSpec, FlashUse, HddSpec, ShingledSpec, ThrottledSpec
 from blklab.documents.cell import Model
 from blklab.kernels import Kind, Scheduler
-from blklab.toml_files.fields import CONDITIONS, NUMBER, ExperimentTable, Sectors, fill_share
+from blklab.toml_files.fields import CONDITIONS, NUMBER, ExperimentTable, Percent, PerSecond, Rate, Sectors, fill_share
 
 
 class QueueKeys(ExperimentTable):
@@ -41,7 +41,21 @@ class Uncertainty(ExperimentTable):
 
     read: Deviation = 0.0
     write: Deviation = 0.0
+    """Of a disk with a cache of single-bit cells: while that is full."""
+
     mixed: Deviation = 0.0
+    cached_write: Deviation | None = None
+    """Of writes that a cache of single-bit cells takes; by default `write`."""
+
+    large_read: Deviation | None = None
+    """Of I/Os of 64 KiB and more, which bytes limit; by default `read`."""
+
+    large_write: Deviation | None = None
+    """The same of writes; by default `write`."""
+
+    large_cached_write: Deviation | None = None
+    """The same of writes that a cache of single-bit cells takes; by default `cached_write`."""
+
     sync: Deviation = 0.0
     """Of flushes, and of writes with forced unit access; it counts as far as a run's time consists of them."""
 
@@ -102,12 +116,41 @@ class DiskTable(DeviceQueue):
         return {}
 
 
-class _Flash(FlashSpec, FlashUse, DiskTable):
+class FlashFeatures(ExperimentTable):
+    """What a user knows of a flash disk that the library has only as a class or as another capacity.
+
+    They decide, with the measured disks, which rates are expected. Keys of rates that the device has come before them.
+    """
+
+    nand: Literal["slc", "mlc", "tlc", "qlc"] | None = None
+    """Bits in a cell: one to four."""
+
+    dram: bool | None = None
+    """Whether it keeps its map in its own memory, not in that of the host."""
+
+    rated_random_read_iops: Rate | None = None
+    """Random reads of 4 KiB a second that its maker states."""
+
+    rated_random_write_iops: Rate | None = None
+    """Random writes of 4 KiB a second of a new disk that its maker states."""
+
+    rated_read_bandwidth: PerSecond | None = None
+    """Bytes a second that it reads in sequence, as its maker states."""
+
+    rated_write_bandwidth: PerSecond | None = None
+    """Bytes a second that it writes in sequence when it is new, as its maker states."""
+
+
+class _Flash(FlashSpec, FlashUse, FlashFeatures, DiskTable):
+    slc_fill: Percent | None = None
+    """Share of the cache of single-bit cells that holds data at first. By default `0%` if the state is used, fresh or
+    unwritten: the disk was idle, and moved its data; `100%` otherwise."""
+
     @property
     def parts(self) -> dict[str, object]:
-        space: dict[str, object] = {}
+        space: dict[str, object] = {} if self.slc_fill is None else {"slc_fill": fill_share(self.slc_fill)}
         if self.slc_bytes and (self.direct_ns or self.state not in CONDITIONS):
-            space = {"capacity": self.capacity, "filled_bytes": int(fill_share(self.state) * (self.capacity or 0))}
+            space |= {"capacity": self.capacity, "filled_bytes": int(fill_share(self.state) * (self.capacity or 0))}
         if self.state in CONDITIONS:
             return space if self.state == "fresh" else {"condition": self.state, **space}
         return {"used": {"capacity": self.capacity, **_dump_values(self, FlashUse)}, **space}
@@ -117,7 +160,8 @@ class _Flash(FlashSpec, FlashUse, DiskTable):
         if self.state != "worn":
             return self.uncertainty
         wider = {kind: hypot(getattr(self.uncertainty, kind), deviation) for kind, deviation in WORN.items()}
-        return self.uncertainty.model_copy(update=wider)
+        narrower = ("cached_write", "large_read", "large_write", "large_cached_write")
+        return self.uncertainty.model_copy(update={**dict.fromkeys(narrower), **wider})
 
     @model_validator(mode="after")
     def _possible(self) -> "_Flash":

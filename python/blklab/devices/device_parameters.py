@@ -58,6 +58,10 @@ class FlashSpec(fields.ExperimentTable):
     """Bytes that can be acknowledged before they are programmed."""
     suspend_ns: fields.Nanoseconds
     """Time that a read waits when it suspends a program, in ns."""
+    cached_write_command_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
+    """Time of a write command of a disk in use, in ns, while its cache of single-bit cells takes the data; 0:
+    `write_command_ns`.
+    """
     cell_bits: Annotated[int, Field(ge=0, le=5), fields.NUMBER] = Field(0, exclude_if=not_)
     """Bits that a cell holds outside the cache of single-bit cells; 0: three."""
     direct_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
@@ -84,8 +88,12 @@ class FlashSpec(fields.ExperimentTable):
     """Time of a read command of a disk in use, in ns, instead of `read_command_ns`; 0: the same. It comes from
     measurements of a minute or more, not from data sheets.
     """
+    sustained_write_bandwidth: fields.PerSecond = Field(0, exclude_if=not_)
+    """Bytes per second of the interface to a disk in use, instead of `write_bandwidth`; 0: the same."""
     sustained_write_command_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
-    """Time of a write command of a disk in use, in ns, instead of `write_command_ns`; 0: the same."""
+    """Time of a write command of a disk in use, in ns, instead of `write_command_ns`; 0: the same. With `slc_bytes`,
+    while its cache of single-bit cells is full.
+    """
 
 
 class FlashUse(fields.ExperimentTable):
@@ -98,8 +106,8 @@ class FlashUse(fields.ExperimentTable):
     random places. In an experiment file one of: `"used"`, what a run of minutes shows on a trimmed disk in use;
     `"fresh"`, as its maker measures a new disk; `"unwritten"`, whose reads do not touch flash; `"steady"` (1, the
     steady state under random writes) and `"full:80%"`, which copy valid pages before they erase blocks; `"worn"`,
-    after years. The cache of single-bit cells begins empty if the state is fresh or unwritten, and full
-    otherwise. If the state does not say how full the disk is, half of it is.
+    after years. The cache of single-bit cells begins empty if the state is used, fresh or unwritten, and full
+    otherwise; `slc_fill` can say another share. If the state does not say how full the disk is, half of it is.
     """
 
 

@@ -11,8 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from blklab.devices.rates.describe import describe_flash
+from blklab.devices.rates.measured import RATED
+from blklab.devices.rates.products import Product
 from blklab.errors import UsageError
 from blklab.installed_documents import document_path
 from blklab.toml_files import problems
@@ -22,6 +26,8 @@ from blklab.units import SECTOR, format_size, parse_duration, parse_size
 
 DeviceTable = dict[str, Any]
 """A device as in an experiment file."""
+
+NO_KEYS: Mapping[str, Any] = MappingProxyType({})
 
 DIRECTORY = Path(__file__).parent / "library"
 TABLE = "device"  # The table of a calibrated file
@@ -77,6 +83,9 @@ class LibraryModel:
 
     spread: float = 0.0  # How much devices of a class differ from the typical one, as a share
     own: bool = False  # Whether it is the user's
+    flash: Mapping[str, Any] = field(default_factory=dict)
+    """What is known of a flash disk whose rates follow from the measured disks: `maker`, `family`, `nand`, `dram`. Of
+    other disks it is empty: they have their own rates."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +154,7 @@ def _library_model(name: str, path: Path) -> LibraryModel:
             {str(key): float(value) for key, value in rated_figures.items()},
             float(spread),
             path.parent != DIRECTORY,
+            dict(about.get("flash", {})),
         )
     except (AttributeError, TypeError, ValueError):
         raise UsageError(f"{path}: [library]: expected keys of {document_path('reference/experiments.md')}") from None
@@ -201,18 +211,25 @@ def _parse_capacity(code: str) -> int:
     return (97_696_368 + round(1_953_504 * (gigabytes - 50))) * SECTOR  # IDEMA LBA1-03
 
 
+def is_scaled(device: DeviceTable, capacity: object) -> bool:
+    """Returns whether a flash disk with a capacity, as in an experiment file, is another one of its family or class."""
+    new_capacity = _numeric({"capacity": capacity})["capacity"]
+    numbers = [new_capacity, *map(device.get, SCALED_KEYS)]
+    if not all(isinstance(number, int | float) and 0 < number <= EXACT for number in numbers):
+        return False
+    return bool(abs(new_capacity / device["capacity"] - 1) > SAME_CAPACITY)
+
+
 def scale_to_capacity(device: DeviceTable, capacity: object) -> DeviceTable:
     """Returns a flash disk of the same family or class in another capacity: with dies and cache in proportion.
 
     The interface stays, so that rates which it limits stay too. The deviations grow by `FAMILY`. `capacity` is as in an
     experiment file; a device stays as it is if this, or a parameter, is none.
     """
+    if not is_scaled(device, capacity):
+        return device
     new_capacity = _numeric({"capacity": capacity})["capacity"]
-    if not all(isinstance(n, int | float) and 0 < n <= EXACT for n in (new_capacity, *map(device.get, SCALED_KEYS))):
-        return device
     factor = new_capacity / device["capacity"]
-    if abs(factor - 1) <= SAME_CAPACITY:
-        return device
     new_values = {key: max(1, round(device[key] * factor)) for key in ("units", "slc_bytes") if device.get(key)}
     writes = factor**WRITES
     if device["kind"] == "ssd" and writes < 1:  # the interface hides what the dies of a larger disk could do
@@ -299,12 +316,48 @@ def _numeric(device: DeviceTable) -> DeviceTable:
     return result
 
 
-def stock(name: str) -> DeviceTable:
-    """Returns a stock model's table. Raises NoSuchModel."""
+FEATURES = ("nand", "dram", *(f"rated_{figure}" for figure in RATED))
+"""Keys of a device with which a user says more of a flash disk than its model does."""
+
+
+def stock(name: str, keys: Mapping[str, Any] = NO_KEYS, without: str = "") -> DeviceTable:
+    """Returns a stock model's table, with the capacity and the features that a device's keys say.
+
+    Nothing that a source measured counts whose name is `without`. Raises NoSuchModel.
+    """
     table, about = _tables(_path(name))
     deviation = about.get("spread") or UNCERTAIN.get(str(about.get("certainty")), DATA_SHEET)
     deviations = {**dict.fromkeys(("read", "write", "mixed"), deviation), "sync": FLUSH}
-    return {**table, "uncertainty": {**deviations, **table.get("uncertainty", {})}}
+    table = {**table, "uncertainty": {**deviations, **table.get("uncertainty", {})}}
+    scaled = scale_to_capacity(table, keys.get("capacity"))
+    product = _product(library_model(name), scaled, keys)
+    return scaled if product is None else describe_flash(scaled, product, without)
+
+
+def _product(model: LibraryModel, table: DeviceTable, keys: Mapping[str, Any]) -> Product | None:
+    """Returns the features of a flash disk whose rates follow from the measured disks; None for other devices.
+
+    Keys that are not valid are left out: reading the experiment refuses them.
+    """
+    if not model.flash:
+        return None
+    features = {**model.flash, **{key: keys[key] for key in ("nand", "dram") if key in keys}}
+    # A class has no data sheet.
+    rated = {} if model.certainty == "typical" else {f"rated_{name}": model.rated.get(name) for name in RATED}
+    for key in rated | dict.fromkeys(f"rated_{name}" for name in RATED):
+        figure = _numeric({key: keys[key]})[key] if key in keys else rated.get(key)
+        rated[key] = figure if isinstance(figure, int | float) and 0 < figure < EXACT else None
+    dram = features.get("dram")
+    return Product(
+        bus="nvme" if model.kind == "nvme" else "sata",
+        protected=model.device_class.endswith("datacenter"),
+        capacity=table["capacity"],
+        maker=str(features.get("maker", "")),
+        family=str(features.get("family", "")),
+        nand=str(features.get("nand", "")),
+        dram=dram if isinstance(dram, bool) else None,
+        **rated,
+    )
 
 
 def read_calibrated(path: Path) -> DeviceTable:

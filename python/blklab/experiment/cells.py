@@ -225,7 +225,7 @@ def _notes_on_models(source: load.ExperimentSource) -> Iterator[str]:
     tables = source.raw.get("devices", {}).values()
     for table in tables:
         base = stock_models.stock(table["model"]) if isinstance(table.get("model"), str) else {}
-        if stock_models.scale_to_capacity(base, table.get("capacity")) != base:
+        if stock_models.is_scaled(base, table.get("capacity")):
             yield f"{table['model']} is scaled from {format_size(base['capacity'])}: it has the figures of its family"
     for name in dict.fromkeys(table["model"] for table in tables if isinstance(table.get("model"), str)):
         model = stock_models.library_model(name)

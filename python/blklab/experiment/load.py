@@ -134,10 +134,9 @@ def _device(source: ExperimentSource, name: str, table: Any) -> Any:
         raise problems.fail(f"{path}.{sources[0]}", f"found {show_value(value)}, expected a name")
     if sources == ["model"]:
         try:
-            base = stock_models.stock(value)
+            base = stock_models.stock(value, table)
         except ValueError as error:
             raise problems.fail(f"{path}.model", str(error)) from None
-        base = stock_models.scale_to_capacity(base, table.get("capacity"))
     else:
         base = read_calibrated(source.resolve_path(value))
     return {**base, **{key: value for key, value in table.items() if key != sources[0]}}

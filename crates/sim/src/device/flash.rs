@@ -104,9 +104,22 @@ pub struct FlashSpec {
     /// Bytes per second of the interface from a disk in use, instead of `read_bandwidth`; 0: the same.
     #[serde(default)]
     pub sustained_read_bandwidth: u64,
-    /// Time of a write command of a disk in use, in ns, instead of `write_command_ns`; 0: the same.
+    /// Bytes per second of the interface to a disk in use, instead of `write_bandwidth`; 0: the same.
+    #[serde(default)]
+    pub sustained_write_bandwidth: u64,
+    /// Time of a write command of a disk in use, in ns, instead of `write_command_ns`; 0: the same. With `slc_bytes`,
+    /// while its cache of single-bit cells is full.
     #[serde(default)]
     pub sustained_write_command_ns: u64,
+    /// Time of a write command of a disk in use, in ns, while its cache of single-bit cells takes the data; 0:
+    /// `write_command_ns`.
+    #[serde(default)]
+    pub cached_write_command_ns: u64,
+    /// Share of the cache of single-bit cells that holds data at first, 0 to 1, which the disk moves when it is idle. By
+    /// default 0 for a disk that is new, unwritten or in use and was idle before; otherwise 1.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = false)))]
+    pub slc_fill: Option<f64>,
     /// In which condition the disk is.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(extend("toml" = false)))]
@@ -124,7 +137,8 @@ pub enum Condition {
     Fresh,
     /// Nothing was ever written to it, or everything was discarded: reads do not touch its flash.
     Unwritten,
-    /// In use, and trimmed: commands take their sustained times, and the cache of single-bit cells is full.
+    /// In use, trimmed, and idle before: commands take their sustained times, and the cache of single-bit cells is
+    /// empty.
     Used,
     /// Used for years: it takes writes at a third of the rate of a used disk, with a wide interval.
     Worn,
@@ -133,6 +147,10 @@ pub enum Condition {
 /// How much longer a worn disk's writes take. The geometric mean of what is known: a disk that writes as it did,
 /// and one that writes at a tenth of its rate (three Crucial MX200 in reference/foreign/fio_plot.csv).
 const WORN: f64 = 3.2;
+
+/// How long a disk must be idle before a cache that was full takes data again. Speed returns after seconds of pause; under
+/// load it does not, though the dies have time: 60 s of small writes stay slow (reference/foreign/iocost.csv).
+const REST: Time = 1_000_000_000;
 
 /// Share of the free blocks that the cache of single-bit cells takes at most. A Lexar NM800 Pro and an HP FX700 take 0.89
 /// and 0.92 of an empty disk.
@@ -165,6 +183,7 @@ pub struct Flash {
     model: FlashSpec,
     read_command_ns: f64,
     write_command_ns: f64,
+    cached_write_command_ns: f64, // While the cache of single-bit cells takes the data
     read_byte_ns: f64,
     write_byte_ns: f64,
     interface_until: f64, // When the interface is free
@@ -195,6 +214,7 @@ pub struct Flash {
     extent: (u64, u64), // The first byte that was written, and the end of the last one
     slc_used: f64,      // Bytes in the cache of single-bit cells
     slc_time: Time,     // Up to when they are counted
+    slc_closed: bool,   // It was full, and the disk has not been idle since
     slc_full_ns: Option<Time>,
 }
 
@@ -207,19 +227,26 @@ impl DiskModel for Flash {
         let present = |fresh: u64, sustained: u64| (if is_fresh || sustained == 0 { fresh } else { sustained }) as f64;
         let worn = if model.condition == Condition::Worn { WORN } else { 1.0 };
         let (slc_bytes, direct_bytes) = model.slc_and_direct_bytes();
+        let write_command_ns = present(model.write_command_ns, model.sustained_write_command_ns) * worn;
+        let cached_write_command_ns = present(model.write_command_ns, model.cached_write_command_ns) * worn;
+        let begins_empty = is_fresh
+            || model.condition == Condition::Unwritten
+            || (model.condition == Condition::Used && model.used.is_none());
+        let slc_fill = model.slc_fill.unwrap_or(if begins_empty { 0.0 } else { 1.0 });
         Self {
             read_command_ns: present(model.read_command_ns, model.sustained_read_command_ns),
-            write_command_ns: present(model.write_command_ns, model.sustained_write_command_ns) * worn,
+            write_command_ns,
+            cached_write_command_ns: if slc_bytes > 0.0 { cached_write_command_ns } else { write_command_ns },
             read_byte_ns: 1e9 / present(model.read_bandwidth, model.sustained_read_bandwidth).max(1.0),
-            write_byte_ns: 1e9 / model.write_bandwidth.max(1) as f64 * worn,
+            write_byte_ns: 1e9 / present(model.write_bandwidth, model.sustained_write_bandwidth).max(1.0) * worn,
             dies: vec![die; model.units.clamp(1, 1 << 16) as usize],
             page: Divisor::new(u64::from(model.page_bytes.max(512))),
             die: Divisor::new(u64::from(model.units.max(1))),
             slc_bytes,
             direct_bytes,
             extent: (u64::MAX, 0),
-            // A used disk begins with a full cache.
-            slc_used: if is_fresh || model.condition == Condition::Unwritten { 0.0 } else { slc_bytes },
+            slc_used: slc_fill.clamp(0.0, 1.0) * slc_bytes,
+            slc_closed: slc_fill >= 1.0,
             model: model.clone(),
             ..Self::default()
         }
@@ -319,7 +346,9 @@ impl Flash {
 
     fn write(&mut self, now: Time, command: &DiskCommand) -> Time {
         let bytes = u64::from(command.bytes);
-        let interface = self.write_command_ns + bytes as f64 * self.write_byte_ns;
+        let takes_data = !self.slc_closed && self.slc_used + f64::from(self.model.program_bytes) <= self.slc_bytes;
+        let command_ns = if takes_data { self.cached_write_command_ns } else { self.write_command_ns };
+        let interface = command_ns + bytes as f64 * self.write_byte_ns;
         let mut arrived = self.pass_interface(now, interface);
         let unit = u64::from(self.model.program_bytes.max(1));
         while self.programs.front().is_some_and(|&end| end <= arrived) {
@@ -402,13 +431,16 @@ impl Flash {
         }
         // Idle dies move cached data to cells with all bits.
         let idle_since = self.dies.iter().map(|die| die.program_until).max().unwrap_or(0).max(self.slc_time);
-        let idle = arrived.saturating_sub(idle_since) as f64;
+        let pause = arrived.saturating_sub(idle_since);
+        self.slc_closed &= pause < REST;
+        let idle = if self.slc_closed { 0.0 } else { pause as f64 };
         let moved = idle / self.model.fold_ns.max(1) as f64 * unit * self.dies.len() as f64;
         let moved = moved.min(self.slc_used);
         self.copied += moved as u64;
         self.direct += moved;
         (self.slc_used, self.slc_time) = (self.slc_used - moved, arrived);
-        if self.slc_used + unit > self.slc_bytes {
+        if self.slc_closed || self.slc_used + unit > self.slc_bytes {
+            self.slc_closed = true;
             self.slc_full_ns.get_or_insert(arrived);
             // Data that are written again free the blocks of the old ones.
             let kept = (self.extent.1 - self.extent.0) as f64 - self.slc_used;

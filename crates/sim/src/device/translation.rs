@@ -25,8 +25,8 @@ pub struct FlashUse {
     /// random places. In an experiment file one of: `"used"`, what a run of minutes shows on a trimmed disk in use;
     /// `"fresh"`, as its maker measures a new disk; `"unwritten"`, whose reads do not touch flash; `"steady"` (1, the
     /// steady state under random writes) and `"full:80%"`, which copy valid pages before they erase blocks; `"worn"`, after
-    /// years. The cache of single-bit cells begins empty if the state is fresh or unwritten, and full otherwise. If the
-    /// state does not say how full the disk is, half of it is.
+    /// years. The cache of single-bit cells begins empty if the state is used, fresh or unwritten, and full otherwise;
+    /// `slc_fill` can say another share. If the state does not say how full the disk is, half of it is.
     #[cfg_attr(feature = "schema", schemars(extend("toml" = {"key": "state", "type": "fields.FlashState", "default": "used"})))]
     pub fill: f64,
 }

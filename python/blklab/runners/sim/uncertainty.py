@@ -20,6 +20,7 @@ from blklab.experiment.cells import Cell
 from blklab.experiment.documents import arrays_and_volumes
 from blklab.md.levels import PARITIES
 from blklab.runners.load_ramp import without_ramp
+from blklab.units import SECTOR
 
 KERNEL = 0.065
 """The deviation of IOPS if the devices are known exactly: a little more than the root mean square of the logarithmic
@@ -67,6 +68,14 @@ APART = 10
 """How many times farther than the runs of one state two states are from each other. Of three rates that are spread
 evenly, the gaps differ by so much in one case of five; those of two states, hundredfold."""
 
+IN_SEQUENCE = {"read": 0.35, "write": 0.7}
+"""How much the rate of small I/Os in sequence differs from that of random ones, which the models of flash disks have:
+the deviation of its logarithm in 25 results of reference/foreign/iocost.csv."""
+
+LARGE = 64 << 10  # Bytes of an I/O from which on bytes limit a disk, and not commands
+FLUSHING = 0.1
+"""The share of the time that flushes take from which on all of a load waits for them: several jobs share each flush."""
+
 MIXED = 0.1  # With a smaller share of the other direction, a device's load is of one direction
 
 
@@ -108,7 +117,7 @@ def interval(
     # equal too: deviations add up, not variances.
     total = max(1, sum(sum(device.ticks_ns) for device in devices))
     of_devices = sum(
-        sum(device.ticks_ns) / total * _deviation(device, uncertainty, outcome.observed_ns)
+        sum(device.ticks_ns) / total * _deviation(cell, device, uncertainty, outcome.observed_ns)
         for device, uncertainty in zip(devices, cell.uncertainties, strict=True)
     )
     of_thread = max((array["thread_ns"] for array in _arrays(outcome)), default=0) / outcome.observed_ns
@@ -214,19 +223,52 @@ def _hits(runs: Sequence[outcomes.Outcome]) -> dict[str, tuple[float, float]]:
     return intervals
 
 
-def _deviation(device: outcomes.DeviceResult, uncertainty: Uncertainty, watched_ns: int) -> float:
-    """Returns the deviation of a device's load: that of flushes for the share of time that they take, and that of
-    latencies for the share in which it is idle.
+def _deviation(cell: Cell, device: outcomes.DeviceResult, uncertainty: Uncertainty, watched_ns: int) -> float:
+    """Returns the deviation of a device's load.
+
+    It is that of flushes if the load waits for them, and that of latencies for the share of the time in which the
+    device is idle.
     """
     reads, writes = device.ios
-    ios = uncertainty.read if reads > writes else uncertainty.write
     if min(reads, writes) > MIXED * (reads + writes):
         ios = uncertainty.mixed
+    elif reads > writes:
+        ios = _with_sequence(cell, device, uncertainty, "read", _read_deviation(device, uncertainty))
+    else:
+        ios = _with_sequence(cell, device, uncertainty, "write", _write_deviation(device, uncertainty))
     if uncertainty.latency is not None:
         busy = min(1.0, max((device.work or {}).get(part, 0) for part in ("interface_ns", "media_ns")) / watched_ns)
         ios = busy * ios + (1 - busy) * uncertainty.latency
     flushes = min(1.0, ((device.flush_ns or 0) + (device.work or {}).get("durable_ns", 0)) / watched_ns)
+    if flushes > FLUSHING:
+        flushes = 1.0
     return math.hypot((1 - flushes) * ios, flushes * uncertainty.sync)
+
+
+def _read_deviation(device: outcomes.DeviceResult, uncertainty: Uncertainty) -> float:
+    is_large = _mean_bytes(device) >= LARGE
+    return uncertainty.large_read if is_large and uncertainty.large_read is not None else uncertainty.read
+
+
+def _write_deviation(device: outcomes.DeviceResult, uncertainty: Uncertainty) -> float:
+    """Returns the deviation of writes: those to a cache of single-bit cells are better known than those after it."""
+    is_cached = uncertainty.cached_write is not None and (device.work or {}).get("media_cache_full_ns") is None
+    small = uncertainty.cached_write if is_cached else uncertainty.write
+    large = uncertainty.large_cached_write if is_cached else uncertainty.large_write
+    return large if large is not None and _mean_bytes(device) >= LARGE else small or 0.0
+
+
+def _with_sequence(
+    cell: Cell, device: outcomes.DeviceResult, uncertainty: Uncertainty, direction: str, deviation: float
+) -> float:
+    """Returns the deviation with that of small I/Os in sequence, if the load has them and the disk's model has not."""
+    is_known = uncertainty.cached_write is None or _mean_bytes(device) >= LARGE
+    in_sequence = any(not job["random"] for job in cell.document["jobs"])
+    return math.hypot(deviation, IN_SEQUENCE[direction]) if in_sequence and not is_known else deviation
+
+
+def _mean_bytes(device: outcomes.DeviceResult) -> float:
+    return SECTOR * sum(device.sectors) / max(1, sum(device.ios))
 
 
 def is_unmeasured(cell: Cell, outcome: outcomes.Outcome) -> bool:

@@ -26,7 +26,10 @@ fn disk() -> Flash {
         fua_ns: 20_000,
         sustained_read_command_ns: 0,
         sustained_read_bandwidth: 0,
+        sustained_write_bandwidth: 0,
         sustained_write_command_ns: 0,
+        cached_write_command_ns: 0,
+        slc_fill: None,
         condition: Condition::Fresh,
         used: None,
     })
@@ -119,4 +122,47 @@ fn data_that_are_written_again_keep_free_blocks() {
         4 * 10_000 + 8 * 20_000 + 8 * 40_000,
         "the whole disk: 20 pages less three for each cached one"
     );
+}
+
+#[test]
+fn commands_take_longer_when_the_cache_of_single_bit_cells_is_full() {
+    let fill = |slc_fill, condition| {
+        let model = FlashSpec {
+            slc_bytes: 4 * 4096,
+            fold_ns: 40_000,
+            buffer_bytes: 1 << 20,
+            cached_write_command_ns: 1000,
+            sustained_write_command_ns: 7000,
+            condition,
+            slc_fill,
+            ..disk().model
+        };
+        let mut disk = Flash::new(&model);
+        (0..6).for_each(|write| _ = done(&mut disk, 0, Op::Write, write));
+        disk.interface_ns.round()
+    };
+    assert_eq!(fill(None, Condition::Used), 4.0 * 1000.0 + 2.0 * 7000.0, "it was idle, so its cache is empty");
+    assert_eq!(fill(Some(0.5), Condition::Used), 2.0 * 1000.0 + 4.0 * 7000.0);
+    assert_eq!(fill(None, Condition::Worn), (6.0 * 7000.0 * WORN).round(), "after years of writes it is full");
+}
+
+#[test]
+fn a_full_cache_takes_data_again_after_a_pause() {
+    let model = FlashSpec {
+        slc_bytes: 4 * 4096,
+        fold_ns: 40_000,
+        buffer_bytes: 1 << 20,
+        condition: Condition::Used,
+        ..disk().model
+    };
+    let mut disk = Flash::new(&model);
+    let programmed = |disk: &mut Flash, now| {
+        let before = disk.die_ns;
+        done(disk, now, Op::Write, 0);
+        disk.die_ns - before
+    };
+    let first: Vec<_> = (0..6).map(|_| programmed(&mut disk, 0)).collect();
+    assert_eq!(first, [10_000, 10_000, 10_000, 10_000, 40_000, 40_000]);
+    assert_eq!(programmed(&mut disk, 500_000_000), 40_000, "half a second is no pause");
+    assert_eq!(programmed(&mut disk, 2_000_000_000), 10_000);
 }
