@@ -46,6 +46,24 @@ def test_writes_are_slower_when_the_cache_of_single_bit_cells_is_full(run: Run, 
     assert long == pytest.approx((1e9 + (3 - 1e9 / cached) * cached / 4) / 3, rel=0.05)
 
 
+def test_a_load_has_the_rates_of_both_states_of_a_cache(run: Run, tmp_path: Path) -> None:
+    writes = 'rw = "randwrite"\nbs = "4k"\niodepth = 32\nnumjobs = 4'
+    path = tmp_path / "e.toml"
+    changed_device.simulate(run, tmp_path, 'model = "990-pro"', writes, "200ms")
+    done = run("run", path, "--no-store")
+    assert "two states: the cache of single-bit cells of" in done.err + done.out
+    assert "takes the first 210 GiB of writes" in done.err + done.out
+    changed_device.simulate(run, tmp_path, 'model = "990-pro"', writes.replace("randwrite", "randread"), "200ms")
+    assert "two states" not in run("run", path, "--no-store").err
+
+
+def test_a_rate_that_is_not_known_is_not_printed(run: Run, tmp_path: Path) -> None:
+    device = 'model = "nvme-consumer", slc_fill = "100%"'
+    changed_device.simulate(run, tmp_path, device, 'rw = "randwrite"\nbs = "4k"\niodepth = 32', "200ms")
+    done = run("run", tmp_path / "e.toml", "--no-store")
+    assert "not known" in done.out and "measure the disks" in done.out
+
+
 def test_a_used_disk_needs_its_capacity(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "e.toml"
     path.write_text(

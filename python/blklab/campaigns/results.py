@@ -16,7 +16,7 @@ from blklab.compare.sanity_checks import unfair_shares
 from blklab.devices.stock_models import library_model
 from blklab.experiment.cells import Cell, ExperimentPlan
 from blklab.grouping import by_key
-from blklab.outcome import LoadRamp, Outcome, PredictionInterval
+from blklab.outcome import NOT_KNOWN, LoadRamp, Outcome, PredictionInterval
 from blklab.render import formatting, terminal
 from blklab.render.console import Console, style_text
 from blklab.render.table import TableColumn, TextTable, number_columns, text_column
@@ -25,6 +25,9 @@ from blklab.runners.registry import RUNNERS, CellDescriptions, did
 from blklab.text.printing import printable
 
 NAMED = ("stack", "workload")  # Columns before those of the runner
+UNKNOWN = "not known"
+"""Instead of a figure whose interval is so wide that it says nothing."""
+
 FIGURES_OF_CELLS = ("capacity",)  # Columns of numbers
 
 
@@ -126,6 +129,9 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTab
     note += ". share: each disk's share of the I/Os. in queues: mean number of requests in each disk and its queue."
     if has_interval:
         note += " ±IOPS: the interval in which nine of ten measurements are expected."
+    if any(result.outcome.interval and not is_known(result.outcome.interval) for result in results):
+        note += f" {UNKNOWN}: its upper bound is more than {NOT_KNOWN:.0f} times the lower one; measure the disks"
+        note += " with `blklab calibrate`."
     title = f"{printable(plan.title) or 'Experiment'}: {did(plan.runner)}"
     return TextTable(title, columns, rows, note, spare=SPARE, explanations={"mean": "mean and "})
 
@@ -146,6 +152,10 @@ def _row(cell: Cell, result: RunResult, varied_labels: Sequence[str], latency_di
         shares = [f"{len(disks)} disks"]
         depths = [depths[0], "…", depths[-1]]
     read_iops, write_iops, *latencies = outcome_figures(outcome, latency_directions)
+    if outcome.interval is not None and not is_known(outcome.interval):
+        read_iops, write_iops, *latencies = [
+            figure if figure == formatting.NONE else UNKNOWN for figure in (read_iops, write_iops, *latencies)
+        ]
     row = [
         str(cell.number),
         printable(cell.labels["stack"]),
@@ -155,14 +165,23 @@ def _row(cell: Cell, result: RunResult, varied_labels: Sequence[str], latency_di
         write_iops,
     ]
     if outcome.interval is not None:
-        row.append(_interval(outcome.interval))
+        row.append(_interval(outcome.interval, outcome.read.iops + outcome.write.iops))
     row += [*latencies, " ".join(shares), " ".join(depths)]
     return row
 
 
-def _interval(interval: PredictionInterval) -> str:
+def is_known(interval: PredictionInterval) -> bool:
+    """Returns whether an interval is so narrow that its figure is known."""
+    low, high = interval.iops
+    return interval.states is not None or high <= NOT_KNOWN * low
+
+
+def _interval(interval: PredictionInterval, iops: float) -> str:
     if interval.states:
         return " or ".join(map(formatting.number, interval.states))
+    if not is_known(interval):
+        low, high = (formatting.number(iops * limit) for limit in interval.iops)
+        return f"{low} to {high}"
     return formatting.interval(interval.iops)
 
 

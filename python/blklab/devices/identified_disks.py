@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from blklab.devices import stock_models
-from blklab.devices.stock_models import LibraryModel
+from blklab.devices.stock_models import LibraryMatch, LibraryModel
 from blklab.errors import UsageError
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots, entries, read_text
@@ -56,14 +56,25 @@ def _identify(node: Path, roots: Roots) -> IdentifiedDisk:
     if (zone_model := read_text(node / "queue/zoned")) == "host-managed":
         why = "the host must write its zones in sequence, which md and most filesystems cannot do"
         return replace(disk, obstacle=f"{HOST_MANAGED}: {why}")
-    if match := next(
-        filter(None, (stock_models.identify(name, disk.bytes) for name in (description, model) if name)), None
-    ):
-        return replace(disk, model=match.model, guess=match.why, capacity=match.capacity)
+    for name in (description, model):
+        match = stock_models.identify(name, disk.bytes) if name else None
+        if match is not None and _fits(match, node):
+            return replace(disk, model=match.model, guess=match.why, capacity=match.capacity)
     if not description or re.match(r"(QEMU|VBOX|VMware|Virtio|Msft Virtual)", description, re.I):
         return replace(disk, obstacle="virtual disk: measure it with `blklab calibrate`")
     name, why = _disk_class(node, zone_model, roots)
     return replace(disk, model=stock_models.library_model(name), guess=why)
+
+
+def _fits(match: LibraryMatch, node: Path) -> bool:
+    """Returns whether a disk is of the kind that its name says; names of some makers say only `SSD`."""
+    if not match.why:
+        return True
+    if node.name.startswith("nvme"):
+        return match.model.kind == "nvme"
+    if read_text(node / "queue/rotational") == "1":
+        return match.model.kind == "hdd"
+    return match.model.kind != "nvme"
 
 
 def _disk_class(node: Path, zone_model: str | None, roots: Roots) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """Names of products that `blklab devices identify` recognises, and what it makes of their capacity."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from blklab.devices import stock_models
+from blklab.devices.identified_disks import identify_disks
+from blklab.system.roots import Roots
 from tests.conftest import Run
 from tests.runners import changed_device
 
@@ -30,7 +33,7 @@ NAMES = {
     "SSDPF2KX019TZ": ("p5510", 1_920_383_410_176),
     "INTEL SSDSC2KB480G8": ("s4510", 480_103_981_056),
     "INTEL SSDSC2KG480G8": ("s4610", None),
-    "INTEL SSDPED1D280GA": ("p4800x", None),
+    "INTEL SSDPED1D280GA": ("nvme-optane", None),
     "INTEL SSDPEKNW512G8": ("intel-660p", 512_110_190_592),
     "Micron_5300_MTFDDAK1T9TDS": ("ssd-datacenter", None),
     "Micron_7450_MTFDKCC1T6TFS": ("micron-7450-pro", 1_600_321_314_816),
@@ -118,3 +121,58 @@ def test_what_identify_prints_can_be_simulated(run: Run, tmp_path: Path) -> None
     assert four / two == pytest.approx(1.8 / 1.05, rel=0.2)
     lows = [rate["interval"]["iops"][0] for rate in rates]
     assert lows[0] < lows[1] > lows[2], "the interval is wider"
+
+
+def expected_classes(row: dict[str, str]) -> set[str]:
+    """Returns the classes that are right for a name of tests/data/disk_names.csv."""
+    if row["class"]:
+        return {row["class"].replace("nvme-optane-like", "nvme-optane")}
+    if row["kind"] == "ssd":
+        return {"ssd-consumer", "ssd-datacenter", "ssd-qlc"}
+    if row["recording"] == "SMR":
+        return {"hdd-smr"}
+    conventional = {"hdd-5400", "hdd-7200", "hdd-10000", "hdd-15000", "hdd-25-7200"}
+    return conventional if row["recording"] else {*conventional, "hdd-smr"}
+
+
+def test_the_names_of_a_thousand_disks_show_their_class() -> None:
+    with (Path(__file__).parents[2] / "data/disk_names.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    wrong = []
+    for row in rows:
+        match = stock_models.identify(row["name"])
+        if match is None or match.model.device_class not in expected_classes(row):
+            wrong.append((row["name"], row["family"], match and match.model.device_class))
+    assert len(rows) > 1000 and len(wrong) <= 0.02 * len(rows), wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "device_class"),
+    [
+        ("WDC WD80EFAX-68LHPN0", "hdd-5400"),
+        ("WDC WD120EFAX-68UNTN0", "hdd-5400"),
+        ("WDC WD40EFAX-68JH4N0", "hdd-smr"),
+        ("WDC WD5000AVDS-63U7B1", "hdd-5400"),
+        ("WDC WD121PURP-85B5SY0", "hdd-7200"),
+        ("SAMSUNG MZXL53T8HBLS-00A07", "nvme-datacenter"),
+        ("SAMSUNG MZILT960HBHQ-00007", "sas-ssd"),
+        ("KPM5XRUG960G", "sas-ssd"),
+        ("KCD6XLUL3T84", "nvme-datacenter"),
+        ("INTEL SSDPE21D480GA", "nvme-optane"),
+    ],
+)
+def test_letters_of_a_name_show_what_a_disk_is(name: str, device_class: str) -> None:
+    match = stock_models.identify(name)
+    assert match is not None and match.model.device_class == device_class
+
+
+def test_a_disk_behind_nvme_is_none_behind_sata_though_its_name_says_only_ssd(tmp_path: Path) -> None:
+    node = tmp_path / "block/nvme0n1"
+    (node / "device").mkdir(parents=True)
+    (node / "queue").mkdir()
+    (node / "device/model").write_text("Fantasy SSD 1TB")
+    (node / "queue/rotational").write_text("0")
+    (node / "queue/write_cache").write_text("write back")
+    (node / "size").write_text("1953525168")
+    (disk,) = identify_disks(Roots(sys=tmp_path))
+    assert disk.model is not None and disk.model.name == "nvme-consumer"

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from blklab.devices import stock_models
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.experiment.documents import HostCellDocument, writes
@@ -118,16 +119,6 @@ OTHERS_BUSY = 0.1  # Share of the time from which on few bytes are an obstacle: 
 MOST_BUSY = 0.25  # Share of the time: a device that others keep busy for longer is not measured at all
 STOP_OTHERS = "Stop it, or add --force device-busy."
 SAMPLE = 2.0  # Seconds for which blklab watches devices for I/O of others
-
-MANAGED_BY_THE_DRIVE = (  # Models of shingled disks that do not report it to the kernel
-    # Seagate, "CMR and SMR hard drives" (the maker's list of 2020 and after); Archive v2.
-    r"ST(5000LM000|4000LM024|3000LM024|2000LM015|1000LM048|2000DM008|4000DM004|6000DM003|8000DM004)",
-    r"ST(8000AS0002|6000AS0002|5000AS0011)",
-    # Western Digital, "On WD Red NAS drives" (2020).
-    r"WDC?[ _]?WD([2346]0EFAX|[26]0EZAZ|[12]0SPZX|10SPSX|40EZAZ)",
-    # Toshiba, "CMR and SMR" list (2020).
-    r"TOSHIBA[ _]?(MQ04\w+|DT02ABA[46]00|HDWD2[46]0|HDWL1[12]0)",
-)
 
 
 def layers_of(target: Mapping[str, Any], roots: Roots) -> list[SysfsLayer]:
@@ -392,7 +383,7 @@ def _find_shingled_disks(beneath: Sequence[SysfsLayer], cells: Sequence[HostCell
                 "found a host-managed zoned disk, expected a conventional one: it accepts only sequential writes",
                 ("use fio with zonemode=zbd for it",),
             )
-        elif zone_model == "host-aware" or any(re.search(pattern, model.strip()) for pattern in MANAGED_BY_THE_DRIVE):
+        elif zone_model == "host-aware" or _is_shingled(model):
             yield Diagnostic(
                 "smr-cliff",
                 "warning",
@@ -401,6 +392,12 @@ def _find_shingled_disks(beneath: Sequence[SysfsLayer], cells: Sequence[HostCell
                 "writes become many times slower when its cache is full",
                 ("write for longer than its cache lasts",),
             )
+
+
+def _is_shingled(name: str) -> bool:
+    """Returns whether a disk of this name is shingled, and manages it itself."""
+    identified = stock_models.identify(name)
+    return identified is not None and identified.model.device_class == "hdd-smr"
 
 
 def _find_uncounted_devices(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:

@@ -24,9 +24,13 @@ from blklab.grouping import by_key
 from blklab.outcome import Outcome
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.load_ramp import measure_ramp, without_ramp
+from blklab.runners.sim.cache_states import describe_states, with_full_caches
 from blklab.runners.sim.uncertainty import interval, is_unmeasured, other_run, seed_count, unsteady
 from blklab.store import series
 from blklab.store.series import FinishedRun
+
+FULL = -1
+"""Instead of a seed: the simulation with full caches of single-bit cells."""
 
 UNMEASURED_NOTE = "no measurement of such an array is known: its interval is wider"
 
@@ -110,26 +114,37 @@ class SimRunner(Runner):
         groups = by_key((_simulation(cell), cell) for cell in cells)
         simulations: list[tuple[list[Cell], int]] = []
         results: dict[int, dict[int, FinishedRun | BlklabError]] = {}  # Of each seed, by cell
+        full_numbers: set[int] = set()  # Cells that are simulated with full caches of single-bit cells, too
 
         def begun() -> Iterator[Cell]:
             for group in groups.values():
-                if begun := [cell for cell in group if ledger.begin(cell)]:
-                    for seed in range(self._seed_count(begun[0])):
-                        simulations.append((begun, seed))
-                        yield other_run(begun[0], seed)
+                begun = [cell for cell in group if ledger.begin(cell)]
+                if not begun:
+                    continue
+                for seed in range(self._seed_count(begun[0])):
+                    simulations.append((begun, seed))
+                    yield other_run(begun[0], seed)
+                if full := with_full_caches(begun[0]):
+                    full_numbers.add(begun[0].number)
+                    simulations.append((begun, FULL))
+                    yield full
 
         for number, result in self._parallel.each(simulate_cell, begun()):
             group, seed = simulations[number]
-            results.setdefault(group[0].number, {})[seed] = result
-            if len(results[group[0].number]) < self._seed_count(group[0]):
+            first = group[0]
+            results.setdefault(first.number, {})[seed] = result
+            if len(results[first.number]) < self._seed_count(first) + (first.number in full_numbers):
                 continue
-            runs = [run for _, run in sorted(results.pop(group[0].number).items())]
-            errors = [run for run in runs if isinstance(run, BlklabError)]
+            by_seed = results.pop(first.number)
+            errors = [run for _, run in sorted(by_seed.items()) if isinstance(run, BlklabError)]
+            finished = cast(dict[int, FinishedRun], by_seed)
+            full_run = finished.pop(FULL, None)
+            runs = [run for _, run in sorted(finished.items())]
             for cell in group:
                 if errors:
                     ledger.fail(cell, str(errors[0]))
                 else:
-                    ledger.end(cell, make_prediction(cell, cast(Sequence[FinishedRun], runs)))
+                    ledger.end(cell, make_prediction(cell, runs, full_run))
 
 
 def _simulation(cell: Cell) -> str:
@@ -167,8 +182,11 @@ def simulate_cell(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedR
     return replace(measure_ramp(cell.document, simulate), seconds=time.perf_counter() - begin)
 
 
-def make_prediction(cell: Cell, runs: Sequence[FinishedRun]) -> FinishedRun:
-    """Returns the first run of a cell with the interval that all show; the others are those of `other_run`."""
+def make_prediction(cell: Cell, runs: Sequence[FinishedRun], full_run: FinishedRun | None = None) -> FinishedRun:
+    """Returns the first run of a cell with the interval that all show; the others are those of `other_run`.
+
+    `full_run` is the cell with full caches of single-bit cells.
+    """
     outcomes = [replace(run.outcome, series=series.as_outcome(run.points)) for run in runs]
     prediction_interval = interval(cell, outcomes[0], outcomes[1:])
     warnings = [UNMEASURED_NOTE] if is_unmeasured(cell, outcomes[0]) else []
@@ -178,6 +196,9 @@ def make_prediction(cell: Cell, runs: Sequence[FinishedRun]) -> FinishedRun:
     if prediction_interval.states:
         low, high = prediction_interval.states
         warnings.append(f"two states: some seeds give {low:,.0f} IOPS, others {high:,.0f}")
+    if full_run is not None:
+        full = replace(full_run.outcome, series=series.as_outcome(full_run.points))
+        warnings += describe_states(cell, outcomes[0], full)
     first = runs[0].outcome
     prediction = replace(first, interval=prediction_interval, warnings=(*first.warnings, *warnings))
     return replace(runs[0], outcome=prediction, seconds=sum(run.seconds for run in runs))
