@@ -41,6 +41,10 @@ STEP = 0.1  # Logarithmic step of a parameter that shows how much runs depend on
 FEW = 2  # Runs for each parameter among which a fit does not tell outliers from others
 FAR = 100.0  # Then no error is an outlier
 LONGEST = 1.0  # Largest logarithmic step of a fit
+AS_ONE_RUN = 0.15  # Logarithmic error
+NARROWER = {"read": ("large_read", "latency"), "write": ("cached_write", "large_write", "large_cached_write")}
+"""Deviations of parts of a kind of load, which what was measured replaces."""
+
 CLOSE = 0.001  # A smaller step ends the fit
 MAX_STEPS = 8  # Steps of a stage, with few I/Os and again with all
 DEPENDS = 0.05  # A run depends on a parameter if this share of its change is in the rate, both logarithmic
@@ -164,7 +168,7 @@ def calibrate(
     if device["kind"] == "throttled":
         device = {**device, **as_limits(runs)}
     # What is measured is sustained, so that the times of commands that are fitted hold for every state.
-    device = {key: value for key, value in device.items() if not key.startswith("sustained_")}
+    device = {key: value for key, value in device.items() if not key.startswith(("sustained_", "cached_"))}
     write_back = device.get("write_back", device["kind"] != "nvme")
     table = dict(device)
     fitted_values: dict[str, tuple[float, float]] = {}
@@ -199,8 +203,10 @@ def calibrate(
 
 
 def _uncertainty(before: Mapping[str, float], residuals: Sequence[Residual]) -> dict[str, float]:
-    """Returns the deviation of each kind of load: the root mean square of the errors, in which that of the initial
-    model counts as one run, because few runs can be fitted without an error.
+    """Returns the deviation of each kind of load: the root mean square of the errors.
+
+    `AS_ONE_RUN` counts as the error of one more run, because few runs can be fitted without an error. A kind that no run
+    shows keeps the deviation of the initial model.
     """
     kinds: dict[str, Callable[[Observation], bool]] = {
         "read": lambda run: run.reads,
@@ -210,8 +216,14 @@ def _uncertainty(before: Mapping[str, float], residuals: Sequence[Residual]) -> 
     }
     deviations = {}
     for kind, is_of_kind in kinds.items():
-        errors = [before.get(kind, 0.0), *(residual.log_error for residual in residuals if is_of_kind(residual.run))]
-        deviations[kind] = round(math.hypot(*errors) / math.sqrt(len(errors)), 4)
+        errors = [residual.log_error for residual in residuals if is_of_kind(residual.run)]
+        if errors:
+            errors.append(min(AS_ONE_RUN, before.get(kind, AS_ONE_RUN)))
+            deviations[kind] = round(math.hypot(*errors) / math.sqrt(len(errors)), 4)
+            continue
+        for name in (kind, *NARROWER.get(kind, ())):
+            if name in before:
+                deviations[name] = before[name]
     return deviations
 
 

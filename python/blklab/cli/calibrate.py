@@ -76,7 +76,7 @@ class CalibrateArguments:
 @repeatable("--yes-destroy", metavar="ID", help="The same, even with data on it.")
 @repeatable("--force", metavar="NAME", help="Measure despite this condition.")
 @click.option(
-    "--time", "length", type=DURATION, default="5m", help="Time of all tests together, without laying out a file."
+    "--time", "length", type=DURATION, default="60s", help="Time of all tests together, without laying out a file."
 )
 @click.option("--resume", is_flag=True, help="Continue an interrupted measurement.")
 @store_option
