@@ -31,11 +31,8 @@ GROUPS = (NAMED, CLASS, USED)
 HDDS: Mapping[str, tuple[str, str]] = {"HTS72101": ("hdd-25-7200", USED), "SAMSUNGF1": ("hdd-7200", CLASS)}
 """By a word of the set's name: the model and the group. The disk of the set WD740GD was failing."""
 
-P420I = {"p420i": {"coalesce_ns": "100us"}}
-"""The controller of the host P420i. The random reads at depths 2 and 4 of the set DELAY, 64 and 167 us, set its delay;
-the other sets judge it."""
-
 DELAY = "P420i_INTEL_D3"
+"""The set that gave the controller `p420i` its delay; the other sets judge it."""
 
 CLASSES = {"nvme": "nvme-consumer", "sata": "ssd-consumer", "sas": "ssd-consumer"}
 PROTECTED_CLASSES = {"nvme": "nvme-datacenter", "sata": "ssd-datacenter", "sas": "ssd-datacenter"}
@@ -68,7 +65,6 @@ class Measurement:
             "devices": {"disk": dict(self.device)},
             "stacks": {"alone": {"device": "disk"}},
             "workloads": {"load": {**self.workload, "time_based": True}},
-            "controllers": P420I,
             "settings": {"kernel": KERNEL, "runtime": SLOW if self.kind == "hdd" else self.runtime},
         }
         return cells.plan(load.ExperimentSource(Path(self.table), raw)).cells[0]

@@ -205,8 +205,8 @@ def calibrate(
 def _uncertainty(before: Mapping[str, float], residuals: Sequence[Residual]) -> dict[str, float]:
     """Returns the deviation of each kind of load: the root mean square of the errors.
 
-    `AS_ONE_RUN` counts as the error of one more run, because few runs can be fitted without an error. A kind that no run
-    shows keeps the deviation of the initial model.
+    `AS_ONE_RUN` counts as the error of one more run, because few runs can be fitted without an error. A kind that no
+    run shows keeps the deviation of the initial model.
     """
     kinds: dict[str, Callable[[Observation], bool]] = {
         "read": lambda run: run.reads,

@@ -127,7 +127,11 @@ def model_of(figures: Figures, base: DeviceTable) -> DeviceTable:
     them. Nothing is known of a new disk, so it has no cache of single-bit cells.
     """
     unknown = ("slc_bytes", "fold_ns", "direct_ns", "cell_bits")
-    table = {key: value for key, value in base.items() if key not in unknown and not key.startswith(("sustained_", "cached_"))}
+    table = {
+        key: value
+        for key, value in base.items()
+        if key not in unknown and not key.startswith(("sustained_", "cached_"))
+    }
     random = figures["rrandiops"]
     page_ns = table["page_read_ns"]
     of_flash = figures["rseqiops"] > SEQUENTIAL * random

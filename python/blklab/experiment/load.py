@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from blklab.devices import stock_models
+from blklab.devices.controllers import read_controllers
 from blklab.devices.device import KINDS, Device
 from blklab.errors import UsageError
 from blklab.experiment import fio_job, schema
@@ -92,6 +93,7 @@ def check_experiment(source: ExperimentSource, raw: Mapping[str, Any]) -> Experi
                 tables["devices"][name] = _device(source, name, table)
             except SpecProblems as problem:
                 problems_found += problem.found
+        tables["controllers"] = _with_known_controllers(raw.get("controllers", {}), devices)
     settings = raw.get("settings")
     if isinstance(settings, dict) and isinstance(host := settings.get("host"), dict) and "calibrated" in host:
         tables["settings"] = {**settings, "host": {**_host(source, host["calibrated"]), **host}}
@@ -104,6 +106,18 @@ def check_experiment(source: ExperimentSource, raw: Mapping[str, Any]) -> Experi
     if problems_found:
         raise SpecProblems(problems_found)
     return experiment
+
+
+def _with_known_controllers(controllers: Any, devices: Mapping[str, Any]) -> Any:
+    """Returns the table [controllers] with those that devices name, and that blklab knows."""
+    if not isinstance(controllers, dict):
+        return controllers
+    tables = dict(controllers)
+    for table in devices.values():
+        name = table.get("controller") if isinstance(table, dict) else None
+        if isinstance(name, str) and name not in tables and name in read_controllers():
+            tables[name] = dict(read_controllers()[name].keys)
+    return tables
 
 
 def _without_kind(problem: SpecProblem, raw: Mapping[str, Any]) -> SpecProblem:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from blklab import kernels, units
+from blklab.devices.controllers import read_controllers
 from blklab.devices.device import DiskTable, model_document
 from blklab.documents import cell
 from blklab.experiment import capacity, documents
@@ -75,7 +76,7 @@ class _StackResolver:
         self.built.devices.append(device_document(name, table, disk, self.experiment.settings))
         if disk.controller is not None:
             if disk.controller not in self.experiment.controllers:
-                hint = problems.near(disk.controller, self.experiment.controllers)
+                hint = problems.near(disk.controller, [*self.experiment.controllers, *read_controllers()])
                 raise problems.fail(f"devices.{table}.controller", f"there is no {disk.controller!r}; {hint}")
             self.built.devices[-1]["controller"] = disk.controller
         self.built.tables.append(disk)
