@@ -35,7 +35,7 @@ DELAY = "P420i_INTEL_D3"
 """The set that gave the controller `p420i` its delay; the other sets judge it."""
 
 CLASSES = {"nvme": "nvme-consumer", "sata": "ssd-consumer", "sas": "ssd-consumer"}
-PROTECTED_CLASSES = {"nvme": "nvme-datacenter", "sata": "ssd-datacenter", "sas": "ssd-datacenter"}
+PROTECTED_CLASSES = {"nvme": "nvme-datacenter", "sata": "ssd-datacenter", "sas": "sas-ssd"}
 FEATURES = ("random_read_iops", "random_write_iops", "read_bandwidth", "write_bandwidth")
 
 

@@ -24,7 +24,9 @@ from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import interval
 
 LEAST = 0.8
-"""The least coverage of an interval of 90 %: a group with less fails the command."""
+"""The least coverage of an interval of 90 % over the disks of a group of at least `ENOUGH` rows."""
+
+ENOUGH = 5
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def disks(*, directory: Path, output: Path | None, cluster: str | None, as_json:
 
     Each row is predicted by a model that was made without its source: the author or the host that
     measured it. A row is inside if the measurement is in the 90 % interval of its prediction. The
-    exit status is 1 if fewer than 80 % of the rows of a group are inside.
+    exit status is 1 if fewer than 80 % of a group are inside, where each disk counts once.
 
     \b
     Examples:
@@ -100,7 +102,8 @@ def disks(*, directory: Path, output: Path | None, cluster: str | None, as_json:
     tables = (_groups(rows), _sources(rows))
     emit(documents, as_json, lambda console: draw_table(console, *tables))
     groups = _group_rows(rows, _group_of)
-    if low := [group for group, of_group in groups.items() if group[0] != USED and coverage(of_group) < LEAST]:
+    judging = {group: found for group, found in groups.items() if group[0] != USED and len(found) >= ENOUGH}
+    if low := [group for group, of_group in judging.items() if coverage_of_disks(of_group) < LEAST]:
         warn(f"fewer than {100 * LEAST:.0f} % of the rows are inside the interval: {'; '.join(map(', '.join, low))}")
         raise Exit(1)
 
@@ -126,6 +129,12 @@ def predicted(measured: Sequence[Measurement], parallel: Parallel = HERE) -> lis
 def coverage(rows: Sequence[DiskRow]) -> float:
     """Returns the share of measurements that are inside the interval of their prediction."""
     return sum(row.inside for row in rows) / len(rows)
+
+
+def coverage_of_disks(rows: Sequence[DiskRow]) -> float:
+    """Returns the same if each disk counts once: the rows of a disk are right or wrong together."""
+    disks = _group_rows(rows, lambda row: (row.disk,))
+    return statistics.fmean(coverage(of_disk) for of_disk in disks.values())
 
 
 def _page(rows: Sequence[DiskRow]) -> str:

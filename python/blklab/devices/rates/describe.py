@@ -25,6 +25,10 @@ SLC_SHARE = 0.1
 """The cache of single-bit cells as a share of the capacity: the median of 20 disks in reference/foreign/rates.csv. They
 have 0.01 to 0.35 of it."""
 
+LARGE_SATA_WRITES = 0.5
+"""The deviation of large writes of a SATA disk for desktops: whether its cache of single-bit cells takes them is not
+simulated. Two disks wrote at 0.3 and 0.8 of their interface's rate after it (reference/foreign/rates.csv)."""
+
 WRITE_NS = 20_000
 """What a small write takes that need not be durable, one at a time, with the host: 10 to 45 µs in
 reference/foreign/flushes.csv."""
@@ -87,6 +91,8 @@ def _describe_sata(result: dict[str, Any], deviations: dict[str, float], product
     deviations["write"] = writes.deviation
     deviations["cached_write"] = writes.deviation
     deviations["mixed"] = hypot(reads.deviation, writes.deviation)
+    if not product.protected:
+        deviations["large_write"] = deviations["large_cached_write"] = LARGE_SATA_WRITES
 
 
 def _describe_durable_writes(
