@@ -60,7 +60,7 @@ def find_difference(result: dict[str, Any]) -> str:
         printed = plan["refusals"][0]["printed"]
         return "" if printed and printed in text else f"predicted the sentence {printed!r}"
     if result["after"]["array_state"] == "broken":
-        return "the array is broken"
+        return "" if plan["dangers"] else "the array is broken"
     seconds = result.get("seconds", 0.0)
     duration = plan["duration"]
     if duration is None:

@@ -35,7 +35,7 @@ def plan() -> None:
     interruption.
 
     \b
-    Exit status: 0 the change is accepted, 1 it is refused or can lose data.
+    Exit status: 0 the change is accepted, 1 it is refused, has no effect, or can lose data.
     """
 
 
@@ -98,7 +98,7 @@ def add(question: Question, *, array: str, disks: tuple[str, ...]) -> None:
       blklab md plan add /dev/md0 /dev/sdd --load 50%
 
     \b
-    Exit status: 0 the change is accepted, 1 it is refused or can lose data.
+    Exit status: 0 the change is accepted, 1 it is refused, has no effect, or can lose data.
     """
     from blklab.md.plan.add import judge_add
 
@@ -121,7 +121,7 @@ def grow(question: Question, *, array: str, size: int | None) -> None:
       blklab md plan grow /dev/md0 --size 3T
 
     \b
-    Exit status: 0 the change is accepted, 1 it is refused or can lose data.
+    Exit status: 0 the change is accepted, 1 it is refused, has no effect, or can lose data.
     """
     from blklab.md.plan.grow import judge_grow
 
@@ -147,7 +147,7 @@ def replace(question: Question, *, array: str, old: str, new: str | None) -> Non
       blklab md plan replace /dev/md0 1
 
     \b
-    Exit status: 0 the change is accepted, 1 it is refused or can lose data.
+    Exit status: 0 the change is accepted, 1 it is refused, has no effect, or can lose data.
     """
     from blklab.md.plan.replace import judge_replace
     from blklab.md.plan.sources import find_old_member
@@ -187,7 +187,7 @@ def reshape(
       blklab md plan reshape /dev/md0 --raid-devices 3 --backup-file /mnt/usb/md0-backup
 
     \b
-    Exit status: 0 the change is accepted, 1 it is refused or can lose data.
+    Exit status: 0 the change is accepted, 1 it is refused, has no effect, or can lose data.
     """
     from blklab.md.plan.reshape import Shape, judge_reshape
 
@@ -226,7 +226,7 @@ def level(
       blklab md plan level /dev/md0 5
 
     \b
-    Exit status: 0 the change is accepted, 1 it is refused or can lose data.
+    Exit status: 0 the change is accepted, 1 it is refused, has no effect, or can lose data.
     """
     from blklab.md.plan.level import NewLevel, judge_level
 
@@ -295,5 +295,5 @@ def _show(result: "ChangePlan", question: Question) -> None:
     from blklab.md.plan import report
 
     emit(report.as_dict(result), question.as_json, lambda console: report.show(console, result))
-    if not result.is_accepted or result.dangers:
+    if not result.is_accepted or result.dangers or result.no_effect:
         raise Exit(1)

@@ -38,7 +38,7 @@ def judge_add(array: Array, disks: Sequence[NewDisk], conditions: Conditions) ->
     if not refusals and not dangers:
         commands = _list_commands(path, disks, call, rebuilds=bool(empty))
     return ChangePlan(
-        array, "add", call, conditions, tuple(refusals), tuple(dangers), work,
+        array, "add", call, conditions, tuple(refusals), tuple(dangers), "", work,
         None if refusals else estimate_duration(work, conditions), tuple(facts), tuple(commands),
         _describe_interruption(array, path) if work else (), tuple(caveats),
     )  # fmt: skip

@@ -98,6 +98,7 @@ class ChangePlan:
     conditions: Conditions
     refusals: tuple[Refusal, ...] = ()  # In the order in which mdadm and the kernel check
     dangers: tuple[str, ...] = ()  # What mdadm accepts, and loses data
+    no_effect: str = ""  # Why mdadm accepts it, and md does nothing; empty if md does what is asked
     work: tuple[Work, ...] = ()
     estimate: Estimate | None = None  # None if md has nothing to copy, or if it is refused
     facts: tuple[str, ...] = ()  # What the change does

@@ -50,7 +50,7 @@ def judge_grow(array: Array, kib: int | None, conditions: Conditions) -> ChangeP
     elif new is not None:
         facts.append("the size is the same as now: nothing changes")
     return ChangePlan(
-        array, "grow", call, conditions, tuple(refusals), tuple(dangers), work,
+        array, "grow", call, conditions, tuple(refusals), tuple(dangers), "", work,
         None if refusals else estimate_duration(work, conditions), tuple(facts),
         () if refusals else tuple(commands),
         _describe_interruption(path) if work and not refusals else (), tuple(caveats),
@@ -75,7 +75,7 @@ def _check_level(array: Array) -> list[Refusal]:
     if array.level in {"raid0", "linear"}:
         return [
             Refusal(
-                "no-size", f"Cannot set device size for {path}: Invalid argument",
+                "no-size", "Cannot set device size in this type of array.",
                 f"{array.level} uses each member completely, and has no size for members",
                 ("# To use larger disks, add disks with `blklab md plan reshape`, or make a new array.",),
             )

@@ -66,7 +66,7 @@ def judge_level(array: Array, change: NewLevel, conditions: Conditions) -> Chang
     else:
         shape = f"{path}: could not set level to {change.level}"
         refusals += acceptance.check_writable(array, shape)
-        refusals += acceptance.check_log(array, shape)
+        refusals += acceptance.check_log(array, f"Cannot set device shape for {path}")
         if conversion.restripes:
             chunk = array.chunk
             refusals += check_backup(array, chunk, conversion.old_data, conversion.new_data, change.backup_file)
@@ -83,7 +83,7 @@ def judge_level(array: Array, change: NewLevel, conditions: Conditions) -> Chang
         interruption = ("# md continues to rebuild the new disk. No data is lost.", command_lines.show_detail(path))
     caveats = [*acceptance.describe_conditions(conditions), *acceptance.describe_redundancy(array)]
     return ChangePlan(
-        array, "level", call, conditions, tuple(refusals), tuple(dangers), work,
+        array, "level", call, conditions, tuple(refusals), tuple(dangers), "", work,
         None if refusals else estimate_duration(work, conditions),
         tuple(_describe(array, change, conversion)) if impossible is None else (), tuple(commands), interruption,
         tuple(caveats),
@@ -150,7 +150,12 @@ def _from_stripes(array: Array, change: NewLevel) -> tuple[Conversion, Refusal |
             printed = "Impossible number of devices for RAID0->RAID10"
             return Conversion(count), Refusal("disks", printed, f"expected {count} new disks, one for each member")
         return Conversion(count + (added or count), recovers=added or count), None
-    if change.level in {"raid4", "raid5", "raid6"}:
+    if change.level == "raid6":
+        printed = f"{array.path}: could not set level to raid6"
+        return Conversion(count), Refusal(
+            "level", printed, "the kernel makes a RAID-6 only of a RAID-5: change to 5 first"
+        )
+    if change.level in {"raid4", "raid5"}:
         parities = PARITIES[change.level]
         disks = change.disks or count + parities
         return _from_stripes_to_parity(array, change, disks), None

@@ -3,7 +3,7 @@
 from blklab.md import command_lines
 from blklab.md.model import Array, ArrayMember
 from blklab.md.plan import acceptance
-from blklab.md.plan.change import ChangePlan, Conditions, NewDisk, Refusal
+from blklab.md.plan.change import ChangePlan, Conditions, NewDisk, Refusal, Work
 from blklab.md.plan.duration import estimate_duration, plan_replacement_copy
 
 FIRST_KERNEL = (3, 3)
@@ -17,32 +17,32 @@ def judge_replace(array: Array, old: ArrayMember, new: NewDisk | None, condition
         call = command_lines.replace_with_spare(path, old.path)
     else:
         call = command_lines.replace_disk(path, old.path, new.path)
-    refusals = [*acceptance.check_running(array), *_check_versions(conditions), *_check_level(array, old)]
+    refusals = [*acceptance.check_running(array), *_check_versions(conditions)]
     if "in_sync" not in old.states and array.live:
         reason = f"{old.name} is {', '.join(old.states) or 'not active'}: add the new disk instead"
         refusals.append(Refusal("not-active", f"{old.path} is not active and so cannot be replaced.", reason))
     if new is not None:
         refusals += acceptance.check_new_disk(array, new)
-    refusals += acceptance.check_writable(array, "Failed to request replacement")
     dangers = [] if new is None else list(acceptance.warn_of_disk(array, new))
     caveats = list(acceptance.describe_conditions(conditions))
-    if new is None and not acceptance.count_spares(array):
-        caveats.append("the array has no spare: md only marks the member, and copies when you add a disk")
+    no_effect = _explain_no_effect(array, new)
     if new is not None:
         caveats += acceptance.warn_of_blocks(array, new)
     commands: list[str] = []
-    if not refusals and not dangers:
+    if not refusals and not dangers and not no_effect:
         if new is None:
             commands = [call, command_lines.wait_for_sync(path), command_lines.remove_disk(path, old.path)]
         else:
             commands = [command_lines.fix_replace(path, old.path, new.path)]
-    work = (plan_replacement_copy(array.member_sectors),)
+    work: tuple[Work, ...] = ()
+    if not no_effect:
+        work = (plan_replacement_copy(array.member_sectors),)
     facts = [
         f"md copies {old.name} onto the new disk; {old.name} stays in use until the end, so that no redundancy is lost",
         f"where {old.name} cannot be read, md reads the other members",
     ]
     return ChangePlan(
-        array, "replace", call, conditions, tuple(refusals), tuple(dangers), work,
+        array, "replace", call, conditions, tuple(refusals), tuple(dangers), no_effect, work,
         None if refusals else estimate_duration(work, conditions), tuple(facts), tuple(commands),
         (
             "# Nothing is lost: the old disk is still a member. md continues the copy when the array is assembled.",
@@ -64,8 +64,12 @@ def _check_versions(conditions: Conditions) -> list[Refusal]:
     return []
 
 
-def _check_level(array: Array, old: ArrayMember) -> list[Refusal]:
-    if array.redundant:
-        return []
-    reason = f"{array.level} has no redundancy: md cannot replace a member of it"
-    return [Refusal("no-redundancy", f"Failed to request replacement for {old.path}", reason)]
+def _explain_no_effect(array: Array, new: NewDisk | None) -> str:
+    """Returns why mdadm only marks the member, without an error."""
+    if not array.redundant:
+        return f"{array.level} has no redundancy, and md replaces no member of it"
+    if array.state == "readonly":
+        return "the array is read-only: md copies nothing until it is writable"
+    if new is None and not acceptance.count_spares(array):
+        return "the array has no spare: md copies nothing until you add a disk"
+    return ""

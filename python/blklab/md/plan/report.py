@@ -34,6 +34,8 @@ def describe_answer(plan: ChangePlan) -> str:
     name = plan.array.path or plan.array.name
     if plan.refusals:
         return f"{name}: No: {versions} refuse it: {plan.refusals[0].reason}."
+    if plan.no_effect:
+        return f"{name}: No use: {versions} accept it, but {plan.no_effect}."
     duration = "; md has nothing to copy"
     if plan.estimate is not None:
         duration = f"; {describe_duration(plan.estimate)}"
@@ -84,6 +86,7 @@ def as_dict(plan: ChangePlan) -> dict[str, Any]:
         "answer": describe_answer(plan),
         "refusals": [asdict(refusal) for refusal in plan.refusals],
         "dangers": list(plan.dangers),
+        "no_effect": plan.no_effect or None,
         "facts": list(plan.facts),
         "work": [asdict(work) for work in plan.work],
         "duration": asdict(estimate) if estimate else None,

@@ -13,11 +13,19 @@ from blklab.md.plan.change import SyncLimits
 from blklab.md.probing import read_software
 from blklab.md.repair.plan import find_array
 from blklab.system.roots import Roots, read_text
+from blklab.units import SECTOR
 
 
 def read_live_array(name: str, roots: Roots) -> Array:
     """Returns an assembled array of this host. Raises UsageError if there is none."""
-    return find_array(name, roots)
+    return with_size_of_stripes(find_array(name, roots))
+
+
+def with_size_of_stripes(array: Array) -> Array:
+    """Returns an array with the sectors of a member: a RAID-0 has none in sysfs, and mdadm divides its size."""
+    if array.level != "raid0" or array.size is None or not array.raid_disks:
+        return array
+    return replace(array, member_sectors=array.size // SECTOR // array.raid_disks)
 
 
 def read_host_software(roots: Roots) -> Software:
@@ -38,7 +46,7 @@ def read_files(name: str, files: Sequence[str]) -> Inventory:
         names = ", ".join(array.name for array in (*inventory.arrays, *inventory.unassembled))
         raise UsageError(f"{name}: the files have no such array: expected {names or 'output about an array'}")
     array = replace(arrays[0], path=arrays[0].path or f"/dev/{Path(name).name}")
-    return replace(inventory, arrays=(array,))
+    return replace(inventory, arrays=(with_size_of_stripes(array),))
 
 
 def read_limits(array: Array, roots: Roots) -> SyncLimits:
