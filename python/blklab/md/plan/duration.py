@@ -115,6 +115,8 @@ def estimate_duration(passes: Sequence[Work], conditions: Conditions) -> Estimat
         for index, disk_seconds in enumerate(_seconds_of_disk(work, conditions.rates)):
             seconds[index] += max(at_limit, disk_seconds)
     basis.append(f"the slowest disk: {conditions.rates.source}")
+    if any(work.action == "reshape" for work in passes):
+        basis.append("how much of this a reshape reaches is an estimate, which no measurement has judged")
     fastest, likely, slowest = (_add_load(value, max(value, at_minimum), conditions.load) for value in seconds)
     return Estimate(at_maximum, max(slowest, at_minimum), fastest, likely, slowest, tuple(basis))
 

@@ -13,9 +13,10 @@ from blklab.md.plan import acceptance
 from blklab.md.plan.change import ChangePlan, Conditions, NewDisk, Refusal, Work
 from blklab.md.plan.duration import estimate_duration, plan_recovery, plan_restripe
 from blklab.md.plan.filesystems import list_growing
-from blklab.md.plan.reshape import check_backup, describe_interruption, needs_backup
+from blklab.md.plan.reshape import check_backup, describe_backup, describe_interruption, describe_seeks, needs_backup
 
 PARITY_LAST = 5
+CHUNK_OF_MIRROR = 65536  # Bytes, of a RAID-1 that becomes a RAID-5 (raid5.c, `raid5_takeover_raid1`)
 Q_ON_LAST_DISK = 16  # Layouts of RAID-6 from this number on (drivers/md/raid5.h)
 RAID10_NEAR_2 = 0x102
 IMPOSSIBLE_FROM_MIRROR = "Impossibly level change request for RAID1"
@@ -68,8 +69,10 @@ def judge_level(array: Array, change: NewLevel, conditions: Conditions) -> Chang
         refusals += acceptance.check_writable(array, shape)
         refusals += acceptance.check_log(array, f"Cannot set device shape for {path}")
         if conversion.restripes:
-            chunk = array.chunk
-            refusals += check_backup(array, chunk, conversion.old_data, conversion.new_data, change.backup_file)
+            chunk = array.chunk or CHUNK_OF_MIRROR
+            spares = acceptance.count_spares(array) + len(change.new)
+            old_data, new_data = conversion.old_data, conversion.new_data
+            refusals += check_backup(array, chunk, old_data, new_data, change.backup_file, spares)
     dangers = [line for disk in change.new for line in acceptance.warn_of_disk(array, disk)]
     dangers += _warn_of_lost_redundancy(array, change, conversion)
     work = tuple(_plan_work(array, change, conversion)) if impossible is None else ()
@@ -78,7 +81,7 @@ def judge_level(array: Array, change: NewLevel, conditions: Conditions) -> Chang
         commands = _list_commands(array, conversion, call, adding)
     interruption: tuple[str, ...] = ()
     if not refusals and conversion.restripes:
-        interruption = tuple(describe_interruption(array, path, change.backup_file))
+        interruption = tuple(describe_interruption(array, path, change.backup_file, adding))
     elif work and not refusals:
         interruption = ("# md continues to rebuild the new disk. No data is lost.", command_lines.show_detail(path))
     caveats = [*acceptance.describe_conditions(conditions), *acceptance.describe_redundancy(array)]
@@ -239,9 +242,9 @@ def _warn_of_lost_redundancy(array: Array, change: NewLevel, conversion: Convers
 
 def _describe(array: Array, change: NewLevel, conversion: Conversion) -> Iterator[str]:
     if conversion.restripes:
-        yield "md reads and writes all data: the heads of rotating disks move all the time"
-        reason = needs_backup(array, array.chunk, conversion.old_data, conversion.new_data)
-        yield reason or "the data of the members moves: no backup file is needed"
+        yield describe_seeks(array)
+        reason = needs_backup(array, array.chunk or CHUNK_OF_MIRROR, conversion.old_data, conversion.new_data)
+        yield from describe_backup(reason, change.backup_file)
         if array.level == "raid5" and change.level == "raid6" and conversion.disks == array.raid_disks + 1:
             yield (
                 "with --layout preserve, md only rebuilds the new disk, which is faster; all Q parity is on it then "

@@ -17,12 +17,12 @@ def show(console: Console, plan: ChangePlan) -> None:
     """Prints a plan: the answer, the reasons, the commands, what a power cut means, what is not certain."""
     console.print(style_text(printable(describe_answer(plan)), "bold"))
     console.print(style_text(f"    {printable(plan.call)}"))
-    if plan.refusals:
-        for refusal in plan.refusals:
-            _show_refusal(console, refusal)
+    for number, refusal in enumerate(plan.refusals):
+        _show_refusal(console, refusal, is_first=number == 0)
     _show_list(console, "Danger", plan.dangers, "red")
-    for fact in (*plan.facts, *describe_speed(plan)):
-        console.print(style_text(f"• {printable(fact)}"))
+    if not plan.refusals:
+        for fact in (*plan.facts, *describe_speed(plan)):
+            console.print(style_text(f"• {printable(fact)}"))
     _show_commands(console, "What to do", plan.commands)
     _show_commands(console, "After a power cut", plan.interruption)
     _show_list(console, "What is not certain", plan.caveats, "")
@@ -31,16 +31,15 @@ def show(console: Console, plan: ChangePlan) -> None:
 def describe_answer(plan: ChangePlan) -> str:
     """Returns the first line: whether it is accepted, by which versions, and how long it takes."""
     versions = describe_versions(plan.conditions.software)
-    name = plan.array.path or plan.array.name
     if plan.refusals:
-        return f"{name}: No: {versions} refuse it: {plan.refusals[0].reason}."
+        return f"No: {versions} refuse it: {plan.refusals[0].reason}."
     if plan.no_effect:
-        return f"{name}: No use: {versions} accept it, but {plan.no_effect}."
+        return f"No use: {versions} accept it, but {plan.no_effect}."
     duration = "; md has nothing to copy"
     if plan.estimate is not None:
         duration = f"; {describe_duration(plan.estimate)}"
     danger = ", but it can lose data" if plan.dangers else ""
-    return f"{name}: Yes: {versions} accept it{danger}{duration}."
+    return f"Yes: {versions} accept it{danger}{duration}."
 
 
 def describe_versions(software: Software | None) -> str:
@@ -77,7 +76,7 @@ def as_dict(plan: ChangePlan) -> dict[str, Any]:
     """Returns the document for JSON. Sectors are of 512 bytes, durations seconds, limits KiB/s."""
     estimate = plan.estimate
     return {
-        "version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION,
         "array": plan.array.name,
         "uuid": plan.array.uuid or None,
         "operation": plan.operation,
@@ -97,10 +96,12 @@ def as_dict(plan: ChangePlan) -> dict[str, Any]:
     }
 
 
-def _show_refusal(console: Console, refusal: Refusal) -> None:
-    console.print(style_text(f"• {printable(refusal.reason)} [{refusal.code}]"))
+def _show_refusal(console: Console, refusal: Refusal, *, is_first: bool) -> None:
+    """Prints a refusal; the reason of the first one is in the answer."""
+    if not is_first:
+        console.print(style_text(f"• Also: {printable(refusal.reason)} [{refusal.code}]"))
     if refusal.printed:
-        console.print(style_text(f"  It prints: {printable(refusal.printed)}"))
+        console.print(style_text(f"• It prints: {printable(refusal.printed)}"))
     for line in refusal.remedy:
         _show_line(console, line)
 

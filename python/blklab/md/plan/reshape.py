@@ -70,7 +70,7 @@ def judge_reshape(array: Array, shape: Shape, conditions: Conditions) -> ChangeP
         commands = _list_commands(array, shape, call, adding)
     interruption: tuple[str, ...] = ()
     if work and not refusals:
-        interruption = tuple(describe_interruption(array, path, shape.backup_file))
+        interruption = tuple(describe_interruption(array, path, shape.backup_file, adding))
     return ChangePlan(
         array, "reshape", call, conditions, tuple(refusals), tuple(dangers), "", work,
         None if refusals else estimate_duration(work, conditions), facts, tuple(commands), interruption,
@@ -99,16 +99,16 @@ def data_disks(level: str, disks: int) -> int:
     return disks - PARITIES.get(level, 0)
 
 
-def needs_backup(array: Array, new_chunk: int, old_data: int, new_data: int) -> str:
-    """Returns why a reshape of an array with parity needs a backup file; empty if its data can move, or if unknown."""
+def needs_backup(array: Array, new_chunk: int, old_data: int, new_data: int) -> str | None:
+    """Returns why a reshape of an array with parity needs a backup; empty if its data can move, None if unknown."""
     if array.metadata == "0.90":
         return "metadata 0.90 cannot move the data of members"
     space = find_free_space(array)
-    if space is None:
-        return ""
-    needed = count_needed_sectors(array.chunk, new_chunk, old_data, new_data)
     if new_data < old_data:
         return "mdadm does not move the data of an array that shrinks"
+    if space is None:
+        return None
+    needed = count_needed_sectors(array.chunk or new_chunk, new_chunk, old_data, new_data)
     if new_data > old_data and space.before < needed:
         return _explain_space(needed, space.before, "before")
     if new_data == old_data and max(space.before, space.after) < needed:
@@ -116,16 +116,37 @@ def needs_backup(array: Array, new_chunk: int, old_data: int, new_data: int) -> 
     return ""
 
 
+def describe_backup(reason: str | None, backup_file: str) -> Iterator[str]:
+    """Yields whether a reshape needs a backup, and where mdadm has it."""
+    if reason is None:
+        yield "whether it needs a backup file depends on the free space of the members: see `mdadm --examine` of each"
+    elif not reason:
+        yield "the data of the members moves by some chunks: no backup file is needed"
+    elif backup_file:
+        yield f"{reason}: mdadm writes the stripes at work to the backup file first"
+    else:
+        yield f"{reason}: mdadm writes the first stripes to the new disk first"
+
+
+def describe_seeks(array: Array) -> str:
+    """Returns what a reshape does to the disks."""
+    if all(member.rotational is False for member in array.members):
+        return "md reads all data and writes it again, on the same disks"
+    return "md reads all data and writes it again, on the same disks: the heads of rotating disks move all the time"
+
+
 def _explain_space(needed: int, present: int, where: str) -> str:
     return f"the data must move by {needed:,} sectors, and only {present:,} are free {where} it"
 
 
-def check_backup(array: Array, new_chunk: int, old_data: int, new_data: int, backup_file: str) -> Iterator[Refusal]:
+def check_backup(
+    array: Array, new_chunk: int, old_data: int, new_data: int, backup_file: str, spares: int
+) -> Iterator[Refusal]:
     """Yields that mdadm needs a backup file for a reshape of an array with parity that has none."""
     reason = needs_backup(array, new_chunk, old_data, new_data)
     if not reason or backup_file:
         return
-    if new_data > old_data and acceptance.count_spares(array) > 0:
+    if new_data > old_data and spares > 0:
         return  # mdadm backs the critical section up on the spare
     size = count_critical_sectors(array.chunk, new_chunk, old_data, new_data) * SECTOR
     printed = f"{array.path}: Cannot grow - need backup-file"
@@ -169,7 +190,8 @@ def _check_striped(array: Array, shape: Shape) -> Iterator[Refusal]:
             )  # fmt: skip
     if disks < FEWEST.get(array.level, 1):
         yield Refusal("few-disks", "", f"{array.level} needs at least {FEWEST[array.level]} disks")
-    yield from check_backup(array, chunk, old_data, new_data, shape.backup_file)
+    spares = acceptance.count_spares(array) + len(shape.new)
+    yield from check_backup(array, chunk, old_data, new_data, shape.backup_file, spares)
 
 
 def _list_shrink(array: Array, shape: Shape, sectors: int) -> list[str]:
@@ -298,13 +320,12 @@ def _describe(array: Array, shape: Shape) -> Iterator[str]:
     after = size_of_array(array.level, disks, copies_of(array), array.member_sectors)
     if before != after:
         yield f"the array has {format_size(after)} then, now {format_size(before)}; the new space is there at the end"
-    yield "md reads and writes the same disks: the heads of rotating disks move all the time"
+    yield describe_seeks(array)
     if array.level in PARITIES:
         chunk = shape.chunk or array.chunk
         old, new = data_disks(array.level, array.raid_disks), data_disks(array.level, disks)
         reason = needs_backup(array, chunk, old, new)
-        if not reason:
-            yield "the data of the members moves: no backup file is needed"
+        yield from describe_backup(reason, shape.backup_file)
     if shape.layout and array.level in {"raid5", "raid6", "raid10"}:
         yield f"the layout changes from {layout_name(array.level, array.layout)} to {shape.layout}"
 
@@ -323,13 +344,14 @@ def _list_commands(array: Array, shape: Shape, call: str, adding: Sequence[str])
     return lines
 
 
-def describe_interruption(array: Array, path: str, backup_file: str) -> Iterator[str]:
-    """Yields what a power cut during a reshape means, and how it goes on."""
+def describe_interruption(array: Array, path: str, backup_file: str, adding: Sequence[str]) -> Iterator[str]:
+    """Yields what a power cut during a reshape means, and how it goes on; `adding` are the paths of new disks."""
     if array.level == "raid1":
         yield "# md continues the recovery of the new members. No data is lost."
         yield command_lines.show_detail(path)
         return
-    members = [member.path for member in array.active]
+    members = [member.path for member in array.members if "faulty" not in member.states]
+    members += [path for path in adding if path not in members]
     if backup_file:
         yield f"# The stripes that were being written are in {backup_file}: without this file they are lost."
         yield "# It must be on another disk, and readable before the array is assembled: not on a filesystem in memory."

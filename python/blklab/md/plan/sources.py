@@ -45,8 +45,16 @@ def read_files(name: str, files: Sequence[str]) -> Inventory:
     if not arrays:
         names = ", ".join(array.name for array in (*inventory.arrays, *inventory.unassembled))
         raise UsageError(f"{name}: the files have no such array: expected {names or 'output about an array'}")
-    array = replace(arrays[0], path=arrays[0].path or f"/dev/{Path(name).name}")
+    array = replace(arrays[0], path=arrays[0].path or _make_path(name))
     return replace(inventory, arrays=(with_size_of_stripes(array),))
+
+
+def _make_path(name: str) -> str:
+    """Returns the path of an array for commands: of `host:0`, `md0`, and of `host:home`, `home` are the devices."""
+    short_name = name.rpartition("/")[2].rpartition(":")[2]
+    if short_name.isdecimal():
+        return f"/dev/md{short_name}"
+    return f"/dev/{short_name}" if short_name.startswith("md") else f"/dev/md/{short_name}"
 
 
 def read_limits(array: Array, roots: Roots) -> SyncLimits:
