@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from blklab.md.plan.add import judge_add
-from blklab.md.plan.change import DiskRates, SyncLimits, Work
+from blklab.md.plan.change import MemberRates, SyncLimits, Work
 from blklab.md.plan.duration import estimate_duration
 from blklab.md.plan.grow import judge_grow
 from blklab.md.plan.level import NewLevel, judge_level
@@ -66,7 +66,7 @@ def test_a_backup_file_has_md_ignore_sync_speed_max() -> None:
 
 
 WORK = Work("recovery", 2_000_000_000, 0, 0, 2_000_000_000)  # 1.02 TB
-RATES = DiskRates(100e6, 200e6, "as given")
+RATES = MemberRates(100e6, 200e6, "as given")
 
 
 def test_disks_that_are_slower_than_the_limit_decide() -> None:

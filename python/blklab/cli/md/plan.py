@@ -16,7 +16,7 @@ from blklab.units import format_rate
 
 if TYPE_CHECKING:
     from blklab.md.model import Array
-    from blklab.md.plan.change import ChangePlan, Conditions, DiskRates, NewDisk
+    from blklab.md.plan.change import ChangePlan, Conditions, MemberRates, NewDisk
 
 COMMANDS = {
     "add": CommandEntry("blklab.cli.md.plan:add", "Would mdadm add a disk, as a member or a spare?"),
@@ -40,7 +40,7 @@ def plan() -> None:
 
 
 @dataclass(frozen=True)
-class Question:
+class ChangeQuestion:
     """The options that all these commands have."""
 
     files: tuple[str, ...]  # Pasted texts or images, instead of this host
@@ -54,7 +54,7 @@ def _parse_load(context: click.Context, parameter: click.Parameter, text: str | 
 
 
 def question_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: add the options of a `Question`."""
+    """Decorator: add the options of a `ChangeQuestion`."""
     options = [
         repeatable("--from", "files", metavar="FILE", help="Pasted output of mdadm, or images, instead of this host."),
         click.option("--load", metavar="SHARE", callback=_parse_load, help="Share of the time with other I/O, as 30%."),
@@ -85,8 +85,8 @@ add_option = repeatable("--add", "new", metavar="DISK", help="A disk that the ar
 @click.argument("array")
 @click.argument("disks", nargs=-1, required=True, metavar="DISK...")
 @question_options
-@collect_options(Question)
-def add(question: Question, *, array: str, disks: tuple[str, ...]) -> None:
+@collect_options(ChangeQuestion)
+def add(question: ChangeQuestion, *, array: str, disks: tuple[str, ...]) -> None:
     """Say whether mdadm would add DISK to ARRAY (/dev/md0).
 
     A disk for an empty slot is rebuilt; otherwise it becomes a spare. mdadm overwrites what is on the disk without a
@@ -111,8 +111,8 @@ def add(question: Question, *, array: str, disks: tuple[str, ...]) -> None:
 @click.argument("array")
 @click.option("--size", type=SIZE, help="Bytes of each disk that md would use; without it, all that all disks have.")
 @question_options
-@collect_options(Question)
-def grow(question: Question, *, array: str, size: int | None) -> None:
+@collect_options(ChangeQuestion)
+def grow(question: ChangeQuestion, *, array: str, size: int | None) -> None:
     """Say whether md would use another size of each disk of ARRAY (/dev/md0), as after larger disks replaced all.
 
     \b
@@ -137,8 +137,8 @@ def grow(question: Question, *, array: str, size: int | None) -> None:
 @click.argument("old")
 @click.argument("new", required=False)
 @question_options
-@collect_options(Question)
-def replace(question: Question, *, array: str, old: str, new: str | None) -> None:
+@collect_options(ChangeQuestion)
+def replace(question: ChangeQuestion, *, array: str, old: str, new: str | None) -> None:
     """Say whether md would copy the disk OLD of ARRAY (/dev/md0) onto NEW, or onto a spare, while OLD stays in use.
 
     \b
@@ -167,9 +167,9 @@ def replace(question: Question, *, array: str, old: str, new: str | None) -> Non
 @add_option
 @backup_option
 @question_options
-@collect_options(Question)
+@collect_options(ChangeQuestion)
 def reshape(
-    question: Question,
+    question: ChangeQuestion,
     *,
     array: str,
     disks: int | None,
@@ -207,9 +207,9 @@ def reshape(
 @add_option
 @backup_option
 @question_options
-@collect_options(Question)
+@collect_options(ChangeQuestion)
 def level(
-    question: Question,
+    question: ChangeQuestion,
     *,
     array: str,
     level: str,
@@ -236,7 +236,7 @@ def level(
     _show(judge_level(subject, change, _find_conditions(subject, new_disks, question)), question)
 
 
-def _read(name: str, question: Question) -> "Array":
+def _read(name: str, question: ChangeQuestion) -> "Array":
     from blklab.md.plan import sources
 
     if question.files:
@@ -244,7 +244,7 @@ def _read(name: str, question: Question) -> "Array":
     return sources.read_live_array(name, Roots())
 
 
-def _read_disks(names: tuple[str, ...], array: "Array", question: Question) -> "tuple[NewDisk, ...]":
+def _read_disks(names: tuple[str, ...], array: "Array", question: ChangeQuestion) -> "tuple[NewDisk, ...]":
     from blklab.md.plan.disks import name_new_disk, read_new_disk
 
     if question.files:
@@ -252,14 +252,14 @@ def _read_disks(names: tuple[str, ...], array: "Array", question: Question) -> "
     return tuple(read_new_disk(name, array, Roots()) for name in names)
 
 
-def _find_conditions(array: "Array", new: "tuple[NewDisk, ...]", question: Question) -> "Conditions":
+def _find_conditions(array: "Array", new: "tuple[NewDisk, ...]", question: ChangeQuestion) -> "Conditions":
     from blklab.md.plan import sources
-    from blklab.md.plan.change import Conditions, DiskRates
+    from blklab.md.plan.change import Conditions, MemberRates
 
     rotates = any(member.rotational for member in array.members)
     rates = None
     if question.rate is not None:
-        rates = DiskRates(question.rate, question.rate, f"{format_rate(question.rate)}, as given", rotates)
+        rates = MemberRates(question.rate, question.rate, f"{format_rate(question.rate)}, as given", rotates)
     if question.files:
         return Conditions(None, rates=rates, load=question.load)
     if rates is None:
@@ -269,15 +269,15 @@ def _find_conditions(array: "Array", new: "tuple[NewDisk, ...]", question: Quest
     return Conditions(sources.read_host_software(roots), sources.read_limits(array, roots), rates, question.load)
 
 
-def _find_rates(names: list[str], roots: Roots, *, rotates: bool) -> "DiskRates | None":
+def _find_rates(names: list[str], roots: Roots, *, rotates: bool) -> "MemberRates | None":
     """Returns the rates of the slowest of these disks, by their models; None if one of them is not known."""
     from blklab.devices.identified_disks import identify_disks
     from blklab.devices.sequential_rates import find_sequential_rates
     from blklab.md.member_devices import whole_disk
-    from blklab.md.plan.change import DiskRates
+    from blklab.md.plan.change import MemberRates
 
     disks = {disk.name: disk for disk in identify_disks(roots)}
-    slowest: DiskRates | None = None
+    slowest: MemberRates | None = None
     for name in names:
         node = whole_disk(Path(roots.sys / "class/block" / name).resolve())
         disk = disks.get(node.name) if node else None
@@ -287,11 +287,11 @@ def _find_rates(names: list[str], roots: Roots, *, rotates: bool) -> "DiskRates 
         guess = f" ({disk.guess})" if disk.guess else ""
         source = f"{format_rate(rates[0])} to {format_rate(rates[1])}, the model {disk.model.name}{guess}"
         if slowest is None or rates[0] < slowest.slowest:
-            slowest = DiskRates(rates[0], rates[1], source, rotates)
+            slowest = MemberRates(rates[0], rates[1], source, rotates)
     return slowest
 
 
-def _show(result: "ChangePlan", question: Question) -> None:
+def _show(result: "ChangePlan", question: ChangeQuestion) -> None:
     from blklab.md.plan import report
 
     emit(report.as_dict(result), question.as_json, lambda console: report.show(console, result))

@@ -49,7 +49,7 @@ def check_idle(array: Array) -> Iterator[Refusal]:
         if array.sync.action in {"check", "repair"}:
             remedy = [command_lines.make_idle(array.path)]
         yield Refusal(
-            "busy", f"{array.path} is performing resync/recovery and cannot be", f"a {array.sync.name} is under way",
+            "busy", f"{array.path} is performing resync/recovery and cannot be", f"md does a {array.sync.name} now",
             tuple(remedy),
         )  # fmt: skip
 

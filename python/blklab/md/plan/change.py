@@ -57,7 +57,7 @@ class SyncLimits:
 
 
 @dataclass(frozen=True)
-class DiskRates:
+class MemberRates:
     """How fast the slowest disk of a change reads and writes in order, in bytes per second."""
 
     slowest: float  # Near the end of a rotating disk
@@ -72,12 +72,12 @@ class Conditions:
 
     software: Software | None = None
     limits: SyncLimits = SyncLimits()
-    rates: DiskRates | None = None  # None: not known
+    rates: MemberRates | None = None  # None: not known
     load: float | None = None  # Share of the time with other I/O, 0 to 1; None: not given
 
 
 @dataclass(frozen=True)
-class Estimate:
+class DurationEstimate:
     """How long a change takes, in seconds."""
 
     at_maximum: float  # At sync_speed_max: it cannot be faster
@@ -100,7 +100,7 @@ class ChangePlan:
     dangers: tuple[str, ...] = ()  # What mdadm accepts, and loses data
     no_effect: str = ""  # Why mdadm accepts it, and md does nothing; empty if md does what is asked
     work: tuple[Work, ...] = ()
-    estimate: Estimate | None = None  # None if md has nothing to copy, or if it is refused
+    estimate: DurationEstimate | None = None  # None if md has nothing to copy, or if it is refused
     facts: tuple[str, ...] = ()  # What the change does
     commands: tuple[str, ...] = ()  # In order, with comments; empty if it is refused
     interruption: tuple[str, ...] = ()  # What a power cut means, and commands to go on

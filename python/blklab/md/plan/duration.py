@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from blklab.md.levels import PARITIES
 from blklab.md.model import Array
-from blklab.md.plan.change import Conditions, DiskRates, Estimate, Work
+from blklab.md.plan.change import Conditions, DurationEstimate, MemberRates, Work
 from blklab.units import SECTOR
 
 COPYING = (1.0, 0.9, 0.7)
@@ -91,7 +91,7 @@ def plan_raid10_reshape(array: Array, array_sectors: int, new_disks: int) -> Wor
     return Work("reshape", array_sectors, array_sectors, written, busiest)
 
 
-def estimate_duration(passes: Sequence[Work], conditions: Conditions) -> Estimate | None:
+def estimate_duration(passes: Sequence[Work], conditions: Conditions) -> DurationEstimate | None:
     """Returns how long passes take one after the other; None without a pass."""
     if not passes:
         return None
@@ -108,7 +108,7 @@ def estimate_duration(passes: Sequence[Work], conditions: Conditions) -> Estimat
     if conditions.rates is None:
         basis.append("the speed of the disks is not known: --rate gives it")
         fastest = _add_load(at_maximum, at_minimum, conditions.load)
-        return Estimate(at_maximum, at_minimum, fastest, None, None, tuple(basis))
+        return DurationEstimate(at_maximum, at_minimum, fastest, None, None, tuple(basis))
     seconds = [0.0, 0.0, 0.0]
     for work in passes:
         at_limit = work.sectors / 2 / max(limits.minimum, limits.maximum, work.minimum)
@@ -118,10 +118,10 @@ def estimate_duration(passes: Sequence[Work], conditions: Conditions) -> Estimat
     if any(work.action == "reshape" for work in passes):
         basis.append("how much of this a reshape reaches is an estimate, which no measurement has judged")
     fastest, likely, slowest = (_add_load(value, max(value, at_minimum), conditions.load) for value in seconds)
-    return Estimate(at_maximum, max(slowest, at_minimum), fastest, likely, slowest, tuple(basis))
+    return DurationEstimate(at_maximum, max(slowest, at_minimum), fastest, likely, slowest, tuple(basis))
 
 
-def _seconds_of_disk(work: Work, rates: DiskRates) -> tuple[float, float, float]:
+def _seconds_of_disk(work: Work, rates: MemberRates) -> tuple[float, float, float]:
     """Returns how long the busiest disk takes at best, usually and at worst."""
     shares = COPYING
     if work.action == "reshape":

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from blklab.md import command_lines
+from blklab.md.audit.rule import level_text
 from blklab.md.levels import PARITIES, layout_name
 from blklab.md.model import Array
 from blklab.md.plan import acceptance
@@ -97,7 +98,9 @@ def find_conversion(array: Array, change: NewLevel) -> tuple[Conversion, Refusal
     """Returns how an array gets a level, and why mdadm calls that impossible."""
     nothing = Conversion(array.raid_disks)
     if change.level == array.level:
-        return nothing, Refusal("same-level", f"{array.path}: no change requested", f"the array is {array.level}")
+        return nothing, Refusal(
+            "same-level", f"{array.path}: no change requested", f"the array is a {level_text(array.level)} already"
+        )
     if array.level == "raid1":
         return _from_mirror(array, change)
     if array.level == "raid10":
@@ -117,7 +120,7 @@ def _from_mirror(array: Array, change: NewLevel) -> tuple[Conversion, Refusal | 
     if change.level == "raid0":
         return Conversion(1, loses_redundancy=True), None
     if change.level != "raid5":
-        reason = f"md makes only RAID-5 or RAID-0 of a RAID-1, not {change.level}"
+        reason = f"md makes only RAID-5 or RAID-0 of a RAID-1, not {level_text(change.level)}"
         return nothing, Refusal("level", IMPOSSIBLE_FROM_MIRROR, reason)
     if array.raid_disks != 2:
         reason = f"the mirror has {array.raid_disks} slots: reduce them to two first"
@@ -130,7 +133,9 @@ def _from_mirror(array: Array, change: NewLevel) -> tuple[Conversion, Refusal | 
 def _from_raid10(array: Array, change: NewLevel) -> tuple[Conversion, Refusal | None]:
     nothing = Conversion(array.raid_disks)
     if change.level != "raid0":
-        reason = f"md makes only RAID-0 of a RAID-10, not {change.level}: make a new array, and copy the files"
+        reason = (
+            f"md makes only RAID-0 of a RAID-10, not {level_text(change.level)}: make a new array, and copy the files"
+        )
         return nothing, Refusal("level", "RAID10 can only be changed to RAID0", reason)
     near = array.layout & 0xFF
     if array.layout & ~0xFF != 0x100:
@@ -162,7 +167,7 @@ def _from_stripes(array: Array, change: NewLevel) -> tuple[Conversion, Refusal |
         parities = PARITIES[change.level]
         disks = change.disks or count + parities
         return _from_stripes_to_parity(array, change, disks), None
-    reason = f"md makes only RAID-4, 5, 6 or 10 of a RAID-0, not {change.level}"
+    reason = f"md makes only RAID-4, 5, 6 or 10 of a RAID-0, not {level_text(change.level)}"
     return Conversion(count), Refusal("level", IMPOSSIBLE, reason)
 
 
@@ -197,13 +202,15 @@ def _from_one_parity(array: Array, change: NewLevel) -> tuple[Conversion, Refusa
         disks = change.disks or data
         moves = (array.level == "raid5" and array.layout != PARITY_LAST) or disks != data
         return Conversion(disks, moves, data, disks, loses_redundancy=True), None
-    return Conversion(count), Refusal("level", IMPOSSIBLE, f"md makes no {change.level} of {array.level}")
+    return Conversion(count), Refusal(
+        "level", IMPOSSIBLE, f"md makes no {level_text(change.level)} of a {level_text(array.level)}"
+    )
 
 
 def _from_two_parities(array: Array, change: NewLevel) -> tuple[Conversion, Refusal | None]:
     count = array.raid_disks
     if change.level not in {"raid4", "raid5"}:
-        reason = f"md makes only RAID-5 or RAID-4 of a RAID-6, not {change.level}"
+        reason = f"md makes only RAID-5 or RAID-4 of a RAID-6, not {level_text(change.level)}"
         return Conversion(count), Refusal("level", IMPOSSIBLE, reason)
     disks = change.disks or count - 1
     moves = array.layout < Q_ON_LAST_DISK or disks != count - 1
@@ -235,9 +242,9 @@ def _warn_of_lost_redundancy(array: Array, change: NewLevel, conversion: Convers
     if not conversion.loses_redundancy:
         return
     if array.level in {"raid1", "raid10"}:
-        yield f"mdadm takes the other copies out at once: the {change.level} has no redundancy"
+        yield f"mdadm takes the other copies out at once: the {level_text(change.level)} has no redundancy"
     else:
-        yield f"the {change.level} has no redundancy: one failure loses all data"
+        yield f"the {level_text(change.level)} has no redundancy: one failure loses all data"
 
 
 def _describe(array: Array, change: NewLevel, conversion: Conversion) -> Iterator[str]:

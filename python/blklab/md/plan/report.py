@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from blklab.md.model import Software
-from blklab.md.plan.change import ChangePlan, Estimate, Refusal
+from blklab.md.plan.change import ChangePlan, DurationEstimate, Refusal
 from blklab.render.console import Console, style_text
 from blklab.text.printing import printable
 from blklab.units import format_duration
@@ -52,7 +52,7 @@ def describe_versions(software: Software | None) -> str:
     return f"{mdadm} and {kernel}"
 
 
-def describe_duration(estimate: Estimate) -> str:
+def describe_duration(estimate: DurationEstimate) -> str:
     """Returns how long it takes, with the interval; the lower bound only if the disks are not known."""
     if estimate.likely is None or estimate.slowest is None:
         return f"at least {_format_seconds(estimate.fastest)}"

@@ -22,8 +22,6 @@ from blklab.units import SECTOR, format_size
 
 SMALLEST_CHUNK = 4096
 FEWEST = {"raid4": 2, "raid5": 2, "raid6": 4}  # Disks (drivers/md/raid5.c, check_reshape)
-BACKUP = "/root/md-backup"
-"""The backup file in printed commands, if the user names none."""
 
 
 @dataclass(frozen=True)
