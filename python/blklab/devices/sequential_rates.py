@@ -15,7 +15,8 @@ def find_sequential_rates(name: str) -> tuple[float, float] | None:
         outer, inner, rpm = (table.get(key) for key in ("outer_track_bytes", "inner_track_bytes", "rpm"))
         if not outer or not inner or not rpm:
             return None
-        slowest, fastest = float(inner) * float(rpm) / 60, float(outer) * float(rpm) / 60
+        slowest = float(inner) * float(rpm) / 60
+        fastest = float(outer) * float(rpm) / 60
     else:
         units, size, time = (table.get(key) for key in ("units", "program_bytes", "program_ns"))
         read, write = (table.get(key) for key in ("read_bandwidth", "write_bandwidth"))

@@ -144,6 +144,14 @@ def usable_sectors(array: Array, size: int) -> int | None:
     return None
 
 
+def warn_of_disks(array: Array, disks: Sequence[NewDisk]) -> list[str]:
+    """Returns what mdadm overwrites on new disks."""
+    lines: list[str] = []
+    for disk in disks:
+        lines += warn_of_disk(array, disk)
+    return lines
+
+
 def warn_of_disk(array: Array, disk: NewDisk) -> Iterator[str]:
     """Yields what mdadm overwrites without a question on a new disk, and what else it does not check."""
     if disk.is_spare or disk.is_member:

@@ -31,8 +31,10 @@ def judge_add(array: Array, disks: Sequence[NewDisk], conditions: Conditions) ->
         facts.append(f"{empty} of {array.raid_disks} slots are empty: md rebuilds the new disk from the other members")
     else:
         facts.append("no slot is empty: the disk becomes a spare, which md uses when a member fails")
-    dangers = [line for disk in disks for line in acceptance.warn_of_disk(array, disk)]
-    caveats = [line for disk in disks for line in acceptance.warn_of_blocks(array, disk)]
+    dangers = acceptance.warn_of_disks(array, disks)
+    caveats: list[str] = []
+    for disk in disks:
+        caveats += acceptance.warn_of_blocks(array, disk)
     caveats += acceptance.describe_conditions(conditions)
     commands: list[str] = []
     if not refusals and not dangers:

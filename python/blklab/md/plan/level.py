@@ -72,9 +72,8 @@ def judge_level(array: Array, change: NewLevel, conditions: Conditions) -> Chang
         if conversion.restripes:
             chunk = array.chunk or CHUNK_OF_MIRROR
             spares = acceptance.count_spares(array) + len(change.new)
-            old_data, new_data = conversion.old_data, conversion.new_data
-            refusals += check_backup(array, chunk, old_data, new_data, change.backup_file, spares)
-    dangers = [line for disk in change.new for line in acceptance.warn_of_disk(array, disk)]
+            refusals += check_backup(array, chunk, conversion.old_data, conversion.new_data, change.backup_file, spares)
+    dangers = acceptance.warn_of_disks(array, change.new)
     dangers += _warn_of_lost_redundancy(array, change, conversion)
     work = tuple(_plan_work(array, change, conversion)) if impossible is None else ()
     commands: list[str] = []
@@ -232,8 +231,9 @@ def _plan_work(array: Array, change: NewLevel, conversion: Conversion) -> Iterat
     if conversion.restripes:
         disks = max(conversion.disks, array.raid_disks)
         has_backup = bool(change.backup_file)
-        old_data, new_data = conversion.old_data, conversion.new_data
-        yield plan_restripe(array.member_sectors, old_data, new_data, disks, with_backup=has_backup)
+        yield plan_restripe(
+            array.member_sectors, conversion.old_data, conversion.new_data, disks, with_backup=has_backup
+        )
     elif conversion.recovers:
         yield plan_recovery(array, array.member_sectors, conversion.recovers)
 

@@ -44,7 +44,8 @@ def describe_answer(plan: ChangePlan) -> str:
 
 def describe_versions(software: Software | None) -> str:
     """Returns the names of mdadm and the kernel, with their versions as far as they are known."""
-    mdadm, kernel = "mdadm", "Linux"
+    mdadm = "mdadm"
+    kernel = "Linux"
     if software is not None and software.mdadm:
         mdadm += f" {software.mdadm[0]}.{software.mdadm[1]}"
     if software is not None and software.kernel:

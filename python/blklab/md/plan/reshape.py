@@ -58,7 +58,7 @@ def judge_reshape(array: Array, shape: Shape, conditions: Conditions) -> ChangeP
         refusals += _check_mirror(array, shape)
     elif array.level in PARITIES or array.level == "raid0":
         refusals += _check_striped(array, shape)
-    dangers = [line for disk in shape.new for line in acceptance.warn_of_disk(array, disk)]
+    dangers = acceptance.warn_of_disks(array, shape.new)
     dangers += _warn_of_offset(array, shape)
     caveats = [*acceptance.describe_conditions(conditions), *acceptance.describe_redundancy(array)]
     work = tuple(_plan_work(array, shape))
@@ -163,7 +163,8 @@ def _check_striped(array: Array, shape: Shape) -> Iterator[Refusal]:
     path = array.path
     chunk = shape.chunk or array.chunk
     disks = shape.disks or array.raid_disks
-    old_data, new_data = data_disks(array.level, array.raid_disks), data_disks(array.level, disks)
+    old_data = data_disks(array.level, array.raid_disks)
+    new_data = data_disks(array.level, disks)
     yield from _check_layout_name(array, shape)
     if shape.chunk and array.member_sectors % (shape.chunk // SECTOR):
         fitting = array.member_sectors // (shape.chunk // SECTOR) * (shape.chunk // SECTOR)
@@ -228,7 +229,8 @@ def _list_removals(array: Array, surplus: int) -> Iterator[str]:
 
 def parse_raid10_layout(layout: str) -> int:
     """Returns a layout word (`n2`, `f2`, `o2`) as superblocks have it; 0 if it is none."""
-    kind, copies = layout[:1], layout[1:]
+    kind = layout[:1]
+    copies = layout[1:]
     if kind not in {"n", "f", "o"} or not copies.isdecimal() or not copies.isascii():
         return 0
     count = int(copies)
@@ -270,7 +272,8 @@ def _check_raid10_layout(array: Array, layout: str) -> Iterator[Refusal]:
     if not number:
         yield Refusal("layout", f"layout {layout} not understood for this level", f"{layout} is no layout of RAID-10")
         return
-    near, far = number & 0xFF, number >> 8 & 0xFF
+    near = number & 0xFF
+    far = number >> 8 & 0xFF
     if far > 1 and not number >> 16 & 1:
         yield Refusal("far-layout", "Cannot reshape RAID10 to far-mode", "md cannot reshape a RAID-10 to far layout")
     elif near * far != copies_of(array):
@@ -304,7 +307,8 @@ def _plan_work(array: Array, shape: Shape) -> Iterator[Work]:
         sectors = size_of_array("raid10", disks, copies_of(array), array.member_sectors)
         yield plan_raid10_reshape(array, sectors // SECTOR, disks)
     else:
-        old, new = data_disks(array.level, array.raid_disks), data_disks(array.level, disks)
+        old = data_disks(array.level, array.raid_disks)
+        new = data_disks(array.level, disks)
         slots = max(disks, array.raid_disks)
         yield plan_restripe(array.member_sectors, old, new, slots, with_backup=bool(shape.backup_file))
 
@@ -321,7 +325,8 @@ def _describe(array: Array, shape: Shape) -> Iterator[str]:
     yield describe_seeks(array)
     if array.level in PARITIES:
         chunk = shape.chunk or array.chunk
-        old, new = data_disks(array.level, array.raid_disks), data_disks(array.level, disks)
+        old = data_disks(array.level, array.raid_disks)
+        new = data_disks(array.level, disks)
         reason = needs_backup(array, chunk, old, new)
         yield from describe_backup(reason, shape.backup_file)
     if shape.layout and array.level in {"raid5", "raid6", "raid10"}:
