@@ -5,7 +5,9 @@
 
 import json
 import os
-from collections.abc import Iterator
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from tests.md.guest.plan_cases import CASES, Case
 from tests.md.guest.rig import Rig
 
 MIB = 1 << 20
+BACKUP = "/var/lib/blklab/backup"
 SHAPES = [
     *(VirtualDiskShape(f"disk{number}", 64 * MIB) for number in range(6)),
     VirtualDiskShape("small", 40 * MIB),
@@ -96,3 +99,127 @@ def test_mdadm_and_md_do_what_is_predicted(machine: Rig) -> None:
     print("\n".join(draw_row(*row) for row in rows))  # noqa: T201  # figures for the record
     assert not [f"{result['name']}: {difference}" for result, difference in rows if difference]
     assert len(results) == len(cases)
+
+
+def ask(machine: Rig, *arguments: str) -> dict[str, Any]:
+    return dict(json.loads(machine.blklab("md", "plan", *arguments, "--json").stdout))
+
+
+def read_digest(machine: Rig) -> str:
+    """Returns the SHA-256 of the first 48 MiB of the array, read from its disks."""
+    machine.run("blockdev", "--flushbufs", "/dev/md0")
+    return machine.run(*payload.command("inside.digest"), "read", "/dev/md0", "48").stdout
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    """Waits until something is so; returns whether it is."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.2)
+    return False
+
+
+POWER_CUTS = {
+    "moved data": (["--chunk=64", "--bitmap=none"], ["--raid-devices", "4", "--add", "{3}"]),
+    "backup file": (["--chunk=64", "--bitmap=none", "--metadata=0.90"], ["--chunk", "128k", "--backup-file", BACKUP]),
+}
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("kind", POWER_CUTS)
+def test_a_reshape_goes_on_after_a_power_cut_with_what_is_printed(
+    rig: Callable[[Sequence[VirtualDiskShape]], Rig], kind: str
+) -> None:
+    """The backup file is on a disk that keeps it."""
+    options, change = POWER_CUTS[kind]
+    machine = rig(SHAPES[:4])
+    disks = machine.names(SHAPES[:4])
+    machine.create("/dev/md0", disks[:3], "--level=5", *options)
+    machine.run(*payload.command("inside.digest"), "write", "/dev/md0", "1", "48")
+    before = read_digest(machine)
+    limit_speed(machine, 1000)
+    if kind == "backup file":  # mdadm raises the limit then: the disks must be slow
+        throttle(machine, SHAPES[:3], 2 * MIB)
+    plan = ask(machine, "reshape", "/dev/md0", *(word.format(*disks) for word in change))
+    typed = [line for line in plan["commands"] if line.startswith("mdadm ") and "--wait" not in line]
+    for line in typed:
+        machine.run(*shlex.split(line))
+    assert wait_for(lambda: (count_reshaped(machine) or 0) > 8192, 60)
+    machine.cut()
+    machine.power()
+    machine.run("modprobe", "raid456")
+    limit_speed(machine, 100_000)
+    first = next(line for line in plan["interruption"] if "--assemble" in line)
+    machine.run(*shlex.split(first))
+    if machine.read("/sys/block/md0/md/sync_action") != "reshape" and count_reshaped(machine) is not None:
+        machine.run(*shlex.split(next(line for line in plan["interruption"] if "--continue" in line)))
+    assert wait_for(lambda: count_reshaped(machine) is None, 120)
+    assert machine.read("/sys/block/md0/md/degraded") == "0"
+    assert read_digest(machine) == before
+
+
+SLOW = 4 * MIB
+"""Bytes per second of the disks that decide how long a pass takes."""
+
+SLOW_CHANGES = {
+    "recovery": (["--level=5", "--bitmap=none"], "mdadm /dev/md0 --fail {2} --remove {2}", ["add", "{3}"]),
+    "replacement": (["--level=1", "--bitmap=none"], "mdadm /dev/md0 --add {3}", ["replace", "{0}", "{3}"]),
+    "resync": (["--level=5", "--bitmap=none", "--size=16M"], "", ["grow"]),
+    "reshape": (["--level=5", "--chunk=64", "--bitmap=none"], "", ["reshape", "--raid-devices", "4", "--add", "{3}"]),
+    "chunk": (["--level=5", "--chunk=64", "--bitmap=none"], "", ["reshape", "--chunk", "128k"]),
+    "reshape of RAID-10": (
+        ["--level=10", "--chunk=64", "--bitmap=none"], "", ["reshape", "--raid-devices", "4", "--add", "{3}"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.guest
+@pytest.mark.skipif(not EVERY, reason="BLKLAB_PROOF=every has it")
+@pytest.mark.parametrize("kind", SLOW_CHANGES)
+def test_disks_that_are_slower_than_the_limit_take_as_long_as_is_said(
+    rig: Callable[[Sequence[VirtualDiskShape]], Rig], kind: str
+) -> None:
+    options, before, (operation, *arguments) = SLOW_CHANGES[kind]
+    machine = rig(SHAPES[:4])
+    disks = machine.names(SHAPES[:4])
+    machine.create("/dev/md0", disks[:3], *(options if "--size=16M" in options else [*options, "--size=32M"]))
+    if before:
+        machine.run(*shlex.split(before.format(*disks)))
+    limit_speed(machine, 200_000)
+    throttle(machine, SHAPES[:4], SLOW)
+    words = [operation, "/dev/md0", *(word.format(*disks) for word in arguments), "--rate", str(SLOW)]
+    plan = ask(machine, *words)
+    lines = [line for line in plan["commands"] if line.startswith("mdadm ") and "--wait" not in line]
+    for line in lines or [plan["call"]]:
+        machine.run(*shlex.split(line))
+    assert wait_for(lambda: is_busy(machine), 10)
+    begin = time.monotonic()
+    assert wait_for(lambda: not is_busy(machine), 180)
+    seconds = time.monotonic() - begin
+    duration = plan["duration"]
+    bounds = " to ".join(f"{duration[name]:.1f}" for name in ("fastest", "likely", "slowest"))
+    print(f"{kind}: {seconds:.1f} s, predicted {bounds} s")  # noqa: T201  # figures for the record
+    assert 0.9 * duration["fastest"] - LATENESS_S <= seconds <= 1.1 * duration["slowest"] + LATENESS_S
+
+
+def is_busy(machine: Rig) -> bool:
+    return machine.read("/sys/block/md0/md/sync_action") != "idle"
+
+
+def throttle(machine: Rig, shapes: Sequence[VirtualDiskShape], rate: int) -> None:
+    """Has disks read and write together so many bytes per second."""
+    for shape in shapes:
+        machine.guest.throttle(machine.guest.disk(shape), {"bps_total": rate})
+
+
+def count_reshaped(machine: Rig) -> int | None:
+    """Returns the position of the reshape in sectors of the array; None if there is none."""
+    position = machine.read("/sys/block/md0/md/reshape_position")
+    return None if position == "none" else int(position)
+
+
+def limit_speed(machine: Rig, maximum: int) -> None:
+    machine.guest.agent.write("/proc/sys/dev/raid/speed_limit_min", str(min(1000, maximum)))
+    machine.guest.agent.write("/proc/sys/dev/raid/speed_limit_max", str(maximum))
