@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from blklab.md.model import Software
 from blklab.md.plan.add import judge_add
 from blklab.md.plan.change import MemberRates, SyncLimits, Work
 from blklab.md.plan.duration import estimate_duration
@@ -58,11 +59,15 @@ def test_a_level_change_at_once_takes_no_time() -> None:
     assert judge_level(make_array("raid1", 2), NewLevel("raid5"), CONDITIONS).estimate is None
 
 
-def test_a_backup_file_has_md_ignore_sync_speed_max() -> None:
+def test_with_a_backup_file_mdadm_before_4_4_has_md_ignore_sync_speed_max() -> None:
     shape = Shape(chunk=131072, backup_file="/mnt/backup")
     plan = judge_reshape(make_array("raid5", 3, version="0.90"), shape, CONDITIONS)
     assert plan.estimate is not None
     assert plan.estimate.at_maximum == pytest.approx(32 * 1024 / 200_000)
+    newer = replace(CONDITIONS, software=Software(kernel=(6, 12), mdadm=(4, 4)))
+    plan = judge_reshape(make_array("raid5", 3, version="0.90"), shape, newer)
+    assert plan.estimate is not None
+    assert plan.estimate.at_maximum == pytest.approx(MEMBER_S)
 
 
 WORK = Work("recovery", 2_000_000_000, 0, 0, 2_000_000_000)  # 1.02 TB

@@ -24,8 +24,17 @@ RESHAPE_FLASH = (1.0, 0.8, 0.4)
 """The same for a reshape on flash."""
 
 MINIMUM_WITH_BACKUP = 200_000
-"""KiB/s: sync_speed_min, to which mdadm sets it while it writes a backup file for an array of the same size
-(mdadm 4.2, Grow.c, `child_monitor`)."""
+"""KiB/s: to what mdadm sets sync_speed_min while it writes a backup file for an array of the same size (mdadm 4.2,
+Grow.c, `child_monitor`)."""
+
+LIMITS_LEFT_ALONE_IN = (4, 4)
+"""The first mdadm that does not do this (commit f79f7189)."""
+
+
+def raises_minimum(backup_file: str, conditions: Conditions) -> bool:
+    """Whether mdadm raises sync_speed_min during a reshape with this backup file."""
+    software = conditions.software
+    return bool(backup_file and software and software.mdadm and software.mdadm < LIMITS_LEFT_ALONE_IN)
 
 
 def copies_of(array: Array) -> int:
@@ -72,14 +81,16 @@ def plan_resync(array: Array, member_sectors: int) -> Work:
     return Work("resync", member_sectors, member_sectors * count, 0, member_sectors)
 
 
-def plan_restripe(member_sectors: int, old_data: int, new_data: int, disks: int, *, with_backup: bool = False) -> Work:
+def plan_restripe(
+    member_sectors: int, old_data: int, new_data: int, disks: int, *, raises_minimum: bool = False
+) -> Work:
     """Returns the reshape of an array with parity; `old_data` and `new_data` are data disks, `disks` the larger number.
 
     Each stripe of the new array is written completely. Its data are read from the old one, as far as it reaches.
     """
     read = min(member_sectors * old_data, member_sectors * new_data)
     read_of_member = read // max(1, old_data)
-    minimum = MINIMUM_WITH_BACKUP if with_backup and old_data == new_data else 0
+    minimum = MINIMUM_WITH_BACKUP if raises_minimum and old_data == new_data else 0
     return Work("reshape", member_sectors, read, member_sectors * disks, member_sectors + read_of_member, minimum)
 
 

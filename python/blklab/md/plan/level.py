@@ -12,7 +12,7 @@ from blklab.md.levels import PARITIES, layout_name
 from blklab.md.model import Array
 from blklab.md.plan import acceptance
 from blklab.md.plan.change import ChangePlan, Conditions, NewDisk, Refusal, Work
-from blklab.md.plan.duration import estimate_duration, plan_recovery, plan_restripe
+from blklab.md.plan.duration import estimate_duration, plan_recovery, plan_restripe, raises_minimum
 from blklab.md.plan.filesystems import list_growing
 from blklab.md.plan.reshape import check_backup, describe_backup, describe_interruption, describe_seeks, needs_backup
 
@@ -75,7 +75,7 @@ def judge_level(array: Array, change: NewLevel, conditions: Conditions) -> Chang
             refusals += check_backup(array, chunk, conversion.old_data, conversion.new_data, change.backup_file, spares)
     dangers = acceptance.warn_of_disks(array, change.new)
     dangers += _warn_of_lost_redundancy(array, change, conversion)
-    work = tuple(_plan_work(array, change, conversion)) if impossible is None else ()
+    work = tuple(_plan_work(array, change, conversion, conditions)) if impossible is None else ()
     commands: list[str] = []
     if not refusals and not dangers:
         commands = _list_commands(array, conversion, call, adding)
@@ -227,12 +227,12 @@ def _check_disks(array: Array, conversion: Conversion, change: NewLevel) -> Iter
     yield Refusal("spares", printed, f"it needs {needed} more disk{plural}: name them with --add")
 
 
-def _plan_work(array: Array, change: NewLevel, conversion: Conversion) -> Iterator[Work]:
+def _plan_work(array: Array, change: NewLevel, conversion: Conversion, conditions: Conditions) -> Iterator[Work]:
     if conversion.restripes:
         disks = max(conversion.disks, array.raid_disks)
-        has_backup = bool(change.backup_file)
+        is_fast = raises_minimum(change.backup_file, conditions)
         yield plan_restripe(
-            array.member_sectors, conversion.old_data, conversion.new_data, disks, with_backup=has_backup
+            array.member_sectors, conversion.old_data, conversion.new_data, disks, raises_minimum=is_fast
         )
     elif conversion.recovers:
         yield plan_recovery(array, array.member_sectors, conversion.recovers)

@@ -14,6 +14,7 @@ from blklab.md.plan.duration import (
     plan_raid10_reshape,
     plan_recovery,
     plan_restripe,
+    raises_minimum,
     size_of_array,
 )
 from blklab.md.plan.filesystems import list_growing, list_shrinking
@@ -61,7 +62,7 @@ def judge_reshape(array: Array, shape: Shape, conditions: Conditions) -> ChangeP
     dangers = acceptance.warn_of_disks(array, shape.new)
     dangers += _warn_of_offset(array, shape)
     caveats = [*acceptance.describe_conditions(conditions), *acceptance.describe_redundancy(array)]
-    work = tuple(_plan_work(array, shape))
+    work = tuple(_plan_work(array, shape, conditions))
     facts = tuple(_describe(array, shape))
     commands: list[str] = []
     if not refusals and not dangers:
@@ -298,7 +299,7 @@ def _check_raid10_space(array: Array, shape: Shape, disks: int) -> Iterator[Refu
         yield Refusal("no-space", "", _explain_space(needed, present, "before and behind"))
 
 
-def _plan_work(array: Array, shape: Shape) -> Iterator[Work]:
+def _plan_work(array: Array, shape: Shape, conditions: Conditions) -> Iterator[Work]:
     disks = shape.disks or array.raid_disks
     if array.level == "raid1":
         if disks > array.raid_disks:
@@ -310,7 +311,8 @@ def _plan_work(array: Array, shape: Shape) -> Iterator[Work]:
         old = data_disks(array.level, array.raid_disks)
         new = data_disks(array.level, disks)
         slots = max(disks, array.raid_disks)
-        yield plan_restripe(array.member_sectors, old, new, slots, with_backup=bool(shape.backup_file))
+        is_fast = raises_minimum(shape.backup_file, conditions)
+        yield plan_restripe(array.member_sectors, old, new, slots, raises_minimum=is_fast)
 
 
 def _describe(array: Array, shape: Shape) -> Iterator[str]:

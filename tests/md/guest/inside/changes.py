@@ -111,20 +111,25 @@ def ask(arguments: list[str]) -> dict[str, Any]:
     return dict(json.loads(out.getvalue()))
 
 
-def list_typed(plan: dict[str, Any], disks: list[str]) -> list[str]:
-    """Returns what is typed: what the plan prints, without filesystems; its call if it is refused or dangerous."""
+def list_typed(plan: dict[str, Any], words: list[str]) -> list[str]:
+    """Returns what is typed: what the plan prints, without filesystems; its call if it is refused or dangerous.
+
+    `words` are those of the question.
+    """
     if plan["commands"] and not plan["dangers"]:
         lines = [line for line in plan["commands"] if line.startswith("mdadm ")]
         typed = [line for line in lines if "--wait" not in line and "--detail" not in line]
         if typed:
             return typed
     adding = []
+    if "--add" not in plan["call"]:  # The disks are there, and something else is refused
+        new = [words[number + 1] for number, word in enumerate(words) if word == "--add"]
+        adding += [f"mdadm /dev/md0 --add {disk}" for disk in new]
     if plan["operation"] == "replace" and "--with" in plan["call"]:
-        words = shlex.split(plan["call"])
-        new = words[words.index("--with") + 1]
-        name = new.rpartition("/")[2]
-        if new in disks and not (NODE / f"dev-{name}").exists():
-            adding.append(f"mdadm /dev/md0 --add {new}")
+        call = shlex.split(plan["call"])
+        disk = call[call.index("--with") + 1]
+        if not (NODE / f"dev-{Path(disk).name}").exists():
+            adding.append(f"mdadm /dev/md0 --add {disk}")
     return [*adding, plan["call"]]
 
 
@@ -139,9 +144,10 @@ def run_case(case: dict[str, Any], disks: list[str]) -> dict[str, Any]:
             wait_idle()
     limit_speed(case["rate"])
     result["before"] = facts()
-    plan = result["plan"] = ask([word.format(*disks) for word in case["plan"]])
+    words = [word.format(*disks) for word in case["plan"]]
+    plan = result["plan"] = ask(words)
     status, text = 0, ""
-    result["typed"] = list_typed(plan, disks)
+    result["typed"] = list_typed(plan, words)
     for line in result["typed"]:
         line_status, line_text = run(line)
         status = status or line_status
