@@ -21,7 +21,6 @@ from tests.md.guest.plan_cases import CASES, Case
 from tests.md.guest.rig import Rig
 
 MIB = 1 << 20
-BACKUP = "/var/lib/blklab/backup"
 SHAPES = [
     *(VirtualDiskShape(f"disk{number}", 64 * MIB) for number in range(6)),
     VirtualDiskShape("small", 40 * MIB),
@@ -121,28 +120,19 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
     return False
 
 
-POWER_CUTS = {
-    "moved data": (["--chunk=64", "--bitmap=none"], ["--raid-devices", "4", "--add", "{3}"]),
-    "backup file": (["--chunk=64", "--bitmap=none", "--metadata=0.90"], ["--chunk", "128k", "--backup-file", BACKUP]),
-}
-
-
 @pytest.mark.guest
-@pytest.mark.parametrize("kind", POWER_CUTS)
+@pytest.mark.skipif(not EVERY, reason="BLKLAB_PROOF=every has it")
 def test_a_reshape_goes_on_after_a_power_cut_with_what_is_printed(
-    rig: Callable[[Sequence[VirtualDiskShape]], Rig], kind: str
+    rig: Callable[[Sequence[VirtualDiskShape]], Rig],
 ) -> None:
-    """The backup file is on a disk that keeps it."""
-    options, change = POWER_CUTS[kind]
+    """One that moves the data of the members. A reshape with a backup file has no such test."""
     machine = rig(SHAPES[:4])
     disks = machine.names(SHAPES[:4])
-    machine.create("/dev/md0", disks[:3], "--level=5", *options)
+    machine.create("/dev/md0", disks[:3], "--level=5", "--chunk=64", "--bitmap=none")
     machine.run(*payload.command("inside.digest"), "write", "/dev/md0", "1", "48")
     before = read_digest(machine)
     limit_speed(machine, 1000)
-    if kind == "backup file":  # mdadm raises the limit then: the disks must be slow
-        throttle(machine, SHAPES[:3], 2 * MIB)
-    plan = ask(machine, "reshape", "/dev/md0", *(word.format(*disks) for word in change))
+    plan = ask(machine, "reshape", "/dev/md0", "--raid-devices", "4", "--add", disks[3])
     typed = [line for line in plan["commands"] if line.startswith("mdadm ") and "--wait" not in line]
     for line in typed:
         machine.run(*shlex.split(line))

@@ -360,6 +360,7 @@ def describe_interruption(array: Array, path: str, backup_file: str, adding: Seq
     if backup_file:
         yield f"# The stripes that were being written are in {backup_file}: without this file they are lost."
         yield "# It must be on another disk, and readable before the array is assembled: not on a filesystem in memory."
+        yield "# mdadm(8) says so; blklab has not tried a power cut with a backup file."
         yield command_lines.assemble_with_backup(path, members, backup_file)
         yield "# If the array runs and the reshape does not go on:"
         yield command_lines.continue_reshape(path, backup_file)
