@@ -176,3 +176,20 @@ CASES = [
     build("RAID-10, far, to RAID-0", 10, 4, [*FAR, HALF], "level /dev/md0 0"),
     build("RAID-10, near, to RAID-5", 10, 4, [*NEAR, HALF], "level /dev/md0 5"),
 ]  # fmt: skip
+
+SLOW_RATE = 4 << 20
+"""Bytes per second of disks that are slower than the limits."""
+
+UNLIMITED = 200_000
+RATE = f"--rate {SLOW_RATE}"
+
+SLOW_CASES = [
+    build("RAID-5: recovery", 5, 3, [*PLAIN, HALF], f"add /dev/md0 {{3}} {RATE}", LOSE_LAST, rate=UNLIMITED),
+    build("RAID-1: replacement", 1, 2, [HALF], f"replace /dev/md0 {{0}} {{3}} {RATE}", ADD + "{3}", rate=UNLIMITED),
+    build("RAID-5: resync", 5, 3, [*PLAIN, HALF], f"grow /dev/md0 {RATE}", rate=UNLIMITED),
+    build("RAID-5: one disk more", 5, 3, [*PLAIN, HALF], f"reshape /dev/md0 --raid-devices 4 --add {{3}} {RATE}",
+          rate=UNLIMITED),
+    build("RAID-5: another chunk", 5, 3, [*PLAIN, HALF], f"reshape /dev/md0 --chunk 128k {RATE}", rate=UNLIMITED),
+    build("RAID-10, near: one disk more", 10, 4, [*NEAR, HALF],
+          f"reshape /dev/md0 --raid-devices 5 --add {{4}} {RATE}", rate=UNLIMITED),
+]  # fmt: skip

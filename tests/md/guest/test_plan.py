@@ -17,7 +17,7 @@ import pytest
 from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.md.guest import payload
-from tests.md.guest.plan_cases import CASES, Case
+from tests.md.guest.plan_cases import CASES, SLOW_CASES, SLOW_RATE, Case
 from tests.md.guest.rig import Rig
 
 MIB = 1 << 20
@@ -150,56 +150,28 @@ def test_a_reshape_goes_on_after_a_power_cut_with_what_is_printed(
     assert read_digest(machine) == before
 
 
-SLOW = 4 * MIB
-"""Bytes per second of the disks that decide how long a pass takes."""
-
-SLOW_CHANGES = {
-    "recovery": (["--level=5", "--bitmap=none"], "mdadm /dev/md0 --fail {2} --remove {2}", ["add", "{3}"]),
-    "replacement": (["--level=1", "--bitmap=none"], "mdadm /dev/md0 --add {3}", ["replace", "{0}", "{3}"]),
-    "resync": (["--level=5", "--bitmap=none", "--size=16M"], "", ["grow"]),
-    "reshape": (["--level=5", "--chunk=64", "--bitmap=none"], "", ["reshape", "--raid-devices", "4", "--add", "{3}"]),
-    "chunk": (["--level=5", "--chunk=64", "--bitmap=none"], "", ["reshape", "--chunk", "128k"]),
-    "reshape of RAID-10": (
-        ["--level=10", "--chunk=64", "--bitmap=none"], "", ["reshape", "--raid-devices", "4", "--add", "{3}"],
-    ),
-}  # fmt: skip
-
-
 @pytest.mark.guest
 @pytest.mark.skipif(not EVERY, reason="BLKLAB_PROOF=every has it")
-@pytest.mark.parametrize("kind", SLOW_CHANGES)
-def test_disks_that_are_slower_than_the_limit_take_as_long_as_is_said(
-    rig: Callable[[Sequence[VirtualDiskShape]], Rig], kind: str
-) -> None:
-    options, before, (operation, *arguments) = SLOW_CHANGES[kind]
-    machine = rig(SHAPES[:4])
-    disks = machine.names(SHAPES[:4])
-    machine.create("/dev/md0", disks[:3], *(options if "--size=16M" in options else [*options, "--size=32M"]))
-    if before:
-        machine.run(*shlex.split(before.format(*disks)))
-    limit_speed(machine, 200_000)
-    throttle(machine, SHAPES[:4], SLOW)
-    words = [operation, "/dev/md0", *(word.format(*disks) for word in arguments), "--rate", str(SLOW)]
-    plan = ask(machine, *words)
-    lines = [line for line in plan["commands"] if line.startswith("mdadm ") and "--wait" not in line]
-    for line in lines or [plan["call"]]:
-        machine.run(*shlex.split(line))
-    assert wait_for(lambda: is_busy(machine), 10)
-    begin = time.monotonic()
-    assert wait_for(lambda: not is_busy(machine), 180)
-    seconds = time.monotonic() - begin
-    duration = plan["duration"]
-    bounds = " to ".join(f"{duration[name]:.1f}" for name in ("fastest", "likely", "slowest"))
-    print(f"{kind}: {seconds:.1f} s, predicted {bounds} s")  # noqa: T201  # figures for the record
-    assert 0.9 * duration["fastest"] - LATENESS_S <= seconds <= 1.1 * duration["slowest"] + LATENESS_S
-
-
-def is_busy(machine: Rig) -> bool:
-    return machine.read("/sys/block/md0/md/sync_action") != "idle"
+def test_disks_that_are_slower_than_the_limit_take_as_long_as_is_said(machine: Rig) -> None:
+    throttle(machine, SHAPES, SLOW_RATE)
+    try:
+        results = run_cases(machine, SLOW_CASES)
+    finally:
+        throttle(machine, SHAPES, 0)
+    wrong = []
+    for result in results:
+        assert "problem" not in result, result["problem"]
+        duration, seconds = result["plan"]["duration"], result["seconds"]
+        bounds = " to ".join(f"{duration[name]:.1f}" for name in ("fastest", "likely", "slowest"))
+        line = f"{result['name']}: {seconds} s, predicted {bounds} s"
+        print(line)  # noqa: T201  # figures for the record
+        if not 0.9 * duration["fastest"] - LATENESS_S <= seconds <= 1.1 * duration["slowest"] + LATENESS_S:
+            wrong.append(line)
+    assert not wrong
 
 
 def throttle(machine: Rig, shapes: Sequence[VirtualDiskShape], rate: int) -> None:
-    """Has disks read and write together so many bytes per second."""
+    """Has disks read and write together so many bytes per second; 0 is no limit."""
     for shape in shapes:
         machine.guest.throttle(machine.guest.disk(shape), {"bps_total": rate})
 
