@@ -20,6 +20,10 @@ def add_disk(array: str, disk: str) -> str:
     return _line("mdadm", array, "--add", disk)
 
 
+def add_disks(array: str, disks: Sequence[str]) -> str:
+    return _line("mdadm", array, "--add", *disks)
+
+
 def add_to_container(container: str, disk: str) -> str:
     """For RAIDs of firmware: mdadm refuses to add a disk to a volume."""
     return _line("mdadm", "--add", container, disk)
@@ -136,6 +140,65 @@ def remove_bitmap(array: str) -> str:
 
 def replace_disk(array: str, disk: str, new: str) -> str:
     return _line("mdadm", array, "--replace", disk, "--with", new)
+
+
+def change_level(array: str, level: str, disks: int = 0, layout: str = "", backup_file: str = "") -> str:
+    """`level` is mdadm's: `6`. With 0 disks, mdadm chooses their number."""
+    options = [f"--level={level}"]
+    if disks:
+        options.append(f"--raid-devices={disks}")
+    if layout:
+        options.append(f"--layout={layout}")
+    return _line("mdadm", "--grow", array, *options, *_name_backup(backup_file))
+
+
+def change_level_adding(array: str, level: str, disks: int, new: Sequence[str]) -> str:
+    """For a RAID-0, which takes disks only together with a change."""
+    return _line("mdadm", "--grow", array, f"--level={level}", f"--raid-devices={disks}", "--add", *new)
+
+
+def continue_reshape(array: str, backup_file: str = "") -> str:
+    return _line("mdadm", "--grow", "--continue", array, *_name_backup(backup_file))
+
+
+def reshape_array(array: str, disks: int = 0, chunk: int = 0, layout: str = "", backup_file: str = "") -> str:
+    """`chunk` is in bytes; 0 and an empty layout leave them as they are."""
+    options = []
+    if disks:
+        options.append(f"--raid-devices={disks}")
+    if chunk:
+        options.append(f"--chunk={chunk >> 10}K")
+    if layout:
+        options.append(f"--layout={layout}")
+    return _line("mdadm", "--grow", array, *options, *_name_backup(backup_file))
+
+
+def reshape_adding(array: str, disks: int, new: Sequence[str]) -> str:
+    """For a RAID-0, which takes disks only together with a change."""
+    return _line("mdadm", "--grow", array, f"--raid-devices={disks}", "--add", *new)
+
+
+def replace_with_spare(array: str, disk: str) -> str:
+    """The kernel takes any spare."""
+    return _line("mdadm", array, "--replace", disk)
+
+
+def set_array_size(array: str, kib: int) -> str:
+    """Hides the end of an array until it is stopped: nothing is lost yet."""
+    return _line("mdadm", "--grow", array, f"--array-size={kib}")
+
+
+def set_member_size(array: str, kib: int = 0) -> str:
+    """0 is the largest size that all members have."""
+    return _line("mdadm", "--grow", array, f"--size={kib or 'max'}")
+
+
+def assemble_with_backup(array: str, disks: Sequence[str], backup_file: str) -> str:
+    return _line("mdadm", "--assemble", array, *_name_backup(backup_file), *disks)
+
+
+def set_consistency_policy(array: str, policy: str) -> str:
+    return _line("mdadm", "--grow", array, f"--consistency-policy={policy}")
 
 
 def stop_array(array: str) -> str:
@@ -326,6 +389,38 @@ def unmount(directory: str) -> str:
     return _line("umount", directory)
 
 
+# Filesystems on an array: resize2fs(8), xfs_growfs(8), btrfs-filesystem(8), pvresize(8)
+
+
+def check_ext_before_shrinking(device: str) -> str:
+    return _line("e2fsck", "-f", device)
+
+
+def resize_ext(device: str, kib: int = 0) -> str:
+    """0 is the size of the device."""
+    arguments = [device]
+    if kib:
+        arguments.append(f"{kib}K")
+    return _line("resize2fs", *arguments)
+
+
+def grow_xfs(directory: str) -> str:
+    return _line("xfs_growfs", directory)
+
+
+def resize_btrfs(directory: str, size: int = 0) -> str:
+    """`size` is in bytes; 0 is the size of the device."""
+    return _line("btrfs", "filesystem", "resize", str(size or "max"), directory)
+
+
+def resize_physical_volume(device: str, kib: int = 0) -> str:
+    """0 is the size of the device."""
+    options = []
+    if kib:
+        options.append(f"--setphysicalvolumesize={kib}k")
+    return _line("pvresize", *options, device)
+
+
 # Of overlays: blockdev(8), losetup(8), dmsetup(8), udevadm(8), the checkers of filesystems
 
 
@@ -411,7 +506,7 @@ def mount_read_only(device: str, directory: str) -> str:
 
 
 COMMANDS: tuple[Callable[..., str], ...] = (
-    *(add_disk, add_to_container, add_journal, add_bitmap, add_bitmap_with_chunk),
+    *(add_disk, add_disks, add_to_container, add_journal, add_bitmap, add_bitmap_with_chunk),
     *(assemble_array, assemble_dropping_lists, assemble_by_force),
     *(assemble_and_run, assemble_read_only, assemble_all),
     *(assemble_without_lists, check_array, show_detail, show_details),
@@ -430,6 +525,9 @@ COMMANDS: tuple[Callable[..., str], ...] = (
     *(set_read_only, set_read_write, attach_file, detach_file),
     *(make_snapshot, remove_snapshot, show_content, check_ext, check_xfs, check_btrfs),
     *(mount_to_replay, mount_without_replay, mount_read_only),
+    *(change_level, change_level_adding, continue_reshape, reshape_array, reshape_adding, replace_with_spare),
+    *(set_array_size, set_member_size, set_consistency_policy, assemble_with_backup),
+    *(check_ext_before_shrinking, resize_ext, grow_xfs, resize_btrfs, resize_physical_volume),
 )
 """Every function of this module: what the proof must have executed."""
 

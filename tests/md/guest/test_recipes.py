@@ -53,6 +53,27 @@ OF_OVERLAYS: Final = (
 )
 """Commands of `md overlays` and `md fix assemble`."""
 
+OF_CHANGES: Final = (
+    "add_disks",
+    "change_level",
+    "change_level_adding",
+    "replace_with_spare",
+    "reshape_adding",
+    "reshape_array",
+    "set_array_size",
+    "set_member_size",
+)
+"""Commands of `md plan`."""
+
+OF_FILESYSTEMS: Final = (
+    "check_ext_before_shrinking",
+    "grow_xfs",
+    "resize_btrfs",
+    "resize_ext",
+    "resize_physical_volume",
+)
+"""Commands of `md plan` for what lies on an array."""
+
 NOT_ARRAYS: Final = {
     "add_journal": "for arrays with a write journal: test_write_journal.py executes it",
     "give_up_journal": "for arrays with a write journal: test_write_journal.py executes it",
@@ -79,6 +100,11 @@ NOT_ARRAYS: Final = {
     "show_smart_of_kind": "only reads",
     "stop_swap": "swap on an array with parity",
     "stop_unit": "stops a service",
+    "assemble_with_backup": "no guest has its power cut during a reshape with a backup file",
+    "continue_reshape": "after a power cut during a reshape, if it does not go on: test_plan.py",
+    "set_consistency_policy": "for arrays with a PPL, whose data it does not change",
+    **dict.fromkeys(OF_CHANGES, "for a change of an array: test_plan.py executes it"),
+    **dict.fromkeys(OF_FILESYSTEMS, "for a filesystem, whose programs the guest lacks"),
     **dict.fromkeys(OF_OVERLAYS, "for an array that does not start: test_accidents.py executes it"),
 }
 """Commands that do nothing to an array, and why no array here prints them."""

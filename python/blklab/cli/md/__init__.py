@@ -8,6 +8,7 @@ COMMANDS = {
     "audit": CommandEntry("blklab.cli.md.audit:audit", "Report problems and risks of md arrays"),
     "rescue": CommandEntry("blklab.cli.md.rescue:rescue", "Say what to do with an array that does not start"),
     "overlays": CommandEntry("blklab.cli.md.overlays:overlays", "Try an array without writing to its disks"),
+    "plan": CommandEntry("blklab.cli.md.plan:plan", "Say whether mdadm accepts a change, and how long it takes"),
     "fix": CommandEntry("blklab.cli.md.fix:fix", "Repair arrays: bad ranges, bad-block lists"),
     "boot": CommandEntry("blklab.cli.md.boot:boot", "Remove empty bad-block lists while the machine boots"),
     "watch": CommandEntry("blklab.cli.md.watch:watch", "Export arrays to Prometheus", extras=("watch",)),

@@ -1,6 +1,6 @@
-"""Writes random bytes to the beginning of a device, or prints the SHA-256 of all of it.
+"""Writes random bytes to the beginning of a device, or prints the SHA-256 of all of it, or of its beginning.
 
-digest write DEVICE SEED MIB      digest read DEVICE
+digest write DEVICE SEED MIB      digest read DEVICE [MIB]
 """
 
 import hashlib
@@ -19,10 +19,13 @@ def write(device: str, seed: int, mebibytes: int) -> None:
         os.fsync(disk.fileno())
 
 
-def read(device: str) -> str:
+def read(device: str, mebibytes: int = 1 << 30) -> str:
     digest = hashlib.sha256()
     with open(device, "rb", buffering=0) as disk:  # noqa: PTH123
-        while piece := disk.read(MIB):
+        for _ in range(mebibytes):
+            piece = disk.read(MIB)
+            if not piece:
+                break
             digest.update(piece)
     return digest.hexdigest()
 
@@ -32,4 +35,4 @@ if __name__ == "__main__":
     if what == "write":
         write(path, *map(int, numbers))
     else:
-        sys.stdout.write(read(path))
+        sys.stdout.write(read(path, *map(int, numbers)))

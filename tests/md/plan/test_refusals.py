@@ -1,0 +1,198 @@
+"""Each reason for which mdadm or the kernel refuses a change; tests/md/guest/test_plan.py compares with real calls."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from blklab.md.model import Software
+from blklab.md.plan.add import judge_add
+from blklab.md.plan.change import ChangePlan, NewDisk
+from blklab.md.plan.grow import judge_grow
+from blklab.md.plan.level import NewLevel, judge_level
+from blklab.md.plan.replace import judge_replace
+from blklab.md.plan.reshape import Shape, judge_reshape
+from tests.md.plan.arrays import CHECK, CONDITIONS, MIB, SECTORS, disk, make_array
+
+FAR, OFFSET_LAYOUT = 0x201, 0x10201
+HALF_SIZE = 2 * SECTORS * 512
+"""Bytes of a RAID-5 of four members after --array-size for three."""
+
+
+def add(level: str = "raid1", count: int = 2, new: NewDisk | None = None, **values: Any) -> ChangePlan:
+    return judge_add(make_array(level, count, **values), [new or disk()], CONDITIONS)
+
+
+def reshape(level: str, count: int, shape: Shape, **values: Any) -> ChangePlan:
+    return judge_reshape(make_array(level, count, **values), shape, CONDITIONS)
+
+
+def change(level: str, count: int, new: NewLevel, **values: Any) -> ChangePlan:
+    return judge_level(make_array(level, count, **values), new, CONDITIONS)
+
+
+def grow(level: str, count: int, kib: int | None = None, **values: Any) -> ChangePlan:
+    return judge_grow(make_array(level, count, **values), kib, CONDITIONS)
+
+
+def replace_first(level: str, count: int, new: NewDisk | None = None, **values: Any) -> ChangePlan:
+    array = make_array(level, count, **values)
+    return judge_replace(array, array.members[0], new, CONDITIONS)
+
+
+REFUSED = [
+    # Add
+    ("inactive", add(state="inactive"), "is not an active md array"),
+    ("external", add(metadata="external:imsm"), ""),
+    ("too-small", add(new=disk(size=32 * MIB)), "/dev/sdx not large enough to join array"),
+    ("too-small", add(version="0.90", new=disk(size=32 * MIB)), "not large enough"),
+    ("too-small", add(version="1.0", new=disk(size=32 * MIB)), "not large enough"),
+    ("too-large", add(version="0.90", new=disk(size=5 << 40)), "is larger than /dev/md0 can effectively use."),
+    ("in-use", add(new=disk(users=("sdx is mounted at /srv",))), "Cannot open /dev/sdx: Device or resource busy"),
+    ("member", add(new=disk(is_member=True)), "Cannot open /dev/sdx: Device or resource busy"),
+    ("spare", add(new=disk(is_spare=True)), "Cannot open /dev/sdx: Device or resource busy"),
+    ("no-spares", add("raid0"), "add new device failed for /dev/sdx"),
+    ("read-only", add(state="readonly"), "add new device failed for /dev/sdx"),
+    # Replace
+    ("too-small", replace_first("raid5", 3, disk(size=MIB)), "/dev/sdx not large enough to join array"),
+    # Grow
+    ("busy", grow("raid5", 3, sync=CHECK), "is performing resync/recovery and cannot be"),
+    ("reshaping", grow("raid5", 3, reshaping=True), "is performing resync/recovery"),
+    ("read-only", grow("raid1", 2, state="readonly"), "Cannot set device size for /dev/md0: Read-only file system"),
+    ("journal", grow("raid5", 3, consistency="journal"), "Cannot set device size for /dev/md0: Invalid argument"),
+    ("ppl", grow("raid5", 3, consistency="ppl"), "Cannot set device size for /dev/md0: Invalid argument"),
+    ("no-size", grow("raid0", 2), "Cannot set device size in this type of array."),
+    ("far-layout", grow("raid10", 4, layout=FAR), "Cannot set device size for /dev/md0: Invalid argument"),
+    ("size-below-chunk", grow("raid5", 3, 32), "component size must be larger than chunk size."),
+    ("no-space", grow("raid5", 3, 100 * 1024), "Cannot set device size for /dev/md0: No space left on device"),
+    # Reshape
+    ("spares", reshape("raid5", 3, Shape(4)), "Need 1 spare to avoid degraded array, and only have 0."),
+    ("spares", reshape("raid6", 4, Shape(6), spares=1), "Need 2 spares to avoid degraded array, and only have 1."),
+    ("array-size", reshape("raid5", 4, Shape(3)), "this change will reduce the size of the array."),
+    ("array-size", reshape("raid10", 4, Shape(3)), "this change will reduce the size of the array."),
+    ("backup-file", reshape("raid5", 4, Shape(3), size=HALF_SIZE), "Cannot set new_offset for"),
+    ("backup-file", reshape("raid5", 3, Shape(chunk=131072), version="0.90"), "Cannot grow - need backup-file"),
+    ("chunk", reshape("raid5", 3, Shape(chunk=131072), member_sectors=SECTORS + 128), "New chunk size (128K)"),
+    ("chunk", reshape("raid1", 2, Shape(chunk=131072)), "chunk size not meaningful for this level"),
+    ("layout", reshape("raid5", 3, Shape(layout="n2")), "layout n2 not understood for this level"),
+    ("layout", reshape("raid1", 2, Shape(layout="n2")), "layout not meaningful with this level"),
+    ("layout", reshape("raid10", 4, Shape(layout="x")), "layout x not understood for this level"),
+    ("far-layout", reshape("raid10", 4, Shape(5), layout=FAR, spares=1), "Cannot reshape RAID10 in far-mode"),
+    ("far-layout", reshape("raid10", 4, Shape(layout="f2")), "Cannot reshape RAID10 to far-mode"),
+    ("copies", reshape("raid10", 4, Shape(layout="n3")), "Cannot change number of copies when reshaping RAID10"),
+    ("old-metadata", reshape("raid10", 4, Shape(5), version="0.90", spares=1), "Metadata version doesn't support"),
+    ("members", reshape("raid1", 3, Shape(2)), "failed to set raid disks"),
+    ("journal", reshape("raid5", 3, Shape(4), spares=1, consistency="journal"), "Cannot set device shape for /dev/md0"),
+    ("ppl", reshape("raid5", 3, Shape(4), spares=1, consistency="ppl"), "Cannot set device shape for /dev/md0"),
+    ("read-only", reshape("raid5", 3, Shape(4), spares=1, state="readonly"), "Cannot set device shape for /dev/md0"),
+    # Levels
+    ("same-level", change("raid5", 3, NewLevel("raid5")), "/dev/md0: no change requested"),
+    ("level", change("raid1", 2, NewLevel("raid6")), "Impossibly level change request for RAID1"),
+    ("two-disks", change("raid1", 3, NewLevel("raid5")), "Can only convert a 2-device array to RAID5"),
+    ("two-disks", change("raid5", 3, NewLevel("raid1")), "Can only convert a 2-device array to RAID1"),
+    ("level", change("raid5", 3, NewLevel("raid10")), "Impossible level change requested"),
+    ("level", change("raid6", 4, NewLevel("raid0")), "Impossible level change requested"),
+    ("level", change("raid0", 2, NewLevel("raid6")), "could not set level to raid6"),
+    ("level", change("raid0", 2, NewLevel("raid1")), "Impossible level change requested"),
+    ("level", change("raid10", 4, NewLevel("raid5")), "RAID10 can only be changed to RAID0"),
+    ("layout", change("raid10", 4, NewLevel("raid0"), layout=FAR), "Cannot Grow RAID10 with far/offset layout"),
+    ("layout", change("raid10", 5, NewLevel("raid0")), "RAID10 layout too complex for Grow operation"),
+    ("spares", change("raid5", 3, NewLevel("raid6", 4)), "Need 1 spare to avoid degraded array, and only have 0."),
+]
+
+
+@pytest.mark.parametrize(("code", "plan", "printed"), REFUSED)
+def test_a_refusal_has_the_sentence_that_mdadm_prints(code: str, plan: ChangePlan, printed: str) -> None:
+    first = plan.refusals[0]
+    assert first.code == code
+    assert printed in first.printed
+    assert first.reason
+    assert not first.reason.endswith(".")
+    assert not plan.commands
+    assert plan.estimate is None
+
+
+@pytest.mark.parametrize(
+    ("software", "code"),
+    [(Software(kernel=(3, 2), mdadm=(4, 2)), "old-kernel"), (Software(kernel=(6, 1), mdadm=(3, 2)), "old-mdadm")],
+)
+def test_replacement_needs_kernel_and_mdadm_of_its_time(software: Software, code: str) -> None:
+    array = make_array("raid1", 2)
+    plan = judge_replace(array, array.members[0], disk(), replace(CONDITIONS, software=software))
+    assert [refusal.code for refusal in plan.refusals] == [code]
+
+
+def test_member_that_is_not_active_is_not_replaced() -> None:
+    array = make_array("raid1", 2)
+    member = replace(array.members[0], states=("faulty",))
+    plan = judge_replace(array, member, disk(), CONDITIONS)
+    assert plan.refusals[0].printed == "/dev/sda is not active and so cannot be replaced."
+
+
+ACCEPTED = [
+    add(),
+    add(degraded=1),
+    replace_first("raid5", 3, disk()),
+    replace_first("raid1", 2, spares=1),
+    grow("raid5", 3),
+    grow("raid10", 4, layout=OFFSET_LAYOUT),
+    reshape("raid5", 3, Shape(4), spares=1),
+    reshape("raid5", 3, Shape(4, new=(disk(),))),
+    reshape("raid5", 3, Shape(4), version="0.90", spares=1),
+    reshape("raid5", 4, Shape(3, backup_file="/b"), size=HALF_SIZE),
+    reshape("raid1", 2, Shape(3), spares=1),
+    reshape("raid10", 4, Shape(5), spares=1),
+    change("raid1", 2, NewLevel("raid5")),
+    change("raid5", 3, NewLevel("raid6", 4), spares=1),
+    change("raid6", 4, NewLevel("raid5", 3)),
+]
+
+
+@pytest.mark.parametrize("plan", ACCEPTED)
+def test_what_is_accepted_has_commands(plan: ChangePlan) -> None:
+    assert plan.is_accepted
+    assert plan.commands
+    assert not plan.dangers
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        (replace_first("raid0", 2), "raid0 has no redundancy"),
+        (replace_first("raid1", 2), "the array has no spare"),
+        (replace_first("raid1", 2, spares=1, state="readonly"), "the array is read-only"),
+    ],
+)
+def test_replacement_that_mdadm_accepts_and_md_does_not_begin_has_no_effect(plan: ChangePlan, reason: str) -> None:
+    assert plan.is_accepted
+    assert plan.no_effect.startswith(reason)
+    assert plan.estimate is None
+    assert not plan.commands
+
+
+def test_offset_layout_of_a_near_array_is_a_danger() -> None:
+    assert "the array was broken" in reshape("raid10", 4, Shape(layout="o2")).dangers[0]
+
+
+def test_disk_with_data_is_a_danger_and_has_no_commands() -> None:
+    plan = add(new=disk(contents=("ext4",)))
+    assert plan.is_accepted
+    assert plan.dangers == ("sdx is not empty (ext4): mdadm --add overwrites it without asking",)
+    assert not plan.commands
+
+
+def test_member_of_another_array_is_a_danger() -> None:
+    plan = add(new=disk(array_uuid="1:2:3:4"))
+    assert "is a member of another array" in plan.dangers[0]
+    assert not plan.commands
+
+
+def test_shrinking_is_a_danger_whose_last_command_is_a_comment() -> None:
+    plan = grow("raid5", 3, 16 * 1024)
+    assert "the array shrinks to 32 MiB" in plan.dangers[0]
+    assert "mdadm --grow /dev/md0 --array-size=32768" in plan.commands
+    assert plan.commands[-1] == "# mdadm --grow /dev/md0 --size=16384"
+
+
+def test_larger_logical_blocks_are_a_caveat() -> None:
+    assert "logical blocks of 4096 bytes" in add(new=disk(logical_block=4096)).caveats[0]
