@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -238,16 +238,24 @@ class ArrayMember:
         }
 
 
+Waiting = Literal[
+    "other-array",  # DELAYED in /proc/mdstat: an array on the same disks is synchronised first
+    "pending",  # PENDING: it has not begun; of an array in auto-read-only, it begins with the first write
+    "remote",  # REMOTE: another node of a cluster does it
+]
+
+
 @dataclass(frozen=True)
 class SyncPass:
     """A running sync action of an array."""
 
     action: str  # `resync`, `recover`, `check`, `repair` or `reshape`
-    done_sectors: int | None = None  # None while it waits for another array
+    done_sectors: int | None = None  # None while it waits
     total_sectors: int | None = None
     speed_kib: int | None = None  # KiB/s
     minimum_kib: int | None = None  # sync_speed_min: KiB/s that md keeps while other I/O goes on
     maximum_kib: int | None = None  # sync_speed_max
+    waiting: Waiting | None = None  # What it waits for, without done_sectors
 
     @property
     def name(self) -> str:
@@ -320,6 +328,8 @@ class Array:
     container_array: "Array | None" = None  # Of a volume: its container, if it is assembled
     volumes: tuple["Array", ...] = ()  # Of a container: its volumes that are assembled
     idle: tuple[ArrayMember, ...] = ()  # Of a container: its disks that no volume uses
+    member_arrays: tuple[str, ...] = ()  # Of a container in a text: paths of its volumes
+    dirty: bool | None = None  # Of a volume in a text: whether its metadata say that it was not shut down
     unseen: tuple[str, ...] = ()
 
     @property
@@ -554,6 +564,7 @@ class Inventory:
     listed: tuple[ListedArray, ...] = ()  # ARRAY lines of mdadm.conf
     unread: tuple[str, ...] = ()  # Why devices outside of arrays could not be read: one line for each reason
     log: tuple[LogEvent, ...] = ()  # What the kernel logged about arrays and disks, the oldest first
+    lists_running: bool = False  # Of a text: it has /proc/mdstat, so arrays that are not in it do not run
     limited: bool = False  # Only the arrays that the user asked for are in it
 
     def only(self, names: Collection[str]) -> "Inventory":

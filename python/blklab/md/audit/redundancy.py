@@ -12,10 +12,11 @@ from blklab.md.audit import containers
 from blklab.md.audit.host import adding_fails
 from blklab.md.audit.reshape import describe_reshape, is_growing_raid0
 from blklab.md.audit.rule import level_text, list_names, make_finding
-from blklab.md.availability import count_tolerated, find_availability, is_past_redundancy
+from blklab.md.audit.running import explain_dead
+from blklab.md.availability import NEED_ALL, count_tolerated, find_availability, is_past_redundancy
 from blklab.md.good_copies import find_sources_outside
 from blklab.md.levels import PARITIES
-from blklab.md.model import Array, ArrayMember, Software
+from blklab.md.model import MAX_DISKS, Array, ArrayMember, Software, SyncPass
 from blklab.md.probing import CONTINUING_TIMER
 from blklab.md.recipes import DISK, Recipe, keep_running, stop_users
 from blklab.md.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
@@ -141,7 +142,14 @@ def fill_slot(array: Array) -> tuple[str, ...]:
 
 def check_broken(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """Md refuses all writes to the array, because a member had an error that it cannot do without."""
-    if is_past_redundancy(array):
+    if not is_past_redundancy(array):
+        return
+    slots = {member.slot for member in array.active if "faulty" not in member.states and not member.spare}
+    missing = sorted(set(range(min(array.raid_disks, MAX_DISKS))) - slots)
+    if array.level in NEED_ALL and missing:
+        message, lines = explain_dead(array, missing)
+        yield make_finding(array, "critical", "broken", message, *lines)
+    else:
         message, recipe = explain_broken(array, software)
         yield make_finding(array, "critical", "broken", message, *recipe.lines)
 
@@ -276,8 +284,11 @@ def check_sync_action(array: Array, _software: Software | None) -> Iterator[Diag
     sync = array.sync
     if sync is None:
         return
+    commands: tuple[str, ...] = ()
     if sync.done_sectors is None or not sync.total_sectors:
-        progress = "waits for another array on the same disks"
+        progress = _describe_waiting(array, sync)
+        if sync.waiting == "pending" and array.state == "read-auto" and array.path:
+            commands = ("# Without a write, this starts it:", command_lines.make_writable(array.path))
     else:
         progress = f"is running: {100 * sync.done_sectors / sync.total_sectors:.1f} %"
         if sync.left_seconds is not None:
@@ -285,7 +296,20 @@ def check_sync_action(array: Array, _software: Software | None) -> Iterator[Diag
     if sync.action == "reshape":
         progress = ". ".join([progress, *describe_reshape(array)])
     risky = sync.action in {"resync", "recover", "reshape"}
-    yield make_finding(array, "warning" if risky else "note", "under-way", f"{sync.name} {progress}")
+    yield make_finding(array, "warning" if risky else "note", "under-way", f"{sync.name} {progress}", *commands)
+
+
+def _describe_waiting(array: Array, sync: SyncPass) -> str:
+    """Returns what a sync action waits for (drivers/md/md.c, `status_resync`)."""
+    if sync.waiting == "remote":
+        return "runs on another node of the cluster"
+    if sync.waiting != "pending":
+        return "waits for another array on the same disks"
+    if array.state == "read-auto":
+        return "waits for the first write to the array (auto-read-only)"
+    if array.state == "readonly":
+        return "waits until the array is writable: it is read-only"
+    return "is pending: it has not begun"
 
 
 def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

@@ -1,11 +1,12 @@
 """Rules about arrays that do not run: whether their members are enough, and what helps."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import level_text, list_names, make_finding, moment_text
 from blklab.md.audit.write_journal import describe_waiting, lacks_journal
 from blklab.md.availability import (
+    NEED_ALL,
     Availability,
     choose_members_to_force,
     count_tolerated,
@@ -29,6 +30,10 @@ def check_cannot_run(array: Array, _software: Software | None) -> Iterator[Diagn
     runs = array.live and array.state not in {"inactive", "clear", ""}
     if runs or array.external or availability.can_run is not False or is_broken(array):
         return
+    if array.level in NEED_ALL:
+        message, lines = explain_dead(array, availability.missing)
+        yield Diagnostic("cannot-run", "critical", array.name, message, lines)
+        return
     member_count = len(availability.current) + len(array.absent)
     verb = "is" if member_count == 1 else "are"
     facts = [
@@ -37,6 +42,34 @@ def check_cannot_run(array: Array, _software: Software | None) -> Iterator[Diagn
         *_describe_members(array, availability),
     ]
     yield Diagnostic("cannot-run", "critical", array.name, ". ".join(facts), tuple(_force_lines(array, availability)))
+
+
+def explain_dead(array: Array, missing: Collection[int]) -> tuple[str, tuple[str, ...]]:
+    """Returns what a missing member means for an array without redundancy, and what helps, in words.
+
+    RAID-0 has a part of nearly every file on each member; linear has its members one after the other.
+    """
+    count = array.raid_disks - len(missing)
+    verb = "is" if count == 1 else "are"
+    plural = "s" if len(missing) > 1 else ""
+    slots = list_names([str(slot) for slot in sorted(missing)], 12)
+    message = (
+        f"is dead: {level_text(array.level)} has no redundancy, and {count} of {array.raid_disks} members {verb} "
+        f"there. Without slot{plural} {slots}, it does not start, and no other member has the data of this slot"
+    )
+    if array.level == "raid0":
+        rest = "# Without it, only files smaller than a chunk may be whole: restore the backup to a new array."
+    else:
+        rest = (
+            "# Without it, what is on the other members may be readable: copy them first, then search them for files."
+        )
+    lines = (
+        f"# Find the disk of slot{plural} {slots} first: power, cable, controller, another machine.",
+        "# If it has read errors, copy it with ddrescue, and assemble the array with the copy.",
+        rest,
+        "# Do not use --create or --add: they overwrite what says where the data are.",
+    )
+    return message, lines
 
 
 def check_dropped(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

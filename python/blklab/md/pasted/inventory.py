@@ -17,6 +17,7 @@ from blklab.md.log_events import LogEvent, find_events
 from blklab.md.model import LIST_NOT_IN_TEXT, NOT_IN_TEXT, Array, ArrayMember, DiskHealth, Inventory, PhysicalDisk
 from blklab.md.pasted import detail, examine
 from blklab.md.pasted.blocks import TextBlock, clean_lines, find_blocks
+from blklab.md.pasted.firmware import FirmwareDisk, add_firmware_volumes, find_disks, name_containers
 from blklab.md.pasted.mdstat import StatArray, find_arrays
 from blklab.md.pasted.smartctl import find_outputs
 from blklab.md.pasted.versions import (
@@ -24,10 +25,12 @@ from blklab.md.pasted.versions import (
     ExaminedMember,
     ListedStat,
     Place,
+    PlacedArray,
     choose_details,
     choose_members,
     choose_stats,
     drop_outdated_details,
+    join_names,
 )
 from blklab.md.superblocks import Superblock
 
@@ -53,6 +56,7 @@ class PastedOutputs:
     stats: list[ListedStat] = field(default_factory=list)
     foreign: list[ArrayMember] = field(default_factory=list)  # Disks with metadata of firmware
     without_superblock: list[tuple[str, Place]] = field(default_factory=list)  # Paths
+    firmware_disks: list[FirmwareDisk] = field(default_factory=list)  # Those of `foreign` with Intel IMSM
     lists: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # Entries of bad-block lists, by path
     healths: dict[str, DiskHealth] = field(default_factory=dict)  # Of smartctl, by path; the last one counts
     has_mdstat: bool = False  # Also without an array in it
@@ -94,7 +98,13 @@ def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
     if outputs.has_mdstat and not arrays:
         unseen.append("/proc/mdstat: it shows no array; to see disks of arrays that are not assembled: mdadm --examine")
     disks = _disks(arrays, outputs.healths)
-    inventory = Inventory(_with_unique_names(arrays), strays, disks=disks if disks else None, log=tuple(outputs.log))
+    inventory = Inventory(
+        _with_unique_names(arrays),
+        strays,
+        disks=disks if disks else None,
+        log=tuple(outputs.log),
+        lists_running=outputs.has_mdstat,
+    )
     return replace(inventory, unseen=(*unseen, *_describe_outputs_for_log(inventory)))
 
 
@@ -105,7 +115,7 @@ def _join_outputs(
     notes = outputs.notes
     details = choose_details(outputs.detailed, notes)
     details = drop_outdated_details(details, chosen.values(), notes)
-    arrays = []
+    placed: list[PlacedArray] = []
     listed = choose_stats(outputs.stats, notes)
     joined: list[ListedStat] = []
     for output in details:
@@ -114,14 +124,14 @@ def _join_outputs(
         if same_name:
             joined += same_name
             array = _join_stat(output, same_name[-1], members, notes)
-        arrays.append(_with_superblocks(array, members, notes))
-    uuids = {array.uuid for array in arrays if array.uuid}
+        array = add_geometry_of_superblocks(_with_superblocks(array, members, notes))
+        placed.append(PlacedArray(array, output.place, frozenset(stat.copy for stat in same_name)))
     for stat in listed:
         if stat not in joined:
             array = _with_superblocks(_array_of_stat(stat.stat, members), members, notes)
-            if not array.uuid or array.uuid not in uuids:
-                arrays.append(array)
-    return join_containers([add_geometry_of_superblocks(array) for array in arrays])
+            placed.append(PlacedArray(add_geometry_of_superblocks(array), stat.place, frozenset({stat.copy})))
+    arrays = name_containers(join_names(placed, notes))
+    return join_containers(add_firmware_volumes(arrays, outputs.firmware_disks))
 
 
 def _with_unique_names(arrays: list[Array]) -> tuple[Array, ...]:
@@ -177,6 +187,7 @@ def _find_outputs(lines: list[str], number: int, outputs: PastedOutputs) -> None
         else:
             outputs.notes.append("smartctl: not seen: the text does not say which disk an output of it is about")
     _find_lists(lines, number, outputs)
+    outputs.firmware_disks += find_disks(lines)
     outputs.log += find_events(lines)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from blklab.md import command_lines
+from blklab.md.audit.containers import describe_format
 from blklab.md.audit.reshape import describe_change
 from blklab.md.audit.rule import level_text, list_names, moment_text
 from blklab.md.audit.running import FEW_EVENTS, FEW_SECONDS
@@ -125,6 +126,7 @@ def diagnose(inventory: Inventory, contents: Mapping[str, ContentFacts] | None =
     arrays = tuple(
         describe_by_superblocks(array) if is_stopped(array) else array
         for array in (*inventory.unassembled, *inventory.arrays)
+        if not array.volumes  # Of a container, its volumes say all
     )
     splits = [
         split
@@ -506,7 +508,7 @@ def _explain(
     return ArrayRescue(
         array=array,
         condition=condition,
-        headline=_write_headline(array, condition, members),
+        headline=_write_headline(array, condition, members, inventory),
         facts=(*_describe_splits(splits), *_find_facts(array, condition, inventory)),
         groups=group_by_events(array),
         chosen=members,
@@ -515,9 +517,11 @@ def _explain(
     )
 
 
-def _write_headline(array: Array, condition: Condition, members: tuple[ArrayMember, ...]) -> str:
+def _write_headline(array: Array, condition: Condition, members: tuple[ArrayMember, ...], inventory: Inventory) -> str:
     """Returns the answer, in one or two sentences."""
     match condition:
+        case "running" if not array.raid_disks:
+            return "It runs. It needs no rescue."
         case "running":
             return f"It runs, with {array.usable} of {array.raid_disks} members. It needs no rescue."
         case "broken":
@@ -540,13 +544,30 @@ def _write_headline(array: Array, condition: Condition, members: tuple[ArrayMemb
         case "refused":
             return "The kernel refuses the superblocks of all its members. That says nothing about the data."
         case "foreign":
-            return f"Its metadata are those of other software ({array.metadata}): blklab does not read them."
+            return _write_headline_of_firmware(array)
         case "unknown":
             return "Too little of its superblocks could be read to say whether it is sound."
-    return _write_headline_of_members(array, condition, members)
+    return _write_headline_of_members(array, condition, members, inventory)
 
 
-def _write_headline_of_members(array: Array, condition: Condition, members: tuple[ArrayMember, ...]) -> str:
+def _write_headline_of_firmware(array: Array) -> str:
+    """Returns the answer for a container of firmware's RAID, or a volume of one."""
+    if array.is_container:
+        disks = plural_disks(len(array.members))
+        kind = describe_format(array)
+        return f"It is a container of {kind} with {disks}, not an array: none of its volumes is assembled."
+    if array.dirty and array.degraded:
+        members = "1 member is" if array.degraded == 1 else f"{array.degraded} members are"
+        return (
+            f"It does not run: {members} missing, and it was not shut down, so the parity of some stripes may be old. "
+            "The other members have all other data."
+        )
+    return f"It does not run. Its metadata are those of other software ({array.metadata}): blklab reads little of them."
+
+
+def _write_headline_of_members(
+    array: Array, condition: Condition, members: tuple[ArrayMember, ...], inventory: Inventory
+) -> str:
     """Returns the answer for an array whose members decide whether it can start."""
     current = find_current(array)
     are = "is" if len(current) == 1 else "are"
@@ -554,10 +575,10 @@ def _write_headline_of_members(array: Array, condition: Condition, members: tupl
     newest = find_newest(array)
     match condition:
         case "sound":
-            return f"The array is sound: {count}. {_write_obstacle(array)}"
+            return f"The array is sound: {count}. {_write_obstacle(array, inventory)}"
         case "degraded":
             away = _name_slots(find_missing(array))
-            return f"The array is sound: it can start without {away}. {count}. {_write_obstacle(array)}"
+            return f"The array is sound: it can start without {away}. {count}. {_write_obstacle(array, inventory)}"
         case "incomplete":
             newer = _name_slots(find_perhaps_newer(array, newest) if newest else ())
             return (
@@ -660,6 +681,8 @@ def _find_facts(array: Array, condition: Condition, inventory: Inventory) -> Ite
 def _describe_reshape(array: Array) -> Iterator[str]:
     """Yields how far a reshape is, and what it changes."""
     positions = sorted({position for position in _reshape_positions(array) if position is not None})
+    if positions:
+        yield from _describe_members_of_reshape(array)
     for position in positions:
         yield f"The reshape is at sector {position:,} of the array."
     newest = find_newest(array)
@@ -675,6 +698,20 @@ def _describe_reshape(array: Array) -> Iterator[str]:
         )
     for sentence in describe_change(newest):
         yield f"{sentence}."
+
+
+def _describe_members_of_reshape(array: Array) -> Iterator[str]:
+    """Yields whether the current members of an array with a reshape are enough, if they are not."""
+    current = find_current(array)
+    if runs_with(array, {member.slot for member in current if member.slot is not None}) is not False:
+        return
+    are = "is" if len(current) == 1 else "are"
+    count = f"Only {len(current)} of {array.raid_disks} members {are} current, which is not enough"
+    members = choose_members(array)
+    if members:
+        yield f"{count}; with members that are {_write_gap(array, members)} behind, it has enough."
+    else:
+        yield f"{count}. {_write_what_to_find(array, find_not_here(array) or find_missing(array))}"
 
 
 def is_reshape_at_start(array: Array) -> bool:
@@ -742,7 +779,7 @@ def _plan(
     array: Array, condition: Condition, members: tuple[ArrayMember, ...], inventory: Inventory, *, may_scan: bool
 ) -> Iterator[str]:
     """Yields what to do. The only command for disks is that which md itself checks."""
-    if condition in {"running", "broken"}:
+    if condition in {"running", "broken", "foreign"}:
         yield "# What is wrong with it, and what to do:"
         yield command_lines.audit_arrays()
         return
@@ -801,14 +838,38 @@ def _plan_search_for_disks(condition: Condition) -> Iterator[str]:
 
 
 def _plan_reshape(array: Array) -> Iterator[str]:
-    """Yields how to go on with a reshape, or back."""
-    yield "# Look for the backup file of the reshape, if it had one, and add --backup-file FILE to the commands below."
+    """Yields how to go on with a reshape, or back.
+
+    A reshape that moves the data to another offset needs no backup file (mdadm: Grow.c).
+    """
+    if moves_data(array):
+        yield "# It needs no backup file: it moves the data to another offset (`New Offset` of mdadm --examine)."
+    else:
+        yield (
+            "# Look for the backup file of the reshape, if it had one, "
+            "and add --backup-file FILE to the commands below."
+        )
     if is_reshape_at_start(array):
         yield (
             "# mdadm can take back a reshape at its start: --assemble --update=revert-reshape (mdadm(8)). "
             "blklab does not try that: type it on overlays only, and check the filesystem there."
         )
-    yield from _plan_overlays(array, find_current(array))
+    current = find_current(array)
+    if runs_with(array, {member.slot for member in current if member.slot is not None}):
+        yield from _plan_overlays(array, current)
+        return
+    members = choose_members(array)
+    if members:
+        yield from _plan_search_for_newer(array)
+        yield from _plan_overlays(array, members)
+    else:
+        yield from _plan_search_for_disks("not-enough")
+
+
+def moves_data(array: Array) -> bool:
+    """Whether an unfinished reshape moves the data of the members to another data offset."""
+    superblocks = [member.superblock for member in list_all_members(array) if member.superblock]
+    return any(superblock.new_data_offset is not None for superblock in superblocks)
 
 
 def _plan_search_for_newer(array: Array) -> Iterator[str]:
@@ -923,11 +984,17 @@ def _write_gap(array: Array, members: tuple[ArrayMember, ...]) -> str:
     return f"{_write_events(events)} ({format_duration(seconds * 1e9)})"
 
 
-def _write_obstacle(array: Array) -> str:
-    """Returns what keeps a sound array from starting, as a sentence."""
+def _write_obstacle(array: Array, inventory: Inventory) -> str:
+    """Returns what keeps a sound array from starting, as a sentence.
+
+    Superblocks do not show whether an array runs: that is known of the arrays of a host, and of a text with
+    /proc/mdstat.
+    """
     if needs_newer_kernel(array):
         return "Linux 6.18 and older refuse its superblocks: it needs a newer kernel."
-    return "It is only not started."
+    if array.live or inventory.software is not None or inventory.lists_running:
+        return "It is only not started."
+    return "Superblocks do not show whether it runs: `cat /proc/mdstat` on its host does."
 
 
 def _name_slots(slots: tuple[int, ...]) -> str:
