@@ -27,6 +27,7 @@ from blklab.md.model import (
     Geometry,
     Inventory,
     ListedArray,
+    MemberBitmap,
     OtherSpare,
     PhysicalDisk,
     Software,
@@ -469,6 +470,10 @@ def arrays_of_texts() -> Iterator[Array]:
     journal = replace(member(2, sb_role="journal", sb_slot=None, sb_events=10), slot=None)
     for journals in ((), (journal,)):
         yield stopped("raid5", *two(), *journals, consistency="journal", raid_disks=2)
+    for events, cleared in ((100, 50), (100, 95), (10, 5)):
+        bitmap = MemberBitmap("a:b:c:d", events, cleared, is_out_of_date=False, chunk=1 << 26, bits=100, dirty=3)
+        left = member(2, sb_events=90)
+        yield array("raid5", *(replace(own, member_bitmap=bitmap) for own in two()), left, raid_disks=3)
     moved = make_superblock(reshape=RESHAPE, new_data_offset=1024, reshape_backwards=True, reshape_position=8)
     yield array("raid5", replace(sd(0), superblock=moved), reshaping=True)
 

@@ -121,6 +121,19 @@ class PhysicalDisk:
 
 
 @dataclass(frozen=True)
+class MemberBitmap:
+    """The write-intent bitmap on a member, as `mdadm --examine-bitmap` prints it."""
+
+    uuid: str  # Of the array
+    events: int
+    events_cleared: int | None  # A member that left before this event has changed chunks that are no longer marked
+    is_out_of_date: bool  # By the flag that md writes
+    chunk: int | None  # Bytes
+    bits: int | None  # Chunks
+    dirty: int | None  # Chunks that are marked as changed
+
+
+@dataclass(frozen=True)
 class ArrayMember:
     """A member of an array: a device or an image."""
 
@@ -153,6 +166,7 @@ class ArrayMember:
     disk: str = ""  # The kernel's name of its disk; empty of images
     multipath: str = ""  # Name of the multipath device that it is, or a partition of it: `mpatha`
     path_of: str = ""  # Name of the multipath device that its disk is a path of
+    member_bitmap: MemberBitmap | None = None  # Only of pasted text
 
     @property
     def bad_blocks(self) -> BadBlockList | None:

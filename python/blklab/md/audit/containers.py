@@ -70,7 +70,7 @@ def _start_dirty_volume(array: Array) -> Iterator[str]:
         f"# Then stop the volume (`mdadm --stop {array.path}`), and assemble it from {owner} with --force. "
         "This needs mdadm 4.2 or newer. Check the filesystem without writing to it (fsck -n)."
     )
-    yield "# Add a new disk only after that, to the container. If it is in a container of its own, stop that one first."
+    yield "# Add a new disk only after that, to the container. If it is in another container, stop that one first."
 
 
 def check_unused_disks(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

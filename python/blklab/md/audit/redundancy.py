@@ -16,14 +16,15 @@ from blklab.md.audit.running import explain_dead
 from blklab.md.availability import NEED_ALL, count_tolerated, find_availability, is_past_redundancy
 from blklab.md.good_copies import find_sources_outside
 from blklab.md.levels import PARITIES
-from blklab.md.model import MAX_DISKS, Array, ArrayMember, Software, SyncPass
+from blklab.md.model import MAX_DISKS, Array, ArrayMember, MemberBitmap, Software, SyncPass
 from blklab.md.probing import CONTINUING_TIMER
 from blklab.md.recipes import DISK, Recipe, keep_running, stop_users
 from blklab.md.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
-from blklab.units import SECTOR, format_duration
+from blklab.units import SECTOR, format_duration, format_size
 
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning
 MOST_DISKS_SIMULATED = 64  # A damaged number of disks must not make an audit last for minutes
+EVENTS_OF_BITMAP = 2  # Outputs of a running array are printed one after the other
 REBUILD_SPEED = 100 << 20  # Bytes per second, if no rebuild runs; half of what md allows
 
 
@@ -354,6 +355,52 @@ def check_bitmap(array: Array, _software: Software | None) -> Iterator[Diagnosti
             "md resyncs all of it instead of only what changed"
         )
         yield make_finding(array, "warning", "no-bitmap", message, *commands)
+
+
+def check_member_bitmaps(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
+    """Reports what the bitmaps on members say, if a text shows them.
+
+    `bitmap-stale`: The bitmap of a member is out of date.
+
+    `bitmap-dirty`: Chunks are marked as changed; which members can return without a full rebuild.
+    """
+    current = []
+    for member in array.members:
+        bitmap = member.member_bitmap
+        superblock = member.superblock
+        if bitmap is None or superblock is None:
+            continue
+        if bitmap.is_out_of_date or bitmap.events + EVENTS_OF_BITMAP < superblock.events:
+            message = (
+                f"its bitmap is out of date ({bitmap.events:,} events, its superblock has {superblock.events:,}): "
+                "md ignores it at the next start, and resyncs or rebuilds completely"
+            )
+            yield make_finding(array, "warning", "bitmap-stale", message, member=member.name)
+        else:
+            current.append((superblock.events, member.name, bitmap))
+    if current:
+        _, name, bitmap = max(current, key=lambda entry: entry[0])
+        if bitmap.dirty and bitmap.bits and bitmap.chunk:
+            yield make_finding(array, "note", "bitmap-dirty", _describe_dirty_chunks(array, name, bitmap))
+
+
+def _describe_dirty_chunks(array: Array, name: str, bitmap: MemberBitmap) -> str:
+    """Returns how much a bitmap marks as changed, and which members can return (md.c, `super_1_validate`)."""
+    dirty = bitmap.dirty or 0
+    message = (
+        f"the bitmap of {name} has {dirty:,} of {bitmap.bits or 0:,} chunks marked as changed "
+        f"({format_size(dirty * (bitmap.chunk or 0))}): a member that was out and returns (--re-add) gets only these"
+    )
+    cleared = bitmap.events_cleared
+    for member in (*array.members, *array.outside):
+        superblock = member.superblock
+        if cleared is None or superblock is None or superblock.slot is None or superblock.events >= bitmap.events - 1:
+            continue
+        if superblock.events >= cleared:
+            message += f". {member.name} can return so: it has what the bitmap no longer lists"
+        else:
+            message += f". {member.name} cannot: it left before event {cleared:,}, so it needs a full rebuild"
+    return message
 
 
 def is_changing(array: Array) -> bool:

@@ -14,10 +14,28 @@ from blklab.md.images import make_arrays
 from blklab.md.inventory import add_geometry_of_superblocks, join_containers
 from blklab.md.levels import PARITIES, REDUNDANT
 from blklab.md.log_events import LogEvent, find_events
-from blklab.md.model import LIST_NOT_IN_TEXT, NOT_IN_TEXT, Array, ArrayMember, DiskHealth, Inventory, PhysicalDisk
+from blklab.md.model import (
+    LIST_NOT_IN_TEXT,
+    NOT_IN_TEXT,
+    Array,
+    ArrayMember,
+    DiskHealth,
+    Inventory,
+    MemberBitmap,
+    PhysicalDisk,
+)
 from blklab.md.pasted import detail, examine
+from blklab.md.pasted.bitmap import is_bitmap, read_bitmap
 from blklab.md.pasted.blocks import TextBlock, clean_lines, find_blocks
 from blklab.md.pasted.firmware import FirmwareDisk, add_firmware_volumes, find_disks, name_containers
+from blklab.md.pasted.listed_devices import (
+    ListedDevice,
+    add_listed_devices,
+    describe_unexamined,
+    find_devices,
+    is_array,
+    make_listed_arrays,
+)
 from blklab.md.pasted.mdstat import StatArray, find_arrays
 from blklab.md.pasted.smartctl import find_outputs
 from blklab.md.pasted.versions import (
@@ -42,7 +60,8 @@ LIST_HEADING = re.compile(r"^\s*Bad-blocks on (\S+?):\s*$")
 LIST_ENTRY = re.compile(r"^\s*(\d{1,19}) for (\d{1,6}) sectors\s*$")
 
 EXPECTED = (
-    "expected the output of `mdadm --examine` (of each disk), `mdadm --detail` (of each array), /proc/mdstat or dmesg; "
+    "expected the output of `mdadm --examine` (of each disk), `mdadm --detail` (of each array), /proc/mdstat, lsblk, "
+    "blkid or dmesg; "
     "for an image of a disk: --image"
 )
 
@@ -58,6 +77,8 @@ class PastedOutputs:
     without_superblock: list[tuple[str, Place]] = field(default_factory=list)  # Paths
     firmware_disks: list[FirmwareDisk] = field(default_factory=list)  # Those of `foreign` with Intel IMSM
     lists: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # Entries of bad-block lists, by path
+    bitmaps: dict[str, MemberBitmap] = field(default_factory=dict)  # Of `mdadm --examine-bitmap`, by path
+    devices: list[ListedDevice] = field(default_factory=list)  # Of lsblk and blkid
     healths: dict[str, DiskHealth] = field(default_factory=dict)  # Of smartctl, by path; the last one counts
     has_mdstat: bool = False  # Also without an array in it
     notes: list[str] = field(default_factory=list)  # What is not complete, or is there several times
@@ -73,6 +94,8 @@ class PastedOutputs:
             self.without_superblock,
             self.healths,
             self.log,
+            self.bitmaps,
+            [device for device in self.devices if device.is_member or is_array(device)],
         )
         return not any(found) and not self.has_mdstat
 
@@ -89,12 +112,17 @@ def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
     notes = outputs.notes
     chosen = choose_members(outputs.examined, notes)
     members = _add_lists({path: _member(output) for path, output in chosen.items()}, outputs)
+    members = _add_bitmaps(members, outputs)
     strays = _find_strays(outputs, chosen, notes)
     arrays = _join_outputs(outputs, chosen, members)
     live_uuids = {array.uuid for array in arrays if array.uuid}
     others = [member for member in members.values() if _uuid(member) not in live_uuids]
     arrays += make_arrays(others)
+    names = {array.name for array in arrays} | {member.name for array in arrays for member in array.members}
+    arrays = add_listed_devices([*arrays, *make_listed_arrays(outputs.devices, names)], outputs.devices)
+    examined_paths = {*chosen, *(path for path, _ in outputs.without_superblock)}
     unseen = [*notes, *_describe_missing_outputs(arrays)]
+    unseen += describe_unexamined(arrays, outputs.devices, examined_paths)
     if outputs.has_mdstat and not arrays:
         unseen.append("/proc/mdstat: it shows no array; to see disks of arrays that are not assembled: mdadm --examine")
     disks = _disks(arrays, outputs.healths)
@@ -169,6 +197,10 @@ def _find_outputs(lines: list[str], number: int, outputs: PastedOutputs) -> None
         place = (number, block.line)
         if examine.is_superblock(block):
             _add_superblock(block, place, outputs)
+        elif is_bitmap(block):
+            bitmap = read_bitmap(block)
+            if bitmap is not None and block.device:
+                outputs.bitmaps[block.device] = bitmap
         elif kind := _foreign_kind(block.fields.get("magic", "")):
             outputs.foreign.append(ArrayMember(_short(block.device), block.device, foreign=(kind,)))
         elif detail.is_array(block):
@@ -188,6 +220,7 @@ def _find_outputs(lines: list[str], number: int, outputs: PastedOutputs) -> None
             outputs.notes.append("smartctl: not seen: the text does not say which disk an output of it is about")
     _find_lists(lines, number, outputs)
     outputs.firmware_disks += find_disks(lines)
+    outputs.devices += find_devices(lines)
     outputs.log += find_events(lines)
 
 
@@ -273,6 +306,17 @@ def _add_lists(members: dict[str, ArrayMember], outputs: PastedOutputs) -> dict[
         superblock = msgspec.convert(document, Superblock)
         members = {**members, path: replace(member, superblock=superblock, unseen="")}
     return members
+
+
+def _add_bitmaps(members: dict[str, ArrayMember], outputs: PastedOutputs) -> dict[str, ArrayMember]:
+    """Returns members with the outputs of `mdadm --examine-bitmap`."""
+    bitmaps = outputs.bitmaps
+    for path in bitmaps:
+        if path not in members:
+            outputs.notes.append(
+                f"{path}: its bitmap is in the text, its superblock is not: {command_lines.examine_disk(path)}"
+            )
+    return {path: replace(member, member_bitmap=bitmaps.get(path)) for path, member in members.items()}
 
 
 def _with_superblocks(array: Array, members: dict[str, ArrayMember], notes: list[str]) -> Array:
