@@ -580,6 +580,12 @@ class Inventory:
     log: tuple[LogEvent, ...] = ()  # What the kernel logged about arrays and disks, the oldest first
     lists_running: bool = False  # Of a text: it has /proc/mdstat, so arrays that are not in it do not run
     limited: bool = False  # Only the arrays that the user asked for are in it
+    log_arrays: frozenset[str] = frozenset()  # If limited: names that the user asked for, and only the log has
+
+    @property
+    def log_names(self) -> frozenset[str]:
+        """The names of arrays in the kernel's log."""
+        return frozenset(event.array for event in self.log if event.array)
 
     def only(self, names: Collection[str]) -> "Inventory":
         """Returns the inventory of the arrays with these names, paths or labels, assembled or not."""
@@ -594,8 +600,12 @@ class Inventory:
                 lines.append(line)
         return replace(
             self, arrays=arrays, strays=(), volumes=(), unassembled=unassembled_arrays, listed=tuple(lines), outside=(),
-            limited=True,
+            limited=True, log_arrays=self._find_log_arrays(names),
         )  # fmt: skip
+
+    def _find_log_arrays(self, names: Collection[str]) -> frozenset[str]:
+        array_names = {array.name for array in (*self.arrays, *self.unassembled)}
+        return (self.log_names & {name.rpartition("/")[2] for name in names}) - array_names
 
 
 def by_slot(member: ArrayMember) -> tuple[bool, int, list[tuple[int, str]]]:

@@ -96,11 +96,12 @@ def find_subjects(inventory: Inventory) -> list[LogSubject]:
         if len(arrays) == len(others) == 1 and not devices.keys() & known:
             aliases = set(others)
         subjects.append(_make_subject(array.name, {array.name, *aliases}, devices, slots, array))
-    if inventory.software is None and not inventory.limited:
+    log_arrays = inventory.log_arrays if inventory.limited else frozenset(others)
+    if inventory.limited or inventory.software is None:
         taken: set[str] = set()
         for subject in subjects:
             taken |= subject.names
-        log_names = [name for name in others if name not in taken]
+        log_names = [name for name in others if name in log_arrays and name not in taken]
         subjects += [_make_subject(name, {name}, devices, slots, None) for name in log_names[:MOST_NAMES]]
     return subjects
 
