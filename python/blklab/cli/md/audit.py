@@ -190,6 +190,11 @@ def _write_bundle(file: str, host: str | None, *, sudo: bool, timeout: float, an
     lines = text.count("\n")
     message = f"{file}: {lines:,} lines. Read it before you send it; blklab md audit {file} says what it shows"
     click.echo(printable(message), err=True)
+    unread = bundle.describe_unread(text)
+    if unread:
+        remedy = "run it with sudo" if host is None else "add --sudo, or name root@HOST"
+        warning = f"{file}: not complete, because this user is not root: {unread} could not be read: {remedy}"
+        click.echo(printable(warning), err=True)
 
 
 def _read_inventory(

@@ -56,6 +56,7 @@ MOST_BYTES = 32 << 20  # Of all texts together
 MOST_PATHS = 24  # Disks in a command
 DEFAULT_TIMEOUT_S = 30  # drivers/scsi/sd.h, SD_TIMEOUT
 NO_SUPERBLOCK = re.compile(r"No (?:md superblock detected|super block found) on (/dev/\S+?)\.?(?: \(.*)?$")
+DENIED = re.compile(r"mdadm: (?:cannot|failed to) open (?:device )?(/dev/\S+?): Permission denied")
 LIST_HEADING = re.compile(r"^\s*Bad-blocks on (\S+?):\s*$")
 LIST_ENTRY = re.compile(r"^\s*(\d{1,19}) for (\d{1,6}) sectors\s*$")
 
@@ -77,6 +78,7 @@ class PastedOutputs:
     without_superblock: list[tuple[str, Place]] = field(default_factory=list)  # Paths
     firmware_disks: list[FirmwareDisk] = field(default_factory=list)  # Those of `foreign` with Intel IMSM
     lists: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # Entries of bad-block lists, by path
+    denied: list[str] = field(default_factory=list)  # Paths that mdadm could not open, as a plain user
     bitmaps: dict[str, MemberBitmap] = field(default_factory=dict)  # Of `mdadm --examine-bitmap`, by path
     devices: list[ListedDevice] = field(default_factory=list)  # Of lsblk and blkid
     healths: dict[str, DiskHealth] = field(default_factory=dict)  # Of smartctl, by path; the last one counts
@@ -95,6 +97,7 @@ class PastedOutputs:
             self.healths,
             self.log,
             self.bitmaps,
+            self.denied,
             [device for device in self.devices if device.is_member or is_array(device)],
         )
         return not any(found) and not self.has_mdstat
@@ -121,7 +124,7 @@ def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
     names = {array.name for array in arrays} | {member.name for array in arrays for member in array.members}
     arrays = add_listed_devices([*arrays, *make_listed_arrays(outputs.devices, names)], outputs.devices)
     examined_paths = {*chosen, *(path for path, _ in outputs.without_superblock)}
-    unseen = [*notes, *_describe_missing_outputs(arrays)]
+    unseen = [*notes, *_describe_denied(outputs, chosen), *_describe_missing_outputs(arrays)]
     unseen += describe_unexamined(arrays, outputs.devices, examined_paths)
     if outputs.has_mdstat and not arrays:
         unseen.append("/proc/mdstat: it shows no array; to see disks of arrays that are not assembled: mdadm --examine")
@@ -258,6 +261,9 @@ def _find_lists(lines: list[str], number: int, outputs: PastedOutputs) -> None:
         stray = NO_SUPERBLOCK.search(line)
         heading = LIST_HEADING.match(line)
         entry = LIST_ENTRY.match(line)
+        denied = DENIED.search(line)
+        if denied:
+            outputs.denied.append(denied[1])
         if stray:
             outputs.without_superblock.append((stray[1], (number, line_number)))
         if heading:
@@ -433,6 +439,14 @@ def _slot_of_number(stat: StatArray, number: int) -> int | None:
     """
     is_slot = number < len(stat.slots) and stat.slots[number] == "U"
     return number if is_slot else None
+
+
+def _describe_denied(outputs: PastedOutputs, chosen: dict[str, ExaminedMember]) -> Iterable[str]:
+    """Yields the disks that mdadm could not open, unless another output shows their superblocks."""
+    paths = [path for path in dict.fromkeys(outputs.denied) if path not in chosen]
+    if paths:
+        command = command_lines.examine_disks(paths[:MOST_PATHS])
+        yield f"{list_names(paths)}: not seen: permission denied: run mdadm as root: sudo {command}"
 
 
 def _describe_missing_outputs(arrays: Sequence[Array]) -> Iterable[str]:
