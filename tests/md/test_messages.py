@@ -265,6 +265,8 @@ def arrays_that_do_not_run() -> Iterator[Array]:
     yield stopped("raid5", first, member(1, sb_events=7, sb_updated=1_700_000_000), raid_disks=3)
     yield stopped("raid0", first, raid_disks=2)
     yield stopped("linear", first, raid_disks=3)
+    for covered in (("/dev/sdx",), ("/dev/sdx", "/dev/sdy")):
+        yield stopped("raid5", first, raid_disks=4, covered=covered)
     yield array("raid0", first, raid_disks=3, state="broken")
     yield array("raid5", first, sd(1, unseen="denied"), raid_disks=3, state="inactive")
     yield array("raid5", first, member(1), raid_disks=3, state="inactive")

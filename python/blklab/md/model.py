@@ -343,6 +343,8 @@ class Array:
     volumes: tuple["Array", ...] = ()  # Of a container: its volumes that are assembled
     idle: tuple[ArrayMember, ...] = ()  # Of a container: its disks that no volume uses
     member_arrays: tuple[str, ...] = ()  # Of a container in a text: paths of its volumes
+    covered: tuple[str, ...] = ()
+    """Of a text: whole disks with a partition table and no superblock, if members are whole disks and some lack."""
     dirty: bool | None = None  # Of a volume in a text: whether its metadata say that it was not shut down
     unseen: tuple[str, ...] = ()
 

@@ -130,3 +130,18 @@ def test_a_reshape_that_moves_the_data_is_read() -> None:
         (array,) = read(superblock(0, "AAAA").replace("Feature Map : 0x0", f"Feature Map : {features}")).arrays
         assert array.members[0].superblock is not None
         assert array.members[0].superblock.ppl is ppl
+
+
+def test_whole_disks_with_a_partition_table_may_be_members() -> None:
+    table = "/dev/sdb:\n   MBR Magic : aa55\nPartition[0] :   4294967295 sectors at            1 (type ee)\n"
+    whole = superblock(0, "AAAA").replace("/dev/sda1", "/dev/sda")
+    inventory = read(whole + table + table.replace("sdb", "sdc") + "/dev/md0: inactive\n")
+    (array,) = inventory.arrays
+    assert array.covered == ("/dev/sdb", "/dev/sdc")
+    partitions = read(superblock(0, "AAAA") + table)
+    assert [other.covered for other in partitions.arrays] == [()]
+    used = read(whole + table + superblock(1, "AAAA"))
+    assert [other.covered for other in used.arrays] == [()]
+    text = whole.replace("AAAA", "AA..") + table
+    (finding,) = [finding for finding in find_problems(read(text)) if finding.code == "cannot-run"]
+    assert "/dev/sdb has a partition table and no superblock, and other members are whole disks" in finding.message

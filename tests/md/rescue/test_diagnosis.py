@@ -482,6 +482,7 @@ def test_a_reshape_with_too_few_current_members_is_tried_with_members_that_are_b
         in (" ".join(rescue.facts))
     )
     assert any("Try it on overlays of /dev/sda, /dev/sdb." in line for line in rescue.steps)
+    assert [member.name for member in rescue.chosen] == ["sda", "sdb"]  # `md overlays start` takes them
     few = diagnose_one(replace(array, members=array.members[:1]))
     assert not any("overlays of" in line for line in few.steps)
     assert "Find the disks of slots 1, 2 first." in " ".join(few.facts)
@@ -507,3 +508,17 @@ def test_superblocks_do_not_say_that_an_array_is_not_started() -> None:
     assert diagnose_one(replace(sound, live=True, state="inactive")).headline.endswith("It is only not started.")
     running = diagnose_one(replace(MADE["running"], raid_disks=0, members=()))
     assert running.headline == "It runs. It needs no rescue."
+
+
+def test_a_broken_array_names_the_members_that_would_make_it_enough() -> None:
+    left = replace(make_member("sdb", 1, events=990, updated=START - 4), slot=None, states=("faulty",))
+    first = replace(make_member("sda", 0, present=[True, False, False]), states=("in_sync",))
+    rescue = diagnose_one(make_array(first, left, live=True, path="/dev/md0", state="broken", degraded=2))
+    assert rescue.condition == "broken"
+    assert "With sdb, 10 events (4 s) behind, it has enough members: copy these disks first" in " ".join(rescue.facts)
+
+
+def test_disks_that_may_be_dead_leave_a_way_on() -> None:
+    steps = diagnose_one(MADE["incomplete"]).steps
+    assert any("If that disk does not work any more" in line for line in steps)
+    assert any("Try it on overlays of /dev/sda, /dev/sdb." in line for line in steps)

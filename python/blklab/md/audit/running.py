@@ -1,6 +1,6 @@
 """Rules about arrays that do not run: whether their members are enough, and what helps."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import level_text, list_names, make_finding, moment_text
@@ -18,6 +18,7 @@ from blklab.md.availability import is_past_redundancy as is_broken
 from blklab.md.levels import PARITIES
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import assemble_again
+from blklab.md.superblocks import Superblock
 
 FEW_EVENTS = 100  # So far behind, a member lacks some seconds of writes
 FEW_SECONDS = 600
@@ -40,6 +41,7 @@ def check_cannot_run(array: Array, _software: Software | None) -> Iterator[Diagn
         f"cannot run: {member_count} of {array.raid_disks} members {verb} there and current, "
         f"{level_text(array.level)} {_survives_text(array)}",
         *_describe_members(array, availability),
+        *describe_covered(array),
     ]
     yield Diagnostic("cannot-run", "critical", array.name, ". ".join(facts), tuple(_force_lines(array, availability)))
 
@@ -235,6 +237,17 @@ def _describe_members(array: Array, availability: Availability) -> Iterator[str]
         )
 
 
+def describe_covered(array: Array) -> Iterator[str]:
+    """Yields a sentence without a full stop on disks that may be members without a superblock."""
+    if array.covered:
+        have = "has a partition table" if len(array.covered) == 1 else "have a partition table"
+        yield (
+            f"{list_names(list(array.covered), 24)} {have} and no superblock, and other members are whole disks: the "
+            "table may have overwritten superblocks of members (a partitioning tool, or the firmware of the board). "
+            "Their data are probably there: `blklab md rescue --try-orders` searches for the order, and only reads"
+        )
+
+
 def _describe_member(member: ArrayMember, newest: int) -> str:
     superblock = member.superblock
     if superblock is None:
@@ -296,9 +309,21 @@ def _danger_text(array: Array, availability: Availability, members: tuple[ArrayM
     seconds = latest - min(superblock.updated for superblock in superblocks)
     if array.reshaping:
         return "Danger: a reshape is not finished. Ask on the linux-raid list before you force it."
-    if behind <= FEW_EVENTS and seconds <= FEW_SECONDS:
+    # With parity, nothing is written once too many members are gone, however late superblocks are.
+    is_short = seconds <= FEW_SECONDS or not _could_run_without(array, availability, superblocks)
+    if behind <= FEW_EVENTS and is_short:
         return f"{behind:,} events are little: the data are probably not lost yet, only what was being written then."
     return (
         f"Danger: the oldest of them is {behind:,} events and {seconds:,} s behind: "
         "what was written since is lost, or mixed with older data."
     )
+
+
+def _could_run_without(array: Array, availability: Availability, superblocks: Sequence[Superblock]) -> bool:
+    """Whether an array could still be written to after its members that are behind left, as the first one saw it."""
+    behind = [superblock for superblock in superblocks if superblock.events < availability.newest - 1]
+    if array.level not in PARITIES or not behind:
+        return True
+    first = min(behind, key=lambda superblock: superblock.events)
+    slots = {slot for slot, is_present in enumerate(first.present) if is_present}
+    return runs_with(array, slots - {superblock.slot for superblock in behind}) is not False

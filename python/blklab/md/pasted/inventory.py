@@ -56,6 +56,7 @@ MOST_BYTES = 32 << 20  # Of all texts together
 MOST_PATHS = 24  # Disks in a command
 DEFAULT_TIMEOUT_S = 30  # drivers/scsi/sd.h, SD_TIMEOUT
 NO_SUPERBLOCK = re.compile(r"No (?:md superblock detected|super block found) on (/dev/\S+?)\.?(?: \(.*)?$")
+WHOLE_DISK = re.compile(r"/dev/(?:[shv]d[a-z]{1,3}|nvme\d+n\d+)")
 DENIED = re.compile(r"mdadm: (?:cannot|failed to) open (?:device )?(/dev/\S+?): Permission denied")
 LIST_HEADING = re.compile(r"^\s*Bad-blocks on (\S+?):\s*$")
 LIST_ENTRY = re.compile(r"^\s*(\d{1,19}) for (\d{1,6}) sectors\s*$")
@@ -78,6 +79,7 @@ class PastedOutputs:
     without_superblock: list[tuple[str, Place]] = field(default_factory=list)  # Paths
     firmware_disks: list[FirmwareDisk] = field(default_factory=list)  # Those of `foreign` with Intel IMSM
     lists: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # Entries of bad-block lists, by path
+    partitioned: list[str] = field(default_factory=list)  # Paths of disks with a partition table, by mdadm --examine
     denied: list[str] = field(default_factory=list)  # Paths that mdadm could not open, as a plain user
     bitmaps: dict[str, MemberBitmap] = field(default_factory=dict)  # Of `mdadm --examine-bitmap`, by path
     devices: list[ListedDevice] = field(default_factory=list)  # Of lsblk and blkid
@@ -128,6 +130,7 @@ def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
     unseen += describe_unexamined(arrays, outputs.devices, examined_paths)
     if outputs.has_mdstat and not arrays:
         unseen.append("/proc/mdstat: it shows no array; to see disks of arrays that are not assembled: mdadm --examine")
+    arrays = [_add_covered_disks(array, outputs, set(examined_paths)) for array in arrays]
     disks = _disks(arrays, outputs.healths)
     inventory = Inventory(
         _with_unique_names(arrays),
@@ -200,6 +203,8 @@ def _find_outputs(lines: list[str], number: int, outputs: PastedOutputs) -> None
         place = (number, block.line)
         if examine.is_superblock(block):
             _add_superblock(block, place, outputs)
+        elif "mbr magic" in block.fields and "magic" not in block.fields and block.device:
+            outputs.partitioned.append(block.device)
         elif is_bitmap(block):
             bitmap = read_bitmap(block)
             if bitmap is not None and block.device:
@@ -441,6 +446,20 @@ def _slot_of_number(stat: StatArray, number: int) -> int | None:
     return number if is_slot else None
 
 
+def _add_covered_disks(array: Array, outputs: PastedOutputs, examined_paths: set[str]) -> Array:
+    """Returns an array with the disks that may be missing members, whose superblocks a partition table overwrote."""
+    slots = {member.superblock.slot for member in (*array.members, *array.outside) if member.superblock}
+    has_whole_disk = any(member.superblock and WHOLE_DISK.fullmatch(member.path) for member in array.members)
+    if not has_whole_disk or len(slots - {None}) >= array.raid_disks:
+        return array
+    covered = []
+    for path in dict.fromkeys(outputs.partitioned):
+        is_used = any(other.startswith(path) for other in examined_paths)
+        if WHOLE_DISK.fullmatch(path) and not is_used:
+            covered.append(path)
+    return replace(array, covered=tuple(covered))
+
+
 def _describe_denied(outputs: PastedOutputs, chosen: dict[str, ExaminedMember]) -> Iterable[str]:
     """Yields the disks that mdadm could not open, unless another output shows their superblocks."""
     paths = [path for path in dict.fromkeys(outputs.denied) if path not in chosen]
@@ -469,7 +488,8 @@ def _describe_missing_outputs(arrays: Sequence[Array]) -> Iterable[str]:
     if paths:
         command = command_lines.examine_disks(list(dict.fromkeys(paths))[:MOST_PATHS])
         suffix = f" and {len(paths) - MOST_PATHS} more" if len(paths) > MOST_PATHS else ""
-        yield f"{list_names(names)}: the text does not show the superblocks of {len(paths)} members: {command}{suffix}"
+        count = "superblock of 1 member" if len(paths) == 1 else f"superblocks of {len(paths)} members"
+        yield f"{list_names(names)}: the text does not show the {count}: {command}{suffix}"
     undetailed = [array for array in arrays if array.live and not array.external and not array.uuid]
     if undetailed:
         command = command_lines.show_details([array.path for array in undetailed])

@@ -13,7 +13,7 @@ from blklab.md import command_lines
 from blklab.md.audit.containers import describe_format
 from blklab.md.audit.reshape import describe_change
 from blklab.md.audit.rule import level_text, list_names, moment_text
-from blklab.md.audit.running import FEW_EVENTS, FEW_SECONDS
+from blklab.md.audit.running import FEW_EVENTS, FEW_SECONDS, describe_covered
 from blklab.md.audit.split import Split, find_splits
 from blklab.md.availability import (
     NEED_ALL,
@@ -505,6 +505,10 @@ def _explain(
         members = choose_members(array)
     elif condition == "unclean":
         members = find_current(array)  # They are enough
+    elif condition == "reshaping":
+        members = find_current(array)
+        if not runs_with(array, {member.slot for member in members if member.slot is not None}):
+            members = choose_members(array)
     return ArrayRescue(
         array=array,
         condition=condition,
@@ -673,9 +677,28 @@ def _find_facts(array: Array, condition: Condition, inventory: Inventory) -> Ite
             f"Its superblocks have only {_write_events(newest.events)}: the array was made a short time ago. "
             "If the data are older, someone used --create, and these superblocks are not the old ones."
         )
+    if condition in {"not-enough", "unknown"}:
+        for sentence in describe_covered(array):
+            yield f"{sentence}."
+    if condition == "broken":
+        yield from _describe_members_to_force(array)
     yield from _describe_reshape(array)
     if condition not in {"running", "sound"} and inventory.unread:
         yield f"Not all disks could be read: {'; '.join(inventory.unread)}."
+
+
+def _describe_members_to_force(array: Array) -> Iterator[str]:
+    """Yields with which members that are behind a broken array would have enough."""
+    array = describe_by_superblocks(array)
+    members = choose_members(array)
+    current = find_current(array)
+    behind = [member for member in members if member not in current]
+    if behind:
+        names = list_names([member.name for member in behind])
+        yield (
+            f"With {names}, {_write_gap(array, members)} behind, it has enough members: copy these disks first "
+            "(ddrescue), and assemble the array with the copies."
+        )
 
 
 def _describe_reshape(array: Array) -> Iterator[str]:
@@ -780,8 +803,7 @@ def _plan(
 ) -> Iterator[str]:
     """Yields what to do. The only command for disks is that which md itself checks."""
     if condition in {"running", "broken", "foreign"}:
-        yield "# What is wrong with it, and what to do:"
-        yield command_lines.audit_arrays()
+        yield from _name_audit(inventory)
         return
     if condition in {"sound", "degraded"}:
         yield from _plan_start(array, condition, inventory, may_scan=may_scan)
@@ -810,6 +832,8 @@ def _plan(
             yield from _plan_overlays(array, members)
         case "incomplete" | "not-enough":
             yield from _plan_search_for_disks(condition)
+            if condition == "incomplete":
+                yield from _plan_without_disks(array)
         case "diverged":
             yield (
                 "# Decide which part is right, by its files: `blklab md overlays start`, "
@@ -817,7 +841,7 @@ def _plan(
             )
             yield "# Copy the files that only the other part has. Only then can its disks be wiped and added."
         case "reshaping":
-            yield from _plan_reshape(array)
+            yield from _plan_reshape(array, members)
         case "refused":
             yield "# Start a newer kernel if a superblock is refused because it is newer."
             yield "# Otherwise ask on the linux-raid list, with this output."
@@ -825,6 +849,23 @@ def _plan(
             yield "# Remove the reason first, then type this command again."
         case _:
             yield "# Then type this command as root, with all disks connected."
+
+
+def _name_audit(inventory: Inventory) -> Iterator[str]:
+    if inventory.software is None:
+        yield "# What is wrong with it, and what to do: `blklab md audit` of the same files says that."
+    else:
+        yield "# What is wrong with it, and what to do:"
+        yield command_lines.audit_arrays()
+
+
+def _plan_without_disks(array: Array) -> Iterator[str]:
+    """Yields what to do if disks that may be newer have failed for good."""
+    yield (
+        "# If that disk does not work any more, and the array did not run after that, these members are enough. "
+        "Add a new disk only when the array runs and its files are right."
+    )
+    yield from _plan_overlays(array, find_current(array))
 
 
 def _plan_search_for_disks(condition: Condition) -> Iterator[str]:
@@ -837,7 +878,7 @@ def _plan_search_for_disks(condition: Condition) -> Iterator[str]:
         )
 
 
-def _plan_reshape(array: Array) -> Iterator[str]:
+def _plan_reshape(array: Array, members: tuple[ArrayMember, ...]) -> Iterator[str]:
     """Yields how to go on with a reshape, or back.
 
     A reshape that moves the data to another offset needs no backup file (mdadm: Grow.c).
@@ -854,13 +895,9 @@ def _plan_reshape(array: Array) -> Iterator[str]:
             "# mdadm can take back a reshape at its start: --assemble --update=revert-reshape (mdadm(8)). "
             "blklab does not try that: type it on overlays only, and check the filesystem there."
         )
-    current = find_current(array)
-    if runs_with(array, {member.slot for member in current if member.slot is not None}):
-        yield from _plan_overlays(array, current)
-        return
-    members = choose_members(array)
     if members:
-        yield from _plan_search_for_newer(array)
+        if members != find_current(array):
+            yield from _plan_search_for_newer(array)
         yield from _plan_overlays(array, members)
     else:
         yield from _plan_search_for_disks("not-enough")

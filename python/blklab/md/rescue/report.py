@@ -59,23 +59,7 @@ def show(
     for number, rescue in enumerate(rescues):
         if number:
             console.print()
-        array = rescue.array
-        console.print(style_text(printable(f"{array.title}: {rescue.headline}"), "bold"))
-        for fact in rescue.facts:
-            console.print(style_text(f"• {printable(fact)}"))
-        draw_table(console, members_table(rescue))
-        if rescue.steps:
-            console.print()
-            console.print(style_text("What to do", "bold"))
-            for line in rescue.steps:
-                is_command = not line.startswith("#")
-                shown = printable(line) if is_command else printable(line.removeprefix("# "))
-                console.print(style_text(f"    {shown}" if is_command else f"• {shown}", "green" if is_command else ""))
-        if rescue.forbidden:
-            console.print()
-            console.print(style_text("Do not type", "bold"))
-            for line in rescue.forbidden:
-                console.print(style_text(f"• {printable(line)}", "red"))
+        _show_rescue(console, rescue)
     if other_notes:
         if rescues:
             console.print()
@@ -88,6 +72,27 @@ def show(
         console.print(style_text("Not seen", "bold"))
         for line in unseen:
             console.print(style_text(f"• {printable(line)}"))
+
+
+def _show_rescue(console: Console, rescue: ArrayRescue) -> None:
+    array = rescue.array
+    console.print(style_text(printable(f"{array.title}: {rescue.headline}"), "bold"))
+    for fact in rescue.facts:
+        console.print(style_text(f"• {printable(fact)}"))
+    if not array.external or rescue.groups:
+        draw_table(console, members_table(rescue))
+    if rescue.steps:
+        console.print()
+        console.print(style_text("What to do", "bold"))
+        for line in rescue.steps:
+            is_command = not line.startswith("#")
+            shown = printable(line) if is_command else printable(line.removeprefix("# "))
+            console.print(style_text(f"    {shown}" if is_command else f"• {shown}", "green" if is_command else ""))
+    if rescue.forbidden:
+        console.print()
+        console.print(style_text("Do not type", "bold"))
+        for line in rescue.forbidden:
+            console.print(style_text(f"• {printable(line)}", "red"))
 
 
 MOST_SHOWN = 8  # Geometries in the terminal; all are in the JSON document
