@@ -21,6 +21,9 @@ NOT_IN_TEXT = "the text does not show its superblock"
 LIST_NOT_IN_TEXT = "the text does not show the entries of its bad-block list"
 """What is not seen of a member of pasted text whose superblock says that its list has entries."""
 
+FIELDS_NOT_IN_TEXT = "the text shows only some fields of its superblock"
+"""What is not seen of a member of pasted text of which someone has filtered the output: only the fields that decide."""
+
 MAX_DISKS = 1920  # More members than this in a superblock mean that it is damaged
 
 

@@ -1,10 +1,16 @@
 """lsblk, blkid and `mdadm --examine-bitmap` in pasted text: what they add to the arrays."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from blklab.errors import UsageError
 from blklab.md.audit import find_problems
 from blklab.md.pasted.listed_devices import ListedDevice, find_devices
+from blklab.md.rescue.diagnosis import diagnose
 from tests.md.pasted.test_arrays import DETAIL, by_name, read, superblock
+from tests.md.pasted.test_firmware import CONTAINER, EXAMINE, STAT, VOLUME
+from tests.md.pasted.test_partial import filtered
 from tests.md.pasted.test_versions import noted
 
 UTF8 = """\
@@ -146,3 +152,30 @@ def test_an_array_of_lsblk_that_does_not_run_is_inactive() -> None:
     assert noted(
         read(BITMAP.format(disk="sda", events=1, cleared=1, dirty=0)), "its superblock is not: mdadm --examine"
     )
+
+
+@given(data=st.data())
+def test_no_text_makes_it_fail(data: st.DataObject) -> None:
+    """Lines are dropped, moved and changed."""
+    bitmap = BITMAP.format(disk="sda", events=900, cleared=870, dirty=12)
+    text = "".join((UTF8, "\n", COLUMNS, "\n", BLKID, bitmap, STAT, CONTAINER, VOLUME, EXAMINE, filtered(), DETAIL))
+    lines = text.splitlines()
+    for _ in range(data.draw(st.integers(1, 12))):
+        position = data.draw(st.integers(0, len(lines) - 1))
+        match data.draw(st.integers(0, 2)):
+            case 0:
+                del lines[position]
+            case 1:
+                lines.insert(position, lines[data.draw(st.integers(0, len(lines) - 1))])
+            case _:
+                column = data.draw(st.integers(0, len(lines[position])))
+                junk = data.draw(st.text(max_size=8) | st.integers(0, 1 << 70).map(str))
+                lines[position] = lines[position][:column] + junk + lines[position][column + len(junk) :]
+    try:
+        inventory = read("\n".join(lines))
+    except UsageError:
+        return
+    for finding in find_problems(inventory):
+        assert finding.message
+    for rescue in diagnose(inventory):
+        assert "0 of 0 members" not in rescue.headline

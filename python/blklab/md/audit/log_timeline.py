@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from blklab.md.audit.rule import list_names, moment_text
 from blklab.md.levels import PARITIES
 from blklab.md.log_events import EventKind, LogEvent, find_disk_name
-from blklab.md.model import Array, ArrayMember, Inventory, merge_ranges
+from blklab.md.model import FIELDS_NOT_IN_TEXT, Array, ArrayMember, Inventory, merge_ranges
 from blklab.md.superblocks import SectorRange
 
 MOST_LINES = 8
@@ -67,6 +67,7 @@ class LogSubject:
         offset = member.data_offset
         if superblock is not None:
             slot = superblock.slot if slot is None else slot
+        if superblock is not None and member.unseen != FIELDS_NOT_IN_TEXT:
             offset = superblock.data_offset if offset is None else offset
         return replace(member, slot=self.slots.get(member.name) if slot is None else slot, data_offset=offset)
 

@@ -15,6 +15,7 @@ from blklab.md.inventory import add_geometry_of_superblocks, join_containers
 from blklab.md.levels import PARITIES, REDUNDANT
 from blklab.md.log_events import LogEvent, find_events
 from blklab.md.model import (
+    FIELDS_NOT_IN_TEXT,
     LIST_NOT_IN_TEXT,
     NOT_IN_TEXT,
     Array,
@@ -37,6 +38,7 @@ from blklab.md.pasted.listed_devices import (
     make_listed_arrays,
 )
 from blklab.md.pasted.mdstat import StatArray, find_arrays
+from blklab.md.pasted.partial import PartialMember, complete_members, is_partial
 from blklab.md.pasted.smartctl import find_outputs
 from blklab.md.pasted.versions import (
     DetailedArray,
@@ -75,6 +77,7 @@ class PastedOutputs:
     examined: list[ExaminedMember] = field(default_factory=list)
     detailed: list[DetailedArray] = field(default_factory=list)
     stats: list[ListedStat] = field(default_factory=list)
+    partial: list[PartialMember] = field(default_factory=list)  # A few fields of mdadm --examine
     foreign: list[ArrayMember] = field(default_factory=list)  # Disks with metadata of firmware
     without_superblock: list[tuple[str, Place]] = field(default_factory=list)  # Paths
     firmware_disks: list[FirmwareDisk] = field(default_factory=list)  # Those of `foreign` with Intel IMSM
@@ -100,6 +103,7 @@ class PastedOutputs:
             self.log,
             self.bitmaps,
             self.denied,
+            self.partial,
             [device for device in self.devices if device.is_member or is_array(device)],
         )
         return not any(found) and not self.has_mdstat
@@ -115,6 +119,10 @@ def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
         reason = f"; {outputs.notes[0]}" if outputs.notes else ""
         raise UsageError(f"{files}: no array in this text{reason}: {EXPECTED}")
     notes = outputs.notes
+    if outputs.partial:
+        shown = [output.array for output in outputs.detailed]
+        shown += [_array_of_stat(output.stat, {}) for output in outputs.stats]
+        outputs.examined += complete_members(outputs.partial, shown, notes)
     chosen = choose_members(outputs.examined, notes)
     members = _add_lists({path: _member(output) for path, output in chosen.items()}, outputs)
     members = _add_bitmaps(members, outputs)
@@ -126,10 +134,11 @@ def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
     names = {array.name for array in arrays} | {member.name for array in arrays for member in array.members}
     arrays = add_listed_devices([*arrays, *make_listed_arrays(outputs.devices, names)], outputs.devices)
     examined_paths = {*chosen, *(path for path, _ in outputs.without_superblock)}
-    unseen = [*notes, *_describe_denied(outputs, chosen), *_describe_missing_outputs(arrays)]
+    unseen = [*dict.fromkeys(notes), *_describe_denied(outputs, chosen), *_describe_missing_outputs(arrays)]
     unseen += describe_unexamined(arrays, outputs.devices, examined_paths)
     if outputs.has_mdstat and not arrays:
         unseen.append("/proc/mdstat: it shows no array; to see disks of arrays that are not assembled: mdadm --examine")
+    arrays = [_forget_bitmap(array) for array in arrays]
     arrays = [_add_covered_disks(array, outputs, set(examined_paths)) for array in arrays]
     disks = _disks(arrays, outputs.healths)
     inventory = Inventory(
@@ -205,6 +214,8 @@ def _find_outputs(lines: list[str], number: int, outputs: PastedOutputs) -> None
             _add_superblock(block, place, outputs)
         elif "mbr magic" in block.fields and "magic" not in block.fields and block.device:
             outputs.partitioned.append(block.device)
+        elif is_partial(block):
+            outputs.partial.append(PartialMember(block, place))
         elif is_bitmap(block):
             bitmap = read_bitmap(block)
             if bitmap is not None and block.device:
@@ -296,6 +307,14 @@ def _uuid(member: ArrayMember) -> str:
 
 def _member(output: ExaminedMember) -> ArrayMember:
     superblock = output.superblock
+    if output.is_partial:
+        return ArrayMember(
+            name=_short(output.path),
+            path=output.path,
+            slot=superblock.slot,
+            superblock=superblock,
+            unseen=FIELDS_NOT_IN_TEXT,
+        )
     has_unread_list = superblock.bad_blocks is not None and superblock.bad_blocks.active
     return ArrayMember(
         name=_short(output.path), path=output.path, slot=superblock.slot, superblock=superblock,
@@ -406,6 +425,8 @@ def _array_of_stat(stat: StatArray, examined_members: dict[str, ArrayMember]) ->
         is_running = is_active and stat.state != "inactive"
         states = ("in_sync", *stat_member.states) if is_running else stat_member.states
         slot = _slot_of_number(stat, stat_member.number) if is_running else None
+        if is_running and examined is not None and examined.slot is not None:
+            slot = examined.slot  # After a reshape that added disks, numbers below that of slots may be others
         members.append(ArrayMember(name=stat_member.name, path=path, slot=slot, states=states))
         if examined is not None:
             uuids.add(_uuid(examined))
@@ -444,6 +465,12 @@ def _slot_of_number(stat: StatArray, number: int) -> int | None:
     """
     is_slot = number < len(stat.slots) and stat.slots[number] == "U"
     return number if is_slot else None
+
+
+def _forget_bitmap(array: Array) -> Array:
+    """Returns an array that does not run without what only fields would show that the text does not have."""
+    is_partial = any(member.unseen == FIELDS_NOT_IN_TEXT for member in array.members)
+    return replace(array, bitmap=None) if is_partial and array.state == "inactive" else array
 
 
 def _add_covered_disks(array: Array, outputs: PastedOutputs, examined_paths: set[str]) -> Array:

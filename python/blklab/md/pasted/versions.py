@@ -24,6 +24,7 @@ class ExaminedMember:
     path: str
     superblock: Superblock
     place: Place
+    is_partial: bool = False  # The text shows only some of its fields
 
     @property
     def age(self) -> tuple[int, int, Place]:

@@ -524,10 +524,8 @@ def _explain(
 def _write_headline(array: Array, condition: Condition, members: tuple[ArrayMember, ...], inventory: Inventory) -> str:
     """Returns the answer, in one or two sentences."""
     match condition:
-        case "running" if not array.raid_disks:
-            return "It runs. It needs no rescue."
         case "running":
-            return f"It runs, with {array.usable} of {array.raid_disks} members. It needs no rescue."
+            return _write_headline_of_running(array)
         case "broken":
             return (
                 "More members failed than it survives: md refuses writes, and reads may fail. "
@@ -552,6 +550,20 @@ def _write_headline(array: Array, condition: Condition, members: tuple[ArrayMemb
         case "unknown":
             return "Too little of its superblocks could be read to say whether it is sound."
     return _write_headline_of_members(array, condition, members, inventory)
+
+
+def _write_headline_of_running(array: Array) -> str:
+    if not array.raid_disks:
+        return "It runs. It needs no rescue."
+    count = f"{array.usable} of {array.raid_disks} members"
+    if array.reshaping:
+        return f"It runs, with {count}, and a reshape is not finished. Do not remove a member, and do not stop it."
+    max_failures = count_tolerated(array)
+    if not array.degraded or max_failures is None:
+        return f"It runs, with {count}. It needs no rescue."
+    is_last = array.degraded >= max_failures
+    redundancy = ", without redundancy for another failure" if is_last else ""
+    return f"It runs, with {count}{redundancy}. It needs no rescue, but a new member."
 
 
 def _write_headline_of_firmware(array: Array) -> str:
