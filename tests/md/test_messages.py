@@ -465,6 +465,7 @@ def disks() -> Iterator[PhysicalDisk]:
 
 def arrays_of_texts() -> Iterator[Array]:
     """Yields arrays as only pasted text has them."""
+    yield array("raid1", *two(), raid_disks=24, degraded=22, size=1 << 29)
     waits: tuple[Waiting, ...] = ("pending", "remote")
     for waiting in waits:
         for state in ("read-auto", "readonly", "clean"):

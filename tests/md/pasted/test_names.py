@@ -107,3 +107,10 @@ def test_a_raid0_that_lacks_a_member_is_dead_and_says_what_helps() -> None:
         assert any("find the disk" in line.lower() for line in finding.remedy)
         (array,) = by_name(read(superblocks + stopped)).values()
         assert array.level == name
+
+
+def test_members_outside_are_not_newer_than_superblocks_that_the_text_does_not_show() -> None:
+    outside = superblock(2, "AAAA", events=4711).replace("/dev/sdc1", "/dev/mapper/sdc1")
+    assert "split" not in codes(DETAIL + outside)
+    inside = superblock(0, "AAAA", events=300)
+    assert "split" in codes(DETAIL + inside + outside)

@@ -23,6 +23,8 @@ from blklab.md.reliability import YEAR, Care, Disk, RedundantArray, in_words, on
 from blklab.units import SECTOR, format_duration, format_size
 
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning
+FEWEST_BAYS = 8  # Slots: more copies than users want
+MOST_BYTES_OF_SYSTEM = 64 << 30
 MOST_DISKS_SIMULATED = 64  # A damaged number of disks must not make an audit last for minutes
 EVENTS_OF_BITMAP = 2  # Outputs of a running array are printed one after the other
 REBUILD_SPEED = 100 << 20  # Bytes per second, if no rebuild runs; half of what md allows
@@ -31,6 +33,13 @@ REBUILD_SPEED = 100 << 20  # Bytes per second, if no rebuild runs; half of what 
 def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """Members are missing; critical if no rebuild runs, or if the next failure loses data."""
     if not array.degraded or is_growing_raid0(array):
+        return
+    if has_slot_for_each_bay(array):
+        message = (
+            f"{array.usable} of {array.raid_disks} slots have a member. Systems of NAS (QNAP, Synology) make such "
+            "small mirrors with a slot for each bay, also for empty ones: then no member is missing"
+        )
+        yield make_finding(array, "note", "degraded", message)
         return
     spares = [member.name for member in array.members if member.spare]
     idle = [member.name for member in array.container_array.idle] if array.container_array else []
@@ -58,6 +67,12 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
     if array.external and runs and not rebuilding and not array.reshaping:
         commands = containers.fill_volume(array)
     yield make_finding(array, "critical" if last or not rebuilding else "warning", "degraded", message, *commands)
+
+
+def has_slot_for_each_bay(array: Array) -> bool:
+    """Whether an array is as those of the system of a NAS: a small mirror of all disks, with slots for empty bays."""
+    is_small = 0 < (array.size or 0) <= MOST_BYTES_OF_SYSTEM
+    return array.level == "raid1" and array.raid_disks >= FEWEST_BAYS and array.usable >= 2 and is_small
 
 
 def _describe_other_spares(array: Array, software: Software | None) -> str:
