@@ -65,9 +65,10 @@ def _start_dirty_volume(array: Array) -> Iterator[str]:
     mdadm 4.2 can do it (commit 7b99edab2834).
     """
     owner = array.container_array.path if array.container_array else "its container"
+    stop = command_lines.stop_array(array.path)
     yield "# Copy the data of the disks first (ddrescue): what was being written then may be damaged."
     yield (
-        f"# Then stop the volume (`mdadm --stop {array.path}`), and assemble it from {owner} with --force. "
+        f"# Then stop the volume (`{stop}`), and assemble it from {owner} with --force. "
         "This needs mdadm 4.2 or newer. Check the filesystem without writing to it (fsck -n)."
     )
     yield "# Add a new disk only after that, to the container. If it is in another container, stop that one first."
