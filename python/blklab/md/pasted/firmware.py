@@ -111,7 +111,10 @@ def _find_container(volume: Array, containers: Sequence[Array]) -> Array | None:
         if volume.path in container.member_arrays:
             return container
     disks = {member.name for member in volume.members}
-    shares = [(len(disks & {member.name for member in container.members}), container) for container in containers]
+    shares = []
+    for container in containers:
+        names = {member.name for member in container.members}
+        shares.append((len(disks & names), container))
     most = max((share for share, _ in shares), default=0)
     best = [container for share, container in shares if share == most]
     return best[0] if most and len(best) == 1 else None

@@ -131,7 +131,9 @@ def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
     live_uuids = {array.uuid for array in arrays if array.uuid}
     others = [member for member in members.values() if _uuid(member) not in live_uuids]
     arrays += make_arrays(others)
-    names = {array.name for array in arrays} | {member.name for array in arrays for member in array.members}
+    names = {array.name for array in arrays}
+    for array in arrays:
+        names |= {member.name for member in array.members}
     arrays = add_listed_devices([*arrays, *make_listed_arrays(outputs.devices, names)], outputs.devices)
     examined_paths = {*chosen, *(path for path, _ in outputs.without_superblock)}
     unseen = [*dict.fromkeys(notes), *_describe_denied(outputs, chosen), *_describe_missing_outputs(arrays)]

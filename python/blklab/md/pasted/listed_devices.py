@@ -295,7 +295,9 @@ def describe_unexamined(
 
     `known_paths` are those of disks that `mdadm --examine` has looked at.
     """
-    table_paths = {member.path for array in arrays for member in array.members}
+    table_paths = set()
+    for array in arrays:
+        table_paths |= {member.path for member in array.members}
     by_uuid: dict[str, list[ListedDevice]] = {}
     for device in merge_devices(devices).values():
         if device.is_member and device.path not in known_paths | table_paths:
