@@ -19,6 +19,7 @@ from blklab.md.inventory import read_array
 from blklab.md.log_events import find_events
 from blklab.md.model import (
     LIST_NOT_IN_TEXT,
+    NOT_IN_TEXT,
     Array,
     ArrayMember,
     ArrayPart,
@@ -465,6 +466,7 @@ def disks() -> Iterator[PhysicalDisk]:
 
 def arrays_of_texts() -> Iterator[Array]:
     """Yields arrays as only pasted text has them."""
+    yield array("raid5", sd(0, unseen=NOT_IN_TEXT), raid_disks=3, state="inactive")
     yield array("raid1", *two(), raid_disks=24, degraded=22, size=1 << 29)
     waits: tuple[Waiting, ...] = ("pending", "remote")
     for waiting in waits:

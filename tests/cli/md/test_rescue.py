@@ -118,5 +118,6 @@ def test_the_kernels_log_of_this_host_is_read(run: Run, machine: Arrays) -> None
     assert "kernel log" not in run("md", "rescue", "--no-log").out
     only_log = run("md", "rescue", "/dev/md9")
     assert (only_log.status, "/dev/md9: only the kernel's log has this name" in only_log.err) == (2, True)
+    assert "--no-log: works only on this host" in run("md", "rescue", "--no-log", *IMAGES).err
     unknown = run("md", "rescue", "md8")
     assert "md8: no array or member of this name" in unknown.err

@@ -111,6 +111,8 @@ def rescue(
     is_elsewhere = has_texts or bool(probed)
     if has_texts and (probed or directory is not None):
         raise UsageError(f"{what[0]}: pasted text: expected no --probed or --save-metadata with it")
+    if no_log and (is_elsewhere or any(Path(name).is_file() for name in what)):
+        raise UsageError("--no-log: works only on this host, not with files")
     inventory, names = (
         (read_text_files(what), None) if has_texts else _read_inventory(what, probed, with_log=not no_log)
     )

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 
 from blklab.diagnostic import Diagnostic
+from blklab.md import command_lines
 from blklab.md.audit.rule import level_text, list_names, make_finding, moment_text
 from blklab.md.audit.write_journal import describe_waiting, lacks_journal
 from blklab.md.availability import (
@@ -16,7 +17,7 @@ from blklab.md.availability import (
 )
 from blklab.md.availability import is_past_redundancy as is_broken
 from blklab.md.levels import PARITIES
-from blklab.md.model import Array, ArrayMember, Software
+from blklab.md.model import NOT_IN_TEXT, Array, ArrayMember, Software
 from blklab.md.recipes import assemble_again
 from blklab.md.superblocks import Superblock
 
@@ -170,6 +171,11 @@ def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnos
             "members have all other data"
         )
         yield make_finding(array, "critical", "inactive", message, *_dirty_lines())
+        return
+    unseen_paths = [member.path for member in array.members if member.unseen == NOT_IN_TEXT]
+    if availability.can_run is None and unseen_paths:
+        message += ": whether its members are enough is not known, because the text does not show all superblocks"
+        yield make_finding(array, "critical", "inactive", message, command_lines.examine_disks(unseen_paths))
         return
     if availability.can_run is None:
         message += ": whether its members are enough is not known, because blklab could not read all superblocks"
