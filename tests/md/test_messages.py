@@ -378,6 +378,9 @@ def inventories(directory: Path) -> Iterator[Inventory]:
     yield Inventory((array("raid1", *two()),), software=SOFTWARE, volumes=("vg/lv",), firmware_raids=("isw_1",),
                     strays=(sd(5), sd(6, foreign=("DDF", "Intel IMSM"))))  # fmt: skip
     yield Inventory((array("raid1", *two()),), software=replace(SOFTWARE, config="/etc/mdadm.conf"))
+    events = find_events(["[1.0] sd 2:0:0:0: [sda] Sense Key : Medium Error"])
+    errors = tuple(replace(event, device="sd5") for event in events)
+    yield Inventory((array("raid1", *two()),), strays=(sd(5),), log=errors)
     for name in ("15-two-halves-of-one-mirror", "17-inactive-array-wrong-layout"):
         yield read_case(name, directory)
     lines = [ListedArray("/dev/md0", "a:b:c:d", file="/etc/mdadm.conf"), ListedArray("<ignore>", "a:b:c:d", file="x")]
