@@ -303,3 +303,25 @@ def test_only_the_newest_events_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(log_events, "MOST_EVENTS", 3)
     text = "".join(f"[{second}.0] md: kicking non-fresh sdb1 from array!\n" for second in range(10))
     assert [event.moment for event in events(text)] == ["[7.0]", "[8.0]", "[9.0]"]
+
+
+@pytest.mark.parametrize(
+    ("date", "clock"),
+    [
+        ("[Mo Mär  4 03:12:07 2024]", 1709521927.0), ("[lun. mars   4 03:12:07 2024]", 1709521927.0),
+        ("[lun mar  4 03:12:07 2024]", 1709521927.0), ("[ven. déc. 20 03:12:07 2024]", 1734664327.0),
+        ("[Fr Dez 20 03:12:07 2024]", 1734664327.0), ("[Di Okt  1 03:12:07 2024]", 1727752327.0),
+        ("[jeu. août   1 03:12:07 2024]", 1722481927.0), ("[Xx Yyy  4 03:12:07 2024]", None),
+    ],
+)  # fmt: skip
+def test_dates_of_other_languages(date: str, clock: float | None) -> None:
+    (event,) = find_events([f"{date} md/raid1:md0: Disk failure on sdb, disabling device."])
+    assert (event.array, event.clock, event.moment) == ("md0", clock, date.strip("[]"))
+    short = date.strip("[]").partition(" ")[2].removesuffix(" 2024").strip()
+    (event,) = find_events([f"{short} nas kernel: md/raid1:md0: Disk failure on sdb, disabling device."])
+    assert (event.array, event.moment) == ("md0", short)
+
+
+def test_a_date_that_cannot_be_read_does_not_hide_the_message() -> None:
+    (event,) = find_events(["[一 3月  4 03:12:07 2024] md/raid1:md0: Disk failure on sdb, disabling device."])
+    assert (event.array, event.clock) == ("md0", None)

@@ -19,6 +19,7 @@ from blklab.md.inventory import read_array
 from blklab.md.log_events import find_events
 from blklab.md.model import (
     LIST_NOT_IN_TEXT,
+    NOT_IN_TEXT,
     Array,
     ArrayMember,
     ArrayPart,
@@ -27,10 +28,12 @@ from blklab.md.model import (
     Geometry,
     Inventory,
     ListedArray,
+    MemberBitmap,
     OtherSpare,
     PhysicalDisk,
     Software,
     SyncPass,
+    Waiting,
 )
 from blklab.md.repair import plan, preconditions, restart, slot_plan
 from blklab.md.repair.array_state import BadBlockListState, MemberState, SlotState
@@ -150,6 +153,7 @@ REFUSED = [
 ]
 LOCKLESS = {"offset": 8192, "version": 6, "uuid": "a:b:c:d", "sync_size": 192, "state": 0, "chunk": 65536,
             "daemon_sleep": 5}  # fmt: skip
+RESHAPE = {"delta_disks": 0, "level": 5, "layout": 2, "chunk": 65536}
 BROKEN = ("read error not correctable (sector 60000 on sd0)",)
 
 
@@ -261,6 +265,10 @@ def arrays_that_do_not_run() -> Iterator[Array]:
     yield stopped("raid5", first, behind, raid_disks=3, reshaping=True)
     yield stopped("raid5", first, member(1, sb_events=7, sb_updated=1_700_000_000), raid_disks=3)
     yield stopped("raid0", first, raid_disks=2)
+    yield stopped("linear", first, raid_disks=3)
+    for covered in (("/dev/sdx",), ("/dev/sdx", "/dev/sdy")):
+        yield stopped("raid5", first, raid_disks=4, covered=covered)
+    yield array("raid0", first, raid_disks=3, state="broken")
     yield array("raid5", first, sd(1, unseen="denied"), raid_disks=3, state="inactive")
     yield array("raid5", first, member(1), raid_disks=3, state="inactive")
     yield array("raid5", first, member(1), raid_disks=4, state="inactive", outside=outside)
@@ -330,6 +338,9 @@ def arrays_of_firmware() -> Iterator[Array]:
         for volumes in ((), (made,), (made, made)):
             yield replace(held, volumes=volumes)
     yield array("container", first, metadata="external:imsm", state="inactive")
+    volume = array("raid5", *two(), metadata="external:/md127/0", state="inactive", name="md126", raid_disks=3)
+    for degraded, dirty in ((1, True), (2, True), (0, False), (None, None)):
+        yield replace(volume, degraded=degraded, dirty=dirty)
 
 
 def replace_uuid(superblock: Superblock, uuid: str) -> Superblock:
@@ -367,6 +378,9 @@ def inventories(directory: Path) -> Iterator[Inventory]:
     yield Inventory((array("raid1", *two()),), software=SOFTWARE, volumes=("vg/lv",), firmware_raids=("isw_1",),
                     strays=(sd(5), sd(6, foreign=("DDF", "Intel IMSM"))))  # fmt: skip
     yield Inventory((array("raid1", *two()),), software=replace(SOFTWARE, config="/etc/mdadm.conf"))
+    events = find_events(["[1.0] sd 2:0:0:0: [sda] Sense Key : Medium Error"])
+    errors = tuple(replace(event, device="sd5") for event in events)
+    yield Inventory((array("raid1", *two()),), strays=(sd(5),), log=errors)
     for name in ("15-two-halves-of-one-mirror", "17-inactive-array-wrong-layout"):
         yield read_case(name, directory)
     lines = [ListedArray("/dev/md0", "a:b:c:d", file="/etc/mdadm.conf"), ListedArray("<ignore>", "a:b:c:d", file="x")]
@@ -453,6 +467,25 @@ def disks() -> Iterator[PhysicalDisk]:
     yield PhysicalDisk("sg2,1", "/dev/sg2", (), replace(sick, critical_warning=63, temperature=None), kind="megaraid,1")
 
 
+def arrays_of_texts() -> Iterator[Array]:
+    """Yields arrays as only pasted text has them."""
+    yield array("raid5", sd(0, unseen=NOT_IN_TEXT), raid_disks=3, state="inactive")
+    yield array("raid1", *two(), raid_disks=24, degraded=22, size=1 << 29)
+    waits: tuple[Waiting, ...] = ("pending", "remote")
+    for waiting in waits:
+        for state in ("read-auto", "readonly", "clean"):
+            yield array("raid1", *two(), state=state, sync=SyncPass("resync", waiting=waiting))
+    journal = replace(member(2, sb_role="journal", sb_slot=None, sb_events=10), slot=None)
+    for journals in ((), (journal,)):
+        yield stopped("raid5", *two(), *journals, consistency="journal", raid_disks=2)
+    for events, cleared in ((100, 50), (100, 95), (10, 5)):
+        bitmap = MemberBitmap("a:b:c:d", events, cleared, is_out_of_date=False, chunk=1 << 26, bits=100, dirty=3)
+        left = member(2, sb_events=90)
+        yield array("raid5", *(replace(own, member_bitmap=bitmap) for own in two()), left, raid_disks=3)
+    moved = make_superblock(reshape=RESHAPE, new_data_offset=1024, reshape_backwards=True, reshape_position=8)
+    yield array("raid5", replace(sd(0), superblock=moved), reshaping=True)
+
+
 def audited(directory: Path) -> Iterator[str]:
     """Yields the messages and remedies of all findings about these arrays, hosts and disks."""
     for made in ARRAYS:
@@ -469,7 +502,7 @@ def audited(directory: Path) -> Iterator[str]:
         for check in (absent.check_absent, split.check_split, host.check_host):
             yield from texts(check(inventory))
     yield from texts(find_problems(Inventory(tuple(arrays_that_dropped_members()))))
-    for made_array in arrays_that_are_dirty_and_degraded():
+    for made_array in (*arrays_that_are_dirty_and_degraded(), *arrays_of_texts()):
         yield from texts(find_problems(Inventory((made_array,))))
     unseen_list = replace(member(0, sb_bad_blocks=bad_blocks()), unseen=LIST_NOT_IN_TEXT)
     yield from texts(find_problems(Inventory((array("raid1", unseen_list, member(1)),))))

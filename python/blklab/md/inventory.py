@@ -315,6 +315,7 @@ def _sync(md: Path) -> SyncPass | None:
         speed_kib=parse_number(read_text(md / "sync_speed")),
         minimum_kib=parse_number(read_text(md / "sync_speed_min")),
         maximum_kib=parse_number(read_text(md / "sync_speed_max")),
+        waiting=None if match else "other-array",  # It says `delayed`
     )
 
 

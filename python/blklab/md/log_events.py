@@ -89,13 +89,19 @@ SINCE_BOOT = re.compile(
     r"(?:<\d{1,3}>)?(?:[a-z]{2,8} *:[a-z]{2,8} *: )?(\[ {0,9}(\d{1,9}\.\d{1,9})\])(?: ?\[ {0,9}[TC]\d{1,7}\])? ?", re.A
 )
 DAY = re.compile(
-    r"(\[?(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2}) {1,2}(\d{1,2}) (?:(\d{4}) )?(\d\d):(\d\d):(\d\d)(?:\.\d{1,9})?"
-    r"(?: (\d{4})\])?) ",
-    re.A,
+    r"(\[?(?:[^\W\d_]{2,5}\.? )?([^\W\d_]{3,5})\.? {1,3}(\d{1,2}) (?:(\d{4}) )?(\d\d):(\d\d):(\d\d)(?:\.\d{1,9})?"
+    r"(?: (\d{4})\])?) "
 )
+OTHER_DATE = re.compile(r"(\[[^\]]{1,40}\d\d:\d\d:\d\d \d{4}\]) ")  # dmesg -T in another language
 ISO = re.compile(r"(\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))? ?(Z|[+-]\d\d:?\d\d)?\]?) ", re.A)
 SENDER = re.compile(r"(?:[\w.-]{1,80} )?kernel(?:\[\d{1,9}\])?: ?", re.A)
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+MONTHS = (
+    "jan janv ene gen", "feb févr fev", "mar mär mrz mars mrt", "apr avril abr", "may mai mag mei maj",
+    "jun juin giu", "jul juil lug", "aug août ago", "sep sept set", "oct okt ott out", "nov", "dec dez déc dic",
+)  # fmt: skip
+"""Names of months in English, German, French, Spanish, Italian, Portuguese and Dutch: dmesg -T and syslog use them."""
+
+MONTH_NUMBERS = {name: number for number, names in enumerate(MONTHS, 1) for name in names.split()}
 LEAP_YEAR = "2000"  # Of dates without a year, which may be 29 February
 
 
@@ -112,6 +118,8 @@ def parse_line(line: str) -> LogLine:
         year = match[4] or match[8]
         seconds = _parse_day(match, year or LEAP_YEAR)
         clock = seconds if year else None
+    elif match := OTHER_DATE.match(text):
+        moment = match[1].strip("[] ")
     rest = text[match.end() :] if match else text
     sender = SENDER.match(rest)
     if sender:
@@ -129,9 +137,9 @@ def parse_line(line: str) -> LogLine:
 
 def _parse_day(match: re.Match[str], year: str) -> float | None:
     """Returns the seconds of a day of a month."""
-    if match[2] not in MONTHS:
+    month = MONTH_NUMBERS.get(match[2].lower())
+    if month is None:
         return None
-    month = MONTHS.index(match[2]) + 1
     return _parse_date(f"{year}-{month:02d}-{int(match[3]):02d}", f"{match[5]}:{match[6]}:{match[7]}", "0")
 
 

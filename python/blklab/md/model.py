@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,6 +20,9 @@ NOT_IN_TEXT = "the text does not show its superblock"
 
 LIST_NOT_IN_TEXT = "the text does not show the entries of its bad-block list"
 """What is not seen of a member of pasted text whose superblock says that its list has entries."""
+
+FIELDS_NOT_IN_TEXT = "the text shows only some fields of its superblock"
+"""What is not seen of a member of pasted text of which someone has filtered the output: only the fields that decide."""
 
 MAX_DISKS = 1920  # More members than this in a superblock mean that it is damaged
 
@@ -121,6 +124,19 @@ class PhysicalDisk:
 
 
 @dataclass(frozen=True)
+class MemberBitmap:
+    """The write-intent bitmap on a member, as `mdadm --examine-bitmap` prints it."""
+
+    uuid: str  # Of the array
+    events: int
+    events_cleared: int | None  # A member that left before this event has changed chunks that are no longer marked
+    is_out_of_date: bool  # By the flag that md writes
+    chunk: int | None  # Bytes
+    bits: int | None  # Chunks
+    dirty: int | None  # Chunks that are marked as changed
+
+
+@dataclass(frozen=True)
 class ArrayMember:
     """A member of an array: a device or an image."""
 
@@ -153,6 +169,7 @@ class ArrayMember:
     disk: str = ""  # The kernel's name of its disk; empty of images
     multipath: str = ""  # Name of the multipath device that it is, or a partition of it: `mpatha`
     path_of: str = ""  # Name of the multipath device that its disk is a path of
+    member_bitmap: MemberBitmap | None = None  # Only of pasted text
 
     @property
     def bad_blocks(self) -> BadBlockList | None:
@@ -238,16 +255,24 @@ class ArrayMember:
         }
 
 
+Waiting = Literal[
+    "other-array",  # DELAYED in /proc/mdstat: an array on the same disks is synchronised first
+    "pending",  # PENDING: it has not begun; of an array in auto-read-only, it begins with the first write
+    "remote",  # REMOTE: another node of a cluster does it
+]
+
+
 @dataclass(frozen=True)
 class SyncPass:
     """A running sync action of an array."""
 
     action: str  # `resync`, `recover`, `check`, `repair` or `reshape`
-    done_sectors: int | None = None  # None while it waits for another array
+    done_sectors: int | None = None  # None while it waits
     total_sectors: int | None = None
     speed_kib: int | None = None  # KiB/s
     minimum_kib: int | None = None  # sync_speed_min: KiB/s that md keeps while other I/O goes on
     maximum_kib: int | None = None  # sync_speed_max
+    waiting: Waiting | None = None  # What it waits for, without done_sectors
 
     @property
     def name(self) -> str:
@@ -320,6 +345,10 @@ class Array:
     container_array: "Array | None" = None  # Of a volume: its container, if it is assembled
     volumes: tuple["Array", ...] = ()  # Of a container: its volumes that are assembled
     idle: tuple[ArrayMember, ...] = ()  # Of a container: its disks that no volume uses
+    member_arrays: tuple[str, ...] = ()  # Of a container in a text: paths of its volumes
+    covered: tuple[str, ...] = ()
+    """Of a text: whole disks with a partition table and no superblock, if members are whole disks and some lack."""
+    dirty: bool | None = None  # Of a volume in a text: whether its metadata say that it was not shut down
     unseen: tuple[str, ...] = ()
 
     @property
@@ -554,7 +583,14 @@ class Inventory:
     listed: tuple[ListedArray, ...] = ()  # ARRAY lines of mdadm.conf
     unread: tuple[str, ...] = ()  # Why devices outside of arrays could not be read: one line for each reason
     log: tuple[LogEvent, ...] = ()  # What the kernel logged about arrays and disks, the oldest first
+    lists_running: bool = False  # Of a text: it has /proc/mdstat, so arrays that are not in it do not run
     limited: bool = False  # Only the arrays that the user asked for are in it
+    log_arrays: frozenset[str] = frozenset()  # If limited: names that the user asked for, and only the log has
+
+    @property
+    def log_names(self) -> frozenset[str]:
+        """The names of arrays in the kernel's log."""
+        return frozenset(event.array for event in self.log if event.array)
 
     def only(self, names: Collection[str]) -> "Inventory":
         """Returns the inventory of the arrays with these names, paths or labels, assembled or not."""
@@ -569,8 +605,12 @@ class Inventory:
                 lines.append(line)
         return replace(
             self, arrays=arrays, strays=(), volumes=(), unassembled=unassembled_arrays, listed=tuple(lines), outside=(),
-            limited=True,
+            limited=True, log_arrays=self._find_log_arrays(names),
         )  # fmt: skip
+
+    def _find_log_arrays(self, names: Collection[str]) -> frozenset[str]:
+        array_names = {array.name for array in (*self.arrays, *self.unassembled)}
+        return (self.log_names & {name.rpartition("/")[2] for name in names}) - array_names
 
 
 def by_slot(member: ArrayMember) -> tuple[bool, int, list[tuple[int, str]]]:

@@ -11,7 +11,7 @@ from blklab.grouping import by_key
 from blklab.md.audit.rule import list_names
 from blklab.md.availability import count_tolerated
 from blklab.md.levels import layout_name
-from blklab.md.model import LIST_NOT_IN_TEXT, Array, ArrayMember, Inventory, Software
+from blklab.md.model import FIELDS_NOT_IN_TEXT, LIST_NOT_IN_TEXT, Array, ArrayMember, Inventory, Software
 from blklab.md.remote import RemoteHost
 from blklab.render import diagnostics
 from blklab.render.console import Console, assemble_text, style_text
@@ -197,7 +197,7 @@ def _bad_blocks_text(member: ArrayMember) -> str:
         return "1 entry" if count == 1 else f"{count} entries"
     if member.unseen == LIST_NOT_IN_TEXT:
         return "has entries"
-    if member.superblock is None:
+    if member.superblock is None or member.unseen == FIELDS_NOT_IN_TEXT:
         return "not seen" if member.listed is None else "none in sysfs"
     return "empty" if member.bad_blocks else "no list"
 

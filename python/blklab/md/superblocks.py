@@ -52,6 +52,9 @@ class Superblock(examined.Member):
     """The values of a superblock. Sectors are 512 bytes; times are seconds since 1970."""
 
     bad_blocks: BadBlockList | None
+    new_data_offset: int | None = None
+    """Of a reshape that moves the data: the offset after it, sectors (feature 0x40). Only read from text."""
+    reshape_backwards: bool = False  # It goes from the end to the beginning (feature 0x20). Only read from text
 
     @property
     def key(self) -> tuple[str, str]:

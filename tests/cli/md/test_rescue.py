@@ -103,3 +103,21 @@ def test_what_makes_no_sense(run: Run, words: list[str], message: str) -> None:
     done = run("md", "rescue", *words)
     assert done.status == 2
     assert message in done.err
+
+
+def test_the_kernels_log_of_this_host_is_read(run: Run, machine: Arrays) -> None:
+    machine.mirror(bitmap__location="none")
+    messages = (
+        "md/raid1:md0: Disk failure on sdb, disabling device.",
+        "md/raid1:md9: Disk failure on sdx, disabling device.",
+    )
+    (machine.roots.dev / "kmsg").write_text("".join(f"4,{n},{n}000000,-;{text}\n" for n, text in enumerate(messages)))
+    done = run("md", "rescue")
+    assert "• kernel log: sdb was disabled; the log does not show why" in done.out
+    assert "• [0.000000] sdb: disk failure, disabled" in done.out
+    assert "kernel log" not in run("md", "rescue", "--no-log").out
+    only_log = run("md", "rescue", "/dev/md9")
+    assert (only_log.status, "/dev/md9: only the kernel's log has this name" in only_log.err) == (2, True)
+    assert "--no-log: works only on this host" in run("md", "rescue", "--no-log", *IMAGES).err
+    unknown = run("md", "rescue", "md8")
+    assert "md8: no array or member of this name" in unknown.err

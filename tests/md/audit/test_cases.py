@@ -13,6 +13,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.md import images, report
 from blklab.md.audit import find_problems, reshape
 from blklab.md.model import Array, ArrayMember, Inventory, Software, SyncPass
+from blklab.md.pasted.inventory import read_texts
 from blklab.md.remote import read_probe_file
 from blklab.md.superblocks import SectorRange
 from tests.md.crafted import make_superblock
@@ -390,6 +391,17 @@ def test_a_reshape_does_not_go_on_without_a_disk() -> None:
     (found,) = [finding for finding in find_problems(Inventory((stopped,))) if finding.code == "inactive"]
     assert "it waits for slot 2" in found.message
     assert commands([found]) == []
+
+
+def test_a_small_mirror_with_a_slot_for_each_bay_is_not_degraded() -> None:
+    """QNAP: md9 : active raid1 sda1[0] sdb1[1] … [24/2] [UU______________________]."""
+    text = "md9 : active raid1 sda1[0] sdb1[1]\n      530048 blocks super 1.0 [24/2] [UU" + 22 * "_" + "]\n"
+    (finding,) = [finding for finding in find_problems(read_texts([("", text)])) if finding.code == "degraded"]
+    assert finding.severity == "note"
+    assert finding.message.startswith("2 of 24 slots have a member. Systems of NAS")
+    alone = text.replace(" sdb1[1]", "").replace("24/2", "24/1").replace("[UU", "[U_")
+    (finding,) = [finding for finding in find_problems(read_texts([("", alone)])) if finding.code == "degraded"]
+    assert finding.severity == "critical"
 
 
 def test_a_raid0_that_grows_is_not_degraded() -> None:

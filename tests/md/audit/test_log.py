@@ -407,6 +407,25 @@ def test_the_command_reads_the_log_of_this_host(machine: Arrays, run: Run, monke
     assert "kernel's log" not in run("md", "audit", "--no-log").out
 
 
+def test_an_array_that_only_the_log_names(
+    machine: Arrays, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.mirror()
+    monkeypatch.setattr("blklab.cli.md.audit.Roots", lambda: machine.roots)
+    (machine.roots.dev / "kmsg").write_text(records("md/raid1:md9: Disk failure on sdx, disabling device."))
+    shown = run("md", "audit", "--array", "/dev/md9").out
+    assert "md9: kernel log: sdx was disabled" in shown
+    assert "md9: only the kernel's log has this name" in shown
+    unknown = run("md", "audit", "--array", "md8")
+    assert (unknown.status, "this host has no array md8" in unknown.err) == (2, True)
+    text = tmp_path / "log.txt"
+    text.write_text("[1.0] md/raid1:md9: Disk failure on sdx, disabling device.\n")
+    shown = run("md", "audit", text, "--array", "md9").out
+    assert "md9: kernel log: sdx was disabled" in shown
+    assert "md9: only the kernel's log in the text has this name" in shown
+    assert "the text has no array md8" in run("md", "audit", text, "--array", "md8").err
+
+
 def test_the_option_is_about_this_host(run: Run, tmp_path: Path) -> None:
     done = run("md", "audit", "--no-log", "--image", tmp_path / "x.img")
     assert (done.status, "--no-log: works only on this host" in done.err) == (2, True)

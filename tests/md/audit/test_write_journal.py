@@ -100,3 +100,13 @@ def test_an_array_that_is_not_assembled_needs_its_journal() -> None:
     assert commands([found]) == []
     (found,) = find_problems(Inventory((), unassembled=(replace(made, members=(*made.members, journal(states=()))),)))
     assert commands([found]) == ["mdadm --assemble --scan"]
+
+
+def test_a_journal_that_is_not_among_pasted_members_is_missing() -> None:
+    stopped = replace(raid5(), live=False, state="clean")
+    message = audit(stopped)["journal-missing"].message
+    assert message.startswith("has a write journal, which is not among these members")
+    stale = replace(raid5(journal(sb_events=10)), live=False, state="clean")
+    assert "events behind the members: mdadm refuses it as stale" in audit(stale)["journal-missing"].message
+    assert "journal-missing" not in audit(replace(raid5(journal()), live=False, state="clean"))
+    assert commands(list(audit(stopped).values())) == []

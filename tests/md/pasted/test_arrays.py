@@ -200,6 +200,21 @@ def test_an_inactive_array_of_mdstat_gets_its_level_from_the_superblocks() -> No
     assert {finding.code for finding in find_problems(Inventory((array,)))} >= {"inactive"}
 
 
+def test_an_inactive_array_without_superblocks_in_the_text_is_examined_first() -> None:
+    (finding,) = [finding for finding in find_problems(read(MDSTAT)) if finding.code == "inactive"]
+    assert "is not known, because the text does not show all superblocks" in finding.message
+    assert finding.remedy == ("mdadm --examine /dev/sdg1 /dev/sdh1",)
+
+
+def test_a_superblock_that_cannot_be_read_may_be_there() -> None:
+    gone = "mdadm: No md superblock detected on /dev/sdd1.\n"
+    errors = "[    2.874764] sd 2:0:0:0: [sdd] Sense Key : Medium Error [current]\n"
+    for text, wanted in ((gone + errors, "read errors of its disk"), (gone, "is not a member of an md array")):
+        findings = find_problems(read(text + superblock(0, "AAAA")))
+        (finding,) = [finding for finding in findings if finding.code == "no-superblock"]
+        assert wanted in finding.message
+
+
 def test_members_that_dropped_out_together_are_no_degraded_array() -> None:
     """All members have the same event count, and two of them were not there when the others wrote last."""
     texts = [superblock(slot, "AAAA") for slot in (0, 1)] + [

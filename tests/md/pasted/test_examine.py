@@ -12,6 +12,7 @@ from blklab.md.pasted.examine import is_superblock, read_superblock
 from blklab.md.pasted.inventory import read_texts
 from blklab.md.superblocks import Superblock, newest_superblock, read_superblocks
 from tests.md.mdadm_output import MEMBERS, member_image
+from tests.md.pasted.test_arrays import read, superblock
 
 RECORDED = Path(__file__).parents[2] / "data/md/mdadm"
 VERSIONS = sorted(path.stem.removeprefix("examine-") for path in RECORDED.glob("examine-*.txt"))
@@ -109,3 +110,38 @@ def test_a_uuid_that_was_made_unreadable_still_tells_arrays_apart() -> None:
     text = answers("4.2")["--examine raid1-12-bitmap.vdb"]
     hidden = re.sub(r"Array UUID : (\w{4})\S+", r"Array UUID : \1xxxx:uuuu:iiii:dddd", text)
     assert read_one(hidden).uuid.endswith("xxxx:uuuu:iiii:dddd")
+
+
+def test_a_reshape_that_moves_the_data_is_read() -> None:
+    text = (
+        superblock(0, "AAAA")
+        .replace("Feature Map : 0x0", "Feature Map : 0x64")
+        .replace("   Super Offset", "     New Offset : 262144 sectors\n   Super Offset")
+    )
+    text = text.replace(
+        "    Update Time", "  Reshape pos'n : 2048 (2.00 MiB 2.10 MB)\n  New Chunksize : 1M\n\n    Update Time"
+    )
+    (array,) = read(text).arrays
+    found = array.members[0].superblock
+    assert found is not None
+    assert (found.data_offset, found.new_data_offset, found.reshape_backwards) == (264192, 262144, True)
+    assert not found.ppl
+    for features, ppl in (("0x400", True), ("0x800", True), ("0x1000", False)):
+        (array,) = read(superblock(0, "AAAA").replace("Feature Map : 0x0", f"Feature Map : {features}")).arrays
+        assert array.members[0].superblock is not None
+        assert array.members[0].superblock.ppl is ppl
+
+
+def test_whole_disks_with_a_partition_table_may_be_members() -> None:
+    table = "/dev/sdb:\n   MBR Magic : aa55\nPartition[0] :   4294967295 sectors at            1 (type ee)\n"
+    whole = superblock(0, "AAAA").replace("/dev/sda1", "/dev/sda")
+    inventory = read(whole + table + table.replace("sdb", "sdc") + "/dev/md0: inactive\n")
+    (array,) = inventory.arrays
+    assert array.covered == ("/dev/sdb", "/dev/sdc")
+    partitions = read(superblock(0, "AAAA") + table)
+    assert [other.covered for other in partitions.arrays] == [()]
+    used = read(whole + table + superblock(1, "AAAA"))
+    assert [other.covered for other in used.arrays] == [()]
+    text = whole.replace("AAAA", "AA..") + table
+    (finding,) = [finding for finding in find_problems(read(text)) if finding.code == "cannot-run"]
+    assert "/dev/sdb has a partition table and no superblock, and other members are whole disks" in finding.message

@@ -1,7 +1,12 @@
 """Probes of machines made of files."""
 
+import getpass
 import os
+import shutil
+import socket
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -106,3 +111,52 @@ def fleet(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> Arrays:
     (machine.root / "up-bare").mkdir()
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     return machine
+
+
+@pytest.fixture
+def server(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A real sshd that leads to a machine made of files; gives its name in the user's ssh."""
+    sshd = shutil.which("sshd")
+    client = shutil.which("ssh")
+    if sshd is None or client is None:
+        pytest.skip("sshd or ssh is not installed: scripts/setup test")
+    directory = machine.root / "openssh"
+    directory.mkdir()
+    for key in ("host", "user"):
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / key)]
+        subprocess.run(words, check=True, timeout=60)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (directory / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {directory}/host\nPidFile none\n"
+        f"AuthorizedKeysFile {directory}/user.pub\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
+        # For any request, the script is read, and the machine made of files is probed.
+        f"ForceCommand sh -s -- {machine.root}\n"
+    )
+    (directory / "ssh_config").write_text(
+        f"Host made\n HostName 127.0.0.1\n Port {port}\n User {getpass.getuser()}\n"
+        f" IdentityFile {directory}/user\n IdentitiesOnly yes\n"
+        f" UserKnownHostsFile {directory}/known\n StrictHostKeyChecking accept-new\n"
+        " LocalForward 127.0.0.1:1 127.0.0.1:1\n RemoteCommand date\n RequestTTY yes\n"
+    )
+    # ssh looks for the user's configuration where passwd(5) says, not in $HOME.
+    wrapper = directory / "bin" / "ssh"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\nexec {client} -F {directory}/ssh_config "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:/usr/sbin:/usr/bin:/bin")
+    config = ["-f", str(directory / "sshd_config")]
+    tried = subprocess.run([sshd, *config, "-t"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"sshd does not run here: {tried.stderr.strip()}")
+    with subprocess.Popen([sshd, *config, "-D"]) as process:
+        try:
+            until = time.monotonic() + 60
+            while process.poll() is None and time.monotonic() < until:
+                with socket.socket() as probing:
+                    if probing.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.05)
+            yield "made"
+        finally:
+            process.terminate()

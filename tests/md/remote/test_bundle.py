@@ -32,7 +32,8 @@ def host(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> Arrays:
     machine.proc("mdstat", mdstat.replace("vd", "sd"))
     programs = machine.root / "programs"
     programs.mkdir()
-    for name, text in {"detail": detail, "sda": members[0], "sdb": members[1]}.items():
+    nested = members[0].replace("/dev/sda", "/dev/md1")
+    for name, text in {"md1": nested, "detail": detail, "sda": members[0], "sdb": members[1]}.items():
         (programs / f"{name}.txt").write_text(text.replace("(none)", "secretnas"))
     scripts = {
         "mdadm": f'cd {programs}; case "$1" in --version) echo mdadm - v4.2;; --detail) cat detail.txt;; '
@@ -112,3 +113,58 @@ def test_the_command(host: Arrays, run: Run, tmp_path: Path, monkeypatch: pytest
     assert run("md", "audit", file).status in {0, 1}
     assert run("md", "audit", "--anonymous").status == 2
     assert run("md", "audit", "--bundle", file, "--array", "md0").status == 2
+
+
+def test_members_of_nested_arrays_are_examined(host: Arrays) -> None:
+    for name in ("md1", "md2"):
+        host.write(host.roots.sys / f"class/block/{name}", {"size": "8"})
+    text = bundle.collect(None, sudo=False, timeout=60, root=host.root)
+    assert "$ mdadm --examine /dev/md1\n/dev/md1:\n" in text
+    assert "/dev/md2" not in text  # It has no superblock
+
+
+def test_over_a_real_ssh(host: Arrays, server: str, run: Run, tmp_path: Path) -> None:
+    config = host.root / "openssh/sshd_config"
+    assert "ForceCommand" in config.read_text()  # The script runs on the machine made of files
+    file = tmp_path / "md.txt"
+    done = run("md", "audit", "--host", server, "--bundle", file)
+    assert done.status == 0, done.err
+    assert f"$ cat {host.root}/proc/mdstat" in file.read_text()
+    assert "blklab md audit" in done.err
+    unreachable = run("md", "audit", "--host", "nobody.invalid", "--bundle", tmp_path / "other.txt")
+    assert (unreachable.status, "nobody.invalid: " in unreachable.err) == (1, True)
+    assert not (tmp_path / "other.txt").exists()
+
+
+def test_a_plain_user_is_told_what_could_not_be_read(
+    host: Arrays, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = host.root / "programs"
+    (programs / "id").write_text("#!/bin/sh\necho 1000\n")
+    denied = 'case "$1" in --examine) echo "mdadm: cannot open $2: Permission denied" >&2;; '
+    denied += '--detail) echo "mdadm: must be super-user to perform this action" >&2;; esac'
+    (programs / "mdadm").write_text(f"#!/bin/sh\n{denied}\n")
+    (programs / "dmesg").write_text("#!/bin/sh\necho 'dmesg: read kernel buffer failed: Operation not permitted' >&2\n")
+    (programs / "id").chmod(0o755)
+    collect = bundle.collect
+    monkeypatch.setattr(bundle, "collect", lambda address, **options: collect(address, **options, root=host.root))
+    file = tmp_path / "md.txt"
+    done = run("md", "audit", "--bundle", file)
+    assert done.status == 0
+    assert "not complete, because this user is not root" in done.err
+    assert "superblocks of 2 disks (mdadm --examine), 1 array (mdadm --detail), the kernel's log (dmesg)" in done.err
+    assert "run it with sudo" in done.err
+    shown = run("md", "audit", file).out
+    assert (
+        "/dev/sda, /dev/sdb: not seen: permission denied: run mdadm as root: sudo mdadm --examine /dev/sda /dev/sdb"
+        in (shown)
+    )
+
+
+def test_short_names_of_hosts_are_replaced_where_they_are_words() -> None:
+    text = "           Name : pc:0  (local to host pc)\nmail from pc about pcie and pc-disk\n"
+    assert bundle.make_anonymous(text) == (
+        "           Name : host1:0  (local to host host1)\nmail from host1 about pcie and host1-disk\n"
+    )
+    kept = "           Name : md:0  (local to host md)\nmd: md0 stopped, sda1 of md\n"
+    assert "md: md0 stopped" in bundle.make_anonymous(kept)  # A word of the kernel

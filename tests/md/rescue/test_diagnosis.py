@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 from rich.console import Console
 
-from blklab.md.model import Array, ArrayMember, Inventory
+from blklab.md.model import Array, ArrayMember, Inventory, Software
 from blklab.md.rescue import report
 from blklab.md.rescue.diagnosis import FEW_EVENTS_EVER, ArrayRescue, Condition, ContentFacts, diagnose
 from tests.md.audit.test_cases import HARMFUL, read_case
@@ -104,7 +104,7 @@ def test_every_condition_is_recognised_and_has_an_answer(condition: str) -> None
     assert rescue.headline.endswith(".")
 
 
-@pytest.mark.parametrize("condition", sorted(set(MADE) - {"sound", "degraded", "running", "broken"}))
+@pytest.mark.parametrize("condition", sorted(set(MADE) - {"sound", "degraded", "running", "broken", "foreign"}))
 def test_no_command_for_disks_is_printed_unless_the_array_is_sound(condition: str) -> None:
     assert all(line.startswith("#") for line in diagnose_one(MADE[condition]).steps)
 
@@ -116,7 +116,7 @@ def test_create_is_forbidden_with_its_reason(condition: str) -> None:
 
 def test_a_sound_array_of_disks_is_started_by_what_md_checks() -> None:
     rescue = diagnose_one(MADE["sound"])
-    assert rescue.headline == "The array is sound: 3 of 3 members are current. It is only not started."
+    assert rescue.headline.startswith("The array is sound: 3 of 3 members are current. ")
     assert [line for line in rescue.steps if not line.startswith("#")] == ["mdadm --assemble --scan"]
     assert rescue.steps[0].startswith("# If someone used --create on these disks, do not start it")
 
@@ -466,3 +466,59 @@ def test_hostile_names_are_escaped() -> None:
     member = make_member("sda", 0)
     array = make_array(member, label="x\x1b[31m", name="x\x1b[31m")
     assert "\x1b" not in draw(Inventory((array,)))
+
+
+def test_a_reshape_with_too_few_current_members_is_tried_with_members_that_are_behind() -> None:
+    reshape = {"delta_disks": 1, "level": 5, "layout": 2, "chunk": 65536}
+    values = {"reshape_position": 4096, "reshape": reshape}
+    array = make_array(
+        make_member("sda", 0, present=[True, False, False], **values),
+        make_member("sdb", 1, events=990, updated=START - 4, present=[True, True, False], **values),
+        reshaping=True,
+    )
+    rescue = diagnose_one(array)
+    assert (
+        "Only 1 of 3 members is current, which is not enough; with members that are 10 events (4 s) behind, it has"
+        in (" ".join(rescue.facts))
+    )
+    assert any("Try it on overlays of /dev/sda, /dev/sdb." in line for line in rescue.steps)
+    assert [member.name for member in rescue.chosen] == ["sda", "sdb"]  # `md overlays start` takes them
+    few = diagnose_one(replace(array, members=array.members[:1]))
+    assert not any("overlays of" in line for line in few.steps)
+    assert "Find the disks of slots 1, 2 first." in " ".join(few.facts)
+
+
+def test_a_reshape_that_moves_the_data_needs_no_backup_file() -> None:
+    reshape = {"delta_disks": 0, "level": 5, "layout": 2, "chunk": 131072}
+    values = {"reshape_position": 4096, "reshape": reshape, "new_data_offset": 1024, "reshape_backwards": True}
+    array = make_array(*(make_member(f"sd{at}", at, **values) for at in range(3)), reshaping=True)
+    rescue = diagnose_one(array)
+    text = " ".join((*rescue.facts, *rescue.steps))
+    assert "It moves the data from offset 1 MiB to 512 KiB, and needs no backup file." in text
+    assert "It goes from the end of the array to its beginning." in text
+    assert "--backup-file" not in text
+
+
+def test_superblocks_do_not_say_that_an_array_is_not_started() -> None:
+    sound = MADE["sound"]
+    assert "only not started" not in diagnose_one(sound).headline
+    assert "`cat /proc/mdstat` on its host does" in diagnose_one(sound).headline
+    for known in ({"lists_running": True}, {"software": Software()}):
+        assert diagnose_one(sound, **known).headline.endswith("It is only not started.")
+    assert diagnose_one(replace(sound, live=True, state="inactive")).headline.endswith("It is only not started.")
+    running = diagnose_one(replace(MADE["running"], raid_disks=0, members=()))
+    assert running.headline == "It runs. It needs no rescue."
+
+
+def test_a_broken_array_names_the_members_that_would_make_it_enough() -> None:
+    left = replace(make_member("sdb", 1, events=990, updated=START - 4), slot=None, states=("faulty",))
+    first = replace(make_member("sda", 0, present=[True, False, False]), states=("in_sync",))
+    rescue = diagnose_one(make_array(first, left, live=True, path="/dev/md0", state="broken", degraded=2))
+    assert rescue.condition == "broken"
+    assert "With sdb, 10 events (4 s) behind, it has enough members: copy these disks first" in " ".join(rescue.facts)
+
+
+def test_disks_that_may_be_dead_leave_a_way_on() -> None:
+    steps = diagnose_one(MADE["incomplete"]).steps
+    assert any("If that disk does not work any more" in line for line in steps)
+    assert any("Try it on overlays of /dev/sda, /dev/sdb." in line for line in steps)

@@ -190,6 +190,11 @@ def _write_bundle(file: str, host: str | None, *, sudo: bool, timeout: float, an
     lines = text.count("\n")
     message = f"{file}: {lines:,} lines. Read it before you send it; blklab md audit {file} says what it shows"
     click.echo(printable(message), err=True)
+    unread = bundle.describe_unread(text)
+    if unread:
+        remedy = "run it with sudo" if host is None else "add --sudo, or name root@HOST"
+        warning = f"{file}: not complete, because this user is not root: {unread} could not be read: {remedy}"
+        click.echo(printable(warning), err=True)
 
 
 def _read_inventory(
@@ -207,17 +212,17 @@ def _read_inventory(
             raise EnvironmentLacks(first(inventory.unseen).replace(": not seen: ", ": "), "name readable images")
         message = f"cannot read any array: {first(inventory.unseen)}"
         raise EnvironmentLacks(message, "run it as root, outside of a container")
+    if with_log and not paths:
+        from blklab.md.kernel_log import add_log
+        from blklab.md.probing import Probe
+
+        inventory = add_log(inventory, Roots(), Probe().read_kernel_log_with_moments)
     inventory = _limit_to_arrays([inventory], arrays)[0] or inventory
     if smart:
         from blklab.md.smart import add_health
 
         with progress("Reading SMART values") as advance:
             inventory = add_health(inventory, Roots(), advance=advance)
-    if with_log and not paths:
-        from blklab.md.kernel_log import add_log
-        from blklab.md.probing import Probe
-
-        inventory = add_log(inventory, Roots(), Probe().read_kernel_log_with_moments)
     if map_files:
         from blklab.md.contents import add_contents
 
@@ -239,10 +244,22 @@ def _limit_to_arrays(inventories: "list[Inventory | None]", names: tuple[str, ..
         arrays = [array for inventory in present for array in (*inventory.arrays, *inventory.unassembled)]
         lines = [line for inventory in present for line in inventory.listed]
         is_known = any(array.is_called(aliases) for array in arrays) or any(line.is_called(aliases) for line in lines)
-        if present and not is_known:
+        log_name = name.rpartition("/")[2]
+        if not is_known and any(log_name in inventory.log_names for inventory in present):
+            present = [_with_note_on_log(inventory, log_name) for inventory in present]
+            inventories = list(present)
+        elif present and not is_known:
             raise UsageError(f"--array {name}: {_explain_unknown(name, present)}")
     array_names = {*chain(*spellings.values())}
     return [inventory.only(array_names) if inventory and names else inventory for inventory in inventories]
+
+
+def _with_note_on_log(inventory: "Inventory", name: str) -> "Inventory":
+    """Returns an inventory that says that only the kernel's log has an array's name."""
+    note = f"{name}: only the kernel's log has this name: the array has another name now, or its disks are missing"
+    if inventory.software is None:
+        note = f"{name}: only the kernel's log in the text has this name: add mdadm --detail and --examine of it"
+    return replace(inventory, unseen=(note, *inventory.unseen))
 
 
 def _explain_unknown(name: str, inventories: "list[Inventory]") -> str:
@@ -254,6 +271,8 @@ def _explain_unknown(name: str, inventories: "list[Inventory]") -> str:
         array_names += [array.name for array in (*inventory.arrays, *inventory.unassembled)]
         array_names += [line.short_name for line in inventory.listed if line.short_name and not line.ignored]
     subject = "this host has" if len(inventories) == 1 else "these hosts have"
+    if all(inventory.software is None for inventory in inventories):
+        subject = "the text has" if any(inventory.log for inventory in inventories) else subject
     if not array_names:
         return f"{subject} no array {name}, and no other array"
     return f"{subject} no array {name}: expected {list_names(list(dict.fromkeys(array_names)), 20)}"

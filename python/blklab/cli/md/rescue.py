@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     help="With --try-orders: the array's RAID level, if it is known; repeatable.",
 )
 @click.option("--save", "sectors", metavar="BEGIN-END", help="Copy sectors of an array from a member to a new FILE.")
+@click.option("--no-log", is_flag=True, help="Do not read the kernel's log of this host.")
 @click.option("--from", "device", metavar="DEVICE", type=click.Path(path_type=Path), help="With --save: the member.")
 @json_option
 def rescue(
@@ -54,6 +55,7 @@ def rescue(
     levels: tuple[str, ...],
     sectors: str | None,
     device: Path | None,
+    no_log: bool,
     as_json: bool,
 ) -> None:
     """Say why an array does not start, whether its data are still there, and what to do.
@@ -62,8 +64,9 @@ def rescue(
     written, and which members each of them saw last. The first line says whether the array itself is sound; a table
     of the members follows, then what to do, and what not to type.
 
-    Without an argument, it looks at all disks of this host. Name an array that is assembled (/dev/md0), a UUID, devices
-    and images of members, or files with pasted output of `mdadm --examine`, and of dmesg. Run it as root.
+    Without an argument, it looks at all disks of this host, and at the kernel's log. Name an array that is assembled
+    (/dev/md0), a UUID, devices and images of members, or files with pasted output of `mdadm --examine`, and of dmesg.
+    Run it as root.
 
     With --try-orders, it reads the content of 2 to 8 devices or images, in any order, and searches for the level,
     layout, chunk, order and data offsets with which a filesystem fits. It takes minutes.
@@ -108,7 +111,11 @@ def rescue(
     is_elsewhere = has_texts or bool(probed)
     if has_texts and (probed or directory is not None):
         raise UsageError(f"{what[0]}: pasted text: expected no --probed or --save-metadata with it")
-    inventory, names = (read_text_files(what), None) if has_texts else _read_inventory(what, probed)
+    if no_log and (is_elsewhere or any(Path(name).is_file() for name in what)):
+        raise UsageError("--no-log: works only on this host, not with files")
+    inventory, names = (
+        (read_text_files(what), None) if has_texts else _read_inventory(what, probed, with_log=not no_log)
+    )
     contents = {} if is_elsewhere else read_contents([*inventory.arrays, *inventory.unassembled])
     # All arrays are compared, also to show one: the other half of a mirror may be in another array.
     rescues = [rescue for rescue in diagnose(inventory, contents) if names is None or rescue.array.name in names]
@@ -119,7 +126,8 @@ def rescue(
         raise EnvironmentLacks(
             f"no array found: {unread}", "connect its disks, run blklab as root, or name its devices"
         )
-    rescues, other_notes = report.add_notes(rescues, [*written, *lost, *report.describe_log(inventory)])
+    log_notes = [note for note in report.describe_log(inventory) if names is None or note.array_name in names]
+    rescues, other_notes = report.add_notes(rescues, [*written, *lost, *log_notes])
     emit(
         report.as_dict(inventory, rescues, other_notes),
         as_json,
@@ -179,13 +187,17 @@ def _save_sectors(
         raise Exit(1)
 
 
-def _read_inventory(targets: tuple[str, ...], probe_files: tuple[str, ...]) -> "tuple[Inventory, set[str] | None]":
+def _read_inventory(
+    targets: tuple[str, ...], probe_files: tuple[str, ...], *, with_log: bool
+) -> "tuple[Inventory, set[str] | None]":
     """Returns an inventory, and the names of the arrays that the user asked for; None for all of them.
 
     Raises UsageError for what is nothing of it.
     """
     from blklab.md.images import read_images
     from blklab.md.inventory import read_inventory
+    from blklab.md.kernel_log import add_log
+    from blklab.md.probing import Probe
     from blklab.md.remote import read_probe_file
     from blklab.md.rescue.choice import find_arrays
 
@@ -203,6 +215,8 @@ def _read_inventory(targets: tuple[str, ...], probe_files: tuple[str, ...]) -> "
             raise UsageError(f"{other}: expected only images of members, as {images[0]} is one")
         return read_images([Path(name) for name in images]), None
     inventory = read_inventory(Roots())
+    if with_log:
+        inventory = add_log(inventory, Roots(), Probe().read_kernel_log_with_moments)
     if not targets:
         return inventory, None
     names = set()

@@ -46,9 +46,10 @@ RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity ar
     *(redundancy.check_degraded, redundancy.check_faulty, redundancy.check_event_counts),
     *(redundancy.check_duplicate_slots, redundancy.check_unfinished_sync, redundancy.check_sync_action),
     reshape.check_stalled_sync,
-    *(redundancy.check_bitmap, bitmap_page.check_bitmap_page, redundancy.check_missing_images),
+    *(redundancy.check_bitmap, redundancy.check_member_bitmaps, bitmap_page.check_bitmap_page),
+    redundancy.check_missing_images,
     *(metadata.check_checksum, metadata.check_superblock, metadata.check_old_superblocks),
-    *(containers.check_container, containers.check_unused_disks),
+    *(containers.check_stopped_volume, containers.check_container, containers.check_unused_disks),
     *(multipath.check_same_disks, multipath.check_paths, multipath.check_multipath),
     *(metadata.check_foreign_metadata, metadata.check_shapes, metadata.check_metadata_version),
     *(mismatches.check_mismatches, redundancy.check_schedule),
@@ -70,7 +71,7 @@ NOT_OF_VOLUMES: tuple[Rule, ...] = (
 )
 """Rules that do not apply to volumes of such containers, or whose findings the container has."""
 
-OF_VOLUMES = frozenset({"degraded", "unused-disk", "external"})
+OF_VOLUMES = frozenset({"degraded", "unused-disk", "external", "inactive"})
 """Codes with commands that are proven for RAIDs of firmware. Those of all others are not printed for them."""
 
 

@@ -26,7 +26,7 @@ from blklab.md.good_copies import (
     subtract_ranges,
 )
 from blklab.md.levels import PARITIES
-from blklab.md.model import LIST_NOT_IN_TEXT, Array, ArrayMember, Software, merge_ranges
+from blklab.md.model import FIELDS_NOT_IN_TEXT, LIST_NOT_IN_TEXT, Array, ArrayMember, Software, merge_ranges
 from blklab.md.recipes import rewrite_recipe, stop_users
 from blklab.md.superblocks import SectorRange
 from blklab.units import SECTOR
@@ -315,7 +315,9 @@ def check_empty_lists(array: Array, _software: Software | None) -> Iterator[Diag
 
 def check_no_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """No member has a bad-block list: write errors cannot be hidden."""
-    if array.members and all(member.superblock and member.bad_blocks is None for member in array.members):
+    is_partial = any(member.unseen == FIELDS_NOT_IN_TEXT for member in array.members)
+    has_no_list = all(member.superblock and member.bad_blocks is None for member in array.members)
+    if array.members and has_no_list and not is_partial:
         yield make_finding(array, "note", "bbl-none", "no bad-block list is configured on any member")
 
 

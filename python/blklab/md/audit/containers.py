@@ -38,6 +38,42 @@ def check_container(array: Array, _software: Software | None) -> Iterator[Diagno
         yield make_finding(array, "note", "external", message)
 
 
+def check_stopped_volume(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
+    """A volume of firmware's RAID is assembled and does not run."""
+    if not array.container or array.state != "inactive":
+        return
+    message = "is assembled and does not run"
+    if array.dirty and array.degraded:
+        members = "1 member is" if array.degraded == 1 else f"{array.degraded} members are"
+        message += (
+            f": {members} missing, and it was not shut down (`Dirty State : dirty`), so the parity of some stripes may "
+            "be old: mdadm does not start it (dirty and degraded). The other members have all other data"
+        )
+        yield make_finding(array, "critical", "inactive", message, *_start_dirty_volume(array))
+    elif array.degraded is None or array.dirty is None:
+        message += ": the metadata on its disks say why"
+        paths = [member.path for member in array.members if member.path]
+        commands = (command_lines.examine_disks(paths),) if paths else ()
+        yield make_finding(array, "critical", "inactive", message, *commands)
+    else:
+        yield make_finding(array, "critical", "inactive", message + ": dmesg says why md did not start it")
+
+
+def _start_dirty_volume(array: Array) -> Iterator[str]:
+    """Yields how to start a volume that is dirty and degraded, in words: that cannot be undone.
+
+    mdadm 4.2 can do it (commit 7b99edab2834).
+    """
+    owner = array.container_array.path if array.container_array else "its container"
+    stop = command_lines.stop_array(array.path)
+    yield "# Copy the data of the disks first (ddrescue): what was being written then may be damaged."
+    yield (
+        f"# Then stop the volume (`{stop}`), and assemble it from {owner} with --force. "
+        "This needs mdadm 4.2 or newer. Check the filesystem without writing to it (fsck -n)."
+    )
+    yield "# Add a new disk only after that, to the container. If it is in another container, stop that one first."
+
+
 def check_unused_disks(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A container has disks that no volume uses: spares, or disks that dropped out."""
     if not array.idle or not array.volumes:

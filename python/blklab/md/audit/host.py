@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
 from blklab.md import command_lines
+from blklab.md.audit.log_timeline import READ_ERRORS
 from blklab.md.audit.rule import list_names, make_finding
-from blklab.md.model import Array, Inventory, Software
+from blklab.md.log_events import find_disk_name
+from blklab.md.model import Array, ArrayMember, Inventory, Software
 
 ADD_BUG_SINCE_LINUX = (6, 12)
 ADD_BUG_FIXED_IN_MDADM = (4, 5)
@@ -76,4 +78,15 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
             yield Diagnostic("external", "note", "", message, member=stray.name)
         elif not stray.unseen:
             message = "is not a member of an md array: no superblock"
+            if _has_read_errors(stray, inventory):
+                message = (
+                    "mdadm finds no superblock on it, and the kernel logged read errors of its disk: the superblock "
+                    "may be there and unreadable. Copy the disk with ddrescue, and examine the copy"
+                )
             yield Diagnostic("no-superblock", "warning", "", message, member=stray.name)
+
+
+def _has_read_errors(stray: ArrayMember, inventory: Inventory) -> bool:
+    """Whether the kernel's log has read errors of a device, or of its disk."""
+    disk = find_disk_name(stray.name)
+    return any(event.kind in READ_ERRORS and event.device in {stray.name, disk} for event in inventory.log)

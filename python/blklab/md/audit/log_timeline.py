@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from blklab.md.audit.rule import list_names, moment_text
 from blklab.md.levels import PARITIES
 from blklab.md.log_events import EventKind, LogEvent, find_disk_name
-from blklab.md.model import Array, ArrayMember, Inventory, merge_ranges
+from blklab.md.model import FIELDS_NOT_IN_TEXT, Array, ArrayMember, Inventory, merge_ranges
 from blklab.md.superblocks import SectorRange
 
 MOST_LINES = 8
@@ -67,6 +67,7 @@ class LogSubject:
         offset = member.data_offset
         if superblock is not None:
             slot = superblock.slot if slot is None else slot
+        if superblock is not None and member.unseen != FIELDS_NOT_IN_TEXT:
             offset = superblock.data_offset if offset is None else offset
         return replace(member, slot=self.slots.get(member.name) if slot is None else slot, data_offset=offset)
 
@@ -96,11 +97,12 @@ def find_subjects(inventory: Inventory) -> list[LogSubject]:
         if len(arrays) == len(others) == 1 and not devices.keys() & known:
             aliases = set(others)
         subjects.append(_make_subject(array.name, {array.name, *aliases}, devices, slots, array))
-    if inventory.software is None and not inventory.limited:
+    log_arrays = inventory.log_arrays if inventory.limited else frozenset(others)
+    if inventory.limited or inventory.software is None:
         taken: set[str] = set()
         for subject in subjects:
             taken |= subject.names
-        log_names = [name for name in others if name not in taken]
+        log_names = [name for name in others if name in log_arrays and name not in taken]
         subjects += [_make_subject(name, {name}, devices, slots, None) for name in log_names[:MOST_NAMES]]
     return subjects
 

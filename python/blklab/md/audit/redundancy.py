@@ -12,23 +12,34 @@ from blklab.md.audit import containers
 from blklab.md.audit.host import adding_fails
 from blklab.md.audit.reshape import describe_reshape, is_growing_raid0
 from blklab.md.audit.rule import level_text, list_names, make_finding
-from blklab.md.availability import count_tolerated, find_availability, is_past_redundancy
+from blklab.md.audit.running import explain_dead
+from blklab.md.availability import NEED_ALL, count_tolerated, find_availability, is_past_redundancy
 from blklab.md.good_copies import find_sources_outside
 from blklab.md.levels import PARITIES
-from blklab.md.model import Array, ArrayMember, Software
+from blklab.md.model import MAX_DISKS, Array, ArrayMember, MemberBitmap, Software, SyncPass
 from blklab.md.probing import CONTINUING_TIMER
 from blklab.md.recipes import DISK, Recipe, keep_running, stop_users
 from blklab.md.reliability import YEAR, Care, Disk, RedundantArray, in_words, one_in, probability
-from blklab.units import SECTOR, format_duration
+from blklab.units import SECTOR, format_duration, format_size
 
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning
+FEWEST_BAYS = 8  # Slots: more copies than users want
+MOST_BYTES_OF_SYSTEM = 64 << 30
 MOST_DISKS_SIMULATED = 64  # A damaged number of disks must not make an audit last for minutes
+EVENTS_OF_BITMAP = 2  # Outputs of a running array are printed one after the other
 REBUILD_SPEED = 100 << 20  # Bytes per second, if no rebuild runs; half of what md allows
 
 
 def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """Members are missing; critical if no rebuild runs, or if the next failure loses data."""
     if not array.degraded or is_growing_raid0(array):
+        return
+    if has_slot_for_each_bay(array):
+        message = (
+            f"{array.usable} of {array.raid_disks} slots have a member. Systems of NAS (QNAP, Synology) make such "
+            "small mirrors with a slot for each bay, also for empty ones: then no member is missing"
+        )
+        yield make_finding(array, "note", "degraded", message)
         return
     spares = [member.name for member in array.members if member.spare]
     idle = [member.name for member in array.container_array.idle] if array.container_array else []
@@ -56,6 +67,12 @@ def check_degraded(array: Array, software: Software | None) -> Iterator[Diagnost
     if array.external and runs and not rebuilding and not array.reshaping:
         commands = containers.fill_volume(array)
     yield make_finding(array, "critical" if last or not rebuilding else "warning", "degraded", message, *commands)
+
+
+def has_slot_for_each_bay(array: Array) -> bool:
+    """Whether an array is as those of the system of a NAS: a small mirror of all disks, with slots for empty bays."""
+    is_small = 0 < (array.size or 0) <= MOST_BYTES_OF_SYSTEM
+    return array.level == "raid1" and array.raid_disks >= FEWEST_BAYS and array.usable >= 2 and is_small
 
 
 def _describe_other_spares(array: Array, software: Software | None) -> str:
@@ -141,7 +158,14 @@ def fill_slot(array: Array) -> tuple[str, ...]:
 
 def check_broken(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """Md refuses all writes to the array, because a member had an error that it cannot do without."""
-    if is_past_redundancy(array):
+    if not is_past_redundancy(array):
+        return
+    slots = {member.slot for member in array.active if "faulty" not in member.states and not member.spare}
+    missing = sorted(set(range(min(array.raid_disks, MAX_DISKS))) - slots)
+    if array.level in NEED_ALL and missing:
+        message, lines = explain_dead(array, missing)
+        yield make_finding(array, "critical", "broken", message, *lines)
+    else:
         message, recipe = explain_broken(array, software)
         yield make_finding(array, "critical", "broken", message, *recipe.lines)
 
@@ -276,8 +300,11 @@ def check_sync_action(array: Array, _software: Software | None) -> Iterator[Diag
     sync = array.sync
     if sync is None:
         return
+    commands: tuple[str, ...] = ()
     if sync.done_sectors is None or not sync.total_sectors:
-        progress = "waits for another array on the same disks"
+        progress = _describe_waiting(array, sync)
+        if sync.waiting == "pending" and array.state == "read-auto" and array.path:
+            commands = ("# Without a write, this starts it:", command_lines.make_writable(array.path))
     else:
         progress = f"is running: {100 * sync.done_sectors / sync.total_sectors:.1f} %"
         if sync.left_seconds is not None:
@@ -285,7 +312,20 @@ def check_sync_action(array: Array, _software: Software | None) -> Iterator[Diag
     if sync.action == "reshape":
         progress = ". ".join([progress, *describe_reshape(array)])
     risky = sync.action in {"resync", "recover", "reshape"}
-    yield make_finding(array, "warning" if risky else "note", "under-way", f"{sync.name} {progress}")
+    yield make_finding(array, "warning" if risky else "note", "under-way", f"{sync.name} {progress}", *commands)
+
+
+def _describe_waiting(array: Array, sync: SyncPass) -> str:
+    """Returns what a sync action waits for (drivers/md/md.c, `status_resync`)."""
+    if sync.waiting == "remote":
+        return "runs on another node of the cluster"
+    if sync.waiting != "pending":
+        return "waits for another array on the same disks"
+    if array.state == "read-auto":
+        return "waits for the first write to the array (auto-read-only)"
+    if array.state == "readonly":
+        return "waits until the array is writable: it is read-only"
+    return "is pending: it has not begun"
 
 
 def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -330,6 +370,52 @@ def check_bitmap(array: Array, _software: Software | None) -> Iterator[Diagnosti
             "md resyncs all of it instead of only what changed"
         )
         yield make_finding(array, "warning", "no-bitmap", message, *commands)
+
+
+def check_member_bitmaps(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
+    """Reports what the bitmaps on members say, if a text shows them.
+
+    `bitmap-stale`: The bitmap of a member is out of date.
+
+    `bitmap-dirty`: Chunks are marked as changed; which members can return without a full rebuild.
+    """
+    current = []
+    for member in array.members:
+        bitmap = member.member_bitmap
+        superblock = member.superblock
+        if bitmap is None or superblock is None:
+            continue
+        if bitmap.is_out_of_date or bitmap.events + EVENTS_OF_BITMAP < superblock.events:
+            message = (
+                f"its bitmap is out of date ({bitmap.events:,} events, its superblock has {superblock.events:,}): "
+                "md ignores it at the next start, and resyncs or rebuilds completely"
+            )
+            yield make_finding(array, "warning", "bitmap-stale", message, member=member.name)
+        else:
+            current.append((superblock.events, member.name, bitmap))
+    if current:
+        _, name, bitmap = max(current, key=lambda entry: entry[0])
+        if bitmap.dirty and bitmap.bits and bitmap.chunk:
+            yield make_finding(array, "note", "bitmap-dirty", _describe_dirty_chunks(array, name, bitmap))
+
+
+def _describe_dirty_chunks(array: Array, name: str, bitmap: MemberBitmap) -> str:
+    """Returns how much a bitmap marks as changed, and which members can return (md.c, `super_1_validate`)."""
+    dirty = bitmap.dirty or 0
+    message = (
+        f"the bitmap of {name} has {dirty:,} of {bitmap.bits or 0:,} chunks marked as changed "
+        f"({format_size(dirty * (bitmap.chunk or 0))}): a member that was out and returns (--re-add) gets only these"
+    )
+    cleared = bitmap.events_cleared
+    for member in (*array.members, *array.outside):
+        superblock = member.superblock
+        if cleared is None or superblock is None or superblock.slot is None or superblock.events >= bitmap.events - 1:
+            continue
+        if superblock.events >= cleared:
+            message += f". {member.name} can return so: it has what the bitmap no longer lists"
+        else:
+            message += f". {member.name} cannot: it left before event {cleared:,}, so it needs a full rebuild"
+    return message
 
 
 def is_changing(array: Array) -> bool:

@@ -28,7 +28,9 @@ def check_reshape(array: Array, _software: Software | None) -> Iterator[Diagnost
         sentences.append("Someone stopped it: see findings about bugs of this kernel before you continue it")
     else:
         sentences.append("md continues it when the array runs")
-    sentences.append("If the reshape used a backup file, mdadm needs it (--backup-file)")
+    newest = find_newest_superblock(array)
+    if newest is None or newest.new_data_offset is None:
+        sentences.append("If the reshape used a backup file, mdadm needs it (--backup-file)")
     sentences.append("Do not remove, fail or re-create a member: only the reshape knows where the data are")
     yield make_finding(array, "warning", "reshape-unfinished", ". ".join(sentences))
 
@@ -62,6 +64,8 @@ def describe_change(superblock: Superblock) -> list[str]:
         )
     elif reshape.delta_disks < 0:
         sentences.append(f"It takes {disks} away, and goes from the end of the array to its beginning")
+    elif superblock.reshape_backwards:
+        sentences.append("It goes from the end of the array to its beginning")
     if reshape.chunk != superblock.chunk:
         sentences.append(f"It changes the chunk from {format_size(superblock.chunk)} to {format_size(reshape.chunk)}")
     if reshape.level != superblock.level:
@@ -71,6 +75,10 @@ def describe_change(superblock: Superblock) -> list[str]:
         for layout in (superblock.layout, reshape.layout):
             names.append(layout_name(superblock.level_name, layout) or str(layout))
         sentences.append(f"It changes the layout from {names[0]} to {names[1]}")
+    if superblock.new_data_offset is not None:
+        old_offset = format_size(superblock.data_offset * SECTOR)
+        new_offset = format_size(superblock.new_data_offset * SECTOR)
+        sentences.append(f"It moves the data from offset {old_offset} to {new_offset}, and needs no backup file")
     return sentences
 
 

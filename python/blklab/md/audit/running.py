@@ -1,11 +1,13 @@
 """Rules about arrays that do not run: whether their members are enough, and what helps."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from blklab.diagnostic import Diagnostic
+from blklab.md import command_lines
 from blklab.md.audit.rule import level_text, list_names, make_finding, moment_text
 from blklab.md.audit.write_journal import describe_waiting, lacks_journal
 from blklab.md.availability import (
+    NEED_ALL,
     Availability,
     choose_members_to_force,
     count_tolerated,
@@ -15,8 +17,9 @@ from blklab.md.availability import (
 )
 from blklab.md.availability import is_past_redundancy as is_broken
 from blklab.md.levels import PARITIES
-from blklab.md.model import Array, ArrayMember, Software
+from blklab.md.model import NOT_IN_TEXT, Array, ArrayMember, Software
 from blklab.md.recipes import assemble_again
+from blklab.md.superblocks import Superblock
 
 FEW_EVENTS = 100  # So far behind, a member lacks some seconds of writes
 FEW_SECONDS = 600
@@ -29,14 +32,47 @@ def check_cannot_run(array: Array, _software: Software | None) -> Iterator[Diagn
     runs = array.live and array.state not in {"inactive", "clear", ""}
     if runs or array.external or availability.can_run is not False or is_broken(array):
         return
+    if array.level in NEED_ALL:
+        message, lines = explain_dead(array, availability.missing)
+        yield Diagnostic("cannot-run", "critical", array.name, message, lines)
+        return
     member_count = len(availability.current) + len(array.absent)
     verb = "is" if member_count == 1 else "are"
     facts = [
         f"cannot run: {member_count} of {array.raid_disks} members {verb} there and current, "
         f"{level_text(array.level)} {_survives_text(array)}",
         *_describe_members(array, availability),
+        *describe_covered(array),
     ]
     yield Diagnostic("cannot-run", "critical", array.name, ". ".join(facts), tuple(_force_lines(array, availability)))
+
+
+def explain_dead(array: Array, missing: Collection[int]) -> tuple[str, tuple[str, ...]]:
+    """Returns what a missing member means for an array without redundancy, and what helps, in words.
+
+    RAID-0 has a part of nearly every file on each member; linear has its members one after the other.
+    """
+    count = array.raid_disks - len(missing)
+    verb = "is" if count == 1 else "are"
+    plural = "s" if len(missing) > 1 else ""
+    slots = list_names([str(slot) for slot in sorted(missing)], 12)
+    message = (
+        f"is dead: {level_text(array.level)} has no redundancy, and {count} of {array.raid_disks} members {verb} "
+        f"there. Without slot{plural} {slots}, it does not start, and no other member has the data of this slot"
+    )
+    if array.level == "raid0":
+        rest = "# Without it, only files smaller than a chunk may be whole: restore the backup to a new array."
+    else:
+        rest = (
+            "# Without it, what is on the other members may be readable: copy them first, then search them for files."
+        )
+    lines = (
+        f"# Find the disk of slot{plural} {slots} first: power, cable, controller, another machine.",
+        "# If it has read errors, copy it with ddrescue, and assemble the array with the copy.",
+        rest,
+        "# Do not use --create or --add: they overwrite what says where the data are.",
+    )
+    return message, lines
 
 
 def check_dropped(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -136,6 +172,11 @@ def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnos
         )
         yield make_finding(array, "critical", "inactive", message, *_dirty_lines())
         return
+    unseen_paths = [member.path for member in array.members if member.unseen == NOT_IN_TEXT]
+    if availability.can_run is None and unseen_paths:
+        message += ": whether its members are enough is not known, because the text does not show all superblocks"
+        yield make_finding(array, "critical", "inactive", message, command_lines.examine_disks(unseen_paths))
+        return
     if availability.can_run is None:
         message += ": whether its members are enough is not known, because blklab could not read all superblocks"
     elif availability.missing:
@@ -202,6 +243,17 @@ def _describe_members(array: Array, availability: Availability) -> Iterator[str]
         )
 
 
+def describe_covered(array: Array) -> Iterator[str]:
+    """Yields a sentence without a full stop on disks that may be members without a superblock."""
+    if array.covered:
+        have = "has a partition table" if len(array.covered) == 1 else "have a partition table"
+        yield (
+            f"{list_names(list(array.covered), 24)} {have} and no superblock, and other members are whole disks: the "
+            "table may have overwritten superblocks of members (a partitioning tool, or the firmware of the board). "
+            "Their data are probably there: `blklab md rescue --try-orders` searches for the order, and only reads"
+        )
+
+
 def _describe_member(member: ArrayMember, newest: int) -> str:
     superblock = member.superblock
     if superblock is None:
@@ -263,9 +315,21 @@ def _danger_text(array: Array, availability: Availability, members: tuple[ArrayM
     seconds = latest - min(superblock.updated for superblock in superblocks)
     if array.reshaping:
         return "Danger: a reshape is not finished. Ask on the linux-raid list before you force it."
-    if behind <= FEW_EVENTS and seconds <= FEW_SECONDS:
+    # With parity, nothing is written once too many members are gone, however late superblocks are.
+    is_short = seconds <= FEW_SECONDS or not _could_run_without(array, availability, superblocks)
+    if behind <= FEW_EVENTS and is_short:
         return f"{behind:,} events are little: the data are probably not lost yet, only what was being written then."
     return (
         f"Danger: the oldest of them is {behind:,} events and {seconds:,} s behind: "
         "what was written since is lost, or mixed with older data."
     )
+
+
+def _could_run_without(array: Array, availability: Availability, superblocks: Sequence[Superblock]) -> bool:
+    """Whether an array could still be written to after its members that are behind left, as the first one saw it."""
+    behind = [superblock for superblock in superblocks if superblock.events < availability.newest - 1]
+    if array.level not in PARITIES or not behind:
+        return True
+    first = min(behind, key=lambda superblock: superblock.events)
+    slots = {slot for slot, is_present in enumerate(first.present) if is_present}
+    return runs_with(array, slots - {superblock.slot for superblock in behind}) is not False

@@ -104,7 +104,9 @@ def _halves_outside(array: Array, other_arrays: Sequence[Array]) -> Iterator[Hal
         superblock = member.superblock
         if superblock is None or not superblock.accepted or superblock.slot is None:
             continue
+        is_known = any(inside.superblock for inside in array.members)  # A text may not show the superblocks inside
         has_newer = superblock.events > array_half.events + 1 or superblock.updated > array_half.updated > 0
+        has_newer = has_newer and is_known
         if has_newer or any(exclude_each_other(member, inside) for inside in array.members):
             newer.append(member)
     if newer:

@@ -20,7 +20,10 @@ NOT_READ_AGAIN = "md does not read it again: after a restart, mdadm refuses it a
 
 def check_write_journal(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """The write journal of an array is missing or has failed: md refuses writes."""
-    if not array.live or array.state == "inactive" or not lacks_journal(array):
+    if not array.live:
+        yield from _check_members(array)
+        return
+    if array.state == "inactive" or not lacks_journal(array):
         return
     failed = find_journals(array)
     current = find_journal_outside(array)
@@ -39,6 +42,35 @@ def check_write_journal(array: Array, _software: Software | None) -> Iterator[Di
     refusal = "refuses every write" if array.state in {"readonly", "read-auto"} else "writes to it fail"
     commands = _assemble_with(array, current) if current is not None else _do_without(array, failed)
     yield make_finding(array, "critical", "journal-missing", f"{refusal}: {reason}", *commands)
+
+
+def _check_members(array: Array) -> Iterator[Diagnostic]:
+    """Yields what is wrong with the journal of an array that is only known by the superblocks of its members."""
+    if not has_journal(array):
+        return
+    events = [member.superblock.events for member in array.members if member.superblock and member.slot is not None]
+    newest = max(events, default=0)
+    journals = find_journals(array)
+    behind = [newest - member.superblock.events for member in journals if member.superblock]
+    if not journals:
+        message = (
+            "has a write journal, which is not among these members: it may hold the newest writes, and mdadm does not "
+            "start the array without it. Find its disk (`Device Role : Journal` in mdadm --examine)"
+        )
+    elif behind and min(behind) > EVENTS_BEHIND:
+        names = list_names([member.name for member in journals])
+        message = (
+            f"its write journal {names} is {min(behind):,} events behind the members: mdadm refuses it as stale. "
+            "Another device may be the present journal: look for it"
+        )
+    else:
+        return
+    lines = (
+        "# Name the journal's disk with the members: `mdadm --assemble`, and the names of all its disks.",
+        "# Only if it is really lost: `mdadm --assemble --force` starts the array read-only, without what only the "
+        "journal has.",
+    )
+    yield Diagnostic("journal-missing", "critical", array.name, message, lines)
 
 
 def _describe_stale(array: Array) -> str:

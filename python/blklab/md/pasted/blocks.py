@@ -18,6 +18,9 @@ OLD_ROW = re.compile(r"^\s*()\d{1,9}:?\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})\s+(-?
 """A row of `mdadm --examine` for metadata 0.90, which has a number in front."""
 
 PROMPT = re.compile(r"^\s*(?:\[?[\w.-]+@[\w.-]+.*?[#$%]|[#$])\s+\S")
+COMMAND = re.compile(r"\bmdadm\b.* (?:--examine|--detail|-E|-D) (?:-\S+ )*(/dev/[^\s\[\]*?{}]+?):?\s*$")
+"""A command about one device: some copy it with the heading of its output in the same line."""
+
 SECTION = re.compile(r"^\s*(?:Personalities :|unused devices:|md\w+ : (?:active|inactive))")
 
 FIELDS = frozenset(
@@ -31,6 +34,7 @@ FIELDS = frozenset(
         *("working devices", "failed devices", "spare devices", "consistency policy", "rebuild status"),
         *("resync status", "reshape status", "check status", "repair status", "array slot", "container", "member"),
         *("partition", "mbr magic", "ppl", "journal", "member arrays", "cluster name", "logical block size"),
+        *("filename", "events cleared", "chunksize", "daemon", "write mode", "sync size", "bitmap"),
     }
 )
 """Names of fields of `mdadm --examine` and `mdadm --detail`, in lower case (mdadm 2.6 to 4.6)."""
@@ -81,15 +85,18 @@ def find_blocks(lines: list[str]) -> Iterator[TextBlock]:
             continue
         if SECTION.match(line) or PROMPT.match(line):
             yield block
-            block = TextBlock(line=number)
+            command = COMMAND.search(line)
+            block = TextBlock(command[1] if command else "", number)
             last_field = ""
             continue
         match = FIELD.match(line)
         name = match[1].lower() if match else ""
         if match and name in FIELDS:
-            if name == "magic" and "magic" in block.fields:
+            if name in {"magic", "filename"} and "magic" in block.fields:
                 yield block
                 block = TextBlock(line=number)
+            if name == "filename":
+                block.device = (match[2] or "").strip()
             block.fields.setdefault(name, (match[2] or "").strip())
             last_field = name
         elif last_field and is_unfinished(last_field, block.fields[last_field]) and line.strip():

@@ -24,14 +24,18 @@ UNKNOWN_SIZES = frozenset({(1 << 64) - 1, (1 << 32) - 1})
 
 def is_array(block: TextBlock) -> bool:
     """Whether a block is the output of `mdadm --detail` of an array."""
-    has_kind = "version" in block.fields or "container" in block.fields
-    return "magic" not in block.fields and "raid level" in block.fields and has_kind
+    fields = block.fields
+    if "magic" in fields:
+        return False
+    if "container" in fields:
+        return "raid devices" in fields  # A volume that is not started has no level
+    return "version" in fields and "raid level" in fields
 
 
 def read_array(block: TextBlock) -> Array | None:
     """Returns the array of a block; None if a field that decides is missing or is no number."""
     fields = block.fields
-    level = fields["raid level"].split(" ")[0]
+    level = fields.get("raid level", "").split(" ")[0]
     raid_disks = _number(fields.get("raid devices", ""))
     if level == "container":
         return _container(block)
@@ -93,6 +97,7 @@ def _container(block: TextBlock) -> Array:
         name=name, path=block.device, uuid=block.fields.get("uuid", ""), level="container", layout=0, chunk=0,
         raid_disks=0, metadata=f"external:{block.fields['version']}", live=True,
         members=tuple(_read_member(row) for row in block.rows if row.device), state="inactive",
+        member_arrays=tuple(block.fields.get("member arrays", "").split()),
     )  # fmt: skip
 
 
@@ -129,8 +134,13 @@ def _sync(fields: dict[str, str], sectors: int, words: str) -> SyncPass | None:
         match = re.match(r"(\d{1,3})% complete", fields.get(name, ""))
         if match:
             return SyncPass(action, sectors * min(100, int(match[1])) // 100, sectors)
-    if "delayed" in words or "pending" in words:
-        return SyncPass("resync" if "resync" in words else "recover")
+    action = "resync" if "resync" in words else "recover"
+    if "delayed" in words:
+        return SyncPass(action, waiting="other-array")
+    if "pending" in words:
+        return SyncPass(action, waiting="pending")
+    if "remote" in words:
+        return SyncPass(action, waiting="remote")
     return None
 
 

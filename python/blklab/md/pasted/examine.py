@@ -13,7 +13,8 @@ from blklab.md.superblocks import Superblock
 from blklab.units import SECTOR
 
 LEVEL_NUMBERS = {name: number for number, name in NUMBERS.items()}
-BITMAP, RECOVERY, RESHAPE, BAD_BLOCKS, REPLACEMENT, JOURNAL, PPL = 1, 2, 4, 8, 16, 512, 2048 | 4096
+BITMAP, RECOVERY, RESHAPE, BAD_BLOCKS, REPLACEMENT, BACKWARDS = 1, 2, 4, 8, 16, 32
+JOURNAL, PPL = 512, 1024 | 2048
 """Bits of the feature map (include/uapi/linux/raid/md_p.h)."""
 
 NEEDED = ("raid level", "raid devices", "events")
@@ -68,6 +69,8 @@ def read_superblock(block: TextBlock) -> Superblock | None:
         "resync_offset": _resync_offset(fields),
         "recovery_offset": _number(fields.get("recovery offset", "")) if features & RECOVERY else None,
         "reshape_position": _reshape_position(fields), "reshape": _reshape(fields, level),
+        "new_data_offset": _number(fields.get("new offset", "")),
+        "reshape_backwards": bool(features & BACKWARDS),
         "journal": bool(features & JOURNAL), "ppl": bool(features & PPL),
         "bad_blocks": _bad_blocks(fields, features), "bitmap_superblock": None, "refusal_reasons": [], "problems": [],
     }  # fmt: skip

@@ -14,20 +14,43 @@ from blklab.md.images import make_arrays
 from blklab.md.inventory import add_geometry_of_superblocks, join_containers
 from blklab.md.levels import PARITIES, REDUNDANT
 from blklab.md.log_events import LogEvent, find_events
-from blklab.md.model import LIST_NOT_IN_TEXT, NOT_IN_TEXT, Array, ArrayMember, DiskHealth, Inventory, PhysicalDisk
+from blklab.md.model import (
+    FIELDS_NOT_IN_TEXT,
+    LIST_NOT_IN_TEXT,
+    NOT_IN_TEXT,
+    Array,
+    ArrayMember,
+    DiskHealth,
+    Inventory,
+    MemberBitmap,
+    PhysicalDisk,
+)
 from blklab.md.pasted import detail, examine
+from blklab.md.pasted.bitmap import is_bitmap, read_bitmap
 from blklab.md.pasted.blocks import TextBlock, clean_lines, find_blocks
+from blklab.md.pasted.firmware import FirmwareDisk, add_firmware_volumes, find_disks, name_containers
+from blklab.md.pasted.listed_devices import (
+    ListedDevice,
+    add_listed_devices,
+    describe_unexamined,
+    find_devices,
+    is_array,
+    make_listed_arrays,
+)
 from blklab.md.pasted.mdstat import StatArray, find_arrays
+from blklab.md.pasted.partial import PartialMember, complete_members, is_partial
 from blklab.md.pasted.smartctl import find_outputs
 from blklab.md.pasted.versions import (
     DetailedArray,
     ExaminedMember,
     ListedStat,
     Place,
+    PlacedArray,
     choose_details,
     choose_members,
     choose_stats,
     drop_outdated_details,
+    join_names,
 )
 from blklab.md.superblocks import Superblock
 
@@ -35,11 +58,14 @@ MOST_BYTES = 32 << 20  # Of all texts together
 MOST_PATHS = 24  # Disks in a command
 DEFAULT_TIMEOUT_S = 30  # drivers/scsi/sd.h, SD_TIMEOUT
 NO_SUPERBLOCK = re.compile(r"No (?:md superblock detected|super block found) on (/dev/\S+?)\.?(?: \(.*)?$")
+WHOLE_DISK = re.compile(r"/dev/(?:[shv]d[a-z]{1,3}|nvme\d+n\d+)")
+DENIED = re.compile(r"mdadm: (?:cannot|failed to) open (?:device )?(/dev/\S+?): Permission denied")
 LIST_HEADING = re.compile(r"^\s*Bad-blocks on (\S+?):\s*$")
 LIST_ENTRY = re.compile(r"^\s*(\d{1,19}) for (\d{1,6}) sectors\s*$")
 
 EXPECTED = (
-    "expected the output of `mdadm --examine` (of each disk), `mdadm --detail` (of each array), /proc/mdstat or dmesg; "
+    "expected the output of `mdadm --examine` (of each disk), `mdadm --detail` (of each array), /proc/mdstat, lsblk, "
+    "blkid or dmesg; "
     "for an image of a disk: --image"
 )
 
@@ -51,9 +77,15 @@ class PastedOutputs:
     examined: list[ExaminedMember] = field(default_factory=list)
     detailed: list[DetailedArray] = field(default_factory=list)
     stats: list[ListedStat] = field(default_factory=list)
+    partial: list[PartialMember] = field(default_factory=list)  # A few fields of mdadm --examine
     foreign: list[ArrayMember] = field(default_factory=list)  # Disks with metadata of firmware
     without_superblock: list[tuple[str, Place]] = field(default_factory=list)  # Paths
+    firmware_disks: list[FirmwareDisk] = field(default_factory=list)  # Those of `foreign` with Intel IMSM
     lists: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # Entries of bad-block lists, by path
+    partitioned: list[str] = field(default_factory=list)  # Paths of disks with a partition table, by mdadm --examine
+    denied: list[str] = field(default_factory=list)  # Paths that mdadm could not open, as a plain user
+    bitmaps: dict[str, MemberBitmap] = field(default_factory=dict)  # Of `mdadm --examine-bitmap`, by path
+    devices: list[ListedDevice] = field(default_factory=list)  # Of lsblk and blkid
     healths: dict[str, DiskHealth] = field(default_factory=dict)  # Of smartctl, by path; the last one counts
     has_mdstat: bool = False  # Also without an array in it
     notes: list[str] = field(default_factory=list)  # What is not complete, or is there several times
@@ -69,6 +101,10 @@ class PastedOutputs:
             self.without_superblock,
             self.healths,
             self.log,
+            self.bitmaps,
+            self.denied,
+            self.partial,
+            [device for device in self.devices if device.is_member or is_array(device)],
         )
         return not any(found) and not self.has_mdstat
 
@@ -83,18 +119,37 @@ def read_texts(texts: Sequence[tuple[str, str]]) -> Inventory:
         reason = f"; {outputs.notes[0]}" if outputs.notes else ""
         raise UsageError(f"{files}: no array in this text{reason}: {EXPECTED}")
     notes = outputs.notes
+    if outputs.partial:
+        shown = [output.array for output in outputs.detailed]
+        shown += [_array_of_stat(output.stat, {}) for output in outputs.stats]
+        outputs.examined += complete_members(outputs.partial, shown, notes)
     chosen = choose_members(outputs.examined, notes)
     members = _add_lists({path: _member(output) for path, output in chosen.items()}, outputs)
+    members = _add_bitmaps(members, outputs)
     strays = _find_strays(outputs, chosen, notes)
     arrays = _join_outputs(outputs, chosen, members)
     live_uuids = {array.uuid for array in arrays if array.uuid}
     others = [member for member in members.values() if _uuid(member) not in live_uuids]
     arrays += make_arrays(others)
-    unseen = [*notes, *_describe_missing_outputs(arrays)]
+    names = {array.name for array in arrays}
+    for array in arrays:
+        names |= {member.name for member in array.members}
+    arrays = add_listed_devices([*arrays, *make_listed_arrays(outputs.devices, names)], outputs.devices)
+    examined_paths = {*chosen, *(path for path, _ in outputs.without_superblock)}
+    unseen = [*dict.fromkeys(notes), *_describe_denied(outputs, chosen), *_describe_missing_outputs(arrays)]
+    unseen += describe_unexamined(arrays, outputs.devices, examined_paths)
     if outputs.has_mdstat and not arrays:
         unseen.append("/proc/mdstat: it shows no array; to see disks of arrays that are not assembled: mdadm --examine")
+    arrays = [_forget_bitmap(array) for array in arrays]
+    arrays = [_add_covered_disks(array, outputs, set(examined_paths)) for array in arrays]
     disks = _disks(arrays, outputs.healths)
-    inventory = Inventory(_with_unique_names(arrays), strays, disks=disks if disks else None, log=tuple(outputs.log))
+    inventory = Inventory(
+        _with_unique_names(arrays),
+        strays,
+        disks=disks if disks else None,
+        log=tuple(outputs.log),
+        lists_running=outputs.has_mdstat,
+    )
     return replace(inventory, unseen=(*unseen, *_describe_outputs_for_log(inventory)))
 
 
@@ -105,7 +160,7 @@ def _join_outputs(
     notes = outputs.notes
     details = choose_details(outputs.detailed, notes)
     details = drop_outdated_details(details, chosen.values(), notes)
-    arrays = []
+    placed: list[PlacedArray] = []
     listed = choose_stats(outputs.stats, notes)
     joined: list[ListedStat] = []
     for output in details:
@@ -114,14 +169,14 @@ def _join_outputs(
         if same_name:
             joined += same_name
             array = _join_stat(output, same_name[-1], members, notes)
-        arrays.append(_with_superblocks(array, members, notes))
-    uuids = {array.uuid for array in arrays if array.uuid}
+        array = add_geometry_of_superblocks(_with_superblocks(array, members, notes))
+        placed.append(PlacedArray(array, output.place, frozenset(stat.copy for stat in same_name)))
     for stat in listed:
         if stat not in joined:
             array = _with_superblocks(_array_of_stat(stat.stat, members), members, notes)
-            if not array.uuid or array.uuid not in uuids:
-                arrays.append(array)
-    return join_containers([add_geometry_of_superblocks(array) for array in arrays])
+            placed.append(PlacedArray(add_geometry_of_superblocks(array), stat.place, frozenset({stat.copy})))
+    arrays = name_containers(join_names(placed, notes))
+    return join_containers(add_firmware_volumes(arrays, outputs.firmware_disks))
 
 
 def _with_unique_names(arrays: list[Array]) -> tuple[Array, ...]:
@@ -159,6 +214,14 @@ def _find_outputs(lines: list[str], number: int, outputs: PastedOutputs) -> None
         place = (number, block.line)
         if examine.is_superblock(block):
             _add_superblock(block, place, outputs)
+        elif "mbr magic" in block.fields and "magic" not in block.fields and block.device:
+            outputs.partitioned.append(block.device)
+        elif is_partial(block):
+            outputs.partial.append(PartialMember(block, place))
+        elif is_bitmap(block):
+            bitmap = read_bitmap(block)
+            if bitmap is not None and block.device:
+                outputs.bitmaps[block.device] = bitmap
         elif kind := _foreign_kind(block.fields.get("magic", "")):
             outputs.foreign.append(ArrayMember(_short(block.device), block.device, foreign=(kind,)))
         elif detail.is_array(block):
@@ -177,6 +240,8 @@ def _find_outputs(lines: list[str], number: int, outputs: PastedOutputs) -> None
         else:
             outputs.notes.append("smartctl: not seen: the text does not say which disk an output of it is about")
     _find_lists(lines, number, outputs)
+    outputs.firmware_disks += find_disks(lines)
+    outputs.devices += find_devices(lines)
     outputs.log += find_events(lines)
 
 
@@ -214,6 +279,9 @@ def _find_lists(lines: list[str], number: int, outputs: PastedOutputs) -> None:
         stray = NO_SUPERBLOCK.search(line)
         heading = LIST_HEADING.match(line)
         entry = LIST_ENTRY.match(line)
+        denied = DENIED.search(line)
+        if denied:
+            outputs.denied.append(denied[1])
         if stray:
             outputs.without_superblock.append((stray[1], (number, line_number)))
         if heading:
@@ -241,6 +309,14 @@ def _uuid(member: ArrayMember) -> str:
 
 def _member(output: ExaminedMember) -> ArrayMember:
     superblock = output.superblock
+    if output.is_partial:
+        return ArrayMember(
+            name=_short(output.path),
+            path=output.path,
+            slot=superblock.slot,
+            superblock=superblock,
+            unseen=FIELDS_NOT_IN_TEXT,
+        )
     has_unread_list = superblock.bad_blocks is not None and superblock.bad_blocks.active
     return ArrayMember(
         name=_short(output.path), path=output.path, slot=superblock.slot, superblock=superblock,
@@ -262,6 +338,17 @@ def _add_lists(members: dict[str, ArrayMember], outputs: PastedOutputs) -> dict[
         superblock = msgspec.convert(document, Superblock)
         members = {**members, path: replace(member, superblock=superblock, unseen="")}
     return members
+
+
+def _add_bitmaps(members: dict[str, ArrayMember], outputs: PastedOutputs) -> dict[str, ArrayMember]:
+    """Returns members with the outputs of `mdadm --examine-bitmap`."""
+    bitmaps = outputs.bitmaps
+    for path in bitmaps:
+        if path not in members:
+            outputs.notes.append(
+                f"{path}: its bitmap is in the text, its superblock is not: {command_lines.examine_disk(path)}"
+            )
+    return {path: replace(member, member_bitmap=bitmaps.get(path)) for path, member in members.items()}
 
 
 def _with_superblocks(array: Array, members: dict[str, ArrayMember], notes: list[str]) -> Array:
@@ -340,6 +427,8 @@ def _array_of_stat(stat: StatArray, examined_members: dict[str, ArrayMember]) ->
         is_running = is_active and stat.state != "inactive"
         states = ("in_sync", *stat_member.states) if is_running else stat_member.states
         slot = _slot_of_number(stat, stat_member.number) if is_running else None
+        if is_running and examined is not None and examined.slot is not None:
+            slot = examined.slot  # After a reshape that added disks, numbers below that of slots may be others
         members.append(ArrayMember(name=stat_member.name, path=path, slot=slot, states=states))
         if examined is not None:
             uuids.add(_uuid(examined))
@@ -380,6 +469,34 @@ def _slot_of_number(stat: StatArray, number: int) -> int | None:
     return number if is_slot else None
 
 
+def _forget_bitmap(array: Array) -> Array:
+    """Returns an array that does not run without what only fields would show that the text does not have."""
+    is_partial = any(member.unseen == FIELDS_NOT_IN_TEXT for member in array.members)
+    return replace(array, bitmap=None) if is_partial and array.state == "inactive" else array
+
+
+def _add_covered_disks(array: Array, outputs: PastedOutputs, examined_paths: set[str]) -> Array:
+    """Returns an array with the disks that may be missing members, whose superblocks a partition table overwrote."""
+    slots = {member.superblock.slot for member in (*array.members, *array.outside) if member.superblock}
+    has_whole_disk = any(member.superblock and WHOLE_DISK.fullmatch(member.path) for member in array.members)
+    if not has_whole_disk or len(slots - {None}) >= array.raid_disks:
+        return array
+    covered = []
+    for path in dict.fromkeys(outputs.partitioned):
+        is_used = any(other.startswith(path) for other in examined_paths)
+        if WHOLE_DISK.fullmatch(path) and not is_used:
+            covered.append(path)
+    return replace(array, covered=tuple(covered))
+
+
+def _describe_denied(outputs: PastedOutputs, chosen: dict[str, ExaminedMember]) -> Iterable[str]:
+    """Yields the disks that mdadm could not open, unless another output shows their superblocks."""
+    paths = [path for path in dict.fromkeys(outputs.denied) if path not in chosen]
+    if paths:
+        command = command_lines.examine_disks(paths[:MOST_PATHS])
+        yield f"{list_names(paths)}: not seen: permission denied: run mdadm as root: sudo {command}"
+
+
 def _describe_missing_outputs(arrays: Sequence[Array]) -> Iterable[str]:
     """Yields what the text does not show, with the commands that show it: one line for all arrays where possible."""
     for array in arrays:
@@ -400,7 +517,8 @@ def _describe_missing_outputs(arrays: Sequence[Array]) -> Iterable[str]:
     if paths:
         command = command_lines.examine_disks(list(dict.fromkeys(paths))[:MOST_PATHS])
         suffix = f" and {len(paths) - MOST_PATHS} more" if len(paths) > MOST_PATHS else ""
-        yield f"{list_names(names)}: the text does not show the superblocks of {len(paths)} members: {command}{suffix}"
+        count = "superblock of 1 member" if len(paths) == 1 else f"superblocks of {len(paths)} members"
+        yield f"{list_names(names)}: the text does not show the {count}: {command}{suffix}"
     undetailed = [array for array in arrays if array.live and not array.external and not array.uuid]
     if undetailed:
         command = command_lines.show_details([array.path for array in undetailed])

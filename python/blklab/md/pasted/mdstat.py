@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from blklab.md.model import SyncPass
+from blklab.md.model import SyncPass, Waiting
 
 ARRAY = re.compile(r"^\s*(md[\w-]+) ?: (active|inactive|broken)\b(.*)$")
 MEMBER = re.compile(r"([\w!.:/-]+)\[(\d{1,5})\]((?:\([A-Z]\))*)")
@@ -12,7 +12,9 @@ STATUS = re.compile(r"\[(\d{1,4})/(\d{1,4})\](?: \[([U_]+)\])?")
 BLOCKS = re.compile(r"^\s*(\d{1,16}) blocks\b(.*)$")
 PASS = re.compile(r"\b(resync|recovery|reshape|check|repair)\s*=\s*([\d.]+)% \((\d{1,16})/(\d{1,16})\)")
 WAITING = re.compile(r"\b(resync|recovery|reshape|check)\s*=\s*(DELAYED|PENDING|REMOTE)")
+EDGE = re.compile(r"\s*(?:unused devices:|Personalities :)")  # The first or the last line of a copy
 SPEED = re.compile(r"speed=(\d{1,12})K/sec")
+WAITS: dict[str, Waiting] = {"DELAYED": "other-array", "PENDING": "pending", "REMOTE": "remote"}
 FLAGS = {"(F)": "faulty", "(S)": "spare", "(W)": "write_mostly", "(J)": "journal", "(R)": "replacement"}
 
 
@@ -41,23 +43,26 @@ class StatArray:
     slots: str = ""  # `UU_`
     sync: SyncPass | None = None
     bitmap: bool = False
+    copy: int = 0  # Number of the copy of /proc/mdstat in the text: arrays of one copy were there at the same time
 
 
 def find_arrays(lines: list[str]) -> Iterator[StatArray]:
     """Yields the arrays of each copy of /proc/mdstat in a text."""
     array: StatArray | None = None
+    copy = 0
     for number, line in enumerate(lines):
         heading = ARRAY.match(line)
-        if heading:
-            if array:
-                yield array
+        is_edge = bool(EDGE.match(line))
+        if array is not None and (heading or is_edge):
+            yield array
+            array = None
+        if is_edge:
+            copy += 1
+        elif heading:
             array = _begin_array(heading, number)
+            array.copy = copy
         elif array is not None:
-            if re.match(r"\s*(?:unused devices:|Personalities :)", line):
-                yield array
-                array = None
-            else:
-                _read_line(array, line)
+            _read_line(array, line)
     if array:
         yield array
 
@@ -103,7 +108,8 @@ def _read_line(array: StatArray, line: str) -> None:
         action = {"recovery": "recover"}.get(running[1], running[1])
         array.sync = SyncPass(action, 2 * int(running[3]), 2 * int(running[4]))
     elif waiting:
-        array.sync = SyncPass({"recovery": "recover"}.get(waiting[1], waiting[1]))
+        action = {"recovery": "recover"}.get(waiting[1], waiting[1])
+        array.sync = SyncPass(action, waiting=WAITS[waiting[2]])
     speed = SPEED.search(line)
     if speed and array.sync is not None:
         array.sync = SyncPass(

@@ -5,7 +5,7 @@ counts and dates decide, then the place in the text.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from blklab.grouping import by_key
 from blklab.md.audit.rule import list_names, moment_text
@@ -24,6 +24,7 @@ class ExaminedMember:
     path: str
     superblock: Superblock
     place: Place
+    is_partial: bool = False  # The text shows only some of its fields
 
     @property
     def age(self) -> tuple[int, int, Place]:
@@ -52,6 +53,11 @@ class ListedStat:
 
     stat: StatArray
     place: Place
+
+    @property
+    def copy(self) -> Place:
+        """The number of the text, and of the copy of /proc/mdstat in it."""
+        return self.place[0], self.stat.copy
 
 
 def choose_members(examined: Sequence[ExaminedMember], notes: list[str]) -> dict[str, ExaminedMember]:
@@ -153,3 +159,72 @@ def drop_outdated_details(
 
 SLACK_EVENTS = 2
 """Events by which outputs of a running array differ because they are printed one after the other."""
+
+
+@dataclass(frozen=True)
+class PlacedArray:
+    """An array that runs, or is assembled, and where the text shows it."""
+
+    array: Array
+    place: Place
+    copies: frozenset[Place] = frozenset()  # Of /proc/mdstat: the number of the text, and that of the copy in it
+
+
+def join_names(arrays: Sequence[PlacedArray], notes: list[str]) -> list[Array]:
+    """Returns arrays of which each has one name: the later one in the text, if an array got another name.
+
+    mdadm gives an array another name (md127) if mdadm.conf does not name it, as after a restart. Arrays that one copy
+    of /proc/mdstat shows together are several arrays.
+    """
+    joined: list[PlacedArray] = []
+    for entry in sorted(arrays, key=lambda candidate: candidate.place):
+        older = next((other for other in joined if _is_same_array(other, entry)), None)
+        if older is None:
+            joined.append(entry)
+            continue
+        uuid = entry.array.uuid or older.array.uuid
+        identity = f" (UUID {uuid})" if uuid else ""
+        notes.append(
+            f"{older.array.name}, {entry.array.name}: one array{identity} under two names at different times: "
+            f"{entry.array.name} is the later one in the text, and counts"
+        )
+        joined[joined.index(older)] = PlacedArray(
+            _fill_array(entry.array, older.array), entry.place, older.copies | entry.copies
+        )
+    return [entry.array for entry in joined]
+
+
+def _is_same_array(older: PlacedArray, later: PlacedArray) -> bool:
+    first = older.array
+    second = later.array
+    if first.name == second.name or older.copies & later.copies or first.external or second.external:
+        return False
+    first_names = {member.name for member in first.members}
+    second_names = {member.name for member in second.members}
+    if first.uuid and second.uuid:
+        return first.uuid == second.uuid and bool(first_names & second_names)
+    return bool(first_names) and first_names == second_names
+
+
+def _fill_array(array: Array, older: Array) -> Array:
+    """Returns an array with what only an older output shows: an output of an inactive array has hardly a field."""
+    if array.raid_disks:
+        return replace(array, uuid=array.uuid or older.uuid, label=array.label or older.label)
+    slots = {member.path: member.slot for member in older.members}
+    members = []
+    for member in array.members:
+        slot = slots.get(member.path) if member.slot is None and member.superblock is None else member.slot
+        members.append(replace(member, slot=slot))
+    return replace(
+        array,
+        uuid=array.uuid or older.uuid,
+        label=array.label or older.label,
+        level=older.level,
+        layout=older.layout,
+        chunk=older.chunk,
+        raid_disks=older.raid_disks,
+        member_sectors=array.member_sectors or older.member_sectors,
+        size=older.size,
+        bitmap=older.bitmap if array.bitmap is None else array.bitmap,
+        members=tuple(members),
+    )

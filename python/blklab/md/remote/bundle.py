@@ -33,7 +33,23 @@ PRIVATE = (
 """What tells a host or a disk, and what it is replaced with: a word and a number."""
 
 SHORTEST = 4
-"""Letters of a name that is replaced everywhere: a shorter one is a part of other words."""
+"""Letters of a name that is replaced everywhere; of hosts, shorter ones are, too, unless the outputs have this word."""
+
+WORDS = re.compile(
+    r"md\d*|dm|sd[a-z]{1,3}|hd[a-z]|vd[a-z]|nvme|ata\d*|usb|raid\d*|lvm|ext[234]|xfs|btrfs|disk|part|rom|pci|scsi|cpu|"
+    r"the|and|for|not|all|of|to|on|in|is|at|by|no|as|or|an?|with|from|host|name|size|type|dev|sys|proc|log|yes|set|up|"
+    r"\d+|[a-z]"
+)
+"""Short words of the outputs, and names of devices: a host with such a name is only replaced where it is a host."""
+
+UNREAD = (
+    (re.compile(r"^mdadm: (?:cannot|failed to) open (?:device )?/dev/\S+: Permission denied", re.M), "disk", "examine"),
+    (re.compile(r"^mdadm: must be super-user to perform this action", re.M), "array", "detail"),
+)
+"""What mdadm prints to a plain user."""
+
+LOG_DENIED = re.compile(r"^dmesg: .*(?:Operation not permitted|Permission denied)", re.M)
+DISKS_DENIED = re.compile(r"^Smartctl open device: \S+ failed: Permission denied", re.M)
 
 
 def collect(address: str | None, *, sudo: bool, timeout: float, root: Path | None = None) -> str:
@@ -73,8 +89,31 @@ def make_anonymous(text: str) -> str:
                 substitutes[name] = f"{kind}{counts[kind]}"
     for _, pattern in PRIVATE:
         text = pattern.sub(lambda match: match[0].replace(match[1], substitutes.get(match[1], match[1])), text)
-    names = sorted((name for name in substitutes if len(name) >= SHORTEST), key=len, reverse=True)
+    names = [name for name in substitutes if _is_replaced_everywhere(name, substitutes[name])]
+    names.sort(key=len, reverse=True)
     if names:
         everywhere = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in names))
         text = everywhere.sub(lambda match: substitutes[match[0]], text)
     return text
+
+
+def _is_replaced_everywhere(name: str, substitute: str) -> bool:
+    if len(name) >= SHORTEST:
+        return True
+    return substitute.startswith("host") and not WORDS.fullmatch(name.lower())
+
+
+def describe_unread(text: str) -> str:
+    """Returns what a plain user could not read, for a message; empty if nothing is missing."""
+    lacks = []
+    for pattern, noun, option in UNREAD:
+        count = len(pattern.findall(text))
+        if count:
+            what = "the superblocks of " if noun == "disk" else ""
+            plural = "" if count == 1 else "s"
+            lacks.append(f"{what}{count} {noun}{plural} (mdadm --{option})")
+    if LOG_DENIED.search(text):
+        lacks.append("the kernel's log (dmesg)")
+    if DISKS_DENIED.search(text):
+        lacks.append("SMART values (smartctl)")
+    return ", ".join(lacks)

@@ -20,9 +20,11 @@ main() {
     for node in "$root"/sys/class/block/*; do
         name=${node##*/}
         case $name in
-        md* | loop* | ram* | zram* | sr* | fd* | '*' | *[!A-Za-z0-9_-]*) continue ;;
+        '*' | *[!A-Za-z0-9_-]*) continue ;;
+        md* | loop*) examine_members "/dev/$name" ;;
+        ram* | zram* | sr* | fd*) continue ;;
+        *) examine "/dev/$name" ;;
         esac
-        examine "/dev/$name"
     done
     show lsblk -P -o NAME,SIZE,TYPE,FSTYPE,MODEL,SERIAL,WWN,ROTA,LOG-SEC,PHY-SEC
     for node in "$root"/sys/block/*; do
@@ -54,6 +56,12 @@ examine() {
     said=$(mdadm --examine "$1" 2>&1 </dev/null | head -n 400)
     printf '$ mdadm --examine %s\n%s\n\n' "$1" "$said"
     case $said in *'bad blocks present'*) show mdadm --examine-badblocks "$1" ;; esac
+}
+
+# examine_members DEVICE: prints the superblock of an array or loop device that is a member of another array.
+examine_members() {
+    command -v mdadm >/dev/null || return 0
+    case $(mdadm --examine "$1" 2>&1 </dev/null | head -n 4) in *'Magic :'*) examine "$1" ;; esac
 }
 
 LC_ALL=C

@@ -20,7 +20,10 @@ def find_arrays(name: str, inventory: Inventory) -> set[str]:
     matches = {array.name for array in arrays if _is_meant(array, names, device)}
     if not matches:
         array_list = ", ".join(f"{array.name} ({array.uuid})" for array in arrays) or "none"
-        raise UsageError(f"{name}: no array or member of this name; arrays that were found: {array_list}")
+        reason = "no array or member of this name"
+        if path.name in inventory.log_names:
+            reason = "only the kernel's log has this name: the array has another name now, or its disks are missing"
+        raise UsageError(f"{name}: {reason}; arrays that were found: {array_list}")
     return matches
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from blklab.md import command_lines
+from blklab.md.audit.containers import describe_format
 from blklab.md.audit.reshape import describe_change
 from blklab.md.audit.rule import level_text, list_names, moment_text
-from blklab.md.audit.running import FEW_EVENTS, FEW_SECONDS
+from blklab.md.audit.running import FEW_EVENTS, FEW_SECONDS, describe_covered
 from blklab.md.audit.split import Split, find_splits
 from blklab.md.availability import (
     NEED_ALL,
@@ -125,6 +126,7 @@ def diagnose(inventory: Inventory, contents: Mapping[str, ContentFacts] | None =
     arrays = tuple(
         describe_by_superblocks(array) if is_stopped(array) else array
         for array in (*inventory.unassembled, *inventory.arrays)
+        if not array.volumes  # Of a container, its volumes say all
     )
     splits = [
         split
@@ -503,10 +505,14 @@ def _explain(
         members = choose_members(array)
     elif condition == "unclean":
         members = find_current(array)  # They are enough
+    elif condition == "reshaping":
+        members = find_current(array)
+        if not runs_with(array, {member.slot for member in members if member.slot is not None}):
+            members = choose_members(array)
     return ArrayRescue(
         array=array,
         condition=condition,
-        headline=_write_headline(array, condition, members),
+        headline=_write_headline(array, condition, members, inventory),
         facts=(*_describe_splits(splits), *_find_facts(array, condition, inventory)),
         groups=group_by_events(array),
         chosen=members,
@@ -515,11 +521,11 @@ def _explain(
     )
 
 
-def _write_headline(array: Array, condition: Condition, members: tuple[ArrayMember, ...]) -> str:
+def _write_headline(array: Array, condition: Condition, members: tuple[ArrayMember, ...], inventory: Inventory) -> str:
     """Returns the answer, in one or two sentences."""
     match condition:
         case "running":
-            return f"It runs, with {array.usable} of {array.raid_disks} members. It needs no rescue."
+            return _write_headline_of_running(array)
         case "broken":
             return (
                 "More members failed than it survives: md refuses writes, and reads may fail. "
@@ -540,13 +546,44 @@ def _write_headline(array: Array, condition: Condition, members: tuple[ArrayMemb
         case "refused":
             return "The kernel refuses the superblocks of all its members. That says nothing about the data."
         case "foreign":
-            return f"Its metadata are those of other software ({array.metadata}): blklab does not read them."
+            return _write_headline_of_firmware(array)
         case "unknown":
             return "Too little of its superblocks could be read to say whether it is sound."
-    return _write_headline_of_members(array, condition, members)
+    return _write_headline_of_members(array, condition, members, inventory)
 
 
-def _write_headline_of_members(array: Array, condition: Condition, members: tuple[ArrayMember, ...]) -> str:
+def _write_headline_of_running(array: Array) -> str:
+    if not array.raid_disks:
+        return "It runs. It needs no rescue."
+    count = f"{array.usable} of {array.raid_disks} members"
+    if array.reshaping:
+        return f"It runs, with {count}, and a reshape is not finished. Do not remove a member, and do not stop it."
+    max_failures = count_tolerated(array)
+    if not array.degraded or max_failures is None:
+        return f"It runs, with {count}. It needs no rescue."
+    is_last = array.degraded >= max_failures
+    redundancy = ", without redundancy for another failure" if is_last else ""
+    return f"It runs, with {count}{redundancy}. It needs no rescue, but a new member."
+
+
+def _write_headline_of_firmware(array: Array) -> str:
+    """Returns the answer for a container of firmware's RAID, or a volume of one."""
+    if array.is_container:
+        disks = plural_disks(len(array.members))
+        kind = describe_format(array)
+        return f"It is a container of {kind} with {disks}, not an array: none of its volumes is assembled."
+    if array.dirty and array.degraded:
+        members = "1 member is" if array.degraded == 1 else f"{array.degraded} members are"
+        return (
+            f"It does not run: {members} missing, and it was not shut down, so the parity of some stripes may be old. "
+            "The other members have all other data."
+        )
+    return f"It does not run. Its metadata are those of other software ({array.metadata}): blklab reads little of them."
+
+
+def _write_headline_of_members(
+    array: Array, condition: Condition, members: tuple[ArrayMember, ...], inventory: Inventory
+) -> str:
     """Returns the answer for an array whose members decide whether it can start."""
     current = find_current(array)
     are = "is" if len(current) == 1 else "are"
@@ -554,10 +591,10 @@ def _write_headline_of_members(array: Array, condition: Condition, members: tupl
     newest = find_newest(array)
     match condition:
         case "sound":
-            return f"The array is sound: {count}. {_write_obstacle(array)}"
+            return f"The array is sound: {count}. {_write_obstacle(array, inventory)}"
         case "degraded":
             away = _name_slots(find_missing(array))
-            return f"The array is sound: it can start without {away}. {count}. {_write_obstacle(array)}"
+            return f"The array is sound: it can start without {away}. {count}. {_write_obstacle(array, inventory)}"
         case "incomplete":
             newer = _name_slots(find_perhaps_newer(array, newest) if newest else ())
             return (
@@ -652,14 +689,35 @@ def _find_facts(array: Array, condition: Condition, inventory: Inventory) -> Ite
             f"Its superblocks have only {_write_events(newest.events)}: the array was made a short time ago. "
             "If the data are older, someone used --create, and these superblocks are not the old ones."
         )
+    if condition in {"not-enough", "unknown"}:
+        for sentence in describe_covered(array):
+            yield f"{sentence}."
+    if condition == "broken":
+        yield from _describe_members_to_force(array)
     yield from _describe_reshape(array)
     if condition not in {"running", "sound"} and inventory.unread:
         yield f"Not all disks could be read: {'; '.join(inventory.unread)}."
 
 
+def _describe_members_to_force(array: Array) -> Iterator[str]:
+    """Yields with which members that are behind a broken array would have enough."""
+    array = describe_by_superblocks(array)
+    members = choose_members(array)
+    current = find_current(array)
+    behind = [member for member in members if member not in current]
+    if behind:
+        names = list_names([member.name for member in behind])
+        yield (
+            f"With {names}, {_write_gap(array, members)} behind, it has enough members: copy these disks first "
+            "(ddrescue), and assemble the array with the copies."
+        )
+
+
 def _describe_reshape(array: Array) -> Iterator[str]:
     """Yields how far a reshape is, and what it changes."""
     positions = sorted({position for position in _reshape_positions(array) if position is not None})
+    if positions:
+        yield from _describe_members_of_reshape(array)
     for position in positions:
         yield f"The reshape is at sector {position:,} of the array."
     newest = find_newest(array)
@@ -675,6 +733,20 @@ def _describe_reshape(array: Array) -> Iterator[str]:
         )
     for sentence in describe_change(newest):
         yield f"{sentence}."
+
+
+def _describe_members_of_reshape(array: Array) -> Iterator[str]:
+    """Yields whether the current members of an array with a reshape are enough, if they are not."""
+    current = find_current(array)
+    if runs_with(array, {member.slot for member in current if member.slot is not None}) is not False:
+        return
+    are = "is" if len(current) == 1 else "are"
+    count = f"Only {len(current)} of {array.raid_disks} members {are} current, which is not enough"
+    members = choose_members(array)
+    if members:
+        yield f"{count}; with members that are {_write_gap(array, members)} behind, it has enough."
+    else:
+        yield f"{count}. {_write_what_to_find(array, find_not_here(array) or find_missing(array))}"
 
 
 def is_reshape_at_start(array: Array) -> bool:
@@ -742,9 +814,8 @@ def _plan(
     array: Array, condition: Condition, members: tuple[ArrayMember, ...], inventory: Inventory, *, may_scan: bool
 ) -> Iterator[str]:
     """Yields what to do. The only command for disks is that which md itself checks."""
-    if condition in {"running", "broken"}:
-        yield "# What is wrong with it, and what to do:"
-        yield command_lines.audit_arrays()
+    if condition in {"running", "broken", "foreign"}:
+        yield from _name_audit(inventory)
         return
     if condition in {"sound", "degraded"}:
         yield from _plan_start(array, condition, inventory, may_scan=may_scan)
@@ -773,6 +844,8 @@ def _plan(
             yield from _plan_overlays(array, members)
         case "incomplete" | "not-enough":
             yield from _plan_search_for_disks(condition)
+            if condition == "incomplete":
+                yield from _plan_without_disks(array)
         case "diverged":
             yield (
                 "# Decide which part is right, by its files: `blklab md overlays start`, "
@@ -780,7 +853,7 @@ def _plan(
             )
             yield "# Copy the files that only the other part has. Only then can its disks be wiped and added."
         case "reshaping":
-            yield from _plan_reshape(array)
+            yield from _plan_reshape(array, members)
         case "refused":
             yield "# Start a newer kernel if a superblock is refused because it is newer."
             yield "# Otherwise ask on the linux-raid list, with this output."
@@ -788,6 +861,23 @@ def _plan(
             yield "# Remove the reason first, then type this command again."
         case _:
             yield "# Then type this command as root, with all disks connected."
+
+
+def _name_audit(inventory: Inventory) -> Iterator[str]:
+    if inventory.software is None:
+        yield "# What is wrong with it, and what to do: `blklab md audit` of the same files says that."
+    else:
+        yield "# What is wrong with it, and what to do:"
+        yield command_lines.audit_arrays()
+
+
+def _plan_without_disks(array: Array) -> Iterator[str]:
+    """Yields what to do if disks that may be newer have failed for good."""
+    yield (
+        "# If that disk does not work any more, and the array did not run after that, these members are enough. "
+        "Add a new disk only when the array runs and its files are right."
+    )
+    yield from _plan_overlays(array, find_current(array))
 
 
 def _plan_search_for_disks(condition: Condition) -> Iterator[str]:
@@ -800,15 +890,35 @@ def _plan_search_for_disks(condition: Condition) -> Iterator[str]:
         )
 
 
-def _plan_reshape(array: Array) -> Iterator[str]:
-    """Yields how to go on with a reshape, or back."""
-    yield "# Look for the backup file of the reshape, if it had one, and add --backup-file FILE to the commands below."
+def _plan_reshape(array: Array, members: tuple[ArrayMember, ...]) -> Iterator[str]:
+    """Yields how to go on with a reshape, or back.
+
+    A reshape that moves the data to another offset needs no backup file (mdadm: Grow.c).
+    """
+    if moves_data(array):
+        yield "# It needs no backup file: it moves the data to another offset (`New Offset` of mdadm --examine)."
+    else:
+        yield (
+            "# Look for the backup file of the reshape, if it had one, "
+            "and add --backup-file FILE to the commands below."
+        )
     if is_reshape_at_start(array):
         yield (
             "# mdadm can take back a reshape at its start: --assemble --update=revert-reshape (mdadm(8)). "
             "blklab does not try that: type it on overlays only, and check the filesystem there."
         )
-    yield from _plan_overlays(array, find_current(array))
+    if members:
+        if members != find_current(array):
+            yield from _plan_search_for_newer(array)
+        yield from _plan_overlays(array, members)
+    else:
+        yield from _plan_search_for_disks("not-enough")
+
+
+def moves_data(array: Array) -> bool:
+    """Whether an unfinished reshape moves the data of the members to another data offset."""
+    superblocks = [member.superblock for member in list_all_members(array) if member.superblock]
+    return any(superblock.new_data_offset is not None for superblock in superblocks)
 
 
 def _plan_search_for_newer(array: Array) -> Iterator[str]:
@@ -923,11 +1033,17 @@ def _write_gap(array: Array, members: tuple[ArrayMember, ...]) -> str:
     return f"{_write_events(events)} ({format_duration(seconds * 1e9)})"
 
 
-def _write_obstacle(array: Array) -> str:
-    """Returns what keeps a sound array from starting, as a sentence."""
+def _write_obstacle(array: Array, inventory: Inventory) -> str:
+    """Returns what keeps a sound array from starting, as a sentence.
+
+    Superblocks do not show whether an array runs: that is known of the arrays of a host, and of a text with
+    /proc/mdstat.
+    """
     if needs_newer_kernel(array):
         return "Linux 6.18 and older refuse its superblocks: it needs a newer kernel."
-    return "It is only not started."
+    if array.live or inventory.software is not None or inventory.lists_running:
+        return "It is only not started."
+    return "Superblocks do not show whether it runs: `cat /proc/mdstat` on its host does."
 
 
 def _name_slots(slots: tuple[int, ...]) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from blklab.md.audit.log import check_log
 from blklab.md.audit.rule import list_names, moment_text
-from blklab.md.model import LIST_NOT_IN_TEXT, ArrayMember, Inventory
+from blklab.md.model import FIELDS_NOT_IN_TEXT, LIST_NOT_IN_TEXT, ArrayMember, Inventory
 from blklab.md.rescue.diagnosis import (
     ArrayRescue,
     describe_age,
@@ -20,6 +20,7 @@ from blklab.md.rescue.diagnosis import (
 from blklab.md.rescue.geometry_search import GeometrySearch, OldGeometry, describe_geometry, describe_verdict
 from blklab.md.rescue.lost_members import ArrayNote
 from blklab.md.rescue.saved_sectors import SavedSectors
+from blklab.md.superblocks import Superblock
 from blklab.render.console import Console, style_text
 from blklab.render.table import TextTable, number_columns, only, text_column
 from blklab.render.terminal import draw_table
@@ -59,23 +60,7 @@ def show(
     for number, rescue in enumerate(rescues):
         if number:
             console.print()
-        array = rescue.array
-        console.print(style_text(printable(f"{array.title}: {rescue.headline}"), "bold"))
-        for fact in rescue.facts:
-            console.print(style_text(f"• {printable(fact)}"))
-        draw_table(console, members_table(rescue))
-        if rescue.steps:
-            console.print()
-            console.print(style_text("What to do", "bold"))
-            for line in rescue.steps:
-                is_command = not line.startswith("#")
-                shown = printable(line) if is_command else printable(line.removeprefix("# "))
-                console.print(style_text(f"    {shown}" if is_command else f"• {shown}", "green" if is_command else ""))
-        if rescue.forbidden:
-            console.print()
-            console.print(style_text("Do not type", "bold"))
-            for line in rescue.forbidden:
-                console.print(style_text(f"• {printable(line)}", "red"))
+        _show_rescue(console, rescue)
     if other_notes:
         if rescues:
             console.print()
@@ -88,6 +73,27 @@ def show(
         console.print(style_text("Not seen", "bold"))
         for line in unseen:
             console.print(style_text(f"• {printable(line)}"))
+
+
+def _show_rescue(console: Console, rescue: ArrayRescue) -> None:
+    array = rescue.array
+    console.print(style_text(printable(f"{array.title}: {rescue.headline}"), "bold"))
+    for fact in rescue.facts:
+        console.print(style_text(f"• {printable(fact)}"))
+    if not array.external or rescue.groups:
+        draw_table(console, members_table(rescue))
+    if rescue.steps:
+        console.print()
+        console.print(style_text("What to do", "bold"))
+        for line in rescue.steps:
+            is_command = not line.startswith("#")
+            shown = printable(line) if is_command else printable(line.removeprefix("# "))
+            console.print(style_text(f"    {shown}" if is_command else f"• {shown}", "green" if is_command else ""))
+    if rescue.forbidden:
+        console.print()
+        console.print(style_text("Do not type", "bold"))
+        for line in rescue.forbidden:
+            console.print(style_text(f"• {printable(line)}", "red"))
 
 
 MOST_SHOWN = 8  # Geometries in the terminal; all are in the JSON document
@@ -193,7 +199,8 @@ def _row(member: ArrayMember, newest: int, latest: int) -> list[str]:
     if superblock is None:
         return [printable(member.name), printable(member.id), *[NO_VALUE] * 10]
     behind = newest - superblock.events
-    list_text = "no list"
+    is_partial = member.unseen == FIELDS_NOT_IN_TEXT
+    list_text = NO_VALUE if is_partial else "no list"
     if member.unseen == LIST_NOT_IN_TEXT:
         list_text = "has entries"
     elif superblock.bad_blocks:
@@ -205,13 +212,19 @@ def _row(member: ArrayMember, newest: int, latest: int) -> list[str]:
         describe_role(superblock),
         f"{superblock.events:,}",
         f"{behind:,}" if behind else "",
-        describe_moment(superblock),
-        describe_age(superblock, latest),
+        describe_moment(superblock) if superblock.updated else NO_VALUE,
+        describe_age(superblock, latest) if superblock.updated else "",
         draw_array_state(superblock),
-        format_size(superblock.data_offset * 512),
-        "holds" if superblock.checksum_holds else "WRONG",
+        NO_VALUE if is_partial else format_size(superblock.data_offset * 512),
+        _checksum_text(superblock, is_partial=is_partial),
         list_text,
     ]
+
+
+def _checksum_text(superblock: Superblock, *, is_partial: bool) -> str:
+    if is_partial:
+        return NO_VALUE
+    return "holds" if superblock.checksum_holds else "WRONG"
 
 
 def as_dict(inventory: Inventory, rescues: Sequence[ArrayRescue], other_notes: Sequence[str] = ()) -> dict[str, Any]:
