@@ -19,6 +19,7 @@ from blklab.devices.rates.measured import RATED
 from blklab.devices.rates.products import Product
 from blklab.errors import UsageError
 from blklab.installed_documents import document_path
+from blklab.system.shingled import is_shingled
 from blklab.toml_files import problems
 from blklab.toml_files.fields import EXACT
 from blklab.toml_files.files import read_toml
@@ -32,6 +33,7 @@ NO_KEYS: Mapping[str, Any] = MappingProxyType({})
 DIRECTORY = Path(__file__).parent / "library"
 TABLE = "device"  # The table of a calibrated file
 LIBRARY = "library"  # The table that says which product a file is about
+SHINGLED = "hdd-smr"  # The typical shingled disk
 FAMILIES = DIRECTORY.parent / "families.toml"
 SAME_CAPACITY = 0.1  # Capacities that differ by a smaller share are the same flash, with other spare space
 WRITES = 0.75
@@ -172,7 +174,8 @@ class LibraryMatch:
 def identify(name: str, size: int | None = None) -> LibraryMatch | None:
     """Returns what the library has for a disk of this name, as the kernel reads it, and of `size` bytes if known.
 
-    Of the models that name products, the longest pattern decides, then the families in their order.
+    Of the models that name products, the longest pattern decides; then the list of shingled disks, and the families in
+    their order.
     """
     plain_name = " ".join(name.split())
     matching = []
@@ -183,6 +186,8 @@ def identify(name: str, size: int | None = None) -> LibraryMatch | None:
     if matching:
         _, _, best = max(matching, key=lambda match: match[:2])
         return LibraryMatch(best)
+    if is_shingled(plain_name):
+        return LibraryMatch(library_model(SHINGLED), why="the typical disk of its class, which the name shows")
     for family in _read(FAMILIES)["patterns"]:
         if (family_match := re.match(family["pattern"], plain_name, re.IGNORECASE)) is None:
             continue

@@ -11,7 +11,10 @@ PAYLOAD = (  # Of blklab; importing them imports no others
     *(f"runners.host.{name}" for name in ("scratch_directory", "settings", "target_locations")),
     *("experiment.documents", "fio.option_values", "store.series"),
     *("system.child_process", "system.remote_program", "system.signatures"),
-    *(f"system.{name}" for name in ("diskstats", "environment", "identity", "layers", "mounts", "process", "roots")),
+    *(
+        f"system.{name}"
+        for name in ("diskstats", "environment", "identity", "layers", "mounts", "process", "roots", "shingled")
+    ),
     *("system.state_directory", "system.users"),
 )
 """The modules that measure on other hosts; they run on a bare Python."""

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from blklab.devices import stock_models
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.experiment.documents import HostCellDocument, writes
@@ -29,6 +28,7 @@ from blklab.system.environment import governors, memory
 from blklab.system.identity import resolve
 from blklab.system.layers import SysfsLayer, filesystem_devices, layers
 from blklab.system.roots import Roots, entries, read_text
+from blklab.system.shingled import is_shingled
 from blklab.units import SECTOR
 
 BUSY_CPUS = 0.2  # Share of all CPUs that other programs, or a hypervisor, may use
@@ -383,7 +383,7 @@ def _find_shingled_disks(beneath: Sequence[SysfsLayer], cells: Sequence[HostCell
                 "found a host-managed zoned disk, expected a conventional one: it accepts only sequential writes",
                 ("use fio with zonemode=zbd for it",),
             )
-        elif zone_model == "host-aware" or _is_shingled(model):
+        elif zone_model == "host-aware" or is_shingled(model):
             yield Diagnostic(
                 "smr-cliff",
                 "warning",
@@ -392,12 +392,6 @@ def _find_shingled_disks(beneath: Sequence[SysfsLayer], cells: Sequence[HostCell
                 "writes become many times slower when its cache is full",
                 ("write for longer than its cache lasts",),
             )
-
-
-def _is_shingled(name: str) -> bool:
-    """Returns whether a disk of this name is shingled, and manages it itself."""
-    identified = stock_models.identify(name)
-    return identified is not None and identified.model.device_class == "hdd-smr"
 
 
 def _find_uncounted_devices(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
