@@ -176,3 +176,27 @@ def test_a_disk_behind_nvme_is_none_behind_sata_though_its_name_says_only_ssd(tm
     (node / "size").write_text("1953525168")
     (disk,) = identify_disks(Roots(sys=tmp_path))
     assert disk.model is not None and disk.model.name == "nvme-consumer"
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "capacity"),
+    [
+        ("WD_BLACK SN850X 4000GB", "sn850x", 4_000_787_030_016),
+        ("WD_BLACK SN850X HS 2000GB", "sn850x", None),
+        ("WDC WDS200T1X0E-00AFY0", "sn850", 2_000_398_934_016),
+        ("WDC WDS500G2B0C-00PXH0", "sn550", 500_107_862_016),
+        ("CT1000T500SSD8", "t500", 1_000_204_886_016),
+        ("CT2000T705SSD3", "t705", None),
+        ("Samsung SSD 990 EVO Plus 4TB", "990-evo-plus", 4_000_787_030_016),
+        ("Samsung SSD 990 EVO 1TB", "990-evo", 1_000_204_886_016),
+        ("Samsung SSD 980 500GB", "samsung-980", 500_107_862_016),
+        ("KINGSTON SKC3000S1024G", "kc3000", 1_024_209_543_168),
+        ("SHPP41-2000GM-2", "platinum-p41", 2_000_398_934_016),
+        ("Seagate FireCuda 530 ZP2000GM30013", "firecuda-530", 2_000_398_934_016),
+        ("WDC WUH721818ALE6L4", "hc550", None),
+        ("ST18000NM000J-2TV103", "exos-x18", None),
+    ],
+)
+def test_disks_of_today_are_in_the_library(name: str, model: str, capacity: int | None) -> None:
+    match = stock_models.identify(name)
+    assert match is not None and (match.model.name, match.capacity) == (model, capacity)

@@ -214,7 +214,7 @@ TESTS: dict[str, dict[str, Any]] = {
 }
 """The loads of data sheets."""
 
-NVME_JOBS = 8  # Jobs of random I/O on an NVMe disk: data sheets have 256 in flight, or more
+NVME_JOBS = 8  # Jobs of random I/O on an NVMe disk or a volume: data sheets have 256 in flight, or more
 RUNTIME = {"hdd": "20s", "throttled": "10s"}  # Of others: half a second
 USED_RUNTIME = "4s"  # Of a used disk, whose memory takes the first writes
 VIRTUAL_SIZE = "64GiB"  # Size of a virtual disk, which states none
@@ -245,7 +245,7 @@ def _cell(model: LibraryModel, name: str) -> Cell:
     if model.kind in {"ssd", "nvme"}:
         device["state"] = "steady" if name.startswith("steady") else "fresh"
     workload = {**TESTS[name], "time_based": True}
-    if model.kind == "nvme" and "random" in name:
+    if model.kind in {"nvme", "throttled"} and "random" in name:
         workload["numjobs"] = NVME_JOBS
     runtime = USED_RUNTIME if device.get("state") == "steady" else RUNTIME.get(model.kind, "500ms")
     return make_device_cell(Path(f"{model.name}.toml"), device, (name, workload), {"kernel": "6.1", "runtime": runtime})
