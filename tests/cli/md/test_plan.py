@@ -21,7 +21,7 @@ def test_the_first_line_is_the_answer(run: Run) -> None:
     assert done.status == 0
     assert done.out.splitlines()[0] == "Yes: mdadm and Linux accept it; at least 10h 51m."
     assert "    mdadm /dev/md0 --add /dev/sdd1" in done.out.splitlines()
-    assert "    mdadm --assemble /dev/md0 /dev/sda1 /dev/sdb1 /dev/sdc1 /dev/sdd1" in done.out.splitlines()
+    assert "    mdadm --assemble /dev/md0 --uuid=5b0d5e6f:1c2d3e4f:50617283:94a5b6c7" in done.out.splitlines()
 
 
 def test_a_refusal_has_the_sentence_that_mdadm_prints(run: Run) -> None:

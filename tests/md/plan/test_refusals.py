@@ -196,3 +196,15 @@ def test_shrinking_is_a_danger_whose_last_command_is_a_comment() -> None:
 
 def test_larger_logical_blocks_are_a_caveat() -> None:
     assert "logical blocks of 4096 bytes" in add(new=disk(logical_block=4096)).caveats[0]
+
+
+def test_assembly_after_a_power_cut_names_no_disk() -> None:
+    plan = reshape("raid5", 3, Shape(4, new=(disk(),), backup_file="/mnt/my usb/b"))
+    assert "mdadm --assemble /dev/md0 --uuid=a:b:c:d '--backup-file=/mnt/my usb/b'" in plan.interruption
+    assert not any("/dev/sd" in line for line in plan.interruption)
+
+
+def test_assembly_without_a_uuid_says_that_it_must_be_written_down() -> None:
+    plan = reshape("raid5", 3, Shape(4), spares=1, uuid="")
+    assert "mdadm --detail /dev/md0" in plan.interruption
+    assert "# If the array does not run: mdadm --assemble /dev/md0 --uuid=UUID" in plan.interruption

@@ -81,7 +81,7 @@ def judge_level(array: Array, change: NewLevel, conditions: Conditions) -> Chang
         commands = _list_commands(array, conversion, call, adding)
     interruption: tuple[str, ...] = ()
     if not refusals and conversion.restripes:
-        interruption = tuple(describe_interruption(array, path, change.backup_file, adding))
+        interruption = tuple(describe_interruption(array, path, change.backup_file))
     elif work and not refusals:
         interruption = ("# md continues to rebuild the new disk. No data is lost.", command_lines.show_detail(path))
     caveats = [*acceptance.describe_conditions(conditions), *acceptance.describe_redundancy(array)]

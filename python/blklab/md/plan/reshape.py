@@ -69,7 +69,7 @@ def judge_reshape(array: Array, shape: Shape, conditions: Conditions) -> ChangeP
         commands = _list_commands(array, shape, call, adding)
     interruption: tuple[str, ...] = ()
     if work and not refusals:
-        interruption = tuple(describe_interruption(array, path, shape.backup_file, adding))
+        interruption = tuple(describe_interruption(array, path, shape.backup_file))
     return ChangePlan(
         array, "reshape", call, conditions, tuple(refusals), tuple(dangers), "", work,
         None if refusals else estimate_duration(work, conditions), facts, tuple(commands), interruption,
@@ -349,23 +349,29 @@ def _list_commands(array: Array, shape: Shape, call: str, adding: Sequence[str])
     return lines
 
 
-def describe_interruption(array: Array, path: str, backup_file: str, adding: Sequence[str]) -> Iterator[str]:
-    """Yields what a power cut during a reshape means, and how it goes on; `adding` are the paths of new disks."""
+def describe_interruption(array: Array, path: str, backup_file: str) -> Iterator[str]:
+    """Yields what a power cut during a reshape means, and how it goes on."""
     if array.level == "raid1":
         yield "# md continues the recovery of the new members. No data is lost."
         yield command_lines.show_detail(path)
         return
-    members = [member.path for member in array.members if "faulty" not in member.states]
-    members += [path for path in adding if path not in members]
     if backup_file:
         yield f"# The stripes that were being written are in {backup_file}: without this file they are lost."
         yield "# It must be on another disk, and readable before the array is assembled: not on a filesystem in memory."
         yield "# mdadm(8) says so; blklab has not tried a power cut with a backup file."
-        yield command_lines.assemble_with_backup(path, members, backup_file)
-        yield "# If the array runs and the reshape does not go on:"
-        yield command_lines.continue_reshape(path, backup_file)
-        return
-    yield "# The position is in the superblocks, and nothing is overwritten before it was copied. No data is lost."
-    yield command_lines.assemble_array(path, members)
+    else:
+        yield "# The position is in the superblocks, and nothing is overwritten before it was copied. No data is lost."
+    yield from _list_assembly(array, path, backup_file)
     yield "# If the array runs and the reshape does not go on:"
-    yield command_lines.continue_reshape(path)
+    yield command_lines.continue_reshape(path, backup_file)
+
+
+def _list_assembly(array: Array, path: str, backup_file: str) -> Iterator[str]:
+    """Yields how the array starts again. Disks may have other names then, so that only its UUID finds the members."""
+    if array.uuid:
+        yield "# If the array does not run:"
+        yield command_lines.assemble_by_uuid(path, array.uuid, backup_file)
+        return
+    yield "# Disks may have other names after a restart. Write down the UUID of the array now:"
+    yield command_lines.show_detail(path)
+    yield f"# If the array does not run: {command_lines.assemble_by_uuid(path, 'UUID', backup_file)}"
