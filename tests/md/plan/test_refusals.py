@@ -8,6 +8,7 @@ import pytest
 from blklab.md.model import Software
 from blklab.md.plan.add import judge_add
 from blklab.md.plan.change import ChangePlan, NewDisk
+from blklab.md.plan.disks import name_new_disk
 from blklab.md.plan.grow import judge_grow
 from blklab.md.plan.level import NewLevel, judge_level
 from blklab.md.plan.replace import judge_replace
@@ -53,7 +54,12 @@ REFUSED = [
     ("spare", add(new=disk(is_spare=True)), "Cannot open /dev/sdx: Device or resource busy"),
     ("no-spares", add("raid0"), "add new device failed for /dev/sdx"),
     ("read-only", add(state="readonly"), "add new device failed for /dev/sdx"),
+    ("no-spares", add("linear"), "add new device failed for /dev/sdx"),
+    ("failed", add("raid5", 4, degraded=2, state="broken"), "/dev/md0 has failed so using --add cannot work and might"),
+    ("faulty", add(new=disk(is_faulty=True), degraded=1), "Cannot open /dev/sdx: Device or resource busy"),
     # Replace
+    ("failed", replace_first("raid5", 3, disk(), degraded=2, state="broken"), ""),
+    ("degraded", replace_first("raid6", 4, disk(), degraded=1), "Failed to set /dev/sdx as preferred replacement."),
     ("too-small", replace_first("raid5", 3, disk(size=MIB)), "/dev/sdx not large enough to join array"),
     # Grow
     ("busy", grow("raid5", 3, sync=CHECK), "is performing resync/recovery and cannot be"),
@@ -65,7 +71,11 @@ REFUSED = [
     ("far-layout", grow("raid10", 4, layout=FAR), "Cannot set device size for /dev/md0: Invalid argument"),
     ("size-below-chunk", grow("raid5", 3, 32), "component size must be larger than chunk size."),
     ("no-space", grow("raid5", 3, 100 * 1024), "Cannot set device size for /dev/md0: No space left on device"),
+    ("failed", grow("raid5", 3, degraded=2, state="broken"), ""),
     # Reshape
+    ("failed", reshape("raid5", 3, Shape(chunk=131072), degraded=2, state="broken"), "Cannot set device shape for"),
+    ("degraded", reshape("raid5", 3, Shape(4, new=(disk(),)), degraded=1), "is performing resync/recovery and cannot"),
+    ("degraded", reshape("raid1", 2, Shape(3, new=(disk(),)), degraded=1), "is performing resync/recovery and cannot"),
     ("spares", reshape("raid5", 3, Shape(4)), "Need 1 spare to avoid degraded array, and only have 0."),
     ("spares", reshape("raid6", 4, Shape(6), spares=1), "Need 2 spares to avoid degraded array, and only have 1."),
     ("array-size", reshape("raid5", 4, Shape(3)), "this change will reduce the size of the array."),
@@ -86,6 +96,8 @@ REFUSED = [
     ("ppl", reshape("raid5", 3, Shape(4), spares=1, consistency="ppl"), "Cannot set device shape for /dev/md0"),
     ("read-only", reshape("raid5", 3, Shape(4), spares=1, state="readonly"), "Cannot set device shape for /dev/md0"),
     # Levels
+    ("failed", change("raid6", 4, NewLevel("raid5"), degraded=3, state="broken"), ""),
+    ("degraded", change("raid5", 3, NewLevel("raid6", new=(disk(),)), degraded=1), "is performing resync/recovery"),
     ("same-level", change("raid5", 3, NewLevel("raid5")), "/dev/md0: no change requested"),
     ("level", change("raid1", 2, NewLevel("raid6")), "Impossibly level change request for RAID1"),
     ("two-disks", change("raid1", 3, NewLevel("raid5")), "Can only convert a 2-device array to RAID5"),
@@ -208,3 +220,27 @@ def test_assembly_without_a_uuid_says_that_it_must_be_written_down() -> None:
     plan = reshape("raid5", 3, Shape(4), spares=1, uuid="")
     assert "mdadm --detail /dev/md0" in plan.interruption
     assert "# If the array does not run: mdadm --assemble /dev/md0 --uuid=UUID" in plan.interruption
+
+
+def test_two_disks_for_two_empty_slots_are_both_added_with_care() -> None:
+    array = make_array("raid6", 4, degraded=2)
+    plan = judge_add(array, [disk(), disk("sdy"), disk("sdz")], CONDITIONS)
+    assert plan.commands[1:] == (
+        "blklab md fix add /dev/md0 /dev/sdx",
+        "blklab md fix add /dev/md0 /dev/sdy",
+        "mdadm /dev/md0 --add /dev/sdz",
+    )
+
+
+def test_what_is_refused_has_no_power_cut() -> None:
+    assert not add(state="readonly", degraded=1).interruption
+    assert not replace_first("raid1", 2).interruption
+
+
+def test_disks_of_a_text_are_known_as_members() -> None:
+    array = make_array("raid1", 2, spares=1)
+    failed = replace(array.members[1], states=("faulty",))
+    array = replace(array, members=(array.members[0], failed, array.members[2]))
+    disks = [name_new_disk(f"/dev/{name}", array) for name in ("sda", "sdb", "sdc", "sdx")]
+    codes = [[refusal.code for refusal in judge_add(array, [disk], CONDITIONS).refusals] for disk in disks]
+    assert codes == [["member"], ["faulty"], ["spare"], []]

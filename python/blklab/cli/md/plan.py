@@ -245,11 +245,14 @@ def _read(name: str, question: ChangeQuestion) -> "Array":
 
 
 def _read_disks(names: tuple[str, ...], array: "Array", question: ChangeQuestion) -> "tuple[NewDisk, ...]":
-    from blklab.md.plan.disks import name_new_disk, read_new_disk
+    from blklab.md.plan.disks import check_distinct, name_new_disk, read_new_disk
 
     if question.files:
-        return tuple(name_new_disk(name) for name in names)
-    return tuple(read_new_disk(name, array, Roots()) for name in names)
+        disks = tuple(name_new_disk(name, array) for name in names)
+    else:
+        disks = tuple(read_new_disk(name, array, Roots()) for name in names)
+    check_distinct(disks)
+    return disks
 
 
 def _find_conditions(array: "Array", new: "tuple[NewDisk, ...]", question: ChangeQuestion) -> "Conditions":

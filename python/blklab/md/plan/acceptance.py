@@ -7,6 +7,7 @@ mdadm 4.2 to 4.6: Grow.c (`Grow_reshape`, `reshape_array`), Manage.c (`Manage_ad
 from collections.abc import Iterator, Sequence
 
 from blklab.md import command_lines
+from blklab.md.availability import is_past_redundancy
 from blklab.md.levels import PARITIES
 from blklab.md.model import Array
 from blklab.md.plan.change import Conditions, NewDisk, Refusal
@@ -27,6 +28,28 @@ def check_running(array: Array) -> Iterator[Refusal]:
         yield Refusal(
             "inactive", f"{array.path} is not an active md array - aborting", "the array does not run",
             (command_lines.audit_arrays(),),
+        )  # fmt: skip
+
+
+def check_failed(array: Array, printed: str) -> Iterator[Refusal]:
+    """Yields that too many members are missing; `printed` is what mdadm prints for this change."""
+    if array.live and is_past_redundancy(array):
+        yield Refusal(
+            "failed", printed, "the array has failed: too many members are missing", (command_lines.audit_arrays(),),
+        )  # fmt: skip
+
+
+def check_slots_filled(array: Array, new: Sequence[NewDisk]) -> Iterator[Refusal]:
+    """Yields that md rebuilds a new disk or a spare into an empty slot, and refuses a reshape during that."""
+    disks = [disk for disk in new if not disk.is_spare]
+    if array.redundant and array.degraded and (disks or count_spares(array)) and array.sync is None:
+        name = disks[0].name if disks else "a spare"
+        remedy = (command_lines.fix_add(array.path, disks[0].path),) if disks else ()
+        yield Refusal(
+            "degraded", f"{array.path} is performing resync/recovery and cannot be reshaped",
+            f"{array.degraded} of {array.raid_disks} slots are empty, and md rebuilds {name} for one of them: let md"
+            " fill the empty slots first",
+            remedy,
         )  # fmt: skip
 
 
@@ -96,6 +119,13 @@ def check_new_disk(array: Array, disk: NewDisk) -> Iterator[Refusal]:
             "member", f"Cannot open {disk.path}: Device or resource busy", f"{disk.name} is a member of the array",
         )  # fmt: skip
         return
+    if disk.is_faulty:
+        yield Refusal(
+            "faulty", f"Cannot open {disk.path}: Device or resource busy",
+            f"{disk.name} failed in this array, which still holds it: remove it first",
+            (command_lines.remove_disk(array.path, disk.path),),
+        )  # fmt: skip
+        return
     if disk.users:
         yield Refusal(
             "in-use", f"Cannot open {disk.path}: Device or resource busy", f"{disk.name} is in use: {disk.users[0]}",
@@ -154,7 +184,7 @@ def warn_of_disks(array: Array, disks: Sequence[NewDisk]) -> list[str]:
 
 def warn_of_disk(array: Array, disk: NewDisk) -> Iterator[str]:
     """Yields what mdadm overwrites without a question on a new disk, and what else it does not check."""
-    if disk.is_spare or disk.is_member:
+    if disk.is_spare or disk.is_member or disk.is_faulty:
         return
     if disk.array_uuid and disk.array_uuid != array.uuid:
         yield f"{disk.name} is a member of another array ({disk.array_uuid}): mdadm --add overwrites it without asking"

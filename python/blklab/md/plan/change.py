@@ -21,6 +21,7 @@ class NewDisk:
     array_uuid: str = ""  # Of the array whose superblock it has
     is_spare: bool = False  # It is a spare of the array already
     is_member: bool = False  # It is an active member of the array
+    is_faulty: bool = False  # It failed in the array, which still holds it
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ def judge_grow(array: Array, kib: int | None, conditions: Conditions) -> ChangeP
     new = largest if kib is None else 2 * kib
     if new is not None and array.level in STRIPED and array.chunk:
         new -= new % (array.chunk // SECTOR)
-    refusals = [*acceptance.check_running(array), *_check_level(array), *_check_size(array, kib, largest)]
+    refusals = [*acceptance.check_running(array), *acceptance.check_failed(array, "")]
+    refusals += [*_check_level(array), *_check_size(array, kib, largest)]
     refusals += acceptance.check_idle(array)
     refusals += acceptance.check_writable(array, f"Cannot set device size for {path}: Read-only file system")
     refusals += acceptance.check_log(array, f"Cannot set device size for {path}: Invalid argument")

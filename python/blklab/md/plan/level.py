@@ -57,11 +57,13 @@ def judge_level(array: Array, change: NewLevel, conditions: Conditions) -> Chang
         call = command_lines.change_level_adding(path, number, change.disks or conversion.disks, adding)
     else:
         call = command_lines.change_level(path, number, change.disks, change.layout, change.backup_file)
-    refusals = list(acceptance.check_running(array))
+    refusals = [*acceptance.check_running(array), *acceptance.check_failed(array, "")]
     for disk in change.new:
         refusals += acceptance.check_new_disk(array, disk)
     if impossible is None and change.level != "raid0" and not conversion.loses_redundancy:
         refusals += _check_disks(array, conversion, change)
+    if conversion.disks > array.raid_disks:
+        refusals += acceptance.check_slots_filled(array, change.new)
     refusals += acceptance.check_idle(array)
     if impossible is not None:
         refusals.append(impossible)

@@ -45,12 +45,14 @@ def judge_reshape(array: Array, shape: Shape, conditions: Conditions) -> ChangeP
         call = command_lines.reshape_adding(path, disks, adding)
     else:
         call = command_lines.reshape_array(path, shape.disks, shape.chunk, shape.layout, shape.backup_file)
-    refusals = [*acceptance.check_running(array)]
+    refusals = [*acceptance.check_running(array), *acceptance.check_failed(array, _printed_if_failed(array))]
     if array.level not in {"raid0", "raid1", "raid4", "raid5", "raid6", "raid10"}:
         refusals.append(Refusal("level", "No reshape is possibly for this RAID level", f"{array.level} has no reshape"))
     for disk in shape.new:
         refusals += acceptance.check_new_disk(array, disk)
     refusals += acceptance.check_spares(array, disks, shape.new)
+    if disks > array.raid_disks:
+        refusals += acceptance.check_slots_filled(array, shape.new)
     refusals += acceptance.check_idle(array)
     refusals += acceptance.check_writable(array, _printed_if_read_only(array))
     if array.level == "raid10":
@@ -85,6 +87,10 @@ def _warn_of_offset(array: Array, shape: Shape) -> Iterator[str]:
             "at the end of a reshape from near to offset layout, Linux 6.1 failed members, and the array was broken "
             "(tried in a guest): make a new array, and copy the files"
         )
+
+
+def _printed_if_failed(array: Array) -> str:
+    return f"Cannot set device shape for {array.path}: Invalid argument" if array.level in PARITIES else ""
 
 
 def _printed_if_read_only(array: Array) -> str:
