@@ -57,6 +57,11 @@ def test_images_are_arrays_too(run: Run) -> None:
         (("add", "md0", "/dev/sdx", "sdx"), "this disk is named twice"),
         (("replace", "md0", "9"), "9: no active member of /dev/md0"),
         (("grow", "md0", "--size", "1000"), "--size 1000: expected a multiple of 1 KiB"),
+        (("grow", "md0", "--size", "0"), "--size 0: expected a multiple of 1 KiB, less than 8 EiB"),
+        (("grow", "md0", "--size", "99E"), "expected a multiple of 1 KiB, less than 8 EiB"),
+        (("grow", "md0", "--rate", "0"), "--rate 0: expected more than 0 bytes per second"),
+        (("reshape", "md0", "--chunk", "100"), "--chunk 100: expected a multiple of 1 KiB"),
+        (("reshape", "md0", "--chunk", "0"), "--chunk 0: expected a multiple of 1 KiB"),
     ],
 )
 def test_what_cannot_be_asked_is_named(run: Run, arguments: tuple[str, ...], message: str) -> None:

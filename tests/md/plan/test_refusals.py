@@ -83,6 +83,14 @@ REFUSED = [
     ("backup-file", reshape("raid5", 4, Shape(3), size=HALF_SIZE), "Cannot set new_offset for"),
     ("backup-file", reshape("raid5", 3, Shape(chunk=131072), version="0.90"), "Cannot grow - need backup-file"),
     ("chunk", reshape("raid5", 3, Shape(chunk=131072), member_sectors=SECTORS + 128), "New chunk size (128K)"),
+    ("chunk-power", reshape("raid5", 3, Shape(chunk=3072)), ""),
+    ("chunk-power", reshape("raid10", 4, Shape(chunk=2048)), ""),
+    ("most-disks", reshape("raid5", 3, Shape(1921)), "Cannot increase raid-disks on this array beyond 1920"),
+    (
+        "most-disks",
+        reshape("raid5", 3, Shape(28), version="0.90"),
+        "Cannot increase raid-disks on this array beyond 27",
+    ),
     ("chunk", reshape("raid1", 2, Shape(chunk=131072)), "chunk size not meaningful for this level"),
     ("layout", reshape("raid5", 3, Shape(layout="n2")), "layout n2 not understood for this level"),
     ("layout", reshape("raid1", 2, Shape(layout="n2")), "layout not meaningful with this level"),
@@ -244,3 +252,11 @@ def test_disks_of_a_text_are_known_as_members() -> None:
     disks = [name_new_disk(f"/dev/{name}", array) for name in ("sda", "sdb", "sdc", "sdx")]
     codes = [[refusal.code for refusal in judge_add(array, [disk], CONDITIONS).refusals] for disk in disks]
     assert codes == [["member"], ["faulty"], ["spare"], []]
+
+
+def test_the_present_shape_is_no_change() -> None:
+    plan = reshape("raid5", 3, Shape(3, chunk=65536))
+    assert plan.is_accepted
+    assert plan.no_effect.startswith("the array has this shape already")
+    assert not plan.commands
+    assert plan.estimate is None

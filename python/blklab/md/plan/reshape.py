@@ -22,6 +22,8 @@ from blklab.md.plan.offsets import count_critical_sectors, count_needed_sectors,
 from blklab.units import SECTOR, format_size
 
 SMALLEST_CHUNK = 4096
+MOST_DISKS = 1920  # Of metadata 1 (super1.c: MAX_DEVS)
+MOST_DISKS_OLD = 27  # Of metadata 0.90 (MD_SB_DISKS)
 FEWEST = {"raid4": 2, "raid5": 2, "raid6": 4}  # Disks (drivers/md/raid5.c, check_reshape)
 
 
@@ -50,6 +52,7 @@ def judge_reshape(array: Array, shape: Shape, conditions: Conditions) -> ChangeP
         refusals.append(Refusal("level", "No reshape is possibly for this RAID level", f"{array.level} has no reshape"))
     for disk in shape.new:
         refusals += acceptance.check_new_disk(array, disk)
+    refusals += _check_count(array, disks)
     refusals += acceptance.check_spares(array, disks, shape.new)
     if disks > array.raid_disks:
         refusals += acceptance.check_slots_filled(array, shape.new)
@@ -64,16 +67,20 @@ def judge_reshape(array: Array, shape: Shape, conditions: Conditions) -> ChangeP
     dangers = acceptance.warn_of_disks(array, shape.new)
     dangers += _warn_of_offset(array, shape)
     caveats = [*acceptance.describe_conditions(conditions), *acceptance.describe_redundancy(array)]
-    work = tuple(_plan_work(array, shape, conditions))
-    facts = tuple(_describe(array, shape))
+    no_effect = _explain_no_effect(array, shape)
+    work: tuple[Work, ...] = ()
+    facts: tuple[str, ...] = ()
+    if not no_effect:
+        work = tuple(_plan_work(array, shape, conditions))
+        facts = tuple(_describe(array, shape))
     commands: list[str] = []
-    if not refusals and not dangers:
+    if not refusals and not dangers and not no_effect:
         commands = _list_commands(array, shape, call, adding)
     interruption: tuple[str, ...] = ()
     if work and not refusals:
         interruption = tuple(describe_interruption(array, path, shape.backup_file))
     return ChangePlan(
-        array, "reshape", call, conditions, tuple(refusals), tuple(dangers), "", work,
+        array, "reshape", call, conditions, tuple(refusals), tuple(dangers), no_effect, work,
         None if refusals else estimate_duration(work, conditions), facts, tuple(commands), interruption,
         tuple(caveats),
     )  # fmt: skip
@@ -173,17 +180,7 @@ def _check_striped(array: Array, shape: Shape) -> Iterator[Refusal]:
     old_data = data_disks(array.level, array.raid_disks)
     new_data = data_disks(array.level, disks)
     yield from _check_layout_name(array, shape)
-    if shape.chunk and array.member_sectors % (shape.chunk // SECTOR):
-        fitting = array.member_sectors // (shape.chunk // SECTOR) * (shape.chunk // SECTOR)
-        yield Refusal(
-            "chunk",
-            f"New chunk size ({shape.chunk // 1024}K) does not evenly divide device size"
-            f" ({array.member_sectors // 2}k)",
-            f"the chunk must divide the size of a member, {array.member_sectors // 2:,} KiB; {fitting // 2:,} KiB would"
-            " fit (make the filesystem smaller first)",
-        )
-    if shape.chunk and (shape.chunk & (shape.chunk - 1) or shape.chunk < SMALLEST_CHUNK):
-        yield Refusal("chunk-power", "", "the chunk must be a power of two, and at least 4 KiB")
+    yield from _check_chunk(array, shape.chunk)
     yield from acceptance.check_log(array, f"Cannot set device shape for {path}: Invalid argument")
     if new_data < old_data:
         size = array.member_sectors * new_data
@@ -198,6 +195,38 @@ def _check_striped(array: Array, shape: Shape) -> Iterator[Refusal]:
         yield Refusal("few-disks", "", f"{array.level} needs at least {FEWEST[array.level]} disks")
     spares = acceptance.count_spares(array) + len(shape.new)
     yield from check_backup(array, chunk, old_data, new_data, shape.backup_file, spares)
+
+
+def _check_chunk(array: Array, chunk: int) -> Iterator[Refusal]:
+    if not chunk:
+        return
+    if chunk & (chunk - 1) or chunk < SMALLEST_CHUNK:
+        yield Refusal("chunk-power", "", "the chunk must be a power of two, and at least 4 KiB")
+        return
+    sectors = chunk // SECTOR
+    if array.member_sectors % sectors:
+        fitting = array.member_sectors // sectors * sectors
+        yield Refusal(
+            "chunk",
+            f"New chunk size ({chunk // 1024}K) does not evenly divide device size ({array.member_sectors // 2}k)",
+            f"the chunk must divide the size of a member, {array.member_sectors // 2:,} KiB; {fitting // 2:,} KiB would"
+            " fit (make the filesystem smaller first)",
+        )
+
+
+def _check_count(array: Array, disks: int) -> Iterator[Refusal]:
+    """Yields that the superblocks have no room for so many members."""
+    most = MOST_DISKS_OLD if array.metadata == "0.90" else MOST_DISKS
+    if disks > most:
+        printed = f"Cannot increase raid-disks on this array beyond {most}"
+        yield Refusal("most-disks", printed, f"metadata {array.metadata} have room for {most} members")
+
+
+def _explain_no_effect(array: Array, shape: Shape) -> str:
+    """Returns that the array has this shape already; the layout of a text may be unknown."""
+    if shape.layout or shape.disks not in {0, array.raid_disks} or shape.chunk not in {0, array.chunk}:
+        return ""
+    return "the array has this shape already: mdadm prints `no change requested`"
 
 
 def _list_shrink(array: Array, shape: Shape, sectors: int) -> list[str]:
@@ -254,13 +283,7 @@ def _check_raid10(array: Array, shape: Shape) -> Iterator[Refusal]:
         return
     if shape.layout:
         yield from _check_raid10_layout(array, shape.layout)
-    if shape.chunk and array.member_sectors % (shape.chunk // SECTOR):
-        yield Refusal(
-            "chunk",
-            f"New chunk size ({shape.chunk // 1024}K) does not evenly divide device size"
-            f" ({array.member_sectors // 2}k)",
-            f"the chunk must divide the size of a member, {array.member_sectors // 2:,} KiB",
-        )
+    yield from _check_chunk(array, shape.chunk)
     disks = shape.disks or array.raid_disks
     if disks < array.raid_disks:
         size = array.member_sectors * disks // copies_of(array)
