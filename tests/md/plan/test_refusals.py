@@ -103,6 +103,8 @@ REFUSED = [
     ("journal", reshape("raid5", 3, Shape(4), spares=1, consistency="journal"), "Cannot set device shape for /dev/md0"),
     ("ppl", reshape("raid5", 3, Shape(4), spares=1, consistency="ppl"), "Cannot set device shape for /dev/md0"),
     ("read-only", reshape("raid5", 3, Shape(4), spares=1, state="readonly"), "Cannot set device shape for /dev/md0"),
+    ("array-size", reshape("raid5", 4, Shape(3), size=None), "this change will reduce the size of the array."),
+    ("few-disks", reshape("raid5", 3, Shape(1)), ""),
     # Levels
     ("failed", change("raid6", 4, NewLevel("raid5"), degraded=3, state="broken"), ""),
     ("degraded", change("raid5", 3, NewLevel("raid6", new=(disk(),)), degraded=1), "is performing resync/recovery"),
@@ -117,6 +119,10 @@ REFUSED = [
     ("level", change("raid10", 4, NewLevel("raid5")), "RAID10 can only be changed to RAID0"),
     ("layout", change("raid10", 4, NewLevel("raid0"), layout=FAR), "Cannot Grow RAID10 with far/offset layout"),
     ("layout", change("raid10", 5, NewLevel("raid0")), "RAID10 layout too complex for Grow operation"),
+    ("array-size", change("raid5", 4, NewLevel("raid6", 4, backup_file="/b")), "this change will reduce the size"),
+    ("array-size", change("raid6", 5, NewLevel("raid5", 3, backup_file="/b")), "this change will reduce the size"),
+    ("few-disks", change("raid5", 3, NewLevel("raid6", 1)), ""),
+    ("layout", change("raid5", 3, NewLevel("raid6", 4, "n2"), spares=1), "layout n2 not understood for this level"),
     ("spares", change("raid5", 3, NewLevel("raid6", 4)), "Need 1 spare to avoid degraded array, and only have 0."),
 ]
 
@@ -260,3 +266,13 @@ def test_the_present_shape_is_no_change() -> None:
     assert plan.no_effect.startswith("the array has this shape already")
     assert not plan.commands
     assert plan.estimate is None
+
+
+def test_a_mirror_of_three_without_one_has_redundancy() -> None:
+    plan = grow("raid1", 3, degraded=1)
+    assert plan.work
+    assert not any("degraded" in line for line in reshape("raid1", 3, Shape(4), degraded=1, spares=0).caveats)
+
+
+def test_a_degraded_raid10_compares_the_pairs_that_are_complete() -> None:
+    assert grow("raid10", 4, degraded=1).work

@@ -11,6 +11,7 @@ from blklab.md.availability import is_past_redundancy
 from blklab.md.levels import PARITIES
 from blklab.md.model import Array
 from blklab.md.plan.change import Conditions, NewDisk, Refusal
+from blklab.md.plan.duration import copies_of
 from blklab.units import SECTOR, format_size
 
 BAD_LIST_SECTORS = 8
@@ -202,10 +203,16 @@ def warn_of_blocks(array: Array, disk: NewDisk) -> Iterator[str]:
 
 
 def describe_redundancy(array: Array) -> Iterator[str]:
-    """Yields that the array has no redundancy now."""
-    tolerated = PARITIES.get(array.level, 1)
-    if array.degraded and array.degraded >= tolerated and array.redundant:
-        yield "the array is degraded: one more failure loses data, and a reshape stresses all disks"
+    """Yields that one more failure can lose data; `md audit` says which."""
+    if array.degraded and array.degraded >= count_tolerated(array) and array.redundant:
+        yield "the array is degraded: one more failure can lose data, and a reshape stresses all disks"
+
+
+def count_tolerated(array: Array) -> int:
+    """Returns how many missing members the array survives in any case."""
+    if array.level in PARITIES:
+        return PARITIES[array.level]
+    return max(1, copies_of(array) - 1)
 
 
 def describe_conditions(conditions: Conditions) -> Iterator[str]:

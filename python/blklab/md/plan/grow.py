@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from blklab.md import command_lines
-from blklab.md.levels import PARITIES, STRIPED
+from blklab.md.levels import STRIPED
 from blklab.md.model import Array
 from blklab.md.plan import acceptance
 from blklab.md.plan.change import ChangePlan, Conditions, Refusal, Work
@@ -119,11 +119,11 @@ def _check_old_metadata(array: Array, new: int | None, conditions: Conditions) -
 
 
 def _plan_work(array: Array, new: int) -> Iterator[Work]:
-    """Yields the resync of the new part. Without redundancy there is nothing to compare.
+    """Yields the resync of the new part. Without redundancy there is nothing to compare; a RAID-10 may have some left.
 
     With a bitmap, md compares only the new chunks of the bitmap (md-bitmap.c, `md_bitmap_resize`).
     """
-    if array.degraded and array.degraded >= PARITIES.get(array.level, 1):
+    if array.degraded and array.degraded >= acceptance.count_tolerated(array) and array.level != "raid10":
         return
     sectors = new - array.member_sectors
     if array.bitmap and array.bitmap_chunk:

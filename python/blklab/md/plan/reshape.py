@@ -183,14 +183,8 @@ def _check_striped(array: Array, shape: Shape) -> Iterator[Refusal]:
     yield from _check_chunk(array, shape.chunk)
     yield from acceptance.check_log(array, f"Cannot set device shape for {path}: Invalid argument")
     if new_data < old_data:
-        size = array.member_sectors * new_data
-        if array.size is not None and array.size // SECTOR > size:
-            yield Refusal(
-                "array-size", "this change will reduce the size of the array.",
-                f"the array would shrink to {format_size(size * SECTOR)}: set --array-size first, and before that make"
-                " the filesystem smaller",
-                tuple(_list_shrink(array, shape, size)),
-            )  # fmt: skip
+        call = command_lines.reshape_array(path, shape.disks, shape.chunk, shape.layout, shape.backup_file)
+        yield from check_array_size(array, array.member_sectors * new_data, call)
     if disks < FEWEST.get(array.level, 1):
         yield Refusal("few-disks", "", f"{array.level} needs at least {FEWEST[array.level]} disks")
     spares = acceptance.count_spares(array) + len(shape.new)
@@ -229,9 +223,17 @@ def _explain_no_effect(array: Array, shape: Shape) -> str:
     return "the array has this shape already: mdadm prints `no change requested`"
 
 
-def _list_shrink(array: Array, shape: Shape, sectors: int) -> list[str]:
-    call = command_lines.reshape_array(array.path, shape.disks, shape.chunk, shape.layout, shape.backup_file)
-    return list_shrinking(array, array.path, sectors * SECTOR, call)
+def check_array_size(array: Array, sectors: int, call: str) -> Iterator[Refusal]:
+    """Yields that an array is larger than it will be; `call` is the command that shrinks it to so many sectors."""
+    if sectors <= 0:
+        yield Refusal("few-disks", "", "no disk would be left for data")
+    elif array.size is None or array.size // SECTOR > sectors:
+        yield Refusal(
+            "array-size", "this change will reduce the size of the array.",
+            f"the array would shrink to {format_size(sectors * SECTOR)}: set --array-size first, and before that make"
+            " the filesystem smaller",
+            tuple(list_shrinking(array, array.path, sectors * SECTOR, call)),
+        )  # fmt: skip
 
 
 def _check_layout_name(array: Array, shape: Shape) -> Iterator[Refusal]:
@@ -286,14 +288,8 @@ def _check_raid10(array: Array, shape: Shape) -> Iterator[Refusal]:
     yield from _check_chunk(array, shape.chunk)
     disks = shape.disks or array.raid_disks
     if disks < array.raid_disks:
-        size = array.member_sectors * disks // copies_of(array)
-        if array.size is not None and array.size // SECTOR > size:
-            yield Refusal(
-                "array-size", "this change will reduce the size of the array.",
-                f"the array would shrink to {format_size(size * SECTOR)}: set --array-size first, and before that make"
-                " the filesystem smaller",
-                tuple(_list_shrink(array, shape, size)),
-            )  # fmt: skip
+        call = command_lines.reshape_array(array.path, shape.disks, shape.chunk, shape.layout, shape.backup_file)
+        yield from check_array_size(array, array.member_sectors * disks // copies_of(array), call)
     yield from _check_raid10_space(array, shape, disks)
 
 
