@@ -12,7 +12,9 @@ from blklab.md.plan.disks import name_new_disk
 from blklab.md.plan.grow import judge_grow
 from blklab.md.plan.level import NewLevel, judge_level
 from blklab.md.plan.replace import judge_replace
+from blklab.md.plan.report import describe_answer
 from blklab.md.plan.reshape import Shape, judge_reshape
+from tests.md.crafted import make_superblock
 from tests.md.plan.arrays import CHECK, CONDITIONS, MIB, SECTORS, disk, make_array
 
 FAR, OFFSET_LAYOUT = 0x201, 0x10201
@@ -39,6 +41,17 @@ def grow(level: str, count: int, kib: int | None = None, **values: Any) -> Chang
 def replace_first(level: str, count: int, new: NewDisk | None = None, **values: Any) -> ChangePlan:
     array = make_array(level, count, **values)
     return judge_replace(array, array.members[0], new, CONDITIONS)
+
+
+def reshape_of_unequal_disks() -> ChangePlan:
+    """A RAID-0 whose second disk is larger."""
+    array = make_array("raid0", 2)
+    first, second = array.members
+    superblock = make_superblock(
+        level=0, layout=0, raid_disks=2, slot=1, size=0, data_size=2 * SECTORS, bitmap=False,
+    )  # fmt: skip
+    array = replace(array, members=(first, replace(second, superblock=superblock)))
+    return judge_reshape(array, Shape(3, new=(disk(),)), CONDITIONS)
 
 
 REFUSED = [
@@ -105,6 +118,7 @@ REFUSED = [
     ("read-only", reshape("raid5", 3, Shape(4), spares=1, state="readonly"), "Cannot set device shape for /dev/md0"),
     ("array-size", reshape("raid5", 4, Shape(3), size=None), "this change will reduce the size of the array."),
     ("few-disks", reshape("raid5", 3, Shape(1)), ""),
+    ("zones", reshape_of_unequal_disks(), "cannot takeover raid0 with more than one zone."),
     # Levels
     ("failed", change("raid6", 4, NewLevel("raid5"), degraded=3, state="broken"), ""),
     ("degraded", change("raid5", 3, NewLevel("raid6", new=(disk(),)), degraded=1), "is performing resync/recovery"),
@@ -276,3 +290,38 @@ def test_a_mirror_of_three_without_one_has_redundancy() -> None:
 
 def test_a_degraded_raid10_compares_the_pairs_that_are_complete() -> None:
     assert grow("raid10", 4, degraded=1).work
+
+
+def test_unknown_sizes_are_said() -> None:
+    array = make_array("raid1", 2)
+    array = replace(array, members=tuple(replace(member, size=None) for member in array.members))
+    largest = judge_grow(array, None, CONDITIONS)
+    assert describe_answer(largest).endswith("accept it; how long it takes is not known.")
+    assert largest.commands[0] == "mdadm --grow /dev/md0 --size=max"
+    given = judge_grow(array, 60 * 1024, CONDITIONS)
+    assert given.caveats == ("the sizes of the disks are not known: md refuses a size that one of them does not have",)
+    unknown = judge_grow(replace(array, member_sectors=0), 60 * 1024, CONDITIONS)
+    assert "the size that the array uses of each member is not known" in unknown.dangers[0]
+    assert not unknown.commands
+
+
+def test_a_pass_of_unknown_length_has_no_duration() -> None:
+    plan = add(degraded=1, member_sectors=0)
+    assert plan.estimate is None
+    assert describe_answer(plan).endswith("accept it; how long it takes is not known.")
+
+
+def test_a_reshape_of_members_with_listed_sectors_is_a_danger() -> None:
+    array = make_array("raid5", 3)
+    entries = [{"sector": 4096, "sectors": 8}]
+    superblock = make_superblock(
+        data_size=SECTORS, size=SECTORS,
+        bad_blocks={"sector": 0, "sectors": 8, "shift": 0, "active": True, "entries": entries},
+    )  # fmt: skip
+    array = replace(array, members=(replace(array.members[0], superblock=superblock), *array.members[1:]))
+    for plan in (
+        judge_reshape(array, Shape(4, new=(disk(),)), CONDITIONS),
+        judge_level(array, NewLevel("raid6", new=(disk(),)), CONDITIONS),
+    ):
+        assert plan.dangers[0].startswith("the bad-block list of sda has 8 sectors")
+        assert not plan.commands

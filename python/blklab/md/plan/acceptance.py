@@ -40,6 +40,13 @@ def check_failed(array: Array, printed: str) -> Iterator[Refusal]:
         )  # fmt: skip
 
 
+def describe_empty_slots(array: Array) -> str:
+    """Returns how many slots are empty, as the start of a sentence."""
+    count = array.degraded or 0
+    verb = "is" if count == 1 else "are"
+    return f"{count} of {array.raid_disks} slots {verb} empty"
+
+
 def check_slots_filled(array: Array, new: Sequence[NewDisk]) -> Iterator[Refusal]:
     """Yields that md rebuilds a new disk or a spare into an empty slot, and refuses a reshape during that."""
     disks = [disk for disk in new if not disk.is_spare]
@@ -48,8 +55,7 @@ def check_slots_filled(array: Array, new: Sequence[NewDisk]) -> Iterator[Refusal
         remedy = (command_lines.fix_add(array.path, disks[0].path),) if disks else ()
         yield Refusal(
             "degraded", f"{array.path} is performing resync/recovery and cannot be reshaped",
-            f"{array.degraded} of {array.raid_disks} slots are empty, and md rebuilds {name} for one of them: let md"
-            " fill the empty slots first",
+            f"{describe_empty_slots(array)}, and md rebuilds {name} for it first: let md fill all empty slots",
             remedy,
         )  # fmt: skip
 
@@ -199,6 +205,31 @@ def warn_of_blocks(array: Array, disk: NewDisk) -> Iterator[str]:
         yield (
             f"{disk.name} has logical blocks of {disk.logical_block} bytes, the array of {array.logical_block}: "
             "after the next start, a filesystem with smaller blocks may not mount"
+        )
+
+
+def warn_of_bad_blocks(array: Array) -> Iterator[str]:
+    """Yields that members list sectors which md does not read."""
+    for member in array.members:
+        bad_blocks = member.superblock.bad_blocks if member.superblock else None
+        if bad_blocks is not None and bad_blocks.ranges and "faulty" not in member.states:
+            count = sum(entry.sectors for entry in bad_blocks.ranges)
+            yield (
+                f"the bad-block list of {member.name} has {count:,} sectors: md takes them from the other members, and"
+                " where these lack them, too, it cannot go on: clear the list first (see `blklab md audit`)"
+            )
+
+
+def check_zones(array: Array) -> Iterator[Refusal]:
+    """Yields that a RAID-0 of disks with different sizes has no other shape (raid5.c, `raid45_takeover_raid0`)."""
+    if array.level != "raid0" or not array.chunk:
+        return
+    chunk = array.chunk // SECTOR
+    sizes = {member.superblock.data_size // chunk for member in array.active if member.superblock is not None}
+    if len(sizes) > 1:
+        printed = f"md/raid:{array.name}: cannot takeover raid0 with more than one zone."
+        yield Refusal(
+            "zones", printed, "the members of the RAID-0 have different sizes, and md keeps its level and shape"
         )
 
 

@@ -33,7 +33,7 @@ def judge_add(array: Array, disks: Sequence[NewDisk], conditions: Conditions) ->
     work: tuple[Work, ...] = ()
     if empty:
         work = (plan_recovery(array, array.member_sectors, empty),)
-        facts.append(_describe_empty(array))
+        facts.append(f"{acceptance.describe_empty_slots(array)}: md rebuilds new disks from the other members")
     else:
         facts.append("no slot is empty: the disk becomes a spare, which md uses when a member fails")
     dangers = acceptance.warn_of_disks(array, disks)
@@ -62,12 +62,6 @@ def _check_level(array: Array, disks: Sequence[NewDisk]) -> Iterator[Refusal]:
         reason = "linear has no spares: a disk joins it only at its end, with `mdadm --grow --add`"
         remedy = "# This cannot be undone, and `md plan` does not judge it: see `man mdadm`, Grow mode."
     yield Refusal("no-spares", f"add new device failed for {path}", reason, (remedy,))
-
-
-def _describe_empty(array: Array) -> str:
-    count = array.degraded or 0
-    verb = "is" if count == 1 else "are"
-    return f"{count} of {array.raid_disks} slots {verb} empty: md rebuilds new disks from the other members"
 
 
 def _check_bug(array: Array, software: Software | None) -> list[Refusal]:

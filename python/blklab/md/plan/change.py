@@ -106,6 +106,7 @@ class ChangePlan:
     commands: tuple[str, ...] = ()  # In order, with comments; empty if it is refused
     interruption: tuple[str, ...] = ()  # What a power cut means, and commands to go on
     caveats: tuple[str, ...] = ()
+    is_work_known: bool = True  # False: what md has to copy depends on sizes that are not known
 
     @property
     def is_accepted(self) -> bool:

@@ -88,6 +88,9 @@ def judge_level(array: Array, change: NewLevel, conditions: Conditions) -> Chang
             refusals += check_backup(array, chunk, conversion.old_data, conversion.new_data, change.backup_file, spares)
     dangers = acceptance.warn_of_disks(array, change.new)
     dangers += _warn_of_lost_redundancy(array, change, conversion)
+    if conversion.restripes or conversion.recovers:
+        dangers += acceptance.warn_of_bad_blocks(array)
+    refusals += acceptance.check_zones(array)
     work = tuple(_plan_work(array, change, conversion, conditions)) if impossible is None else ()
     commands: list[str] = []
     if not refusals and not dangers:

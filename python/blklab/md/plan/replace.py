@@ -61,9 +61,7 @@ def _check_degraded(array: Array, new: NewDisk | None) -> list[Refusal]:
     if not array.redundant or not array.degraded or (new is None and not spares):
         return []
     printed = "" if new is None else f"Failed to set {new.path} as preferred replacement."
-    reason = (
-        f"{array.degraded} of {array.raid_disks} slots are empty, and md fills them first: replace a disk after that"
-    )
+    reason = f"{acceptance.describe_empty_slots(array)}, and md fills empty slots first: replace a disk after that"
     remedy = () if new is None or new.is_spare else (command_lines.fix_add(array.path, new.path),)
     return [Refusal("degraded", printed, reason, remedy)]
 

@@ -53,6 +53,7 @@ def judge_reshape(array: Array, shape: Shape, conditions: Conditions) -> ChangeP
     for disk in shape.new:
         refusals += acceptance.check_new_disk(array, disk)
     refusals += _check_count(array, disks)
+    refusals += acceptance.check_zones(array)
     refusals += acceptance.check_spares(array, disks, shape.new)
     if disks > array.raid_disks:
         refusals += acceptance.check_slots_filled(array, shape.new)
@@ -66,6 +67,8 @@ def judge_reshape(array: Array, shape: Shape, conditions: Conditions) -> ChangeP
         refusals += _check_striped(array, shape)
     dangers = acceptance.warn_of_disks(array, shape.new)
     dangers += _warn_of_offset(array, shape)
+    if array.level != "raid1":
+        dangers += acceptance.warn_of_bad_blocks(array)
     caveats = [*acceptance.describe_conditions(conditions), *acceptance.describe_redundancy(array)]
     no_effect = _explain_no_effect(array, shape)
     work: tuple[Work, ...] = ()
@@ -156,7 +159,7 @@ def check_backup(
 ) -> Iterator[Refusal]:
     """Yields that mdadm needs a backup file for a reshape of an array with parity that has none."""
     reason = needs_backup(array, new_chunk, old_data, new_data)
-    if not reason or backup_file:
+    if not reason or backup_file or new_data <= 0:
         return
     if new_data > old_data and spares > 0:
         return  # mdadm backs the critical section up on the spare
