@@ -54,6 +54,7 @@ def test_images_are_arrays_too(run: Run) -> None:
     [
         (("reshape", "md0"), "expected --raid-devices, --chunk or --layout"),
         (("grow", "md7"), "md7: the files have no such array: expected md0"),
+        (("add", "", "/dev/sdx"), "ARRAY: expected the name of an array"),
         (("add", "md0", "/dev/sdx", "sdx"), "this disk is named twice"),
         (("replace", "md0", "9"), "9: no active member of /dev/md0"),
         (("grow", "md0", "--size", "1000"), "--size 1000: expected a multiple of 1 KiB"),

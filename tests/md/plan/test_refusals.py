@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from blklab.md.model import Software
+from blklab.md.model import Software, SyncPass
 from blklab.md.plan.add import judge_add
 from blklab.md.plan.change import ChangePlan, NewDisk
 from blklab.md.plan.disks import name_new_disk
@@ -74,6 +74,7 @@ REFUSED = [
     ("failed", replace_first("raid5", 3, disk(), degraded=2, state="broken"), ""),
     ("degraded", replace_first("raid6", 4, disk(), degraded=1), "Failed to set /dev/sdx as preferred replacement."),
     ("too-small", replace_first("raid5", 3, disk(size=MIB)), "/dev/sdx not large enough to join array"),
+    ("busy", replace_first("raid5", 3, disk(), sync=CHECK), "Failed to set /dev/sdx as preferred replacement."),
     # Grow
     ("busy", grow("raid5", 3, sync=CHECK), "is performing resync/recovery and cannot be"),
     ("reshaping", grow("raid5", 3, reshaping=True), "is performing resync/recovery"),
@@ -325,3 +326,15 @@ def test_a_reshape_of_members_with_listed_sectors_is_a_danger() -> None:
     ):
         assert plan.dangers[0].startswith("the bad-block list of sda has 8 sectors")
         assert not plan.commands
+
+
+def test_a_disk_next_to_a_member_that_md_rebuilds_becomes_a_spare() -> None:
+    plan = add("raid5", 3, degraded=1, sync=SyncPass("recover", 10, 100, 1000))
+    assert not plan.work
+    assert plan.commands == ("mdadm /dev/md0 --add /dev/sdx",)
+
+
+def test_a_disk_for_another_empty_slot_waits_for_the_recovery() -> None:
+    plan = add("raid6", 5, degraded=2, sync=SyncPass("recover", 10, 100, 1000))
+    assert plan.commands[0] == "mdadm --wait /dev/md0"
+    assert plan.commands[-1] == "blklab md fix add /dev/md0 /dev/sdx"

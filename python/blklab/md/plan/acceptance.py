@@ -40,9 +40,20 @@ def check_failed(array: Array, printed: str) -> Iterator[Refusal]:
         )  # fmt: skip
 
 
+def count_empty_slots(array: Array) -> int:
+    """Returns the slots without a member. A member that md rebuilds has its slot, and md counts it as missing."""
+    rebuilt = 0
+    for member in array.active:
+        if member.states and not member.replacement and not {"in_sync", "faulty"} & set(member.states):
+            rebuilt += 1
+    if not rebuilt and array.sync is not None and array.sync.action == "recover":
+        rebuilt = 1  # /proc/mdstat does not say which member it is
+    return max(0, (array.degraded or 0) - rebuilt)
+
+
 def describe_empty_slots(array: Array) -> str:
     """Returns how many slots are empty, as the start of a sentence."""
-    count = array.degraded or 0
+    count = count_empty_slots(array)
     verb = "is" if count == 1 else "are"
     return f"{count} of {array.raid_disks} slots {verb} empty"
 
@@ -50,7 +61,7 @@ def describe_empty_slots(array: Array) -> str:
 def check_slots_filled(array: Array, new: Sequence[NewDisk]) -> Iterator[Refusal]:
     """Yields that md rebuilds a new disk or a spare into an empty slot, and refuses a reshape during that."""
     disks = [disk for disk in new if not disk.is_spare]
-    if array.redundant and array.degraded and (disks or count_spares(array)) and array.sync is None:
+    if array.redundant and count_empty_slots(array) and (disks or count_spares(array)) and array.sync is None:
         name = disks[0].name if disks else "a spare"
         remedy = (command_lines.fix_add(array.path, disks[0].path),) if disks else ()
         yield Refusal(
@@ -67,11 +78,11 @@ def check_writable(array: Array, printed: str) -> Iterator[Refusal]:
         yield Refusal("read-only", printed, "the array is read-only", remedy)
 
 
-def check_idle(array: Array) -> Iterator[Refusal]:
-    """Yields that md is doing something which a change of size, shape or level would disturb."""
+def check_idle(array: Array, printed: str = "") -> Iterator[Refusal]:
+    """Yields that md is doing something which a change would disturb; `printed` is the sentence, if it is another."""
     if array.reshaping:
         yield Refusal(
-            "reshaping", f"{array.path} is performing resync/recovery and cannot be reshaped",
+            "reshaping", printed or f"{array.path} is performing resync/recovery and cannot be reshaped",
             "a reshape is not finished", (command_lines.wait_for_sync(array.path),),
         )  # fmt: skip
     elif array.sync is not None:
@@ -79,8 +90,8 @@ def check_idle(array: Array) -> Iterator[Refusal]:
         if array.sync.action in {"check", "repair"}:
             remedy = [command_lines.make_idle(array.path)]
         yield Refusal(
-            "busy", f"{array.path} is performing resync/recovery and cannot be", f"md does a {array.sync.name} now",
-            tuple(remedy),
+            "busy", printed or f"{array.path} is performing resync/recovery and cannot be",
+            f"md does a {array.sync.name} now", tuple(remedy),
         )  # fmt: skip
 
 
@@ -113,7 +124,7 @@ def check_spares(array: Array, disks: int, new: Sequence[NewDisk]) -> Iterator[R
         yield Refusal(
             "spares",
             f"Need {needed} spare{plural} to avoid degraded array, and only have {present}.",
-            f"it needs {needed} more disk{plural}, and there are {present} spares: name new disks with --add",
+            f"it needs {needed} more disk{plural}, and has {present} for them: name new disks with --add",
         )
 
 

@@ -28,7 +28,7 @@ def judge_add(array: Array, disks: Sequence[NewDisk], conditions: Conditions) ->
             refusals.append(Refusal("spare", f"Cannot open {disk.path}: Device or resource busy", reason))
     refusals += acceptance.check_writable(array, f"add new device failed for {first}")
     refusals += _check_bug(array, conditions.software)
-    empty = min(array.degraded or 0, len(disks))
+    empty = min(acceptance.count_empty_slots(array), len(disks))
     facts = []
     work: tuple[Work, ...] = ()
     if empty:
@@ -44,6 +44,8 @@ def judge_add(array: Array, disks: Sequence[NewDisk], conditions: Conditions) ->
     commands: list[str] = []
     if not refusals and not dangers:
         commands = _list_commands(path, disks, call, empty)
+        if empty and array.sync is not None:
+            commands.insert(0, command_lines.wait_for_sync(path))
     return ChangePlan(
         array, "add", call, conditions, tuple(refusals), tuple(dangers), "", work,
         None if refusals else estimate_duration(work, conditions), tuple(facts), tuple(commands),

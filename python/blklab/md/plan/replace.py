@@ -56,9 +56,13 @@ def judge_replace(array: Array, old: ArrayMember, new: NewDisk | None, condition
 
 
 def _check_degraded(array: Array, new: NewDisk | None) -> list[Refusal]:
-    """Returns that md takes the new disk for an empty slot: then it is no spare, and mdadm refuses --with."""
+    """Returns that md is busy, or takes the new disk for an empty slot: md.c, `slot_store`, refuses --with."""
     spares = acceptance.count_spares(array)
-    if not array.redundant or not array.degraded or (new is None and not spares):
+    if not array.redundant or (new is None and not spares):
+        return []
+    if new is not None and (array.sync is not None or array.reshaping):
+        return list(acceptance.check_idle(array, f"Failed to set {new.path} as preferred replacement."))
+    if not acceptance.count_empty_slots(array):
         return []
     printed = "" if new is None else f"Failed to set {new.path} as preferred replacement."
     reason = f"{acceptance.describe_empty_slots(array)}, and md fills empty slots first: replace a disk after that"

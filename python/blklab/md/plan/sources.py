@@ -35,6 +35,8 @@ def read_host_software(roots: Roots) -> Software:
 
 def read_files(name: str, files: Sequence[str]) -> Inventory:
     """Returns an inventory with one array of pasted texts, or of images of its members. Raises UsageError."""
+    if not name:
+        raise UsageError("ARRAY: expected the name of an array, such as /dev/md0")
     texts = [file for file in files if is_text_file(file)]
     if texts and len(texts) < len(files):
         raise UsageError("--from: expected either texts or images")
