@@ -115,3 +115,11 @@ def test_a_member_of_another_array_is_a_danger_without_a_command(host: Arrays, r
     assert "but it can lose data" in done.out.splitlines()[0]
     assert "mdadm --add overwrites it without asking" in done.out
     assert "What to do" not in done.out
+
+
+def test_a_file_that_is_missing_or_a_directory_is_named(run: Run, tmp_path: Path) -> None:
+    missing = run("md", "plan", "grow", "md0", "--from", tmp_path / "none")
+    directory = run("md", "plan", "grow", "md0", "--from", tmp_path)
+    assert (missing.status, directory.status) == (2, 2)
+    assert "none: no such file" in missing.err
+    assert "this is a directory" in directory.err
