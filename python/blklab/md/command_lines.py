@@ -51,6 +51,11 @@ def assemble_dropping_lists(array: str, disks: Sequence[str]) -> str:
     return _line("mdadm", "--assemble", array, "--update=force-no-bbl", *disks)
 
 
+def assemble_by_uuid(array: str, uuid: str, backup_file: str = "") -> str:
+    """Finds the members by their superblocks: disks may have other names after a restart."""
+    return _line("mdadm", "--assemble", array, f"--uuid={uuid}", *_name_backup(backup_file))
+
+
 def assemble_and_run(array: str, disks: Sequence[str]) -> str:
     """Starts it also if members are missing that the others do not know as missing."""
     return _line("mdadm", "--assemble", "--run", array, *disks)
@@ -191,10 +196,6 @@ def set_array_size(array: str, kib: int) -> str:
 def set_member_size(array: str, kib: int = 0) -> str:
     """0 is the largest size that all members have."""
     return _line("mdadm", "--grow", array, f"--size={kib or 'max'}")
-
-
-def assemble_with_backup(array: str, disks: Sequence[str], backup_file: str) -> str:
-    return _line("mdadm", "--assemble", array, *_name_backup(backup_file), *disks)
 
 
 def set_consistency_policy(array: str, policy: str) -> str:
@@ -507,7 +508,7 @@ def mount_read_only(device: str, directory: str) -> str:
 
 COMMANDS: tuple[Callable[..., str], ...] = (
     *(add_disk, add_disks, add_to_container, add_journal, add_bitmap, add_bitmap_with_chunk),
-    *(assemble_array, assemble_dropping_lists, assemble_by_force),
+    *(assemble_array, assemble_by_uuid, assemble_dropping_lists, assemble_by_force),
     *(assemble_and_run, assemble_read_only, assemble_all),
     *(assemble_without_lists, check_array, show_detail, show_details),
     *(examine_disk, examine_disks, examine_bad_blocks, examine_version),
@@ -526,7 +527,7 @@ COMMANDS: tuple[Callable[..., str], ...] = (
     *(make_snapshot, remove_snapshot, show_content, check_ext, check_xfs, check_btrfs),
     *(mount_to_replay, mount_without_replay, mount_read_only),
     *(change_level, change_level_adding, continue_reshape, reshape_array, reshape_adding, replace_with_spare),
-    *(set_array_size, set_member_size, set_consistency_policy, assemble_with_backup),
+    *(set_array_size, set_member_size, set_consistency_policy),
     *(check_ext_before_shrinking, resize_ext, grow_xfs, resize_btrfs, resize_physical_volume),
 )
 """Every function of this module: what the proof must have executed."""

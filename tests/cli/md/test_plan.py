@@ -21,7 +21,7 @@ def test_the_first_line_is_the_answer(run: Run) -> None:
     assert done.status == 0
     assert done.out.splitlines()[0] == "Yes: mdadm and Linux accept it; at least 10h 51m."
     assert "    mdadm /dev/md0 --add /dev/sdd1" in done.out.splitlines()
-    assert "    mdadm --assemble /dev/md0 /dev/sda1 /dev/sdb1 /dev/sdc1 /dev/sdd1" in done.out.splitlines()
+    assert "    mdadm --assemble /dev/md0 --uuid=5b0d5e6f:1c2d3e4f:50617283:94a5b6c7" in done.out.splitlines()
 
 
 def test_a_refusal_has_the_sentence_that_mdadm_prints(run: Run) -> None:
@@ -54,8 +54,15 @@ def test_images_are_arrays_too(run: Run) -> None:
     [
         (("reshape", "md0"), "expected --raid-devices, --chunk or --layout"),
         (("grow", "md7"), "md7: the files have no such array: expected md0"),
+        (("add", "", "/dev/sdx"), "ARRAY: expected the name of an array"),
+        (("add", "md0", "/dev/sdx", "sdx"), "this disk is named twice"),
         (("replace", "md0", "9"), "9: no active member of /dev/md0"),
         (("grow", "md0", "--size", "1000"), "--size 1000: expected a multiple of 1 KiB"),
+        (("grow", "md0", "--size", "0"), "--size 0: expected a multiple of 1 KiB, less than 8 EiB"),
+        (("grow", "md0", "--size", "99E"), "expected a multiple of 1 KiB, less than 8 EiB"),
+        (("grow", "md0", "--rate", "0"), "--rate 0: expected more than 0 bytes per second"),
+        (("reshape", "md0", "--chunk", "100"), "--chunk 100: expected a multiple of 1 KiB"),
+        (("reshape", "md0", "--chunk", "0"), "--chunk 0: expected a multiple of 1 KiB"),
     ],
 )
 def test_what_cannot_be_asked_is_named(run: Run, arguments: tuple[str, ...], message: str) -> None:
@@ -108,3 +115,11 @@ def test_a_member_of_another_array_is_a_danger_without_a_command(host: Arrays, r
     assert "but it can lose data" in done.out.splitlines()[0]
     assert "mdadm --add overwrites it without asking" in done.out
     assert "What to do" not in done.out
+
+
+def test_a_file_that_is_missing_or_a_directory_is_named(run: Run, tmp_path: Path) -> None:
+    missing = run("md", "plan", "grow", "md0", "--from", tmp_path / "none")
+    directory = run("md", "plan", "grow", "md0", "--from", tmp_path)
+    assert (missing.status, directory.status) == (2, 2)
+    assert "none: no such file" in missing.err
+    assert "this is a directory" in directory.err

@@ -100,7 +100,7 @@ NOT_ARRAYS: Final = {
     "show_smart_of_kind": "only reads",
     "stop_swap": "swap on an array with parity",
     "stop_unit": "stops a service",
-    "assemble_with_backup": "no guest has its power cut during a reshape with a backup file",
+    "assemble_by_uuid": "after a power cut during a reshape: test_plan.py executes it",
     "continue_reshape": "after a power cut during a reshape, if it does not go on: test_plan.py",
     "set_consistency_policy": "for arrays with a PPL, whose data it does not change",
     **dict.fromkeys(OF_CHANGES, "for a change of an array: test_plan.py executes it"),

@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
-from blklab.md.model import Software
+from blklab.md.model import Software, SyncPass
 from blklab.md.plan.add import judge_add
 from blklab.md.plan.change import ChangePlan, NewDisk
+from blklab.md.plan.disks import name_new_disk
 from blklab.md.plan.grow import judge_grow
 from blklab.md.plan.level import NewLevel, judge_level
 from blklab.md.plan.replace import judge_replace
+from blklab.md.plan.report import describe_answer
 from blklab.md.plan.reshape import Shape, judge_reshape
+from tests.md.crafted import make_superblock
 from tests.md.plan.arrays import CHECK, CONDITIONS, MIB, SECTORS, disk, make_array
 
 FAR, OFFSET_LAYOUT = 0x201, 0x10201
@@ -40,6 +43,17 @@ def replace_first(level: str, count: int, new: NewDisk | None = None, **values: 
     return judge_replace(array, array.members[0], new, CONDITIONS)
 
 
+def reshape_of_unequal_disks() -> ChangePlan:
+    """A RAID-0 whose second disk is larger."""
+    array = make_array("raid0", 2)
+    first, second = array.members
+    superblock = make_superblock(
+        level=0, layout=0, raid_disks=2, slot=1, size=0, data_size=2 * SECTORS, bitmap=False,
+    )  # fmt: skip
+    array = replace(array, members=(first, replace(second, superblock=superblock)))
+    return judge_reshape(array, Shape(3, new=(disk(),)), CONDITIONS)
+
+
 REFUSED = [
     # Add
     ("inactive", add(state="inactive"), "is not an active md array"),
@@ -53,8 +67,14 @@ REFUSED = [
     ("spare", add(new=disk(is_spare=True)), "Cannot open /dev/sdx: Device or resource busy"),
     ("no-spares", add("raid0"), "add new device failed for /dev/sdx"),
     ("read-only", add(state="readonly"), "add new device failed for /dev/sdx"),
+    ("no-spares", add("linear"), "add new device failed for /dev/sdx"),
+    ("failed", add("raid5", 4, degraded=2, state="broken"), "/dev/md0 has failed so using --add cannot work and might"),
+    ("faulty", add(new=disk(is_faulty=True), degraded=1), "Cannot open /dev/sdx: Device or resource busy"),
     # Replace
+    ("failed", replace_first("raid5", 3, disk(), degraded=2, state="broken"), ""),
+    ("degraded", replace_first("raid6", 4, disk(), degraded=1), "Failed to set /dev/sdx as preferred replacement."),
     ("too-small", replace_first("raid5", 3, disk(size=MIB)), "/dev/sdx not large enough to join array"),
+    ("busy", replace_first("raid5", 3, disk(), sync=CHECK), "Failed to set /dev/sdx as preferred replacement."),
     # Grow
     ("busy", grow("raid5", 3, sync=CHECK), "is performing resync/recovery and cannot be"),
     ("reshaping", grow("raid5", 3, reshaping=True), "is performing resync/recovery"),
@@ -65,7 +85,11 @@ REFUSED = [
     ("far-layout", grow("raid10", 4, layout=FAR), "Cannot set device size for /dev/md0: Invalid argument"),
     ("size-below-chunk", grow("raid5", 3, 32), "component size must be larger than chunk size."),
     ("no-space", grow("raid5", 3, 100 * 1024), "Cannot set device size for /dev/md0: No space left on device"),
+    ("failed", grow("raid5", 3, degraded=2, state="broken"), ""),
     # Reshape
+    ("failed", reshape("raid5", 3, Shape(chunk=131072), degraded=2, state="broken"), "Cannot set device shape for"),
+    ("degraded", reshape("raid5", 3, Shape(4, new=(disk(),)), degraded=1), "is performing resync/recovery and cannot"),
+    ("degraded", reshape("raid1", 2, Shape(3, new=(disk(),)), degraded=1), "is performing resync/recovery and cannot"),
     ("spares", reshape("raid5", 3, Shape(4)), "Need 1 spare to avoid degraded array, and only have 0."),
     ("spares", reshape("raid6", 4, Shape(6), spares=1), "Need 2 spares to avoid degraded array, and only have 1."),
     ("array-size", reshape("raid5", 4, Shape(3)), "this change will reduce the size of the array."),
@@ -73,6 +97,14 @@ REFUSED = [
     ("backup-file", reshape("raid5", 4, Shape(3), size=HALF_SIZE), "Cannot set new_offset for"),
     ("backup-file", reshape("raid5", 3, Shape(chunk=131072), version="0.90"), "Cannot grow - need backup-file"),
     ("chunk", reshape("raid5", 3, Shape(chunk=131072), member_sectors=SECTORS + 128), "New chunk size (128K)"),
+    ("chunk-power", reshape("raid5", 3, Shape(chunk=3072)), ""),
+    ("chunk-power", reshape("raid10", 4, Shape(chunk=2048)), ""),
+    ("most-disks", reshape("raid5", 3, Shape(1921)), "Cannot increase raid-disks on this array beyond 1920"),
+    (
+        "most-disks",
+        reshape("raid5", 3, Shape(28), version="0.90"),
+        "Cannot increase raid-disks on this array beyond 27",
+    ),
     ("chunk", reshape("raid1", 2, Shape(chunk=131072)), "chunk size not meaningful for this level"),
     ("layout", reshape("raid5", 3, Shape(layout="n2")), "layout n2 not understood for this level"),
     ("layout", reshape("raid1", 2, Shape(layout="n2")), "layout not meaningful with this level"),
@@ -85,7 +117,12 @@ REFUSED = [
     ("journal", reshape("raid5", 3, Shape(4), spares=1, consistency="journal"), "Cannot set device shape for /dev/md0"),
     ("ppl", reshape("raid5", 3, Shape(4), spares=1, consistency="ppl"), "Cannot set device shape for /dev/md0"),
     ("read-only", reshape("raid5", 3, Shape(4), spares=1, state="readonly"), "Cannot set device shape for /dev/md0"),
+    ("array-size", reshape("raid5", 4, Shape(3), size=None), "this change will reduce the size of the array."),
+    ("few-disks", reshape("raid5", 3, Shape(1)), ""),
+    ("zones", reshape_of_unequal_disks(), "cannot takeover raid0 with more than one zone."),
     # Levels
+    ("failed", change("raid6", 4, NewLevel("raid5"), degraded=3, state="broken"), ""),
+    ("degraded", change("raid5", 3, NewLevel("raid6", new=(disk(),)), degraded=1), "is performing resync/recovery"),
     ("same-level", change("raid5", 3, NewLevel("raid5")), "/dev/md0: no change requested"),
     ("level", change("raid1", 2, NewLevel("raid6")), "Impossibly level change request for RAID1"),
     ("two-disks", change("raid1", 3, NewLevel("raid5")), "Can only convert a 2-device array to RAID5"),
@@ -97,6 +134,10 @@ REFUSED = [
     ("level", change("raid10", 4, NewLevel("raid5")), "RAID10 can only be changed to RAID0"),
     ("layout", change("raid10", 4, NewLevel("raid0"), layout=FAR), "Cannot Grow RAID10 with far/offset layout"),
     ("layout", change("raid10", 5, NewLevel("raid0")), "RAID10 layout too complex for Grow operation"),
+    ("array-size", change("raid5", 4, NewLevel("raid6", 4, backup_file="/b")), "this change will reduce the size"),
+    ("array-size", change("raid6", 5, NewLevel("raid5", 3, backup_file="/b")), "this change will reduce the size"),
+    ("few-disks", change("raid5", 3, NewLevel("raid6", 1)), ""),
+    ("layout", change("raid5", 3, NewLevel("raid6", 4, "n2"), spares=1), "layout n2 not understood for this level"),
     ("spares", change("raid5", 3, NewLevel("raid6", 4)), "Need 1 spare to avoid degraded array, and only have 0."),
 ]
 
@@ -196,3 +237,104 @@ def test_shrinking_is_a_danger_whose_last_command_is_a_comment() -> None:
 
 def test_larger_logical_blocks_are_a_caveat() -> None:
     assert "logical blocks of 4096 bytes" in add(new=disk(logical_block=4096)).caveats[0]
+
+
+def test_assembly_after_a_power_cut_names_no_disk() -> None:
+    plan = reshape("raid5", 3, Shape(4, new=(disk(),), backup_file="/mnt/my usb/b"))
+    assert "mdadm --assemble /dev/md0 --uuid=a:b:c:d '--backup-file=/mnt/my usb/b'" in plan.interruption
+    assert not any("/dev/sd" in line for line in plan.interruption)
+
+
+def test_assembly_without_a_uuid_says_that_it_must_be_written_down() -> None:
+    plan = reshape("raid5", 3, Shape(4), spares=1, uuid="")
+    assert "mdadm --detail /dev/md0" in plan.interruption
+    assert "# If the array does not run: mdadm --assemble /dev/md0 --uuid=UUID" in plan.interruption
+
+
+def test_two_disks_for_two_empty_slots_are_both_added_with_care() -> None:
+    array = make_array("raid6", 4, degraded=2)
+    plan = judge_add(array, [disk(), disk("sdy"), disk("sdz")], CONDITIONS)
+    assert plan.commands[1:] == (
+        "blklab md fix add /dev/md0 /dev/sdx",
+        "blklab md fix add /dev/md0 /dev/sdy",
+        "mdadm /dev/md0 --add /dev/sdz",
+    )
+
+
+def test_what_is_refused_has_no_power_cut() -> None:
+    assert not add(state="readonly", degraded=1).interruption
+    assert not replace_first("raid1", 2).interruption
+
+
+def test_disks_of_a_text_are_known_as_members() -> None:
+    array = make_array("raid1", 2, spares=1)
+    failed = replace(array.members[1], states=("faulty",))
+    array = replace(array, members=(array.members[0], failed, array.members[2]))
+    disks = [name_new_disk(f"/dev/{name}", array) for name in ("sda", "sdb", "sdc", "sdx")]
+    codes = [[refusal.code for refusal in judge_add(array, [disk], CONDITIONS).refusals] for disk in disks]
+    assert codes == [["member"], ["faulty"], ["spare"], []]
+
+
+def test_the_present_shape_is_no_change() -> None:
+    plan = reshape("raid5", 3, Shape(3, chunk=65536))
+    assert plan.is_accepted
+    assert plan.no_effect.startswith("the array has this shape already")
+    assert not plan.commands
+    assert plan.estimate is None
+
+
+def test_a_mirror_of_three_without_one_has_redundancy() -> None:
+    plan = grow("raid1", 3, degraded=1)
+    assert plan.work
+    assert not any("degraded" in line for line in reshape("raid1", 3, Shape(4), degraded=1, spares=0).caveats)
+
+
+def test_a_degraded_raid10_compares_the_pairs_that_are_complete() -> None:
+    assert grow("raid10", 4, degraded=1).work
+
+
+def test_unknown_sizes_are_said() -> None:
+    array = make_array("raid1", 2)
+    array = replace(array, members=tuple(replace(member, size=None) for member in array.members))
+    largest = judge_grow(array, None, CONDITIONS)
+    assert describe_answer(largest).endswith("accept it; how long it takes is not known.")
+    assert largest.commands[0] == "mdadm --grow /dev/md0 --size=max"
+    given = judge_grow(array, 60 * 1024, CONDITIONS)
+    assert given.caveats == ("the sizes of the disks are not known: md refuses a size that one of them does not have",)
+    unknown = judge_grow(replace(array, member_sectors=0), 60 * 1024, CONDITIONS)
+    assert "the size that the array uses of each member is not known" in unknown.dangers[0]
+    assert not unknown.commands
+
+
+def test_a_pass_of_unknown_length_has_no_duration() -> None:
+    plan = add(degraded=1, member_sectors=0)
+    assert plan.estimate is None
+    assert describe_answer(plan).endswith("accept it; how long it takes is not known.")
+
+
+def test_a_reshape_of_members_with_listed_sectors_is_a_danger() -> None:
+    array = make_array("raid5", 3)
+    entries = [{"sector": 4096, "sectors": 8}]
+    superblock = make_superblock(
+        data_size=SECTORS, size=SECTORS,
+        bad_blocks={"sector": 0, "sectors": 8, "shift": 0, "active": True, "entries": entries},
+    )  # fmt: skip
+    array = replace(array, members=(replace(array.members[0], superblock=superblock), *array.members[1:]))
+    for plan in (
+        judge_reshape(array, Shape(4, new=(disk(),)), CONDITIONS),
+        judge_level(array, NewLevel("raid6", new=(disk(),)), CONDITIONS),
+    ):
+        assert plan.dangers[0].startswith("the bad-block list of sda has 8 sectors")
+        assert not plan.commands
+
+
+def test_a_disk_next_to_a_member_that_md_rebuilds_becomes_a_spare() -> None:
+    plan = add("raid5", 3, degraded=1, sync=SyncPass("recover", 10, 100, 1000))
+    assert not plan.work
+    assert plan.commands == ("mdadm /dev/md0 --add /dev/sdx",)
+
+
+def test_a_disk_for_another_empty_slot_waits_for_the_recovery() -> None:
+    plan = add("raid6", 5, degraded=2, sync=SyncPass("recover", 10, 100, 1000))
+    assert plan.commands[0] == "mdadm --wait /dev/md0"
+    assert plan.commands[-1] == "blklab md fix add /dev/md0 /dev/sdx"

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from blklab.md.model import Array
     from blklab.md.plan.change import ChangePlan, Conditions, MemberRates, NewDisk
 
+LARGEST_BYTES = 1 << 63  # The kernel's offsets of files and devices
+LARGEST_CHUNK = 1 << 30  # mdadm keeps a chunk in 32 bits with a sign
+
 COMMANDS = {
     "add": CommandEntry("blklab.cli.md.plan:add", "Would mdadm add a disk, as a member or a spare?"),
     "grow": CommandEntry("blklab.cli.md.plan:grow", "Would mdadm use more or less of each disk?"),
@@ -125,8 +128,8 @@ def grow(question: ChangeQuestion, *, array: str, size: int | None) -> None:
     """
     from blklab.md.plan.grow import judge_grow
 
-    if size is not None and size % 1024:
-        raise UsageError(f"--size {size}: expected a multiple of 1 KiB")
+    if size is not None and (size % 1024 or not 0 < size < LARGEST_BYTES):
+        raise UsageError(f"--size {size}: expected a multiple of 1 KiB, less than 8 EiB")
     subject = _read(array, question)
     kib = None if size is None else size // 1024
     _show(judge_grow(subject, kib, _find_conditions(subject, (), question)), question)
@@ -193,6 +196,8 @@ def reshape(
 
     if disks is None and chunk is None and not layout:
         raise UsageError("expected --raid-devices, --chunk or --layout")
+    if chunk is not None and (chunk % 1024 or not 0 < chunk <= LARGEST_CHUNK):
+        raise UsageError(f"--chunk {chunk}: expected a multiple of 1 KiB, at most 1 GiB")
     subject = _read(array, question)
     new_disks = _read_disks(new, subject, question)
     shape = Shape(disks or 0, chunk or 0, layout, new_disks, backup_file)
@@ -245,11 +250,14 @@ def _read(name: str, question: ChangeQuestion) -> "Array":
 
 
 def _read_disks(names: tuple[str, ...], array: "Array", question: ChangeQuestion) -> "tuple[NewDisk, ...]":
-    from blklab.md.plan.disks import name_new_disk, read_new_disk
+    from blklab.md.plan.disks import check_distinct, name_new_disk, read_new_disk
 
     if question.files:
-        return tuple(name_new_disk(name) for name in names)
-    return tuple(read_new_disk(name, array, Roots()) for name in names)
+        disks = tuple(name_new_disk(name, array) for name in names)
+    else:
+        disks = tuple(read_new_disk(name, array, Roots()) for name in names)
+    check_distinct(disks)
+    return disks
 
 
 def _find_conditions(array: "Array", new: "tuple[NewDisk, ...]", question: ChangeQuestion) -> "Conditions":
@@ -258,6 +266,8 @@ def _find_conditions(array: "Array", new: "tuple[NewDisk, ...]", question: Chang
 
     rotates = any(member.rotational for member in array.members)
     rates = None
+    if question.rate == 0:
+        raise UsageError("--rate 0: expected more than 0 bytes per second")
     if question.rate is not None:
         rates = MemberRates(question.rate, question.rate, f"{format_rate(question.rate)}, as given", rotates)
     if question.files:

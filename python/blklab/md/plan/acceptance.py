@@ -7,9 +7,11 @@ mdadm 4.2 to 4.6: Grow.c (`Grow_reshape`, `reshape_array`), Manage.c (`Manage_ad
 from collections.abc import Iterator, Sequence
 
 from blklab.md import command_lines
+from blklab.md.availability import is_past_redundancy
 from blklab.md.levels import PARITIES
 from blklab.md.model import Array
 from blklab.md.plan.change import Conditions, NewDisk, Refusal
+from blklab.md.plan.duration import copies_of
 from blklab.units import SECTOR, format_size
 
 BAD_LIST_SECTORS = 8
@@ -30,6 +32,45 @@ def check_running(array: Array) -> Iterator[Refusal]:
         )  # fmt: skip
 
 
+def check_failed(array: Array, printed: str) -> Iterator[Refusal]:
+    """Yields that too many members are missing; `printed` is what mdadm prints for this change."""
+    if array.live and is_past_redundancy(array):
+        yield Refusal(
+            "failed", printed, "the array has failed: too many members are missing", (command_lines.audit_arrays(),),
+        )  # fmt: skip
+
+
+def count_empty_slots(array: Array) -> int:
+    """Returns the slots without a member. A member that md rebuilds has its slot, and md counts it as missing."""
+    rebuilt = 0
+    for member in array.active:
+        if member.states and not member.replacement and not {"in_sync", "faulty"} & set(member.states):
+            rebuilt += 1
+    if not rebuilt and array.sync is not None and array.sync.action == "recover":
+        rebuilt = 1  # /proc/mdstat does not say which member it is
+    return max(0, (array.degraded or 0) - rebuilt)
+
+
+def describe_empty_slots(array: Array) -> str:
+    """Returns how many slots are empty, as the start of a sentence."""
+    count = count_empty_slots(array)
+    verb = "is" if count == 1 else "are"
+    return f"{count} of {array.raid_disks} slots {verb} empty"
+
+
+def check_slots_filled(array: Array, new: Sequence[NewDisk]) -> Iterator[Refusal]:
+    """Yields that md rebuilds a new disk or a spare into an empty slot, and refuses a reshape during that."""
+    disks = [disk for disk in new if not disk.is_spare]
+    if array.redundant and count_empty_slots(array) and (disks or count_spares(array)) and array.sync is None:
+        name = disks[0].name if disks else "a spare"
+        remedy = (command_lines.fix_add(array.path, disks[0].path),) if disks else ()
+        yield Refusal(
+            "degraded", f"{array.path} is performing resync/recovery and cannot be reshaped",
+            f"{describe_empty_slots(array)}, and md rebuilds {name} for it first: let md fill all empty slots",
+            remedy,
+        )  # fmt: skip
+
+
 def check_writable(array: Array, printed: str) -> Iterator[Refusal]:
     """Yields that an array is read-only; `printed` is what mdadm prints for this change."""
     if array.state == "readonly":
@@ -37,11 +78,11 @@ def check_writable(array: Array, printed: str) -> Iterator[Refusal]:
         yield Refusal("read-only", printed, "the array is read-only", remedy)
 
 
-def check_idle(array: Array) -> Iterator[Refusal]:
-    """Yields that md is doing something which a change of size, shape or level would disturb."""
+def check_idle(array: Array, printed: str = "") -> Iterator[Refusal]:
+    """Yields that md is doing something which a change would disturb; `printed` is the sentence, if it is another."""
     if array.reshaping:
         yield Refusal(
-            "reshaping", f"{array.path} is performing resync/recovery and cannot be reshaped",
+            "reshaping", printed or f"{array.path} is performing resync/recovery and cannot be reshaped",
             "a reshape is not finished", (command_lines.wait_for_sync(array.path),),
         )  # fmt: skip
     elif array.sync is not None:
@@ -49,8 +90,8 @@ def check_idle(array: Array) -> Iterator[Refusal]:
         if array.sync.action in {"check", "repair"}:
             remedy = [command_lines.make_idle(array.path)]
         yield Refusal(
-            "busy", f"{array.path} is performing resync/recovery and cannot be", f"md does a {array.sync.name} now",
-            tuple(remedy),
+            "busy", printed or f"{array.path} is performing resync/recovery and cannot be",
+            f"md does a {array.sync.name} now", tuple(remedy),
         )  # fmt: skip
 
 
@@ -83,7 +124,7 @@ def check_spares(array: Array, disks: int, new: Sequence[NewDisk]) -> Iterator[R
         yield Refusal(
             "spares",
             f"Need {needed} spare{plural} to avoid degraded array, and only have {present}.",
-            f"it needs {needed} more disk{plural}, and there are {present} spares: name new disks with --add",
+            f"it needs {needed} more disk{plural}, and has {present} for them: name new disks with --add",
         )
 
 
@@ -94,6 +135,13 @@ def check_new_disk(array: Array, disk: NewDisk) -> Iterator[Refusal]:
     if disk.is_member:
         yield Refusal(
             "member", f"Cannot open {disk.path}: Device or resource busy", f"{disk.name} is a member of the array",
+        )  # fmt: skip
+        return
+    if disk.is_faulty:
+        yield Refusal(
+            "faulty", f"Cannot open {disk.path}: Device or resource busy",
+            f"{disk.name} failed in this array, which still holds it: remove it first",
+            (command_lines.remove_disk(array.path, disk.path),),
         )  # fmt: skip
         return
     if disk.users:
@@ -154,7 +202,7 @@ def warn_of_disks(array: Array, disks: Sequence[NewDisk]) -> list[str]:
 
 def warn_of_disk(array: Array, disk: NewDisk) -> Iterator[str]:
     """Yields what mdadm overwrites without a question on a new disk, and what else it does not check."""
-    if disk.is_spare or disk.is_member:
+    if disk.is_spare or disk.is_member or disk.is_faulty:
         return
     if disk.array_uuid and disk.array_uuid != array.uuid:
         yield f"{disk.name} is a member of another array ({disk.array_uuid}): mdadm --add overwrites it without asking"
@@ -171,11 +219,42 @@ def warn_of_blocks(array: Array, disk: NewDisk) -> Iterator[str]:
         )
 
 
+def warn_of_bad_blocks(array: Array) -> Iterator[str]:
+    """Yields that members list sectors which md does not read."""
+    for member in array.members:
+        bad_blocks = member.superblock.bad_blocks if member.superblock else None
+        if bad_blocks is not None and bad_blocks.ranges and "faulty" not in member.states:
+            count = sum(entry.sectors for entry in bad_blocks.ranges)
+            yield (
+                f"the bad-block list of {member.name} has {count:,} sectors: md takes them from the other members, and"
+                " where these lack them, too, it cannot go on: clear the list first (see `blklab md audit`)"
+            )
+
+
+def check_zones(array: Array) -> Iterator[Refusal]:
+    """Yields that a RAID-0 of disks with different sizes has no other shape (raid5.c, `raid45_takeover_raid0`)."""
+    if array.level != "raid0" or not array.chunk:
+        return
+    chunk = array.chunk // SECTOR
+    sizes = {member.superblock.data_size // chunk for member in array.active if member.superblock is not None}
+    if len(sizes) > 1:
+        printed = f"md/raid:{array.name}: cannot takeover raid0 with more than one zone."
+        yield Refusal(
+            "zones", printed, "the members of the RAID-0 have different sizes, and md keeps its level and shape"
+        )
+
+
 def describe_redundancy(array: Array) -> Iterator[str]:
-    """Yields that the array has no redundancy now."""
-    tolerated = PARITIES.get(array.level, 1)
-    if array.degraded and array.degraded >= tolerated and array.redundant:
-        yield "the array is degraded: one more failure loses data, and a reshape stresses all disks"
+    """Yields that one more failure can lose data; `md audit` says which."""
+    if array.degraded and array.degraded >= count_tolerated(array) and array.redundant:
+        yield "the array is degraded: one more failure can lose data, and a reshape stresses all disks"
+
+
+def count_tolerated(array: Array) -> int:
+    """Returns how many missing members the array survives in any case."""
+    if array.level in PARITIES:
+        return PARITIES[array.level]
+    return max(1, copies_of(array) - 1)
 
 
 def describe_conditions(conditions: Conditions) -> Iterator[str]:

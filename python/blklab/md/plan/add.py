@@ -1,6 +1,6 @@
 """Judges `mdadm ARRAY --add DISK`: a spare, or a new member for an empty slot."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from blklab.md import command_lines
 from blklab.md.audit import host
@@ -9,26 +9,31 @@ from blklab.md.plan import acceptance
 from blklab.md.plan.change import ChangePlan, Conditions, NewDisk, Refusal, Work
 from blklab.md.plan.duration import estimate_duration, plan_recovery
 
+STRIPED_OR_JOINED = frozenset({"raid0", "linear"})
+
 
 def judge_add(array: Array, disks: Sequence[NewDisk], conditions: Conditions) -> ChangePlan:
     """Returns whether mdadm adds disks to an array, and how long their recovery takes."""
     path = array.path or f"/dev/{array.name}"
     call = command_lines.add_disks(path, [disk.path for disk in disks])
+    first = disks[0].path if disks else ""
     refusals = [*acceptance.check_running(array), *_check_level(array, disks)]
+    refusals += acceptance.check_failed(
+        array, f"{path} has failed so using --add cannot work and might destroy data on {first}."
+    )
     for disk in disks:
         refusals += acceptance.check_new_disk(array, disk)
         if disk.is_spare:
             reason = f"{disk.name} is a spare of the array already"
             refusals.append(Refusal("spare", f"Cannot open {disk.path}: Device or resource busy", reason))
-    first = disks[0].path if disks else ""
     refusals += acceptance.check_writable(array, f"add new device failed for {first}")
     refusals += _check_bug(array, conditions.software)
-    empty = min(array.degraded or 0, len(disks))
+    empty = min(acceptance.count_empty_slots(array), len(disks))
     facts = []
     work: tuple[Work, ...] = ()
     if empty:
         work = (plan_recovery(array, array.member_sectors, empty),)
-        facts.append(f"{empty} of {array.raid_disks} slots are empty: md rebuilds the new disk from the other members")
+        facts.append(f"{acceptance.describe_empty_slots(array)}: md rebuilds new disks from the other members")
     else:
         facts.append("no slot is empty: the disk becomes a spare, which md uses when a member fails")
     dangers = acceptance.warn_of_disks(array, disks)
@@ -38,25 +43,27 @@ def judge_add(array: Array, disks: Sequence[NewDisk], conditions: Conditions) ->
     caveats += acceptance.describe_conditions(conditions)
     commands: list[str] = []
     if not refusals and not dangers:
-        commands = _list_commands(path, disks, call, rebuilds=bool(empty))
+        commands = _list_commands(path, disks, call, empty)
+        if empty and array.sync is not None:
+            commands.insert(0, command_lines.wait_for_sync(path))
     return ChangePlan(
         array, "add", call, conditions, tuple(refusals), tuple(dangers), "", work,
         None if refusals else estimate_duration(work, conditions), tuple(facts), tuple(commands),
-        _describe_interruption(array, path) if work else (), tuple(caveats),
+        _describe_interruption(array, path) if work and not refusals else (), tuple(caveats),
     )  # fmt: skip
 
 
-def _check_level(array: Array, disks: Sequence[NewDisk]) -> list[Refusal]:
-    if array.level != "raid0":
-        return []
+def _check_level(array: Array, disks: Sequence[NewDisk]) -> Iterator[Refusal]:
+    """Yields that the level has no spares."""
+    if array.level not in STRIPED_OR_JOINED:
+        return
     path = disks[0].path if disks else ""
-    return [
-        Refusal(
-            "no-spares", f"add new device failed for {path}",
-            "RAID-0 has no spares: a disk joins it only with a reshape",
-            ("# See `blklab md plan reshape` with --add.",),
-        )
-    ]  # fmt: skip
+    reason = "RAID-0 has no spares: a disk joins it only with a reshape"
+    remedy = "# See `blklab md plan reshape` with --add."
+    if array.level == "linear":
+        reason = "linear has no spares: a disk joins it only at its end, with `mdadm --grow --add`"
+        remedy = "# This cannot be undone, and `md plan` does not judge it: see `man mdadm`, Grow mode."
+    yield Refusal("no-spares", f"add new device failed for {path}", reason, (remedy,))
 
 
 def _check_bug(array: Array, software: Software | None) -> list[Refusal]:
@@ -66,13 +73,18 @@ def _check_bug(array: Array, software: Software | None) -> list[Refusal]:
     return [Refusal("add-fails", "", reason)]
 
 
-def _list_commands(path: str, disks: Sequence[NewDisk], call: str, *, rebuilds: bool) -> list[str]:
-    if not rebuilds or len(disks) > 1:
+def _list_commands(path: str, disks: Sequence[NewDisk], call: str, empty: int) -> list[str]:
+    if not empty:
         return [call]
-    return [
-        "# blklab first reads all members, and adds the disk only if no sector can be read from it alone.",
-        command_lines.fix_add(path, disks[0].path),
+    rebuilt = [disk.path for disk in disks[:empty]]
+    spare_paths = [disk.path for disk in disks[empty:]]
+    lines = [
+        "# blklab first reads all members, and adds a disk only if no sector can be read from it alone.",
+        *(command_lines.fix_add(path, disk) for disk in rebuilt),
     ]
+    if spare_paths:
+        lines.append(command_lines.add_disks(path, spare_paths))
+    return lines
 
 
 def _describe_interruption(array: Array, path: str) -> tuple[str, ...]:

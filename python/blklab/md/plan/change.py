@@ -21,6 +21,7 @@ class NewDisk:
     array_uuid: str = ""  # Of the array whose superblock it has
     is_spare: bool = False  # It is a spare of the array already
     is_member: bool = False  # It is an active member of the array
+    is_faulty: bool = False  # It failed in the array, which still holds it
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ class ChangePlan:
     commands: tuple[str, ...] = ()  # In order, with comments; empty if it is refused
     interruption: tuple[str, ...] = ()  # What a power cut means, and commands to go on
     caveats: tuple[str, ...] = ()
+    is_work_known: bool = True  # False: what md has to copy depends on sizes that are not known
 
     @property
     def is_accepted(self) -> bool:

@@ -1,5 +1,7 @@
 """Reads what decides whether a disk can become a member: its size, its blocks, what uses it, what is on it."""
 
+from collections.abc import Sequence
+
 from blklab.errors import UsageError
 from blklab.md.member_devices import device_facts
 from blklab.md.model import Array
@@ -25,6 +27,7 @@ def read_new_disk(word: str, array: Array, roots: Roots) -> NewDisk:
             facts["logical_block"],
             is_spare=member.spare,
             is_member=not member.spare and "faulty" not in member.states,
+            is_faulty="faulty" in member.states,
             array_uuid=array.uuid,
         )
     reading = read_superblocks(roots.device(device.name))
@@ -40,8 +43,29 @@ def read_new_disk(word: str, array: Array, roots: Roots) -> NewDisk:
     )
 
 
-def name_new_disk(word: str) -> NewDisk:
-    """Returns a disk of which only the path is known. Raises UsageError for an empty one."""
+def name_new_disk(word: str, array: Array) -> NewDisk:
+    """Returns a disk by its path, and what a text says of it. Raises UsageError for an empty one."""
     if not word:
         raise UsageError("DISK: expected the path of a disk")
-    return NewDisk(word, word.rpartition("/")[2])
+    name = word.rpartition("/")[2]
+    member = next((member for member in array.members if word in {member.path, member.name}), None)
+    if member is None:
+        return NewDisk(word, name)
+    return NewDisk(
+        member.path or word,
+        name,
+        member.size,
+        member.logical_block,
+        array_uuid=array.uuid,
+        is_spare=member.spare,
+        is_member=not member.spare and "faulty" not in member.states,
+        is_faulty="faulty" in member.states,
+    )
+
+
+def check_distinct(disks: Sequence[NewDisk]) -> None:
+    """Raises UsageError for a disk that is named twice."""
+    names = [disk.name for disk in disks]
+    for disk in disks:
+        if names.count(disk.name) > 1:
+            raise UsageError(f"{disk.path}: this disk is named twice")

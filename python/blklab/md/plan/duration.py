@@ -103,8 +103,8 @@ def plan_raid10_reshape(array: Array, array_sectors: int, new_disks: int) -> Wor
 
 
 def estimate_duration(passes: Sequence[Work], conditions: Conditions) -> DurationEstimate | None:
-    """Returns how long passes take one after the other; None without a pass."""
-    if not passes:
+    """Returns how long passes take one after the other; None without a pass, or if the length of one is not known."""
+    if not passes or any(work.sectors <= 0 for work in passes):
         return None
     limits = conditions.limits
     at_maximum = at_minimum = 0.0

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from blklab.md import command_lines
-from blklab.md.levels import PARITIES, STRIPED
+from blklab.md.levels import STRIPED
 from blklab.md.model import Array
 from blklab.md.plan import acceptance
 from blklab.md.plan.change import ChangePlan, Conditions, Refusal, Work
@@ -24,7 +24,8 @@ def judge_grow(array: Array, kib: int | None, conditions: Conditions) -> ChangeP
     new = largest if kib is None else 2 * kib
     if new is not None and array.level in STRIPED and array.chunk:
         new -= new % (array.chunk // SECTOR)
-    refusals = [*acceptance.check_running(array), *_check_level(array), *_check_size(array, kib, largest)]
+    refusals = [*acceptance.check_running(array), *acceptance.check_failed(array, "")]
+    refusals += [*_check_level(array), *_check_size(array, kib, largest)]
     refusals += acceptance.check_idle(array)
     refusals += acceptance.check_writable(array, f"Cannot set device size for {path}: Read-only file system")
     refusals += acceptance.check_log(array, f"Cannot set device size for {path}: Invalid argument")
@@ -32,28 +33,39 @@ def judge_grow(array: Array, kib: int | None, conditions: Conditions) -> ChangeP
     caveats = list(acceptance.describe_conditions(conditions))
     if new is None and not refusals:
         caveats.append("the sizes of the disks are not known: the largest size, and how long it takes, are not either")
+    elif largest is None and not refusals:
+        caveats.append("the sizes of the disks are not known: md refuses a size that one of them does not have")
     work: tuple[Work, ...] = ()
     facts: list[str] = []
     dangers: list[str] = []
     commands: list[str] = []
-    if new is not None and new > array.member_sectors:
+    is_work_known = bool(new and array.member_sectors)
+    if new is None:
+        commands = [call, *list_growing(array, path)]
+    elif not array.member_sectors:
+        dangers.append(
+            "the size that the array uses of each member is not known: if it is larger now, mdadm cuts the end off at"
+            " once"
+        )
+    elif new > array.member_sectors:
         work = tuple(_plan_work(array, new))
         facts += _describe_growth(array, new)
         commands = [call, *list_growing(array, path)]
-    elif new is not None and new < array.member_sectors and not refusals:
+    elif new < array.member_sectors and not refusals:
         size = size_of_array(array.level, array.raid_disks, copies_of(array), new)
         dangers.append(
             f"the array shrinks to {format_size(size)}: mdadm does it at once, and what the filesystem has behind it is"
             " lost: make the filesystem smaller first"
         )
         commands = list_shrinking(array, path, size, call)
-    elif new is not None:
+    elif new == array.member_sectors:
         facts.append("the size is the same as now: nothing changes")
     return ChangePlan(
         array, "grow", call, conditions, tuple(refusals), tuple(dangers), "", work,
         None if refusals else estimate_duration(work, conditions), tuple(facts),
         () if refusals else tuple(commands),
         _describe_interruption(path) if work and not refusals else (), tuple(caveats),
+        is_work_known,
     )  # fmt: skip
 
 
@@ -118,11 +130,11 @@ def _check_old_metadata(array: Array, new: int | None, conditions: Conditions) -
 
 
 def _plan_work(array: Array, new: int) -> Iterator[Work]:
-    """Yields the resync of the new part. Without redundancy there is nothing to compare.
+    """Yields the resync of the new part. Without redundancy there is nothing to compare; a RAID-10 may have some left.
 
     With a bitmap, md compares only the new chunks of the bitmap (md-bitmap.c, `md_bitmap_resize`).
     """
-    if array.degraded and array.degraded >= PARITIES.get(array.level, 1):
+    if array.degraded and array.degraded >= acceptance.count_tolerated(array) and array.level != "raid10":
         return
     sectors = new - array.member_sectors
     if array.bitmap and array.bitmap_chunk:

@@ -8,13 +8,22 @@ from dataclasses import dataclass
 
 from blklab.md import command_lines
 from blklab.md.audit.rule import level_text
-from blklab.md.levels import PARITIES, layout_name
+from blklab.md.levels import PARITIES, PARITY_LAYOUTS, layout_name
 from blklab.md.model import Array
 from blklab.md.plan import acceptance
 from blklab.md.plan.change import ChangePlan, Conditions, NewDisk, Refusal, Work
 from blklab.md.plan.duration import estimate_duration, plan_recovery, plan_restripe, raises_minimum
 from blklab.md.plan.filesystems import list_growing
-from blklab.md.plan.reshape import check_backup, describe_backup, describe_interruption, describe_seeks, needs_backup
+from blklab.md.plan.reshape import (
+    FEWEST,
+    check_array_size,
+    check_backup,
+    describe_backup,
+    describe_interruption,
+    describe_seeks,
+    needs_backup,
+    parse_raid10_layout,
+)
 
 PARITY_LAST = 5
 CHUNK_OF_MIRROR = 65536  # Bytes, of a RAID-1 that becomes a RAID-5 (raid5.c, `raid5_takeover_raid1`)
@@ -57,11 +66,13 @@ def judge_level(array: Array, change: NewLevel, conditions: Conditions) -> Chang
         call = command_lines.change_level_adding(path, number, change.disks or conversion.disks, adding)
     else:
         call = command_lines.change_level(path, number, change.disks, change.layout, change.backup_file)
-    refusals = list(acceptance.check_running(array))
+    refusals = [*acceptance.check_running(array), *acceptance.check_failed(array, "")]
     for disk in change.new:
         refusals += acceptance.check_new_disk(array, disk)
     if impossible is None and change.level != "raid0" and not conversion.loses_redundancy:
         refusals += _check_disks(array, conversion, change)
+    if conversion.disks > array.raid_disks:
+        refusals += acceptance.check_slots_filled(array, change.new)
     refusals += acceptance.check_idle(array)
     if impossible is not None:
         refusals.append(impossible)
@@ -69,19 +80,24 @@ def judge_level(array: Array, change: NewLevel, conditions: Conditions) -> Chang
         shape = f"{path}: could not set level to {change.level}"
         refusals += acceptance.check_writable(array, shape)
         refusals += acceptance.check_log(array, f"Cannot set device shape for {path}")
+        refusals += _check_layout(change)
+        refusals += _check_size(array, change, conversion, call)
         if conversion.restripes:
             chunk = array.chunk or CHUNK_OF_MIRROR
             spares = acceptance.count_spares(array) + len(change.new)
             refusals += check_backup(array, chunk, conversion.old_data, conversion.new_data, change.backup_file, spares)
     dangers = acceptance.warn_of_disks(array, change.new)
     dangers += _warn_of_lost_redundancy(array, change, conversion)
+    if conversion.restripes or conversion.recovers:
+        dangers += acceptance.warn_of_bad_blocks(array)
+    refusals += acceptance.check_zones(array)
     work = tuple(_plan_work(array, change, conversion, conditions)) if impossible is None else ()
     commands: list[str] = []
     if not refusals and not dangers:
         commands = _list_commands(array, conversion, call, adding)
     interruption: tuple[str, ...] = ()
     if not refusals and conversion.restripes:
-        interruption = tuple(describe_interruption(array, path, change.backup_file, adding))
+        interruption = tuple(describe_interruption(array, path, change.backup_file))
     elif work and not refusals:
         interruption = ("# md continues to rebuild the new disk. No data is lost.", command_lines.show_detail(path))
     caveats = [*acceptance.describe_conditions(conditions), *acceptance.describe_redundancy(array)]
@@ -214,6 +230,28 @@ def _from_two_parities(array: Array, change: NewLevel) -> tuple[Conversion, Refu
     disks = change.disks or count - 1
     moves = array.layout < Q_ON_LAST_DISK or disks != count - 1
     return Conversion(disks, moves, count - 2, disks - 1), None
+
+
+def _check_layout(change: NewLevel) -> Iterator[Refusal]:
+    """Yields that the new level has no such layout."""
+    layout = change.layout
+    if not layout:
+        return
+    is_known = change.level == "raid10" and parse_raid10_layout(layout) > 0
+    if change.level in {"raid4", "raid5", "raid6"}:
+        is_known = layout in PARITY_LAYOUTS or layout in {"preserve", "normalise", "normalize"}
+    if not is_known:
+        printed = f"layout {layout} not understood for this level"
+        yield Refusal("layout", printed, f"{layout} is no layout of {change.level}")
+
+
+def _check_size(array: Array, change: NewLevel, conversion: Conversion, call: str) -> Iterator[Refusal]:
+    """Yields that the new level has too few disks, or less space than the array has now."""
+    fewest = FEWEST.get(change.level, 1)
+    if conversion.disks < fewest:
+        yield Refusal("few-disks", "", f"{change.level} needs at least {fewest} disks")
+    elif conversion.restripes and conversion.new_data < conversion.old_data:
+        yield from check_array_size(array, array.member_sectors * conversion.new_data, call)
 
 
 def _check_disks(array: Array, conversion: Conversion, change: NewLevel) -> Iterator[Refusal]:

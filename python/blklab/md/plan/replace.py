@@ -21,8 +21,10 @@ def judge_replace(array: Array, old: ArrayMember, new: NewDisk | None, condition
     if "in_sync" not in old.states and array.live:
         reason = f"{old.name} is {', '.join(old.states) or 'not active'}: add the new disk instead"
         refusals.append(Refusal("not-active", f"{old.path} is not active and so cannot be replaced.", reason))
+    refusals += acceptance.check_failed(array, "")
     if new is not None:
         refusals += acceptance.check_new_disk(array, new)
+    refusals += _check_degraded(array, new)
     dangers = [] if new is None else list(acceptance.warn_of_disk(array, new))
     caveats = list(acceptance.describe_conditions(conditions))
     no_effect = _explain_no_effect(array, new)
@@ -44,13 +46,28 @@ def judge_replace(array: Array, old: ArrayMember, new: NewDisk | None, condition
     return ChangePlan(
         array, "replace", call, conditions, tuple(refusals), tuple(dangers), no_effect, work,
         None if refusals else estimate_duration(work, conditions), tuple(facts), tuple(commands),
-        (
+        () if refusals or no_effect else (
             "# Nothing is lost: the old disk is still a member. md continues the copy when the array is assembled.",
             "# Do not remove the old disk before the new one is in sync.",
             command_lines.show_detail(path),
         ),
         tuple(caveats),
     )  # fmt: skip
+
+
+def _check_degraded(array: Array, new: NewDisk | None) -> list[Refusal]:
+    """Returns that md is busy, or takes the new disk for an empty slot: md.c, `slot_store`, refuses --with."""
+    spares = acceptance.count_spares(array)
+    if not array.redundant or (new is None and not spares):
+        return []
+    if new is not None and (array.sync is not None or array.reshaping):
+        return list(acceptance.check_idle(array, f"Failed to set {new.path} as preferred replacement."))
+    if not acceptance.count_empty_slots(array):
+        return []
+    printed = "" if new is None else f"Failed to set {new.path} as preferred replacement."
+    reason = f"{acceptance.describe_empty_slots(array)}, and md fills empty slots first: replace a disk after that"
+    remedy = () if new is None or new.is_spare else (command_lines.fix_add(array.path, new.path),)
+    return [Refusal("degraded", printed, reason, remedy)]
 
 
 def _check_versions(conditions: Conditions) -> list[Refusal]:

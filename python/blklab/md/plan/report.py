@@ -38,6 +38,8 @@ def describe_answer(plan: ChangePlan) -> str:
     duration = "; md has nothing to copy"
     if plan.estimate is not None:
         duration = f"; {describe_duration(plan.estimate)}"
+    elif plan.work or not plan.is_work_known:
+        duration = "; how long it takes is not known"
     danger = ", but it can lose data" if plan.dangers else ""
     return f"Yes: {versions} accept it{danger}{duration}."
 

@@ -22,6 +22,8 @@ from blklab.md.plan.offsets import count_critical_sectors, count_needed_sectors,
 from blklab.units import SECTOR, format_size
 
 SMALLEST_CHUNK = 4096
+MOST_DISKS = 1920  # Of metadata 1 (super1.c: MAX_DEVS)
+MOST_DISKS_OLD = 27  # Of metadata 0.90 (MD_SB_DISKS)
 FEWEST = {"raid4": 2, "raid5": 2, "raid6": 4}  # Disks (drivers/md/raid5.c, check_reshape)
 
 
@@ -45,12 +47,16 @@ def judge_reshape(array: Array, shape: Shape, conditions: Conditions) -> ChangeP
         call = command_lines.reshape_adding(path, disks, adding)
     else:
         call = command_lines.reshape_array(path, shape.disks, shape.chunk, shape.layout, shape.backup_file)
-    refusals = [*acceptance.check_running(array)]
+    refusals = [*acceptance.check_running(array), *acceptance.check_failed(array, _printed_if_failed(array))]
     if array.level not in {"raid0", "raid1", "raid4", "raid5", "raid6", "raid10"}:
         refusals.append(Refusal("level", "No reshape is possibly for this RAID level", f"{array.level} has no reshape"))
     for disk in shape.new:
         refusals += acceptance.check_new_disk(array, disk)
+    refusals += _check_count(array, disks)
+    refusals += acceptance.check_zones(array)
     refusals += acceptance.check_spares(array, disks, shape.new)
+    if disks > array.raid_disks:
+        refusals += acceptance.check_slots_filled(array, shape.new)
     refusals += acceptance.check_idle(array)
     refusals += acceptance.check_writable(array, _printed_if_read_only(array))
     if array.level == "raid10":
@@ -61,17 +67,23 @@ def judge_reshape(array: Array, shape: Shape, conditions: Conditions) -> ChangeP
         refusals += _check_striped(array, shape)
     dangers = acceptance.warn_of_disks(array, shape.new)
     dangers += _warn_of_offset(array, shape)
+    if array.level != "raid1":
+        dangers += acceptance.warn_of_bad_blocks(array)
     caveats = [*acceptance.describe_conditions(conditions), *acceptance.describe_redundancy(array)]
-    work = tuple(_plan_work(array, shape, conditions))
-    facts = tuple(_describe(array, shape))
+    no_effect = _explain_no_effect(array, shape)
+    work: tuple[Work, ...] = ()
+    facts: tuple[str, ...] = ()
+    if not no_effect:
+        work = tuple(_plan_work(array, shape, conditions))
+        facts = tuple(_describe(array, shape))
     commands: list[str] = []
-    if not refusals and not dangers:
+    if not refusals and not dangers and not no_effect:
         commands = _list_commands(array, shape, call, adding)
     interruption: tuple[str, ...] = ()
     if work and not refusals:
-        interruption = tuple(describe_interruption(array, path, shape.backup_file, adding))
+        interruption = tuple(describe_interruption(array, path, shape.backup_file))
     return ChangePlan(
-        array, "reshape", call, conditions, tuple(refusals), tuple(dangers), "", work,
+        array, "reshape", call, conditions, tuple(refusals), tuple(dangers), no_effect, work,
         None if refusals else estimate_duration(work, conditions), facts, tuple(commands), interruption,
         tuple(caveats),
     )  # fmt: skip
@@ -85,6 +97,10 @@ def _warn_of_offset(array: Array, shape: Shape) -> Iterator[str]:
             "at the end of a reshape from near to offset layout, Linux 6.1 failed members, and the array was broken "
             "(tried in a guest): make a new array, and copy the files"
         )
+
+
+def _printed_if_failed(array: Array) -> str:
+    return f"Cannot set device shape for {array.path}: Invalid argument" if array.level in PARITIES else ""
 
 
 def _printed_if_read_only(array: Array) -> str:
@@ -143,7 +159,7 @@ def check_backup(
 ) -> Iterator[Refusal]:
     """Yields that mdadm needs a backup file for a reshape of an array with parity that has none."""
     reason = needs_backup(array, new_chunk, old_data, new_data)
-    if not reason or backup_file:
+    if not reason or backup_file or new_data <= 0:
         return
     if new_data > old_data and spares > 0:
         return  # mdadm backs the critical section up on the spare
@@ -167,36 +183,60 @@ def _check_striped(array: Array, shape: Shape) -> Iterator[Refusal]:
     old_data = data_disks(array.level, array.raid_disks)
     new_data = data_disks(array.level, disks)
     yield from _check_layout_name(array, shape)
-    if shape.chunk and array.member_sectors % (shape.chunk // SECTOR):
-        fitting = array.member_sectors // (shape.chunk // SECTOR) * (shape.chunk // SECTOR)
-        yield Refusal(
-            "chunk",
-            f"New chunk size ({shape.chunk // 1024}K) does not evenly divide device size"
-            f" ({array.member_sectors // 2}k)",
-            f"the chunk must divide the size of a member, {array.member_sectors // 2:,} KiB; {fitting // 2:,} KiB would"
-            " fit (make the filesystem smaller first)",
-        )
-    if shape.chunk and (shape.chunk & (shape.chunk - 1) or shape.chunk < SMALLEST_CHUNK):
-        yield Refusal("chunk-power", "", "the chunk must be a power of two, and at least 4 KiB")
+    yield from _check_chunk(array, shape.chunk)
     yield from acceptance.check_log(array, f"Cannot set device shape for {path}: Invalid argument")
     if new_data < old_data:
-        size = array.member_sectors * new_data
-        if array.size is not None and array.size // SECTOR > size:
-            yield Refusal(
-                "array-size", "this change will reduce the size of the array.",
-                f"the array would shrink to {format_size(size * SECTOR)}: set --array-size first, and before that make"
-                " the filesystem smaller",
-                tuple(_list_shrink(array, shape, size)),
-            )  # fmt: skip
+        call = command_lines.reshape_array(path, shape.disks, shape.chunk, shape.layout, shape.backup_file)
+        yield from check_array_size(array, array.member_sectors * new_data, call)
     if disks < FEWEST.get(array.level, 1):
         yield Refusal("few-disks", "", f"{array.level} needs at least {FEWEST[array.level]} disks")
     spares = acceptance.count_spares(array) + len(shape.new)
     yield from check_backup(array, chunk, old_data, new_data, shape.backup_file, spares)
 
 
-def _list_shrink(array: Array, shape: Shape, sectors: int) -> list[str]:
-    call = command_lines.reshape_array(array.path, shape.disks, shape.chunk, shape.layout, shape.backup_file)
-    return list_shrinking(array, array.path, sectors * SECTOR, call)
+def _check_chunk(array: Array, chunk: int) -> Iterator[Refusal]:
+    if not chunk:
+        return
+    if chunk & (chunk - 1) or chunk < SMALLEST_CHUNK:
+        yield Refusal("chunk-power", "", "the chunk must be a power of two, and at least 4 KiB")
+        return
+    sectors = chunk // SECTOR
+    if array.member_sectors % sectors:
+        fitting = array.member_sectors // sectors * sectors
+        yield Refusal(
+            "chunk",
+            f"New chunk size ({chunk // 1024}K) does not evenly divide device size ({array.member_sectors // 2}k)",
+            f"the chunk must divide the size of a member, {array.member_sectors // 2:,} KiB; {fitting // 2:,} KiB would"
+            " fit (make the filesystem smaller first)",
+        )
+
+
+def _check_count(array: Array, disks: int) -> Iterator[Refusal]:
+    """Yields that the superblocks have no room for so many members."""
+    most = MOST_DISKS_OLD if array.metadata == "0.90" else MOST_DISKS
+    if disks > most:
+        printed = f"Cannot increase raid-disks on this array beyond {most}"
+        yield Refusal("most-disks", printed, f"metadata {array.metadata} have room for {most} members")
+
+
+def _explain_no_effect(array: Array, shape: Shape) -> str:
+    """Returns that the array has this shape already; the layout of a text may be unknown."""
+    if shape.layout or shape.disks not in {0, array.raid_disks} or shape.chunk not in {0, array.chunk}:
+        return ""
+    return "the array has this shape already: mdadm prints `no change requested`"
+
+
+def check_array_size(array: Array, sectors: int, call: str) -> Iterator[Refusal]:
+    """Yields that an array is larger than it will be; `call` is the command that shrinks it to so many sectors."""
+    if sectors <= 0:
+        yield Refusal("few-disks", "", "no disk would be left for data")
+    elif array.size is None or array.size // SECTOR > sectors:
+        yield Refusal(
+            "array-size", "this change will reduce the size of the array.",
+            f"the array would shrink to {format_size(sectors * SECTOR)}: set --array-size first, and before that make"
+            " the filesystem smaller",
+            tuple(list_shrinking(array, array.path, sectors * SECTOR, call)),
+        )  # fmt: skip
 
 
 def _check_layout_name(array: Array, shape: Shape) -> Iterator[Refusal]:
@@ -248,23 +288,11 @@ def _check_raid10(array: Array, shape: Shape) -> Iterator[Refusal]:
         return
     if shape.layout:
         yield from _check_raid10_layout(array, shape.layout)
-    if shape.chunk and array.member_sectors % (shape.chunk // SECTOR):
-        yield Refusal(
-            "chunk",
-            f"New chunk size ({shape.chunk // 1024}K) does not evenly divide device size"
-            f" ({array.member_sectors // 2}k)",
-            f"the chunk must divide the size of a member, {array.member_sectors // 2:,} KiB",
-        )
+    yield from _check_chunk(array, shape.chunk)
     disks = shape.disks or array.raid_disks
     if disks < array.raid_disks:
-        size = array.member_sectors * disks // copies_of(array)
-        if array.size is not None and array.size // SECTOR > size:
-            yield Refusal(
-                "array-size", "this change will reduce the size of the array.",
-                f"the array would shrink to {format_size(size * SECTOR)}: set --array-size first, and before that make"
-                " the filesystem smaller",
-                tuple(_list_shrink(array, shape, size)),
-            )  # fmt: skip
+        call = command_lines.reshape_array(array.path, shape.disks, shape.chunk, shape.layout, shape.backup_file)
+        yield from check_array_size(array, array.member_sectors * disks // copies_of(array), call)
     yield from _check_raid10_space(array, shape, disks)
 
 
@@ -349,23 +377,29 @@ def _list_commands(array: Array, shape: Shape, call: str, adding: Sequence[str])
     return lines
 
 
-def describe_interruption(array: Array, path: str, backup_file: str, adding: Sequence[str]) -> Iterator[str]:
-    """Yields what a power cut during a reshape means, and how it goes on; `adding` are the paths of new disks."""
+def describe_interruption(array: Array, path: str, backup_file: str) -> Iterator[str]:
+    """Yields what a power cut during a reshape means, and how it goes on."""
     if array.level == "raid1":
         yield "# md continues the recovery of the new members. No data is lost."
         yield command_lines.show_detail(path)
         return
-    members = [member.path for member in array.members if "faulty" not in member.states]
-    members += [path for path in adding if path not in members]
     if backup_file:
         yield f"# The stripes that were being written are in {backup_file}: without this file they are lost."
         yield "# It must be on another disk, and readable before the array is assembled: not on a filesystem in memory."
         yield "# mdadm(8) says so; blklab has not tried a power cut with a backup file."
-        yield command_lines.assemble_with_backup(path, members, backup_file)
-        yield "# If the array runs and the reshape does not go on:"
-        yield command_lines.continue_reshape(path, backup_file)
-        return
-    yield "# The position is in the superblocks, and nothing is overwritten before it was copied. No data is lost."
-    yield command_lines.assemble_array(path, members)
+    else:
+        yield "# The position is in the superblocks, and nothing is overwritten before it was copied. No data is lost."
+    yield from _list_assembly(array, path, backup_file)
     yield "# If the array runs and the reshape does not go on:"
-    yield command_lines.continue_reshape(path)
+    yield command_lines.continue_reshape(path, backup_file)
+
+
+def _list_assembly(array: Array, path: str, backup_file: str) -> Iterator[str]:
+    """Yields how the array starts again. Disks may have other names then, so that only its UUID finds the members."""
+    if array.uuid:
+        yield "# If the array does not run:"
+        yield command_lines.assemble_by_uuid(path, array.uuid, backup_file)
+        return
+    yield "# Disks may have other names after a restart. Write down the UUID of the array now:"
+    yield command_lines.show_detail(path)
+    yield f"# If the array does not run: {command_lines.assemble_by_uuid(path, 'UUID', backup_file)}"

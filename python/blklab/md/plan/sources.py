@@ -8,7 +8,7 @@ from blklab.errors import UsageError
 from blklab.md.images import read_images
 from blklab.md.inventory import parse_number
 from blklab.md.model import Array, ArrayMember, Inventory, Software
-from blklab.md.pasted.files import is_text_file, read_text_files
+from blklab.md.pasted.files import STDIN, is_text_file, read_text_files
 from blklab.md.plan.change import SyncLimits
 from blklab.md.probing import read_software
 from blklab.md.repair.plan import find_array
@@ -35,6 +35,13 @@ def read_host_software(roots: Roots) -> Software:
 
 def read_files(name: str, files: Sequence[str]) -> Inventory:
     """Returns an inventory with one array of pasted texts, or of images of its members. Raises UsageError."""
+    if not name:
+        raise UsageError("ARRAY: expected the name of an array, such as /dev/md0")
+    for file in files:
+        if file != STDIN and not Path(file).exists():
+            raise UsageError(f"--from {file}: no such file")
+        if Path(file).is_dir():
+            raise UsageError(f"--from {file}: this is a directory; expected a text, or an image of a member")
     texts = [file for file in files if is_text_file(file)]
     if texts and len(texts) < len(files):
         raise UsageError("--from: expected either texts or images")
