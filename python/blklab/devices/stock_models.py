@@ -377,6 +377,15 @@ def _product(model: LibraryModel, table: DeviceTable, keys: Mapping[str, Any]) -
     )
 
 
+def is_described(name: object) -> bool:
+    """Returns whether the rates of a model follow from the measured disks, so that `FEATURES` change them."""
+    if not isinstance(name, str):
+        return False
+    model = library_model(name)
+    product = _product(model, _tables(_path(name))[0], NO_KEYS)
+    return product is not None and not (product.bus == "nvme" and product.protected)
+
+
 def read_calibrated(path: Path) -> DeviceTable:
     """Returns the [device] table of a file that `blklab calibrate` wrote. Raises UsageError."""
     table = read_toml(path).get(TABLE)

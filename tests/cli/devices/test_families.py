@@ -92,7 +92,9 @@ def test_a_product_is_recognised(name: str, expected: tuple[str, int | None]) ->
         assert "a disk of the same family with" in found.why
 
 
-@pytest.mark.parametrize("name", ["QEMU HARDDISK", "QEMU NVMe Ctrl", "VMware Virtual NVMe Disk", "ACME 9", "", "LOGICAL VOLUME", "PERC H730"])
+@pytest.mark.parametrize(
+    "name", ["QEMU HARDDISK", "QEMU NVMe Ctrl", "VMware Virtual NVMe Disk", "ACME 9", "", "LOGICAL VOLUME", "PERC H730"]
+)
 def test_other_names_are_not(name: str) -> None:
     assert stock_models.identify(name) is None
 
