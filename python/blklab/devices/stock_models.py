@@ -354,8 +354,7 @@ def _product(model: LibraryModel, table: DeviceTable, keys: Mapping[str, Any]) -
 
     Keys that are not valid are left out: reading the experiment refuses them, and a model that is not complete.
     """
-    figures = [table.get(key) for key in DESCRIBED_KEYS]
-    is_complete = all(_is_number(figure) and 0 < figure <= EXACT for figure in figures)
+    is_complete = all(_is_number(table.get(key)) and 0 < table[key] <= EXACT for key in DESCRIBED_KEYS)
     if not model.flash or model.kind not in {"nvme", "ssd"} or not is_complete:
         return None
     features = {**model.flash, **{key: keys[key] for key in ("nand", "dram") if key in keys}}
