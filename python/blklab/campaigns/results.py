@@ -216,11 +216,16 @@ def _sources(plan: ExperimentPlan) -> Iterator[str]:
 
 
 def _figures(result: RunResult) -> str:
-    return ", ".join(
-        f"{direction} {result.outcome.direction(direction).iops:,.0f} IOPS"
-        for direction in ("read", "write")
-        if result.outcome.direction(direction).total_ios
-    )
+    outcome = result.outcome
+    figures = []
+    for direction in ("read", "write"):
+        if not outcome.direction(direction).total_ios:
+            continue
+        iops = f"{outcome.direction(direction).iops:,.0f}"
+        if outcome.interval is not None and not is_known(outcome.interval):
+            iops = UNKNOWN
+        figures.append(f"{direction} {iops} IOPS")
+    return ", ".join(figures)
 
 
 FIGURES = ("p50", "p99")
