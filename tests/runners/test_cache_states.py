@@ -22,7 +22,9 @@ kernel = "6.1"
 """
 
 
-@pytest.mark.parametrize(("members", "names"), [(2, "of each of a0 and a1 takes"), (5, "of each of 5 disks, a0 to a4,")])
+@pytest.mark.parametrize(
+    ("members", "names"), [(2, "of each of a0 and a1 takes"), (5, "of each of 5 disks, a0 to a4,")]
+)
 def test_disks_of_an_array_have_one_note(run: Run, tmp_path: Path, members: int, names: str) -> None:
     devices = "".join(f'[devices.a{index}]\nmodel = "nvme-consumer"\n' for index in range(members))
     array = json.dumps([f"a{index}" for index in range(members)])
