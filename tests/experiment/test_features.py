@@ -33,3 +33,18 @@ def test_features_of_a_disk_that_has_its_own_rates_have_no_effect() -> None:
 def test_features_that_say_nothing_are_refused(key: str, value: object) -> None:
     with pytest.raises(UsageError, match=rf"devices\.d\.{key}: found"):
         _notes({"model": "nvme-consumer", key: value})
+
+
+def test_a_rate_that_the_experiment_states_holds_for_a_disk_in_use() -> None:
+    stated = {"read_command_ns": 10_000, "write_command_ns": 20_000, "read_bandwidth": 10**9}
+    raw = {
+        "devices": {"d": {"model": "nvme-consumer", **stated}},
+        "stacks": {"alone": {"device": "d"}},
+        "workloads": {"w": {"rw": "randread", "time_based": True}},
+        "settings": {"runtime": "1s"},
+    }
+    model = plan(ExperimentSource(Path("x.toml"), raw)).cells[0].document["devices"][0]["model"]
+    assert {key: model[key] for key in stated} == stated
+    hidden = {"sustained_read_command_ns", "sustained_write_command_ns", "cached_write_command_ns"}
+    assert not {*hidden, "sustained_read_bandwidth"} & {key for key, value in model.items() if value}
+    assert model["sustained_write_bandwidth"]
