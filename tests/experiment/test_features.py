@@ -29,7 +29,7 @@ def test_features_of_a_disk_that_has_its_own_rates_have_no_effect() -> None:
     assert not any("no effect" in note for note in _notes({"model": "nvme-consumer", "nand": "tlc"}))
 
 
-@pytest.mark.parametrize(("key", "value"), [("dram", "yes"), ("dram", 1), ("rated_random_read_iops", 0)])
+@pytest.mark.parametrize(("key", "value"), [("dram", "yes"), ("dram", 1)])
 def test_features_that_say_nothing_are_refused(key: str, value: object) -> None:
     with pytest.raises(UsageError, match=rf"devices\.d\.{key}: found"):
         _notes({"model": "nvme-consumer", key: value})

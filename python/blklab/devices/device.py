@@ -128,10 +128,10 @@ class FlashFeatures(ExperimentTable):
     dram: Annotated[bool, Field(strict=True)] | None = None
     """Whether it keeps its map in its own memory, not in that of the host."""
 
-    rated_random_read_iops: Annotated[Rate, Field(gt=0)] | None = None
+    rated_random_read_iops: Rate | None = None
     """Random reads of 4 KiB a second that its maker states."""
 
-    rated_random_write_iops: Annotated[Rate, Field(gt=0)] | None = None
+    rated_random_write_iops: Rate | None = None
     """Random writes of 4 KiB a second of a new disk that its maker states."""
 
     rated_read_bandwidth: PerSecond | None = None
