@@ -162,6 +162,12 @@ class PredictionInterval:
     """IOPS of reads and writes together, no factors: some seeds settle at the lower, others at the higher; None if all
     settle at the same."""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the interval is so narrow that its figure is known."""
+        low, high = self.iops
+        return self.states is not None or high <= NOT_KNOWN * low
+
 
 @dataclass
 class FioFacts:

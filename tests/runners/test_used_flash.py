@@ -62,6 +62,10 @@ def test_a_rate_that_is_not_known_is_not_printed(run: Run, tmp_path: Path) -> No
     changed_device.simulate(run, tmp_path, device, 'rw = "randwrite"\nbs = "4k"\niodepth = 32', "200ms")
     done = run("run", tmp_path / "e.toml", "--no-store")
     assert "not known" in done.out and "measure the disks" in done.out
+    run("run", tmp_path / "e.toml", "--store", tmp_path / "store.db")
+    listed = run("runs", "show", "1", "--store", tmp_path / "store.db").out
+    assert "not known" in listed, listed
+    assert "write not known IOPS" in run("run", tmp_path / "e.toml", "--no-store", "--explain").out
 
 
 def test_a_used_disk_needs_its_capacity(run: Run, tmp_path: Path) -> None:

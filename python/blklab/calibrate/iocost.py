@@ -167,8 +167,14 @@ def simulate_figures(table: DeviceTable) -> dict[str, float]:
 def _document(table: DeviceTable, figure: str, rate: Mapping[str, int] | None = None) -> Mapping[str, Any]:
     rw, bs, depth = LOADS[figure]
     load = {"rw": rw, "bs": bs, "iodepth": depth, "numjobs": JOBS, "time_based": True, **(rate or {})}
-    settings = {"kernel": "5.18", "runtime": "1500ms" if table["kind"] != "hdd" else "60s"}
-    return dict(sim.make_device_cell(Path(figure), {**table, "size": "16GiB"}, (figure, load), settings).document)
+    runtime = "1500ms"
+    device = {**table, "size": "16GiB"}
+    if table["kind"] == "hdd" or (figure == "wbps" and table.get("slc_bytes")):
+        runtime = "60s"  # as resctl-bench: large writes may fill the cache of single-bit cells
+    if table.get("slc_bytes") and figure in {"wseqiops", "wrandiops"} and table.get("state", "used") == "used":
+        device["slc_fill"] = "100%"  # resctl-bench measures small writes after them
+    settings = {"kernel": "5.18", "runtime": runtime}
+    return dict(sim.make_device_cell(Path(figure), device, (figure, load), settings).document)
 
 
 def uncertainty(table: DeviceTable, figures: Figures, base: DeviceTable) -> dict[str, float]:

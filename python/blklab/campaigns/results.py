@@ -9,7 +9,7 @@ from dataclasses import asdict
 from statistics import fmean, median
 
 from blklab.campaigns import runs
-from blklab.campaigns.runs import figure_headings, outcome_figures, split_directions
+from blklab.campaigns.runs import UNKNOWN, figure_headings, outcome_figures, split_directions
 from blklab.compare.host_outliers import FEWEST, HostOutlier, outliers, values
 from blklab.compare.metrics import METRICS, lowest_devices
 from blklab.compare.sanity_checks import unfair_shares
@@ -25,9 +25,6 @@ from blklab.runners.registry import RUNNERS, CellDescriptions, did
 from blklab.text.printing import printable
 
 NAMED = ("stack", "workload")  # Columns before those of the runner
-UNKNOWN = "not known"
-"""Instead of a figure whose interval is so wide that it says nothing."""
-
 FIGURES_OF_CELLS = ("capacity",)  # Columns of numbers
 
 
@@ -129,7 +126,7 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTab
     note += ". share: each disk's share of the I/Os. in queues: mean number of requests in each disk and its queue."
     if has_interval:
         note += " ±IOPS: the interval in which nine of ten measurements are expected."
-    if any(result.outcome.interval and not is_known(result.outcome.interval) for result in results):
+    if any(result.outcome.interval and not result.outcome.interval.is_known for result in results):
         note += f" {UNKNOWN}: its upper bound is more than {NOT_KNOWN:.0f} times the lower one; measure the disks"
         note += " with `blklab calibrate`."
     title = f"{printable(plan.title) or 'Experiment'}: {did(plan.runner)}"
@@ -152,10 +149,6 @@ def _row(cell: Cell, result: RunResult, varied_labels: Sequence[str], latency_di
         shares = [f"{len(disks)} disks"]
         depths = [depths[0], "…", depths[-1]]
     read_iops, write_iops, *latencies = outcome_figures(outcome, latency_directions)
-    if outcome.interval is not None and not is_known(outcome.interval):
-        read_iops, write_iops, *latencies = [
-            figure if figure == formatting.NONE else UNKNOWN for figure in (read_iops, write_iops, *latencies)
-        ]
     row = [
         str(cell.number),
         printable(cell.labels["stack"]),
@@ -170,16 +163,10 @@ def _row(cell: Cell, result: RunResult, varied_labels: Sequence[str], latency_di
     return row
 
 
-def is_known(interval: PredictionInterval) -> bool:
-    """Returns whether an interval is so narrow that its figure is known."""
-    low, high = interval.iops
-    return interval.states is not None or high <= NOT_KNOWN * low
-
-
 def _interval(interval: PredictionInterval, iops: float) -> str:
     if interval.states:
         return " or ".join(map(formatting.number, interval.states))
-    if not is_known(interval):
+    if not interval.is_known:
         low, high = (formatting.number(iops * limit) for limit in interval.iops)
         return f"{low} to {high}"
     return formatting.interval(interval.iops)
@@ -216,11 +203,16 @@ def _sources(plan: ExperimentPlan) -> Iterator[str]:
 
 
 def _figures(result: RunResult) -> str:
-    return ", ".join(
-        f"{direction} {result.outcome.direction(direction).iops:,.0f} IOPS"
-        for direction in ("read", "write")
-        if result.outcome.direction(direction).total_ios
-    )
+    outcome = result.outcome
+    figures = []
+    for direction in ("read", "write"):
+        if not outcome.direction(direction).total_ios:
+            continue
+        iops = f"{outcome.direction(direction).iops:,.0f}"
+        if outcome.interval is not None and not outcome.interval.is_known:
+            iops = UNKNOWN
+        figures.append(f"{direction} {iops} IOPS")
+    return ", ".join(figures)
 
 
 FIGURES = ("p50", "p99")

@@ -24,6 +24,9 @@ from blklab.render.table import TableColumn, TextTable, drop_empty_columns, numb
 from blklab.store.query import CampaignRow, StoredRun
 from blklab.text.printing import printable
 
+UNKNOWN = "not known"
+"""Instead of a figure whose interval is so wide that it says nothing."""
+
 
 def print_campaigns(
     console: Console, rows: Sequence[CampaignRow], store_name: str, tags: Mapping[int, Sequence[str]]
@@ -153,7 +156,9 @@ def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
             cells = [
                 str(number),
                 printable(group.name),
-                *outcome_figures(Outcome(read=group.read, write=group.write), latency_directions),
+                *outcome_figures(
+                    Outcome(read=group.read, write=group.write, interval=outcome.interval), latency_directions
+                ),
                 formatting.share(group.iops / total),
                 " ".join(f"{rate:,.0f}" for rate in group.clones),
             ]
@@ -246,7 +251,7 @@ def outcome_figures(outcome: Outcome | None, latency_directions: Sequence[str]) 
     """Returns read IOPS, write IOPS, mean and 99th percentile of the latency, as text.
 
     Latencies are of each of `latency_directions` (see `split_directions`); without any, of the only direction that the
-    outcome has. A missing figure is a dash.
+    outcome has. A missing figure is a dash, and a prediction with a wide interval is `UNKNOWN`.
     """
     if outcome is None:
         return [formatting.NONE] * len(figure_headings(latency_directions))
@@ -256,6 +261,8 @@ def outcome_figures(outcome: Outcome | None, latency_directions: Sequence[str]) 
     for direction in latency_directions or [with_direction("mean", [[outcome]]).partition(".")[0]]:
         for key in ("mean", "p99"):
             texts.append(formatting.duration(METRICS[f"{direction}.{key}"].compute(outcome)))
+    if outcome.interval is not None and not outcome.interval.is_known:
+        return [text if text == formatting.NONE else UNKNOWN for text in texts]
     return texts
 
 

@@ -125,7 +125,7 @@ class FlashFeatures(ExperimentTable):
     nand: Literal["slc", "mlc", "tlc", "qlc"] | None = None
     """Bits in a cell: one to four."""
 
-    dram: bool | None = None
+    dram: Annotated[bool, Field(strict=True)] | None = None
     """Whether it keeps its map in its own memory, not in that of the host."""
 
     rated_random_read_iops: Rate | None = None

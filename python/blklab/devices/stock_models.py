@@ -43,6 +43,9 @@ WRITES = 0.75
 SCALED_KEYS = ("capacity", "units", "program_bytes", "program_ns", "read_bandwidth", "write_bandwidth")
 """What scaling needs to know."""
 
+DESCRIBED_KEYS = (*SCALED_KEYS, "page_read_ns")
+"""What a flash disk must have whose rates follow from the measured disks."""
+
 SATA_WRITES = 1e-3
 """Bytes per second for each byte of capacity that the dies of a SATA disk write at least: 480 GB fill the interface."""
 
@@ -321,6 +324,10 @@ def _numeric(device: DeviceTable) -> DeviceTable:
     return result
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 FEATURES = ("nand", "dram", *(f"rated_{figure}" for figure in RATED))
 """Keys of a device with which a user says more of a flash disk than its model does."""
 
@@ -333,7 +340,10 @@ def stock(name: str, keys: Mapping[str, Any] = NO_KEYS, without: str = "") -> De
     table, about = _tables(_path(name))
     deviation = about.get("spread") or UNCERTAIN.get(str(about.get("certainty")), DATA_SHEET)
     deviations = {**dict.fromkeys(("read", "write", "mixed"), deviation), "sync": FLUSH}
-    table = {**table, "uncertainty": {**deviations, **table.get("uncertainty", {})}}
+    own_deviations = table.get("uncertainty", {})
+    if not isinstance(own_deviations, dict) or not all(map(_is_number, own_deviations.values())):
+        return table  # reading the experiment refuses it
+    table = {**table, "uncertainty": {**deviations, **own_deviations}}
     scaled = scale_to_capacity(table, keys.get("capacity"))
     product = _product(library_model(name), scaled, keys)
     return scaled if product is None else describe_flash(scaled, product, without)
@@ -342,9 +352,10 @@ def stock(name: str, keys: Mapping[str, Any] = NO_KEYS, without: str = "") -> De
 def _product(model: LibraryModel, table: DeviceTable, keys: Mapping[str, Any]) -> Product | None:
     """Returns the features of a flash disk whose rates follow from the measured disks; None for other devices.
 
-    Keys that are not valid are left out: reading the experiment refuses them.
+    Keys that are not valid are left out: reading the experiment refuses them, and a model that is not complete.
     """
-    if not model.flash:
+    is_complete = all(_is_number(table.get(key)) and 0 < table[key] <= EXACT for key in DESCRIBED_KEYS)
+    if not model.flash or model.kind not in {"nvme", "ssd"} or not is_complete:
         return None
     features = {**model.flash, **{key: keys[key] for key in ("nand", "dram") if key in keys}}
     # A class has no data sheet.
@@ -363,6 +374,15 @@ def _product(model: LibraryModel, table: DeviceTable, keys: Mapping[str, Any]) -
         dram=dram if isinstance(dram, bool) else None,
         **rated,
     )
+
+
+def is_described(name: object) -> bool:
+    """Returns whether the rates of a model follow from the measured disks, so that `FEATURES` change them."""
+    if not isinstance(name, str):
+        return False
+    model = library_model(name)
+    product = _product(model, _tables(_path(name))[0], NO_KEYS)
+    return product is not None and not (product.bus == "nvme" and product.protected)
 
 
 def read_calibrated(path: Path) -> DeviceTable:

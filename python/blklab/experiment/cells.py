@@ -223,6 +223,11 @@ def note_ignored_options(options: Sequence[str]) -> str:
 def _notes_on_models(source: load.ExperimentSource) -> Iterator[str]:
     """Yields a note for each model that stands for a class of devices, or for other disks of its family."""
     tables = source.raw.get("devices", {}).values()
+    for name, table in source.raw.get("devices", {}).items():
+        keys = [key for key in stock_models.FEATURES if key in table]
+        if keys and not stock_models.is_described(table.get("model")):
+            owner = f"the model {table['model']}" if "model" in table else "the device"
+            yield f"{name}: {', '.join(keys)}: no effect, {owner} has its own rates"
     for table in tables:
         base = stock_models.stock(table["model"]) if isinstance(table.get("model"), str) else {}
         if stock_models.is_scaled(base, table.get("capacity")):

@@ -153,7 +153,11 @@ def _device(source: ExperimentSource, name: str, table: Any) -> Any:
             raise problems.fail(f"{path}.model", str(error)) from None
     else:
         base = read_calibrated(source.resolve_path(value))
-    return {**base, **{key: value for key, value in table.items() if key != sources[0]}}
+    # A rate that the experiment states holds in every state of the disk.
+    rest = {key: value for key, value in base.items() if key.removeprefix("sustained_") not in table}
+    if "write_command_ns" in table:
+        rest.pop("cached_write_command_ns", None)
+    return {**rest, **{key: value for key, value in table.items() if key != sources[0]}}
 
 
 def read_calibrated(path: Path) -> dict[str, Any]:

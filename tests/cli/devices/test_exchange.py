@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from blklab.calibrate import iocost
+from blklab.devices import stock_models
 from blklab.errors import UsageError
 from tests.conftest import Run
 
@@ -183,3 +184,10 @@ def test_results_of_two_kinds_are_refused(run: Run, tmp_path: Path) -> None:
     done = run("devices", "import", tmp_path / "fio.json", "--model", "ssd-datacenter")
     assert (done.status, done.err.count("\n")) == (2, 1)
     assert "fio.json: fio's JSON is invalid" in done.err
+
+
+def test_small_writes_of_io_cost_find_the_cache_of_single_bit_cells_full() -> None:
+    documents = {figure: iocost._document(stock_models.stock("990-pro"), figure) for figure in iocost.LOADS}
+    fills = {figure: document["devices"][0]["model"].get("slc_fill") for figure, document in documents.items()}
+    assert {figure for figure, fill in fills.items() if fill == 1} == {"wseqiops", "wrandiops"}
+    assert documents["wbps"]["runtime_ns"] == 60 * documents["rbps"]["runtime_ns"] / 1.5

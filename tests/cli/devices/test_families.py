@@ -57,6 +57,30 @@ NAMES = {
     "KXG6AZNV1T02 TOSHIBA": ("kioxia-xg6", 1_024_209_543_168),
     "KCD61LUL3T84": ("nvme-datacenter", None),
     "TOSHIBA MG04ACA400E": ("hdd-7200", None),
+    "SAMSUNG HD204UI": ("hdd-5400", None),
+    "SAMSUNG HD103SJ": ("hdd-7200", None),
+    "SAMSUNG SP2504C": ("hdd-7200", None),
+    "ST3320620AS": ("hdd-7200", None),
+    "ST3500320AS": ("hdd-7200", None),
+    "ST31500541AS": ("hdd-5400", None),
+    "ST3300657SS": ("hdd-15000", None),
+    "ST31000640SS": ("hdd-7200", None),
+    "ST9300605SS": ("hdd-10000", None),
+    "ST9146852SS": ("hdd-15000", None),
+    "ST9500620SS": ("hdd-25-7200", None),
+    "MTFDDAK256TBN-1AR1ZABHA": ("ssd-consumer", None),
+    "MTFDHBE960TDF": ("nvme-datacenter", None),
+    "WUS4C6432DSP3X1": ("nvme-datacenter", None),
+    "WUSTR6440ASS204": ("sas-ssd", None),
+    "PX05SMB040": ("sas-ssd", None),
+    "XS3840SE70004": ("sas-ssd", None),
+    "KINGSTON OM8PGP41024N-A0": ("nvme-consumer", None),
+    "TEAM TM8FP6001T": ("nvme-consumer", None),
+    "TEAM T253X1240G": ("ssd-consumer", None),
+    "APPLE SSD AP0512M": ("nvme-consumer", None),
+    "ADATA LEGEND 960": ("nvme-consumer", None),
+    "Dell Ent NVMe CM6 MU 3.2TB": ("nvme-datacenter", None),
+    "Amazon EC2 NVMe Instance Storage": ("nvme-datacenter", None),
 }
 
 
@@ -68,7 +92,9 @@ def test_a_product_is_recognised(name: str, expected: tuple[str, int | None]) ->
         assert "a disk of the same family with" in found.why
 
 
-@pytest.mark.parametrize("name", ["QEMU HARDDISK", "ACME 9", "", "LOGICAL VOLUME", "PERC H730"])
+@pytest.mark.parametrize(
+    "name", ["QEMU HARDDISK", "QEMU NVMe Ctrl", "VMware Virtual NVMe Disk", "ACME 9", "", "LOGICAL VOLUME", "PERC H730"]
+)
 def test_other_names_are_not(name: str) -> None:
     assert stock_models.identify(name) is None
 

@@ -20,6 +20,7 @@ SMALL = 4096  # Bytes of an I/O at random places
 SECOND = 10**9  # ns
 SPARE = 1.2  # How much more flash and interface do than what limits a rate
 LEAST_NS = 100  # Of a command
+MOST = 3.0  # The largest deviation that a device may have: a rated figure that is far from all others has a larger one
 
 SLC_SHARE = 0.1
 """The cache of single-bit cells as a share of the capacity: the median of 20 disks in reference/foreign/rates.csv. They
@@ -49,7 +50,7 @@ def describe_flash(table: Mapping[str, Any], product: Product, without: str = ""
     else:
         _describe_sata(result, deviations, product, without)
     _describe_durable_writes(result, deviations, product, without)
-    rounded = {name: round(deviation, 3) for name, deviation in deviations.items()}
+    rounded = {name: round(min(MOST, deviation), 3) for name, deviation in deviations.items()}
     return {**result, "uncertainty": rounded}
 
 

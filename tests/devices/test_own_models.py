@@ -1,0 +1,66 @@
+"""Models of a user whose rates follow from the measured disks."""
+
+from pathlib import Path
+
+import pytest
+
+from blklab.devices import stock_models
+from blklab.devices.device import Uncertainty
+from blklab.errors import UsageError
+from blklab.experiment.cells import plan
+from blklab.experiment.load import ExperimentSource
+
+LIBRARY = '\n[library]\nclass = "{}"\nflash = {{ nand = "tlc" }}\n'
+
+
+def _write(directory: Path, monkeypatch: pytest.MonkeyPatch, device: str, device_class: str = "nvme-consumer") -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(directory))
+    path = directory / "blklab/devices/own.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(device + LIBRARY.format(device_class))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["nvme-consumer", "ssd-consumer"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("units = ", "units = 'a'\n#"),
+        ("units = ", "#"),
+        ("page_read_ns = ", "page_read_ns = 'a'\n#"),
+        ("uncertainty = ", "uncertainty = { read = 'a' }\n#"),
+        ("program_ns = ", "#"),
+        ("read_bandwidth = ", "read_bandwidth = 0\n#"),
+        ("uncertainty = ", "uncertainty = 3\n#"),
+        ("kind = ", "kind = 'hdd'\n#"),
+    ],
+)
+def test_a_broken_model_of_the_user_is_refused(
+    kind: str, change: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (stock_models.DIRECTORY / f"{kind}.toml").read_text().partition("[library]")[0]
+    path = _write(tmp_path, monkeypatch, text.replace(f"\n{change[0]}", f"\n{change[1]}", 1), kind)
+    raw = {
+        "devices": {"d": {"model": "own", "capacity": "2TiB"}},
+        "stacks": {"alone": {"device": "d"}},
+        "workloads": {"w": {"rw": "randread", "time_based": True}},
+        "settings": {"runtime": "1s"},
+    }
+    with pytest.raises(UsageError, match=r"devices\.d\."):
+        plan(ExperimentSource(path, raw))
+
+
+@pytest.mark.parametrize("capacity", ["", "capacity = 0\n", 'capacity = "two"\n'])
+def test_a_model_of_the_user_without_capacity_keeps_its_rates(
+    capacity: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (stock_models.DIRECTORY / "nvme-consumer.toml").read_text().partition("[library]")[0]
+    _write(tmp_path, monkeypatch, text.replace("\ncapacity = ", f"\n{capacity}#"))
+    assert "sustained_read_command_ns" not in stock_models.stock("own", {"capacity": "2TiB"})
+
+
+@pytest.mark.parametrize("key", ["rated_random_read_iops", "rated_write_bandwidth", "rated_read_bandwidth"])
+@pytest.mark.parametrize("figure", [1, 10**12])
+@pytest.mark.parametrize("model", ["nvme-consumer", "ssd-consumer"])
+def test_a_rated_figure_far_from_others_has_the_widest_interval(model: str, key: str, figure: int) -> None:
+    Uncertainty.model_validate(stock_models.stock(model, {key: figure})["uncertainty"])
