@@ -1,6 +1,5 @@
 """Single disks that strangers measured, each with the device that predicts it without its source."""
 
-import re
 import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from accuracy import sata
-from accuracy.rate_tables import fio_plot_source, flush_source, iocost_source, others_source, product_names, sync_source
+from accuracy.rate_tables import (
+    fio_plot_source,
+    flush_source,
+    iocost_source,
+    is_array,
+    others_source,
+    product_names,
+    sync_source,
+)
 from accuracy.reference import number, table_rows
 from blklab.calibrate.iocost import JOBS, LARGE, LOADS
 from blklab.devices import stock_models
@@ -257,8 +264,8 @@ def sync_writes(directory: Path) -> Iterator[Measurement]:
     names = product_names(directory)
     columns = ("model", "bs", "numjobs", "sync", "iops", "source", "note")
     for where, row in table_rows(directory / "foreign/sync_writes.csv", columns):
-        of_array = re.search(r"RAID|\+|pool", row["model"]) or row["source"].endswith("fsync.py")
-        if of_array or row["model"] not in names or "already in" in row["note"] or "iops in" in row["note"]:
+        left_out = is_array(row["model"]) or row["source"].endswith("fsync.py")
+        if left_out or row["model"] not in names or "already in" in row["note"] or "iops in" in row["note"]:
             continue
         size = {"4k": 4096, "16k": 16384}.get(row["bs"]) or int(row["bs"])
         if size > 128 << 10:  # Several commands and one flush, on another system

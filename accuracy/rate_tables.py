@@ -169,10 +169,15 @@ def _of_sync_writes(directory: Path) -> Iterator[TableRate]:
     """Yields the rates in sync_writes.csv of one job and 4 KiB that flushes.csv does not have."""
     columns = ("model", "bs", "numjobs", "sync", "iops", "source", "note")
     for where, row in table_rows(directory / "foreign/sync_writes.csv", columns):
-        known = "flushes.csv" in row["note"] or row["source"].endswith("fsync.py")
-        if row["numjobs"] == "1" and row["bs"] in {"4k", "4096"} and not known:
+        left_out = "flushes.csv" in row["note"] or row["source"].endswith("fsync.py") or is_array(row["model"])
+        if row["numjobs"] == "1" and row["bs"] in {"4k", "4096"} and not left_out:
             way = "fua" if row["sync"].startswith("O_DSYNC") else "flush"
             yield TableRate(DURABLE, way, row["model"], sync_source(row), number(where, row, "iops"))
+
+
+def is_array(name: str) -> bool:
+    """Returns whether a row is of several disks."""
+    return re.search(r"RAID|\+|pool", name) is not None
 
 
 def sync_source(row: Mapping[str, str]) -> str:

@@ -115,8 +115,10 @@ def covariance(
     for term in TERMS:
         groups = _groups(term, rows)
         table += deviations[term] ** 2 * (groups[:, None] == groups[None, :])
-    for term, values in (("capacity", _capacities(rows)), ("rated", _rated(quantity, rows))):
-        table += deviations[term] ** 2 * np.outer(values, values)
+    capacities = _capacities(rows)
+    table += deviations["capacity"] ** 2 * np.outer(capacities, capacities)
+    rated, of_unknown = _rated(quantity, rows)
+    table += deviations["rated"] ** 2 * (np.outer(rated, rated) + np.diag(of_unknown))
     return table + deviations[NOISE] ** 2 * np.eye(count)
 
 
@@ -160,15 +162,29 @@ def _capacities(rows: Sequence[MeasuredRate]) -> "NDArray[np.float64]":
     return np.log([row.product.capacity / TYPICAL for row in rows])
 
 
-def _rated(quantity: FlashRate, rows: Sequence[MeasuredRate]) -> "NDArray[np.float64]":
-    """Returns the logarithm of the rated figure over the typical one of its way; 0 where it is not known."""
+def _rated(quantity: FlashRate, rows: Sequence[MeasuredRate]) -> "tuple[NDArray[np.float64], NDArray[np.float64]]":
+    """Returns the logarithms of the rated figures over the typical one of their way, and the variances of unknown ones.
+
+    Where a figure is not known, it is expected to be the typical one, with the variance of those that are known.
+    """
     import numpy as np
 
-    names = [quantity.rated.get(row.way) for row in rows]
-    figures = [getattr(row.product, name) if name else None for row, name in zip(rows, names, strict=True)]
-    known = [math.log(figure) for figure in figures if figure]
-    typical = sum(known) / len(known) if known else 0.0
-    return np.array([math.log(figure) - typical if figure else 0.0 for figure in figures])
+    values, variances = np.zeros(len(rows)), np.zeros(len(rows))
+    for way in {row.way for row in rows}:
+        indices = [index for index, row in enumerate(rows) if row.way == way]
+        name = quantity.rated.get(way)
+        if name is None:
+            continue
+        figures = {index: getattr(rows[index].product, name) for index in indices}
+        known = [math.log(figure) for figure in figures.values() if figure]
+        typical = sum(known) / len(known) if known else 0.0
+        variance = sum((value - typical) ** 2 for value in known) / max(1, len(known) - 1)
+        for index, figure in figures.items():
+            if figure:
+                values[index] = math.log(figure) - typical
+            else:
+                variances[index] = variance
+    return values, variances
 
 
 def all_keys() -> list[tuple[str, FlashRate, str]]:

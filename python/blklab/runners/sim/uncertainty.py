@@ -74,7 +74,8 @@ the deviation of its logarithm in 25 results of reference/foreign/iocost.csv."""
 
 LARGE = 64 << 10  # Bytes of an I/O from which on bytes limit a disk, and not commands
 FLUSHING = 0.1
-"""The share of the time of a flash disk from which on all of a load waits for flushes: several jobs share each one."""
+"""The share of the time of a flash disk from which on all of a load waits for flushes: several jobs share each one.
+With a smaller share, a part of the load waits."""
 
 MIXED = 0.1  # With a smaller share of the other direction, a device's load is of one direction
 
@@ -240,9 +241,8 @@ def _deviation(cell: Cell, device: outcomes.DeviceResult, uncertainty: Uncertain
         busy = min(1.0, max((device.work or {}).get(part, 0) for part in ("interface_ns", "media_ns")) / watched_ns)
         ios = busy * ios + (1 - busy) * uncertainty.latency
     flushes = min(1.0, ((device.flush_ns or 0) + (device.work or {}).get("durable_ns", 0)) / watched_ns)
-    is_flash = uncertainty.cached_write is not None
-    if is_flash and flushes > FLUSHING:
-        flushes = 1.0
+    if uncertainty.cached_write is not None:
+        flushes = min(1.0, flushes / FLUSHING)
     return math.hypot((1 - flushes) * ios, flushes * uncertainty.sync)
 
 
