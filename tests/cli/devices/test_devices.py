@@ -142,7 +142,7 @@ def test_a_model_unlike_any_other_leads_to_the_list(run: Run) -> None:
         ("samsung", "these have the word: "),
         ("990 PRO", "did you mean '990-pro'?"),
         ("pm984", "did you mean 'pm983'?"),
-        ("sn850x", "`blklab devices list` has all of them; typical disks are hdd-7200, ssd-consumer, nvme-consumer"),
+        ("xg7plus", "`blklab devices list` has all of them; typical disks are hdd-7200, ssd-consumer, nvme-consumer"),
     ],
 )
 def test_a_word_leads_to_models(run: Run, name: str, hint: str) -> None:
