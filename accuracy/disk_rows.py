@@ -20,6 +20,7 @@ from accuracy.rate_tables import (
 from accuracy.reference import number, table_rows
 from blklab.calibrate.iocost import JOBS, LARGE, LOADS
 from blklab.devices import stock_models
+from blklab.devices.rates.measured import RATED
 from blklab.experiment import cells, load
 from blklab.experiment.cells import Cell
 
@@ -43,7 +44,6 @@ DELAY = "P420i_INTEL_D3"
 
 CLASSES = {"nvme": "nvme-consumer", "sata": "ssd-consumer", "sas": "ssd-consumer"}
 PROTECTED_CLASSES = {"nvme": "nvme-datacenter", "sata": "ssd-datacenter", "sas": "sas-ssd"}
-FEATURES = ("random_read_iops", "random_write_iops", "read_bandwidth", "write_bandwidth")
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def read_measurements(directory: Path) -> list[Measurement]:
 @cache
 def _products(directory: Path) -> Mapping[str, Mapping[str, str]]:
     """Returns the rows of products.csv by name of the product."""
-    rows = table_rows(directory / "foreign/products.csv", ("product", "bus", "nand", *FEATURES))
+    rows = table_rows(directory / "foreign/products.csv", ("product", "bus", "nand", *RATED))
     return {row["product"]: row for _, row in rows}
 
 
@@ -124,7 +124,7 @@ def know_disk(directory: Path, name: str) -> KnownDisk:
         keys["nand"] = product["nand"]
     if product["dram"]:
         keys["dram"] = product["dram"] == "yes"
-    keys |= {f"rated_{figure}": int(product[figure]) for figure in FEATURES if product[figure]}
+    keys |= {f"rated_{figure}": int(product[figure]) for figure in RATED if product[figure]}
     return KnownDisk(classes[product["bus"]], CLASS, keys)
 
 

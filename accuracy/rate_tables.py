@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from accuracy.reference import number, table_rows
-from accuracy.sata import WORN, disk_of, host_of
+from accuracy.sata import SATURATED, WORN, disk_of, host_of
 from blklab.devices.rates.quantities import (
     DURABLE,
     RANDOM,
@@ -25,7 +25,6 @@ from blklab.devices.rates.quantities import (
 
 MEGABYTE = 10**6
 MEBIBYTE = 1 << 20
-SATURATED = 64  # I/Os in flight: twice the queue of a SATA disk
 FLEET = ("52", "36")  # CPUs of the hosts of one author in iocost.csv
 
 

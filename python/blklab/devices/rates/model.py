@@ -57,6 +57,7 @@ class Components:
     without their source."""
 
 
+@cache
 def read_components() -> Mapping[str, Components]:
     """Returns the deviations by key of the quantity."""
     tables = tomllib.loads((DIRECTORY / "components.toml").read_text(encoding="utf-8"))
@@ -64,9 +65,6 @@ def read_components() -> Mapping[str, Components]:
     for key, table in tables.items():
         components[key] = Components({name: table[name] for name in DEVIATIONS}, table["widening"])
     return components
-
-
-_components = cache(read_components)
 
 
 def component_key(quantity: FlashRate, bus: str) -> str:
@@ -83,7 +81,7 @@ def select_rows(quantity: FlashRate, bus: str, rows: Sequence[MeasuredRate]) -> 
 def estimate(quantity: FlashRate, way: str, product: Product, without: str = "") -> ExpectedRate | None:
     """Returns what is expected of a disk, without the measurements of a source; None if nothing is known of its bus."""
     rows = [row for row in select_rows(quantity, product.bus, read_measured()) if row.source != without]
-    components = _components().get(component_key(quantity, product.bus))
+    components = read_components().get(component_key(quantity, product.bus))
     if not rows or components is None:
         return None
     return predict(quantity, way, product, rows, components)
