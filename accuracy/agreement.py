@@ -11,6 +11,7 @@ from typing import Any
 
 from blklab.compare.metrics import lowest_devices
 from blklab.experiment.cells import Cell, ExperimentPlan
+from blklab.experiment.host_prices import complete_prices
 from blklab.experiment.tables import Lab
 from blklab.outcome import IoCost, Outcome
 from blklab.runners.sim import runner as sim
@@ -209,7 +210,7 @@ def _with_io_cost(cell: Cell, cost: IoCost) -> Cell:
             model = {**model, "latency_ns": model.get("latency_ns", 0) + cost.latency_ns}
         devices.append({**device, "model": model})
     host = {key: time for key, time in vars(cost).items() if key != "latency_ns"} | cell.document.get("host", {})
-    return replace(cell, document={**cell.document, "devices": devices, "host": host})
+    return replace(cell, document={**cell.document, "devices": devices, "host": complete_prices(host)})
 
 
 def predicted(plans: Sequence[ExperimentPlan]) -> dict[AgreementKey, AgreementFigures]:

@@ -8,6 +8,7 @@ from blklab.errors import BlklabError
 from blklab.experiment import cell_form, jobs, load, stack_resolution
 from blklab.experiment.cell_form import CellDraft, CellForm
 from blklab.experiment.documents import LoadRampDocument
+from blklab.experiment.host_prices import complete_prices
 from blklab.experiment.tables import Experiment
 from blklab.experiment.workload import RAMP, Command, Job, Jobs, Replay, Workload
 from blklab.toml_files import problems
@@ -60,7 +61,7 @@ def document(
     }:
         document["controllers"] = controllers
     if host := settings.host.model_dump(exclude_none=True, exclude={"calibrated"}):
-        document["host"] = host
+        document["host"] = complete_prices(host)
     document |= load_ramp(tables)
     deviations = [table.deviations for table in resolved_stack.tables]
     ignored_options = [text for _, job in tables.values() for text in jobs.ignored_options(job)]

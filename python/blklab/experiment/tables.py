@@ -172,6 +172,7 @@ class Host(ExperimentTable):
     reap_ns: Nanoseconds | None = None
     wake_ns: Nanoseconds | None = None
     switch_ns: Nanoseconds | None = None
+    page_ns: Nanoseconds | None = None
     md_ns: Nanoseconds | None = None
     member_ns: Nanoseconds | None = None
     pass_ns: Nanoseconds | None = None

@@ -1,6 +1,6 @@
 //! The event loop, and what each kind of task does when it runs.
 
-use super::{Cores, PlugAfter, Role, Simulation, Target, TaskIo, WorkerNext};
+use super::{Cores, PlugAfter, Role, Simulation, Target, Task, TaskIo, WorkerNext};
 use crate::bio::{Flags, Op};
 use crate::error::SimError;
 use crate::events::{Event, EventKind, Time};
@@ -237,7 +237,8 @@ impl Simulation {
 
     /// Draws and counts the processor time of one I/O; returns when the task can run again.
     pub(super) fn charge_submission_cost(&mut self, task: u32) -> Time {
-        let cost = self.tasks[task as usize].io_ns;
+        let Task { io_ns, io_pages, .. } = self.tasks[task as usize];
+        let cost = io_ns + io_pages.saturating_sub(1) * self.host.page_ns;
         // Caches, interrupts and other processes make it vary; without that, jobs would stay in lockstep for ever.
         let cost = cost / 2 + self.rng.below(cost);
         self.cpu_time += cost;

@@ -22,6 +22,8 @@ use std::any::Any;
 use task::Cores;
 pub use task::{Plugged, Role, Task, WaitList};
 
+const PAGE_BYTES: u32 = 4096;
+
 /// A task's I/O in flight.
 #[derive(Clone, Copy, Debug)]
 struct TaskIo {
@@ -262,6 +264,7 @@ impl Simulation {
 
     /// Makes an I/O of a task and queues its bio at the top of the stack.
     fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, flags: Flags) {
+        self.tasks[task as usize].io_pages = Time::from(bytes.div_ceil(PAGE_BYTES));
         let number = self.ios.add(TaskIo { task, op, bytes, start: self.now });
         self.submit_new(task, (op, self.top.target, sector, bytes / 512), flags, Owner::Task(number));
     }

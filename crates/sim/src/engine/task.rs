@@ -36,7 +36,8 @@ pub struct Task {
     pub sleeping: bool,     // Whether it waits for completions
     pub flushing: bool,     // Whether it waits for its own flush
     pub busy_until: Time,   // Until this time wake-ups have no effect
-    pub io_ns: Time,        // Processor time of an I/O of a job or a replay
+    pub io_ns: Time,        // Processor time of an I/O of one page of a job or a replay
+    pub io_pages: Time,     // Pages of its last I/O
     pub spent_until: Time,  // Until this time it spins for locks, or does more than its steps cost
     pub finished: bool,     // Whether it never runs again
 }
@@ -56,6 +57,7 @@ impl Task {
             flushing: false,
             busy_until: 0,
             io_ns: 0,
+            io_pages: 0,
             spent_until: 0,
             finished: false,
         }
@@ -132,7 +134,7 @@ impl Cores {
 }
 
 impl Task {
-    /// The processor time of an I/O without the switches between tasks.
+    /// The processor time of an I/O of one page without the switches between tasks.
     pub(super) fn io_price(&self, host: &Host, limits: &Limits) -> Time {
         let price = host.submit_ns + host.reap_ns;
         match &self.role {
