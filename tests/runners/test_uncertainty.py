@@ -18,12 +18,17 @@ from tests.conftest import Run
 DISK = {"kind": "throttled", "size": "64MiB", "latency_ns": 100_000}
 
 
-def predicted(devices: dict[str, Any], stack: dict[str, Any], **job: Any) -> PredictionInterval:
+MEASURED = {"submit_ns": 2_200}  # A host whose prices are known
+
+
+def predicted(
+    devices: dict[str, Any], stack: dict[str, Any], host: dict[str, int] = MEASURED, **job: Any
+) -> PredictionInterval:
     raw = {
         "devices": devices,
         "stacks": {"x": stack},
         "workloads": {"load": {"rw": "randread", "bs": "4k", **job}},
-        "settings": {"kernel": "6.1", "max_ios": 2000},
+        "settings": {"kernel": "6.1", "max_ios": 2000, "host": host},
     }
     cell = cells.plan(load.ExperimentSource(Path("x.toml"), raw)).cells[0]
     return interval(cell, runner.outcome(cell.document))
@@ -84,6 +89,21 @@ def test_arrays_without_a_measurement_are_less_certain() -> None:
     assert min(crowd.iops) < math.exp(-NORMAL * UNMEASURED)
     spinning = {name: {**DISK, "rotational": True} for name in names}
     assert width(predicted(spinning, {"level": "raid5", "members": names}, rw="randwrite").iops) < UNMEASURED
+
+
+def test_the_processors_of_an_unknown_host_widen_the_interval_where_they_are_busy() -> None:
+    fast = {**DISK, "latency_ns": 10_000, "rotational": False}
+    stack = {"device": "disk"}
+    alone = predicted({"disk": fast}, stack, host={})
+    # An I/O takes 5.6 of 13 to 16 µs on the processor: with prices 2.28 times as high, 1.4 to 1.6 times as long.
+    assert 1 / 1.6 < alone.iops[0] < 1 / 1.4
+    assert 1.2 < alone.iops[1] < 1.5
+    queued = predicted({"disk": {**DISK, "iops_read": 50_000}}, stack, host={}, iodepth=32)
+    assert width(queued.iops) == pytest.approx(KERNEL, rel=0.05), "the disk is the limit, also of a slow host"
+    full = predicted({"disk": fast}, stack, host={}, iodepth=32)
+    assert full.iops[0] < math.exp(-NORMAL * 0.5)
+    assert full.iops[1] > math.exp(NORMAL * 0.5)
+    assert width(predicted({"disk": fast}, stack, iodepth=32).iops) == pytest.approx(KERNEL)
 
 
 EXPERIMENT = """
