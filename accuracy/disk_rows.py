@@ -85,9 +85,10 @@ class KnownDisk:
     group: str
     keys: Mapping[str, Any]
 
-    def device(self, without: str) -> dict[str, Any]:
-        """Returns its table without what a source measured."""
-        return {**stock_models.stock(self.model, self.keys, without), **self.keys}
+    def device(self, without: str, controller: str | None = None) -> dict[str, Any]:
+        """Returns its table without what a source measured, behind a controller if it is known."""
+        keys = self.keys if controller is None else {**self.keys, "controller": controller}
+        return {**stock_models.stock(self.model, keys, without), **keys}
 
 
 def read_measurements(directory: Path) -> list[Measurement]:
@@ -186,13 +187,15 @@ def _plot_device(directory: Path, row: Mapping[str, str]) -> tuple[str, str, dic
     source = fio_plot_source(row["set"])
     known = know_disk(directory, name)
     host = sata.host_of(row["set"])
-    device = {**known.device(source), **_latencies(directory, known.model, host)}
+    controller = "p420i" if host == "P420i" else None
+    device = known.device(source, controller)
+    latencies = _latencies(directory, known.model, host)
+    deviations = {**device["uncertainty"], "latency": latencies["uncertainty"]["latency"]}
+    device |= {**latencies, "uncertainty": deviations}
     if any(part in row["set"] for part in sata.UNWRITTEN) and row["rw"] == "randread":
         device["state"] = "unwritten"
     if name in sata.WORN and row["rw"] != "randread":
         device["state"] = "worn"
-    if host == "P420i":
-        device["controller"] = "p420i"
     group = USED if DELAY in row["set"] else known.group
     return known.model, group, device
 

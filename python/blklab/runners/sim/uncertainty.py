@@ -15,6 +15,7 @@ from typing import cast
 
 from blklab import outcome as outcomes
 from blklab.devices.device import Uncertainty
+from blklab.documents.cell import Device as DeviceDocument
 from blklab.documents.outcome import LockUse, MdReport, TargetReport
 from blklab.experiment.cells import Cell
 from blklab.experiment.documents import arrays_and_volumes
@@ -326,14 +327,22 @@ def _of_processors(cell: Cell, outcome: outcomes.Outcome, of_thread: float) -> t
     longer = max(1.0, 1 + share / depth * (slow - 1), share * slow, of_thread * slow)
     thread = of_thread if of_thread >= outcomes.CROWDED else 0.0
     shorter = 1 - max(share, thread) * (1 - fast)
-    shorter = max(shorter, min(1.0, max((_busy_share(device, outcome) for device in outcome.devices), default=0)))
+    devices = zip(cell.document["devices"], outcome.devices, strict=True)
+    busiest = max((_busy_share(table, device, outcome) for table, device in devices), default=0.0)
+    shorter = max(shorter, min(1.0, busiest))
     return math.log(longer) / outcomes.NORMAL, -math.log(shorter) / outcomes.NORMAL
 
 
-def _busy_share(device: outcomes.DeviceResult, outcome: outcomes.Outcome) -> float:
-    """Returns the share of the time in which the busiest part of a device works."""
+def _busy_share(table: DeviceDocument, device: outcomes.DeviceResult, outcome: outcomes.Outcome) -> float:
+    """Returns the share of the time in which the busiest part of a device works, so that it cannot do more.
+
+    A throttled disk does many I/Os at the same time: it is busy if I/Os wait for its limits.
+    """
+    if table["model"]["kind"] == "throttled":
+        return float((device.throttle_waits or 0) > MIXED * sum(device.ios))
     work = device.work or {}
-    return max(work.get(part, 0) for part in ("interface_ns", "media_ns", "durable_ns")) / outcome.observed_ns
+    busy_ns = max(int(work.get(part, 0)) for part in ("interface_ns", "media_ns", "durable_ns"))
+    return busy_ns / outcome.observed_ns
 
 
 def _factors(deviation: float) -> tuple[float, float]:
