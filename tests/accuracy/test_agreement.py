@@ -15,6 +15,7 @@ from accuracy.agreement import AgreementFigures, AgreementKey, AgreementRow, agr
 from accuracy.recordings import LabRecording
 from blklab.errors import UsageError
 from blklab.experiment import cells, lab_cell
+from blklab.experiment.host_prices import complete_prices
 from blklab.outcome import OTHER_KERNEL, IoCost, Outcome
 from blklab.runners.sim.uncertainty import KERNEL
 
@@ -223,7 +224,9 @@ host = { wake_ns = 5 }
     models = [device["model"] for device in changed.document["devices"]]
     assert [model.get("latency_ns") for model in models] == [100, 107, None]
     assert models[2] == cell.document["devices"][2]["model"]
-    assert changed.document["host"] == {"cores": 2, "submit_ns": 20, "reap_ns": 9, "wake_ns": 5}
+    host = {"cores": 2, "submit_ns": 20, "reap_ns": 9, "wake_ns": 5}
+    assert changed.document["host"] == complete_prices(host)
+    assert host.items() <= changed.document["host"].items()
     larger = replace(plan, raw={**plan.raw, "lab": {"cpus": 4}})
     (changed,) = agreement.with_io_costs(larger, {}).cells
     assert changed.document == {**cell.document, "host": {"cores": 4, "wake_ns": 5}}

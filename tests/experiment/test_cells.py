@@ -249,7 +249,7 @@ def test_set_is_checked(expand: Expand, text: str, output: str) -> None:
 def test_set_takes_tables_and_their_keys(expand: Expand, text: str) -> None:
     expand()
     result = plan(Path("exp.toml"), changes=[parse_set(text)])
-    assert result.cells[0].document["host"] == {"submit_ns": 200_000}
+    assert result.cells[0].document["host"]["submit_ns"] == 200_000
 
 
 @pytest.mark.parametrize(

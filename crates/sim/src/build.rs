@@ -13,6 +13,7 @@ use crate::metrics::MetricsRecorder;
 use crate::targets::{self, BuildContext};
 use crate::task::Journal;
 use crate::task::job::JobState;
+use crate::task::placement::Placement;
 use crate::task::replay::{ReplayIos, ReplayState};
 
 /// The name of a replay's group in results.
@@ -40,7 +41,16 @@ pub fn build_simulation(cell: &Cell, trace: Option<ReplayIos>) -> Result<Simulat
         at_once: cell.replay.is_some(),
     };
     let metrics = MetricsRecorder::new(group_names, cell.ramp_ns);
-    Ok(Simulation::new(targets, top, tasks, cell.host.clone(), cell.seed, stop_condition, metrics))
+    let placement = if cell.spread { Placement::spread(span_of(&cell.jobs), top.limits.sectors) } else { None };
+    let mut simulation = Simulation::new(targets, top, tasks, cell.host.clone(), cell.seed, stop_condition, metrics);
+    simulation.placement = placement;
+    Ok(simulation)
+}
+
+/// The sectors from the beginning of a stack to the end of the last region of a job.
+fn span_of(jobs: &[load::Job]) -> u64 {
+    let ends = jobs.iter().map(|job| job.offset + job.offset_increment * u64::from(job.numjobs.max(1) - 1) + job.size);
+    ends.max().unwrap_or(0).div_ceil(512)
 }
 
 /// The tasks that submit I/Os to a stack of `sectors`.

@@ -34,6 +34,10 @@ pub struct Cell {
     pub stack: Node,
     /// The filesystem whose journal commits interrupt the jobs; `null`: the load uses the raw device.
     pub filesystem: Option<Filesystem>,
+    /// Whether the regions of the jobs are files that are spread over the stack; otherwise they lie as their offsets
+    /// say.
+    #[serde(default)]
+    pub spread: bool,
     /// The workload, all jobs at the same time; empty when a trace is replayed.
     #[serde(default)]
     pub jobs: Vec<Job>,

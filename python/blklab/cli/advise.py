@@ -183,6 +183,7 @@ def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], li
     from blklab.advise import question
     from blklab.advise.figures import YEARS
     from blklab.advise.search import parse_excluded_kinds, parse_keywords
+    from blklab.experiment.placement import SPREAD
     from blklab.md.reliability import Care
 
     loads: list[Load] = []
@@ -230,7 +231,8 @@ def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], li
     check_days = (arguments.checked_every or math.inf) / NANOSECONDS["d"]
     care = Care(arguments.replaced_after / NANOSECONDS["h"], check_days if check_days < YEARS * 365 else None)
     loads = question.distinct_loads(loads)
-    settings = {"kernel": arguments.kernel}
+    # Data of loads without a trace are files that an application wrote over time. Traces say where theirs are.
+    settings = {"kernel": arguments.kernel, "placement": SPREAD}
     asked_question = question.Question(
         pools, loads, constraints, settings, arguments.growth, arguments.seed, care, Path.cwd()
     )

@@ -69,7 +69,7 @@ Cell = TypedDict("Cell", {
     "filesystem": "NotRequired[Filesystem | None]", "host": "NotRequired[Host]", "jobs": "NotRequired[list[Job]]",
     "kernel": str, "max_ios": NotRequired[int | None], "ramp_ns": NotRequired[int], "ran_before": NotRequired[bool],
     "replay": "NotRequired[Replay | None]", "runtime_ns": NotRequired[int | None], "seed": int,
-    "series_ns": NotRequired[int], "stack": "Node",
+    "series_ns": NotRequired[int], "spread": NotRequired[bool], "stack": "Node",
 })
 BcacheMode = Literal["writethrough", "writeback", "writearound", "none"]
 CacheMode = Literal["writethrough", "writeback", "passthrough"]

@@ -65,6 +65,7 @@ class CellDraft(NamedTuple):
     uncertainties: Sequence[Uncertainty] = ()
     notes: Sequence[str] = ()  # What its runner cannot do exactly
     ignored_options: Sequence[str] = ()  # Options of fio that the simulator ignores, with their values
+    is_placed: bool = False  # Whether the user says where the data lie on rotating disks
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ class Cell:
     uncertainties: Sequence[Uncertainty] = ()  # Of each device; the interval of a prediction follows from them
     notes: Sequence[str] = ()  # What its runner cannot do exactly
     ignored_options: Sequence[str] = ()  # Options of fio that the simulator ignores, with their values
+    is_placed: bool = False  # Whether the user says where the data lie on rotating disks
     order: float = 0.0  # Sorts the cells of a repeat, if they are measured in random order or in turns
 
     @property
@@ -392,6 +393,7 @@ def _expand_cells(
                     uncertainties=made.uncertainties,
                     notes=[*combinations.notes, *made.notes],
                     ignored_options=made.ignored_options,
+                    is_placed=made.is_placed,
                     order=shuffle.random() if base.order == "random" else 0.0,
                 )
     if problems_found:

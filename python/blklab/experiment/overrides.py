@@ -25,7 +25,7 @@ TABLES = {"host": HostRun.model_fields, "fleet": Fleet.model_fields, "lab": Lab.
 SCALARS = ("title", "seed", "repeats")  # Keys of the file itself that `--set` may change
 
 
-MODELLED = ("kernel", "filesystem", "host", "latency_ns")
+MODELLED = ("kernel", "filesystem", "placement", "host", "latency_ns")
 """Settings of the simulator: a host has a kernel and filesystems already."""
 
 LISTS = frozenset({"members", "write_mostly", "rebuilding"})

@@ -9,6 +9,7 @@ from blklab.experiment import cell_form, jobs, load, stack_resolution
 from blklab.experiment.cell_form import CellDraft, CellForm
 from blklab.experiment.documents import LoadRampDocument
 from blklab.experiment.host_prices import complete_prices
+from blklab.experiment.placement import SPREAD, find_placement
 from blklab.experiment.tables import Experiment
 from blklab.experiment.workload import RAMP, Command, Job, Jobs, Replay, Workload
 from blklab.toml_files import problems
@@ -63,9 +64,18 @@ def document(
     if host := settings.host.model_dump(exclude_none=True, exclude={"calibrated"}):
         document["host"] = complete_prices(host)
     document |= load_ramp(tables)
+    if find_placement(document, settings.placement) == SPREAD:
+        document["spread"] = True
     deviations = [table.deviations for table in resolved_stack.tables]
     ignored_options = [text for _, job in tables.values() for text in jobs.ignored_options(job)]
-    return CellDraft(document, resolved_stack.capacity, trace, deviations, ignored_options=ignored_options)
+    return CellDraft(
+        document,
+        resolved_stack.capacity,
+        trace,
+        deviations,
+        ignored_options=ignored_options,
+        is_placed=settings.placement is not None,
+    )
 
 
 FORM = CellForm("sim", document, settings_are_keys=True)

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema,
 from blklab import kernels
 from blklab.devices.device import Device, QueueKeys
 from blklab.devices.device_parameters import ControllerSpec
+from blklab.experiment.placement import Placement
 from blklab.experiment.stack import MISSING, Stack
 from blklab.experiment.sweep import Sweep
 from blklab.experiment.workload import Workload
@@ -193,6 +194,10 @@ class Settings(QueueKeys):
         Annotated[Literal["none", "ext3", "ext4", "xfs"], Tag("<word>")] | Annotated[Filesystem, Tag("<table>")],
         Discriminator(_form),
     ] = NO_FILESYSTEM
+    placement: Placement | None = None
+    """Where the data of jobs lie on rotating disks: on their outermost part, which is the fastest, or spread over all
+    of them. By default files of a filesystem are spread, and data of raw devices begin at their outer edge."""
+
     runtime: Annotated[Seconds, Field(gt=0)] | None = None
     ramp_time: Seconds = 0
     max_ios: Annotated[int, Field(ge=1, lt=2**63), NUMBER] | None = None

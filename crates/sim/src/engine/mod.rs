@@ -17,6 +17,7 @@ use crate::events::{Event, EventQueue, Time};
 use crate::load::Host;
 use crate::metrics::MetricsRecorder;
 use crate::rng::Rng;
+use crate::task::placement::Placement;
 pub use event_loop::FinishedRun;
 use std::any::Any;
 use task::Cores;
@@ -60,6 +61,8 @@ pub struct Simulation {
     running: usize,            // Jobs and replays that are not finished
     cpu_time: Time,            // Time that jobs have spent on their processors
     cores: Option<Cores>,      // The cores, if there are fewer than tasks
+    /// Where the files of the jobs lie, if they are spread.
+    pub placement: Option<Placement>,
     failure: Option<SimError>, // The error that ends the run early
 }
 
@@ -96,6 +99,7 @@ impl Simulation {
             running,
             cpu_time: 0,
             cores,
+            placement: None,
             failure: None,
         }
     }
@@ -264,6 +268,11 @@ impl Simulation {
 
     /// Makes an I/O of a task and queues its bio at the top of the stack.
     fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, flags: Flags) {
+        let is_of_file = bytes > 0 && matches!(self.tasks[task as usize].role, Role::Job(_));
+        let sector = match &self.placement {
+            Some(placement) if is_of_file => placement.locate(sector, u64::from(bytes / 512)),
+            _ => sector,
+        };
         self.tasks[task as usize].io_pages = Time::from(bytes.div_ceil(PAGE_BYTES));
         let number = self.ios.add(TaskIo { task, op, bytes, start: self.now });
         self.submit_new(task, (op, self.top.target, sector, bytes / 512), flags, Owner::Task(number));

@@ -2,6 +2,7 @@
 
 pub mod job;
 pub mod offsets;
+pub mod placement;
 pub mod replay;
 
 use crate::events::Time;

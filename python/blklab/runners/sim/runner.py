@@ -25,12 +25,16 @@ from blklab.outcome import Outcome
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.load_ramp import measure_ramp, without_ramp
 from blklab.runners.sim.cache_states import describe_states, with_full_caches
+from blklab.runners.sim.placements import describe_placements, reach_other_placement, with_other_placement
 from blklab.runners.sim.uncertainty import interval, is_unmeasured, other_run, seed_count, unsteady
 from blklab.store import series
 from blklab.store.series import FinishedRun
 
 FULL = -1
 """Instead of a seed: the simulation with full caches of single-bit cells."""
+
+OTHER_PLACEMENT = -2
+"""Instead of a seed: the simulation with the data at the other place on rotating disks."""
 
 UNMEASURED_NOTE = "no measurement of such an array is known: its interval is wider"
 
@@ -114,37 +118,40 @@ class SimRunner(Runner):
         groups = by_key((_simulation(cell), cell) for cell in cells)
         simulations: list[tuple[list[Cell], int]] = []
         results: dict[int, dict[int, FinishedRun | BlklabError]] = {}  # Of each seed, by cell
-        full_numbers: set[int] = set()  # Cells that are simulated with full caches of single-bit cells, too
+        simulation_counts: dict[int, int] = {}  # How often each cell is simulated
 
         def begun() -> Iterator[Cell]:
             for group in groups.values():
                 begun = [cell for cell in group if ledger.begin(cell)]
                 if not begun:
                     continue
-                for seed in range(self._seed_count(begun[0])):
-                    simulations.append((begun, seed))
-                    yield other_run(begun[0], seed)
+                variants = {seed: other_run(begun[0], seed) for seed in range(self._seed_count(begun[0]))}
                 if full := with_full_caches(begun[0]):
-                    full_numbers.add(begun[0].number)
-                    simulations.append((begun, FULL))
-                    yield full
+                    variants[FULL] = full
+                if other := with_other_placement(begun[0]):
+                    variants[OTHER_PLACEMENT] = other
+                simulation_counts[begun[0].number] = len(variants)
+                for seed, cell in variants.items():
+                    simulations.append((begun, seed))
+                    yield cell
 
         for number, result in self._parallel.each(simulate_cell, begun()):
             group, seed = simulations[number]
             first = group[0]
             results.setdefault(first.number, {})[seed] = result
-            if len(results[first.number]) < self._seed_count(first) + (first.number in full_numbers):
+            if len(results[first.number]) < simulation_counts[first.number]:
                 continue
             by_seed = results.pop(first.number)
             errors = [run for _, run in sorted(by_seed.items()) if isinstance(run, BlklabError)]
             finished = cast(dict[int, FinishedRun], by_seed)
             full_run = finished.pop(FULL, None)
+            other_placement = finished.pop(OTHER_PLACEMENT, None)
             runs = [run for _, run in sorted(finished.items())]
             for cell in group:
                 if errors:
                     ledger.fail(cell, str(errors[0]))
                 else:
-                    ledger.end(cell, make_prediction(cell, runs, full_run))
+                    ledger.end(cell, make_prediction(cell, runs, full_run, other_placement))
 
 
 def _simulation(cell: Cell) -> str:
@@ -182,10 +189,15 @@ def simulate_cell(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedR
     return replace(measure_ramp(cell.document, simulate), seconds=time.perf_counter() - begin)
 
 
-def make_prediction(cell: Cell, runs: Sequence[FinishedRun], full_run: FinishedRun | None = None) -> FinishedRun:
+def make_prediction(
+    cell: Cell,
+    runs: Sequence[FinishedRun],
+    full_run: FinishedRun | None = None,
+    other_placement: FinishedRun | None = None,
+) -> FinishedRun:
     """Returns the first run of a cell with the interval that all show; the others are those of `other_run`.
 
-    `full_run` is the cell with full caches of single-bit cells.
+    `full_run` is the cell with full caches of single-bit cells, `other_placement` that of `with_other_placement`.
     """
     outcomes = [replace(run.outcome, series=series.as_outcome(run.points)) for run in runs]
     prediction_interval = interval(cell, outcomes[0], outcomes[1:])
@@ -199,6 +211,10 @@ def make_prediction(cell: Cell, runs: Sequence[FinishedRun], full_run: FinishedR
     if full_run is not None:
         full = replace(full_run.outcome, series=series.as_outcome(full_run.points))
         warnings += describe_states(cell, outcomes[0], full)
+    if other_placement is not None:
+        other = replace(other_placement.outcome, series=series.as_outcome(other_placement.points))
+        prediction_interval = reach_other_placement(cell, outcomes[0], prediction_interval, other)
+        warnings += describe_placements(cell, outcomes[0], other)
     first = runs[0].outcome
     prediction = replace(first, interval=prediction_interval, warnings=(*first.warnings, *warnings))
     return replace(runs[0], outcome=prediction, seconds=sum(run.seconds for run in runs))
