@@ -156,6 +156,10 @@ class HddSpec(fields.ExperimentTable):
     """
     order: Literal["rotation", "seek", "arrival"] = "rotation"
     """How the disk orders the commands in its queue."""
+    write_settle_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
+    """How much longer the head settles before it writes than before it reads, in ns (data sheets: the average seek
+    of writes minus that of reads).
+    """
 
 
 class ShingledSpec(fields.ExperimentTable):

@@ -249,7 +249,9 @@ impl Hdd {
             };
             return self.dirty.iter().map(wait).enumerate().min_by_key(|&(_, time)| time);
         }
-        let from = Departure { geometry: &self.geometry, head: &self.head, now, overhead: self.model.command_ns };
+        let settle = if reads { 0 } else { self.model.write_settle_ns };
+        let overhead = self.model.command_ns + settle;
+        let from = Departure { geometry: &self.geometry, head: &self.head, now, overhead };
         let position_of = |queued: &QueuedCommand| match &self.shingled {
             Some(shingled) => self.geometry.locate(shingled.first_byte(queued.position.byte, !reads)),
             None => queued.position,

@@ -26,6 +26,11 @@ pub struct HddSpec {
     pub seek_average_ns: u64,
     /// The longest seek, over the whole disk, in ns.
     pub seek_full_ns: u64,
+    /// How much longer the head settles before it writes than before it reads, in ns (data sheets: the average seek of
+    /// writes minus that of reads).
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"default": 0})))]
+    pub write_settle_ns: u64,
     /// The disk's own time for a command, before the head moves, in ns (data sheets: "command overhead").
     pub command_ns: u64,
     /// Time that a controller adds to a command before the disk has it, in ns; other commands are served meanwhile.
