@@ -50,6 +50,16 @@ def test_a_larger_disk_reads_faster_if_others_do() -> None:
     assert large.rate > 1.5 * small.rate
 
 
+def test_the_capacity_that_a_user_types_changes_reads_and_not_writes_in_use() -> None:
+    """An SN730 of 256 GB reads 124,000 blocks a second, an SN720 of 512 GB 172,000: reference/foreign/iocost.csv."""
+    small, large = (stock_models.stock("nvme-consumer", {"capacity": capacity * 10**9}) for capacity in (256, 512))
+    reads, writes = (
+        small[f"sustained_{way}_command_ns"] / large[f"sustained_{way}_command_ns"] for way in ("read", "write")
+    )
+    assert reads == pytest.approx(172_299 / 124_446, rel=0.1)
+    assert writes == pytest.approx(1, abs=0.1)
+
+
 def test_a_source_can_be_left_out() -> None:
     with_it = stock_models.stock("sn580")
     without = stock_models.stock("sn580", without="iocost host 16/66")

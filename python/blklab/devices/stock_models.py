@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from blklab.devices.rates.describe import describe_flash
+from blklab.devices.rates.describe import MOST, describe_flash
 from blklab.devices.rates.measured import RATED
 from blklab.devices.rates.products import Product
 from blklab.errors import UsageError
@@ -253,7 +253,7 @@ def scale_to_capacity(device: DeviceTable, capacity: object) -> DeviceTable:
         kind: value if kind == "sync" else round(math.hypot(value, FAMILY), 3)
         for kind, value in device.get("uncertainty", {}).items()
     }
-    return {**device, **new_values, "uncertainty": deviations}
+    return {**device, **new_values, "capacity": round(new_capacity), "uncertainty": deviations}
 
 
 @cache
@@ -361,7 +361,7 @@ def _widen_without_controller(table: DeviceTable) -> DeviceTable:
     deviations = dict(table["uncertainty"])
     for load in ("read", "write", "mixed", "cached_write"):
         if load in deviations:
-            deviations[load] = round(math.hypot(deviations[load], CONTROLLER), 3)
+            deviations[load] = round(min(MOST, math.hypot(deviations[load], CONTROLLER)), 3)
     return {**table, "uncertainty": deviations}
 
 

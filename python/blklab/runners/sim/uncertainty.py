@@ -33,7 +33,7 @@ TAIL = 0.42
 mean plus 2.33 standard deviations of the read latency differs from the prediction by 0.44, and IOPS by 0.12."""
 
 HOST = 0.5
-"""The deviation of the time that a processor needs for an I/O, on a host where nobody measured it. Six published
+"""The deviation of the time that a processor needs for an I/O, on a host that was not measured. Six published
 hosts need 1.4 to 3.6 µs for one of 4 KiB with libaio on NVMe, and one of them 8 µs on SATA: deviations of 0.4 and
 0.6."""
 
