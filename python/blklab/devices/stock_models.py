@@ -329,8 +329,9 @@ def _is_number(value: Any) -> bool:
 
 
 CONTROLLER = 0.2
-"""How much the rate of small I/Os of a SATA SSD depends on its controller. Four disks on two or three controllers differ
-by 0.22 in reads and 0.17 in writes with full queues (reference/foreign/fio_plot.csv): deviations of the logarithm."""
+"""How much the rate of small I/Os of a SATA SSD depends on its controller. Four disks on two or three controllers
+differ by 0.22 in reads and 0.17 in writes with full queues (reference/foreign/fio_plot.csv): deviations of the
+logarithm."""
 
 FEATURES = ("nand", "dram", *(f"rated_{figure}" for figure in RATED))
 """Keys of a device with which a user says more of a flash disk than its model does."""

@@ -2,8 +2,8 @@
 
 The logarithm of measured over predicted IOPS is taken to be normal. Its variance is the sum of three: that of the
 devices' models (`uncertainty` of a device: the residuals of its calibration, or how certain the library is), that of
-the host's processors if nobody measured them, and that of the simulated kernel. None is fitted to published arrays, so `accuracy/run published` can count how many of them
-are inside.
+the host's processors if they were not measured, and that of the simulated kernel. None is fitted to published arrays,
+so `accuracy/run published` can count how many of them are inside.
 """
 
 import math
