@@ -3,9 +3,10 @@
 from math import hypot
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from blklab.devices.device_parameters import FlashSpec, FlashUse, HddSpec, ShingledSpec, ThrottledSpec
+from blklab.devices.links import link_bandwidth
 from blklab.documents.cell import Model
 from blklab.kernels import Kind, Scheduler
 from blklab.toml_files.fields import CONDITIONS, NUMBER, ExperimentTable, Percent, PerSecond, Rate, Sectors, fill_share
@@ -141,6 +142,15 @@ class FlashFeatures(ExperimentTable):
     """Bytes a second that it writes in sequence when it is new, as its maker states."""
 
 
+def _check_link(link: str) -> str:
+    if link_bandwidth(link) is None:
+        raise ValueError(f"{link!r} is no link: expected a generation and lanes, such as 3x4 for PCIe 3 with four")
+    return link
+
+
+PcieLink = Annotated[str, AfterValidator(_check_link)]
+
+
 class _Flash(FlashSpec, FlashUse, FlashFeatures, DiskTable):
     slc_fill: Percent | None = None
     """Share of the cache of single-bit cells that holds data at first. By default `0%` if the state is used, fresh or
@@ -184,6 +194,10 @@ class Nvme(_Flash):
     """A flash disk behind PCIe."""
 
     kind: Literal["nvme"]
+
+    pcie: PcieLink | None = None
+    """Its slot, as generation and lanes: `3x4` is PCIe 3 with four lanes. A model of the library reads and writes no
+    more bytes than such a link carries."""
 
 
 class Hdd(HddSpec, ShingledSpec, DiskTable):

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from blklab.devices.links import limit_to_link
 from blklab.devices.rates.describe import MOST, describe_flash
 from blklab.devices.rates.measured import RATED
 from blklab.devices.rates.products import Product
@@ -352,7 +353,8 @@ def stock(name: str, keys: Mapping[str, Any] = NO_KEYS, without: str = "") -> De
     scaled = scale_to_capacity(table, keys.get("capacity"))
     product = _product(library_model(name), scaled, keys)
     described = scaled if product is None else describe_flash(scaled, product, without)
-    return described if "controller" in keys else _widen_without_controller(described)
+    linked = limit_to_link(described, keys.get("pcie"))
+    return linked if "controller" in keys else _widen_without_controller(linked)
 
 
 def _widen_without_controller(table: DeviceTable) -> DeviceTable:

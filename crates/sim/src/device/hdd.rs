@@ -210,8 +210,10 @@ impl Hdd {
         let (mechanism, duration) = if read || write {
             let best_read = if read { self.quickest(now, true) } else { None };
             let best_write = if write { self.quickest(now, false) } else { None };
+            // A write that can begin first is not put off because its head settles longer.
+            let settle = self.model.write_settle_ns;
             match (best_read, best_write) {
-                (Some((read_index, cost)), write) if write.is_none_or(|(_, other)| cost <= other) => {
+                (Some((read_index, cost)), write) if write.is_none_or(|(_, other)| cost + settle <= other) => {
                     let waiting = self.reads.swap_remove(read_index);
                     (MechanismState::Read(waiting.command), self.move_head_over(now, &waiting, cost))
                 }
