@@ -155,6 +155,10 @@ class PredictionInterval:
     shared: float = 0.0
     """The part of the logarithm's deviation that predictions for other kernels and hosts have as well: they differ by
     the rest."""
+    processors: tuple[float, float] = (0.0, 0.0)
+    """The parts of the deviation that processors have which were not measured: if they are slow, and if they are fast.
+    Predictions for the same host have this error together."""
+
     hits: Mapping[str, tuple[float, float]] | None = None
     """Shares of hits, 0 to 1, no factors: of each cache by its name; None without caches, or with one seed."""
 

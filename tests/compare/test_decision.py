@@ -323,6 +323,26 @@ def test_a_measurement_is_inside_or_outside(runs: tuple[float, float], verdict: 
         assert [100 * (1 + (end or 0)) for end in (decision.low, decision.high)] == pytest.approx(ends, abs=0.05)
 
 
+def test_the_error_of_one_host_cancels() -> None:
+    """With 0.3 of each error from the host, the ratio has what is left, and the difference of the two parts."""
+
+    def reach(hosts: tuple[str, str], parts: tuple[float, float]) -> tuple[float, float]:
+        cells = [
+            [RunSample(100, (), ModelError(math.hypot(0.1, part), 0.1, processors=(part, 0.0), host=host))]
+            for host, part in zip(hosts, parts, strict=True)
+        ]
+        (decision,) = decide(cells, [0, 1], [([0], [1])], IOPS)
+        assert decision is not None and decision.low is not None and decision.high is not None
+        return math.log1p(decision.low) / NORMAL, math.log1p(decision.high) / NORMAL
+
+    assert reach(("a", "a"), (0.3, 0.3)) == pytest.approx((-math.hypot(0.1, 0.1), math.hypot(0.1, 0.1)), rel=0.01)
+    low, high = reach(("a", "b"), (0.3, 0.3))
+    assert -low == high == pytest.approx(math.hypot(0.1, 0.1, 0.3), rel=0.01)
+    low, high = reach(("a", "a"), (0.3, 0.1))
+    assert -low == pytest.approx(math.hypot(0.1, 0.1), rel=0.01)
+    assert high == pytest.approx(math.hypot(0.1, 0.1, 0.2), rel=0.01)
+
+
 def test_two_predictions_differ_by_more_than_the_error_of_the_model() -> None:
     """A factor of 1.3 for each: 1.449 for the ratio, and less if the devices are equal, whose error cancels."""
 

@@ -17,7 +17,7 @@ by more than the error of the model.
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, geometric_mean, median, stdev
 from typing import Any
 
@@ -290,6 +290,8 @@ def _model_error(cells: Sequence[Sequence[RunSample]]) -> ModelError | None:
         fmean(error.above for error in model_errors),
         fmean(error.shared for error in model_errors),
         _common([error.setup for error in model_errors]),
+        (fmean(error.processors[0] for error in model_errors), fmean(error.processors[1] for error in model_errors)),
+        _common([error.host for error in model_errors]),
         _common([error.cell for error in model_errors]),
     )
 
@@ -489,14 +491,22 @@ def _judge_two_predictions(contrast: _Contrast, rule: Rule, base: ModelError, ot
         return Decision("unknown", change, of_model=True)
     has_same_setup = base.setup is not None and base.setup == other.setup
     common = min(base.shared, other.shared) if has_same_setup else 0.0
+    if base.host is not None and base.host == other.host:
+        # Both predictions are for one host, which moves both figures down or both up.
+        base, base_down, base_up = _without_processors(base)
+        other, other_down, other_up = _without_processors(other)
+        host_down = max(0.0, other_down - base_down, base_up - other_up)
+        host_up = max(0.0, base_down - other_down, other_up - base_up)
+    else:
+        host_down = host_up = 0.0
 
-    def reach(deviation: float, other_deviation: float) -> float:
-        variance = max(OTHER_KERNEL**2, deviation**2 + other_deviation**2 - 2 * common**2)
+    def reach(deviation: float, other_deviation: float, of_host: float) -> float:
+        variance = max(OTHER_KERNEL**2, deviation**2 + other_deviation**2 - 2 * common**2) + of_host**2
         return min(WIDEST, _quantile(NOMINAL, math.inf) * math.sqrt(variance))
 
     # The ratio is larger than predicted if more than predicted is measured on the other side, and less on this one.
-    down = reach(base.above, other.below)
-    up = reach(base.below, other.above)
+    down = reach(base.above, other.below, host_down)
+    up = reach(base.below, other.above, host_up)
     low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in (log - down, log + up))
     within = None
     if low <= 0 <= high:
@@ -506,6 +516,14 @@ def _judge_two_predictions(contrast: _Contrast, rule: Rule, base: ModelError, ot
     else:
         verdict = "better" if (log > 0) == rule.metric.more_is_better else "worse"
     return Decision(verdict, change, low, high, within=within, of_model=True)
+
+
+def _without_processors(error: ModelError) -> tuple[ModelError, float, float]:
+    """Returns an error without the part of processors that were not measured, and that part downwards and upwards."""
+    down, up = error.processors
+    below = math.sqrt(max(0.0, error.below**2 - down**2))
+    above = math.sqrt(max(0.0, error.above**2 - up**2))
+    return replace(error, below=below, above=above), down, up
 
 
 def _repeats(contrast: _Contrast, confidence: float, log: float) -> int:

@@ -63,7 +63,10 @@ def model_error(figures: Outcome, cell: Cell, metric: Metric) -> ModelError | No
         high = 1 / interval.iops[0]
     below, above = (abs(math.log(max(factor, 1e-9))) / NORMAL for factor in (low, high))
     setup = [cell.get(key) for key in ("devices", "stack", "jobs")]
-    return ModelError(below, above, interval.shared, setup, {**cell, "seed": None})
+    slow, fast = interval.processors
+    processors = (slow, fast) if metric.kind != "time" else (fast, slow)  # The slower a host, the longer an I/O takes
+    host = cell.get("host", {})
+    return ModelError(below, above, interval.shared, setup, processors, host, {**cell, "seed": None})
 
 
 def _is_inverse(cell: Cell) -> bool:

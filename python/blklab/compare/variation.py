@@ -44,6 +44,8 @@ class ModelError:
     above: float  # If more is
     shared: float = 0.0  # The part that other kernels and hosts have as well
     setup: object = None  # The devices, the stack and the load: the shared part cancels between equal ones
+    processors: tuple[float, float] = (0.0, 0.0)  # The parts of `below` and `above` that slow or fast hosts have
+    host: object = None  # The host's prices: its part cancels between equal ones
     cell: object = None  # What was simulated, without the seed: the whole error cancels between equal ones
 
 

@@ -153,7 +153,12 @@ def interval(
         low, high = min(1.0, low / max(busy, low)), 1.0
     p99 = _factors(math.hypot(deviation, TAIL, slow_host, fast_host))
     return outcomes.PredictionInterval(
-        (low, min(high, limit)), p99, shared_deviation, (other_outcomes and _hits(runs)) or None, states
+        (low, min(high, limit)),
+        p99,
+        shared_deviation,
+        (slow_host, fast_host),
+        (other_outcomes and _hits(runs)) or None,
+        states,
     )
 
 
