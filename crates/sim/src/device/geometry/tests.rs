@@ -11,6 +11,7 @@ pub fn disk() -> HddSpec {
         seek_track_ns: 1_000_000,
         seek_average_ns: 8_200_000,
         seek_full_ns: 16_000_000,
+        write_settle_ns: 0,
         command_ns: 100_000,
         controller_ns: 0,
         order: CommandOrder::Rotation,

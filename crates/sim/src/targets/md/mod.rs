@@ -17,7 +17,7 @@ mod sync;
 mod tests;
 
 use crate::bio::{Bio, NONE, Op, Owner};
-use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
+use crate::engine::{Child, Limits, Mapped, PlugAfter, Simulation, Target, WorkerNext};
 use crate::events::Time;
 use crate::kernel::{ArrayFlush, Kernel};
 use crate::load::Host;
@@ -98,6 +98,7 @@ struct Handler {
 struct Flushes {
     task: u32,
     alone: bool,       // Whether each flush serves only one bio
+    is_made: bool,     // Whether the bios of the next flush are made, which takes the worker some time
     running: Vec<u32>, // The bios that the running flush serves
     waiting: Vec<u32>,
 }
@@ -170,7 +171,8 @@ impl Target for Array {
         }
         let parts = Time::from(sim.bios[number].remaining);
         if parts > 1 && self.fast {
-            sim.spend(task, (parts - 1) * sim.host.member_ns);
+            let part_ns = if bio.op == Op::Flush { flush_part_ns(&sim.host) } else { sim.host.member_ns };
+            sim.spend(task, (parts - 1) * part_ns);
         }
         self.take_locks(sim, task, (bio.op, bio.sectors), MAPPED);
         if parts == 0 {
@@ -253,6 +255,12 @@ impl Array {
             && flushes.running.is_empty()
             && !flushes.waiting.is_empty()
         {
+            if self.fast && !flushes.is_made {
+                flushes.is_made = true;
+                let after = self.members.slots.len() as Time * flush_part_ns(&sim.host);
+                return WorkerNext::Again { after, plug: PlugAfter::Ends, undisturbed: true };
+            }
+            flushes.is_made = false;
             let served = if flushes.alone { 1 } else { flushes.waiting.len() };
             flushes.running.extend(flushes.waiting.drain(..served));
             self.members.submit_to_all(sim, task, flushes.running[0], 0);
@@ -365,6 +373,12 @@ impl Array {
         let (flags, owner) = (crate::bio::Flags::SYNC, Owner::Target { target, tag, number });
         sim.bios.add(Bio { target, op, flags, sector: 0, sectors, owner, task, remaining: 0, private: 0, next: NONE })
     }
+}
+
+/// What sending a flush to one more member costs: an empty bio takes less than one with data. Arrays of 1 and of 64 RAM
+/// disks had 108,000 and 34,700 flushes a second, which is 0.31 µs for each. Nothing else judges it.
+fn flush_part_ns(host: &Host) -> Time {
+    host.member_ns * 3 / 10
 }
 
 /// What handling a row of this many members and data pages costs the thread. A write is two passes: its parity, then its bios. The members' bios end in
