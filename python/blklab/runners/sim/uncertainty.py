@@ -45,7 +45,7 @@ ROWS = 0.24
 parity and batches that no measurement shows."""
 
 UNMEASURED = 0.3
-"""The deviation of arrays that no measurement shows: hosts spend 1.4 to 3.6 µs on an I/O, and blklab assumes 3.4 µs."""
+"""The deviation of arrays that no measurement shows: what md's threads and locks cost there is a sum of steps."""
 
 MEASURED_IOPS = 602_000
 """IOPS of the fastest array of flash disks in reference/: a RAID-1 of two (fio_runs.csv, `fast-raid1`)."""
