@@ -197,7 +197,7 @@ def test_the_example_of_2008_is_the_set_up_that_published_rows_judge() -> None:
 def test_the_published_tables_are_read() -> None:
     result = reference.read_reference(PUBLISHED)
     assert len(result.singles()) == 18
-    assert len(result.runs) == 28
+    assert len(result.runs) == 58
     assert len(result.randomio) == 34
     devices = published_cells.stock_devices()
     for row in result.runs:

@@ -26,7 +26,15 @@ from blklab.runners.base import Ledger, Runner
 from blklab.runners.load_ramp import measure_ramp, without_ramp
 from blklab.runners.sim.cache_states import describe_states, with_full_caches
 from blklab.runners.sim.placements import describe_placements, reach_other_placement, with_other_placement
-from blklab.runners.sim.uncertainty import interval, is_unmeasured, other_run, seed_count, unsteady
+from blklab.runners.sim.uncertainty import (
+    has_small_cache,
+    interval,
+    is_unmeasured,
+    other_run,
+    reads_streams_of_mirrors,
+    seed_count,
+    unsteady,
+)
 from blklab.store import series
 from blklab.store.series import FinishedRun
 
@@ -37,6 +45,16 @@ OTHER_PLACEMENT = -2
 """Instead of a seed: the simulation with the data at the other place on rotating disks."""
 
 UNMEASURED_NOTE = "no measurement of such an array is known: its interval is wider"
+
+
+STREAMS_NOTE = (
+    "sequential reads of a mirror: which disk serves which stream is not simulated well. Published rates are up to a "
+    "factor of two away, so the interval is wider"
+)
+SMALL_CACHE_NOTE = (
+    "the data are at least twice as large as the cache. Published rates of such caches are up to a factor of 2.7 away, "
+    "so the interval is wider"
+)
 
 
 def make_device_cell(
@@ -202,6 +220,10 @@ def make_prediction(
     outcomes = [replace(run.outcome, series=series.as_outcome(run.points)) for run in runs]
     prediction_interval = interval(cell, outcomes[0], outcomes[1:])
     warnings = [UNMEASURED_NOTE] if is_unmeasured(cell, outcomes[0]) else []
+    if reads_streams_of_mirrors(cell):
+        warnings.append(STREAMS_NOTE)
+    if has_small_cache(cell):
+        warnings.append(SMALL_CACHE_NOTE)
     cuts = dict.fromkeys(unsteady(cell, run) for run in outcomes)
     for cut in filter(None, cuts):
         warnings.append(f"not steady: the run ended before its rate was constant: set a larger {cut}")

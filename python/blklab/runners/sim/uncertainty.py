@@ -7,11 +7,11 @@ so `accuracy/run published` can count how many of them are inside.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from statistics import fmean, variance
-from typing import cast
+from typing import Any, cast
 
 from blklab import outcome as outcomes
 from blklab.devices.device import Uncertainty
@@ -20,6 +20,7 @@ from blklab.documents.outcome import LockUse, MdReport, TargetReport
 from blklab.experiment.cells import Cell
 from blklab.experiment.documents import arrays_and_volumes
 from blklab.experiment.host_prices import is_measured
+from blklab.experiment.placement import share_of_stack
 from blklab.md.levels import PARITIES
 from blklab.runners.load_ramp import without_ramp
 from blklab.units import SECTOR
@@ -84,6 +85,17 @@ FLUSHING = 0.1
 """The share of the time of a flash disk from which on all of a load waits for flushes: several jobs share each one.
 With a smaller share, a part of the load waits."""
 
+STREAMS = 0.5
+"""The deviation of sequential reads of RAID-1 and near RAID-10: which disk serves which stream decides, and reads ahead
+for it. The root mean square of the logarithmic errors of the six published rows (reference/fio_runs.csv), which it is
+made from. Far and offset copies, which stripe each stream over all disks, are within 2 %."""
+
+SMALL_CACHE = 0.7
+"""The deviation of a dm-cache with at most half of the space of its data: the root mean square of the logarithmic
+errors of the four published runs with 8 to 48 GiB behind 4 GiB (reference/cache_runs.csv), which it is made from."""
+
+SMALL = 0.5  # The share of the data up to which a cache is small
+
 MIXED = 0.1  # With a smaller share of the other direction, a device's load is of one direction
 
 
@@ -134,7 +146,14 @@ def interval(
     rate = _rate(outcome)
     steady_rates = [_compute_steady_rate(cell, run) for run in runs]
     mean, of_chance = outcomes.next_value([math.log(iops) for iops in steady_rates])
-    base_deviation = math.hypot(of_devices, KERNEL, ROWS if of_thread >= outcomes.CROWDED else 0, of_host)
+    base_deviation = math.hypot(
+        of_devices,
+        KERNEL,
+        ROWS if of_thread >= outcomes.CROWDED else 0,
+        of_host,
+        STREAMS if reads_streams_of_mirrors(cell) else 0,
+        SMALL_CACHE if has_small_cache(cell) else 0,
+    )
     slow_host, fast_host = _of_processors(cell, outcome, of_thread)
     deviation = math.hypot(base_deviation, of_chance / outcomes.NORMAL)
     states = _states(steady_rates)
@@ -294,6 +313,28 @@ def is_unmeasured(cell: Cell, outcome: outcomes.Outcome) -> bool:
     parity = any(table.get("level") in PARITIES for _, table in arrays_and_volumes(document["stack"]))
     jobs = sum(job["numjobs"] for job in document["jobs"])
     return parity or _rate(outcome) > MEASURED_IOPS or jobs > MEASURED_JOBS
+
+
+def reads_streams_of_mirrors(cell: Cell) -> bool:
+    """Returns whether several jobs read sequentially from an array that has the same data on several disks."""
+    streams = sum(job["numjobs"] for job in cell.document["jobs"] if not job["random"] and job["read_share"] > 0)
+    return streams > 1 and any(_is_mirror(table) for _, table in arrays_and_volumes(cell.document["stack"]))
+
+
+def _is_mirror(table: Mapping[str, Any]) -> bool:
+    level = table.get("level")
+    return level == "raid1" or (level == "raid10" and table.get("near", 1) > 1)
+
+
+def has_small_cache(cell: Cell) -> bool:
+    """Returns whether the data of the jobs are at least twice as large as a dm-cache in front of them."""
+    spanned_bytes = share_of_stack(cell.document, cell.capacity) * cell.capacity
+    for kind, table in arrays_and_volumes(cell.document["stack"]):
+        if kind == "lvmcache" and "device" in (table.get("cache") or {}):
+            cache_bytes = cell.document["devices"][table["cache"]["device"]]["bytes"]
+            if cache_bytes <= SMALL * spanned_bytes:
+                return True
+    return False
 
 
 def _arrays(outcome: outcomes.Outcome) -> list[MdReport]:
