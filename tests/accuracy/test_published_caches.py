@@ -98,9 +98,9 @@ def test_every_published_run_becomes_a_cell() -> None:
         if run.policy in published_caches.KINDS
         for beginning in published_caches._beginnings(tables, run)
     ]
-    assert len(documents) == 67  # 47 rows, of which 20 have two beginnings
+    assert len(documents) == 79  # 55 rows, of which 24 have two beginnings
     # Kernels with the same rules are one simulation.
-    assert len({str(document) for document in documents}) == 34
+    assert len({str(document) for document in documents}) == 46
 
 
 @pytest.mark.parametrize(
