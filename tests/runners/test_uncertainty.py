@@ -12,7 +12,7 @@ from blklab.experiment import cells, load
 from blklab.experiment.cells import Cell
 from blklab.outcome import NORMAL, Outcome, PredictionInterval
 from blklab.runners.sim import runner
-from blklab.runners.sim.uncertainty import KERNEL, UNMEASURED, interval, other_run, seed_count, unsteady
+from blklab.runners.sim.uncertainty import KERNEL, STREAMS, UNMEASURED, interval, other_run, seed_count, unsteady
 from tests.conftest import Run
 
 DISK = {"kind": "throttled", "size": "64MiB", "latency_ns": 100_000}
@@ -193,3 +193,19 @@ def test_a_run_with_fewer_ios_is_the_beginning_of_a_longer_one(experiment: Path)
         whole = short.runtime_ns // width
         assert whole > 3
         assert counts[0][:whole] == counts[1][:whole]
+
+
+@pytest.mark.parametrize(
+    ("stack", "load", "is_wide"),
+    [
+        ({"level": 1, "members": ["a", "b"]}, {"rw": "read", "numjobs": 4}, True),
+        ({"level": 10, "members": ["a", "b"]}, {"rw": "read", "numjobs": 4}, True),
+        ({"level": 10, "layout": "f2", "members": ["a", "b"]}, {"rw": "read", "numjobs": 4}, False),
+        ({"level": 1, "members": ["a", "b"]}, {"rw": "read"}, False),
+        ({"level": 1, "members": ["a", "b"]}, {"rw": "randread", "numjobs": 4}, False),
+        ({"level": 0, "members": ["a", "b"]}, {"rw": "read", "numjobs": 4}, False),
+    ],
+)
+def test_streams_on_a_mirror_are_less_certain(stack: dict[str, Any], load: dict[str, Any], is_wide: bool) -> None:
+    limits = predicted({"a": DISK, "b": DISK}, stack, **load)
+    assert (limits.iops[1] > math.exp(NORMAL * STREAMS)) == is_wide
