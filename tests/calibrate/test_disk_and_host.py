@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from blklab.calibrate.fit import Bench, observations
 from blklab.calibrate.disk_and_host import fit_disk_and_host
+from blklab.calibrate.fit import Bench, observations
 from blklab.calibrate.observations import Observation
 from blklab.devices import stock_models
 from blklab.experiment import cells

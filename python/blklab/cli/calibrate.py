@@ -27,8 +27,8 @@ from blklab.system.identity import resolve
 from blklab.system.roots import Roots
 
 if TYPE_CHECKING:
-    from blklab.calibrate.fit import Bench, Calibration
     from blklab.calibrate.disk_and_host import DiskAndHost
+    from blklab.calibrate.fit import Bench, Calibration
     from blklab.calibrate.observations import Observation
     from blklab.devices.stock_models import DeviceTable
     from blklab.experiment.load import ExperimentSource
