@@ -1,7 +1,7 @@
 """A virtual disk with known limits, calibrated in a guest: what the fitted model predicts for other loads."""
 
-import json
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from blklab.runners.lab.machine.qemu import VirtualDiskShape
 from tests.runners.lab.arrays import names
 
 SHAPE = VirtualDiskShape("limited", 1 << 30)
-LIMITS = {"iops_total": 600.0, "bps_total": 20e6}
+LIMITS = {"iops_total": 200, "bps_total": 8_000_000}  # Far below what an emulated guest reaches on a busy machine
 
 OTHERS: Mapping[str, Mapping[str, Any]] = {
     "randread-4": {"rw": "randread", "bs": "4k", "iodepth": 4},
@@ -66,12 +66,9 @@ def test_a_calibrated_virtual_disk_predicts_other_loads(guest: GuestMachine, tmp
     bench = Bench(tmp_path, "6.1", size=str(SHAPE.bytes))
     measured = fit_disk_and_host({"kind": "throttled"}, fitted_runs, bench)
     device = measured.calibration.device
-    print(json.dumps({key: device[key] for key in device if key != "uncertainty"}))
-    (residuals,) = bench.residuals([device], other_runs)
-    ratios = {}
-    for residual in residuals:
-        ratios[residual.run.name] = math.exp(abs(residual.log_error))
-        print(f"{residual.run.name}: measured {residual.run.iops:.0f}, predicted {residual.iops:.0f} IOPS")
+    (residuals,) = bench.residuals([dict(device)], other_runs)
+    ratios = {residual.run.name: math.exp(abs(residual.log_error)) for residual in residuals}
+    sys.stderr.write(f"ratios of measured and predicted IOPS: {ratios}\n")
     assert device["iops_total"] == pytest.approx(LIMITS["iops_total"], rel=0.15)
     assert max(ratios.values()) <= 1.3, ratios
     # fio in the guest reports its processor time, which is that of an emulated host.
