@@ -130,6 +130,17 @@ def test_a_disk_that_is_never_busy_shows_only_its_latency(tmp_path: Path) -> Non
     assert device["uncertainty"]["latency"] < 0.12
 
 
+def test_loads_that_only_the_second_half_has_do_not_judge(tmp_path: Path) -> None:
+    model = stock_models.stock("pm983")
+    record(tmp_path / "sda", model, [Phase("randread", 1, requests=1000), Phase("randwrite", 1, requests=400)])
+    fitted = refit_disk(tmp_path / "sda", model)
+    assert {error.run.load["rw"] for error in fitted.judged} == {"randread"}
+    assert "the first half has no stable load of writes: they are as in the initial model." in fitted.sentences()
+    record(tmp_path / "sda", model, [Phase("randread", 1), Phase("randwrite", 1)])
+    with pytest.raises(UsageError, match="sda: the two halves of the trace have no load in common"):
+        refit_disk(tmp_path / "sda", model)
+
+
 def test_another_second_half_widens_the_interval(tmp_path: Path) -> None:
     model = stock_models.stock("pm983")
     slow = {**model, "page_read_ns": 8 * model["page_read_ns"]}
@@ -158,7 +169,9 @@ def test_the_command_writes_a_file_for_each_disk(run: Run, tmp_path: Path, monke
     assert outcome.status == 0, outcome.err
     assert [disk["shows_limit"] for disk in json.loads(outcome.out)] == [True, True]
     assert sorted(path.name for path in Path("disks").iterdir()) == ["sda.toml", "sdb.toml"]
-    assert outcome.err.count("sdc: half of the trace has 10 requests of this disk, too few to fit a model") == 1
+    assert (
+        outcome.err.count("sdc: half of the trace has 10 completed requests of this disk, too few to fit a model") == 1
+    )
     Path("e.toml").write_text(
         '[devices.d]\ncalibrated = "disks/sdb.toml"\nsize = "1GiB"\n[stacks]\none = { device = "d" }\n'
         '[workloads]\nr = { rw = "randread", iodepth = 32 }\n[settings]\nmax_ios = 10_000\n'
@@ -175,7 +188,7 @@ def test_the_command_writes_a_file_for_each_disk(run: Run, tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "sda: half of the trace has 15 requests of this disk, too few to fit a model: expected 200"),
+        ((), "sda: half of the trace has 15 completed requests of this disk, too few to fit a model: expected 200"),
         (("--disk", "sdz"), "sda: no disk 'sdz': it has sda"),
         (("--model", "sdz=pm983"), "--model sdz=pm983: no disk 'sdz' in the trace: it has sda"),
         (("--model", "pm98"), "--model: there is no stock model 'pm98'"),
@@ -194,6 +207,6 @@ def test_what_cannot_be_fitted_is_one_line(
 
 def test_an_idle_disk_is_refused(tmp_path: Path) -> None:
     record(tmp_path / "sda", stock_models.stock("pm983"), [Phase("randread", 1, requests=30)])
-    message = "sda: half of the trace has 15 requests of this disk, too few to fit a model: expected 200"
+    message = "sda: half of the trace has 15 completed requests of this disk, too few to fit a model: expected 200"
     with pytest.raises(UsageError, match=message):
         refit_disk(tmp_path / "sda", stock_models.stock("pm983"))

@@ -126,6 +126,7 @@ class RefittedDisk:
     calibration: Calibration
     fitted: Sequence[WindowError]  # Of the first half
     judged: Sequence[WindowError]  # Of the second half
+    has_unseen_loads: bool = False  # Whether only the second half has reads, or writes
 
     @property
     def deviation(self) -> float:
@@ -161,6 +162,10 @@ class RefittedDisk:
         limits = [f"{key} = {device[key]:,.0f}" for key in device if key.startswith(("iops_", "bps_"))]
         if limits:
             sentences.append(f"requests waited for these limits: {', '.join(limits)}.")
+        if self.has_unseen_loads:
+            fitted_reads = any(not error.run.writes for error in self.fitted)
+            word = "writes" if fitted_reads else "reads"
+            sentences.append(f"the first half has no stable load of {word}: they are as in the initial model.")
         if not self.shows_limit:
             sentences.append(
                 "the disk was never busy: only latencies at a low queue depth were fitted. Its limits are those of"
@@ -215,8 +220,8 @@ def refit(
     first, second = halves(disk.requests)
     if len(first) < FEWEST:
         raise UsageError(
-            f"{disk.name}: half of the trace has {len(first):,} requests of this disk, too few to fit a model: expected"
-            f" {FEWEST:,}"
+            f"{disk.name}: half of the trace has {len(first):,} completed requests of this disk, too few to fit a"
+            f" model: expected {FEWEST:,}"
         )
     alone_ns = time_alone(disk.requests)
     with TemporaryDirectory() as directory:
@@ -246,14 +251,27 @@ def refit(
         calibration = calibrate(before, runs[0], bench, tell)
         fitted = [_window_error(residual, windows) for residual in calibration.residuals]
         fitted_table = {key: value for key, value in calibration.device.items() if key != "uncertainty"}
-        (residuals,) = bench.residuals([fitted_table], runs[1])
+        shown = [run for run in runs[1] if _is_shown(run, runs[0])]
+        if not shown:
+            raise UsageError(f"{disk.name}: the two halves of the trace have no load in common: fit a longer trace")
+        (residuals,) = bench.residuals([fitted_table], shown)
         judged = [_window_error(residual, windows) for residual in residuals]
     table = dict(calibration.device)
     if "sustained_write_command_ns" in before:
         # The trace does not tell whether the cache of single-bit cells was full.
         table["sustained_write_command_ns"] = before["sustained_write_command_ns"]
     table["uncertainty"] = _deviations(device.get("uncertainty", {}), judged)
-    return RefittedDisk(disk.name, replace(calibration, device=table), fitted, judged)
+    has_unseen_loads = len(shown) < len(runs[1])
+    return RefittedDisk(disk.name, replace(calibration, device=table), fitted, judged, has_unseen_loads)
+
+
+def _is_shown(run: Observation, fitted: Sequence[Observation]) -> bool:
+    """Returns whether runs that were fitted show the direction of a run."""
+    if run.reads:
+        return any(not other.writes for other in fitted)
+    if run.writes:
+        return any(not other.reads for other in fitted)
+    return any(not other.writes for other in fitted) and any(not other.reads for other in fitted)
 
 
 def _in_use(device: DeviceTable) -> DeviceTable:
