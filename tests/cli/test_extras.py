@@ -97,6 +97,7 @@ NEEDS = {
     "devices identify": ("run", "PM983"),
     "devices import": ("run", "{none}"),
     "devices list": ("run", ""),
+    "devices refit": ("run", "{none}"),
     "devices show": ("run", "pm983"),
     "import": ("run", "--store {none} {none}"),
     "lab build": ("run, lab", ""),

@@ -477,7 +477,8 @@ def doubts(question: Question, arrangements: Sequence[Arrangement]) -> list[str]
         library_entry = stock_models.library_model(str(model)) if model else None
         if pool.guess:
             doubts.append(f"{pool.name}: the model is a guess: {pool.guess}.")
-        if library_entry is not None and library_entry.spread:
+        is_measured = "uncertainty" in pool.table
+        if library_entry is not None and library_entry.spread and not is_measured:
             doubts.append(f"{pool.name} is a typical disk: others differ by about {100 * library_entry.spread:.0f} %.")
         if pool.kind not in {"hdd", *FLASH}:
             doubts.append(f"{pool.name}: its probability of data loss is that of an SSD; its provider may keep copies.")

@@ -2,10 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from blklab.advise.arrangement import Arrangement
 from blklab.advise.question import FLASH, DiskPool, lasting_state
 from blklab.devices.identified_disks import IdentifiedDisk, identify_disks
+from blklab.devices.stock_models import DeviceTable
 from blklab.errors import UsageError
 from blklab.md.inventory import read_inventory
 from blklab.md.model import Array
@@ -13,31 +15,57 @@ from blklab.system.identity import of_node
 from blklab.system.roots import Roots
 from blklab.system.users import uses
 
+VIRTUAL_POOL = "virtual"  # The name of virtual disks, which only a measurement describes
+
+
+NOT_MEASURED: Mapping[str, DeviceTable] = MappingProxyType({})
+
 
 def pools_of_this_host(
-    roots: Roots, prices: Mapping[str, float], flash_state: str, tell: Callable[[str], None]
+    roots: Roots,
+    prices: Mapping[str, float],
+    flash_state: str,
+    tell: Callable[[str], None],
+    measured: Mapping[str, DeviceTable] = NOT_MEASURED,
 ) -> tuple[list[DiskPool], dict[str, str], list[Arrangement]]:
     """Returns the disks of this host that have a model, the paths of unused ones by name, and its arrays.
 
-    `tell` gets a line for each disk that is left out, and each guess.
+    `tell` gets a line for each disk that is left out, and each guess. `measured` has the models of disks that were
+    measured, by the kernel's name.
     """
-    by_model: dict[tuple[str, int], list[IdentifiedDisk]] = defaultdict(list)
+    # Disks of a pool are equal: of one model and size, with the same measured parameters.
+    equal_disks: dict[tuple[str, int, str], list[IdentifiedDisk]] = defaultdict(list)
     for disk in identify_disks(roots):
-        if disk.model is None or not disk.bytes:
+        parameters = measured.get(disk.name)
+        if not disk.bytes or (disk.model is None and parameters is None):
             tell(f"{disk.name}: left out: {disk.obstacle or 'no size'}")
             continue
-        if disk.guess:
+        if disk.guess and parameters is None and disk.model is not None:
             tell(f"{disk.name}: taken for a typical {disk.model.name}: {disk.guess}")
-        by_model[disk.model.name, disk.bytes].append(disk)
+        model = VIRTUAL_POOL if disk.model is None else disk.model.name
+        equal_disks[model, disk.bytes, repr(parameters)].append(disk)
     pools: list[DiskPool] = []
     paths: dict[str, str] = {}
     slots: dict[str, str] = {}
-    for (model, size), disks in by_model.items():
-        kind = disks[0].model.kind if disks[0].model else ""
-        table = {"model": model, "size": str(size)} | (lasting_state(flash_state) if kind in FLASH else {})
+    for (model, size, _), disks in equal_disks.items():
+        parameters = measured.get(disks[0].name)
+        if parameters is None:
+            kind = disks[0].model.kind if disks[0].model else ""
+            table: dict[str, object] = {"model": model}
+            guess = disks[0].guess
+        else:
+            kind = str(parameters["kind"])
+            table = dict(parameters)
+            if model != VIRTUAL_POOL:
+                # The name of the model says what its maker states, such as the bytes that may be written.
+                table = {"model": model, **{key: value for key, value in parameters.items() if key != "kind"}}
+            guess = ""
+        table["size"] = str(size)
+        if kind in FLASH:
+            table |= lasting_state(flash_state)
         number = sum(pool.name.startswith(model) for pool in pools)
         name = f"{model}-{number + 1}" if number else model
-        pool = DiskPool(name, len(disks), table, kind, size, prices.get(model), disks[0].guess)
+        pool = DiskPool(name, len(disks), table, kind, size, prices.get(model), guess)
         pools.append(pool)
         for disk_number, disk in enumerate(disks, 1):
             slots[disk.name] = pool.disk(disk_number)

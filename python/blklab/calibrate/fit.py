@@ -168,7 +168,8 @@ def calibrate(
     if device["kind"] == "throttled":
         device = {**device, **as_limits(runs)}
     # What is measured is sustained, so that the times of commands that are fitted hold for every state.
-    device = {key: value for key, value in device.items() if not key.startswith(("sustained_", "cached_"))}
+    replaced = _names_of_states(runs)
+    device = {key: value for key, value in device.items() if not key.startswith(replaced)}
     write_back = device.get("write_back", device["kind"] != "nvme")
     table = dict(device)
     fitted_values: dict[str, tuple[float, float]] = {}
@@ -200,6 +201,16 @@ def calibrate(
     for names, runs_of_stage in stages:
         changed_stages.append(([name for name in names if name in fitted_values], runs_of_stage))
     return Calibration(table, fitted_values, _intervals(table, changed_stages, residuals, slopes), residuals, unknown)
+
+
+def _names_of_states(runs: Sequence[Observation]) -> tuple[str, ...]:
+    """Returns how the names of parameters of a disk's states begin that measured rates replace."""
+    names: tuple[str, ...] = ()
+    if any(run.read_iops for run in runs):
+        names += ("sustained_read",)
+    if any(run.write_iops for run in runs):
+        names += ("sustained_write", "cached_write")
+    return names
 
 
 def _uncertainty(before: Mapping[str, float], residuals: Sequence[Residual]) -> dict[str, float]:
@@ -569,7 +580,8 @@ def placeholder_runs(source: ExperimentSource) -> list[Observation]:
 
 def observations(source: ExperimentSource, outcomes: Iterable[tuple[str, Outcome]]) -> list[Observation]:
     """Returns the runs as `blklab calibrate` takes them, from outcomes with the names of their tests."""
-    return [
-        observation(name, source.raw["workloads"][name], outcome.read.iops, outcome.write.iops)
-        for name, outcome in outcomes
-    ]
+    runs = []
+    for name, outcome in outcomes:
+        run = observation(name, source.raw["workloads"][name], outcome.read.iops, outcome.write.iops)
+        runs.append(replace(run, outcome=outcome))
+    return runs

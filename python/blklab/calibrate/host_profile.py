@@ -126,13 +126,17 @@ class HostProfile:
 
     def as_toml(self) -> str:
         """Returns a file with the [host] table that `calibrated = "FILE"` in [settings.host] reads."""
+        about = '# Written by blklab. An experiment takes it in [settings.host] as calibrated = "this file".'
+        return f"{about}\n{self.as_table()}"
+
+    def as_table(self) -> str:
+        """Returns the [host] table, with comments before it."""
         limits = self.interval
         interval_text = (
             f"{100 * NOMINAL:.0f} % of runs: {limits[0]:,.0f} to {limits[1]:,.0f}" if limits else "interval unknown"
         )
         runs = printable(", ".join(run.run for run in self.runs))
         return f"""\
-# Written by blklab. An experiment takes it in [settings.host] as calibrated = "this file".
 # From fio's usr_cpu, sys_cpu and ctx of {runs}.
 # Processor time of an I/O with libaio: {self.io_ns:,.0f} ns, a lower bound ({interval_text}).
 # A switch between tasks counts {SWITCH_NS:,} ns. Not measured: {", ".join(NOT_FITTED)}.

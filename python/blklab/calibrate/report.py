@@ -1,8 +1,14 @@
 """Tables of a calibration: fitted parameters and errors."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from blklab.calibrate.fit import Calibration
 from blklab.calibrate.host_profile import NOT_FITTED, HostProfile
+from blklab.calibrate.refit import RefittedDisk
 from blklab.outcome import NOMINAL
+from blklab.render import terminal
+from blklab.render.console import Console
 from blklab.render.formatting import Sentence, listing
 from blklab.render.table import TextTable, number_columns, text_column
 from blklab.text.printing import printable
@@ -41,6 +47,40 @@ def residuals(calibration: Calibration) -> TextTable:
         for residual in calibration.residuals
     ]
     return TextTable("Residuals, IOPS", columns, entries)
+
+
+def draw_refits(console: Console, disks: Sequence[RefittedDisk]) -> None:
+    """Prints the fitted parameters, the errors and the sentences of each disk."""
+    for number, disk in enumerate(disks):
+        if number:
+            console.print()
+        tables = [window_errors(disk)]
+        if disk.calibration.fitted_values:
+            tables.insert(0, refit_table(disk))
+        terminal.draw_table(console, *tables)
+        console.print()
+        terminal.prose(console, [Sentence(disk.name, printable(text)) for text in disk.sentences()])
+
+
+def refit_table(disk: RefittedDisk) -> TextTable:
+    """Returns the table of a disk's fitted parameters."""
+    table = fit_table(disk.calibration)
+    return replace(table, title=f"{printable(disk.name)}: fitted to the first half of the trace")
+
+
+def window_errors(disk: RefittedDisk) -> TextTable:
+    """Returns the table of mean times from dispatch to completion, of both halves of a trace."""
+    columns = [text_column("half"), text_column("load"), text_column("rw")]
+    columns += number_columns("bs", "depth", "measured", "predicted", "error")
+    entries = []
+    for half, errors in (("first", disk.fitted), ("second", disk.judged)):
+        for error in errors:
+            load = error.run.load
+            times = (format_duration(time) for time in (error.measured_ns, error.predicted_ns))
+            difference = 100 * (error.predicted_ns / error.measured_ns - 1)
+            cells = map(printable, (error.run.name, load["rw"], load["bs"], load["iodepth"]))
+            entries.append([half, *cells, *times, f"{difference:+.0f} %"])
+    return TextTable("Mean time of a request (D2C)", columns, entries)
 
 
 def iops(value: float) -> str:

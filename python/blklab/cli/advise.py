@@ -4,6 +4,7 @@ import hashlib
 import math
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +14,16 @@ import click
 from blklab import output as out
 from blklab.cli import common
 from blklab.errors import BlklabError, UsageError
+from blklab.system.roots import Roots
 from blklab.text.printing import printable
 from blklab.units import NANOSECONDS, parse_number
 
 if TYPE_CHECKING:
     from blklab.advise.answer import Answer
     from blklab.advise.arrangement import Arrangement
+    from blklab.advise.measured_host import MeasuredHost
     from blklab.advise.question import DiskPool, Load, Question
+    from blklab.calibrate.observations import Observation
     from blklab.cluster import Parallel
 
 
@@ -65,6 +69,10 @@ class AdviseArguments:
     growth: float  # How many times the rate of the traces to plan for
     devices: tuple[str, ...]  # `2xpm983,4xhdd-7200`
     this_host: bool  # Whether unused disks of this host are disks to use, too
+    calibrate: bool  # Whether to measure them first
+    length: int  # ns of this measurement
+    force: tuple[str, ...]  # Conditions to measure despite
+    store: str | None  # Where the measurements are stored
     prices: tuple[tuple[str, float], ...]  # By model
     capacity: int | None  # Bytes that the array must have; None for what the load uses
     failures: int  # Disks that can fail without data loss
@@ -107,6 +115,10 @@ class AdviseArguments:
 )
 @common.repeatable("--devices", metavar="NxMODEL,...", help="Disks: 2xpm983, 4xhdd-7200:2TiB, 2x./disk.toml.")
 @click.option("--this-host", is_flag=True, help="Also the unused disks of this host.")
+@click.option("--calibrate", is_flag=True, help="Measure the disks of --this-host first; they are only read.")
+@click.option("--time", "length", type=common.DURATION, default="60s", help="Time of --calibrate, all disks.")
+@common.repeatable("--force", metavar="NAME", help="Measure despite this condition.")
+@common.store_option
 @common.repeatable(
     "--price", "prices", type=common.Quantity("price", _parse_price), metavar="MODEL=PRICE", help="Price of a disk."
 )
@@ -158,6 +170,7 @@ def advise(arguments: AdviseArguments) -> None:
       blklab advise --load database --devices 2xpm983,1xsm883 --json
       blklab advise --load backup --devices 10xhdd-7200 --failures 2 --exclude 10
       blklab advise --trace md4 --this-host -o advice.toml && blklab run advice.toml --on lab
+      blklab advise --trace md4 --this-host --calibrate
 
     \b
     Exit status: 0 an answer; 1 no arrangement meets the constraints; 2 wrong usage.
@@ -207,12 +220,12 @@ def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], li
     )
     paths: dict[str, str] = {}
     host_arrays: list[Arrangement] = []
-    if arguments.this_host:
-        from blklab.advise.this_host import pools_of_this_host
-        from blklab.system.roots import Roots
-
-        host_pools, paths, host_arrays = pools_of_this_host(Roots(), prices, arguments.flash_state, common.warn)
+    # Data of loads without a trace are files that an application wrote over time. Traces say where theirs are.
+    settings: dict[str, object] = {"kernel": arguments.kernel, "placement": SPREAD}
+    if arguments.this_host or arguments.calibrate:
+        host_pools, paths, host_arrays, host_times = _pools_of_this_host(arguments, prices)
         pools = question.merge_pools(host_pools, pools)
+        settings |= host_times
     if not pools:
         raise UsageError("no disks: give --devices, such as 2xpm983,4xhdd-7200, or --this-host")
     question.check_prices(prices, pools)
@@ -231,12 +244,43 @@ def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], li
     check_days = (arguments.checked_every or math.inf) / NANOSECONDS["d"]
     care = Care(arguments.replaced_after / NANOSECONDS["h"], check_days if check_days < YEARS * 365 else None)
     loads = question.distinct_loads(loads)
-    # Data of loads without a trace are files that an application wrote over time. Traces say where theirs are.
-    settings = {"kernel": arguments.kernel, "placement": SPREAD}
     asked_question = question.Question(
         pools, loads, constraints, settings, arguments.growth, arguments.seed, care, Path.cwd()
     )
     return asked_question, paths, host_arrays
+
+
+def _pools_of_this_host(
+    arguments: AdviseArguments, prices: dict[str, float]
+) -> "tuple[list[DiskPool], dict[str, str], list[Arrangement], dict[str, object]]":
+    """Return the disks of this host, the paths of unused ones, its arrays, and `host` of [settings] if it is known."""
+    from blklab.advise.this_host import NOT_MEASURED, pools_of_this_host
+
+    if not arguments.this_host:
+        raise UsageError("--calibrate: measures the disks of this host: give --this-host")
+    models = NOT_MEASURED
+    host_times: dict[str, object] = {}
+    if arguments.calibrate:
+        measured = _measure_this_host(arguments)
+        models = measured.disks
+        if measured.host:
+            host_times["host"] = dict(measured.host)
+    return *pools_of_this_host(Roots(), prices, arguments.flash_state, common.warn, models), host_times
+
+
+def _measure_this_host(arguments: AdviseArguments) -> "MeasuredHost":
+    """Measure the disks of this host, which are only read. Raises UsageError or BlklabError."""
+    from blklab.advise.measured_host import measure_this_host
+    from blklab.calibrate import fit
+    from blklab.cli.calibrate import KERNEL, measure_points
+    from blklab.devices.identified_disks import refuse_host_managed
+
+    def measure(device: str, seconds: float) -> "Sequence[Observation]":
+        refuse_host_managed(device, Roots())
+        experiment = fit.device_experiment(device, destroy=(), seconds=seconds)
+        return measure_points(experiment, arguments.store, arguments.force)
+
+    return measure_this_host(Roots(), arguments.length / NANOSECONDS["s"], KERNEL, measure, common.tell)
 
 
 def _search(

@@ -27,6 +27,7 @@ from blklab.system.identity import resolve
 from blklab.system.roots import Roots
 
 if TYPE_CHECKING:
+    from blklab.calibrate.disk_and_host import DiskAndHost
     from blklab.calibrate.fit import Bench, Calibration
     from blklab.calibrate.observations import Observation
     from blklab.devices.stock_models import DeviceTable
@@ -111,8 +112,9 @@ def calibrate(arguments: CalibrateArguments) -> None:
     probability of 90 %, the parameters on which no run depends, and the error of the fitted model for
     each run.
 
-    --device and --directory measure with fio, under the safety rules of `blklab run --on host`. The
-    measurements are stored; after an interruption, --resume continues them.
+    --device and --directory measure with fio, under the safety rules of `blklab run --on host`. From
+    the same runs, the processor time of an I/O of this host is fitted: the file has the tables [device]
+    and [host]. The measurements are stored; after an interruption, --resume continues them.
 
     --host fits the processor time of an I/O (submit_ns and reap_ns of [settings.host]) to runs of fio
     on any disks of one host. It uses runs of small direct I/Os that keep a CPU busy.
@@ -142,7 +144,7 @@ def calibrate(arguments: CalibrateArguments) -> None:
     device, directory, size = arguments.device, arguments.directory, arguments.size
     _check_usage(arguments)
     name = arguments.model or _model_of(device)
-    table = _device(name)
+    table = read_model(name)
     seconds = arguments.length / 1e9
     experiment = None
     if device:
@@ -154,15 +156,34 @@ def calibrate(arguments: CalibrateArguments) -> None:
     places = _places(arguments)
     bench = analysis.Bench(places[0], arguments.kernel, arguments.filesystem, size)
     if experiment is None:
-        runs = _runs(arguments.inputs, arguments.store)
-    else:
-        analysis.check(table, analysis.placeholder_runs(experiment), bench)
-        runs = _measure_points(experiment, arguments)
-    calibration = fit_model(table, runs, bench)
+        calibration = fit_model(table, _runs(arguments.inputs, arguments.store), bench)
+        text = analysis.as_toml(calibration, name, places)
+        tables = report.fit_table(calibration), report.residuals(calibration)
+        if arguments.output is not None:
+            write(arguments.output, text.encode())
+        emit(_as_dict(calibration), arguments.as_json, lambda console: terminal.draw_table(console, *tables))
+        return
+    analysis.check(table, analysis.placeholder_runs(experiment), bench)
+    runs = measure_points(experiment, arguments.store, arguments.force, arguments.yes_destroy, resume=arguments.resume)
+    measured = fit_and_tell(table, runs, bench)
     if arguments.output is not None:
-        write(arguments.output, analysis.as_toml(calibration, name, places).encode())
-    tables = report.fit_table(calibration), report.residuals(calibration)
-    emit(_as_dict(calibration), arguments.as_json, lambda console: terminal.draw_table(console, *tables))
+        write(arguments.output, measured.as_toml(name, places).encode())
+    document = _as_dict(measured.calibration)
+    document["host"] = None if measured.host is None else measured.host.as_dict()
+    emit(document, arguments.as_json, lambda console: _draw_measured(console, measured))
+
+
+def _draw_measured(console: Console, measured: "DiskAndHost") -> None:
+    from blklab.calibrate import report
+    from blklab.render import terminal
+
+    calibration = measured.calibration
+    terminal.draw_table(console, report.fit_table(calibration), report.residuals(calibration))
+    if measured.host is not None:
+        console.print()
+        terminal.draw_table(console, report.host_runs(measured.host))
+        console.print()
+        terminal.prose(console, report.host_sentences(measured.host))
 
 
 def _places(arguments: CalibrateArguments) -> Sequence[Path]:
@@ -202,9 +223,27 @@ def _calibrate_host(inputs: Sequence[Path], store: str | None, output: Path | No
 def fit_model(table: "DeviceTable", runs: "Sequence[Observation]", bench: "Bench") -> "Calibration":
     """Fits a model, and prints what the user must know. Raises UsageError."""
     from blklab.calibrate import fit as analysis
-    from blklab.compare.sanity_checks import UNWRITTEN_NS
 
     calibration = analysis.calibrate(table, runs, bench, tell)
+    _tell_about_fit(calibration, table, runs)
+    return calibration
+
+
+def fit_and_tell(table: "DeviceTable", runs: "Sequence[Observation]", bench: "Bench") -> "DiskAndHost":
+    """Fits a disk and its host, and prints what the user must know. Raises UsageError."""
+    from blklab.calibrate.disk_and_host import fit_disk_and_host
+
+    measured = fit_disk_and_host(table, runs, bench, tell)
+    _tell_about_fit(measured.calibration, table, runs)
+    for note in measured.notes:
+        tell(note)
+    return measured
+
+
+def _tell_about_fit(calibration: "Calibration", table: "DeviceTable", runs: "Sequence[Observation]") -> None:
+    from blklab.calibrate import fit as analysis
+    from blklab.compare.sanity_checks import UNWRITTEN_NS
+
     if calibration.unknown:
         tell(f"unknown, because no run depends on it: {', '.join(calibration.unknown)}")
     worst = calibration.worst
@@ -215,7 +254,6 @@ def fit_model(table: "DeviceTable", runs: "Sequence[Observation]", bench: "Bench
         if run.seconds_alone * 1e9 < UNWRITTEN_NS < int(str(table.get("page_read_ns", 0))):
             duration_text = f"a read took {1e6 * run.seconds_alone:.0f} µs"
             warn(f"{run.name}: {duration_text}, and flash takes longer. Write the whole disk before you measure it")
-    return calibration
 
 
 def _as_dict(calibration: "Calibration") -> dict[str, object]:
@@ -273,23 +311,32 @@ def _model_of(device: str | None) -> str:
     return model.name
 
 
-def _measure_points(experiment: "ExperimentSource", arguments: CalibrateArguments) -> "list[Observation]":
+def measure_points(
+    experiment: "ExperimentSource",
+    store: str | None,
+    force: Sequence[str] = (),
+    yes_destroy: Sequence[str] = (),
+    *,
+    resume: bool = False,
+) -> "list[Observation]":
+    """Measures the tests of a disk on this host, and returns the runs. Raises UsageError or BlklabError."""
     from blklab.calibrate.fit import observations
     from blklab.cli.run import measure_campaign
     from blklab.experiment import cells
     from blklab.experiment.host_cell import FORM
     from blklab.runners.host.runner import HostRunner
 
-    runner = HostRunner(force=arguments.force, yes_destroy=arguments.yes_destroy, warn=warn)
+    runner = HostRunner(force=force, yes_destroy=yes_destroy, warn=warn)
     plan = runner.adapt_plan(cells.plan(experiment, form=FORM))
     with runner.session():
         runner.check(plan)
-        outcome = measure_campaign(runner, plan, arguments.store, keep=True, resume=arguments.resume)
+        outcome = measure_campaign(runner, plan, store, keep=True, resume=resume)
     fail_with(outcome.errors)
     return observations(experiment, ((result.labels["workload"], result.outcome) for result in outcome.results))
 
 
-def _device(model: str) -> "DeviceTable":
+def read_model(model: str) -> "DeviceTable":
+    """Returns the table of a model: of the library, of a file, or a virtual disk. Raises UsageError."""
     from blklab.devices import stock_models
     from blklab.experiment import load
 

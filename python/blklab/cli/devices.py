@@ -1,22 +1,32 @@
 """`blklab devices`: the library of device models."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
 
-from blklab.cli.common import emit, json_option, tell
+from blklab.cli.common import INPUT, emit, json_option, repeatable, tell, warn
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import UsageError
 from blklab.output import check as check_output
-from blklab.output import write
+from blklab.output import make_directory, write
 from blklab.system.roots import Roots
+
+if TYPE_CHECKING:
+    from blklab.devices.stock_models import DeviceTable
+
+DEFAULT_KERNEL = "6.1"  # Of a recorded host
+TYPICAL_NVME = "nvme-datacenter"  # Where a disk begins whose name only says that it is an NVMe disk
 
 COMMANDS = {
     "list": CommandEntry("blklab.cli.devices:list_", "List the device models of the library"),
     "show": CommandEntry("blklab.cli.devices:show", "Show a model, and its data sheet next to the simulation"),
     "identify": CommandEntry("blklab.cli.devices:identify", "Find the models of this host's disks"),
     "import": CommandEntry("blklab.cli.devices:import_", "Make a model from the figures of io.cost"),
+    "refit": CommandEntry("blklab.cli.devices:refit", "Fit models of disks to a block trace"),
     "export": CommandEntry("blklab.cli.devices:export", "Print a model as lines of io.cost"),
 }
 
@@ -169,6 +179,100 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
     else:
         write(output, text.encode())
         tell(f"{output}: written")
+
+
+@click.command()
+@click.argument("trace", type=INPUT)
+@repeatable("--model", "models", metavar="[DISK=]NAME|FILE", help="Where the fit starts, for all disks or for one.")
+@repeatable("--disk", "names", metavar="NAME", help="Only this disk of the trace.")
+@click.option("--kernel", default=DEFAULT_KERNEL, help="Kernel of the recorded host.")
+@click.option("-o", "--output", metavar="FILE|DIRECTORY", help="Write the model of one disk, or a file for each disk.")
+@json_option
+def refit(
+    trace: str, *, models: tuple[str, ...], names: tuple[str, ...], kernel: str, output: str | None, as_json: bool
+) -> None:
+    """Fit the model of each disk to a block TRACE of the system in use, without any measurement.
+
+    TRACE is any trace that blklab reads. The disks are its devices that are above no other device. The
+    requests of a disk are replayed on its model, in parts of the trace whose load is stable. The first
+    half of the trace is fitted. The second half judges the result: its error is printed, and widens the
+    interval. A disk that was never busy shows its latency, and not its limits. Flushes are not fitted.
+
+    Without --model, the fit starts from the typical disk of the class if the name says it (nvme0n1),
+    and from a virtual disk otherwise.
+
+    \b
+    Examples:
+      blklab devices refit md4 --model hdd-7200 -o disks/
+      blklab devices refit md4 --model sda=sm883 --model nvme0n1=pm983 -o disks/
+      blklab devices refit md4 --disk sdb --model sm883 -o sdb.toml
+
+    \b
+    Exit status: 0 success; 2 no disk has enough I/O, or a model is not valid.
+    """
+    from blklab.calibrate import refit as analysis
+    from blklab.calibrate import report
+    from blklab.calibrate.recorded_disk import read_disks
+
+    disks = read_disks(trace, names)
+    bases = _initial_models(models, [disk.name for disk in disks])
+    files = _output_files(output, [disk.name for disk in disks])
+    results = []
+    obstacles = []
+    for disk in disks:
+        name, table = bases[disk.name]
+        try:
+            result = analysis.refit(disk, table, trace, kernel, tell)
+        except UsageError as error:
+            obstacles.append(error)
+            continue
+        results.append(result)
+        if disk.name in files:
+            write(files[disk.name], result.as_toml(name, trace).encode())
+            tell(f"{files[disk.name]}: written")
+    if not results:
+        raise obstacles[0]
+    for obstacle in obstacles:
+        warn(str(obstacle))
+    emit([result.as_dict() for result in results], as_json, lambda console: report.draw_refits(console, results))
+
+
+def _initial_models(models: Sequence[str], disks: Sequence[str]) -> "dict[str, tuple[str, DeviceTable]]":
+    """Return the name and the table of each disk's initial model. Raises UsageError."""
+    from blklab.cli.calibrate import VIRTUAL, read_model
+
+    by_disk: dict[str, str] = {}
+    for text in models:
+        disk, equals, name = text.partition("=")
+        if not equals:
+            by_disk |= {disk_name: text for disk_name in disks if disk_name not in by_disk}
+        elif disk in disks:
+            by_disk[disk] = name
+        else:
+            raise UsageError(f"--model {text}: no disk {disk!r} in the trace: it has {', '.join(disks)}")
+    bases = {}
+    for disk in disks:
+        base = by_disk.get(disk)
+        if base is None:
+            base = TYPICAL_NVME if disk.startswith("nvme") else VIRTUAL
+            tell(f"{disk}: starting from {base}, because no --model is given")
+        bases[disk] = (base, read_model(base))
+    return bases
+
+
+def _output_files(output: str | None, disks: Sequence[str]) -> dict[str, Path]:
+    """Return the file of each disk; none without an output. Raises UsageError."""
+    if output is None:
+        return {}
+    path = Path(output)
+    if len(disks) == 1 and not output.endswith("/") and not path.is_dir():
+        check_output(path)
+        return {disks[0]: path}
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"-o {output}: is a file, and the trace has {len(disks)} disks: expected a directory")
+    make_directory(path)
+    # The name of a disk of a trace may contain anything.
+    return {disk: path / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', disk).lstrip('.') or 'disk'}.toml" for disk in disks}
 
 
 @click.command("export")
