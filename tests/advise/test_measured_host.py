@@ -118,7 +118,7 @@ def test_advice_uses_the_measured_disks_and_host(machine: Machine, run: Run, mon
     assert document["arrangements"]
     planned = run("run", "advice.toml", "--dry-run", "--json")
     assert planned.status == 0, planned.err
-    assert json.loads(planned.out)["cells"][0]["cell"]["host"] == {"submit_ns": 3_300, "reap_ns": 1_800}
+    assert json.loads(planned.out)["cells"][0]["cell"]["host"].items() >= {"submit_ns": 3_300, "reap_ns": 1_800}.items()
 
 
 def test_a_measurement_is_of_this_host(run: Run) -> None:

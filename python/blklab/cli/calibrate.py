@@ -345,7 +345,7 @@ def read_model(model: str) -> "DeviceTable":
     if Path(model).suffix == ".toml":
         return load.read_calibrated(Path(model))
     try:
-        return stock_models.stock(model)
+        return stock_models.stock(model, stock_models.MEASURED_HERE)
     except ValueError as error:
         raise UsageError(f"--model: {error}") from None
 

@@ -334,6 +334,9 @@ CONTROLLER = 0.2
 differ by 0.22 in reads and 0.17 in writes with full queues (reference/foreign/fio_plot.csv): deviations of the
 logarithm."""
 
+MEASURED_HERE: Mapping[str, Any] = MappingProxyType({"controller": "that of the measurement"})
+"""Keys of a disk that is measured together with the controller in front of it."""
+
 FEATURES = ("nand", "dram", *(f"rated_{figure}" for figure in RATED))
 """Keys of a device with which a user says more of a flash disk than its model does."""
 
