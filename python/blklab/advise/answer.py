@@ -436,6 +436,11 @@ def _retry_slow(question: Question, slow: Sequence[Candidate], simulations: Simu
     if within_bound := [candidate for candidate in full if candidate.p99_ns <= bound]:
         return within_bound
     best = full[0]
+    if not best.is_known:
+        raise BlklabError(
+            f"no arrangement is predicted to have a 99th percentile below {format_duration(bound)}: "
+            f"that of the best, {best.arrangement.words}, is not known: measure the disks with `blklab calibrate`"
+        )
     raise BlklabError(
         f"no arrangement has a 99th percentile below {format_duration(bound)}: "
         f"the best, {best.arrangement.words}, has {format_duration(best.p99_ns)}: "

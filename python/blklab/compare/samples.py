@@ -63,7 +63,7 @@ def model_error(figures: Outcome, cell: Cell, metric: Metric) -> ModelError | No
         high = 1 / interval.iops[0]
     below, above = (abs(math.log(max(factor, 1e-9))) / NORMAL for factor in (low, high))
     setup = [cell.get(key) for key in ("devices", "stack", "jobs")]
-    return ModelError(below, above, interval.shared, setup, {**cell, "seed": None})
+    return ModelError(below, above, interval.shared, setup, {**cell, "seed": None}, interval.is_known)
 
 
 def _is_inverse(cell: Cell) -> bool:

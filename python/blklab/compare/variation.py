@@ -45,6 +45,7 @@ class ModelError:
     shared: float = 0.0  # The part that other kernels and hosts have as well
     setup: object = None  # The devices, the stack and the load: the shared part cancels between equal ones
     cell: object = None  # What was simulated, without the seed: the whole error cancels between equal ones
+    is_known: bool = True  # Whether the figure is known: its interval is not too wide
 
 
 @dataclass(frozen=True)
