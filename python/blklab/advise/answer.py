@@ -483,7 +483,8 @@ def doubts(question: Question, arrangements: Sequence[Arrangement]) -> list[str]
         if pool.guess:
             doubts.append(f"{pool.name}: the model is a guess: {pool.guess}.")
         if library_entry is not None and library_entry.spread:
-            doubts.append(f"{pool.name} is a typical disk: others differ by about {100 * library_entry.spread:.0f} %.")
+            differ = stock_models.describe_spread(str(model), pool.table)
+            doubts.append(f"{pool.name} is a typical disk: others differ by {differ}.")
         if pool.kind not in {"hdd", *FLASH}:
             doubts.append(f"{pool.name}: its probability of data loss is that of an SSD; its provider may keep copies.")
         if pool.kind in FLASH and pool.table.get("state") not in {None, "fresh"}:
