@@ -30,6 +30,10 @@ LARGE_SATA_WRITES = 0.5
 """The deviation of large writes of a SATA disk for desktops: whether its cache of single-bit cells takes them is not
 simulated. Two disks wrote at 0.3 and 0.8 of their interface's rate after it (reference/foreign/rates.csv)."""
 
+IN_SEQUENCE = {"sequence_read": 0.35, "sequence_write": 0.7}
+"""How much the rate of small I/Os in sequence differs from that of random ones, which these models have: the deviation
+of its logarithm in 25 results of reference/foreign/iocost.csv."""
+
 WRITE_NS = 20_000
 """What a small write takes that need not be durable, one at a time, with the host: 10 to 45 µs in
 reference/foreign/flushes.csv."""
@@ -62,7 +66,7 @@ def describe_flash(
     kept = {key: value for key, value in table.items() if key in stated}
     result = dict(table)
     base = table.get("uncertainty", {})
-    deviations = dict(base)
+    deviations = {**base, **IN_SEQUENCE}
     if product.bus == "nvme":
         _describe_nvme(result, deviations, product, without, kept)
     else:

@@ -68,11 +68,8 @@ APART = 10
 """How many times farther than the runs of one state two states are from each other. Of three rates that are spread
 evenly, the gaps differ by so much in one case of five; those of two states, hundredfold."""
 
-IN_SEQUENCE = {"read": 0.35, "write": 0.7}
-"""How much the rate of small I/Os in sequence differs from that of random ones, which the models of flash disks have:
-the deviation of its logarithm in 25 results of reference/foreign/iocost.csv."""
-
 LARGE = 64 << 10  # Bytes of an I/O from which on bytes limit a disk, and not commands
+FLASH = {"ssd", "nvme"}
 FLUSHING = 0.1
 """The share of the time of a flash disk from which on all of a load waits for flushes: several jobs share each one.
 With a smaller share, a part of the load waits."""
@@ -113,13 +110,14 @@ def interval(
     If all jobs have a rate, or I/Os of a trace their time, IOPS cannot exceed what the load offers.
     """
     devices = outcome.devices
+    kinds = [device["model"]["kind"] for device in cell.document["devices"]]
     # By Little's law, an I/O spends a share of its time on a device that is the device's share of those in flight: by
     # this share of a device's error, IOPS are wrong. The members of an array are often equal disks, whose errors are
     # equal too: deviations add up, not variances.
     total = max(1, sum(sum(device.ticks_ns) for device in devices))
     of_devices = sum(
-        sum(device.ticks_ns) / total * _deviation(cell, device, uncertainty, outcome.observed_ns)
-        for device, uncertainty in zip(devices, cell.uncertainties, strict=True)
+        sum(device.ticks_ns) / total * _deviation(cell, device, kind, uncertainty, outcome.observed_ns)
+        for device, kind, uncertainty in zip(devices, kinds, cell.uncertainties, strict=True)
     )
     of_thread = max((array["thread_ns"] for array in _arrays(outcome)), default=0) / outcome.observed_ns
     of_host = UNMEASURED if is_unmeasured(cell, outcome) else 0
@@ -224,8 +222,10 @@ def _hits(runs: Sequence[outcomes.Outcome]) -> dict[str, tuple[float, float]]:
     return intervals
 
 
-def _deviation(cell: Cell, device: outcomes.DeviceResult, uncertainty: Uncertainty, watched_ns: int) -> float:
-    """Returns the deviation of a device's load.
+def _deviation(
+    cell: Cell, device: outcomes.DeviceResult, kind: str, uncertainty: Uncertainty, watched_ns: int
+) -> float:
+    """Returns the deviation of the load of a device of this kind.
 
     It is that of flushes if the load waits for them, and that of latencies for the share of the time in which the
     device is idle.
@@ -234,14 +234,14 @@ def _deviation(cell: Cell, device: outcomes.DeviceResult, uncertainty: Uncertain
     if min(reads, writes) > MIXED * (reads + writes):
         ios = uncertainty.mixed
     elif reads > writes:
-        ios = _with_sequence(cell, device, uncertainty, "read", _read_deviation(device, uncertainty))
+        ios = _with_sequence(cell, device, _read_deviation(device, uncertainty), uncertainty.sequence_read)
     else:
-        ios = _with_sequence(cell, device, uncertainty, "write", _write_deviation(device, uncertainty))
+        ios = _with_sequence(cell, device, _write_deviation(device, uncertainty), uncertainty.sequence_write)
     if uncertainty.latency is not None:
         busy = min(1.0, max((device.work or {}).get(part, 0) for part in ("interface_ns", "media_ns")) / watched_ns)
         ios = busy * ios + (1 - busy) * uncertainty.latency
     flushes = min(1.0, ((device.flush_ns or 0) + (device.work or {}).get("durable_ns", 0)) / watched_ns)
-    if uncertainty.cached_write is not None:
+    if kind in FLASH and uncertainty.sync > ios:
         flushes = min(1.0, flushes / FLUSHING)
     return math.hypot((1 - flushes) * ios, flushes * uncertainty.sync)
 
@@ -259,13 +259,10 @@ def _write_deviation(device: outcomes.DeviceResult, uncertainty: Uncertainty) ->
     return large if large is not None and _mean_bytes(device) >= LARGE else small or 0.0
 
 
-def _with_sequence(
-    cell: Cell, device: outcomes.DeviceResult, uncertainty: Uncertainty, direction: str, deviation: float
-) -> float:
-    """Returns the deviation with that of small I/Os in sequence, if the load has them and the disk's model has not."""
-    is_known = uncertainty.cached_write is None or _mean_bytes(device) >= LARGE
+def _with_sequence(cell: Cell, device: outcomes.DeviceResult, deviation: float, of_sequence: float) -> float:
+    """Returns the deviation with that of small I/Os in sequence, if the load has them."""
     in_sequence = any(not job["random"] for job in cell.document["jobs"])
-    return math.hypot(deviation, IN_SEQUENCE[direction]) if in_sequence and not is_known else deviation
+    return math.hypot(deviation, of_sequence) if in_sequence and _mean_bytes(device) < LARGE else deviation
 
 
 def _mean_bytes(device: outcomes.DeviceResult) -> float:
