@@ -69,10 +69,9 @@ APART = 10
 evenly, the gaps differ by so much in one case of five; those of two states, hundredfold."""
 
 LARGE = 64 << 10  # Bytes of an I/O from which on bytes limit a disk, and not commands
-FLASH = {"ssd", "nvme"}
 FLUSHING = 0.1
-"""The share of the time of a flash disk from which on all of a load waits for flushes: several jobs share each one.
-With a smaller share, a part of the load waits."""
+"""The share of the time of a flash disk from which on all of a load waits for flushes, if its rates in sequence were
+not measured: several jobs share each flush. With a smaller share, a part of the load waits."""
 
 MIXED = 0.1  # With a smaller share of the other direction, a device's load is of one direction
 
@@ -110,14 +109,13 @@ def interval(
     If all jobs have a rate, or I/Os of a trace their time, IOPS cannot exceed what the load offers.
     """
     devices = outcome.devices
-    kinds = [device["model"]["kind"] for device in cell.document["devices"]]
     # By Little's law, an I/O spends a share of its time on a device that is the device's share of those in flight: by
     # this share of a device's error, IOPS are wrong. The members of an array are often equal disks, whose errors are
     # equal too: deviations add up, not variances.
     total = max(1, sum(sum(device.ticks_ns) for device in devices))
     of_devices = sum(
-        sum(device.ticks_ns) / total * _deviation(cell, device, kind, uncertainty, outcome.observed_ns)
-        for device, kind, uncertainty in zip(devices, kinds, cell.uncertainties, strict=True)
+        sum(device.ticks_ns) / total * _deviation(cell, device, uncertainty, outcome.observed_ns)
+        for device, uncertainty in zip(devices, cell.uncertainties, strict=True)
     )
     of_thread = max((array["thread_ns"] for array in _arrays(outcome)), default=0) / outcome.observed_ns
     of_host = UNMEASURED if is_unmeasured(cell, outcome) else 0
@@ -222,10 +220,8 @@ def _hits(runs: Sequence[outcomes.Outcome]) -> dict[str, tuple[float, float]]:
     return intervals
 
 
-def _deviation(
-    cell: Cell, device: outcomes.DeviceResult, kind: str, uncertainty: Uncertainty, watched_ns: int
-) -> float:
-    """Returns the deviation of the load of a device of this kind.
+def _deviation(cell: Cell, device: outcomes.DeviceResult, uncertainty: Uncertainty, watched_ns: int) -> float:
+    """Returns the deviation of a device's load.
 
     It is that of flushes if the load waits for them, and that of latencies for the share of the time in which the
     device is idle.
@@ -241,7 +237,7 @@ def _deviation(
         busy = min(1.0, max((device.work or {}).get(part, 0) for part in ("interface_ns", "media_ns")) / watched_ns)
         ios = busy * ios + (1 - busy) * uncertainty.latency
     flushes = min(1.0, ((device.flush_ns or 0) + (device.work or {}).get("durable_ns", 0)) / watched_ns)
-    if kind in FLASH and uncertainty.sync > ios:
+    if max(uncertainty.sequence_read, uncertainty.sequence_write) > 0:
         flushes = min(1.0, flushes / FLUSHING)
     return math.hypot((1 - flushes) * ios, flushes * uncertainty.sync)
 
