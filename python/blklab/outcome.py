@@ -306,6 +306,11 @@ class Outcome:
         return max(1, self.watched_ns or self.runtime_ns)
 
     @property
+    def is_known(self) -> bool:
+        """Whether its figures are known: measured, or predicted with an interval that is not too wide."""
+        return self.interval is None or self.interval.is_known
+
+    @property
     def job_options(self) -> Mapping[str, Mapping[str, str]]:
         """Fio's options of each job; empty if they are unknown."""
         return {} if self.fio is None else self.fio.options
@@ -315,8 +320,12 @@ class Outcome:
         return self.read if name == "read" else self.write
 
     def by_job(self) -> dict[str, Outcome]:
-        """Returns the figures of each job alone, by name, without what is known of all jobs together only."""
-        common_fields = {key: getattr(self, key) for key in ("runtime_ns", "warnings", "forced", "settings", "lab")}
+        """Returns the figures of each job alone, by name, without what is known of all jobs together only.
+
+        Those of a prediction have its interval.
+        """
+        names = ("runtime_ns", "warnings", "forced", "settings", "lab", "interval", "simulated_ios")
+        common_fields = {key: getattr(self, key) for key in names}
         return {
             group.name: Outcome(read=group.read, write=group.write, groups=[group], **common_fields)
             for group in self.groups
@@ -329,8 +338,15 @@ class Outcome:
         return self.direction(kind).clat_ns
 
     def as_document(self) -> dict[str, Any]:
-        """Returns the result for JSON, without what is unknown."""
+        """Returns the result as it is stored, without what is unknown."""
         return dict(_plain(self))
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the result for `--json`: that which is stored, and whether the figures of a prediction are known."""
+        document = self.as_document()
+        if self.interval is not None:
+            document["interval"] = {**document["interval"], "known": self.is_known}
+        return document
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Outcome:

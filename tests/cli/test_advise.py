@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from blklab.advise import race as racing
+from blklab.advise import samples
 from tests.conftest import Run
 
 TRACE = "tests/data/traces/pgbench-raid1"
@@ -41,6 +42,27 @@ def test_the_answer_for_a_trace(run: Run, tmp_path: Path) -> None:
     terminal = run(*command)
     assert terminal.out.startswith("Answer")
     assert "To build it on Debian, as root" in terminal.out
+
+
+def test_latencies_that_are_not_known_are_not_printed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "NOT_KNOWN", 1.0)
+    page = tmp_path / "advice.html"
+    command = ("advise", "--trace", TRACE, "--device", "md127", "--devices", "2xpm983:64GiB", "--html", page)
+    done = run(*command)
+    assert done.status == 0, done.err
+    words = " ".join(done.out.split())
+    assert "The mean latency is not known (nine of ten measurements: " in words
+    assert "It serves" not in words
+    table = done.out.split("None of these is better")[1]
+    (row,) = [line for line in table.splitlines() if line.startswith("1 ")][:1]
+    assert row.count("not known") == 3, row  # The mean, the 99th percentile and the headroom
+    assert "Latency and capacity" not in page.read_text()
+    document = json.loads(run(*command, "--json").out)
+    best = document["arrangements"][0]
+    assert [sample["known"] for sample in best["today"]] == [False]
+    assert best["today"][0]["mean_ns"] > 0
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -363,6 +364,38 @@ def test_two_predictions_differ_by_more_than_the_error_of_the_model() -> None:
     unknown = decide([[RunSample(1, (), ModelError(math.inf, math.inf))]] * 2, [0, 1], [([0], [1])], IOPS)[0]
     assert unknown is not None
     assert (unknown.verdict, unknown.low) == ("unknown", None)
+
+
+def test_the_ratio_of_two_predictions_may_be_known_although_they_are_not() -> None:
+    """Each is between a seventh and seven times the figure; nearly all of it is common to both kernels."""
+
+    def decide_pair(change: float, devices: tuple[str, str]) -> Decision:
+        cells = [
+            replace_known(predicted(100 * ratio, 7, shared=0.99 * math.log(7) / NORMAL, devices=of))
+            for ratio, of in zip((1, change), devices, strict=True)
+        ]
+        (decision,) = decide(cells, [0, 1], [([0], [1])], IOPS)
+        assert decision is not None
+        return decision
+
+    for change in (1.3, 1000.0):  # A ratio that the model's error does not explain is not known, either
+        apart = decide_pair(change, ("a", "b"))
+        assert (apart.verdict, apart.known) == ("unknown", False)
+        assert apart.low is not None
+    same = decide_pair(2.0, ("a", "a"))
+    assert (same.verdict, same.known) == ("better", True)
+    measurement = decide([replace_known(predicted(100, 7)), [RunSample(50)]], [0, 1], [([0], [1])], IOPS)[0]
+    assert measurement is not None
+    assert (measurement.verdict, measurement.known) == ("inside", False)
+
+
+def replace_known(samples: list[RunSample]) -> list[RunSample]:
+    """Returns predictions that are not known."""
+    return [
+        replace(sample, prediction=replace(sample.prediction, is_known=False))
+        for sample in samples
+        if sample.prediction is not None
+    ]
 
 
 def test_two_campaigns_differ_by_more_than_their_runs_show() -> None:

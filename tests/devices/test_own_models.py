@@ -1,5 +1,6 @@
 """Models of a user whose rates follow from the measured disks."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,42 @@ def test_a_model_of_the_user_without_capacity_keeps_its_rates(
 @pytest.mark.parametrize("model", ["nvme-consumer", "ssd-consumer"])
 def test_a_rated_figure_far_from_others_has_the_widest_interval(model: str, key: str, figure: int) -> None:
     Uncertainty.model_validate(stock_models.stock(model, {key: figure})["uncertainty"])
+
+
+OWN = {
+    "sustained_read_command_ns": 7_000,
+    "sustained_read_bandwidth": 2_000_000_000,
+    "sustained_write_command_ns": 70_000,
+    "cached_write_command_ns": 9_000,
+    "sustained_write_bandwidth": 1_500_000_000,
+}
+
+
+@pytest.mark.parametrize("kind", ["nvme-consumer", "ssd-consumer"])
+def test_figures_of_the_user_come_before_computed_ones(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library_file = stock_models.DIRECTORY / f"{kind}.toml"
+    text = library_file.read_text().partition("[library]")[0].replace("\nuncertainty = ", "\n#")
+    stated = "".join(f"{key} = {figure}\n" for key, figure in OWN.items())
+    path = _write(tmp_path, monkeypatch, f"{text}{stated}uncertainty = {{ read = 0.07 }}\n", kind)
+    table = stock_models.stock("own")
+    assert {key: table[key] for key in OWN} == OWN
+    own_keys = tomllib.loads(path.read_text())
+    for key in ("units", "program_ns", "fold_ns", "slc_bytes", "flush_ns", "fua_ns"):
+        if key in own_keys:
+            assert table[key] == own_keys[key], key
+    assert table["uncertainty"]["read"] == 0.07
+    assert table["uncertainty"]["write"] == stock_models.DATA_SHEET  # Nothing is known of a file without a certainty
+    Uncertainty.model_validate(table["uncertainty"])
+
+
+def test_what_the_user_does_not_state_follows_from_the_measured_disks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (stock_models.DIRECTORY / "nvme-consumer.toml").read_text().partition("[library]")[0]
+    _write(tmp_path, monkeypatch, text)
+    table = stock_models.stock("own")
+    for key in OWN:
+        assert table[key] == pytest.approx(stock_models.stock("nvme-consumer")[key], rel=0.5), key
+    assert table["uncertainty"]["cached_write"] == stock_models.stock("nvme-consumer")["uncertainty"]["cached_write"]

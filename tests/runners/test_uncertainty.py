@@ -209,3 +209,48 @@ def test_a_run_with_fewer_ios_is_the_beginning_of_a_longer_one(experiment: Path)
 def test_streams_on_a_mirror_are_less_certain(stack: dict[str, Any], load: dict[str, Any], is_wide: bool) -> None:
     limits = predicted({"a": DISK, "b": DISK}, stack, **load)
     assert (limits.iops[1] > math.exp(NORMAL * STREAMS)) == is_wide
+
+
+def consumer(state: str, rw: str, **keys: Any) -> PredictionInterval:
+    device = {"model": "nvme-consumer", "state": state, **keys}
+    raw = {
+        "devices": {"disk": device},
+        "stacks": {"x": {"device": "disk"}},
+        "workloads": {"load": {"rw": rw, "bs": "4k", "iodepth": 32, "time_based": True}},
+        "settings": {"kernel": "6.1", "runtime": "20ms"},
+    }
+    cell = cells.plan(load.ExperimentSource(Path("x.toml"), raw)).cells[0]
+    return interval(cell, runner.outcome(cell.document))
+
+
+@pytest.mark.parametrize("state", ["used", "worn"])
+@pytest.mark.parametrize("way", ["read", "write"])
+def test_small_ios_in_sequence_are_less_certain_if_they_were_not_measured(state: str, way: str) -> None:
+    random, sequential = (width_of(consumer(state, rw).iops) for rw in (f"rand{way}", way))
+    assert sequential > random
+
+
+def width_of(limits: tuple[float, float]) -> float:
+    return math.log(limits[1] / limits[0]) / (2 * NORMAL)
+
+
+def test_what_was_measured_in_sequence_is_as_certain() -> None:
+    limits = {rw: consumer("worn", rw, uncertainty={"read": 0.2}).iops for rw in ("read", "randread")}
+    assert width_of(limits["read"]) == pytest.approx(width_of(limits["randread"]), rel=0.02)
+
+
+@pytest.mark.parametrize(("state", "fsync"), [("used", 16), ("worn", 4)])
+def test_a_load_that_waits_for_flushes_is_as_uncertain_as_they_are(state: str, fsync: int) -> None:
+    """Flushes take a part of the time: all of the load waits for them, whatever is known of its writes."""
+    deviations = {"read": 0.1, "write": 0.1, "mixed": 0.1, "sync": 1.5, "sequence_write": 0.1}
+    device = {"model": "nvme-consumer", "state": state, "uncertainty": deviations, "flush_ns": 200_000}
+    raw = {
+        "devices": {"disk": device},
+        "stacks": {"x": {"device": "disk"}},
+        "workloads": {"load": {"rw": "randwrite", "bs": "4k", "fsync": fsync, "time_based": True}},
+        "settings": {"kernel": "6.1", "runtime": "100ms"},
+    }
+    cell = cells.plan(load.ExperimentSource(Path("x.toml"), raw)).cells[0]
+    outcome = runner.outcome(cell.document)
+    assert 0.1 < (outcome.devices[0].flush_ns or 0) / outcome.observed_ns < 0.6
+    assert width_of(interval(cell, outcome).iops) == pytest.approx(math.hypot(1.5, KERNEL), rel=0.02)

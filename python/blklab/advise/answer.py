@@ -436,6 +436,11 @@ def _retry_slow(question: Question, slow: Sequence[Candidate], simulations: Simu
     if within_bound := [candidate for candidate in full if candidate.p99_ns <= bound]:
         return within_bound
     best = full[0]
+    if not best.is_known:
+        raise BlklabError(
+            f"no arrangement is predicted to have a 99th percentile below {format_duration(bound)}: "
+            f"that of the best, {best.arrangement.words}, is not known: measure the disks with `blklab calibrate`"
+        )
     raise BlklabError(
         f"no arrangement has a 99th percentile below {format_duration(bound)}: "
         f"the best, {best.arrangement.words}, has {format_duration(best.p99_ns)}: "
@@ -479,7 +484,8 @@ def doubts(question: Question, arrangements: Sequence[Arrangement]) -> list[str]
             doubts.append(f"{pool.name}: the model is a guess: {pool.guess}.")
         is_measured = "uncertainty" in pool.table
         if library_entry is not None and library_entry.spread and not is_measured:
-            doubts.append(f"{pool.name} is a typical disk: others differ by about {100 * library_entry.spread:.0f} %.")
+            differ = stock_models.describe_spread(str(model), pool.table)
+            doubts.append(f"{pool.name} is a typical disk: others differ by {differ}.")
         if pool.kind not in {"hdd", *FLASH}:
             doubts.append(f"{pool.name}: its probability of data loss is that of an SSD; its provider may keep copies.")
         if pool.kind in FLASH and pool.table.get("state") not in {None, "fresh"}:

@@ -88,6 +88,11 @@ class CacheAnswer:
     ios: int  # That each simulation has at most
 
     @property
+    def is_known(self) -> bool:
+        """Whether the figures with the cache and without it are known."""
+        return self.best.candidate.is_known and self.without.candidate.is_known
+
+    @property
     def gain(self) -> float:
         """The mean latency with the cache, as a ratio to that without one."""
         weights = [load.weight for load in self.question.loads]
@@ -112,8 +117,8 @@ class CacheAnswer:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the intervals of the means do not overlap."""
-        return self.best.sample.mean_bounds[1] < self.without.sample.mean_bounds[0]
+        """Whether the figures are known, and the intervals of the means do not overlap."""
+        return self.is_known and self.best.sample.mean_bounds[1] < self.without.sample.mean_bounds[0]
 
 
 def origin_of(pool: DiskPool, level: str) -> Arrangement:

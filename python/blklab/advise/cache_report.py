@@ -8,7 +8,14 @@ from blklab.advise.cache import WARM, WINDOWS, CacheAnswer, CacheFigures, WarmUp
 from blklab.advise.candidates import CACHE_WORDS
 from blklab.advise.figures import YEARS
 from blklab.advise.race import SAME
-from blklab.advise.report_figures import HOW_TO_RUN, compare_choices, mean_interval, rated_years, samples_as_dicts
+from blklab.advise.report_figures import (
+    HOW_TO_RUN,
+    compare_choices,
+    latency,
+    mean_interval,
+    rated_years,
+    samples_as_dicts,
+)
 from blklab.advise.samples import Simulations
 from blklab.render import formatting, terminal
 from blklab.render.console import Console
@@ -22,6 +29,12 @@ def verdict(answer: CacheAnswer) -> str:
     """Returns the first sentence: whether a cache is worth it."""
     best = answer.best
     disks = formatting.plural(answer.question.pools[-1].count, "fast disk")
+    if not answer.is_known:
+        return (
+            f"Whether {cache_words(best)} is worth it is not known: nine of ten measurements of the mean latency are "
+            f"{mean_interval(best.sample)} with it, and {mean_interval(answer.without.sample)} without. "
+            "Measure the disks with `blklab calibrate`."
+        )
     if not answer.is_worth_it:
         if answer.gain > 1 + SAME:
             gain = "is slower"
@@ -86,7 +99,9 @@ def sentences(answer: CacheAnswer) -> list[Sentence]:
     result = [Sentence("Answer", verdict(answer)), Sentence("Array", f"{answer.without.arrangement.words}; {load}.")]
     result.append(Sentence("Size", size_sentence(answer)))
     if answer.risky:
-        kinds = [f"{_cache_kind(row.arrangement.level)}, {format_duration(row.sample.mean_ns)}" for row in answer.risky]
+        kinds = []
+        for row in answer.risky:
+            kinds.append(f"{_cache_kind(row.arrangement.level)}, {latency(row.sample, row.sample.mean_ns)}")
         base_failures = answer.without.arrangement.failures
         risk = (
             f"Faster, but with it the array survives {answer.risky[0].arrangement.failures} failed disks "
@@ -103,7 +118,7 @@ def sentences(answer: CacheAnswer) -> list[Sentence]:
     if changes := compare_choices(answer.choices[best.arrangement.level]):
         result.append(Sentence("Choices", changes))
     if answer.warm_up and any(answer.warm_up.hit_ratios):
-        result.append(Sentence("Warm-up", warm_up_sentence(answer.warm_up)))
+        result.append(Sentence("Warm-up", warm_up_sentence(answer, answer.warm_up)))
     result.append(Sentence("Wear", wear_sentence(best)))
     if best.dirty_bytes:
         result.append(Sentence("Dirty data", f"Up to {format_size(best.dirty_bytes)} are only in the cache."))
@@ -117,9 +132,12 @@ def size_sentence(answer: CacheAnswer) -> str:
     smallest_block = answer.curves["blocks"][0] if answer.curves else None
     steps = [f"{format_size(size)} {format_duration(mean)}" for size, mean in sizes.items()]
     base_mean = format_duration(answer.without.sample.mean_ns)
-    lines = [
-        f"Mean latency of {_cache_kind(kind_and_mode)} with its defaults: without {base_mean}; with {'; '.join(steps)}."
-    ]
+    lines = []
+    if answer.is_known:
+        lines.append(
+            f"Mean latency of {_cache_kind(kind_and_mode)} with its defaults: "
+            f"without {base_mean}; with {'; '.join(steps)}."
+        )
     if any(size > answer.best.bytes for size in sizes):
         lines.append(f"Above {format_size(answer.best.bytes)}, it does not become clearly faster.")
     elif smallest_block and answer.best.bytes < smallest_block["footprint_bytes"]:
@@ -135,15 +153,20 @@ def size_sentence(answer: CacheAnswer) -> str:
     return " ".join(lines)
 
 
-def warm_up_sentence(warm: WarmUp) -> str:
+def warm_up_sentence(answer: CacheAnswer, warm: WarmUp) -> str:
     """Says how long the cache takes until it has what the load needs."""
     hits = ", ".join(formatting.share(ratio) for ratio in warm.hit_ratios)
     when = "only there: record for longer to see more"
     if warm.seconds is not None:
         when = f"after {format_duration(warm.seconds * 1e9)} of this load"
-    return (
+    text = (
         f"Hits of the reads in {WINDOWS} equal parts of the trace: {hits}. "
-        f"{formatting.share(WARM)} of those of the last part are reached {when}. In the first part, "
+        f"{formatting.share(WARM)} of those of the last part are reached {when}."
+    )
+    if not answer.is_known:
+        return text
+    return (
+        f"{text} In the first part, "
         f"while most is copied, the 99th percentile is {formatting.duration(warm.first_p99_ns)}, "
         f"without a cache {formatting.duration(warm.first_p99_without_ns)}."
     )
@@ -183,10 +206,10 @@ def _tables(answer: CacheAnswer) -> list[TextTable]:
             [
                 name,
                 formatting.size(row.bytes or None),
-                format_duration(row.sample.mean_ns),
+                latency(row.sample, row.sample.mean_ns),
                 mean_interval(row.sample),
-                format_duration(row.later_ns),
-                format_duration(row.sample.p99_ns),
+                latency(row.sample, row.later_ns),
+                latency(row.sample, row.sample.p99_ns),
                 formatting.share(row.hit_ratio),
             ]
         )
@@ -272,6 +295,7 @@ def as_dict(answer: CacheAnswer) -> dict[str, object]:
         "answer": verdict(answer),
         "worth_it": answer.is_worth_it,
         "certain": answer.is_certain,
+        "known": answer.is_known,
         "without": _row(answer.without),
         "caches": [_row(row) for row in answer.caches],
         "best": list(answer.caches).index(answer.best),

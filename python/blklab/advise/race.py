@@ -57,6 +57,11 @@ class Candidate:
         return self.by_length[max(self.by_length)]
 
     @property
+    def is_known(self) -> bool:
+        """Whether the figures of all loads are known."""
+        return all(sample.is_known for sample in self.samples)
+
+    @property
     def p99_ns(self) -> float:
         """The largest 99th percentile of all loads."""
         return max(sample.p99_ns for sample in self.samples)

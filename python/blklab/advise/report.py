@@ -7,9 +7,17 @@ from dataclasses import asdict
 from blklab.advise import cache_report as cache_advice
 from blklab.advise.answer import Answer
 from blklab.advise.figures import YEARS, ArrangementFigures
-from blklab.advise.report_figures import HOW_TO_RUN, compare_choices, mean_interval, rated_years, samples_as_dicts
+from blklab.advise.report_figures import (
+    HOW_TO_RUN,
+    compare_choices,
+    latency,
+    mean_interval,
+    rated_years,
+    samples_as_dicts,
+)
 from blklab.advise.samples import Sample
 from blklab.md.reliability import RAREST, in_words, one_in
+from blklab.outcome import NOT_KNOWN
 from blklab.render import formatting, shell, terminal
 from blklab.render.chart import Chart, Spec, chart_spec, duration_label, layer, log_ticks, quantity, tip
 from blklab.render.console import Console
@@ -31,17 +39,12 @@ def verdict(answer: Answer) -> str:
     sample = best.slowest_load()
     loads = answer.question.loads
     of_load = f" of {printable(loads[best.today.index(sample)].name)}, the slowest load," if len(loads) > 1 else ""
-    low, high = (format_duration(sample.p99_ns * factor) for factor in sample.p99_interval)
-    sentences = [
-        f"Build {best.arrangement.words}: the {rank} arrangement that meets the constraints.",
-        f"The mean latency{of_load} is "
-        f"{formatting.duration(sample.mean_ns)} (nine of ten measurements: {mean_interval(sample)}), "
-        f"the 99th percentile {formatting.duration(sample.p99_ns)} ({low} to {high}).",
-    ]
+    sentences = [f"Build {best.arrangement.words}: the {rank} arrangement that meets the constraints."]
+    sentences += _describe_latencies(answer, sample, of_load)
     shortfall = _shortfall(answer)
     if shortfall:
         sentences.insert(0, shortfall)
-    if best.headroom is not None:
+    if best.headroom is not None and _is_headroom_known(best):
         sentences.append(f"It serves {_headroom_words(best)} today's load.")
     if best.rated_years is not None and best.rated_years < 1:
         sentences.append(
@@ -55,11 +58,34 @@ def verdict(answer: Answer) -> str:
     return " ".join(sentences)
 
 
+def _describe_latencies(answer: Answer, sample: Sample, of_load: str) -> list[str]:
+    """Returns the latencies of the best arrangement, or that they are not known."""
+    if not sample.is_known:
+        sentences = [
+            f"The mean latency{of_load} is not known (nine of ten measurements: {mean_interval(sample)}): "
+            "measure the disks with `blklab calibrate`."
+        ]
+        if answer.question.constraints.p99_ns is not None:
+            sentences.append("Whether the 99th percentile is below the limit is not known, either.")
+        return sentences
+    low, high = (format_duration(sample.p99_ns * factor) for factor in sample.p99_interval)
+    return [
+        f"The mean latency{of_load} is "
+        f"{formatting.duration(sample.mean_ns)} (nine of ten measurements: {mean_interval(sample)}), "
+        f"the 99th percentile {formatting.duration(sample.p99_ns)} ({low} to {high})."
+    ]
+
+
+def _is_headroom_known(row: ArrangementFigures) -> bool:
+    """Returns whether it is known how much the arrangement serves at most."""
+    return all(sample.is_known for sample in (*row.today, *row.peak))
+
+
 def _shortfall(answer: Answer) -> str:
     """Says that the best arrangement does not serve the growth of the load, and which one does; empty if it does."""
     best = answer.rows[0]
     growth = answer.question.growth
-    if best.headroom is None or best.headroom >= growth or best.headroom_is_more:
+    if best.headroom is None or best.headroom >= growth or best.headroom_is_more or not _is_headroom_known(best):
         return ""
     rows = enumerate(answer.rows, 1)
     sufficient = [number for number, row in rows if row.headroom_is_more or (row.headroom or 0) >= growth]
@@ -97,6 +123,8 @@ def _headroom_words(row: ArrangementFigures) -> str:
 
 def _short_headroom(row: ArrangementFigures) -> str:
     """Returns the same for a column."""
+    if row.headroom is not None and not _is_headroom_known(row):
+        return formatting.UNKNOWN
     return "<1" if row.headroom is not None and row.headroom < 1 else _headroom_words(row).removesuffix(" times")
 
 
@@ -110,12 +138,12 @@ def sentences(answer: Answer) -> list[Sentence]:
     result.append(Sentence("Data loss", _loss(answer)))
     if answer.cache is not None:
         best = answer.cache.best
-        mean = format_duration(best.sample.mean_ns)
+        mean = latency(best.sample, best.sample.mean_ns)
         cache_lines = [
             f"{cache_advice.cache_words(best)}: a mean latency of {mean}. {cache_advice.size_sentence(answer.cache)}"
         ]
         if answer.cache.warm_up:
-            cache_lines.append(cache_advice.warm_up_sentence(answer.cache.warm_up))
+            cache_lines.append(cache_advice.warm_up_sentence(answer.cache, answer.cache.warm_up))
         cache_lines.append(cache_advice.wear_sentence(best))
         result += [Sentence("" if index else "Cache", line) for index, line in enumerate(cache_lines)]
     if changes := compare_choices(answer.rows[0].changes):
@@ -191,9 +219,9 @@ def _table(answer: Answer, arrangements: Sequence[ArrangementFigures], first: in
             row.arrangement.words,
             format_size(row.arrangement.capacity),
             str(row.arrangement.failures),
-            format_duration(row.slowest_load().mean_ns),
+            latency(row.slowest_load(), row.slowest_load().mean_ns),
             mean_interval(row.slowest_load()),
-            format_duration(row.slowest_load().p99_ns),
+            latency(row.slowest_load(), row.slowest_load().p99_ns),
         ]
         if has_headroom:
             cells.append(_short_headroom(row))
@@ -204,6 +232,8 @@ def _table(answer: Answer, arrangements: Sequence[ArrangementFigures], first: in
     note = f"failures: disks that can fail, whichever they are; loss: probability of losing data within {YEARS} years"
     if has_headroom:
         note += "; headroom: times today's load until a disk saturates, I/Os fall behind or p99 exceeds the limit"
+    if not all(row.slowest_load().is_known for row in arrangements):
+        note += f"; {formatting.UNKNOWN}: the upper bound is more than {NOT_KNOWN:.0f} times the lower one"
     return TextTable(title, columns, rows, note, strong=frozenset({0}) if first == 1 else frozenset())
 
 
@@ -219,15 +249,15 @@ def endurance(answer: Answer) -> TextTable:
         peak = max(row.peak, key=lambda sample: sample.p99_ns)
         cells = [
             str(number),
-            formatting.share(row.slowest_load().busy),
-            formatting.number(peak.iops),
-            formatting.rate(peak.bandwidth),
+            formatting.share(row.slowest_load().busy) if row.slowest_load().is_known else formatting.UNKNOWN,
+            formatting.number(peak.iops) if peak.is_known else formatting.UNKNOWN,
+            formatting.rate(peak.bandwidth) if peak.is_known else formatting.UNKNOWN,
             _worst(row.degraded),
-            formatting.duration(None if row.rebuild_seconds is None else row.rebuild_seconds * 1e9),
+            _rebuild_time(row),
             _worst(row.rebuilding),
         ]
         if wear:
-            cells += [formatting.number(row.drive_writes_per_day), rated_years(row.rated_years)]
+            cells += _wear(answer, row)
         rows.append(cells)
     note = "degraded: without one disk; rebuild: of this disk under the load"
     if wear:
@@ -236,6 +266,21 @@ def endurance(answer: Answer) -> TextTable:
             "rated for: until the first disk was written as often as its maker rates it"
         )
     return TextTable("At most, and when a disk has failed", columns, rows, note, strong=frozenset({0}))
+
+
+def _rebuild_time(row: ArrangementFigures) -> str:
+    if row.rebuild_seconds is None:
+        return formatting.NONE
+    is_known = all(sample.is_known for sample in row.rebuilding)
+    return formatting.duration(row.rebuild_seconds * 1e9) if is_known else formatting.UNKNOWN
+
+
+def _wear(answer: Answer, row: ArrangementFigures) -> list[str]:
+    """Returns the writes a day, and how long a disk is rated for: a trace says how much it writes, jobs do not."""
+    pairs = zip(answer.question.loads, row.today, strict=True)
+    if not all(load.timed or sample.is_known for load, sample in pairs):
+        return [formatting.UNKNOWN] * 2
+    return [formatting.number(row.drive_writes_per_day), rated_years(row.rated_years)]
 
 
 def _short(probability: float) -> str:
@@ -260,13 +305,17 @@ def losses(answer: Answer) -> TextTable:
 
 
 def _worst(samples: Sequence[Sample]) -> str:
-    return format_duration(max(sample.p99_ns for sample in samples)) if samples else formatting.NONE
+    if not samples:
+        return formatting.NONE
+    slowest = max(samples, key=lambda sample: sample.p99_ns)
+    return latency(slowest, slowest.p99_ns)
 
 
 def chart(answer: Answer) -> Chart | None:
-    """Returns latency over capacity."""
+    """Returns latency over capacity, without the arrangements whose latency is not known."""
     arrangements = _list_arrangements(answer)
-    if len(arrangements) < 2:
+    numbered_rows = [(number, row) for number, row in enumerate(arrangements, 1) if row.slowest_load().is_known]
+    if len(arrangements) < 2 or not numbered_rows:
         return None
     rows: list[Spec] = [
         {
@@ -280,7 +329,7 @@ def chart(answer: Answer) -> Chart | None:
             "interval": mean_interval(row.slowest_load()),
             "failures": str(row.arrangement.failures),
         }
-        for number, row in enumerate(arrangements, 1)
+        for number, row in numbered_rows
     ]
     low = min(row["low"] for row in rows) * 0.9
     high = max(row["high"] for row in rows) * 1.1
@@ -305,6 +354,9 @@ def chart(answer: Answer) -> Chart | None:
     points = layer("point", encoding, filled=True, size=90)
     spec = chart_spec(rows, height=HEIGHT, layer=[bars, points, {"data": {"values": labels}, **texts}])
     note = "Each point is an arrangement, with its number in the tables; its line has nine of ten measurements."
+    unknown_count = len(arrangements) - len(numbered_rows)
+    if unknown_count:
+        note += f" {formatting.plural(unknown_count, 'arrangement')} left out: the latency is not known."
     return Chart("front", "Latency and capacity", spec, front(answer), note, wide=True)
 
 

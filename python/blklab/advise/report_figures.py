@@ -11,6 +11,11 @@ SMALL = 0.02  # Changes of latency that a sentence does not list
 HOW_TO_RUN = "save this as a file, complete the names of the disks, run it with sh. It stops if a disk is not empty."
 
 
+def latency(sample: Sample, nanoseconds: float) -> str:
+    """Returns a latency of a sample; `not known` if its interval is too wide."""
+    return formatting.duration(nanoseconds) if sample.is_known else formatting.UNKNOWN
+
+
 def mean_interval(sample: Sample) -> str:
     """Returns the interval of the mean with two digits: `1.0–2.3 ms`."""
     low, high = (_two_digits(bound) for bound in sample.mean_bounds)
@@ -63,5 +68,6 @@ def samples_as_dicts(samples: Sequence[Sample]) -> list[dict[str, object]]:
     for sample in samples:
         fields = asdict(sample)
         del fields["batches"]
+        fields["known"] = sample.is_known
         dicts.append(fields)
     return dicts

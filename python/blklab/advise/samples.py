@@ -18,7 +18,7 @@ from blklab.cluster import HERE, Parallel
 from blklab.errors import BlklabError
 from blklab.experiment import cells
 from blklab.experiment.cells import Cell
-from blklab.outcome import LatencyResult, Outcome
+from blklab.outcome import NOT_KNOWN, LatencyResult, Outcome
 from blklab.runners.sim.runner import outcome
 from blklab.runners.sim.uncertainty import SEEDS, interval, of_mean, other_run
 
@@ -63,6 +63,14 @@ class Sample:
         """The ends of the interval of the mean, ns."""
         low, high = self.mean_interval
         return self.mean_ns * low, self.mean_ns * high
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the interval of the mean is so narrow that the figures are known."""
+        if not self.mean_interval:
+            return True
+        low, high = self.mean_interval
+        return high <= NOT_KNOWN * low
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,14 @@ MIXED_LATENCY: Stage = {("read_latency_ns", "write_latency_ns"): lambda run: _is
 READ_BANDWIDTH: Stage = {("read_bandwidth",): lambda run: _has_busy_reads(run) and _has_large_ios(run)}
 WRITE_BANDWIDTH: Stage = {("write_bandwidth",): lambda run: _has_busy_writes(run) and _has_large_ios(run)}
 
+NVME_WRITES: Stage = {
+    ("write_bandwidth",): lambda run: _has_busy_writes(run) and (run.block_bytes or 0) >= LARGE,
+    **WRITE_LATENCY,
+}
+FLASH_WRITES: Stage = {("program_ns",): _has_busy_writes, **NVME_WRITES}
+CACHED_WRITES: Stage = {("write_command_ns", "program_ns"): _has_busy_writes, **NVME_WRITES}
+"""Instead of `FLASH_WRITES` for a disk whose cache of single-bit cells takes random writes: commands limit them."""
+
 STAGES: dict[str, tuple[Stage, ...]] = {
     # The interface of a SATA disk is the limit: the time for a command and for its bytes.
     "ssd": (
@@ -99,11 +107,7 @@ STAGES: dict[str, tuple[Stage, ...]] = {
             ("read_bandwidth",): lambda run: _has_busy_reads(run) and (run.block_bytes or 0) >= LARGE,
             **READ_LATENCY,
         },
-        {
-            ("program_ns",): _has_busy_writes,
-            ("write_bandwidth",): lambda run: _has_busy_writes(run) and (run.block_bytes or 0) >= LARGE,
-            **WRITE_LATENCY,
-        },
+        FLASH_WRITES,
         {("program_ns", "page_read_ns", "suspend_ns"): _is_mixed},
         MIXED_LATENCY,
         {("flush_ns",): lambda run: run.writes and run.flushes},
@@ -174,7 +178,7 @@ def calibrate(
     table = dict(device)
     fitted_values: dict[str, tuple[float, float]] = {}
     stages: list[FittedStage] = []
-    for stage in STAGES[device["kind"]]:
+    for stage in _list_stages(device):
         parameters: list[str] = []
         stage_runs: list[Observation] = []
         for parameter_names, shows in stage.items():
@@ -213,6 +217,11 @@ def _names_of_states(runs: Sequence[Observation]) -> tuple[str, ...]:
     return names
 
 
+def _list_stages(device: DeviceTable) -> list[Stage]:
+    has_cache = bool(device.get("slc_bytes"))
+    return [CACHED_WRITES if has_cache and stage is FLASH_WRITES else stage for stage in STAGES[device["kind"]]]
+
+
 def _uncertainty(before: Mapping[str, float], residuals: Sequence[Residual]) -> dict[str, float]:
     """Returns the deviation of each kind of load: the root mean square of the errors.
 
@@ -235,7 +244,17 @@ def _uncertainty(before: Mapping[str, float], residuals: Sequence[Residual]) -> 
         for name in (kind, *NARROWER.get(kind, ())):
             if name in before:
                 deviations[name] = before[name]
+    for way in output.WAYS:
+        name = f"sequence_{way}"
+        is_measured = any(_is_small_sequence(residual.run, way) for residual in residuals)
+        if name in before and not is_measured:
+            deviations[name] = before[name]
     return deviations
+
+
+def _is_small_sequence(run: Observation, way: str) -> bool:
+    is_of_way = run.writes if way == "write" else run.reads
+    return is_of_way and not run.random and run.block_bytes is not None and run.block_bytes < LARGE
 
 
 FittedStage = tuple[Sequence[str], Sequence[Observation]]

@@ -44,7 +44,9 @@ def describe_result(row: CampaignRow, rates: Sequence[RunRate]) -> str:
     parts = []
     cells = by_key((_cell(rate), rate) for rate in rates).values()
     commands = [fmean(rate.wall_ns or 0 for rate in cell) for cell in cells if all(rate.wall_ns for rate in cell)]
-    iops = [fmean(rate.iops for rate in cell) for cell in cells if any(rate.iops for rate in cell)]
+    cells_with_ios = [cell for cell in cells if any(rate.iops for rate in cell)]
+    iops = [fmean(rate.iops for rate in cell) for cell in cells_with_ios if all(rate.is_known for rate in cell)]
+    unknown_count = len(cells_with_ios) - len(iops)
     if iops:
         parts.append(
             _describe_range(len(iops), [formatting.number(bound) for bound in (min(iops), max(iops))], " IOPS")
@@ -52,9 +54,11 @@ def describe_result(row: CampaignRow, rates: Sequence[RunRate]) -> str:
     elif commands:
         bounds = [formatting.duration(bound) for bound in (min(commands), max(commands))]
         parts.append(_describe_range(len(commands), bounds, ""))
-    else:
+    elif not unknown_count:
         parts.append("no result yet" if row.states.get("running") or row.states.get("planned") else "no result")
-    idle_count = max(0, len(cells) - len(iops) - len(commands))
+    if unknown_count:
+        parts.append(f"{formatting.plural(unknown_count, 'cell')} not known")
+    idle_count = max(0, len(cells) - len(cells_with_ios) - len(commands))
     if (iops or commands) and idle_count:
         parts.append(f"{formatting.plural(idle_count, 'cell')} without I/O")
     total = sum(row.states.values())

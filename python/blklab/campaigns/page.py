@@ -72,7 +72,7 @@ class ExperimentReport:
         sections = (
             bisection.section(bisections),
             _changes(comparisons),
-            PageSection("result", "Result", "Fastest", fastest_charts(view.drawn)),
+            PageSection("result", "Result", "Fastest", fastest_charts(view.drawn.known), view.drawn.unknown_note),
             _cells(view),
             _hosts(view),
             course_section(view.drawn),
@@ -226,9 +226,10 @@ def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
             continue
         row = _cell_names(view, cell)
         row.append(str(len(cell.runs)))
-        row += [formatting.number(cell.mean(name)) for name in ("read.iops", "write.iops", "iops")]
-        row += [_half(cell, "iops"), formatting.rate(cell.mean("bw"))]
-        row += [formatting.duration(cell.mean(metric)) for metric in latencies.values()]
+        figures = [formatting.number(cell.mean(name)) for name in ("read.iops", "write.iops", "iops")]
+        figures += [_half(cell, "iops"), formatting.rate(cell.mean("bw"))]
+        figures += [formatting.duration(cell.mean(metric)) for metric in latencies.values()]
+        row += figures if cell.is_known else runs.hide_figures(figures)
         row.append(formatting.number(_mean_figure(cell, cores)))
         row.append(formatting.share(_mean_figure(cell, _machine)))
         body.append(row)
@@ -237,7 +238,7 @@ def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
             "Figures",
             columns,
             body,
-            ("±: half of the interval. CPUs: how many the jobs used; machine: the busy share of all CPUs."),
+            "±: half of the interval. CPUs: how many the jobs used; machine: the busy share of all CPUs.",
         )
     )
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from statistics import fmean, median
 
 from blklab.campaigns import runs
-from blklab.campaigns.runs import UNKNOWN, figure_headings, outcome_figures, split_directions
+from blklab.campaigns.runs import figure_headings, outcome_figures, split_directions
 from blklab.compare.host_outliers import FEWEST, HostOutlier, outliers, values
 from blklab.compare.metrics import METRICS, lowest_devices
 from blklab.compare.sanity_checks import unfair_shares
@@ -60,7 +60,8 @@ def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunR
     terminal.draw_table(console, results_table(plan, results))
     for cell, result in _pairs(plan, results):
         if (ramp := result.outcome.load_ramp) is not None:
-            terminal.draw_table(console, ramp_table(f"{printable(cell.name)}: load", ramp))
+            is_known = result.outcome.is_known
+            terminal.draw_table(console, ramp_table(f"{printable(cell.name)}: load", ramp, is_known=is_known))
     lines = []
     for group in group_repeats(results):
         labels = " ".join(f"{key}={value}" for key, value in group[0].labels.items() if key != "repeat")
@@ -126,9 +127,9 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTab
     note += ". share: each disk's share of the I/Os. in queues: mean number of requests in each disk and its queue."
     if has_interval:
         note += " ±IOPS: the interval in which nine of ten measurements are expected."
-    if any(result.outcome.interval and not result.outcome.interval.is_known for result in results):
-        note += f" {UNKNOWN}: its upper bound is more than {NOT_KNOWN:.0f} times the lower one; measure the disks"
-        note += " with `blklab calibrate`."
+    if not all(result.outcome.is_known for result in results):
+        note += f" {formatting.UNKNOWN}: its upper bound is more than {NOT_KNOWN:.0f} times the lower one;"
+        note += " measure the disks with `blklab calibrate`."
     title = f"{printable(plan.title) or 'Experiment'}: {did(plan.runner)}"
     return TextTable(title, columns, rows, note, spare=SPARE, explanations={"mean": "mean and "})
 
@@ -209,8 +210,8 @@ def _figures(result: RunResult) -> str:
         if not outcome.direction(direction).total_ios:
             continue
         iops = f"{outcome.direction(direction).iops:,.0f}"
-        if outcome.interval is not None and not outcome.interval.is_known:
-            iops = UNKNOWN
+        if not outcome.is_known:
+            iops = formatting.UNKNOWN
         figures.append(f"{direction} {iops} IOPS")
     return ", ".join(figures)
 
@@ -218,8 +219,11 @@ def _figures(result: RunResult) -> str:
 FIGURES = ("p50", "p99")
 
 
-def ramp_table(title: str, ramp: LoadRamp) -> TextTable:
-    """Returns the table of a ramp, with the rate that was searched below it."""
+def ramp_table(title: str, ramp: LoadRamp, *, is_known: bool) -> TextTable:
+    """Returns the table of a ramp, with the rate that was searched below it.
+
+    Rates that are offered are shares of the highest one: if it is not known, they are not either.
+    """
     keys = []
     for kind in ("read", "write"):
         if any(kind in step.latency_ns for step in ramp.steps):
@@ -230,17 +234,21 @@ def ramp_table(title: str, ramp: LoadRamp) -> TextTable:
         row = ["no limit" if step.offered_iops is None else f"{step.offered_iops:,.0f}", f"{step.iops:,.0f}"]
         for kind, figure in keys:
             row.append(formatting.duration(step.latency_ns.get(kind, {}).get(figure)))
+        if not is_known:
+            row = [text if text == "no limit" else formatting.UNKNOWN for text in row]
         rows.append(row)
-    return TextTable(title, columns, rows, best_rate(ramp))
+    return TextTable(title, columns, rows, best_rate(ramp, is_known=is_known))
 
 
-def best_rate(ramp: LoadRamp) -> str:
+def best_rate(ramp: LoadRamp, *, is_known: bool) -> str:
     """Returns a sentence about the highest rate below the limit; empty without a limit."""
     limit = ramp.p99_limit_ns
     best = ramp.best_iops
     if limit is None:
         return ""
     under = f"99th percentile below {formatting.duration(limit)}"
+    if not is_known:
+        return f"The highest rate with a {under} is not known."
     if best is None:
         return f"No measured rate has a {under}."
     return f"The highest measured rate with a {under}: {best:,.0f} IOPS."

@@ -24,9 +24,6 @@ from blklab.render.table import TableColumn, TextTable, drop_empty_columns, numb
 from blklab.store.query import CampaignRow, StoredRun
 from blklab.text.printing import printable
 
-UNKNOWN = "not known"
-"""Instead of a figure whose interval is so wide that it says nothing."""
-
 
 def print_campaigns(
     console: Console, rows: Sequence[CampaignRow], store_name: str, tags: Mapping[int, Sequence[str]]
@@ -153,6 +150,9 @@ def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
     for number, outcome in rows:
         total = sum(group.iops for group in outcome.groups) or 1
         for group in outcome.groups:
+            clones = " ".join(f"{rate:,.0f}" for rate in group.clones)
+            if clones and not outcome.is_known:
+                clones = formatting.UNKNOWN
             cells = [
                 str(number),
                 printable(group.name),
@@ -160,7 +160,7 @@ def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
                     Outcome(read=group.read, write=group.write, interval=outcome.interval), latency_directions
                 ),
                 formatting.share(group.iops / total),
-                " ".join(f"{rate:,.0f}" for rate in group.clones),
+                clones,
             ]
             jobs.append(cells)
     return drop_empty_columns(
@@ -251,7 +251,7 @@ def outcome_figures(outcome: Outcome | None, latency_directions: Sequence[str]) 
     """Returns read IOPS, write IOPS, mean and 99th percentile of the latency, as text.
 
     Latencies are of each of `latency_directions` (see `split_directions`); without any, of the only direction that the
-    outcome has. A missing figure is a dash, and a prediction with a wide interval is `UNKNOWN`.
+    outcome has. A missing figure is a dash, and a prediction with a wide interval is `not known`.
     """
     if outcome is None:
         return [formatting.NONE] * len(figure_headings(latency_directions))
@@ -261,9 +261,12 @@ def outcome_figures(outcome: Outcome | None, latency_directions: Sequence[str]) 
     for direction in latency_directions or [with_direction("mean", [[outcome]]).partition(".")[0]]:
         for key in ("mean", "p99"):
             texts.append(formatting.duration(METRICS[f"{direction}.{key}"].compute(outcome)))
-    if outcome.interval is not None and not outcome.interval.is_known:
-        return [text if text == formatting.NONE else UNKNOWN for text in texts]
-    return texts
+    return texts if outcome.is_known else hide_figures(texts)
+
+
+def hide_figures(texts: Sequence[str]) -> list[str]:
+    """Returns `not known` in the place of each text that is a figure."""
+    return [text if text == formatting.NONE else formatting.UNKNOWN for text in texts]
 
 
 def when(stamp: str) -> str:
@@ -272,7 +275,10 @@ def when(stamp: str) -> str:
 
 
 def run_rows(runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
-    """Returns one row for each run that is done: labels, metrics, each device's shares."""
+    """Returns one row for each run that is done: labels, metrics, each device's shares.
+
+    Of predictions, `known` is whether the metrics are: `yes` or `no`.
+    """
     tabular_rows = []
     for run in runs:
         if run.outcome is None:
@@ -285,6 +291,8 @@ def run_rows(runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
             **run.labels,
             **all_metrics(run.outcome),
         }
+        if run.outcome.interval is not None:
+            row["known"] = "yes" if run.outcome.is_known else "no"
         for name, (reads, writes) in device_shares(run.outcome).items():
             row |= {f"{name} read share": reads, f"{name} write share": writes}
         tabular_rows.append(row)

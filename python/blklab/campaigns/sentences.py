@@ -23,6 +23,7 @@ from blklab.compare.metrics import COMPARED_METRICS, METRICS, WAYS, rate_scale
 from blklab.compare.report import verdict_sentences
 from blklab.errors import UsageError
 from blklab.grouping import by_key
+from blklab.outcome import NOT_KNOWN
 from blklab.render import formatting
 from blklab.render.formatting import Sentence
 
@@ -42,7 +43,22 @@ def sentences(view: ExperimentView, comparisons: Sequence[Comparison] | None = N
         name = f"{series.name}: " if view.several else ""
         claims = [Sentence(topic, f"{name}{text}") for topic, text in _fastest(view, series)]
         fastest += claims[: max(1, MOST // len(measured_series))]
-    return [*_describe_comparisons(comparisons), *fastest, *_compare_predictions(view)]
+    unknown = [Sentence("Not known", text) for text in _describe_unknown(view)]
+    return [*_describe_comparisons(comparisons), *fastest, *unknown, *_compare_predictions(view)]
+
+
+def _describe_unknown(view: ExperimentView) -> Iterator[str]:
+    """Yields which cells have figures that are not known, and what helps."""
+    cells = [cell for cell in view.order(view.cells) if not cell.is_known]
+    if not cells:
+        return
+    names = [view.name(cell, series=True) for cell in cells[:MOST_NAMES]]
+    if len(cells) > len(names):
+        names.append(f"{len(cells) - len(names)} more")
+    yield (
+        f"{formatting.listing(names)}: the upper bound of each prediction is more than {NOT_KNOWN:.0f} times "
+        "the lower one; measure the disks with `blklab calibrate`."
+    )
 
 
 def metric_of(cell: ReportCell) -> str:
@@ -58,7 +74,7 @@ def _rate(metric: str, value: float) -> str:
 
 
 def _fastest(view: ExperimentView, series: ReportSeries) -> Iterator[Sentence]:
-    cells = [cell for cell in view.order(view.cells) if cell.series is series]
+    cells = [cell for cell in view.order(view.cells) if cell.series is series and cell.is_known]
     subject = _subject(view, cells)
     if subject is None:
         yield from _alone(view, cells)
@@ -233,7 +249,9 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
         prediction = next((cell for cell in members if cell.series is sim), None)
         other = next((cell for cell in members if cell.series is real), None)
         # Cells whose rates were scaled have no prediction.
-        if prediction is None or other is None or any(rate_scale(run.figures) != 1 for run in other.runs):
+        if prediction is None or not prediction.is_known:
+            continue
+        if other is None or any(rate_scale(run.figures) != 1 for run in other.runs):
             continue
         metric = metric_of(other)
         predicted_value = prediction.mean(metric)

@@ -78,6 +78,11 @@ class ReportCell:
         return self.figures.of(self, metric)
 
     @cached_property
+    def is_known(self) -> bool:
+        """Whether its figures are known: not if a run is predicted with an interval that is too wide."""
+        return all(run.figures.is_known for run in self.runs)
+
+    @cached_property
     def directions(self) -> frozenset[str]:
         """The directions of its I/O."""
         return frozenset(directions(run.figures for run in self.runs))
@@ -263,10 +268,32 @@ class ExperimentView:
     @cached_property
     def drawn(self) -> "ExperimentView":
         """The data of charts, which have the first series only."""
-        view = copy(self)
-        view.series = self.series[:MOST_SIDES]
-        view.cells = [cell for cell in self.cells if cell.series in view.series]
+        series = self.series[:MOST_SIDES]
+        view = self._with_cells([cell for cell in self.cells if cell.series in series])
+        view.series = series
         return view
+
+    @cached_property
+    def known(self) -> "ExperimentView":
+        """The data without cells whose figures are not known: charts have no point for them."""
+        return self._with_cells([cell for cell in self.cells if cell.is_known])
+
+    def _with_cells(self, cells: "list[ReportCell]") -> "ExperimentView":
+        """Returns the data with fewer cells."""
+        view = copy(self)
+        for name in ("drawn", "known", "unknown_note"):  # What was computed of all cells
+            vars(view).pop(name, None)
+        view.cells = cells
+        return view
+
+    @cached_property
+    def unknown_note(self) -> str:
+        """A sentence about the cells that charts leave out; empty without any."""
+        count = sum(not cell.is_known for cell in self.cells)
+        if not count:
+            return ""
+        verb = "is" if count == 1 else "are"
+        return f"{count} of {len(self.cells)} cells {verb} left out: the figures are not known."
 
     @cached_property
     def fixed(self) -> dict[str, str]:

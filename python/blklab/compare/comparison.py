@@ -49,6 +49,8 @@ class CellValue:
     groups: tuple[Sequence[float], Sequence[float]] | None = None
     """The values of the runs of one cell, if they are in two groups that are far apart, the lower one first."""
 
+    known: bool = True  # Whether the value is known: not if it is predicted with an interval that is too wide
+
 
 @dataclass(frozen=True)
 class ComparisonRow:
@@ -599,7 +601,9 @@ def _value(cells: Merged, ends: tuple[float, float] | None) -> CellValue | None:
     means = [mean(cell) for cell in cells]
     middle = geometric_mean(means) if len(means) > 1 and all(means) else mean([*chain(*cells)])
     groups = two_groups(values) if len(cells) == 1 else None
-    return CellValue(middle, len(values), min(values), max(values), low, high, groups)
+    predictions = [sample.prediction for cell in cells for sample in cell if sample.prediction]
+    known = all(prediction.is_known for prediction in predictions)
+    return CellValue(middle, len(values), min(values), max(values), low, high, groups, known)
 
 
 PLACES = ("campaign", "stack", "device", "file", "host", "source", "heading")

@@ -11,7 +11,8 @@ Turnbull, Journal of the Royal Statistical Society B 51, 1989). If a run is far 
 and Whitney, Annals of Mathematical Statistics 18, 1947; the interval: Hodges and Lehmann, the same 34, 1963).
 
 A prediction has an interval instead of repeats. A measurement is inside or outside of it; two predictions differ only
-by more than the error of the model.
+by more than the error of the model. If this error is so large that the figures are not known, their ratio may be known
+although: between kernels, most of the error is common to both.
 """
 
 import math
@@ -24,7 +25,7 @@ from typing import Any
 from blklab.compare.metrics import Metric
 from blklab.compare.variation import ModelError, RunSample, Spread, mean, outlying, spreads, spreads_of_pairs
 from blklab.grouping import by_key
-from blklab.outcome import NOMINAL, OTHER_KERNEL
+from blklab.outcome import NOMINAL, NOT_KNOWN, OTHER_KERNEL
 
 NEGLIGIBLE = 0.005  # A change that is surely smaller is no change, also with a margin of 0
 MARGIN = 0.05  # Two cells are `same` if they surely differ by less than this share
@@ -70,6 +71,8 @@ class Decision:
     needed: int | None = None  # The repeats of each side with which a change as large as the margin is found
     far: Sequence[float] = ()  # The values of runs that are far away from the others of their side
     of_model: bool = False  # Whether a side is predicted: the interval is that of the model's error, without a p
+    known: bool = True
+    """Whether the change is known: not if a prediction is not, unless most of its error is common to both sides."""
 
 
 @dataclass(frozen=True)
@@ -293,6 +296,7 @@ def _model_error(cells: Sequence[Sequence[RunSample]]) -> ModelError | None:
         (fmean(error.processors[0] for error in model_errors), fmean(error.processors[1] for error in model_errors)),
         _common([error.host for error in model_errors]),
         _common([error.cell for error in model_errors]),
+        all(error.is_known for error in model_errors),
     )
 
 
@@ -438,10 +442,12 @@ def _judge_predictions(contrast: _Contrast, rule: Rule, base: ModelError | None,
     if base and other:
         return _judge_two_predictions(contrast, rule, base, other)
     if base:
-        return _judge_measurement(contrast, rule, below=base.below, above=base.above)
+        decision = _judge_measurement(contrast, rule, below=base.below, above=base.above)
+        return replace(decision, known=base.is_known)
     # The measurement is the baseline, so a prediction that is too large makes the ratio larger.
     predicted = other or ModelError(0.0, 0.0)
-    return _judge_measurement(contrast, rule, below=predicted.above, above=predicted.below)
+    decision = _judge_measurement(contrast, rule, below=predicted.above, above=predicted.below)
+    return replace(decision, known=predicted.is_known)
 
 
 def _judge_measurement(contrast: _Contrast, rule: Rule, *, below: float, above: float) -> Decision:
@@ -509,6 +515,8 @@ def _judge_two_predictions(contrast: _Contrast, rule: Rule, base: ModelError, ot
     up = reach(base.below, other.above, host_up)
     low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in (log - down, log + up))
     within = None
+    if not (base.is_known and other.is_known) and 1 + high > NOT_KNOWN * (1 + low):
+        return Decision("unknown", change, low, high, of_model=True, known=False)
     if low <= 0 <= high:
         largest = max(-low, high)
         verdict = "same" if largest <= rule.margin else "unclear"

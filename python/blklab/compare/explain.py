@@ -208,10 +208,8 @@ def _shares(outcome: Outcome) -> Iterator[str]:
             took = format_duration(device.ticks_ns[direction] / ios) if ios else "–"
             merges = device.merges[direction] / max(1, ios)
             merging = f", {merges:.2g} merged into each" if merges >= 0.05 else ""
-            parts.append(
-                f"{device.name} {100 * ios / total:.1f} % ({ios * 1e9 / runtime:,.0f} per"
-                f" second, {took} each, {depth:.1f} in its queue{merging})"
-            )
+            figures = f"{ios * 1e9 / runtime:,.0f} per second, {took} each, " if outcome.is_known else ""
+            parts.append(f"{device.name} {100 * ios / total:.1f} % ({figures}{depth:.1f} in its queue{merging})")
         yield f"Shares of the {name}: {'; '.join(parts)}."
 
 

@@ -116,7 +116,7 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
             count += 1
             place = f"{side} {labels}" if labels else side
             metric_text = "" if row.metric == condition.metric else f" ({row.metric})"
-            ends = _ends(row, side_number, condition) if sure else [_point(row, side_number, condition)]
+            ends = _ends(row, side_number, condition) if sure else _point(row, side_number, condition)
             holds = {condition.holds(end) for end in ends}
             if holds == {True}:
                 failures.append(f"{place}: {condition.text}{metric_text}")
@@ -132,14 +132,17 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
     return Judgement(failures, missing, undecided_lines, "" if count else nothing)
 
 
-def _point(row: ComparisonRow, side_number: int, condition: Condition) -> float:
-    """Returns the value that is compared with the bound: a multiple of the baseline, or a mean."""
+def _point(row: ComparisonRow, side_number: int, condition: Condition) -> list[float]:
+    """Returns the value that is compared with the bound: a multiple of the baseline, or a mean; none if not known."""
     value = row.values[side_number]
     baseline = row.values[0]
+    change = row.differences[side_number - 1]
     mean = value.mean if value else math.nan
     if not condition.relative:
-        return mean
-    return mean / baseline.mean if baseline and baseline.mean else math.inf
+        return [mean] if value is None or value.known else []
+    if change is not None and not change.known:
+        return []
+    return [mean / baseline.mean if baseline and baseline.mean else math.inf]
 
 
 def _ends(row: ComparisonRow, side_number: int, condition: Condition) -> list[float]:
@@ -148,7 +151,9 @@ def _ends(row: ComparisonRow, side_number: int, condition: Condition) -> list[fl
     change = row.differences[side_number - 1]
     if not condition.relative:
         return [] if value is None or value.low is None or value.high is None else [value.low, value.high]
-    if change is None or change.once or change.low is None or change.high is None or change.verdict in AGREEMENTS:
+    if change is None or not change.known:
+        return []
+    if change.once or change.low is None or change.high is None or change.verdict in AGREEMENTS:
         return []
     return [1 + change.low, 1 + change.high]
 
@@ -157,6 +162,11 @@ def _doubt(row: ComparisonRow, side_number: int, condition: Condition) -> str:
     """Returns why a cell is undecided, and what decides it."""
     value = row.values[side_number]
     change = row.differences[side_number - 1]
+    is_known = value is None or value.known
+    if condition.relative:
+        is_known = change is None or change.known
+    if not is_known:
+        return "the prediction is not known: measure"
     if change is not None and change.of_model and condition.relative:
         agrees = change.verdict in AGREEMENTS
         return "one side is predicted: measure both" if agrees else "the model's error includes the bound: measure"

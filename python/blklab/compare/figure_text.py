@@ -17,11 +17,21 @@ def figure(metric: str, amount: float) -> str:
     return f"{amount:,.0f}"
 
 
+def cell_figure(metric: str, value: CellValue) -> str:
+    """Returns the value of a row; `not known` for a prediction with a wide interval."""
+    return figure(metric, value.mean) if value.known else formatting.UNKNOWN
+
+
 def change(share: float) -> str:
     """Returns a change in percent with its sign; a factor of 100 or more is shown as a factor."""
     if share >= 100:
         return ">+10,000 %"
     return f"{100 * share:+.1f} %".replace("-", "−")
+
+
+def change_of(decision: Decision) -> str:
+    """Returns the change of a decision; `not known` if its predictions are not, and their ratio is not either."""
+    return change(decision.change) if decision.known else formatting.UNKNOWN
 
 
 def interval(difference: Decision) -> str:

@@ -2,19 +2,29 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean, pvariance
 
 from blklab.compare.comparison import CellValue, Comparison, ComparisonRow
 from blklab.compare.decision import MOST_REPEATS, Decision, mean_over_cells
-from blklab.compare.figure_text import chance, change, deviation, figure, interval, more_repeats, probability
+from blklab.compare.figure_text import (
+    cell_figure,
+    chance,
+    change,
+    change_of,
+    deviation,
+    figure,
+    interval,
+    more_repeats,
+    probability,
+)
 from blklab.compare.metrics import METRICS
 from blklab.compare.reproduction import JudgedFigure, are_too_few, group_reasons
 from blklab.compare.run_planning import RunPlan
-from blklab.compare.verdict import MOST_SENTENCES, TOO_NOISY, describe_verdict
+from blklab.compare.verdict import MOST_SENTENCES, TOO_NOISY, describe_verdict, has_known_ratio, is_unknown_ratio
 from blklab.experiment.cells import ExperimentPlan
 from blklab.grouping import by_key
-from blklab.outcome import NOMINAL
+from blklab.outcome import NOMINAL, NOT_KNOWN
 from blklab.render import diagnostics, formatting, terminal
 from blklab.render.console import Console
 from blklab.render.table import TableColumn, TextTable, number_columns, only, text_column
@@ -89,6 +99,7 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
     elif len(intervals) > 1:
         note += f" The {len(intervals)} intervals hold together; p is adjusted."
     explanations = {"p": "; p is adjusted", level: note.removeprefix(spread).replace("; p is adjusted", "").strip()}
+    note = " ".join([note, *unknown_notes(rows)])
     title = f"{METRICS[name].description} ({name})"
     if all(comparison.predicted):
         title = f"SIMULATED: {title}"
@@ -101,6 +112,18 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
     if not empty:
         return table
     return only(table, [number for number, column in enumerate(columns) if column.heading not in empty])
+
+
+def unknown_notes(rows: Sequence[ComparisonRow]) -> Iterator[str]:
+    """Yields what `not known` means in a table of these rows, and that a ratio may be known although."""
+    if all(value is None or value.known for row in rows for value in row.values):
+        return
+    yield (
+        f"{formatting.UNKNOWN}: the upper bound of the prediction is more than {NOT_KNOWN:.0f} times the lower one; "
+        "measure the disks with `blklab calibrate`."
+    )
+    if any(has_known_ratio(row, side) for row in rows for side in range(1, len(row.values))):
+        yield "Where a change is next to it, the ratio is known, the figures are not."
 
 
 def _side_names(comparison: Comparison) -> list[str]:
@@ -119,7 +142,7 @@ def verdict(decision: Decision | None) -> str:
         return "on one side only"
     match decision.verdict:
         case "inside":
-            return "inside the prediction"
+            return "inside the prediction" if decision.known else "inside the interval"
         case "outside":
             end = decision.high if decision.change > (decision.high or 0.0) else decision.low
             ratio = (1 + decision.change) / (1 + (end or 0.0))
@@ -133,7 +156,7 @@ def verdict(decision: Decision | None) -> str:
         case "unclear" if decision.of_model:
             return "cannot tell: measure" if decision.change else "no change is predicted"
         case "unknown" if decision.of_model:
-            return "no interval is known"
+            return "no interval is known" if decision.known else "not known: measure the disks"
         case "same":
             return f"same within ±{formatting.share(decision.within)}"
         case "differ":
@@ -163,10 +186,10 @@ def judgement_tables(plan: ExperimentPlan, rows: Sequence[JudgedFigure]) -> list
             cells = [
                 str(row.cell.number),
                 *(printable(row.cell.labels[label]) for label in labels),
-                figure(name, row.prediction),
+                figure(name, row.prediction) if row.decision.known else formatting.UNKNOWN,
                 formatting.NONE if row.ends is None else " – ".join(figure(name, end) for end in row.ends),
                 measured_text,
-                change(row.decision.change),
+                change_of(row.decision),
                 no_test.get(row.verdict) or verdict(row.decision),
             ]
             body.append(cells)
@@ -193,7 +216,7 @@ def judgement_lines(rows: Sequence[JudgedFigure]) -> list[str]:
         lines.append(
             printable(
                 f"The prediction of {row.metric.name} is wrong in {formatting.cells([row.cell.number])}: "
-                f"{figure(row.metric.name, row.prediction)}, measured {figure(row.metric.name, row.mean)}{reason}."
+                f"{_predicted_text(row)}, measured {figure(row.metric.name, row.mean)}{reason}."
             )
         )
     if len(far_rows) > MAX_FAR:
@@ -202,6 +225,15 @@ def judgement_lines(rows: Sequence[JudgedFigure]) -> list[str]:
     for reason, numbers in group_reasons(rows).items():
         lines.append(printable(f"{formatting.cells(numbers)}: {reason}"))
     return lines
+
+
+def _predicted_text(row: JudgedFigure) -> str:
+    """Returns the predicted figure; if it is not known, its interval."""
+    name = row.metric.name
+    if row.decision.known or row.ends is None:
+        return figure(name, row.prediction)
+    low, high = (figure(name, end) for end in row.ends)
+    return f"{low} to {high}"
 
 
 MAX_FAR = 3  # Wrong predictions that have a sentence each
@@ -292,6 +324,8 @@ def summary(comparison: Comparison, name: str) -> str:
         ("cannot tell", {"unclear", "unknown"}),
     ):
         phrase_decisions = [decision for decision in decisions if decision and decision.verdict in verdicts]
+        if phrase == "cannot tell":
+            phrase_decisions = [decision for decision in phrase_decisions if decision.known]
         if not phrase_decisions:
             continue
         part = f"{len(phrase_decisions)} {phrase}"
@@ -303,6 +337,9 @@ def summary(comparison: Comparison, name: str) -> str:
         elif phrase in {"cannot tell", "different in one run each"}:
             part += f" ({_what_helps(phrase_decisions[0])})"
         parts.append(part)
+    unknown = sum(decision is not None and is_unknown_ratio(decision) for decision in decisions)
+    if unknown:
+        parts.append(f"{unknown} not known (measure the disks)")
     missing = decisions.count(None)
     if missing:
         parts.append(f"{missing} on one side only")
@@ -343,8 +380,8 @@ def value(metric: str, cell_value: CellValue | None) -> list[str]:
     """Returns a value, and the largest deviation of its runs: `12,345` and `1.7 %`."""
     if cell_value is None:
         return [formatting.NONE] * 2
-    mean = figure(metric, cell_value.mean)
-    if cell_value.runs == 1 or not cell_value.mean:
+    mean = cell_figure(metric, cell_value)
+    if cell_value.runs == 1 or not cell_value.mean or not cell_value.known:
         return [mean, formatting.NONE]
     return [mean, formatting.share(deviation(cell_value))]
 
@@ -353,7 +390,7 @@ def difference(decision: Decision | None) -> list[str]:
     """Returns a change, its confidence interval and its p."""
     if decision is None:
         return [formatting.NONE] * 3
-    return [change(decision.change), interval(decision), probability(decision.p)]
+    return [change_of(decision), interval(decision), probability(decision.p)]
 
 
 def run_plans_table(plans: Sequence[RunPlan], metric: str, change: float) -> TextTable:

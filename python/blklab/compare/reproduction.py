@@ -355,6 +355,7 @@ class JudgedFigure:
         return {
             "metric": self.metric.name,
             "predicted": self.prediction,
+            "known": self.decision.known,
             "interval": self.ends,
             "measured": list(self.measurements),
             "change": self.decision.change,
@@ -484,7 +485,7 @@ def _single_disk_reasons(row: JudgedFigure, rows: Sequence[JudgedFigure]) -> Ite
         is_same_load = other.metric == row.metric and other.cell.labels["workload"] == row.cell.labels["workload"]
         if not (is_same_load and _is_alone(other) and other.cell.document["devices"][0]["model"] in models):
             continue
-        if log * _log(other) > 0 and abs(_log(other)) >= CONTRIBUTES * abs(log):
+        if other.decision.known and log * _log(other) > 0 and abs(_log(other)) >= CONTRIBUTES * abs(log):
             share = f"{abs(100 * other.decision.change):.0f} %"
             sign = "higher" if _log(other) > 0 else "lower"
             name = other.cell.labels["stack"]
@@ -519,6 +520,8 @@ def _beyond(row: JudgedFigure) -> Iterator[str]:
     """Yields a note if more was measured than the predicted disks can serve."""
     ratio = row.mean / row.prediction
     if row.metric.name != "iops" or ratio < BEYOND or any(target["kind"] != "md" for target in row.outcome.targets):
+        return
+    if not row.decision.known:
         return
     if busy := _saturated_devices(row):
         yield (

@@ -60,12 +60,15 @@ Measured = tuple[Mapping[str, str], Mapping[str, Any], Outcome]
 def curves(runs: Sequence[Measured]) -> list[SaturationCurve]:
     """Returns a curve for each set of runs that differ only in the load.
 
-    Sets with fewer than three loads have no knee and are ignored.
+    Sets with fewer than three loads have no knee and are ignored, and those with a prediction that is not known.
     """
     group_labels = {label for labels, _, _ in runs for label in labels if label not in {*LOADS, "repeat"}}
     loads_by_group: dict[tuple[tuple[str, str], ...], dict[int, list[LoadPoint]]] = {}
+    unknown_groups = set()
     for labels, document, outcome in runs:
         other_labels = tuple((label, labels[label]) for label in labels if label in group_labels)
+        if not outcome.is_known:
+            unknown_groups.add(other_labels)
         load = _load(in_flight(document), outcome)
         if load is not None:
             loads_by_group.setdefault(other_labels, {}).setdefault(load.in_flight, []).append(load)
@@ -75,7 +78,7 @@ def curves(runs: Sequence[Measured]) -> list[SaturationCurve]:
             values_by_label.setdefault(label, set()).add(value)
     found_curves = []
     for other_labels, loads in loads_by_group.items():
-        if len(loads) > 2:
+        if len(loads) > 2 and other_labels not in unknown_groups:
             shown_labels = {label: value for label, value in other_labels if len(values_by_label[label]) > 1}
             points = [_mean(loads[depth]) for depth in sorted(loads)]
             found_curves.append(SaturationCurve(shown_labels, points))

@@ -48,6 +48,7 @@ class Tuning:
     effects: Sequence[Effect]  # The largest effect first, in either direction
     note: str = ""  # Missing combinations
     confidence: float = 0.95  # Of the intervals, if they are not those of the model's error
+    known: bool = True  # Whether the baseline is known: not if it is predicted with an interval that is too wide
 
     @property
     def best(self) -> dict[str, Effect]:
@@ -61,7 +62,7 @@ class Tuning:
     def as_dict(self) -> dict[str, Any]:
         """Returns the tuning for `--json`."""
         return {
-            **{name: getattr(self, name) for name in ("labels", "metric", "baseline", "note")},
+            **{name: getattr(self, name) for name in ("labels", "metric", "baseline", "known", "note")},
             "effects": [
                 {**vars(effect), "verdict": effect.verdict, "difference": vars(effect.difference)}
                 for effect in self.effects
@@ -254,7 +255,8 @@ def _tunings(contexts: Sequence[_Context], rule: Rule) -> Iterator[Tuning]:
         sign = 1 if rule.metric.more_is_better else -1
         effects.sort(key=lambda effect: -sign * effect.difference.change)
         base = mean(context.baseline) if context.baseline else None
-        yield Tuning(context.labels, rule.metric.name, base, effects, context.note, rule.confidence)
+        known = all(sample.prediction is None or sample.prediction.is_known for sample in context.baseline)
+        yield Tuning(context.labels, rule.metric.name, base, effects, context.note, rule.confidence, known)
 
 
 def settings_of(tunings: Sequence[Tuning]) -> dict[str, str]:

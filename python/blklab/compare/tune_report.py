@@ -56,7 +56,10 @@ def tuning_table(tuning: Tuning) -> TextTable:
         for effect in tuning.effects
     ]
     labels = " ".join(f"{key}={value}" for key, value in tuning.labels.items())
-    base = "" if tuning.baseline is None else f", baseline {figure(tuning.metric, tuning.baseline)}"
+    base = ""
+    if tuning.baseline is not None:
+        figure_text = figure(tuning.metric, tuning.baseline) if tuning.known else formatting.UNKNOWN
+        base = f", baseline {figure_text}"
     title = f"{METRICS[tuning.metric].description}{base}"
     if is_prediction:
         title = f"SIMULATED: {title}"
@@ -75,7 +78,9 @@ def conclusion(tuning: Tuning) -> str:
     ]
     quiet = [setting for setting in verdicts_by_setting if verdicts_by_setting[setting] == {"same"}]
     inert = [setting for setting in verdicts_by_setting if verdicts_by_setting[setting] == {"no effect"}]
-    unknown = [setting for setting in verdicts_by_setting if setting not in {*worse, *single_runs, *quiet, *inert}]
+    not_known = {effect.setting for effect in tuning.effects if not effect.difference.known} - {*best, *worse}
+    named = {*worse, *single_runs, *quiet, *inert, *not_known}
+    unknown = [setting for setting in verdicts_by_setting if setting not in named]
     unclear = [
         effect.difference.repeats
         for effect in tuning.effects
@@ -90,6 +95,7 @@ def conclusion(tuning: Tuning) -> str:
     for settings, advice in (
         (worse, "leave unchanged, other values are worse"),
         (single_runs, "runs differ, but each was run once: repeats = 2 or more"),
+        (not_known, "not known, the predictions are too uncertain: measure"),
         (unknown, f"cannot tell ({repeats_text})"),
         (quiet, "the same"),
         (inert, "cannot act on this workload"),

@@ -47,6 +47,7 @@ class ModelError:
     processors: tuple[float, float] = (0.0, 0.0)  # The parts of `below` and `above` that slow or fast hosts have
     host: object = None  # The host's prices: its part cancels between equal ones
     cell: object = None  # What was simulated, without the seed: the whole error cancels between equal ones
+    is_known: bool = True  # Whether the figure is known: its interval is not too wide
 
 
 @dataclass(frozen=True)

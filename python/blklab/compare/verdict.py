@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blklab.compare.comparison import CellValue, Comparison, ComparisonRow
-from blklab.compare.decision import MOST_REPEATS, Decision
+from blklab.compare.decision import AGREEMENTS, MOST_REPEATS, Decision
 from blklab.compare.figure_text import change, deviation, figure, more_repeats
 from blklab.compare.metrics import METRICS
 from blklab.grouping import by_key
@@ -34,6 +34,19 @@ class _Effect:
     @property
     def size(self) -> float:
         return abs(math.log(max(1 + self.decision.change, 1e-9)))
+
+
+def has_known_ratio(row: ComparisonRow, side: int) -> bool:
+    """Returns whether the ratio of a side to the baseline is known, although their figures are not."""
+    decision = row.differences[side - 1]
+    values = [value for value in (row.values[0], row.values[side]) if value is not None]
+    is_pair = decision is not None and decision.known and decision.verdict not in AGREEMENTS
+    return is_pair and any(not value.known for value in values)
+
+
+def is_unknown_ratio(decision: Decision) -> bool:
+    """Returns whether neither two predictions are known, nor their ratio."""
+    return not decision.known and decision.verdict == "unknown"
 
 
 def describe_verdict(comparison: Comparison) -> list[str]:
@@ -83,15 +96,18 @@ def _describe_pair(comparison: Comparison) -> list[str]:
     outside = effects_by_verdict.get("outside", [])
     inside = effects_by_verdict.get("inside", [])
     if outside or inside:
-        sentences.append(_describe_prediction(outside, len(inside) + len(outside)))
+        sentences.append(_describe_prediction(outside, inside))
     same = effects_by_verdict.get("same", [])
     if same:
         sentences.append(_describe_same(base, other, same, effects))
     undecided = [*effects_by_verdict.get("unclear", []), *effects_by_verdict.get("unknown", [])]
-    ended = [effect for effect in undecided if effect.decision.change <= -1]
+    ended = [effect for effect in undecided if effect.decision.change <= -1 and effect.decision.known]
     if ended:
         sentences.insert(0, f"{other} has none of what {base} has: {_describe_effects(ended)}.")
-    open_effects = [effect for effect in undecided if effect.decision.change > -1]
+    unknown = [effect for effect in undecided if is_unknown_ratio(effect.decision)]
+    if unknown:
+        sentences.append(_describe_unknown(len(unknown), len(effects)))
+    open_effects = [effect for effect in undecided if effect.decision.change > -1 and effect.decision.known]
     if open_effects:
         sentences.append(_describe_open(open_effects, len(effects)))
     return sentences
@@ -129,19 +145,35 @@ def _describe_effects(effects: Sequence[_Effect]) -> str:
 
 
 def _describe_effect(effect: _Effect) -> str:
-    details = f"{figure(effect.metric, effect.before.mean)} to {figure(effect.metric, effect.after.mean)}"
     decision = effect.decision
+    description = METRICS[effect.metric].description
+    details = f"{figure(effect.metric, effect.before.mean)} to {figure(effect.metric, effect.after.mean)}"
+    if not decision.known:
+        return f"{description} ({_describe_outside(effect)})"
+    if not (effect.before.known and effect.after.known):
+        details = "the ratio is known, the figures are not"
     if decision.low is not None and decision.high is not None and decision.verdict in {"worse", "better"}:
         details += f"; interval {change(decision.low)} to {change(decision.high)}"
-    return f"{METRICS[effect.metric].description} {change(decision.change)} ({details})"
+    return f"{description} {change(decision.change)} ({details})"
 
 
-def _describe_prediction(outside: Sequence[_Effect], count: int) -> str:
-    inside_count = count - len(outside)
+def _describe_outside(effect: _Effect) -> str:
+    """Returns a measurement, and the interval of a prediction that is not known."""
+    predicted, measured = (effect.before, effect.after) if effect.after.known else (effect.after, effect.before)
+    ends = [figure(effect.metric, end) for end in (predicted.low, predicted.high) if end is not None]
+    return f"measured {figure(effect.metric, measured.mean)}, expected {' to '.join(ends)}"
+
+
+def _describe_prediction(outside: Sequence[_Effect], inside: Sequence[_Effect]) -> str:
+    effects = [*outside, *inside]
+    count = len(effects)
+    inside_count = len(inside)
     values = formatting.plural(count, "measured value")
     text = f"{inside_count} of {values} {_verb(inside_count)} inside the prediction"
     if outside:
         text += f"; outside: {_describe_effects(outside)}"
+    if any(not effect.decision.known for effect in effects):
+        text += "; what is not known has a wide interval, so this says little"
     return text + "."
 
 
@@ -156,6 +188,13 @@ def _describe_same(base: str, other: str, same: Sequence[_Effect], effects: Sequ
     if len(same) == 1:
         return f"1 of {len(effects)} compared values is the same within ±{within}."
     return f"{len(same)} of {len(effects)} compared values are the same within ±{within}."
+
+
+def _describe_unknown(unknown_count: int, count: int) -> str:
+    text = f"{unknown_count} of {formatting.plural(count, 'compared value')} {_verb(unknown_count)} not known"
+    if unknown_count == count:
+        text = "Whether they differ is not known"
+    return f"{text}: the intervals of the predictions are too wide. Measure the disks with `blklab calibrate`."
 
 
 def _describe_open(open_effects: Sequence[_Effect], count: int) -> str:
@@ -210,9 +249,12 @@ def _describe_side(base: str, other: str, effects: Sequence[_Effect]) -> str:
     for verdict, word in (("inside", "inside the prediction"), ("same", "the same")):
         if verdict in effects_by_verdict:
             parts.append(f"{len(effects_by_verdict[verdict])} {word}")
-    open_count = len(effects_by_verdict.get("unclear", [])) + len(effects_by_verdict.get("unknown", []))
-    if open_count:
-        parts.append(f"cannot tell for {open_count}")
+    open_effects = [*effects_by_verdict.get("unclear", []), *effects_by_verdict.get("unknown", [])]
+    unknown_count = sum(is_unknown_ratio(effect.decision) for effect in open_effects)
+    if unknown_count:
+        parts.append(f"{unknown_count} not known")
+    if len(open_effects) > unknown_count:
+        parts.append(f"cannot tell for {len(open_effects) - unknown_count}")
     return f"{other} against {base}, {formatting.plural(len(effects), 'compared value')}: {'; '.join(parts)}."
 
 

@@ -57,6 +57,12 @@ class Uncertainty(ExperimentTable):
     large_cached_write: Deviation | None = None
     """The same of writes that a cache of single-bit cells takes; by default `cached_write`."""
 
+    sequence_read: Deviation = 0.0
+    """What small reads in sequence have in addition, if only random ones were measured."""
+
+    sequence_write: Deviation = 0.0
+    """The same of writes."""
+
     sync: Deviation = 0.0
     """Of flushes, and of writes with forced unit access; it counts as far as a run's time consists of them."""
 

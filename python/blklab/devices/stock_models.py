@@ -2,6 +2,7 @@
 
 import difflib
 import fnmatch
+import json
 import math
 import os
 import re
@@ -344,7 +345,8 @@ FEATURES = ("nand", "dram", *(f"rated_{figure}" for figure in RATED))
 def stock(name: str, keys: Mapping[str, Any] = NO_KEYS, without: str = "") -> DeviceTable:
     """Returns a stock model's table, with the capacity and the features that a device's keys say.
 
-    Nothing that a source measured counts whose name is `without`. Raises NoSuchModel.
+    What a file of the user states comes before what follows from the measured disks. Nothing that a source measured
+    counts whose name is `without`. Raises NoSuchModel.
     """
     table, about = _tables(_path(name))
     deviation = about.get("spread") or UNCERTAIN.get(str(about.get("certainty")), DATA_SHEET)
@@ -354,10 +356,18 @@ def stock(name: str, keys: Mapping[str, Any] = NO_KEYS, without: str = "") -> De
         return table  # reading the experiment refuses it
     table = {**table, "uncertainty": {**deviations, **own_deviations}}
     scaled = scale_to_capacity(table, keys.get("capacity"))
-    product = _product(library_model(name), scaled, keys)
-    described = scaled if product is None else describe_flash(scaled, product, without)
+    model = library_model(name)
+    product = _product(model, scaled, keys)
+    if product is None:
+        described = scaled
+    elif model.own:
+        described = describe_flash(scaled, product, without, table.keys())
+        described = {**described, "uncertainty": {**described["uncertainty"], **own_deviations}}
+    else:
+        described = describe_flash(scaled, product, without)
     linked = limit_to_link(described, keys.get("pcie"))
-    return linked if "controller" in keys else _widen_without_controller(linked)
+    # What a user's own file says of a disk holds behind the user's controller.
+    return linked if "controller" in keys or model.own else _widen_without_controller(linked)
 
 
 def _widen_without_controller(table: DeviceTable) -> DeviceTable:
@@ -405,6 +415,27 @@ def is_described(name: object) -> bool:
     model = library_model(name)
     product = _product(model, _tables(_path(name))[0], NO_KEYS)
     return product is not None and not (product.bus == "nvme" and product.protected)
+
+
+def describe_spread(name: str, keys: Mapping[str, Any]) -> str:
+    """Returns how much devices of a class differ from the typical one that is simulated: `a factor of 2.7`.
+
+    `keys` are those of the device. Raises NoSuchModel.
+    """
+    spread = library_model(name).spread
+    if not is_described(name):
+        return f"about {100 * spread:.0f} %"
+    deviations = {**stock(name, keys).get("uncertainty", {}), **keys.get("uncertainty", {})}
+    return f"a factor of {math.exp(max(deviations['read'], deviations['write'])):.1f}"
+
+
+def describe_features(keys: Mapping[str, Any]) -> str:
+    """Returns the features that a device's keys state: ` with nand = "qlc", dram = false`; empty without any."""
+    features = []
+    for key in FEATURES:
+        if key in keys:
+            features.append(f"{key} = {json.dumps(keys[key])}")
+    return f" with {', '.join(features)}" if features else ""
 
 
 def read_calibrated(path: Path) -> DeviceTable:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
-from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -233,13 +232,15 @@ def _notes_on_models(source: load.ExperimentSource) -> Iterator[str]:
         base = stock_models.stock(table["model"]) if isinstance(table.get("model"), str) else {}
         if stock_models.is_scaled(base, table.get("capacity")):
             yield f"{table['model']} is scaled from {format_size(base['capacity'])}: it has the figures of its family"
-    for name in dict.fromkeys(table["model"] for table in tables if isinstance(table.get("model"), str)):
-        model = stock_models.library_model(name)
-        if model.spread:
-            deviations = stock_models.stock(name)["uncertainty"]
-            factor = exp(max(deviations["read"], deviations["write"]))
-            differ = f"about {100 * model.spread:.0f} %" if model.spread <= 0.5 else f"a factor of {factor:.1f}"
-            yield f"{name} is a typical device of its class: others differ by {differ}, and so do figures"
+    notes = []
+    for table in tables:
+        name = table.get("model")
+        if isinstance(name, str) and stock_models.library_model(name).spread:
+            features = stock_models.describe_features(table) if stock_models.is_described(name) else ""
+            differ = stock_models.describe_spread(name, table)
+            notes.append(f"{name}{features} is a typical device of its class: others differ by {differ}")
+    for note in dict.fromkeys(notes):
+        yield f"{note}, and so do figures"
 
 
 def _notes_on_zones(cells: Sequence[Cell]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from blklab import units
 from blklab.documents.profile import QuantilesSummary, ZipfFit
 
 NONE = "–"  # Text for a missing figure
+UNKNOWN = "not known"  # Text for a predicted figure whose interval is so wide that it says nothing
 BLOCKS = "▁▂▃▄▅▆▇█"  # Characters of a sparkline, from low to high
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")  # In every locale
 

@@ -98,5 +98,5 @@ class RunResult:
         return {
             **{name: getattr(self, name) for name in ("run", "number", "runner")},
             "labels": dict(self.labels),
-            **self.outcome.as_document(),
+            **self.outcome.as_json(),
         }

@@ -106,7 +106,7 @@ class StoredRun:
             **{name: getattr(self, name) for name in names},
             "labels": dict(self.labels),
             **self.origin(),
-            **self.figures.as_document(),
+            **self.figures.as_json(),
             "environment": dict(self.environment),
         }
 
@@ -212,6 +212,7 @@ class RunRate:
     labels: Mapping[str, str]
     iops: float  # Reads and writes together
     wall_ns: float | None  # Mean time of a command; None for I/O
+    is_known: bool = True  # Whether the rate is known: not if it is predicted with an interval that is too wide
 
 
 def run_rates(store: Store, numbers: Collection[int]) -> list[RunRate]:
@@ -223,14 +224,16 @@ def run_rates(store: Store, numbers: Collection[int]) -> list[RunRate]:
         outcome[("read", "iops")].as_float(),
         outcome[("write", "iops")].as_float(),
         outcome["command"],
+        outcome["interval"],
     ).where(runs.c.campaign.in_(numbers), runs.c.outcome.is_not(None))
     with store.database.reading() as connection:
         rows = connection.execute(query.order_by(runs.c.campaign, runs.c.number)).all()
     rates = []
-    for campaign, labels, read, write, command in rows:
+    for campaign, labels, read, write, command, interval in rows:
         times = [command_run["wall_ns"] for command_run in (command or {}).get("runs", [])]
         wall_ns = sum(times) / len(times) if times else None
-        rates.append(RunRate(campaign, labels, (read or 0) + (write or 0), wall_ns))
+        is_known = Outcome.from_document({"interval": interval}).is_known
+        rates.append(RunRate(campaign, labels, (read or 0) + (write or 0), wall_ns, is_known))
     return rates
 
 
@@ -290,11 +293,12 @@ def open_selections(location: str | None, texts: Sequence[str], job: str | None 
 
 def _runs_of_job(selection: Selection, job: str) -> list[StoredRun]:
     of_jobs = [(run, name, part) for run in selection.runs for name, part in run.figures.by_job().items()]
-    matching_runs = [
-        replace(run, outcome=part, labels={**run.labels, JOB: name})
-        for run, name, part in of_jobs
-        if fnmatchcase(name, job)
-    ]
+    matching_runs = []
+    for run, name, part in of_jobs:
+        if fnmatchcase(name, job):
+            # Predictions of two jobs are not those of equal cells.
+            cell = {**run.cell, JOB: name}
+            matching_runs.append(replace(run, cell=cell, outcome=part, labels={**run.labels, JOB: name}))
     if not matching_runs:
         job_names = ", ".join(dict.fromkeys(name for _, name, _ in of_jobs)) or "unknown"
         raise UsageError(f"--job {job!r}: no run of {selection.text!r} has this job; its jobs are {job_names}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from blklab.advise import samples
 from tests.conftest import Run
 
 TRACE = "tests/data/traces/pgbench-raid1"
@@ -41,6 +42,20 @@ def answer(run: Run, *words: object) -> dict[str, Any]:
     assert done.status == 0, done.err
     document: dict[str, Any] = json.loads(done.out)
     return document
+
+
+def test_there_is_no_verdict_on_latencies_that_are_not_known(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = (TRACE, "--device", "md127", "--slow", SLOW, "--fast", "pm983")
+    monkeypatch.setattr(samples, "NOT_KNOWN", 1.0)
+    done = run("cache", "advise", *words)
+    assert done.status == 0, done.err
+    text = " ".join(done.out.split())
+    assert "is worth it is not known: nine of ten measurements of the mean latency are " in text
+    assert "Yes: " not in text and "Mean latency of" not in text and "the 99th percentile is" not in text
+    (row,) = [line for line in done.out.splitlines() if line.startswith("none ")][:1]
+    assert row.count("not known") == 3, row
+    document = answer(run, *words)
+    assert (document["known"], document["certain"], document["without"]["today"][0]["known"]) == (False, False, False)
 
 
 def test_a_database_on_rotating_disks_gains(run: Run) -> None:

@@ -24,6 +24,8 @@ OPEN_LATENCIES = 4  # Number of charts that are not folded
 
 
 def latency_section(view: ExperimentView) -> PageSection:
+    left_out = view.unknown_note
+    view = view.known
     line = layout.line_label(view)
     if view.is_comparison and len(view.cells) <= MOST_COMPARED * len(view.series):
         line = None  # The lines of a chart are the sides of the comparison
@@ -44,7 +46,7 @@ def latency_section(view: ExperimentView) -> PageSection:
             histogram = _histogram(view, panel_cells, line, direction, f"histogram-{number}-{direction}", title)
             if histogram:
                 charts.append(histogram)
-    intro = "From submission to completion, as the jobs measured it. Repeats are merged."
+    intro = f"From submission to completion, as the jobs measured it. Repeats are merged. {left_out}".rstrip()
     folds = more_charts(charts, OPEN_LATENCIES)
     return PageSection("latency", "Latency", "Latency", charts[:OPEN_LATENCIES], intro, folds)
 

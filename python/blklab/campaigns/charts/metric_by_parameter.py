@@ -25,17 +25,19 @@ WIDE = 20.0  # Ratio of the largest to the smallest value from which an axis is 
 
 def axes_section(view: ExperimentView, x: str | None, metric: str | None) -> PageSection:
     """Returns the section; the free chart begins with `x` and `metric`. Raises UsageError."""
+    left_out = view.unknown_note
+    knees = _knees(view)
+    view = view.known
     order = sorted(view.axes, key=lambda label: label not in LOADS)
     charts = [chart for label in order for chart in _over(view.drawn, label)]
     items: list[Item] = []
-    chooser = layout.chooser(view, x, metric)
-    if len(chooser.rows) > 1:
+    chooser = layout.chooser(view, x, metric) if view.cells else None
+    if chooser and len(chooser.rows) > 1:
         items.append(chooser)
-    knees = _knees(view)
     if knees:
         items.append(knees)
     items += charts[:OPEN_AXES]
-    return PageSection("axes", "Axes", "Metrics by parameter", items, "", more_charts(charts, OPEN_AXES))
+    return PageSection("axes", "Axes", "Metrics by parameter", items, left_out, more_charts(charts, OPEN_AXES))
 
 
 def _knees(view: ExperimentView) -> TextTable:

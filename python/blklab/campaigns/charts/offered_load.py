@@ -16,24 +16,32 @@ from blklab.render.table import TextTable, number_columns, text_column
 
 def load_section(view: ExperimentView) -> PageSection:
     """Returns the section on latency against offered load; it is empty if no cell has a load ramp."""
-    ramps = list(_ramps(view))
+    all_ramps = list(_ramps(view))
+    ramps = [(name, ramp) for name, ramp, is_known in all_ramps if is_known]
     charts = []
     for kind in ("read", "write"):
-        lines = [(name, _steps(ramp, kind)) for name, ramp in ramps if _steps(ramp, kind)]
-        if lines:
-            charts.append(_load_chart(kind, lines))
-    rates = [f"{name}: {best_rate(ramp)}" for name, ramp in ramps if best_rate(ramp)]
-    intro = " ".join(["Each cell at several rates; the last point of a line has no limit.", *rates])
-    return PageSection("load", "Load", "Latency against load", charts, intro)
+        steps_by_name = [(name, _steps(ramp, kind)) for name, ramp in ramps if _steps(ramp, kind)]
+        if steps_by_name:
+            charts.append(_load_chart(kind, steps_by_name))
+    lines = ["Each cell at several rates; the last point of a line has no limit."]
+    for name, ramp, is_known in all_ramps:
+        rate = best_rate(ramp, is_known=is_known)
+        if rate:
+            lines.append(f"{name}: {rate}")
+    unknown_count = len(all_ramps) - len(ramps)
+    if unknown_count:
+        lines.append(f"{formatting.plural(unknown_count, 'line')} left out: the figures are not known.")
+    return PageSection("load", "Load", "Latency against load", charts, " ".join(lines))
 
 
-def _ramps(view: ExperimentView) -> Iterator[tuple[str, LoadRamp]]:
+def _ramps(view: ExperimentView) -> Iterator[tuple[str, LoadRamp, bool]]:
+    """Yields the name of each ramp, the ramp, and whether its figures are known."""
     for cell in view.cells:
         campaign = f" ({cell.series.name})" if view.several else ""
         for number, run in enumerate(cell.runs, 1):
             repeat = f" repeat {number}" if len(cell.runs) > 1 else ""
             if (ramp := run.figures.load_ramp) is not None:
-                yield f"{view.name(cell)}{campaign}{repeat}", ramp
+                yield f"{view.name(cell)}{campaign}{repeat}", ramp, run.figures.is_known
 
 
 def _steps(ramp: LoadRamp, kind: str) -> list[LoadStep]:

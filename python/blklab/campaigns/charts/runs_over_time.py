@@ -46,6 +46,8 @@ class RunLine:
 
 def course_section(view: ExperimentView) -> PageSection:
     """Returns the section; if there are many cells, only the first workload is not folded."""
+    left_out = view.unknown_note
+    view = view.known
     max_points = max(LEAST, min(MOST, POINTS // max(1, sum(len(cell.runs) for cell in view.cells))))
     charts: dict[str, list[Chart]] = {}
     for number, cells in enumerate(group_cells(view.order(view.cells), view.labels).values()):
@@ -54,7 +56,7 @@ def course_section(view: ExperimentView) -> PageSection:
             charts.setdefault(cells[0].labels.get(WORKLOAD, ""), []).append(chart)
     all_charts = [chart for charts_of_workload in charts.values() for chart in charts_of_workload]
     title = "Over time"
-    intro = "Each point is an interval of a run; each line is a smoothed run. All jobs together."
+    intro = f"Each point is an interval of a run; each line is a smoothed run. All jobs together. {left_out}".rstrip()
     if len(all_charts) <= OPEN_COURSES:
         return PageSection("time", "Over time", title, all_charts, intro)
     (_, first), *later_charts = charts.items()

@@ -1,6 +1,6 @@
 """A flash disk's parameters from the rates that are expected of it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import hypot
 from typing import Any
 
@@ -30,31 +30,59 @@ LARGE_SATA_WRITES = 0.5
 """The deviation of large writes of a SATA disk for desktops: whether its cache of single-bit cells takes them is not
 simulated. Two disks wrote at 0.3 and 0.8 of their interface's rate after it (reference/foreign/rates.csv)."""
 
+IN_SEQUENCE = {"sequence_read": 0.35, "sequence_write": 0.7}
+"""How much the rate of small I/Os in sequence differs from that of random ones, which these models have: the deviation
+of its logarithm in 25 results of reference/foreign/iocost.csv."""
+
 WRITE_NS = 20_000
 """What a small write takes that need not be durable, one at a time, with the host: 10 to 45 µs in
 reference/foreign/flushes.csv."""
 
 
-def describe_flash(table: Mapping[str, Any], product: Product, without: str = "") -> dict[str, Any]:
+STATED = {
+    "sustained_read_command_ns": ("read", "read"),
+    "sustained_read_bandwidth": ("large_read", "read"),
+    "cached_write_command_ns": ("cached_write", "write"),
+    "sustained_write_bandwidth": ("large_cached_write", "write"),
+    "sustained_write_command_ns": ("write", "write"),
+    "fold_ns": ("large_write", "write"),
+    "flush_ns": ("sync", "sync"),
+    "fua_ns": ("sync", "sync"),
+}
+"""Keys that a user may state: the deviation that each has, and the one of the table that holds instead."""
+
+
+def describe_flash(
+    table: Mapping[str, Any], product: Product, without: str = "", stated: Collection[str] = ()
+) -> dict[str, Any]:
     """Returns a flash disk's table with the rates that are expected of a product in use, and their deviations.
 
     Nothing that a source measured counts whose name is `without`. Of server disks behind NVMe, their makers state what
-    a disk in use does, and few were measured: they stay as they are.
+    a disk in use does, and few were measured: they stay as they are. The keys of the table that are `stated` stay, too,
+    with the deviations that the table has.
     """
     if product.bus == "nvme" and product.protected:
         return dict(table)
+    kept = {key: value for key, value in table.items() if key in stated}
     result = dict(table)
-    deviations = dict(table.get("uncertainty", {}))
+    base = table.get("uncertainty", {})
+    deviations = {**base, **IN_SEQUENCE}
     if product.bus == "nvme":
-        _describe_nvme(result, deviations, product, without)
+        _describe_nvme(result, deviations, product, without, kept)
     else:
-        _describe_sata(result, deviations, product, without)
+        _describe_sata(result, deviations, product, without, kept)
     _describe_durable_writes(result, deviations, product, without)
+    result |= kept
+    for key, (kind, usual) in STATED.items():
+        if key in kept:
+            deviations[kind] = base.get(kind, base.get(usual, 0.0))
     rounded = {name: round(min(MOST, deviation), 3) for name, deviation in deviations.items()}
     return {**result, "uncertainty": rounded}
 
 
-def _describe_nvme(result: dict[str, Any], deviations: dict[str, float], product: Product, without: str) -> None:
+def _describe_nvme(
+    result: dict[str, Any], deviations: dict[str, float], product: Product, without: str, kept: Mapping[str, Any]
+) -> None:
     reads = _expect(RANDOM, "read", product, without)
     cached = _expect(RANDOM, "cached_write", product, without)
     writes = _expect(RANDOM_WRITE, "", product, without)
@@ -64,12 +92,14 @@ def _describe_nvme(result: dict[str, Any], deviations: dict[str, float], product
     result.setdefault("slc_bytes", round(SLC_SHARE * product.capacity))
     result["units"] = max(result["units"], round(SPARE * reads.rate * result["page_read_ns"] / SECOND))
     result["sustained_read_bandwidth"] = round(max(read_bytes.rate, SPARE * SMALL * reads.rate))
-    result["sustained_read_command_ns"] = _command_ns(reads.rate, result["sustained_read_bandwidth"])
     result["sustained_write_bandwidth"] = round(max(write_bytes.rate, SPARE * SMALL * cached.rate))
+    result |= kept  # What follows from these is computed with the user's
+    result["sustained_read_command_ns"] = _command_ns(reads.rate, result["sustained_read_bandwidth"])
     result["cached_write_command_ns"] = _command_ns(cached.rate, result["sustained_write_bandwidth"])
     result["sustained_write_command_ns"] = _command_ns(writes.rate, result["sustained_write_bandwidth"])
     unit = result["units"] * result["program_bytes"] * SECOND
-    result["program_ns"] = min(result["program_ns"], round(unit / (SPARE * result["sustained_write_bandwidth"])))
+    if "program_ns" not in kept:
+        result["program_ns"] = min(result["program_ns"], round(unit / (SPARE * result["sustained_write_bandwidth"])))
     result["fold_ns"] = max(result["program_ns"], round(unit / after.rate))
     result["direct_ns"] = 0
     deviations["read"] = reads.deviation
@@ -81,13 +111,15 @@ def _describe_nvme(result: dict[str, Any], deviations: dict[str, float], product
     deviations["mixed"] = hypot(reads.deviation, cached.deviation)
 
 
-def _describe_sata(result: dict[str, Any], deviations: dict[str, float], product: Product, without: str) -> None:
+def _describe_sata(
+    result: dict[str, Any], deviations: dict[str, float], product: Product, without: str, kept: Mapping[str, Any]
+) -> None:
     """The interface limits the rates: random writes are as fast with and without a cache of single-bit cells."""
     reads = _expect(RANDOM, "read", product, without)
     writes = _expect(RANDOM_WRITE, "", product, without)
     result["sustained_read_command_ns"] = _command_ns(reads.rate, result["read_bandwidth"])
     result["sustained_write_command_ns"] = _command_ns(writes.rate, result["write_bandwidth"])
-    result["cached_write_command_ns"] = result["sustained_write_command_ns"]
+    result["cached_write_command_ns"] = kept.get("sustained_write_command_ns", result["sustained_write_command_ns"])
     deviations["read"] = reads.deviation
     deviations["write"] = writes.deviation
     deviations["cached_write"] = writes.deviation

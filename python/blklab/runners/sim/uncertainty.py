@@ -76,14 +76,10 @@ APART = 10
 """How many times farther than the runs of one state two states are from each other. Of three rates that are spread
 evenly, the gaps differ by so much in one case of five; those of two states, hundredfold."""
 
-IN_SEQUENCE = {"read": 0.35, "write": 0.7}
-"""How much the rate of small I/Os in sequence differs from that of random ones, which the models of flash disks have:
-the deviation of its logarithm in 25 results of reference/foreign/iocost.csv."""
-
 LARGE = 64 << 10  # Bytes of an I/O from which on bytes limit a disk, and not commands
 FLUSHING = 0.1
-"""The share of the time of a flash disk from which on all of a load waits for flushes: several jobs share each one.
-With a smaller share, a part of the load waits."""
+"""The share of the time of a flash disk from which on all of a load waits for flushes, if its rates in sequence were
+not measured: several jobs share each flush. With a smaller share, a part of the load waits."""
 
 STREAMS = 0.5
 """The deviation of sequential reads of RAID-1 and near RAID-10: which disk serves which stream decides, and reads ahead
@@ -267,14 +263,14 @@ def _deviation(cell: Cell, device: outcomes.DeviceResult, uncertainty: Uncertain
     if min(reads, writes) > MIXED * (reads + writes):
         ios = uncertainty.mixed
     elif reads > writes:
-        ios = _with_sequence(cell, device, uncertainty, "read", _read_deviation(device, uncertainty))
+        ios = _with_sequence(cell, device, _read_deviation(device, uncertainty), uncertainty.sequence_read)
     else:
-        ios = _with_sequence(cell, device, uncertainty, "write", _write_deviation(device, uncertainty))
+        ios = _with_sequence(cell, device, _write_deviation(device, uncertainty), uncertainty.sequence_write)
     if uncertainty.latency is not None:
         busy = min(1.0, max((device.work or {}).get(part, 0) for part in ("interface_ns", "media_ns")) / watched_ns)
         ios = busy * ios + (1 - busy) * uncertainty.latency
     flushes = min(1.0, ((device.flush_ns or 0) + (device.work or {}).get("durable_ns", 0)) / watched_ns)
-    if uncertainty.cached_write is not None:
+    if max(uncertainty.sequence_read, uncertainty.sequence_write) > 0:
         flushes = min(1.0, flushes / FLUSHING)
     return math.hypot((1 - flushes) * ios, flushes * uncertainty.sync)
 
@@ -292,13 +288,10 @@ def _write_deviation(device: outcomes.DeviceResult, uncertainty: Uncertainty) ->
     return large if large is not None and _mean_bytes(device) >= LARGE else small or 0.0
 
 
-def _with_sequence(
-    cell: Cell, device: outcomes.DeviceResult, uncertainty: Uncertainty, direction: str, deviation: float
-) -> float:
-    """Returns the deviation with that of small I/Os in sequence, if the load has them and the disk's model has not."""
-    is_known = uncertainty.cached_write is None or _mean_bytes(device) >= LARGE
+def _with_sequence(cell: Cell, device: outcomes.DeviceResult, deviation: float, of_sequence: float) -> float:
+    """Returns the deviation with that of small I/Os in sequence, if the load has them."""
     in_sequence = any(not job["random"] for job in cell.document["jobs"])
-    return math.hypot(deviation, IN_SEQUENCE[direction]) if in_sequence and not is_known else deviation
+    return math.hypot(deviation, of_sequence) if in_sequence and _mean_bytes(device) < LARGE else deviation
 
 
 def _mean_bytes(device: outcomes.DeviceResult) -> float:

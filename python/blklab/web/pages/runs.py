@@ -35,7 +35,7 @@ def show_run(store: Store, number: int) -> SitePage:
     table = runs.runs(query.campaign(store, stored_run.campaign), [stored_run])
     output = query.raw(store, number)
     details = [
-        folded_document("The result", stored_run.outcome and stored_run.outcome.as_document()),
+        folded_document("The result", stored_run.outcome and stored_run.outcome.as_json()),
         folded_document("The cell", stored_run.cell),
         folded_document("The environment", stored_run.environment),
     ]

@@ -49,6 +49,7 @@ class TrendValue:
     minimum: float  # Of its runs
     maximum: float
     runs: int
+    is_known: bool  # Not if a run is predicted with an interval that is too wide
 
 
 def list_experiments(store: Store) -> SitePage:
@@ -203,19 +204,24 @@ def _sides(campaign_runs: Sequence[StoredRun], side_labels: Sequence[str]) -> di
 def _values(campaign_runs: Sequence[StoredRun], metric: str, names: Mapping[int, str]) -> dict[str, TrendValue]:
     """Returns a metric of each cell: its mean, and the range of its runs."""
     by_cell: dict[str, list[float]] = {}
+    unknown_cells = set()
     for run in campaign_runs:
         value = METRICS[metric].compute(run.outcome) if run.outcome else None
         if value is not None:
             by_cell.setdefault(names[run.id], []).append(value)
+        if not run.figures.is_known:
+            unknown_cells.add(names[run.id])
     trend_values = {}
     for cell, values in by_cell.items():
         mean = geometric_mean(values) if min(values) > 0 else fmean(values)
-        trend_values[cell] = TrendValue(mean, min(values), max(values), len(values))
+        trend_values[cell] = TrendValue(mean, min(values), max(values), len(values), cell not in unknown_cells)
     return trend_values
 
 
 def _describe_value(metric: str, value: TrendValue) -> str:
     """Returns the mean, with the range of the runs if there are several: `98,000 (97,000 to 99,000)`."""
+    if not value.is_known:
+        return formatting.UNKNOWN
     mean = figure(metric, value.mean)
     low = figure(metric, value.minimum)
     high = figure(metric, value.maximum)
@@ -248,7 +254,7 @@ def _chart(
     for point, date in zip(points, dates, strict=True):
         campaign = " ".join([point.name, *map(printable, tags.get(point.campaign.number, ()))])
         for cell in drawn:
-            if cell in point.values:
+            if cell in point.values and point.values[cell].is_known:
                 value = point.values[cell]
                 row: Spec = {
                     "campaign": campaign,
@@ -275,6 +281,9 @@ def _chart(
     lines = layer("line", {**encoding, "y": quantity("v", title, **y), "tooltip": tooltip}, point={"size": 50})
     spec = chart_spec(data, transform=texts, layer=[{"transform": [{"filter": "datum.runs > 1"}], **spread}, lines])
     notes = ["Points: means; bars: from the lowest run to the highest."]
+    unknown_count = sum(not value.is_known for point in points for value in point.values.values())
+    if unknown_count:
+        notes.append(f"{formatting.plural(unknown_count, 'point')} left out: not known.")
     if len(cells) > MOST_LINES:
         notes.append(f"{MOST_LINES} of {len(cells)} cells, which most campaigns have; the table has all.")
     return Chart("trend", f"{title[:1].upper()}{title[1:]}", spec, table, " ".join(notes), wide=True)
