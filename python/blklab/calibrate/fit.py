@@ -50,6 +50,7 @@ MAX_STEPS = 8  # Steps of a stage, with few I/Os and again with all
 DEPENDS = 0.05  # A run depends on a parameter if this share of its change is in the rate, both logarithmic
 LARGE = 1 << 16  # Bytes of an I/O that may be limited by the bandwidth of an NVMe disk
 COARSE = 10  # What divides the I/Os and the time of a simulation that need not be exact
+MOST_NAMED = 6  # Runs that are named in a message; of more it has the number
 BAD = 0.25  # A larger error means that the model does not describe the device
 ENOUGH_TIME = 300  # Maximum simulated seconds: dozens of flushes of a slow disk
 
@@ -188,7 +189,9 @@ def calibrate(
             parameters += [name for name in parameter_names if name not in fitted_values][: len(matching_runs)]
             stage_runs += [run for run in matching_runs if run not in stage_runs]
         if parameters:
-            tell(f"fitting {', '.join(parameters)} to {', '.join(run.name for run in stage_runs)}")
+            run_names = [run.name for run in stage_runs]
+            named_runs = ", ".join(run_names) if len(run_names) <= MOST_NAMED else f"{len(run_names)} runs"
+            tell(f"fitting {', '.join(parameters)} to {named_runs}")
             # A model without this parameter begins with all the time of an I/O.
             table |= {name: round(1e9 / stage_runs[0].write_iops) for name in parameters if name not in table}
             values = _fit(bench, table, parameters, stage_runs)

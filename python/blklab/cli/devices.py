@@ -161,7 +161,7 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
     about["certainty"] = "measured"
     if name:
         about["match"] = [f"{name}*"]
-    base = stock_models.stock(typical.name)
+    base = stock_models.stock(typical.name, stock_models.MEASURED_HERE)
     if disks:
         source = f"io.cost figures: {', '.join(map(str, files))}"
         capacities = [disk.capacity for disk in disks if disk.capacity]
