@@ -344,6 +344,34 @@ def test_the_error_of_one_host_cancels() -> None:
     assert high == pytest.approx(math.hypot(0.1, 0.1, 0.2), rel=0.01)
 
 
+def test_the_error_of_one_model_of_disks_cancels() -> None:
+    """Of two arrangements of the same disks, only the difference of what the disks contribute is left."""
+
+    def reach(base: dict[str, float], other: dict[str, float]) -> float:
+        cells = [
+            [
+                RunSample(
+                    100,
+                    (),
+                    ModelError(
+                        math.hypot(0.1, sum(parts.values())), math.hypot(0.1, sum(parts.values())), devices=parts
+                    ),
+                )
+            ]
+            for parts in (base, other)
+        ]
+        (decision,) = decide(cells, [0, 1], [([0], [1])], IOPS)
+        assert decision is not None and decision.low is not None and decision.high is not None
+        assert -math.log1p(decision.low) == pytest.approx(math.log1p(decision.high))
+        return math.log1p(decision.high) / NORMAL
+
+    own = math.hypot(0.1, 0.1)
+    assert reach({"a": 0.8}, {"a": 0.8}) == pytest.approx(own, rel=0.01)
+    assert reach({"a": 0.8}, {"a": 0.5}) == pytest.approx(math.hypot(own, 0.3), rel=0.01)
+    assert reach({"a": 0.8}, {"b": 0.5}) == pytest.approx(math.hypot(own, 0.8, 0.5), rel=0.01)
+    assert reach({"a": 0.4, "b": 0.2}, {"a": 0.4}) == pytest.approx(math.hypot(own, 0.2), rel=0.01)
+
+
 def test_two_predictions_differ_by_more_than_the_error_of_the_model() -> None:
     """A factor of 1.3 for each: 1.449 for the ratio, and less if the devices are equal, whose error cancels."""
 

@@ -217,7 +217,7 @@ def consumer(state: str, rw: str, **keys: Any) -> PredictionInterval:
         "devices": {"disk": device},
         "stacks": {"x": {"device": "disk"}},
         "workloads": {"load": {"rw": rw, "bs": "4k", "iodepth": 32, "time_based": True}},
-        "settings": {"kernel": "6.1", "runtime": "20ms"},
+        "settings": {"kernel": "6.1", "runtime": "20ms", "host": MEASURED},
     }
     cell = cells.plan(load.ExperimentSource(Path("x.toml"), raw)).cells[0]
     return interval(cell, runner.outcome(cell.document))
@@ -248,7 +248,7 @@ def test_a_load_that_waits_for_flushes_is_as_uncertain_as_they_are(state: str, f
         "devices": {"disk": device},
         "stacks": {"x": {"device": "disk"}},
         "workloads": {"load": {"rw": "randwrite", "bs": "4k", "fsync": fsync, "time_based": True}},
-        "settings": {"kernel": "6.1", "runtime": "100ms"},
+        "settings": {"kernel": "6.1", "runtime": "100ms", "host": MEASURED},
     }
     cell = cells.plan(load.ExperimentSource(Path("x.toml"), raw)).cells[0]
     outcome = runner.outcome(cell.document)

@@ -294,10 +294,17 @@ def _model_error(cells: Sequence[Sequence[RunSample]]) -> ModelError | None:
         fmean(error.shared for error in model_errors),
         _common([error.setup for error in model_errors]),
         (fmean(error.processors[0] for error in model_errors), fmean(error.processors[1] for error in model_errors)),
+        _mean_of_devices(model_errors),
         _common([error.host for error in model_errors]),
         _common([error.cell for error in model_errors]),
         all(error.is_known for error in model_errors),
     )
+
+
+def _mean_of_devices(errors: Sequence[ModelError]) -> dict[str, float]:
+    """Returns the mean part of each model of a device."""
+    models = dict.fromkeys(model for error in errors for model in error.devices)
+    return {model: fmean(error.devices.get(model, 0.0) for error in errors) for model in models}
 
 
 def _common(values: Sequence[Any]) -> Any:
@@ -495,24 +502,9 @@ def _judge_two_predictions(contrast: _Contrast, rule: Rule, base: ModelError, ot
         return Decision(verdict, change, change, change, within=within, of_model=True)
     if not all(map(math.isfinite, (base.below, base.above, other.below, other.above))):
         return Decision("unknown", change, of_model=True)
-    has_same_setup = base.setup is not None and base.setup == other.setup
-    common = min(base.shared, other.shared) if has_same_setup else 0.0
-    if base.host is not None and base.host == other.host:
-        # Both predictions are for one host, which moves both figures down or both up.
-        base, base_down, base_up = _without_processors(base)
-        other, other_down, other_up = _without_processors(other)
-        host_down = max(0.0, other_down - base_down, base_up - other_up)
-        host_up = max(0.0, base_down - other_down, other_up - base_up)
-    else:
-        host_down = host_up = 0.0
-
-    def reach(deviation: float, other_deviation: float, of_host: float) -> float:
-        variance = max(OTHER_KERNEL**2, deviation**2 + other_deviation**2 - 2 * common**2) + of_host**2
-        return min(WIDEST, _quantile(NOMINAL, math.inf) * math.sqrt(variance))
-
-    # The ratio is larger than predicted if more than predicted is measured on the other side, and less on this one.
-    down = reach(base.above, other.below, host_down)
-    up = reach(base.below, other.above, host_up)
+    down_deviation, up_deviation = _error_of_ratio(base, other)
+    quantile = _quantile(NOMINAL, math.inf)
+    down, up = min(WIDEST, quantile * down_deviation), min(WIDEST, quantile * up_deviation)
     low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in (log - down, log + up))
     within = None
     if not (base.is_known and other.is_known) and 1 + high > NOT_KNOWN * (1 + low):
@@ -526,12 +518,34 @@ def _judge_two_predictions(contrast: _Contrast, rule: Rule, base: ModelError, ot
     return Decision(verdict, change, low, high, within=within, of_model=True)
 
 
-def _without_processors(error: ModelError) -> tuple[ModelError, float, float]:
-    """Returns an error without the part of processors that were not measured, and that part downwards and upwards."""
-    down, up = error.processors
-    below = math.sqrt(max(0.0, error.below**2 - down**2))
-    above = math.sqrt(max(0.0, error.above**2 - up**2))
-    return replace(error, below=below, above=above), down, up
+def _error_of_ratio(base: ModelError, other: ModelError) -> tuple[float, float]:
+    """Returns the deviations of the ratio of two predictions, if less and if more is measured than predicted.
+
+    What both sides have in common is wrong on both sides: of disks of one model, and of one host, only the difference
+    counts. The error of the kernel cancels if devices, stack and load are the same.
+    """
+    models = base.devices.keys() | other.devices.keys()
+    of_devices = math.hypot(*(other.devices.get(model, 0.0) - base.devices.get(model, 0.0) for model in models))
+    base_devices, other_devices = sum(base.devices.values()), sum(other.devices.values())
+    of_kernel = 0.0
+    if base.setup is not None and base.setup == other.setup:
+        shared_parts = base.shared**2 - base_devices**2, other.shared**2 - other_devices**2
+        of_kernel = math.sqrt(max(0.0, min(shared_parts)))
+    (base_down, base_up), (other_down, other_up) = base.processors, other.processors
+    host_down, host_up = math.hypot(other_down, base_up), math.hypot(other_up, base_down)
+    if base.host is not None and base.host == other.host:
+        # A host moves both figures down or both up.
+        host_down = max(0.0, other_down - base_down, base_up - other_up)
+        host_up = max(0.0, base_down - other_down, other_up - base_up)
+
+    def own_variance(deviation: float, devices: float, processors: float) -> float:
+        return max(0.0, deviation**2 - devices**2 - processors**2)
+
+    # The ratio is larger than predicted if more than predicted is measured on the other side, and less on this one.
+    down = own_variance(base.above, base_devices, base_up) + own_variance(other.below, other_devices, other_down)
+    up = own_variance(base.below, base_devices, base_down) + own_variance(other.above, other_devices, other_up)
+    down_rest, up_rest = (max(OTHER_KERNEL**2, part - 2 * of_kernel**2) for part in (down, up))
+    return math.hypot(math.sqrt(down_rest), of_devices, host_down), math.hypot(math.sqrt(up_rest), of_devices, host_up)
 
 
 def _repeats(contrast: _Contrast, confidence: float, log: float) -> int:

@@ -66,7 +66,17 @@ def model_error(figures: Outcome, cell: Cell, metric: Metric) -> ModelError | No
     slow, fast = interval.processors
     processors = (slow, fast) if metric.kind != "time" else (fast, slow)  # The slower a host, the longer an I/O takes
     host = cell.get("host", {})
-    return ModelError(below, above, interval.shared, setup, processors, host, {**cell, "seed": None}, interval.is_known)
+    return ModelError(
+        below,
+        above,
+        shared=interval.shared,
+        setup=setup,
+        processors=processors,
+        devices=interval.devices,
+        host=host,
+        cell={**cell, "seed": None},
+        is_known=interval.is_known,
+    )
 
 
 def _is_inverse(cell: Cell) -> bool:

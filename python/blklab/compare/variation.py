@@ -10,8 +10,8 @@ difference of the means. docs/explanation/verdicts.md has the simulations.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -45,6 +45,7 @@ class ModelError:
     shared: float = 0.0  # The part that other kernels and hosts have as well
     setup: object = None  # The devices, the stack and the load: the shared part cancels between equal ones
     processors: tuple[float, float] = (0.0, 0.0)  # The parts of `below` and `above` that slow or fast hosts have
+    devices: Mapping[str, float] = field(default_factory=dict)  # The parts of each model of a device, which add up
     host: object = None  # The host's prices: its part cancels between equal ones
     cell: object = None  # What was simulated, without the seed: the whole error cancels between equal ones
     is_known: bool = True  # Whether the figure is known: its interval is not too wide

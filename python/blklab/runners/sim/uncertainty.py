@@ -6,6 +6,8 @@ the host's processors if they were not measured, and that of the simulated kerne
 so `accuracy/run published` can count how many of them are inside.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -92,6 +94,8 @@ errors of the four published runs with 8 to 48 GiB behind 4 GiB (reference/cache
 
 SMALL = 0.5  # The share of the data up to which a cache is small
 
+DIGEST = 12  # Hexadecimal digits by which models of devices are told apart
+
 MIXED = 0.1  # With a smaller share of the other direction, a device's load is of one direction
 
 
@@ -128,14 +132,9 @@ def interval(
     If all jobs have a rate, or I/Os of a trace their time, IOPS cannot exceed what the load offers.
     """
     devices = outcome.devices
-    # By Little's law, an I/O spends a share of its time on a device that is the device's share of those in flight: by
-    # this share of a device's error, IOPS are wrong. The members of an array are often equal disks, whose errors are
-    # equal too: deviations add up, not variances.
-    total = max(1, sum(sum(device.ticks_ns) for device in devices))
-    of_devices = sum(
-        sum(device.ticks_ns) / total * _deviation(cell, device, uncertainty, outcome.observed_ns)
-        for device, uncertainty in zip(devices, cell.uncertainties, strict=True)
-    )
+    # The members of an array are often equal disks, whose errors are equal too: deviations add up, not variances.
+    by_model = _by_model(cell, outcome)
+    of_devices = sum(by_model.values())
     of_thread = max((array["thread_ns"] for array in _arrays(outcome)), default=0) / outcome.observed_ns
     of_host = UNMEASURED if is_unmeasured(cell, outcome) else 0
     runs = [outcome, *other_outcomes]
@@ -172,9 +171,27 @@ def interval(
         p99,
         shared_deviation,
         (slow_host, fast_host),
+        by_model,
         (other_outcomes and _hits(runs)) or None,
         states,
     )
+
+
+def _by_model(cell: Cell, outcome: outcomes.Outcome) -> dict[str, float]:
+    """Returns the deviation of IOPS that comes from each model of the devices, by a digest of its parameters.
+
+    By Little's law, an I/O spends a share of its time on a device that is the device's share of those in flight: by
+    this share of a device's error, IOPS are wrong.
+    """
+    total = max(1, sum(sum(device.ticks_ns) for device in outcome.devices))
+    by_model: dict[str, float] = {}
+    tables = cell.document["devices"]
+    for table, device, uncertainty in zip(tables, outcome.devices, cell.uncertainties, strict=True):
+        digest = hashlib.sha256(json.dumps(table["model"], sort_keys=True).encode()).hexdigest()[:DIGEST]
+        share = sum(device.ticks_ns) / total
+        deviation = share * _deviation(cell, device, uncertainty, outcome.observed_ns)
+        by_model[digest] = by_model.get(digest, 0.0) + deviation
+    return by_model
 
 
 def of_mean(interval: outcomes.PredictionInterval) -> tuple[float, float]:
