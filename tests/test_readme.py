@@ -75,6 +75,7 @@ def test_errors_of_predictions_are_those_of_the_pages() -> None:
     readme, accuracy, disks = (
         (ROOT / name).read_text() for name in ("README.md", "docs/explanation/accuracy.md", "docs/explanation/disks.md")
     )
+    readme = " ".join(readme.split())
     told = re.search(
         r"(\d+) of (\d+) are inside.*?([\d.]+) % for.*?([\d.]+) % for.*?([\d.]+) % for.*?([\d.]+) %", readme, re.S
     )
@@ -85,8 +86,10 @@ def test_errors_of_predictions_are_those_of_the_pages() -> None:
     found = [re.search(median.format(kind), accuracy) for kind in kinds]
     assert [match and match[1] for match in found] == [told[3], told[4], told[5]]
     assert f"+{told[6]} %" in accuracy
+    caches = re.search(r"Of caches, (\d+ of \d+) are inside", readme)
+    assert caches and f"IOPS: {caches[1]} are inside" in accuracy
     named, others = re.findall(
-        r"(\d+) of (\d+) are\s+inside(?:.|\n)*?factor\s+of ([\d.]+)", readme.split("any\nrow")[1]
+        r"(\d+) of (\d+) are\s+inside(?:.|\n)*?factor\s+of ([\d.]+)", readme.split("any row")[1]
     )[:2]
     for group, (inside, rows, ratio) in (("the library has the disk", named), ("only its class", others)):
         assert re.search(rf"\| {group}[^|]*\| all \| all \| {rows} \| {inside} \|.*\| {ratio} \| [\d.]+ \|", disks), (
