@@ -1,5 +1,6 @@
 """Answers: figures, commands, and the experiment that proves them."""
 
+import math
 import subprocess
 import tomllib
 from dataclasses import replace
@@ -27,7 +28,7 @@ from blklab.advise.samples import Simulations, reduce_outcome
 from blklab.errors import BlklabError, UsageError
 from blklab.experiment import cells, load
 from blklab.md.reliability import Care
-from blklab.outcome import DeviceResult, DirectionResult, LatencyResult, Outcome
+from blklab.outcome import NORMAL, DeviceResult, DirectionResult, LatencyResult, Outcome
 from blklab.render import picture_export as export
 
 TRACE = Path("tests/data/traces/pgbench-raid1")
@@ -98,7 +99,18 @@ def test_prices_and_a_bound_choose_the_cheapest() -> None:
     assert sorted(best.arrangement.disks) == ["hdd-7200-1", "hdd-7200-2"]
 
 
-def test_only_arrangements_with_overlap_are_not_certainly_slower() -> None:
+def test_errors_of_the_same_disks_cancel_between_arrangements() -> None:
+    (sample,) = answer().rows[0].today
+    known = replace(sample, mean_interval=(0.5, 2.0), devices={"disk": 0.4}, processors=(0.0, 0.0), cached_reads=0.0)
+    low, high = known.compare_means(known)
+    own = math.sqrt(2) * math.sqrt((math.log(2) / NORMAL) ** 2 - 0.4**2)
+    assert [low, high] == pytest.approx([math.exp(-NORMAL * own), math.exp(NORMAL * own)])
+    both = math.sqrt(2) * math.log(2)
+    assert known.compare_means(replace(known, devices={"other": 0.4}))[1] == pytest.approx(math.exp(both))
+    assert known.compare_means(replace(known, cached_reads=10.0))[1] == pytest.approx(math.exp(both))
+
+
+def test_only_arrangements_that_may_be_as_fast_are_named() -> None:
     result = answer()
     row = result.rows[0]
     (sample,) = row.today
@@ -108,7 +120,7 @@ def test_only_arrangements_with_overlap_are_not_certainly_slower() -> None:
 
     # The cheapest may be the first one: then number 2, which is surely faster, does not overlap.
     rows = [with_mean(1), with_mean(0.001), with_mean(1.01), with_mean(1000)]
-    assert report.numbers_with_overlap(replace(result, rows=rows, other_rows=[], present=[])) == ["3"]
+    assert report.numbers_as_fast(replace(result, rows=rows, other_rows=[], present=[])) == ["3"]
 
 
 def test_data_loss_depends_on_redundancy_and_on_what_a_cache_holds() -> None:

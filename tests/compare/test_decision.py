@@ -24,7 +24,8 @@ from blklab.compare.decision import (
     next_look,
 )
 from blklab.compare.metrics import METRICS
-from blklab.compare.variation import ModelError, RunSample, between_campaigns, spreads_of_pairs
+from blklab.compare.model_errors import ModelError
+from blklab.compare.variation import RunSample, between_campaigns, spreads_of_pairs
 from blklab.outcome import NORMAL, Outcome
 from tests.compare.test_variation import correlated
 

@@ -51,10 +51,10 @@ def verdict(answer: Answer) -> str:
             f"Warning: if this load never stops, it wears a flash disk out in {rated_years(best.rated_years)}: "
             "then the disk has been written as often as it is rated for."
         )
-    close = numbers_with_overlap(answer)
+    close = numbers_as_fast(answer)
     if close:
         numbers = formatting.spans_text([1, *map(int, close)])
-        sentences.append(f"Numbers {numbers} of the table may be equally fast: their intervals overlap.")
+        sentences.append(f"Numbers {numbers} of the table may be equally fast: the model's error is larger.")
     return " ".join(sentences)
 
 
@@ -93,13 +93,16 @@ def _shortfall(answer: Answer) -> str:
     return f"This does not serve {growth:g} times today's load; {alternative}."
 
 
-def numbers_with_overlap(answer: Answer) -> list[str]:
-    """Returns the numbers of the arrangements that may be as fast: their intervals overlap with that of the first."""
-    first_low, first_high = answer.rows[0].slowest_load().mean_bounds
+def numbers_as_fast(answer: Answer) -> list[str]:
+    """Returns the numbers of the arrangements that may be as fast as the first.
+
+    The first can be the cheapest of them, so that others are certainly faster.
+    """
+    first = answer.rows[0].slowest_load()
     numbers = []
     for number, row in enumerate(_list_arrangements(answer), 1):
-        low, high = row.slowest_load().mean_bounds
-        if number > 1 and low < first_high and high > first_low:
+        least_ratio, most_ratio = first.compare_means(row.slowest_load())
+        if number > 1 and least_ratio < 1 < most_ratio:
             numbers.append(str(number))
     return numbers
 

@@ -5,7 +5,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from statistics import fmean
@@ -15,10 +15,11 @@ from blklab import __version__, _core, output
 from blklab.advise.arrangement import Arrangement
 from blklab.advise.question import DiskPool, Load, Question, Table
 from blklab.cluster import HERE, Parallel
+from blklab.compare.model_errors import ModelError, deviate_ratio
 from blklab.errors import BlklabError
 from blklab.experiment import cells
 from blklab.experiment.cells import Cell
-from blklab.outcome import NOT_KNOWN, LatencyResult, Outcome
+from blklab.outcome import NORMAL, NOT_KNOWN, LatencyResult, Outcome
 from blklab.runners.sim.runner import outcome
 from blklab.runners.sim.uncertainty import SEEDS, interval, of_mean, other_run
 
@@ -57,12 +58,32 @@ class Sample:
     dirty_bytes: float = 0.0  # At the end, that only a cache has
     mean_interval: Sequence[float] = ()  # Factors of the mean that nine of ten measurements are between
     p99_interval: Sequence[float] = ()  # The same of the 99th percentile
+    processors: Sequence[float] = (0.0, 0.0)  # `PredictionInterval.processors`
+    devices: Mapping[str, float] = field(default_factory=dict)  # `PredictionInterval.devices`
 
     @property
     def mean_bounds(self) -> tuple[float, float]:
         """The ends of the interval of the mean, ns."""
         low, high = self.mean_interval
         return self.mean_ns * low, self.mean_ns * high
+
+    def compare_means(self, other: "Sample") -> tuple[float, float]:
+        """Returns the interval of another arrangement's mean over this one's, on the same host.
+
+        Errors of the same disks cancel, so it is narrower than the intervals of both. With a cache in front of them,
+        the same disks do something else: their errors count on both sides.
+        """
+        is_alike = bool(self.cached_reads) == bool(other.cached_reads)
+        down, up = deviate_ratio(self._mean_error(is_alike), other._mean_error(is_alike))
+        ratio = other.mean_ns / self.mean_ns
+        return ratio * math.exp(-NORMAL * down), ratio * math.exp(NORMAL * up)
+
+    def _mean_error(self, cancels: bool) -> ModelError:
+        below, above = (abs(math.log(factor)) / NORMAL for factor in self.mean_interval or (1.0, 1.0))
+        # The slower a host, the longer an I/O takes.
+        slow, fast = self.processors
+        devices = self.devices if cancels else {}
+        return ModelError(below, above, processors=(fast, slow), devices=devices, host=THIS_HOST)
 
     @property
     def is_known(self) -> bool:
@@ -71,6 +92,9 @@ class Sample:
             return True
         low, high = self.mean_interval
         return high <= NOT_KNOWN * low
+
+
+THIS_HOST = "the host that is asked about"  # All arrangements are for one
 
 
 @dataclass(frozen=True)
@@ -170,6 +194,8 @@ def _sample_cell(cell: Cell, /, *, stop: _core.Stop | None = None) -> Sample:
         reduce_outcome(result),
         mean_interval=[*of_mean(bounds)],
         p99_interval=[*bounds.p99],
+        processors=[*bounds.processors],
+        devices=bounds.devices,
         cache_hits=hits,
         cached_reads=reads,
         dirty_bytes=dirty,
@@ -207,6 +233,8 @@ def _average(samples: Sequence[Sample]) -> Sample:
             lows.append(getattr(sample, figure) * low)
             highs.append(getattr(sample, figure) * high)
         intervals[name] = [min(lows) / max(1.0, means[figure]), max(highs) / max(1.0, means[figure])]
+    models = dict.fromkeys(model for sample in samples for model in sample.devices)
+    devices = {model: fmean(sample.devices.get(model, 0.0) for sample in samples) for model in models}
     batches_of_samples = [sample.batches for sample in samples]
     written = {}
     for disk in samples[0].written:
@@ -217,6 +245,8 @@ def _average(samples: Sequence[Sample]) -> Sample:
         ios=sum(sample.ios for sample in samples),
         batches=[fmean(parts) for parts in zip(*batches_of_samples, strict=True)],
         written=written,
+        processors=[fmean(parts) for parts in zip(*(sample.processors for sample in samples), strict=True)],
+        devices=devices,
         **intervals,
     )
 

@@ -23,9 +23,10 @@ from statistics import fmean, geometric_mean, median, stdev
 from typing import Any
 
 from blklab.compare.metrics import Metric
-from blklab.compare.variation import ModelError, RunSample, Spread, mean, outlying, spreads, spreads_of_pairs
+from blklab.compare.model_errors import ModelError, deviate_ratio
+from blklab.compare.variation import RunSample, Spread, mean, outlying, spreads, spreads_of_pairs
 from blklab.grouping import by_key
-from blklab.outcome import NOMINAL, NOT_KNOWN, OTHER_KERNEL
+from blklab.outcome import NOMINAL, NOT_KNOWN
 
 NEGLIGIBLE = 0.005  # A change that is surely smaller is no change, also with a margin of 0
 MARGIN = 0.05  # Two cells are `same` if they surely differ by less than this share
@@ -502,7 +503,7 @@ def _judge_two_predictions(contrast: _Contrast, rule: Rule, base: ModelError, ot
         return Decision(verdict, change, change, change, within=within, of_model=True)
     if not all(map(math.isfinite, (base.below, base.above, other.below, other.above))):
         return Decision("unknown", change, of_model=True)
-    down_deviation, up_deviation = _error_of_ratio(base, other)
+    down_deviation, up_deviation = deviate_ratio(base, other)
     quantile = _quantile(NOMINAL, math.inf)
     down, up = min(WIDEST, quantile * down_deviation), min(WIDEST, quantile * up_deviation)
     low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in (log - down, log + up))
@@ -516,36 +517,6 @@ def _judge_two_predictions(contrast: _Contrast, rule: Rule, base: ModelError, ot
     else:
         verdict = "better" if (log > 0) == rule.metric.more_is_better else "worse"
     return Decision(verdict, change, low, high, within=within, of_model=True)
-
-
-def _error_of_ratio(base: ModelError, other: ModelError) -> tuple[float, float]:
-    """Returns the deviations of the ratio of two predictions, if less and if more is measured than predicted.
-
-    What both sides have in common is wrong on both sides: of disks of one model, and of one host, only the difference
-    counts. The error of the kernel cancels if devices, stack and load are the same.
-    """
-    models = base.devices.keys() | other.devices.keys()
-    of_devices = math.hypot(*(other.devices.get(model, 0.0) - base.devices.get(model, 0.0) for model in models))
-    base_devices, other_devices = sum(base.devices.values()), sum(other.devices.values())
-    of_kernel = 0.0
-    if base.setup is not None and base.setup == other.setup:
-        shared_parts = base.shared**2 - base_devices**2, other.shared**2 - other_devices**2
-        of_kernel = math.sqrt(max(0.0, min(shared_parts)))
-    (base_down, base_up), (other_down, other_up) = base.processors, other.processors
-    host_down, host_up = math.hypot(other_down, base_up), math.hypot(other_up, base_down)
-    if base.host is not None and base.host == other.host:
-        # A host moves both figures down or both up.
-        host_down = max(0.0, other_down - base_down, base_up - other_up)
-        host_up = max(0.0, base_down - other_down, other_up - base_up)
-
-    def own_variance(deviation: float, devices: float, processors: float) -> float:
-        return max(0.0, deviation**2 - devices**2 - processors**2)
-
-    # The ratio is larger than predicted if more than predicted is measured on the other side, and less on this one.
-    down = own_variance(base.above, base_devices, base_up) + own_variance(other.below, other_devices, other_down)
-    up = own_variance(base.below, base_devices, base_down) + own_variance(other.above, other_devices, other_up)
-    down_rest, up_rest = (max(OTHER_KERNEL**2, part - 2 * of_kernel**2) for part in (down, up))
-    return math.hypot(math.sqrt(down_rest), of_devices, host_down), math.hypot(math.sqrt(up_rest), of_devices, host_up)
 
 
 def _repeats(contrast: _Contrast, confidence: float, log: float) -> int:

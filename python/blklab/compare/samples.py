@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from blklab.compare.metrics import WAYS, Metric
-from blklab.compare.variation import ModelError, RunSample
+from blklab.compare.model_errors import ModelError
+from blklab.compare.variation import RunSample
 from blklab.documents.cell import Cell
 from blklab.experiment.sweep import AS_IS, is_setting
 from blklab.outcome import NORMAL, Outcome

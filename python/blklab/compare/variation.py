@@ -10,10 +10,12 @@ difference of the means. docs/explanation/verdicts.md has the simulations.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
+
+from blklab.compare.model_errors import ModelError
 
 FEWEST_CELLS = 4  # Number of cells with repeats from which the distribution of variances is fitted
 MAX_PRIOR = 4.0  # Maximum degrees of freedom of that distribution, if it is of one side
@@ -33,22 +35,7 @@ class RunSample:
 
     value: float
     series: Sequence[float] = ()
-    prediction: "ModelError | None" = None  # None if the run is measured
-
-
-@dataclass(frozen=True)
-class ModelError:
-    """How uncertain a prediction is: the deviations of the logarithm of what is measured; infinite if unknown."""
-
-    below: float  # If less is measured than predicted
-    above: float  # If more is
-    shared: float = 0.0  # The part that other kernels and hosts have as well
-    setup: object = None  # The devices, the stack and the load: the shared part cancels between equal ones
-    processors: tuple[float, float] = (0.0, 0.0)  # The parts of `below` and `above` that slow or fast hosts have
-    devices: Mapping[str, float] = field(default_factory=dict)  # The parts of each model of a device, which add up
-    host: object = None  # The host's prices: its part cancels between equal ones
-    cell: object = None  # What was simulated, without the seed: the whole error cancels between equal ones
-    is_known: bool = True  # Whether the figure is known: its interval is not too wide
+    prediction: ModelError | None = None  # None if the run is measured
 
 
 @dataclass(frozen=True)
