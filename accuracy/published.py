@@ -18,7 +18,7 @@ from blklab.cluster import HERE, Parallel
 from blklab.compare.decision import is_inside
 from blklab.errors import UsageError
 from blklab.experiment.cells import Cell
-from blklab.outcome import Outcome
+from blklab.outcome import Outcome, PredictionInterval
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import interval
 
@@ -45,7 +45,12 @@ class PublishedRow:
     members: Mapping[str, MemberShare]
     outcome: Outcome  # The complete outcome of the simulation
     kind: Kind
-    interval: tuple[float, float]  # Factors of the predicted IOPS
+    limits: PredictionInterval
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval as factors of the predicted IOPS."""
+        return self.limits.iops
 
     @property
     def inside(self) -> bool:
@@ -252,7 +257,7 @@ def _fio_row(reference: Reference, singles: Reference, run: FioRun, cell: Cell, 
         share = served[name][direction] / all_served if name in served else None
         members[name or member] = MemberShare(share, ios / everything)
     kind: Kind = "hdds" if set(target["members"]) == {"hdd"} else "flash"
-    limits = interval(cell, outcome).iops
+    limits = interval(cell, outcome)
     return PublishedRow(run.target, run.test, published, predicted, members, outcome, kind, limits)
 
 
@@ -290,7 +295,7 @@ def _randomio_row(run: RandomioRun, cell: Cell, outcome: Outcome) -> PublishedRo
         predicted[f"{direction}_iops"] = figures.iops
         predicted[f"{direction}_lat_ms"] = (figures.clat_ns.mean or 0.0) / 1e6
     test = f"{run.threads} threads, {run.io_bytes} B"
-    limits = interval(cell, outcome).iops
+    limits = interval(cell, outcome)
     kind: Kind = "six" if run.config.startswith("six/") else "spindles"
     return PublishedRow(run.config, test, published, predicted, {}, outcome, kind, limits)
 
@@ -306,4 +311,4 @@ def _bcache_row(run: BcacheRun, cell: Cell, outcome: Outcome) -> PublishedRow:
     published = {"read_iops": 0.0, "write_iops": run.iops}
     predicted = {"read_iops": 0.0, "write_iops": outcome.write.iops, "read_lat_ms": 0.0}
     test = f"{run.rw}, {run.jobs} × {run.job_bytes >> 30} GiB, {run.io_bytes} B"
-    return PublishedRow(run.run, test, published, predicted, members, outcome, "bcache", interval(cell, outcome).iops)
+    return PublishedRow(run.run, test, published, predicted, members, outcome, "bcache", interval(cell, outcome))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from accuracy.published import PublishedRow, PublishedVerdict, Validation
 from accuracy.published_caches import CacheRow
+from accuracy.published_pairs import PublishedPair, pair_rows
 from blklab.calibrate import report as calibration
 from blklab.render import formatting
 from blklab.render import markdown as gfm
@@ -72,6 +73,36 @@ def sources_table(validation: Validation) -> TextTable:
             ]
         )
     return TextTable("By source", columns, cells, note)
+
+
+def pairs_table(rows: Sequence[PublishedRow]) -> TextTable:
+    """Returns how well the ratio of two arrangements of the same disks is predicted, by source."""
+    columns = [text_column("source"), *number_columns("pairs", "inside", "coverage", "ratio", "decided", "order right")]
+    note = (
+        "Two arrangements of the same disks with the same test on the same host: errors of disks and host cancel. "
+        "Inside: the published ratio of their IOPS is in the interval of the predicted one, whose bounds are a factor "
+        "of `ratio` apart (median). Decided: the interval says which is faster. How much of the error of rotating "
+        "disks cancels was made from the six disks."
+    )
+    pairs_by_source: dict[str, list[PublishedPair]] = {}
+    for pair in pair_rows(rows):
+        pairs_by_source.setdefault(SOURCES[pair.first.kind], []).append(pair)
+    cells = []
+    for source, pairs in pairs_by_source.items():
+        inside = sum(pair.inside for pair in pairs)
+        decided = [pair for pair in pairs if pair.is_decided]
+        cells.append(
+            [
+                source,
+                str(len(pairs)),
+                str(inside),
+                f"{100 * inside / len(pairs):.0f} %",
+                f"{statistics.median(math.exp(sum(pair.reach)) for pair in pairs):.1f}",
+                str(len(decided)),
+                str(sum(pair.is_order_right for pair in decided)),
+            ]
+        )
+    return TextTable("Ratios between arrangements", columns, cells, note)
 
 
 def coverage(published_rows: Sequence[PublishedRow]) -> str:
@@ -202,6 +233,7 @@ def _markdown(validation: Validation, judged: Sequence[PublishedVerdict]) -> Ite
     )
     yield from _section(class_verdicts_table(judged))
     yield from _section(sources_table(validation))
+    yield from _section(pairs_table(validation.rows))
     yield from _section(published_table(validation.rows))
     if validation.caches:
         yield from _section(caches_table(validation.caches))
