@@ -6,6 +6,7 @@ from typing import Any
 
 from blklab.errors import UsageError
 
+MOST_PARTS = 1_000  # Of a dotted key: the time of reading one grows with the square of their number
 LARGEST = 16 << 20  # Bytes; people type experiment files, so they are small
 
 
@@ -28,6 +29,7 @@ def read_text(path: Path) -> str:
 def read_toml(path: Path) -> dict[str, Any]:
     """Returns a TOML file's content. Raises UsageError with line and column."""
     text = read_text(path)
+    _refuse_long_keys(path, text)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -39,5 +41,13 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: {position}: {reason[:1].lower()}{reason[1:]}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: tables are nested too deeply") from error
-    except ValueError as error:  # integers of more than 4,300 digits
-        raise UsageError(f"{path}: {error}") from error
+    except ValueError as error:  # Python reads no integer of more than 4,300 digits
+        raise UsageError(f"{path}: a number has too many digits: expected at most 19") from error
+
+
+def _refuse_long_keys(path: Path, text: str) -> None:
+    """Raises UsageError for a key with very many parts."""
+    for number, line in enumerate(text.splitlines(), 1):
+        key, _, _ = line.partition("=")
+        if key.count(".") > MOST_PARTS:
+            raise UsageError(f"{path}: line {number}: a key has more than {MOST_PARTS:,} parts")

@@ -1,0 +1,30 @@
+"""What no experiment file can do to the reader: numbers and keys without end."""
+
+from pathlib import Path
+
+import pytest
+
+from blklab.errors import UsageError
+from blklab.toml_files.files import MOST_PARTS, read_toml
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"seed = {'9' * 5000}\n", "a number has too many digits: expected at most 19"),
+        (f"title = 'x'\n{'a.' * 20_000}b = 1\n", "line 2: a key has more than 1,000 parts"),
+        (f"[{'a.' * 20_000}b]\n", "line 1: a key has more than 1,000 parts"),
+    ],
+)
+def test_a_file_without_end_is_refused_at_once(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "e.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        read_toml(path)
+    assert str(caught.value) == f"{path}: {message}"
+
+
+def test_dots_in_a_value_are_no_parts_of_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "e.toml"
+    path.write_text(f"title = '{'.' * (2 * MOST_PARTS)}'\n")
+    assert len(read_toml(path)["title"]) == 2 * MOST_PARTS
