@@ -4,12 +4,10 @@
 disk does when it is saturated, and nothing of its latency.
 """
 
-import gzip
 import json
 import math
 import re
 import statistics
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -21,6 +19,7 @@ import tomli_w
 from blklab.devices.stock_models import DeviceTable
 from blklab.errors import UsageError
 from blklab.runners.sim import runner as sim
+from blklab.text.user_file import read_user_file
 
 LOADS: Mapping[str, tuple[str, str, int]] = {
     "rbps": ("read", "1m", 8),
@@ -68,11 +67,7 @@ def read(path: Path) -> list[MeasuredDisk]:
 
     Raises UsageError.
     """
-    try:
-        content = path.read_bytes()
-        text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode(errors="replace")
-    except (OSError, EOFError, zlib.error) as error:
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    text = read_user_file(path).decode(errors="replace")
     try:
         figures = list(_in_document(json.loads(text)))
     except (ValueError, RecursionError):

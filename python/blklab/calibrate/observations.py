@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blklab.errors import BlklabError, SystemErrors, UsageError
+from blklab.errors import BlklabError, UsageError
 from blklab.experiment.jobs import UNSYNCED
 from blklab.experiment.workload import SYNCHRONOUS
 from blklab.fio import output, text
@@ -15,6 +15,7 @@ from blklab.fio.output import FioJobResult
 from blklab.grouping import by_key
 from blklab.outcome import Outcome
 from blklab.runners.registry import predicts
+from blklab.text.user_file import read_user_file
 from blklab.units import parse_size
 
 if TYPE_CHECKING:
@@ -116,11 +117,13 @@ def observation(name: str, options: Mapping[str, Any], read_iops: float, write_i
 
 def is_fio(path: Path) -> bool:
     """Tells whether a path is a directory or a file of fio's results. A pipe is not read."""
+    if path.is_dir():
+        return True
     try:
-        content = path.read_bytes() if path.is_file() else b""
-    except OSError:
+        content = read_user_file(path) if path.is_file() else b""
+    except UsageError:
         return False
-    return path.is_dir() or b'"jobname"' in content or b"(groupid=" in content
+    return b'"jobname"' in content or b"(groupid=" in content
 
 
 def from_files(paths: Sequence[Path]) -> list[Observation]:
@@ -155,8 +158,7 @@ def from_store(run: "StoredRun") -> Observation:
 
 def from_fio(path: Path) -> list[Observation]:
     """Returns the runs in a file of fio's output, JSON or text: one for each group of jobs. Raises UsageError."""
-    with SystemErrors(UsageError, path):
-        content = path.read_text(encoding="utf-8-sig", errors="replace")
+    content = read_user_file(path).decode("utf-8-sig", errors="replace")
     observations = []
     try:
         for document, jobs in _fio_runs(content):

@@ -11,10 +11,10 @@ from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.outcome import DeviceResult, DirectionResult, GroupResult, LatencyResult, Outcome
 from blklab.store.series import SeriesPoint
 from blklab.text.printing import printable
+from blklab.text.user_file import LARGEST
 from blklab.units import parse_number
 
 MOST_RUNS = 100_000  # Maximum runs of an import
-LARGEST = 256 << 20  # Maximum bytes of a file; fio's largest outputs are a tenth of that
 
 
 @dataclass(frozen=True)
