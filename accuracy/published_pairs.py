@@ -71,4 +71,4 @@ def _iops(figures: Mapping[str, float]) -> float:
 
 def _model_error(row: PublishedRow) -> ModelError:
     below, above = (abs(math.log(factor)) / NORMAL for factor in row.interval)
-    return ModelError(below, above, processors=row.limits.processors, devices=row.limits.devices, host="the same")
+    return ModelError(below, above, processors=row.limits.processors, devices=row.limits.models, host="the same")

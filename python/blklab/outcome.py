@@ -159,7 +159,7 @@ class PredictionInterval:
     """The parts of the deviation that processors have which were not measured: if they are slow, and if they are fast.
     Predictions for the same host have this error together."""
 
-    devices: Mapping[str, float] = field(default_factory=dict)
+    models: Mapping[str, float] = field(default_factory=dict)
     """The parts of the deviation that the models of devices have, by a digest of the model. Their sum counts.
     Predictions with the same model have its error together."""
 

@@ -9,8 +9,8 @@ from blklab.trace.view import ProfileView
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 DOCUMENT = REFERENCE / "formats.md"
-FREE = {"events", "errors", "cpus", "device_names", "ios"}
-"""Objects whose keys are data: letters, errnos, CPU and device numbers."""
+FREE = {"events", "errors", "cpus", "device_names", "ios", "models"}
+"""Objects whose keys are data: letters, errnos, CPU and device numbers, digests of models."""
 
 
 def fields(value: Any, of: str = "") -> Iterator[str]:

@@ -59,7 +59,7 @@ class Sample:
     mean_interval: Sequence[float] = ()  # Factors of the mean that nine of ten measurements are between
     p99_interval: Sequence[float] = ()  # The same of the 99th percentile
     processors: Sequence[float] = (0.0, 0.0)  # `PredictionInterval.processors`
-    devices: Mapping[str, float] = field(default_factory=dict)  # `PredictionInterval.devices`
+    devices: Mapping[str, float] = field(default_factory=dict)  # `PredictionInterval.models`
 
     @property
     def mean_bounds(self) -> tuple[float, float]:
@@ -195,7 +195,7 @@ def _sample_cell(cell: Cell, /, *, stop: _core.Stop | None = None) -> Sample:
         mean_interval=[*of_mean(bounds)],
         p99_interval=[*bounds.p99],
         processors=[*bounds.processors],
-        devices=bounds.devices,
+        devices=bounds.models,
         cache_hits=hits,
         cached_reads=reads,
         dirty_bytes=dirty,

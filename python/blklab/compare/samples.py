@@ -73,7 +73,7 @@ def model_error(figures: Outcome, cell: Cell, metric: Metric) -> ModelError | No
         shared=interval.shared,
         setup=setup,
         processors=processors,
-        devices=interval.devices,
+        devices=interval.models,
         host=host,
         cell={**cell, "seed": None},
         is_known=interval.is_known,
