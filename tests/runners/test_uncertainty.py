@@ -204,6 +204,12 @@ def test_a_run_with_fewer_ios_is_the_beginning_of_a_longer_one(experiment: Path)
         ({"level": 1, "members": ["a", "b"]}, {"rw": "read"}, False),
         ({"level": 1, "members": ["a", "b"]}, {"rw": "randread", "numjobs": 4}, False),
         ({"level": 0, "members": ["a", "b"]}, {"rw": "read", "numjobs": 4}, False),
+        # Only one disk can be read
+        ({"level": 1, "members": ["a", "missing"]}, {"rw": "read", "numjobs": 4}, False),
+        ({"level": 1, "members": ["a", "b"], "write_mostly": ["b"]}, {"rw": "read", "numjobs": 4}, False),
+        ({"level": 10, "members": ["a", "missing"]}, {"rw": "read", "numjobs": 4}, False),
+        # Nearly all are writes
+        ({"level": 1, "members": ["a", "b"]}, {"rw": "rw", "rwmixread": 1, "numjobs": 4}, False),
     ],
 )
 def test_streams_on_a_mirror_are_less_certain(stack: dict[str, Any], load: dict[str, Any], is_wide: bool) -> None:

@@ -327,13 +327,19 @@ def is_unmeasured(cell: Cell, outcome: outcomes.Outcome) -> bool:
 
 def reads_streams_of_mirrors(cell: Cell) -> bool:
     """Returns whether several jobs read sequentially from an array that has the same data on several disks."""
-    streams = sum(job["numjobs"] for job in cell.document["jobs"] if not job["random"] and job["read_share"] > 0)
+    streams = sum(job["numjobs"] for job in cell.document["jobs"] if not job["random"] and job["read_share"] > MIXED)
     return streams > 1 and any(_is_mirror(table) for _, table in arrays_and_volumes(cell.document["stack"]))
 
 
 def _is_mirror(table: Mapping[str, Any]) -> bool:
-    level = table.get("level")
-    return level == "raid1" or (level == "raid10" and table.get("near", 1) > 1)
+    """Returns whether several members can serve the same read: a mirror may have lost all but one."""
+    members = table.get("members", [])
+    readable = [member for member in members if member.get("node") and not member.get("rebuilding")]
+    if table.get("level") == "raid1":
+        preferred = [member for member in readable if not member.get("write_mostly")]
+        return len(preferred or readable) > 1
+    copies = table.get("near", 1)
+    return table.get("level") == "raid10" and copies > 1 and len(readable) * copies > len(members)
 
 
 def has_small_cache(cell: Cell) -> bool:
