@@ -392,7 +392,7 @@ def _of_processors(cell: Cell, outcome: outcomes.Outcome, of_thread: float) -> t
     devices = zip(cell.document["devices"], outcome.devices, strict=True)
     busiest = max((_busy_share(table, device, outcome) for table, device in devices), default=0.0)
     shorter = max(shorter, min(1.0, busiest))
-    return math.log(longer) / outcomes.NORMAL, -math.log(shorter) / outcomes.NORMAL
+    return math.log(longer) / outcomes.NORMAL, abs(math.log(shorter)) / outcomes.NORMAL
 
 
 def _busy_share(table: DeviceDocument, device: outcomes.DeviceResult, outcome: outcomes.Outcome) -> float:
