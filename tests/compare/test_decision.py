@@ -373,6 +373,23 @@ def test_the_error_of_one_model_of_disks_cancels() -> None:
     assert reach({"a": 0.4, "b": 0.2}, {"a": 0.4}) == pytest.approx(math.hypot(own, 0.2), rel=0.01)
 
 
+def test_errors_do_not_reach_beyond_the_intervals() -> None:
+    """A load that is complete has no error, although its disks and its host have one."""
+    complete = ModelError(0.0, 0.0, processors=(0.2, 0.0), devices={"a": 0.3})
+    slow = ModelError(0.3, 0.3, devices={"b": 0.2, "c": 0.1})
+
+    def reach(base: ModelError, other: ModelError) -> tuple[float, float]:
+        cells = [[RunSample(100, (), error)] for error in (base, other)]
+        (decision,) = decide(cells, [0, 1], [([0], [1])], IOPS)
+        assert decision is not None and decision.low is not None and decision.high is not None
+        return -math.log1p(decision.low) / NORMAL, math.log1p(decision.high) / NORMAL
+
+    assert reach(complete, replace(complete, devices={"b": 0.3})) == pytest.approx((0.03, 0.03), rel=0.01)
+    # The ratio to a figure that is exactly known has the interval of the other one.
+    assert reach(complete, slow) == pytest.approx((0.3, 0.3), rel=0.01)
+    assert reach(replace(slow, below=0.15), complete) == pytest.approx((0.3, 0.15), rel=0.03)
+
+
 def test_two_predictions_differ_by_more_than_the_error_of_the_model() -> None:
     """A factor of 1.3 for each: 1.449 for the ratio, and less if the devices are equal, whose error cancels."""
 

@@ -29,6 +29,12 @@ def test_features_of_a_disk_that_has_its_own_rates_have_no_effect() -> None:
     assert not any("no effect" in note for note in _notes({"model": "nvme-consumer", "nand": "tlc"}))
 
 
+def test_the_slot_of_a_disk_that_has_its_own_rates_has_no_effect() -> None:
+    table = {key: value for key, value in stock_models.stock("pm983").items() if key != "uncertainty"}
+    assert "d: pcie: no effect, the device has its own rates" in _notes({**table, "pcie": "3x1"})
+    assert not any("no effect" in note for note in _notes({"model": "pm983", "pcie": "3x1"}))
+
+
 @pytest.mark.parametrize(("key", "value"), [("dram", "yes"), ("dram", 1)])
 def test_features_that_say_nothing_are_refused(key: str, value: object) -> None:
     with pytest.raises(UsageError, match=rf"devices\.d\.{key}: found"):

@@ -1,6 +1,7 @@
 """Where data lie on rotating disks, and what blklab says of it."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,17 @@ def test_a_part_of_a_raw_disk_has_a_note(run: Run, tmp_path: Path) -> None:
     assert note.startswith("the load uses the first 2 % of the disks, where they are fastest")
     for settings, size in (('placement = "outer"', "100GiB"), ("", "4TiB")):
         assert not any("spread" in warning for warning in predict(run, tmp_path, settings, size)["warnings"])
+
+
+def test_a_note_has_no_figure_that_is_not_known(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uncertain = EXPERIMENT.replace("count = 2", "count = 2, uncertainty = {{ read = 0.8 }}")
+    monkeypatch.setattr("tests.runners.test_placements.EXPERIMENT", uncertain)
+    for settings in ("", 'filesystem = "ext4"'):
+        result = predict(run, tmp_path, settings)
+        assert not result["interval"]["known"]
+        (note,) = [warning for warning in result["warnings"] if "spread" in warning]
+        assert re.search(r"about [\d.]+ times", note)
+        assert not re.search(r"about [\d,.]+ IOPS", note)
 
 
 def test_the_blocks_of_a_cache_stay_where_the_load_says(run: Run, tmp_path: Path) -> None:

@@ -204,6 +204,12 @@ def test_a_run_with_fewer_ios_is_the_beginning_of_a_longer_one(experiment: Path)
         ({"level": 1, "members": ["a", "b"]}, {"rw": "read"}, False),
         ({"level": 1, "members": ["a", "b"]}, {"rw": "randread", "numjobs": 4}, False),
         ({"level": 0, "members": ["a", "b"]}, {"rw": "read", "numjobs": 4}, False),
+        # Only one disk can be read
+        ({"level": 1, "members": ["a", "missing"]}, {"rw": "read", "numjobs": 4}, False),
+        ({"level": 1, "members": ["a", "b"], "write_mostly": ["b"]}, {"rw": "read", "numjobs": 4}, False),
+        ({"level": 10, "members": ["a", "missing"]}, {"rw": "read", "numjobs": 4}, False),
+        # Nearly all are writes
+        ({"level": 1, "members": ["a", "b"]}, {"rw": "rw", "rwmixread": 1, "numjobs": 4}, False),
     ],
 )
 def test_streams_on_a_mirror_are_less_certain(stack: dict[str, Any], load: dict[str, Any], is_wide: bool) -> None:
@@ -254,3 +260,29 @@ def test_a_load_that_waits_for_flushes_is_as_uncertain_as_they_are(state: str, f
     outcome = runner.outcome(cell.document)
     assert 0.1 < (outcome.devices[0].flush_ns or 0) / outcome.observed_ns < 0.6
     assert width_of(interval(cell, outcome).iops) == pytest.approx(math.hypot(1.5, KERNEL), rel=0.02)
+
+
+def test_a_job_that_does_little_does_not_hide_a_busy_processor() -> None:
+    """A processor that takes 2.28 times as long, which is the slow end, halves what the busy job does."""
+
+    def simulate(host: dict[str, int]) -> tuple[float, PredictionInterval]:
+        raw = {
+            "devices": {"disk": {"model": "pm983"}},
+            "stacks": {"x": {"device": "disk"}},
+            "workloads": {
+                "load": {
+                    "jobs": {
+                        "idle": {"rw": "randwrite", "rate_iops": 10, "time_based": True},
+                        "busy": {"rw": "randread", "iodepth": 64, "time_based": True},
+                    }
+                }
+            },
+            "settings": {"kernel": "6.1", "runtime": "50ms", "host": host},
+        }
+        cell = cells.plan(load.ExperimentSource(Path("x.toml"), raw)).cells[0]
+        result = runner.outcome(cell.document)
+        return result.read.iops + result.write.iops, interval(cell, result)
+
+    rate, limits = simulate({})
+    slow_rate, _ = simulate({"submit_ns": 5016, "reap_ns": 2736})
+    assert limits.iops[0] < slow_rate / rate

@@ -224,8 +224,12 @@ def _notes_on_models(source: load.ExperimentSource) -> Iterator[str]:
     """Yields a note for each model that stands for a class of devices, or for other disks of its family."""
     tables = source.raw.get("devices", {}).values()
     for name, table in source.raw.get("devices", {}).items():
-        keys = [key for key in stock_models.FEATURES if key in table]
-        if keys and not stock_models.is_described(table.get("model")):
+        keys = []
+        if not stock_models.is_described(table.get("model")):
+            keys += [key for key in stock_models.FEATURES if key in table]
+        if "model" not in table and "pcie" in table:
+            keys.append("pcie")
+        if keys:
             owner = f"the model {table['model']}" if "model" in table else "the device"
             yield f"{name}: {', '.join(keys)}: no effect, {owner} has its own rates"
     for table in tables:

@@ -32,21 +32,31 @@ def reach_other_placement(cell: Cell, run: Outcome, limits: PredictionInterval, 
     return replace(limits, iops=(min(limits.iops[0], low), max(limits.iops[1], high)))
 
 
-def describe_placements(cell: Cell, run: Outcome, other: Outcome) -> Iterator[str]:
-    """Yields a sentence if the rate depends on where the data lie."""
+def describe_placements(cell: Cell, run: Outcome, limits: PredictionInterval, other: Outcome) -> Iterator[str]:
+    """Yields a sentence if the rate depends on where the data lie; of rates that are not known, it has the ratio.
+
+    `limits` is the interval of the prediction.
+    """
     here, there = _rate(run), _rate(other)
     if max(here, there) < SAME * min(here, there):
         return
     if cell.document.get("spread"):
-        yield (
+        rates = (
             f"files that are spread over the disks have about {here:,.0f} IOPS, files on their outermost part "
-            f"{there:,.0f}: if you know where they are, set placement"
+            f"{there:,.0f}"
         )
+        if not limits.is_known:
+            rates = (
+                f"files on the outermost part of the disks have about {there / here:.2g} times the IOPS of files that "
+                "are spread over them"
+            )
+        yield f"{rates}: if you know where they are, set placement"
     else:
         share = share_of_stack(cell.document, cell.capacity)
+        rate = f"about {there:,.0f} IOPS" if limits.is_known else f"about {there / here:.2g} times the IOPS"
         yield (
             f"the load uses the first {_percent(share)} of the disks, where they are fastest; spread over all of them "
-            f'it has about {there:,.0f} IOPS (placement = "spread")'
+            f'it has {rate} (placement = "spread")'
         )
 
 

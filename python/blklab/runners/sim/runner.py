@@ -236,7 +236,7 @@ def make_prediction(
     if other_placement is not None:
         other = replace(other_placement.outcome, series=series.as_outcome(other_placement.points))
         prediction_interval = reach_other_placement(cell, outcomes[0], prediction_interval, other)
-        warnings += describe_placements(cell, outcomes[0], other)
+        warnings += describe_placements(cell, outcomes[0], prediction_interval, other)
     first = runs[0].outcome
     prediction = replace(first, interval=prediction_interval, warnings=(*first.warnings, *warnings))
     return replace(runs[0], outcome=prediction, seconds=sum(run.seconds for run in runs))

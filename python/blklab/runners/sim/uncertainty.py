@@ -345,13 +345,19 @@ def is_unmeasured(cell: Cell, outcome: outcomes.Outcome) -> bool:
 
 def reads_streams_of_mirrors(cell: Cell) -> bool:
     """Returns whether several jobs read sequentially from an array that has the same data on several disks."""
-    streams = sum(job["numjobs"] for job in cell.document["jobs"] if not job["random"] and job["read_share"] > 0)
+    streams = sum(job["numjobs"] for job in cell.document["jobs"] if not job["random"] and job["read_share"] > MIXED)
     return streams > 1 and any(_is_mirror(table) for _, table in arrays_and_volumes(cell.document["stack"]))
 
 
 def _is_mirror(table: Mapping[str, Any]) -> bool:
-    level = table.get("level")
-    return level == "raid1" or (level == "raid10" and table.get("near", 1) > 1)
+    """Returns whether several members can serve the same read: a mirror may have lost all but one."""
+    members = table.get("members", [])
+    readable = [member for member in members if member.get("node") and not member.get("rebuilding")]
+    if table.get("level") == "raid1":
+        preferred = [member for member in readable if not member.get("write_mostly")]
+        return len(preferred or readable) > 1
+    copies = table.get("near", 1)
+    return table.get("level") == "raid10" and copies > 1 and len(readable) * copies > len(members)
 
 
 def has_small_cache(cell: Cell) -> bool:
@@ -392,19 +398,36 @@ def _of_processors(cell: Cell, outcome: outcomes.Outcome, of_thread: float) -> t
     """
     if is_measured(cell.document.get("host", {})):
         return 0.0, 0.0
-    jobs = cell.document["jobs"]
-    tasks = sum(job["numjobs"] for job in jobs) + bool(cell.document["replay"])
-    share = min(1.0, (outcome.processor_ns or 0) / (max(1, tasks) * outcome.observed_ns))
-    share = max(share, outcome.cores_busy or 0)
-    depth = min((job["iodepth"] for job in jobs), default=1)
     slow, fast = math.exp(outcomes.NORMAL * HOST), math.exp(-outcomes.NORMAL * HOST)
-    longer = max(1.0, 1 + share / depth * (slow - 1), share * slow, of_thread * slow)
     thread = of_thread if of_thread >= outcomes.CROWDED else 0.0
-    shorter = 1 - max(share, thread) * (1 - fast)
+    slow_rate = fast_rate = 0.0  # As shares of the predicted one
+    for weight, share, depth in _processor_use(cell, outcome):
+        slow_rate += weight / max(1.0, 1 + share / depth * (slow - 1), share * slow, of_thread * slow)
+        fast_rate += weight / (1 - max(share, thread) * (1 - fast))
+    longer, shorter = 1 / slow_rate, 1 / fast_rate
     devices = zip(cell.document["devices"], outcome.devices, strict=True)
     busiest = max((_busy_share(table, device, outcome) for table, device in devices), default=0.0)
     shorter = max(shorter, min(1.0, busiest))
-    return math.log(longer) / outcomes.NORMAL, -math.log(shorter) / outcomes.NORMAL
+    return math.log(longer) / outcomes.NORMAL, abs(math.log(shorter)) / outcomes.NORMAL
+
+
+def _processor_use(cell: Cell, outcome: outcomes.Outcome) -> list[tuple[float, float, int]]:
+    """Returns for each job its share of the I/Os, that of the time in which its processor is busy, and its depth.
+
+    Jobs that do other numbers of I/Os have processors that are busy for other times. A trace is one job.
+    """
+    ios_by_name = {group.name: group.read.total_ios + group.write.total_ios for group in outcome.groups}
+    total_ios = sum(ios_by_name.get(job["name"], 0) for job in cell.document["jobs"])
+    busy = (outcome.processor_ns or 0) / outcome.observed_ns
+    of_cores = outcome.cores_busy or 0.0
+    if not total_ios:
+        return [(1.0, max(min(1.0, busy), of_cores), 1)]
+    uses = []
+    for job in cell.document["jobs"]:
+        weight = ios_by_name.get(job["name"], 0) / total_ios
+        share = min(1.0, busy * weight / max(1, job["numjobs"]))
+        uses.append((weight, max(share, of_cores), job["iodepth"]))
+    return uses
 
 
 def _busy_share(table: DeviceDocument, device: outcomes.DeviceResult, outcome: outcomes.Outcome) -> float:
