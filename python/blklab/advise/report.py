@@ -54,7 +54,9 @@ def verdict(answer: Answer) -> str:
     close = numbers_as_fast(answer)
     if close:
         numbers = formatting.spans_text([1, *map(int, close)])
-        sentences.append(f"Numbers {numbers} of the table may be equally fast: they differ by less than the model's error.")
+        sentences.append(
+            f"Numbers {numbers} of the table may be equally fast: they differ by less than the model's error."
+        )
     return " ".join(sentences)
 
 
