@@ -42,5 +42,5 @@ def test_damaged_gzip_is_one_line(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(UsageError) as caught:
         read_user_file(path)
-    assert str(caught.value).startswith(f"{path}: cannot be read: ")
+    assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)

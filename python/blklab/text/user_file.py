@@ -23,7 +23,7 @@ def read_user_file(path: Path) -> bytes:
                 content = inside.read(LARGEST + 1)
     except (OSError, EOFError, zlib.error, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"{location}: cannot be read: {reason}") from None
+        raise UsageError(f"{location}: {reason}") from None
     if len(content) > LARGEST:
         raise UsageError(f"{location}: is larger than 256 MiB; expected a result")
     return content
