@@ -10,9 +10,10 @@ from blklab.campaigns import runs
 from blklab.experiment import cells, load
 from blklab.experiment.cells import Cell, plan
 from blklab.experiment.documents import arrays_and_volumes
+from blklab.experiment.placement import CACHES
 from blklab.outcome import Outcome, PredictionInterval, count_lookups
 from blklab.runners.sim import runner as sim
-from blklab.runners.sim.uncertainty import CACHES, interval, other_run, seed_count
+from blklab.runners.sim.uncertainty import interval, other_run, seed_count
 from tests.conftest import Run
 from tests.runners.collecting import collected
 

@@ -247,7 +247,7 @@ def test_what_was_measured_in_sequence_is_as_certain() -> None:
 
 @pytest.mark.parametrize(("state", "fsync"), [("used", 16), ("worn", 4)])
 def test_a_load_that_waits_for_flushes_is_as_uncertain_as_they_are(state: str, fsync: int) -> None:
-    """Flushes take a part of the time: all of the load waits for them, whatever is known of its writes."""
+    """Flushes take a part of the time: all of the load waits for them, however well its writes are known."""
     deviations = {"read": 0.1, "write": 0.1, "mixed": 0.1, "sync": 1.5, "sequence_write": 0.1}
     device = {"model": "nvme-consumer", "state": state, "uncertainty": deviations, "flush_ns": 200_000}
     raw = {

@@ -7,7 +7,6 @@ runs. Its interval holds the next run, from the spread of the logarithms (Studen
 fio does not count interrupts that hit other tasks: the estimate is a lower bound.
 """
 
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -16,12 +15,12 @@ from dataclasses import asdict, dataclass
 from blklab import _core
 from blklab.calibrate.observations import Observation
 from blklab.errors import UsageError
+from blklab.experiment.host_prices import DEFAULTS
 from blklab.experiment.workload import SYNCHRONOUS
 from blklab.outcome import NOMINAL, Outcome, next_value
 from blklab.text.printing import printable
 from blklab.units import format_size
 
-DEFAULTS: Mapping[str, int] = json.loads(_core.default_host())
 SWITCH_NS = DEFAULTS["switch_ns"]  # A switch between tasks
 ENGINES = {"libaio": 1.0, "io_uring": _core.IO_URING_PER_CENT / 100, **dict.fromkeys(SYNCHRONOUS - {"mmap"}, 1.0)}
 """The processor time of an I/O relative to libaio. io_uring reaps without a system call."""

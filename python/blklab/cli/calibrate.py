@@ -132,42 +132,56 @@ def calibrate(arguments: CalibrateArguments) -> None:
     \b
     Exit status: 0 success; 2 an input or the model is not valid.
     """
-    from blklab.calibrate import fit as analysis
-    from blklab.calibrate import report
     from blklab.fio.output import refuse_job_files
-    from blklab.render import terminal
 
     refuse_job_files(arguments.inputs)
     if arguments.of_host:
         _calibrate_host(arguments.inputs, arguments.store, arguments.output, as_json=arguments.as_json)
         return
-    device, directory, size = arguments.device, arguments.directory, arguments.size
     _check_usage(arguments)
-    name = arguments.model or _model_of(device)
+    name = arguments.model or _model_of(arguments.device)
+    if arguments.inputs:
+        _calibrate_results(arguments, name)
+    else:
+        _calibrate_disk(arguments, name)
+
+
+def _calibrate_results(arguments: CalibrateArguments, name: str) -> None:
+    """Fits a model to results of fio. Raises UsageError."""
+    from blklab.calibrate import fit as analysis
+    from blklab.calibrate import report
+    from blklab.render import terminal
+
+    table = read_model(name)
+    bench = analysis.Bench(arguments.inputs[0], arguments.kernel, arguments.filesystem, arguments.size)
+    calibration = fit_model(table, _runs(arguments.inputs, arguments.store), bench)
+    text = analysis.as_toml(calibration, name, arguments.inputs)
+    tables = report.fit_table(calibration), report.residuals(calibration)
+    if arguments.output is not None:
+        write(arguments.output, text.encode())
+    emit(_as_dict(calibration), arguments.as_json, lambda console: terminal.draw_table(console, *tables))
+
+
+def _calibrate_disk(arguments: CalibrateArguments, name: str) -> None:
+    """Measures a disk of this host, and fits its model and the host. Raises UsageError or BlklabError."""
+    from blklab.calibrate import fit as analysis
+
     table = read_model(name)
     seconds = arguments.length / 1e9
-    experiment = None
-    if device:
-        experiment = analysis.device_experiment(device, destroy=arguments.destroy, seconds=seconds)
-        size = str(resolve(device, Roots()).size)
-    elif directory:
-        experiment = analysis.directory_experiment(directory, size=size, seconds=seconds)
-        size = size or analysis.FILE_SIZE
-    places = _places(arguments)
-    bench = analysis.Bench(places[0], arguments.kernel, arguments.filesystem, size)
-    if experiment is None:
-        calibration = fit_model(table, _runs(arguments.inputs, arguments.store), bench)
-        text = analysis.as_toml(calibration, name, places)
-        tables = report.fit_table(calibration), report.residuals(calibration)
-        if arguments.output is not None:
-            write(arguments.output, text.encode())
-        emit(_as_dict(calibration), arguments.as_json, lambda console: terminal.draw_table(console, *tables))
-        return
+    if arguments.device is not None:
+        place = Path(arguments.device)
+        experiment = analysis.device_experiment(arguments.device, destroy=arguments.destroy, seconds=seconds)
+        size = str(resolve(arguments.device, Roots()).size)
+    else:
+        place = arguments.directory or Path()  # `_check_usage` has seen to it that one of both is given
+        experiment = analysis.directory_experiment(place, size=arguments.size, seconds=seconds)
+        size = arguments.size or analysis.FILE_SIZE
+    bench = analysis.Bench(place, arguments.kernel, arguments.filesystem, size)
     analysis.check(table, analysis.placeholder_runs(experiment), bench)
     runs = measure_points(experiment, arguments.store, arguments.force, arguments.yes_destroy, resume=arguments.resume)
     measured = fit_and_tell(table, runs, bench)
     if arguments.output is not None:
-        write(arguments.output, measured.as_toml(name, places).encode())
+        write(arguments.output, measured.as_toml(name, [place]).encode())
     document = _as_dict(measured.calibration)
     document["host"] = None if measured.host is None else measured.host.as_dict()
     emit(document, arguments.as_json, lambda console: _draw_measured(console, measured))
@@ -184,15 +198,6 @@ def _draw_measured(console: Console, measured: "DiskAndHost") -> None:
         terminal.draw_table(console, report.host_runs(measured.host))
         console.print()
         terminal.prose(console, report.host_sentences(measured.host))
-
-
-def _places(arguments: CalibrateArguments) -> Sequence[Path]:
-    """Return what the measurements are of: files, or the device or directory that is measured now."""
-    if arguments.device:
-        return (Path(arguments.device),)
-    if arguments.directory:
-        return (arguments.directory,)
-    return arguments.inputs
 
 
 def _calibrate_host(inputs: Sequence[Path], store: str | None, output: Path | None, *, as_json: bool) -> None:

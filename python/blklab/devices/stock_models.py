@@ -371,7 +371,7 @@ def stock(name: str, keys: Mapping[str, Any] = NO_KEYS, without: str = "") -> De
 
 
 def _widen_without_controller(table: DeviceTable) -> DeviceTable:
-    """Returns a table whose deviations say that nobody knows which controller is in front of a SATA SSD."""
+    """Returns a table whose deviations say that the controller in front of a SATA SSD is not known."""
     if table.get("kind") != "ssd":
         return table
     deviations = dict(table["uncertainty"])

@@ -2,7 +2,7 @@
 
 /// Bytes of a file that lie together. It is a multiple of the stripes of arrays with 1 to 10 and with 12 data disks
 /// whose chunks are 512 KiB or less, except of 8: a job that writes whole stripes writes whole stripes everywhere.
-/// ext4 and XFS make unbroken parts of files of this size, if the filesystem is not nearly full.
+/// An assumption: filesystems keep large parts of a file together, so that streams seek rarely.
 const EXTENT: u64 = 1_260 << 20;
 
 /// Places of files that are spread over a volume, in sectors: their parts lie in the order of the files, at equal

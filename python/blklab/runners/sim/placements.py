@@ -7,7 +7,7 @@ from blklab.experiment.cells import Cell
 from blklab.experiment.placement import FILLED, matters, share_of_stack
 from blklab.outcome import Outcome, PredictionInterval
 from blklab.runners.load_ramp import without_ramp
-from blklab.runners.sim.uncertainty import interval
+from blklab.runners.sim.uncertainty import interval, total_iops
 
 SAME = 1.25  # Rates that differ by a smaller factor are one
 
@@ -27,7 +27,7 @@ def reach_other_placement(cell: Cell, run: Outcome, limits: PredictionInterval, 
     """
     if not cell.document.get("spread"):
         return limits
-    factor = _rate(other) / _rate(run)
+    factor = total_iops(other) / total_iops(run)
     low, high = (factor * bound for bound in interval(cell, other).iops)
     return replace(limits, iops=(min(limits.iops[0], low), max(limits.iops[1], high)))
 
@@ -37,7 +37,7 @@ def describe_placements(cell: Cell, run: Outcome, limits: PredictionInterval, ot
 
     `limits` is the interval of the prediction.
     """
-    here, there = _rate(run), _rate(other)
+    here, there = total_iops(run), total_iops(other)
     if max(here, there) < SAME * min(here, there):
         return
     if cell.document.get("spread"):
@@ -62,7 +62,3 @@ def describe_placements(cell: Cell, run: Outcome, limits: PredictionInterval, ot
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 else "part"
-
-
-def _rate(outcome: Outcome) -> float:
-    return max(1e-9, outcome.read.iops + outcome.write.iops)

@@ -22,7 +22,7 @@ from blklab.documents.outcome import LockUse, MdReport, TargetReport
 from blklab.experiment.cells import Cell
 from blklab.experiment.documents import arrays_and_volumes
 from blklab.experiment.host_prices import is_measured
-from blklab.experiment.placement import share_of_stack
+from blklab.experiment.placement import CACHES, share_of_stack
 from blklab.md.levels import PARITIES
 from blklab.runners.load_ramp import without_ramp
 from blklab.units import SECTOR
@@ -64,7 +64,6 @@ AGE_STEP_NS = 12_300_000_000
 """How much older a cache is with each further seed. smq has a clock of one second and one of 60: five ages are spread
 evenly over both."""
 
-CACHES = {"lvmcache", "bcache", "writecache"}
 IN_USE = {"junk", "warm"}
 """States of a cache that was in use: its clock of 60 s may be anywhere. Others have just been set up or filled."""
 
@@ -142,7 +141,7 @@ def interval(
     of_thread = max((array["thread_ns"] for array in _arrays(outcome)), default=0) / outcome.observed_ns
     of_host = UNMEASURED if is_unmeasured(cell, outcome) else 0
     runs = [outcome, *other_outcomes]
-    rate = _rate(outcome)
+    rate = total_iops(outcome)
     steady_rates = [_compute_steady_rate(cell, run) for run in runs]
     mean, of_chance = outcomes.next_value([math.log(iops) for iops in steady_rates])
     base_deviation = math.hypot(
@@ -231,7 +230,8 @@ def _cut_by(cell: Cell, outcome: outcomes.Outcome) -> str | None:
     return setting if cell.document["replay"] is None else None
 
 
-def _rate(outcome: outcomes.Outcome) -> float:
+def total_iops(outcome: outcomes.Outcome) -> float:
+    """Returns the IOPS of both directions; nearly 0 without any, so that it has a logarithm."""
     return max(1e-9, outcome.read.iops + outcome.write.iops)
 
 
@@ -240,7 +240,7 @@ def _compute_steady_rate(cell: Cell, outcome: outcomes.Outcome) -> float:
 
     A measurement may have the same `runtime`, so that its end does not count more than its beginning.
     """
-    return _rate(outcome) * (_last_third(cell, outcome)[0] if unsteady(cell, outcome) == "max_ios" else 1)
+    return total_iops(outcome) * (_last_third(cell, outcome)[0] if unsteady(cell, outcome) == "max_ios" else 1)
 
 
 def _last_third(cell: Cell, outcome: outcomes.Outcome) -> tuple[float, bool]:
@@ -340,7 +340,7 @@ def is_unmeasured(cell: Cell, outcome: outcomes.Outcome) -> bool:
         return False
     parity = any(table.get("level") in PARITIES for _, table in arrays_and_volumes(document["stack"]))
     jobs = sum(job["numjobs"] for job in document["jobs"])
-    return parity or _rate(outcome) > MEASURED_IOPS or jobs > MEASURED_JOBS
+    return parity or total_iops(outcome) > MEASURED_IOPS or jobs > MEASURED_JOBS
 
 
 def reads_streams_of_mirrors(cell: Cell) -> bool:
@@ -452,4 +452,4 @@ def _limit(cell: Cell, outcome: outcomes.Outcome) -> float:
         return 1.0 if replay["timed"] else math.inf
     jobs = cell.document["jobs"]
     rates = [job["numjobs"] * job["rate_iops"] if job.get("rate_iops") else math.inf for job in jobs]
-    return max(1.0, sum(rates) / _rate(outcome))
+    return max(1.0, sum(rates) / total_iops(outcome))
