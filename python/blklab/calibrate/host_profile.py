@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from blklab import _core
 from blklab.calibrate.observations import Observation
 from blklab.errors import UsageError
-from blklab.experiment.host_prices import DEFAULTS
+from blklab.experiment.host_prices import DEFAULTS, MEASURED, PROCESSOR_RATES, PROCESSOR_TIMES
 from blklab.experiment.workload import SYNCHRONOUS
 from blklab.outcome import NOMINAL, Outcome, next_value
 from blklab.text.printing import printable
@@ -28,7 +28,9 @@ ENGINES = {"libaio": 1.0, "io_uring": _core.IO_URING_PER_CENT / 100, **dict.from
 LARGEST = 16 << 10  # Bytes of an I/O whose pages take no time worth mentioning
 FEWEST = 5_000  # I/Os of a run in which fio's start does not count
 LEAST = 0.05  # Share of a CPU for each job with which timers do not count
-NOT_FITTED = tuple(key for key in DEFAULTS if key not in {"submit_ns", "reap_ns", "switch_ns", "cores"})
+SCALED = (*PROCESSOR_TIMES, *PROCESSOR_RATES)  # Prices that follow the measured ones
+UNSCALED = tuple(key for key in DEFAULTS if key not in {*SCALED, *MEASURED, "cores"})
+NOT_FITTED = (*SCALED, *UNSCALED)
 
 
 def cores(outcome: Outcome) -> float | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from blklab.calibrate.fit import Calibration
-from blklab.calibrate.host_profile import NOT_FITTED, HostProfile
+from blklab.calibrate.host_profile import SCALED, UNSCALED, HostProfile
 from blklab.calibrate.refit import RefittedDisk
 from blklab.outcome import NOMINAL
 from blklab.render import terminal
@@ -117,6 +117,10 @@ def host_sentences(profile: HostProfile) -> list[Sentence]:
     return [
         Sentence("estimate", f"{took}: {host}. {spread}"),
         Sentence("bound", "fio does not count interrupts that hit other tasks: the estimate is a lower bound."),
-        Sentence("not fitted", f"md's prices, locks and others ({listing(NOT_FITTED)}): predictions use the defaults."),
+        Sentence(
+            "not fitted",
+            f"{listing(SCALED)}: in predictions these follow the measured time, in the ratio of the defaults. "
+            f"{listing(UNSCALED)}, how far cores are from each other, keep their defaults.",
+        ),
         *(Sentence("not used", printable(f"{name}: {why}")) for name, why in profile.unused),
     ]
