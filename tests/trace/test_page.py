@@ -6,7 +6,7 @@ import json
 import re
 from html.parser import HTMLParser
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -83,9 +83,11 @@ def test_json_is_inert_and_itself(text: str) -> None:
 
 
 @given(st.text())
+@example("`0`")
+@example("<`<b>`>")
 def test_sentences_are_escaped(text: str) -> None:
     made = str(shell.emphasise_figures(text))
-    left = made.replace("<b>", "").replace("</b>", "")
+    left = re.sub(r"</?(b|code)>", "", made)
     assert not set("<>\"'") & set(left)
 
 
