@@ -109,7 +109,7 @@ STAGES: dict[str, tuple[Stage, ...]] = {
             **READ_LATENCY,
         },
         FLASH_WRITES,
-        {("program_ns", "page_read_ns", "suspend_ns"): _is_mixed},
+        {("turnaround_ns", "program_ns", "page_read_ns"): _is_mixed},
         MIXED_LATENCY,
         {("flush_ns",): lambda run: run.writes and run.flushes},
         {("fua_ns",): lambda run: run.writes and run.synced and not run.flushes},

@@ -78,6 +78,8 @@ class FlashSpec(fields.ExperimentTable):
     """Time that a write with forced unit access (FUA) takes in addition, in ns. Those that come meanwhile wait, and
     share the next such time: an assumption, no measurement shows it.
     """
+    resume_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
+    """Time that a program runs at least before it is suspended again, in ns."""
     slc_bytes: fields.Size = Field(0, exclude_if=not_)
     """Bytes of the cache of single-bit cells of an empty disk; 0: none. With less free space the cache is smaller:
     it has at most nine tenths of the free blocks, and on a full disk 5 GB for each TB.
@@ -93,6 +95,10 @@ class FlashSpec(fields.ExperimentTable):
     sustained_write_command_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
     """Time of a write command of a disk in use, in ns, instead of `write_command_ns`; 0: the same. With `slc_bytes`,
     while its cache of single-bit cells is full.
+    """
+    turnaround_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
+    """Time of the interface and the controller for a write after a read, or a read after a write, in ns, in addition
+    to the command's.
     """
 
 

@@ -8,7 +8,9 @@
 //! - Data written in sequence are spread over the dies in turn, one programmed unit on each, so few sequential
 //!   streams keep few dies busy.
 //! - A read suspends a program after a while. Reads that arrive before the die is idle again are served with it. Then
-//!   the program continues, and repeats what it did while it was being suspended.
+//!   the program continues, and repeats what it did while it was being suspended. It runs for a while before it is
+//!   suspended again, so reads wait longer the more of them there are.
+//! - Reads and writes that take turns cost the controller time, so a mixed load has fewer I/Os than either alone.
 //! - A used disk copies pages before it can program new ones: see `translation`.
 //! - Cells that hold several bits can hold one at first, which is faster. When this cache is full, the disk programs all
 //!   bits directly while it has free blocks, and then moves cached data for each write; when it is idle, it moves the
@@ -24,11 +26,6 @@ use crate::device::translation::{FlashUse, Translation};
 use crate::device::{DiskCommand, DiskEvents, DiskModel, DiskWork};
 use crate::events::Time;
 use serde::{Deserialize, Serialize};
-
-/// The program loses one part in so many of the time to suspend it. Chosen with `suspend_ns` for the two mixed rows of
-/// the PM983 in reference/fio_runs.csv: with no loss both are too fast, with the whole time one is too slow. Latencies are
-/// not fitted. With 40 and 75 % reads, its reads took 354 and 300 µs (fio_device_io.csv), and take 542 and 368 here.
-const LOST: u64 = 2;
 
 /// A flash disk: an interface that serves one command after the other, then many flash units at once.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, crate::JsonSchema)]
@@ -66,6 +63,13 @@ pub struct FlashSpec {
     pub buffer_bytes: u64,
     /// Time that a read waits when it suspends a program, in ns.
     pub suspend_ns: u64,
+    /// Time that a program runs at least before it is suspended again, in ns.
+    #[serde(default)]
+    pub resume_ns: u64,
+    /// Time of the interface and the controller for a write after a read, or a read after a write, in ns, in addition
+    /// to the command's.
+    #[serde(default)]
+    pub turnaround_ns: u64,
     /// Bytes of the cache of single-bit cells of an empty disk; 0: none. With less free space the cache is smaller: it
     /// has at most nine tenths of the free blocks, and on a full disk 5 GB for each TB.
     #[serde(default)]
@@ -187,6 +191,7 @@ pub struct Flash {
     read_byte_ns: f64,
     write_byte_ns: f64,
     interface_until: f64, // When the interface is free
+    wrote: bool,          // The last command was a write
     dies: Vec<Die>,
     page: Divisor, // Divides bytes into pages, and pages among the dies
     die: Divisor,
@@ -298,9 +303,17 @@ impl Flash {
         self.interface_until as Time
     }
 
+    /// What a command takes in addition because its direction is not that of the one before.
+    fn turnaround_time(&mut self, writes: bool) -> f64 {
+        let turns = self.wrote != writes;
+        self.wrote = writes;
+        if turns { self.model.turnaround_ns as f64 } else { 0.0 }
+    }
+
     fn read(&mut self, now: Time, command: &DiskCommand) -> Time {
+        let turnaround = self.turnaround_time(false);
         let interface = self.read_command_ns + f64::from(command.bytes) * self.read_byte_ns;
-        let arrived = self.pass_interface(now, interface);
+        let arrived = self.pass_interface(now, turnaround + interface);
         if self.model.condition == Condition::Unwritten {
             return arrived + self.model.read_latency_ns;
         }
@@ -328,11 +341,14 @@ impl Flash {
         }
         let mut start = die.read_until.max(arrived);
         if start < die.program_until {
-            // Reads that wait for others find the program suspended.
-            let suspend_ns = if die.read_until > arrived { 0 } else { model.suspend_ns };
-            if start + suspend_ns < die.program_until {
-                start += suspend_ns;
-                die.program_until += page_read_ns + suspend_ns / LOST;
+            // Reads that wait for others find the program suspended. A program that was resumed runs for a while first.
+            let is_suspended = die.read_until > arrived;
+            let suspend_ns = if is_suspended { 0 } else { model.suspend_ns };
+            let suspended =
+                if is_suspended { start } else { arrived.max(die.read_until + model.resume_ns) + suspend_ns };
+            if suspended < die.program_until {
+                start = suspended;
+                die.program_until += page_read_ns + suspend_ns;
             } else {
                 start = die.program_until;
             }
@@ -348,8 +364,9 @@ impl Flash {
         let bytes = u64::from(command.bytes);
         let takes_data = !self.slc_closed && self.slc_used + f64::from(self.model.program_bytes) <= self.slc_bytes;
         let command_ns = if takes_data { self.cached_write_command_ns } else { self.write_command_ns };
+        let turnaround = self.turnaround_time(true);
         let interface = command_ns + bytes as f64 * self.write_byte_ns;
-        let mut arrived = self.pass_interface(now, interface);
+        let mut arrived = self.pass_interface(now, turnaround + interface);
         let unit = u64::from(self.model.program_bytes.max(1));
         while self.programs.front().is_some_and(|&end| end <= arrived) {
             self.programs.pop_front();

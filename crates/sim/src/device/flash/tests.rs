@@ -16,6 +16,8 @@ fn disk() -> Flash {
         program_ns: 10_000,
         buffer_bytes: 1 << 20,
         suspend_ns: 2000,
+        resume_ns: 0,
+        turnaround_ns: 0,
         slc_bytes: 0,
         fold_ns: 0,
         cell_bits: 0,
@@ -47,8 +49,17 @@ fn reads_that_wait_share_a_suspension() {
     assert_eq!(done(&mut disk, 0, Op::Read, 10), 3000, "the program is suspended, then the page is read");
     assert_eq!(done(&mut disk, 100, Op::Read, 1), 4000, "the program is suspended already");
     assert_eq!(done(&mut disk, 5000, Op::Read, 19), 8000, "the program had continued");
-    // Ten, three pages, and half of each of two suspensions.
-    assert_eq!(disk.dies[0].program_until, 15_000);
+    // Ten, three pages, and two suspensions.
+    assert_eq!(disk.dies[0].program_until, 17_000);
+}
+
+#[test]
+fn a_resumed_program_runs_for_a_while() {
+    let mut disk = Flash::new(&FlashSpec { resume_ns: 4000, program_ns: 30_000, ..disk().model });
+    done(&mut disk, 0, Op::Write, 0);
+    assert_eq!(done(&mut disk, 5000, Op::Read, 10), 8000);
+    assert_eq!(done(&mut disk, 9000, Op::Read, 1), 15_000, "from 12 µs on it can be suspended");
+    assert_eq!(done(&mut disk, 20_000, Op::Read, 19), 23_000);
 }
 
 #[test]
@@ -57,6 +68,15 @@ fn a_read_waits_for_a_program_that_ends_soon() {
     done(&mut disk, 0, Op::Write, 0);
     assert_eq!(done(&mut disk, 8500, Op::Read, 10), 11_000);
     assert_eq!(done(&mut disk, 11_000, Op::Read, 1), 12_000);
+}
+
+#[test]
+fn reads_and_writes_that_take_turns_cost_time() {
+    let mut disk = Flash::new(&FlashSpec { turnaround_ns: 300, buffer_bytes: 1 << 30, ..disk().model });
+    for op in [Op::Read, Op::Write, Op::Write, Op::Read, Op::Write] {
+        done(&mut disk, 0, op, 1);
+    }
+    assert_eq!(disk.interface_ns.round(), 3.0 * 300.0);
 }
 
 #[test]
