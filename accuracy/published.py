@@ -20,7 +20,7 @@ from blklab.errors import UsageError
 from blklab.experiment.cells import Cell
 from blklab.outcome import Outcome, PredictionInterval
 from blklab.runners.sim import runner as sim
-from blklab.runners.sim.uncertainty import interval
+from blklab.runners.sim.uncertainty import interval, other_run, reads_streams_of_mirrors, seed_count
 
 Kind = Literal["flash", "hdds", "spindles", "six", "bcache"]
 """Classes: arrays with flash, arrays of HDDs, the ten and the six disks of the randomio rows, and bcache."""
@@ -202,17 +202,42 @@ def validate(
     cells = _cells(reference, devices)
     tell(f"predicting {len(cells)} rows")
     bcaches = [published_cells.bcache_cell(run) for run in caches.bcaches]
-    outcomes = sim.outcomes([cell.document for cell in cells + bcaches], parallel)
+    predictions = _predict(cells + bcaches, parallel)
     count = len(arrays)
     rows = [
-        _fio_row(reference, singles, run, cell, outcome)
-        for run, cell, outcome in zip(arrays, cells[:count], outcomes[:count], strict=True)
+        _fio_row(reference, singles, run, prediction)
+        for run, prediction in zip(arrays, predictions[:count], strict=True)
     ]
-    rows += map(_randomio_row, reference.randomio, cells[count:], outcomes[count:])
-    rows += map(_bcache_row, caches.bcaches, bcaches, outcomes[len(cells) :])
+    rows += map(_randomio_row, reference.randomio, predictions[count : len(cells)])
+    rows += map(_bcache_row, caches.bcaches, predictions[len(cells) :])
     if caches.runs:
         tell(f"predicting {len(caches.runs)} runs of caches")
     return Validation(rows, calibrations, published_caches.validate(caches, parallel))
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A cell, the outcome that users see, and its interval."""
+
+    cell: Cell
+    outcome: Outcome
+    limits: PredictionInterval
+
+
+def _predict(cells: Sequence[Cell], parallel: Parallel) -> list[Prediction]:
+    """Simulates cells. Streams on mirrors, which depend on chance, are simulated with as many seeds as users get."""
+    runs = [other_run(cell, number) for cell in cells for number in range(_seed_count(cell))]
+    outcomes = iter(sim.outcomes([run.document for run in runs], parallel))
+    predictions = []
+    for cell in cells:
+        of_cell = [next(outcomes) for _ in range(_seed_count(cell))]
+        typical = of_cell.pop(sim.find_typical_run(of_cell))
+        predictions.append(Prediction(cell, typical, interval(cell, typical, of_cell)))
+    return predictions
+
+
+def _seed_count(cell: Cell) -> int:
+    return seed_count(cell) if reads_streams_of_mirrors(cell) else 1
 
 
 @dataclass(frozen=True)
@@ -240,7 +265,8 @@ def _cells(reference: Reference, devices: Mapping[str, Mapping[str, Any]]) -> li
     ]
 
 
-def _fio_row(reference: Reference, singles: Reference, run: FioRun, cell: Cell, outcome: Outcome) -> PublishedRow:
+def _fio_row(reference: Reference, singles: Reference, run: FioRun, prediction: Prediction) -> PublishedRow:
+    cell, outcome = prediction.cell, prediction.outcome
     published = {"read_iops": run.read_iops, "write_iops": run.write_iops}
     predicted = {f"{direction}_iops": outcome.direction(direction).iops for direction in ("read", "write")}
     direction = 0 if run.read_iops > 0 else 1
@@ -257,8 +283,7 @@ def _fio_row(reference: Reference, singles: Reference, run: FioRun, cell: Cell, 
         share = served[name][direction] / all_served if name in served else None
         members[name or member] = MemberShare(share, ios / everything)
     kind: Kind = "hdds" if set(target["members"]) == {"hdd"} else "flash"
-    limits = interval(cell, outcome)
-    return PublishedRow(run.target, run.test, published, predicted, members, outcome, kind, limits)
+    return PublishedRow(run.target, run.test, published, predicted, members, outcome, kind, prediction.limits)
 
 
 def _published_names(
@@ -286,7 +311,8 @@ def _published_names(
     return names
 
 
-def _randomio_row(run: RandomioRun, cell: Cell, outcome: Outcome) -> PublishedRow:
+def _randomio_row(run: RandomioRun, prediction: Prediction) -> PublishedRow:
+    outcome = prediction.outcome
     published = {"read_iops": run.read_iops, "write_iops": run.write_iops}
     published |= {} if run.read_ms is None else {"read_lat_ms": run.read_ms}
     published |= {} if run.write_ms is None else {"write_lat_ms": run.write_ms}
@@ -295,13 +321,13 @@ def _randomio_row(run: RandomioRun, cell: Cell, outcome: Outcome) -> PublishedRo
         predicted[f"{direction}_iops"] = figures.iops
         predicted[f"{direction}_lat_ms"] = (figures.clat_ns.mean or 0.0) / 1e6
     test = f"{run.threads} threads, {run.io_bytes} B"
-    limits = interval(cell, outcome)
     kind: Kind = "six" if run.config.startswith("six/") else "spindles"
-    return PublishedRow(run.config, test, published, predicted, {}, outcome, kind, limits)
+    return PublishedRow(run.config, test, published, predicted, {}, outcome, kind, prediction.limits)
 
 
-def _bcache_row(run: BcacheRun, cell: Cell, outcome: Outcome) -> PublishedRow:
+def _bcache_row(run: BcacheRun, prediction: Prediction) -> PublishedRow:
     """Returns a row whose members are the cache device and the disk: a share is that of their writes."""
+    outcome = prediction.outcome
     served = {"ssd": run.cache_writes, "hdd": run.disk_writes}
     known, counted = sum(served.values()), sum(device.ios[1] for device in outcome.devices)
     members = {
@@ -311,4 +337,4 @@ def _bcache_row(run: BcacheRun, cell: Cell, outcome: Outcome) -> PublishedRow:
     published = {"read_iops": 0.0, "write_iops": run.iops}
     predicted = {"read_iops": 0.0, "write_iops": outcome.write.iops, "read_lat_ms": 0.0}
     test = f"{run.rw}, {run.jobs} × {run.job_bytes >> 30} GiB, {run.io_bytes} B"
-    return PublishedRow(run.run, test, published, predicted, members, outcome, "bcache", interval(cell, outcome))
+    return PublishedRow(run.run, test, published, predicted, members, outcome, "bcache", prediction.limits)

@@ -61,6 +61,13 @@ def test_price_of_switches_and_engine_is_taken_off(make: Make) -> None:
     assert [profile.predict_ns(run) for run in profile.runs] == pytest.approx(expected)
 
 
+def test_price_of_the_scsi_layer_is_taken_off(make: Make) -> None:
+    disks = {"disk_util": [{"name": "sda", "read_ios": 1_000_000, "write_ios": 0, "util": 90.0}]}
+    profile = host_profile([make(5_100 + 5_100 / 3_400 * 4_300, ctx=0, **disks)])
+    assert profile.host == {"submit_ns": 3_300, "reap_ns": 1_800}
+    assert profile.predict_ns(profile.runs[0]) == pytest.approx(profile.runs[0].measured_ns)
+
+
 def test_clones_that_report_together_count_each(make: Make) -> None:
     together = {"options": {"numjobs": "4", "group_reporting": ""}}
     assert measured(make(3_400, ctx=0, **together)) == pytest.approx(4 * 3_400)

@@ -8,6 +8,7 @@ fio does not count interrupts that hit other tasks: the estimate is a lower boun
 """
 
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +25,9 @@ from blklab.units import format_size
 SWITCH_NS = DEFAULTS["switch_ns"]  # A switch between tasks
 ENGINES = {"libaio": 1.0, "io_uring": _core.IO_URING_PER_CENT / 100, **dict.fromkeys(SYNCHRONOUS - {"mmap"}, 1.0)}
 """The processor time of an I/O relative to libaio. io_uring reaps without a system call."""
+
+SCSI = DEFAULTS["scsi_ns"] / sum(DEFAULTS[name] for name in MEASURED)
+"""The time of the SCSI layer relative to that of an I/O with libaio."""
 
 LARGEST = 16 << 10  # Bytes of an I/O whose pages take no time worth mentioning
 FEWEST = 5_000  # I/Os of a run in which fio's start does not count
@@ -49,11 +53,17 @@ class MeasuredIo:
     load: Mapping[str, str]  # rw, bs, iodepth and numjobs
     switches: float  # Switches between tasks
     measured_ns: float  # Processor time
+    scsi: bool = False  # Whether the disks are behind the SCSI layer, which takes time as well
 
     @property
     def io_ns(self) -> float:
-        """Processor time of an I/O with libaio, without switches."""
-        return (self.measured_ns - self.switches * SWITCH_NS) / ENGINES[self.engine]
+        """Processor time of an I/O with libaio, without switches and the SCSI layer."""
+        return (self.measured_ns - self.switches * SWITCH_NS) / self.price
+
+    @property
+    def price(self) -> float:
+        """The processor time of an I/O, without switches, relative to one with libaio on NVMe."""
+        return ENGINES[self.engine] + (SCSI if self.scsi else 0)
 
 
 def find_io_time(run: Observation) -> MeasuredIo | str:
@@ -82,7 +92,9 @@ def find_io_time(run: Observation) -> MeasuredIo | str:
     }
     if obstacle := next((reason for reason, holds in reasons.items() if holds), None):
         return obstacle
-    io = MeasuredIo(run.name, engines[0], run.load, outcome.fio.ctx / ios, 1e9 * busy / run.iops)
+    disks = [device.name for device in outcome.devices if device.leaf is not False]
+    scsi = bool(disks) and all(re.fullmatch(r"sd[a-z]+\d*", disk) for disk in disks)
+    io = MeasuredIo(run.name, engines[0], run.load, outcome.fio.ctx / ios, 1e9 * busy / run.iops, scsi)
     return io if io.io_ns > 0 else "its switches between tasks take all its processor time"
 
 
@@ -116,7 +128,7 @@ class HostProfile:
 
     def predict_ns(self, run: MeasuredIo) -> float:
         """Returns the processor time of an I/O that the profile predicts for a run."""
-        return self.io_ns * ENGINES[run.engine] + run.switches * SWITCH_NS
+        return self.io_ns * run.price + run.switches * SWITCH_NS
 
     def as_dict(self) -> dict[str, object]:
         """Returns the document for `--json`. Times are ns."""

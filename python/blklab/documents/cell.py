@@ -23,10 +23,12 @@ NormalDistribution = TypedDict("NormalDistribution", {"deviation": float, "kind"
 ZonedDistribution = TypedDict("ZonedDistribution", {"kind": Literal["zoned"], "zones": list[tuple[float, float]]})
 Filesystem = TypedDict("Filesystem", {"commit_ns": int})
 Host = TypedDict("Host", {
-    "atomic_ns": NotRequired[int], "copy_ns": NotRequired[int], "cores": NotRequired[int], "lock_ns": NotRequired[int],
-    "md_ns": NotRequired[int], "member_ns": NotRequired[int], "page_ns": NotRequired[int], "pass_ns": NotRequired[int],
-    "reap_ns": NotRequired[int], "submit_ns": NotRequired[int], "switch_ns": NotRequired[int],
-    "syndrome_rate": NotRequired[int], "wake_ns": NotRequired[int], "xor_rate": NotRequired[int],
+    "atomic_ns": NotRequired[int], "copy_ns": NotRequired[int], "cores": NotRequired[int],
+    "file_write_ns": NotRequired[int], "lock_ns": NotRequired[int], "md_ns": NotRequired[int],
+    "member_ns": NotRequired[int], "page_ns": NotRequired[int], "pass_ns": NotRequired[int],
+    "reap_ns": NotRequired[int], "scsi_ns": NotRequired[int], "submit_ns": NotRequired[int],
+    "switch_ns": NotRequired[int], "syndrome_rate": NotRequired[int], "wake_ns": NotRequired[int],
+    "xor_rate": NotRequired[int],
 })
 Job = TypedDict("Job", {
     "align": int, "batch_complete_min": int, "batch_submit": int, "distribution": "NotRequired[Distribution]",

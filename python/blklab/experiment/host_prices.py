@@ -11,7 +11,17 @@ DEFAULTS: Mapping[str, int] = json.loads(_core.default_host())
 MEASURED = ("submit_ns", "reap_ns")
 """Prices that a measurement of single disks shows: fio's processor time of an I/O is their sum."""
 
-PROCESSOR_TIMES = ("wake_ns", "switch_ns", "page_ns", "md_ns", "member_ns", "pass_ns", "copy_ns")
+PROCESSOR_TIMES = (
+    "wake_ns",
+    "switch_ns",
+    "page_ns",
+    "scsi_ns",
+    "file_write_ns",
+    "md_ns",
+    "member_ns",
+    "pass_ns",
+    "copy_ns",
+)
 """Other prices that depend on how fast a core is."""
 
 PROCESSOR_RATES = ("xor_rate", "syndrome_rate")

@@ -174,6 +174,8 @@ class Host(ExperimentTable):
     wake_ns: Nanoseconds | None = None
     switch_ns: Nanoseconds | None = None
     page_ns: Nanoseconds | None = None
+    scsi_ns: Nanoseconds | None = None
+    file_write_ns: Nanoseconds | None = None
     md_ns: Nanoseconds | None = None
     member_ns: Nanoseconds | None = None
     pass_ns: Nanoseconds | None = None

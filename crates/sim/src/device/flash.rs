@@ -503,52 +503,40 @@ impl Divisor {
 const STREAMS: usize = 16;
 /// Bytes after which a run counts as sequential.
 const RUN: u64 = 128 << 10;
+/// Bytes that a stream may leave out. A mirror gives the disk a stream with gaps, which another disk reads. With two
+/// reads of 4 KiB the published mirrors (reference/fio_runs.csv) differ least from the simulated ones: RAID-1, and
+/// RAID-10 before and after the balancer of 5.3 had 317, 431 and 548 thousand IOPS.
+const GAP: u64 = 8 << 10;
 
 /// Detects sequential reads among others: for each stream, its next byte and its length.
 #[derive(Debug)]
 struct SequentialStreams {
-    runs: [(u64, u64); STREAMS],
-    marks: [u8; STREAMS], // A hash of each run's next byte. Most reads continue no run, and this shows it at once.
-    oldest: usize,        // The run that is replaced next
+    ends: [u64; STREAMS], // At first where no read begins
+    lengths: [u64; STREAMS],
+    oldest: usize, // The run that is replaced next
 }
 
 impl Default for SequentialStreams {
     fn default() -> Self {
-        Self { runs: [(u64::MAX, 0); STREAMS], marks: [0; STREAMS], oldest: 0 }
+        Self { ends: [u64::MAX / 2; STREAMS], lengths: [0; STREAMS], oldest: 0 }
     }
 }
 
 impl SequentialStreams {
     /// Records a read. True if it belongs to a sequential stream.
     fn record_read(&mut self, byte: u64, bytes: u32) -> bool {
-        let end = byte + u64::from(bytes);
-        let known = if self.may_continue(byte) { self.runs.iter().position(|run| run.0 == byte) } else { None };
-        let place = known.unwrap_or(self.oldest);
-        let run = &mut self.runs[place];
-        let mut sequential = false;
-        if known.is_some() {
-            *run = (end, run.1 + u64::from(bytes));
-            sequential = run.1 > RUN;
-        } else {
-            *run = (end, u64::from(bytes));
+        // For all runs at once: most reads continue none.
+        let continued = self.ends.iter().fold(false, |any, &end| any | (byte.wrapping_sub(end) <= GAP));
+        let place = if continued { self.ends.iter().position(|&end| byte.wrapping_sub(end) <= GAP) } else { None };
+        let length = place.map_or(0, |place| self.lengths[place]) + u64::from(bytes);
+        let place = place.unwrap_or_else(|| {
             self.oldest = (self.oldest + 1) % STREAMS;
-        }
-        self.marks[place] = mark_of(end);
-        sequential
+            self.oldest
+        });
+        self.ends[place] = byte + u64::from(bytes);
+        self.lengths[place] = length;
+        length > RUN
     }
-
-    /// Whether a run has the mark of this byte: finds a zero byte in the difference to all marks.
-    fn may_continue(&self, byte: u64) -> bool {
-        const ONES: u64 = u64::MAX / 0xff;
-        let wanted = u64::from(mark_of(byte)) * ONES;
-        let zero = |difference: u64| difference.wrapping_sub(ONES) & !difference & (ONES << 7);
-        let marks = u128::from_ne_bytes(self.marks);
-        zero(marks as u64 ^ wanted) | zero((marks >> 64) as u64 ^ wanted) != 0
-    }
-}
-
-fn mark_of(byte: u64) -> u8 {
-    ((byte >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
 #[cfg(test)]

@@ -188,6 +188,9 @@ impl Simulation {
                 self.make_io(number, op, byte / 512, bytes, flags);
                 if op == Op::Write {
                     self.mark_file_changed();
+                    if self.journal.is_some() {
+                        self.spend(number, self.host.file_write_ns);
+                    }
                 }
                 if self.send_queued_bios(number) {
                     self.end_submission(number);

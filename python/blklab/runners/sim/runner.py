@@ -4,12 +4,14 @@ It also simulates what a device's maker states, to show both next to each other.
 """
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, cast
 
 from blklab import _core
@@ -26,6 +28,7 @@ from blklab.runners.base import Ledger, Runner
 from blklab.runners.load_ramp import measure_ramp, without_ramp
 from blklab.runners.sim.cache_states import describe_states, with_full_caches
 from blklab.runners.sim.placements import describe_placements, reach_other_placement, with_other_placement
+from blklab.runners.sim.steady_runs import simulate_steadily
 from blklab.runners.sim.uncertainty import (
     has_small_cache,
     interval,
@@ -33,6 +36,7 @@ from blklab.runners.sim.uncertainty import (
     other_run,
     reads_streams_of_mirrors,
     seed_count,
+    total_iops,
     unsteady,
 )
 from blklab.store import series
@@ -200,8 +204,11 @@ def simulate_cell(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedR
     """Simulates a cell, at each rate of its ramp. Raises UsageError for a cell that makes no sense."""
     begin = time.perf_counter()
 
+    def simulate_once(document: dict[str, Any]) -> Outcome:
+        return outcome(document, stop, cell.replay)
+
     def simulate(document: Mapping[str, object]) -> FinishedRun:
-        result = outcome(document, stop, cell.replay)
+        _, result = simulate_steadily(cell, dict(document), simulate_once)
         return FinishedRun(replace(result, series=()), 0.0, series.of_outcome(result.series))
 
     return replace(measure_ramp(cell.document, simulate), seconds=time.perf_counter() - begin)
@@ -213,33 +220,51 @@ def make_prediction(
     full_run: FinishedRun | None = None,
     other_placement: FinishedRun | None = None,
 ) -> FinishedRun:
-    """Returns the first run of a cell with the interval that all show; the others are those of `other_run`.
+    """Returns the run of a cell that is nearest to the mean of all, with the interval that all show.
 
+    `runs` are those of `other_run`. A cell with a ramp is shown by its first run, since the others have none.
     `full_run` is the cell with full caches of single-bit cells, `other_placement` that of `with_other_placement`.
     """
+    number = 0 if cell.document.get("load_ramp") else find_typical_run([run.outcome for run in runs])
+    typical_run = runs[number]
     outcomes = [replace(run.outcome, series=series.as_outcome(run.points)) for run in runs]
-    prediction_interval = interval(cell, outcomes[0], outcomes[1:])
-    warnings = [UNMEASURED_NOTE] if is_unmeasured(cell, outcomes[0]) else []
+    typical = outcomes.pop(number)
+    prediction_interval = interval(cell, typical, outcomes)
+    warnings = [UNMEASURED_NOTE] if is_unmeasured(cell, typical) else []
     if reads_streams_of_mirrors(cell):
         warnings.append(STREAMS_NOTE)
     if has_small_cache(cell):
         warnings.append(SMALL_CACHE_NOTE)
-    cuts = dict.fromkeys(unsteady(cell, run) for run in outcomes)
+    cuts = dict.fromkeys(unsteady(cell, run) for run in [typical, *outcomes])
     for cut in filter(None, cuts):
         warnings.append(f"not steady: the run ended before its rate was constant: set a larger {cut}")
     if prediction_interval.states:
-        low, high = prediction_interval.states
-        warnings.append(f"two states: some seeds give {low:,.0f} IOPS, others {high:,.0f}")
+        warnings.append(describe_two_states(prediction_interval.states, [typical, *outcomes]))
     if full_run is not None:
         full = replace(full_run.outcome, series=series.as_outcome(full_run.points))
-        warnings += describe_states(cell, outcomes[0], full)
+        warnings += describe_states(cell, typical, full)
     if other_placement is not None:
         other = replace(other_placement.outcome, series=series.as_outcome(other_placement.points))
-        prediction_interval = reach_other_placement(cell, outcomes[0], prediction_interval, other)
-        warnings += describe_placements(cell, outcomes[0], prediction_interval, other)
-    first = runs[0].outcome
+        prediction_interval = reach_other_placement(cell, typical, prediction_interval, other)
+        warnings += describe_placements(cell, typical, prediction_interval, other)
+    first = typical_run.outcome
     prediction = replace(first, interval=prediction_interval, warnings=(*first.warnings, *warnings))
-    return replace(runs[0], outcome=prediction, seconds=sum(run.seconds for run in runs))
+    return replace(typical_run, outcome=prediction, seconds=sum(run.seconds for run in runs))
+
+
+def find_typical_run(outcomes: Sequence[Outcome]) -> int:
+    """Returns the number of the outcome whose IOPS are nearest to the mean of all, the first of several."""
+    rates = [math.log(total_iops(outcome)) for outcome in outcomes]
+    mean = fmean(rates)
+    return min(range(len(rates)), key=lambda number: abs(rates[number] - mean))
+
+
+def describe_two_states(states: tuple[float, float], outcomes: Sequence[Outcome]) -> str:
+    """Returns a note on two IOPS at which the runs of a cell settle, with how many of them settle at which."""
+    low, high = states
+    middle = math.sqrt(low * high)
+    low_count = sum(total_iops(outcome) < middle for outcome in outcomes)
+    return f"two states: {low:,.0f} IOPS in {low_count} of {len(outcomes)} simulated runs, {high:,.0f} in the others"
 
 
 TESTS: dict[str, dict[str, Any]] = {

@@ -59,6 +59,8 @@ pub struct DiskQueue {
     /// Whether the disk has writes with forced unit access; otherwise a flush follows them (`blk_flush_policy`). libata
     /// does not use those of SATA disks (`libata.fua=0`), and virtio has none.
     has_fua: bool,
+    /// Whether requests pass the SCSI layer, which takes a processor's time.
+    is_scsi: bool,
     freed: u32, // Tags that became free since tasks were last woken
     tag_waiters: WaitList,
     throttle_waiters: WaitList,
@@ -137,6 +139,7 @@ impl DiskQueue {
             flushes_alone: !matches!(device.model, Model::Nvme(_) | Model::Throttled(_))
                 && !controller.as_ref().is_some_and(|controller| controller.borrow().has_cache()),
             has_fua: matches!(device.model, Model::Nvme(_)),
+            is_scsi: matches!(device.model, Model::Ssd(_) | Model::Hdd(_)),
             freed: 0,
             tag_waiters: WaitList::default(),
             throttle_waiters: WaitList::default(),
@@ -253,6 +256,9 @@ impl DiskQueue {
         });
         self.plugged += 1;
         sim.tasks[task as usize].plug.push(Plugged { target: self.id, token });
+        if self.is_scsi {
+            sim.spend(task, sim.host.scsi_ns);
+        }
         Mapped::Taken
     }
 
