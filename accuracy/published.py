@@ -22,8 +22,13 @@ from blklab.outcome import Outcome, PredictionInterval
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import interval, other_run, reads_streams_of_mirrors, seed_count
 
-Kind = Literal["flash", "hdds", "spindles", "six", "bcache"]
-"""Classes: arrays with flash, arrays of HDDs, the ten and the six disks of the randomio rows, and bcache."""
+Kind = Literal["flash", "hdds", "spindles", "six", "ncq", "bcache"]
+"""Classes: arrays with flash, arrays of HDDs, the ten and the six disks of the randomio rows, the six disks with and
+without command queuing, and bcache."""
+
+
+KINDS: Mapping[str, Kind] = {"md10fs": "spindles", "six": "six", "ncq": "ncq"}
+"""The class of a configuration of randomio."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,7 @@ BOUNDS = (
     ErrorBound("arrays of two HDDs", "hdds", 0.30),
     ErrorBound("ten spindles", "spindles", 0.20, 0.25),
     ErrorBound("six disks", "six", 0.30),
+    ErrorBound("six disks with XFS", "ncq", 0.30),
 )
 
 
@@ -321,7 +327,7 @@ def _randomio_row(run: RandomioRun, prediction: Prediction) -> PublishedRow:
         predicted[f"{direction}_iops"] = figures.iops
         predicted[f"{direction}_lat_ms"] = (figures.clat_ns.mean or 0.0) / 1e6
     test = f"{run.threads} threads, {run.io_bytes} B"
-    kind: Kind = "six" if run.config.startswith("six/") else "spindles"
+    kind = KINDS[run.config.partition("/")[0]]
     return PublishedRow(run.config, test, published, predicted, {}, outcome, kind, prediction.limits)
 
 

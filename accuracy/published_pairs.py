@@ -53,16 +53,14 @@ class PublishedPair:
 
 
 def pair_rows(rows: Sequence[PublishedRow]) -> Iterator[PublishedPair]:
-    """Yields each two arrangements of the same disks with the same test."""
-    by_test: dict[tuple[str, str], list[PublishedRow]] = {}
+    """Yields each two arrangements of the same disks with the same test. Of several runs of one, the first counts."""
+    by_test: dict[tuple[str, str], dict[str, PublishedRow]] = {}
     for row in rows:
         if row.kind != "bcache":
-            by_test.setdefault((row.kind, row.test), []).append(row)
-    for (kind, _), alike in by_test.items():
-        # Of the ten disks there is one arrangement.
-        if kind != "spindles":
-            for first, second in itertools.combinations(alike, 2):
-                yield PublishedPair(first, second)
+            by_test.setdefault((row.kind, row.test), {}).setdefault(row.target, row)
+    for alike in by_test.values():
+        for first, second in itertools.combinations(alike.values(), 2):
+            yield PublishedPair(first, second)
 
 
 def _iops(figures: Mapping[str, float]) -> float:

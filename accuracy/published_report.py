@@ -39,6 +39,7 @@ SOURCES = {
     "hdds": "mirrors of unlike disks, 2019: shingled disks",
     "spindles": "ten disks behind a controller, 2008",
     "six": "six disks, 2008",
+    "ncq": "six disks with XFS, 2008",
     "bcache": "bcache, several authors",
 }
 CACHES = "caches in a virtual machine, 2017"

@@ -277,7 +277,7 @@ def test_no_more_than_five_are_named(fails: Fails) -> None:
 def test_all_allowed_keys_are_named(fails: Fails) -> None:
     output = fails('model = "pm983"', 'model = "pm983"\nzzzz = 1')
     assert output.startswith("exp.toml: devices.nvme.zzzz: no such key; allowed: scheduler, nr_requests,")
-    assert output.endswith(", sustained_write_bandwidth, sustained_write_command_ns, slc_fill, pcie")
+    assert output.endswith(", sustained_write_bandwidth, sustained_write_command_ns, turnaround_ns, slc_fill, pcie")
 
 
 def test_one_mistake_of_many_jobs_is_one_message(fails: Fails, tmp_path: Path) -> None:
