@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from blklab.devices import stock_models
+from blklab.devices import stock_models, typed_disks
 from blklab.errors import UsageError
 from blklab.experiment import cell_form, fio_job, load
 from blklab.md.reliability import Care
@@ -21,7 +21,6 @@ from blklab.units import format_size, parse_size
 Table = Mapping[str, object]
 """A table of an experiment file."""
 
-_DISKS = re.compile(r"(?:(\d{1,3}) ?[x×*] ?)?(.+?)(?::([^:/]+))?", re.A)
 MAX_DISKS = 64
 
 FLASH = ("ssd", "nvme")  # Kinds of devices whose figures depend on how much was written to them
@@ -105,8 +104,7 @@ def read_pools(texts: Sequence[str], prices: Mapping[str, float], flash_state: s
     `flash_state` is the state of flash disks, as in an experiment file. Raises UsageError.
     """
     pools: dict[str, DiskPool] = {}
-    disk_texts = [word.strip() for disk_list in texts for word in disk_list.split(",")]
-    for text in [word for word in disk_texts if word] or [""]:
+    for text in typed_disks.split_list(texts) or [""]:
         pool = read_pool(text, flash_state, prices)
         if pool.name in pools:
             raise UsageError(f"--devices: {pool.name!r} is named twice: add the counts")
@@ -143,26 +141,28 @@ def read_pool(
     text: str, flash_state: str, prices: Mapping[str, float] = MappingProxyType({}), option: str = "--devices"
 ) -> DiskPool:
     """Returns the equal disks of `4xhdd-7200`; errors name the option. Raises UsageError."""
-    match = _DISKS.fullmatch(text)
-    if match is None or match[1] == "0":
-        raise UsageError(f"{option} {text!r}: expected a model with a count, such as 2xpm983 or 4xhdd-7200:1TiB")
-    count = int(match[1] or 1)
-    model = match[2]
-    size = match[3]
-    if "/" in model or model.endswith(".toml"):
-        path = Path(model).expanduser().resolve()
+    count, rest = typed_disks.split_count(text)
+    file_name, size = typed_disks.split_size(rest)
+    if typed_disks.is_file(file_name):
+        disks = None
+        path = Path(file_name).expanduser().resolve()
         parameters = load.read_calibrated(path)
-        table = {"calibrated": str(path)}
+        table: dict[str, object] = {"calibrated": str(path)}
+        model = file_name
         name = path.stem
     else:
-        try:
-            parameters = stock_models.stock(model)
-        except ValueError as error:
-            raise UsageError(f"{option} {text!r}: {error}") from None
-        table = {"model": model}
+        disks = typed_disks.find_disks(text, option)
+        model = disks.model.name
         name = model
+        table = {"model": model}
+        if disks.capacity is not None:
+            table["capacity"] = str(disks.capacity)
+        parameters = stock_models.stock(model, table)
     try:
-        bytes_of_each = parse_size(size) if size else _size(parameters)
+        if disks is not None:
+            bytes_of_each = disks.bytes or _size(parameters)
+        else:
+            bytes_of_each = typed_disks.parse_disk_size(size) if size else _size(parameters)
     except ValueError as error:
         raise UsageError(f"{option} {text!r}: {error}") from None
     kind = str(parameters["kind"])
@@ -173,7 +173,7 @@ def read_pool(
     name = re.sub(r"[^A-Za-z0-9_-]", "-", name)
     if not NAME.fullmatch(name):
         raise UsageError(f"{option} {text!r}: {name!r} is no name of a device")
-    return DiskPool(name, count, table, kind, bytes_of_each, price)
+    return DiskPool(name, count, table, kind, bytes_of_each, price, disks.guess if disks else "")
 
 
 def lasting_state(flash_state: str) -> dict[str, str]:

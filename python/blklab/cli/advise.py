@@ -113,7 +113,7 @@ class AdviseArguments:
     default="1x",
     help="Plan for so many times the rate of the traces.",
 )
-@common.repeatable("--devices", metavar="NxMODEL,...", help="Disks: 2xpm983, 4xhdd-7200:2TiB, 2x./disk.toml.")
+@common.repeatable("--devices", metavar="NxMODEL,...", help="Disks: 2xpm983, '4x N300 8TB', 2xnvme:1TB, 2x./disk.toml.")
 @click.option("--this-host", is_flag=True, help="Also the unused disks of this host.")
 @click.option("--calibrate", is_flag=True, help="Measure the disks of --this-host first; they are only read.")
 @click.option("--time", "length", type=common.DURATION, default="60s", help="Time of --calibrate, all disks.")
@@ -167,6 +167,7 @@ def advise(arguments: AdviseArguments) -> None:
     \b
     Examples:
       blklab advise --trace md4 --devices 2xpm983,4xhdd-7200 --capacity 6TiB
+      blklab advise --load virtual-machines --devices "2x 990 PRO 1TB, 4x WD Red Plus 8TB"
       blklab advise --load database --devices 2xpm983,1xsm883 --json
       blklab advise --load backup --devices 10xhdd-7200 --failures 2 --exclude 10
       blklab advise --trace md4 --this-host -o advice.toml && blklab run advice.toml --on lab

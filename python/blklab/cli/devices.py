@@ -58,21 +58,32 @@ def list_(words: tuple[str, ...], *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("words", nargs=-1, required=True, metavar="NAME...")
 @json_option
-def show(name: str, *, as_json: bool) -> None:
+def show(words: tuple[str, ...], *, as_json: bool) -> None:
     """Show the model NAME: product, class, source, and what its maker states next to the simulation.
 
+    A disk may also be written as on its label. If several models have the words, they are listed.
+
     \b
-    Example:
+    Examples:
       blklab devices show pm983
+      blklab devices show 990 PRO
+      blklab devices show samsung
     """
     from blklab.devices import tables as report
-    from blklab.devices.stock_models import library_model
+    from blklab.devices.stock_models import find_models, library_model, paths
+    from blklab.devices.typed_disks import find_disks
     from blklab.runners.sim.runner import simulate_rated_figures
 
-    model = library_model(name)
-    figures = simulate_rated_figures([model])[name]
+    name = " ".join(words)
+    models = [library_model(name)] if name in paths() else find_models(name.split())
+    if len(models) > 1:
+        listed = [report.as_dict(model) for model in models]
+        emit(listed, as_json, lambda console: report.draw_models(console, models))
+        return
+    model = models[0] if models else find_disks(name, "NAME").model
+    figures = simulate_rated_figures([model])[model.name]
     emit(report.as_dict(model, figures), as_json, lambda console: report.print_model(console, model, figures))
 
 
@@ -90,6 +101,7 @@ def identify(texts: tuple[str, ...], *, this_host: bool, as_json: bool) -> None:
     Examples:
       blklab devices identify
       blklab devices identify "SAMSUNG MZ7LH480HAHQ-00005" ST16000NM001G-2KK103
+      blklab devices identify "WD Red Plus 8TB" "990 PRO 1TB"
 
     \b
     Exit status: 0 a model for each disk; 1 there is none for a disk.
@@ -97,14 +109,20 @@ def identify(texts: tuple[str, ...], *, this_host: bool, as_json: bool) -> None:
     from blklab.devices import tables as report
     from blklab.devices.identified_disks import IdentifiedDisk, identify_disks
     from blklab.devices.stock_models import identify as identify_text
+    from blklab.devices.typed_disks import find_disks
 
     disks = identify_disks(Roots()) if this_host or not texts else []
     for text in texts:
         if match := identify_text(text):
             disks.append(IdentifiedDisk("", text, None, match.model, match.why, capacity=match.capacity))
-        else:
+            continue
+        try:
+            typed = find_disks(text, "TEXT")
+        except UsageError:
             obstacle = "no such name is known: see `blklab devices list` for the classes"
             disks.append(IdentifiedDisk("", text, None, None, obstacle=obstacle))
+        else:
+            disks.append(IdentifiedDisk("", text, None, typed.model, typed.guess, capacity=typed.capacity))
     emit(report.disks_as_dict(disks), as_json, lambda console: report.draw_disks(console, disks))
     if any(disk.model is None for disk in disks):
         raise Exit(1)

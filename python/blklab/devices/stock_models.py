@@ -268,7 +268,7 @@ def _path(name: str) -> Path:
     """Returns the file of a model. Raises NoSuchModel."""
     files = paths()
     if name not in files:
-        raise NoSuchModel(f"there is no stock model {name!r}; {_suggest_models(name)}")
+        raise NoSuchModel(f"there is no stock model {name!r}; {suggest_models(name)}")
     return files[name]
 
 
@@ -287,7 +287,7 @@ SIMILAR = 0.75  # A name that is less similar is that of another product: sn850x
 COMMON = ("hdd-7200", "ssd-consumer", "nvme-consumer")  # Of several typical disks with a word, the one that is meant
 
 
-def _suggest_models(name: str) -> str:
+def suggest_models(name: str) -> str:
     """Returns what a user may mean with a name that no model has, for a message."""
     matches = [model.name for model in find_models(re.split(r"[\s_-]+", name))] if name.strip() else []
     likely = next((model for model in COMMON if model.partition("-")[0] == name.lower()), None)
