@@ -57,7 +57,8 @@ def sources_table(validation: Validation) -> TextTable:
     columns = [text_column("source"), *number_columns("rows", "inside", "coverage", "median error", "worst", "ratio")]
     note = (
         "Ratio is the upper over the lower bound of the interval, a median. The width of two kinds of intervals was "
-        "made from these rows: of sequential reads of mirrors, and of a dm-cache with at most half of the data."
+        "made from these rows: of sequential reads of mirrors, and of a dm-cache with at most half of the data. Of the "
+        "six disks with XFS, neither the layout nor the size of the file is published."
     )
     cells = []
     for source, rows in rows_by_source.items():

@@ -198,7 +198,7 @@ def test_the_published_tables_are_read() -> None:
     result = reference.read_reference(PUBLISHED)
     assert len(result.singles()) == 18
     assert len(result.runs) == 58
-    assert len(result.randomio) == 53
+    assert len(result.randomio) == 64
     devices = published_cells.stock_devices()
     for row in result.runs:
         assert published_cells.fio_cell(result, row.target, row.test, devices).document["jobs"]

@@ -287,6 +287,11 @@ SIMILAR = 0.75  # A name that is less similar is that of another product: sn850x
 COMMON = ("hdd-7200", "ssd-consumer", "nvme-consumer")  # Of several typical disks with a word, the one that is meant
 
 
+def has_typing_error(name: str) -> bool:
+    """Returns whether a name is that of a model with a letter too many or too few."""
+    return bool(difflib.get_close_matches(name, list(paths()), n=1, cutoff=TYPING_ERROR))
+
+
 def suggest_models(name: str) -> str:
     """Returns what a user may mean with a name that no model has, for a message."""
     matches = [model.name for model in find_models(re.split(r"[\s_-]+", name))] if name.strip() else []

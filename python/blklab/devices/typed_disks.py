@@ -137,7 +137,7 @@ def find_disks(text: str, option: str = "--devices") -> TypedDisks:
         model = stock_models.library_model(model_name)
         return TypedDisks(count, model, part if part is not None else label, _other_capacity(model, label))
     found = _find_product(name, plain_name, label)
-    if found is None:
+    if found is None or (found[0].certainty == "typical" and stock_models.has_typing_error(name)):
         raise UsageError(f"{option} {text!r}: {describe_unknown(name)}")
     model, guess, capacity = found
     capacity = _other_capacity(model, label) if label else capacity
@@ -147,8 +147,10 @@ def find_disks(text: str, option: str = "--devices") -> TypedDisks:
 def describe_unknown(name: str) -> str:
     """Returns what to do about a disk that no list has."""
     suggestion = stock_models.suggest_models(name)
+    end = "" if suggestion.endswith("?") else "."
     return (
-        f"no such disk is known; {suggestion}. Or write its class: hdd, ssd or nvme, with its size, such as 2xnvme:1TB"
+        f"no such disk is known; {suggestion}{end} Or write its class: hdd, ssd or nvme, with its size, such as "
+        "2xnvme:1TB"
     )
 
 
