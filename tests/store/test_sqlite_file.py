@@ -117,7 +117,7 @@ class TestOnlyRead:
 
 def back_to_0001(store: Store) -> None:
     with store.database.writing() as connection:
-        for table in ("meta", "series", "documents", "annotations"):
+        for table in ("meta", "series", "figures", "documents", "annotations"):
             connection.exec_driver_sql(f"drop table {table}")
         connection.exec_driver_sql("alter table campaigns drop column host")
         connection.exec_driver_sql("alter table runs add column series varchar")

@@ -12,6 +12,7 @@ from blklab.render.table import TableColumn, TextTable, only
 
 BAR_WIDTH = 12  # Characters of a bar; half of it in narrow terminals
 GAP = 2  # Spaces between columns
+MOST_STYLED = 500  # Rows of a table with styles
 NARROW = 100  # Terminal width below which bars are halved
 
 
@@ -40,7 +41,9 @@ def _draw(console: Console, table: TextTable) -> None:
     console.print(style_text(table.title, "bold"))
     needed_width = measure_words(shown, limit)
     has_paths = bool(_path_columns(shown))
-    if needed_width > limit and not has_paths:
+    if len(shown.rows) > MOST_STYLED:
+        _print_lines(console, shown)
+    elif needed_width > limit and not has_paths:
         _print_records(console, shown)
     else:
         _print_grid(console, shown, limit, needed_width)
@@ -77,6 +80,24 @@ def _print_grid(console: Console, table: TextTable, limit: int, needed_width: in
     console.width = max(limit, width_before)
     console.print(grid, crop=False)
     console.width = width_before
+
+
+def _print_lines(console: Console, table: TextTable) -> None:
+    """Prints a line for each row, without styles and line breaks: for thousands of rows, rich takes minutes."""
+    from rich.cells import cell_len
+
+    rows = [[column.heading for column in table.columns]]
+    for row in table.rows:
+        rows.append([_cell(column, cell, console).plain for column, cell in zip(table.columns, row, strict=True)])
+    widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]
+    lines = []
+    for cells in rows:
+        parts = []
+        for column, width, cell in zip(table.columns, widths, cells, strict=True):
+            space = " " * (width - cell_len(cell))
+            parts.append(space + cell if column.numeric else cell + space)
+        lines.append((" " * GAP).join(parts).rstrip())
+    console.print(style_text("\n".join(lines)), soft_wrap=True)
 
 
 def _print_records(console: Console, table: TextTable) -> None:

@@ -154,7 +154,7 @@ def _sum_up(
     if not any(run.outcome for run in every_run):
         phrase = results.read([row])[row.number]
         return [Sentence("Result", f"{phrase[:1].upper()}{phrase[1:]}.")], []
-    view = ExperimentView([Selection(str(row.number), row, every_run)], lambda run: query.points(store, run))
+    view = ExperimentView([Selection(str(row.number), row, every_run)], query.points_reader(store, [row.number]))
     if row.states.get("running"):
         return report_sentences(view), []  # The page is drawn again and again: doubts follow at the end
     doubt = doubt_sentence(every_run, diagnose(every_run, view.points))

@@ -113,11 +113,11 @@ def compare_selections(
     store: Store, names: Sequence[str], selections: Sequence[Selection], metrics: Sequence[str]
 ) -> Comparison:
     """Returns the comparison of selections under these names; without a query for runs that have no series."""
-    runs_with_points = query.runs_with_points(store, [selection.campaign.number for selection in selections])
+    points = query.points_reader(store, [selection.campaign.number for selection in selections])
     return analysis.compare(
         analysis.comparison_sides(list(zip(names, [selection.runs for selection in selections], strict=True))),
         metrics,
-        lambda run: query.points(store, run) if run in runs_with_points else [],
+        points,
         look=look_share(query.earlier_looks(store, selections)),
         earlier=lambda: query.earlier_campaigns(store, selections),
     )
