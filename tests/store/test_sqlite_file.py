@@ -119,6 +119,7 @@ def back_to_0001(store: Store) -> None:
     with store.database.writing() as connection:
         for table in ("meta", "series", "figures", "documents", "annotations"):
             connection.exec_driver_sql(f"drop table {table}")
+        connection.exec_driver_sql("drop index states_of_a_campaign")
         connection.exec_driver_sql("alter table campaigns drop column host")
         connection.exec_driver_sql("alter table runs add column series varchar")
         connection.exec_driver_sql("update alembic_version set version_num = '0001'")

@@ -12,7 +12,7 @@ from urllib.error import URLError
 import pytest
 from werkzeug.test import Client
 
-from blklab.web.pages import reports, trends
+from blklab.web.pages import comparison, reports, trends
 from blklab.web.site import Site
 from tests.conftest import Run, Start
 from tests.md.conftest import Arrays, machine
@@ -291,3 +291,20 @@ def test_each_run_of_a_campaign_links_to_itself(site: Client) -> None:
     links = re.findall(r'<a href="/runs/(\d+)">(\d+)</a>', site.get("/campaigns/1").text)
     assert len(links) > 2
     assert all(address == text for address, text in links)
+
+
+def test_a_comparison_of_many_cells_has_several_parts(site: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "ROWS", 1)
+    address = "/compare?side=1&side=3&metric=iops"
+    first = site.get(address).text
+    assert "sequential</td>" not in first.replace("random</td>", "")
+    assert "page=2" in first
+    assert "sequential" in site.get(f"{address}&page=2").text
+    assert site.get(f"{address}&page=99").status_code == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
+def test_a_refused_method_says_which_are_allowed(site: Client, method: str) -> None:
+    response = site.open("/", method=method)
+    assert response.status_code == 405
+    assert response.headers["Allow"] == "GET, HEAD"

@@ -28,6 +28,9 @@ from blklab.text.label_patterns import label_patterns
 
 JOB = "job"  # The label of runs that have the figures of one job
 MAX_CAMPAIGNS = 20  # That show how much campaigns vary
+MOST_EARLIER_CELLS = 100
+"""Cells that show how much campaigns vary; of more, so many at equal distances. Campaigns are the repeats."""
+
 INTERRUPTED = "interrupted"  # The state of a run that is `running` in the store, but whose process is dead
 
 
@@ -138,6 +141,24 @@ def campaign(store: Store, number: int) -> CampaignRow:
 def runs_of(store: Store, campaign: int, first: int = 0, count: int | None = None) -> list[StoredRun]:
     """Returns the runs of a campaign, by their number: `count` from the position `first`, by default all."""
     return _runs(store, runs.c.campaign == campaign, first, count)
+
+
+def cells_of(store: Store, numbers: Collection[int]) -> list[str]:
+    """Returns the names of the cells (`figures.cell_name`) of campaigns that have results, in their order."""
+    query = (
+        sa.select(figures.c.cell)
+        .where(figures.c.campaign.in_(numbers))
+        .group_by(figures.c.cell)
+        .order_by(sa.func.min(figures.c.run))
+    )
+    with store.database.reading() as connection:
+        return list(connection.execute(query).scalars())
+
+
+def runs_of_cells(store: Store, campaign: int, cells: Collection[str]) -> list[StoredRun]:
+    """Returns the runs of some cells of a campaign that are done, by their number."""
+    numbers = sa.select(figures.c.run).where(figures.c.campaign == campaign, figures.c.cell.in_(cells))
+    return _runs(store, runs.c.id.in_(numbers))
 
 
 def run(store: Store, number: int) -> StoredRun:
@@ -378,9 +399,13 @@ def earlier_campaigns(store: Store, selections: Sequence[Selection]) -> list[lis
     numbers = [row.number for row in candidates if row.place == now.place and row not in other_campaigns][
         -MAX_CAMPAIGNS:
     ]
+    cells = cells_of(store, [now.number])
+    is_large = len(cells) > MOST_EARLIER_CELLS
+    sample = cells[:: -(-len(cells) // MOST_EARLIER_CELLS)] if is_large else cells
     run_lists = []
     for number in numbers:
-        run_lists.append([run for run in runs_of(store, number) if run.outcome is not None])
+        campaign_runs = runs_of_cells(store, number, sample) if is_large else runs_of(store, number)
+        run_lists.append([run for run in campaign_runs if run.outcome is not None])
     return [runs for runs in run_lists if runs and len(runs) == len(run_lists[-1])]
 
 

@@ -56,6 +56,8 @@ runs = sa.Table(
     Column("message", String),
     sa.UniqueConstraint("campaign", "key"),
     sa.Index("runs_of_a_campaign", "campaign", "number"),
+    # Lists count states, and must not read the rows: an outcome is large.
+    sa.Index("states_of_a_campaign", "campaign", "state", "owner"),
     sqlite_autoincrement=True,
 )
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.parse import urlencode, urlsplit
 
-from werkzeug.exceptions import BadRequest, HTTPException
+from werkzeug.exceptions import BadRequest, HTTPException, MethodNotAllowed, ServiceUnavailable
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
@@ -35,18 +35,27 @@ if TYPE_CHECKING:
 METHODS = ["GET"]  # and HEAD
 
 
-class DrawnOnce:
-    """Pages that take long: each is drawn once for each state of what it shows, also if several ask at a time."""
+T = TypeVar("T")
+DRAW_S = 60.0  # Seconds that a request waits while another draws
 
-    def __init__(self, draw: Callable[..., str]) -> None:
-        """`draw` gets the state and the values."""
-        self._drawn = lru_cache(maxsize=64)(draw)
+
+class DrawnOnce(Generic[T]):
+    """What takes long: it is made once for each state of what it shows, also if several ask at a time."""
+
+    def __init__(self, draw: Callable[..., T], size: int = 64) -> None:
+        """`draw` gets the state and the values; the last `size` results are remembered."""
+        self._drawn = lru_cache(maxsize=size)(draw)
         self._locks = [threading.Lock() for _ in range(16)]
 
-    def html(self, state: str, *values: Hashable) -> str:
-        """Returns the page for these values."""
-        with self._locks[hash(values) % len(self._locks)]:
+    def read(self, state: str, *values: Hashable) -> T:
+        """Returns the result for these values. Raises ServiceUnavailable if others are drawn for too long."""
+        lock = self._locks[hash(values) % len(self._locks)]
+        if not lock.acquire(timeout=DRAW_S):
+            raise ServiceUnavailable("other pages take long to draw: try again later")
+        try:
             return self._drawn(state, *values)
+        finally:
+            lock.release()
 
 
 class Site:
@@ -63,7 +72,13 @@ class Site:
         self._log = log
         self._reports = DrawnOnce(lambda _state, number: reports.show_report(self._store, number))
         self._trend_pages = DrawnOnce(
-            lambda _state, name, place, metric: trends.show_trend(self._store, name, place, metric).html()
+            lambda _state, name, place, metric, part: trends.show_trend(self._store, name, place, metric, part).html()
+        )
+        self._comparisons = DrawnOnce(
+            lambda _state, sides, metrics, baseline: comparison.compare_campaigns(
+                self._store, sides, metrics, baseline
+            ),
+            size=4,  # One of 5,000 cells takes 50 MiB
         )
         results = MainResults(self._store)
         number = "<int(max=2147483647):number>"
@@ -105,6 +120,8 @@ class Site:
                     title = "This address cannot be used."
                     reason = error.description
                 response = self._failure(request, code, title, reason)
+                if isinstance(error, MethodNotAllowed):
+                    response.headers["Allow"] = ", ".join(sorted(error.valid_methods or METHODS))
         except UsageError as error:
             response = self._failure(request, 404, "There is no such page.", str(error))
         except StoreError as error:
@@ -142,21 +159,26 @@ class Site:
 
     def _report(self, _arguments: Mapping[str, str], number: int) -> str:
         state = _state([query.campaign(self._store, number)]) + repr(findings.read_bisections(self._store, [number]))
-        return self._reports.html(state, number)
+        return self._reports.read(state, number)
 
     def _compare(self, arguments: Any) -> SitePage:
         metrics = arguments.get("metric") or comparison.METRICS_SHOWN
+        baseline = arguments.get("baseline")
         with _convert_usage_error():
-            return comparison.compare_campaigns(
-                self._store, arguments.getlist("side"), metrics, arguments.get("baseline")
-            )
+            sides = comparison.distinct_sides(arguments.getlist("side"))
+            state = _state(query.all_campaigns(self._store))
+            compared = self._comparisons.read(state, tuple(sides), metrics, baseline)
+        pairs = [*(("side", side) for side in sides), ("metric", metrics)]
+        if baseline is not None:
+            pairs.append(("baseline", baseline))
+        return comparison.show_comparison(compared, f"/compare?{urlencode(pairs)}", _part_number(arguments))
 
     def _trend(self, arguments: Mapping[str, str], name: str) -> str:
         place = arguments.get("on", "")
         with _convert_usage_error():
             metric = metric_name(arguments.get("metric") or "iops")
         state = _state(trends.campaigns_of_trend(self._store, name, place)) + repr(annotations.tags(self._store))
-        return self._trend_pages.html(state, name, place, metric)
+        return self._trend_pages.read(state, name, place, metric, _part_number(arguments))
 
 
 def _state(rows: Sequence[CampaignRow]) -> str:

@@ -1,6 +1,7 @@
 """The comparison of campaigns."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from blklab.campaigns.runs import when
@@ -10,6 +11,7 @@ from blklab.compare.comparison import Comparison, distinguish
 from blklab.compare.decision import look_share
 from blklab.compare.metrics import COMPARED_METRICS
 from blklab.errors import UsageError
+from blklab.grouping import by_key
 from blklab.render import diagnostics
 from blklab.render.formatting import Sentence
 from blklab.render.shell import PageSection
@@ -18,24 +20,32 @@ from blklab.store import query
 from blklab.store.campaigns import Store
 from blklab.store.query import CampaignRow, Selection
 from blklab.text.printing import printable
-from blklab.web.frame import SitePage
+from blklab.web.frame import ROWS, SitePage, list_parts
 
 METRICS_SHOWN = ",".join(COMPARED_METRICS)
 MAX_SIDES = 12  # A page compares each with the baseline
 
 
-def compare_campaigns(store: Store, selectors: Sequence[str], metrics: str, baseline: str | None = None) -> SitePage:
+@dataclass(frozen=True)
+class ComparedCampaigns:
+    """A comparison, and what its page says about the campaigns."""
+
+    result: Comparison
+    campaigns: Sequence[CampaignRow]
+    baseline: str  # In words
+    swap_links: Sequence[LinkedCell]
+
+
+def compare_campaigns(
+    store: Store, selectors: Sequence[str], metrics: str, baseline: str | None = None
+) -> ComparedCampaigns:
     """Returns what `blklab compare` prints about campaigns. Raises UsageError.
 
     The oldest campaign is the baseline, in whichever order they were chosen, unless `baseline` names another one.
     """
-    distinct = list(dict.fromkeys(selectors))
+    distinct = distinct_sides(selectors)
     if len(distinct) == 1:
         return _compare_sides_of_one(store, distinct[0], metrics)
-    if not distinct:
-        raise UsageError("choose at least two campaigns in the list, then compare them")
-    if len(distinct) > MAX_SIDES:
-        raise UsageError(f"found {len(distinct):,} campaigns, expected at most {MAX_SIDES}: choose fewer")
     if baseline is not None and baseline not in distinct:
         raise UsageError(f"the baseline {baseline!r} is none of the chosen campaigns")
     selections_by_selector = {selector: query.select_runs(store, selector) for selector in distinct}
@@ -48,31 +58,53 @@ def compare_campaigns(store: Store, selectors: Sequence[str], metrics: str, base
     result = compare_selections(store, names, selections, [name.strip() for name in metrics.split(",")])
     campaigns = [selection.campaign for selection in selections]
     baseline_text = _describe_baseline(names, campaigns)
-    return _draw_page(result, campaigns, baseline_text, _swap_links(ordered, names, metrics))
+    return ComparedCampaigns(result, campaigns, baseline_text, _swap_links(ordered, names, metrics))
 
 
-def _draw_page(
-    result: Comparison, campaigns: Sequence[CampaignRow], baseline: str, swap_links: Sequence[LinkedCell]
-) -> SitePage:
-    """Returns the page of a comparison: the verdict, the `baseline` in words, and a table for each metric."""
+def distinct_sides(selectors: Sequence[str]) -> list[str]:
+    """Returns the chosen campaigns, each once. Raises UsageError for none, and for too many."""
+    distinct = list(dict.fromkeys(selectors))
+    if not distinct:
+        raise UsageError("choose at least two campaigns in the list, then compare them")
+    if len(distinct) > MAX_SIDES:
+        raise UsageError(f"found {len(distinct):,} campaigns, expected at most {MAX_SIDES}: choose fewer")
+    return distinct
+
+
+def show_comparison(compared: ComparedCampaigns, address: str, part: int) -> SitePage:
+    """Returns the page of a comparison: the verdict, the baseline, and a table for each metric.
+
+    Of many cells, the tables have those of one part; `address` is that of the page.
+    """
+    result = compared.result
+    campaigns = compared.campaigns
     shown = list(dict.fromkeys(row.metric for row in result.rows))
-    tables = zip(shown, report.tables(result), strict=True)
+    rows_by_metric = by_key((row.metric, row) for row in result.rows)
+    part_rows = []
+    for rows in rows_by_metric.values():
+        part_rows += rows[(part - 1) * ROWS : part * ROWS]
+    most_rows = max(map(len, rows_by_metric.values()))
+    tables = dict(zip(shown, report.tables(replace(result, rows=part_rows)), strict=False))
     return SitePage(
         "Comparison",
-        [PageSection(name.replace(".", "-"), name, name, [table]) for name, table in tables],
+        [PageSection(name.replace(".", "-"), name, name, [table]) for name, table in tables.items()],
         here="/",
         facts=[f"campaign {row.number}: {printable(row.name)} on {printable(row.place)}" for row in campaigns],
         sentences=[
             Sentence("Verdict", " ".join(report.verdict_sentences(result))),
-            Sentence("Baseline", baseline),
+            Sentence("Baseline", compared.baseline),
             *(Sentence(name, report.summary(result, name)) for name in shown),
         ],
         doubts=diagnostics.sentences(result.notes),
-        links=[*swap_links, *(LinkedCell(f"Campaign {row.number}", f"/campaigns/{row.number}") for row in campaigns)],
+        pages=list_parts(address, part, most_rows, ROWS),
+        links=[
+            *compared.swap_links,
+            *(LinkedCell(f"Campaign {row.number}", f"/campaigns/{row.number}") for row in campaigns),
+        ],
     )
 
 
-def _compare_sides_of_one(store: Store, selector: str, metrics: str) -> SitePage:
+def _compare_sides_of_one(store: Store, selector: str, metrics: str) -> ComparedCampaigns:
     """Returns the comparison of the sides of one campaign, such as two kernels. Raises UsageError without sides."""
     selection = query.select_runs(store, selector)
     if analysis.find_side_label(selection.runs) is None:
@@ -80,7 +112,7 @@ def _compare_sides_of_one(store: Store, selector: str, metrics: str) -> SitePage
     campaign = selection.campaign
     result = compare_selections(store, [campaign.name], [selection], [name.strip() for name in metrics.split(",")])
     baseline_text = f"{printable(result.sides[0])}: changes are those of the others to it."
-    return _draw_page(result, [campaign], baseline_text, [])
+    return ComparedCampaigns(result, [campaign], baseline_text, [])
 
 
 def _age_key(selection: Selection) -> tuple[str, int]:
