@@ -38,6 +38,7 @@ PATIENCE = 120  # Seconds that attempts and pauses take together, at most
 GO_ON = "when it runs again, repeat the command with --resume"
 ANSWER = 30.0  # Seconds that a server may take for a run's transaction
 READ_ANSWER = 120.0  # Seconds that it may take for what a command reads at once: all runs of a campaign, for example
+WRITE_ANSWER = 600.0  # Seconds that it may take for what a command writes at once: an import, for example
 CONNECTING = {"connect_timeout": "10", "keepalives_idle": "10", "tcp_user_timeout": "30000"}
 """Limits of connections to a server, if its URL has no others (PostgreSQL's manual, 34.1.2): libpq's own are hours."""
 
@@ -212,7 +213,8 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """Gives a connection whose changes are one transaction. Raises StoreError."""
-        with store_errors(self.name), self.engine.begin() as connection:
+        with store_errors(self.name), _answering(WRITE_ANSWER) as watch, self.engine.begin() as connection:
+            watch(connection)
             yield connection
 
     def insisting(self, work: Callable[[sa.Connection, bool], T]) -> T:

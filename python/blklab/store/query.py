@@ -349,11 +349,21 @@ def _runs_of_job(selection: Selection, job: str) -> list[StoredRun]:
     return matching_runs
 
 
-def select_runs(store: Store, text: str) -> Selection:
-    """Returns the selected runs (see above). Raises UsageError if nothing matches."""
+def select_campaign(store: Store, text: str) -> CampaignRow:
+    """Returns the campaign of a selection, without its runs. Raises UsageError if nothing matches."""
+    return _campaign(store, text, _parse_selection(text))
+
+
+def _parse_selection(text: str) -> re.Match[str]:
     match = SELECTION.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r}: expected a campaign, such as 3, NAME, NAME@host, NAME@HOSTNAME or NAME@host~1")
+    return match
+
+
+def select_runs(store: Store, text: str) -> Selection:
+    """Returns the selected runs (see above). Raises UsageError if nothing matches."""
+    match = _parse_selection(text)
     campaign = _campaign(store, text, match)
     stored_runs = runs_of(store, campaign.number)
     if match["labels"] is not None:

@@ -5,9 +5,9 @@ It answers GET and HEAD only.
 
 import hashlib
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -37,15 +37,23 @@ METHODS = ["GET"]  # and HEAD
 
 T = TypeVar("T")
 DRAW_S = 60.0  # Seconds that a request waits while another draws
+REMEMBERED_BYTES = 64 << 20  # Of results of one kind
+COMPARED_BYTES = 2500  # Of a row of a comparison
 
 
 class DrawnOnce(Generic[T]):
     """What takes long: it is made once for each state of what it shows, also if several ask at a time."""
 
-    def __init__(self, draw: Callable[..., T], size: int = 64) -> None:
-        """`draw` gets the state and the values; the last `size` results are remembered."""
-        self._drawn = lru_cache(maxsize=size)(draw)
-        self._locks = [threading.Lock() for _ in range(16)]
+    def __init__(self, draw: Callable[..., T], weigh: Callable[[T], int], *, at_once: int = 4) -> None:
+        """`draw` gets the state and the values, `weigh` the result, whose bytes it returns.
+
+        Only `at_once` are drawn at a time: each may take hundreds of MiB.
+        """
+        self._draw = draw
+        self._weigh = weigh
+        self._results: OrderedDict[Hashable, tuple[str, T, int]] = OrderedDict()  # The one that was read last is last
+        self._locks = [threading.Lock() for _ in range(at_once)]
+        self._lock = threading.Lock()  # Never held while something is drawn
 
     def read(self, state: str, *values: Hashable) -> T:
         """Returns the result for these values. Raises ServiceUnavailable if others are drawn for too long."""
@@ -53,9 +61,25 @@ class DrawnOnce(Generic[T]):
         if not lock.acquire(timeout=DRAW_S):
             raise ServiceUnavailable("other pages take long to draw: try again later")
         try:
-            return self._drawn(state, *values)
+            with self._lock:
+                known = self._results.get(values)
+                if known is not None and known[0] == state:
+                    self._results.move_to_end(values)
+                    return known[1]
+            result = self._draw(state, *values)
+            self._remember(values, state, result)
+            return result
         finally:
             lock.release()
+
+    def _remember(self, values: Hashable, state: str, result: T) -> None:
+        with self._lock:
+            self._results.pop(values, None)
+            self._results[values] = state, result, self._weigh(result)
+            total = sum(size for _, _, size in self._results.values())
+            while total > REMEMBERED_BYTES and len(self._results) > 1:
+                _, (_, _, size) = self._results.popitem(last=False)
+                total -= size
 
 
 class Site:
@@ -70,15 +94,17 @@ class Site:
         self._store = Store(store_address, reading=True)
         self._host_names = names
         self._log = log
-        self._reports = DrawnOnce(lambda _state, number: reports.show_report(self._store, number))
+        self._reports = DrawnOnce(lambda _state, number: reports.show_report(self._store, number), len, at_once=1)
         self._trend_pages = DrawnOnce(
-            lambda _state, name, place, metric, part: trends.show_trend(self._store, name, place, metric, part).html()
+            lambda _state, name, place, metric, part: trends.show_trend(self._store, name, place, metric, part).html(),
+            len,
         )
         self._comparisons = DrawnOnce(
             lambda _state, sides, metrics, baseline: comparison.compare_campaigns(
                 self._store, sides, metrics, baseline
             ),
-            size=4,  # One of 5,000 cells takes 50 MiB
+            lambda compared: COMPARED_BYTES * len(compared.result.rows),
+            at_once=1,
         )
         results = MainResults(self._store)
         number = "<int(max=2147483647):number>"

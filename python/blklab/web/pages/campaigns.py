@@ -23,6 +23,7 @@ from blklab.web.frame import ROWS, ChoiceForm, Form, FormField, SitePage, folded
 from blklab.web.pages.comparison import MAX_SIDES
 from blklab.web.pages.trends import series_key
 
+MOST_WORDS = 20  # Of a search
 MOST_SUMMED_UP = 300  # Runs of a campaign whose result and doubts are computed for its page
 
 
@@ -72,7 +73,7 @@ def list_campaigns(store: Store, results: MainResults, arguments: Mapping[str, s
 def _has_words(row: CampaignRow, tags: Sequence[str], search: str) -> bool:
     """Whether every word is in the number, name, title, place or tags of a campaign, in any case."""
     text = " ".join([str(row.number), row.name, row.title, row.place, *tags]).lower()
-    return all(word in text for word in search.lower().split())
+    return all(word in text for word in search.lower().split()[:MOST_WORDS])
 
 
 def _list_table(rows: Sequence[CampaignRow], results: MainResults, tags: Mapping[int, Sequence[str]]) -> TextTable:

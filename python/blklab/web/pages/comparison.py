@@ -1,5 +1,6 @@
 """The comparison of campaigns."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
@@ -9,7 +10,7 @@ from blklab.compare import comparison as analysis
 from blklab.compare import report
 from blklab.compare.comparison import Comparison, distinguish
 from blklab.compare.decision import look_share
-from blklab.compare.metrics import COMPARED_METRICS
+from blklab.compare.metrics import COMPARED_METRICS, metric_name
 from blklab.errors import UsageError
 from blklab.grouping import by_key
 from blklab.render import diagnostics
@@ -23,6 +24,7 @@ from blklab.text.printing import printable
 from blklab.web.frame import ROWS, SitePage, list_parts
 
 METRICS_SHOWN = ",".join(COMPARED_METRICS)
+MAX_RUNS = 20_000  # Runs of all sides: each takes 15 KiB of memory
 MAX_SIDES = 12  # A page compares each with the baseline
 
 
@@ -48,6 +50,7 @@ def compare_campaigns(
         return _compare_sides_of_one(store, distinct[0], metrics)
     if baseline is not None and baseline not in distinct:
         raise UsageError(f"the baseline {baseline!r} is none of the chosen campaigns")
+    check_size(store, distinct)
     selections_by_selector = {selector: query.select_runs(store, selector) for selector in distinct}
     in_time = sorted(distinct, key=lambda selector: _age_key(selections_by_selector[selector]))
     first = baseline or in_time[0]
@@ -55,7 +58,7 @@ def compare_campaigns(
     selections = [selections_by_selector[selector] for selector in ordered]
     difference = distinguish(selections)
     names = difference[1] if difference else [f"campaign {selector}" for selector in ordered]
-    result = compare_selections(store, names, selections, [name.strip() for name in metrics.split(",")])
+    result = compare_selections(store, names, selections, _metric_names(metrics))
     campaigns = [selection.campaign for selection in selections]
     baseline_text = _describe_baseline(names, campaigns)
     return ComparedCampaigns(result, campaigns, baseline_text, _swap_links(ordered, names, metrics))
@@ -69,6 +72,21 @@ def distinct_sides(selectors: Sequence[str]) -> list[str]:
     if len(distinct) > MAX_SIDES:
         raise UsageError(f"found {len(distinct):,} campaigns, expected at most {MAX_SIDES}: choose fewer")
     return distinct
+
+
+def check_size(store: Store, selectors: Sequence[str]) -> None:
+    """Raises UsageError for campaigns with too many runs: a page must not take gigabytes."""
+    count = sum(sum(query.select_campaign(store, selector).states.values()) for selector in selectors)
+    if count > MAX_RUNS:
+        raise UsageError(
+            f"the chosen campaigns have {count:,} runs, expected at most {MAX_RUNS:,}: "
+            f"use `blklab compare {' '.join(map(shlex.quote, selectors))}`"
+        )
+
+
+def _metric_names(metrics: str) -> list[str]:
+    """Returns the names, each once. Raises UsageError for unknown ones."""
+    return list(dict.fromkeys(metric_name(name) for name in metrics.split(",")))
 
 
 def show_comparison(compared: ComparedCampaigns, address: str, part: int) -> SitePage:
@@ -106,11 +124,12 @@ def show_comparison(compared: ComparedCampaigns, address: str, part: int) -> Sit
 
 def _compare_sides_of_one(store: Store, selector: str, metrics: str) -> ComparedCampaigns:
     """Returns the comparison of the sides of one campaign, such as two kernels. Raises UsageError without sides."""
+    check_size(store, [selector])
     selection = query.select_runs(store, selector)
     if analysis.find_side_label(selection.runs) is None:
         raise UsageError("choose at least two campaigns in the list, then compare them")
     campaign = selection.campaign
-    result = compare_selections(store, [campaign.name], [selection], [name.strip() for name in metrics.split(",")])
+    result = compare_selections(store, [campaign.name], [selection], _metric_names(metrics))
     baseline_text = f"{printable(result.sides[0])}: changes are those of the others to it."
     return ComparedCampaigns(result, [campaign], baseline_text, [])
 
