@@ -82,7 +82,10 @@ def locate_file(path: Path, *, make: bool) -> Path:
     except FileExistsError:  # another process was quicker
         _is_there(path, target)
     except OSError as error:
-        raise StoreError(f"{path}: cannot be made: {error.strerror}") from None
+        raise StoreError(
+            f"{path}: cannot be made: {error.strerror}: make {target.parent} writable for this user, "
+            "or name another store with --store"
+        ) from None
     return target
 
 
@@ -120,6 +123,7 @@ def connect_file(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connec
     if full:
         return _set(_connect(target, "mode=ro&immutable=1"), READ)
     if not only_read:
+        _check_writable(path, target)
         return _set(_connect(target, "mode=rw"), WAL, "pragma synchronous = full", "pragma foreign_keys = on")
     try:
         return _set(_connect(target, "mode=ro"), READ)
@@ -128,6 +132,17 @@ def connect_file(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connec
         if _log(target).exists():
             raise
         return _set(_connect(target, "mode=ro&immutable=1"), READ)
+
+
+def _check_writable(path: Path, target: Path) -> None:
+    """Raises StoreError for a file or a directory that this user cannot write: SQLite would not say which."""
+    advice = "make it writable for this user, or name another store with --store"
+    if not os.access(target, os.W_OK):
+        raise StoreError(f"{path}: the file is read-only: {advice}")
+    if not os.access(target.parent, os.W_OK):
+        raise StoreError(
+            f"{path}: the directory {target.parent} is read-only, and SQLite writes files next to the store: {advice}"
+        )
 
 
 def _log(target: Path) -> Path:
@@ -332,6 +347,11 @@ def store_errors(name: str) -> Iterator[None]:
     except SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
         message = printable(" ".join(str(cause).split())) or type(cause).__name__
+        if isinstance(cause, sqlite3.Error) and cause.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN:
+            message = (
+                "the file, or one of SQLite's next to it (-wal, -shm), cannot be opened: make them and their directory "
+                "writable for this user, or name another store with --store"
+            )
         raise StoreError(f"store {name}: {message[:300]}") from error
 
 
