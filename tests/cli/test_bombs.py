@@ -99,7 +99,6 @@ ENDLESS = {
     "gzip": (["devices", "import", "bomb.json.gz", "--model", "nvme-consumer", "--name", "x"], "larger than 256 MiB"),
     "run": (["run", "/dev/zero", "--dry-run"], "is larger than 16 MiB"),
     "store": (["runs", "list", "--store", "/dev/zero"], "is a character device, expected a file"),
-    "pasted": (["md", "audit", "--probed", "/dev/zero"], ""),
     "users": (["serve", "--listen", "127.0.0.1:0", "--web-config", "/dev/zero"], "is larger than 1 MiB"),
 }
 
