@@ -287,6 +287,7 @@ SIMILAR = 0.75  # A name that is less similar is that of another product: sn850x
 COMMON = ("hdd-7200", "ssd-consumer", "nvme-consumer")  # Of several typical disks with a word, the one that is meant
 
 
+@cache
 def _suggest_models(name: str) -> str:
     """Returns what a user may mean with a name that no model has, for a message."""
     matches = [model.name for model in find_models(re.split(r"[\s_-]+", name))] if name.strip() else []

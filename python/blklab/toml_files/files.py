@@ -9,6 +9,7 @@ from blklab.errors import UsageError
 from blklab.text.user_file import read_plain_file
 
 MOST_PARTS = 1_000  # Of a dotted key: the time of reading one grows with the square of their number
+MOST_KEYS = 20_000  # Of all tables together: the largest experiments have hundreds
 LARGEST = 16 << 20  # Bytes; people type experiment files, so they are small
 
 
@@ -38,23 +39,25 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: tables are nested too deeply") from error
     except ValueError as error:  # Python reads no integer of more than 4,300 digits
         raise UsageError(f"{path}: a number has too many digits: expected at most 19") from error
-    if has_huge_number(content):
-        raise UsageError(f"{path}: a number has too many digits: expected at most 19")
+    _refuse_unusual_values(path, content)
     return content
 
 
-def has_huge_number(content: object) -> bool:
-    """Tells whether a number of TOML has more than 64 bits: TOML's have fewer, and Python cannot print large ones."""
-    values = [content]
+def _refuse_unusual_values(path: Path, content: dict[str, Any]) -> None:
+    """Raises UsageError for very many keys, and for a number that TOML does not have and Python cannot print."""
+    values: list[object] = [content]
+    key_count = 0
     while values:
         value = values.pop()
         if isinstance(value, dict):
             values += value.values()
+            key_count += len(value)
         elif isinstance(value, list):
             values += value
         elif isinstance(value, int) and value.bit_length() > 64:
-            return True
-    return False
+            raise UsageError(f"{path}: a number has too many digits: expected at most 19")
+    if key_count > MOST_KEYS:
+        raise UsageError(f"{path}: found {key_count:,} keys, expected at most {MOST_KEYS:,}")
 
 
 _PART = r"""(?:(?<![A-Za-z0-9_-])[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
