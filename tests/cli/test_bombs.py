@@ -120,7 +120,7 @@ def test_a_fifo_without_a_writer_is_given_up(
 ) -> None:
     monkeypatch.setattr(user_file, "FIFO_S", 0.01)
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(UsageError, match="fifo: cannot be read: it is a FIFO, and no program has written to it"):
+    with pytest.raises(UsageError, match="fifo: cannot be read: it is a FIFO, and no program has opened it"):
         read(tmp_path / "fifo")
 
 

@@ -3,11 +3,11 @@
 import gzip
 import io
 import os
-import select
 import stat
+import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,31 +16,36 @@ from blklab.text.printing import printable
 
 LARGEST = 256 << 20  # Maximum bytes of a file; fio's largest outputs are a tenth of that
 GZIP = b"\x1f\x8b"
-FIFO_S = 10.0  # Seconds that a FIFO may have no data: mostly nobody writes to it
+FIFO_S = 10.0  # Seconds that a FIFO may have no program that writes to it
 
 
 @contextmanager
 def open_user_file(path: Path) -> Iterator[BinaryIO]:
     """Opens a file to read. Raises UsageError, also for a FIFO that nobody writes to, which `open` waits for."""
-    try:
-        # ValueError: a NUL in the name
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    try:  # ValueError: a NUL in the name
+        is_fifo = stat.S_ISFIFO(path.stat().st_mode)
+        descriptor = _open_fifo(path) if is_fifo else os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
         with os.fdopen(descriptor, "rb") as stream:
-            if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-                _wait_for_data(descriptor)
-            os.set_blocking(descriptor, True)
             yield stream
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"{printable(str(path))}: cannot be read: {reason}") from None
 
 
-def _wait_for_data(descriptor: int) -> None:
-    """Raises OSError if nobody opens the other end of a FIFO."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    if not poll.poll(FIFO_S * 1000):
-        raise OSError(f"it is a FIFO, and no program has written to it for {FIFO_S:g} s")
+def _open_fifo(path: Path) -> int:
+    """Returns the descriptor of a FIFO that a program has opened to write. Raises OSError if none does."""
+    descriptors: list[int] = []
+    thread = threading.Thread(target=lambda: descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC)), daemon=True)
+    thread.start()
+    thread.join(FIFO_S)
+    if not thread.is_alive() and descriptors:
+        return descriptors[0]
+    with suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))  # ends the other `open`
+    thread.join(1)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    raise OSError(f"it is a FIFO, and no program has opened it to write for {FIFO_S:g} s")
 
 
 def read_limited(stream: BinaryIO, path: Path, most: int | None = None) -> bytes:
