@@ -347,7 +347,8 @@ def store_errors(name: str) -> Iterator[None]:
     except SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
         message = printable(" ".join(str(cause).split())) or type(cause).__name__
-        if isinstance(cause, sqlite3.Error) and cause.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN:
+        code = getattr(cause, "sqlite_errorcode", 0)  # Errors of Python's own have none
+        if isinstance(cause, sqlite3.Error) and code & 0xFF == sqlite3.SQLITE_CANTOPEN:
             message = (
                 "the file, or one of SQLite's next to it (-wal, -shm), cannot be opened: make them and their directory "
                 "writable for this user, or name another store with --store"
