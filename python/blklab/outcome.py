@@ -6,13 +6,19 @@ missing in documents. `documents.outcome` is what the simulator writes.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass
+from functools import cache
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blklab.documents import outcome as simulated
+
+if TYPE_CHECKING:
+    import msgspec
 
 VolumeReport = Mapping[str, Any]
 """A report on an array or a cache: the simulator's, or the kernel's words after a load in the lab."""
@@ -374,10 +380,46 @@ _DECODING = Lock()
 """msgspec 0.22 crashes if two threads look at the same class for the first time."""
 
 
+@cache
+def _json_decoder() -> msgspec.json.Decoder[Outcome]:
+    import msgspec
+
+    return msgspec.json.Decoder(Outcome)
+
+
+def parse_outcome(text: str) -> Outcome:
+    """Returns the result of a stored document: as `Outcome.from_document`, ten times faster.
+
+    A list or a comparison reads thousands of them. Documents of older versions have other names. Raises ValueError.
+    """
+    import msgspec
+
+    if not any(name in text for name in _OLD_NAMES):
+        with _DECODING, suppress(msgspec.ValidationError):  # Some figure is null, for example
+            return _json_decoder().decode(text)
+    document = json.loads(text)
+    if "arrays" in document:
+        document["targets"] = [{"kind": "md", **array} for array in document.pop("arrays")]
+    for setting in document.get("settings") or []:
+        if "found" in setting:
+            setting["original"] = setting.pop("found")
+    return Outcome.from_document(document)
+
+
+_OLD_NAMES = ('"arrays"', '"found"')
+"""Keys of older versions: `arrays` without a kind are now `targets`; `found` of a changed setting is now `original`."""
+
+
 def _plain(value: Any) -> Any:
+    kind = type(value)
+    if kind in _SCALARS:  # Most values are, and an import has a million of them
+        return value
     if is_dataclass(value):
         return {name: _plain(inner) for name, inner in vars(value).items() if inner is not None and inner != ()}
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+_SCALARS = frozenset({int, float, str, bool, type(None)})
 
 
 def _drop_nulls(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -118,6 +118,7 @@ def where(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
             "environments",
             "meta",
             "series",
+            "figures",
             "documents",
             "annotations",
             "alembic_version",

@@ -145,6 +145,8 @@ def test_files_of_older_versions_are_taken_over(where: str, store: Store) -> Non
     with store.database.writing() as connection:
         own = connection.execute(sa.text("select store from meta")).scalar_one()
         connection.exec_driver_sql("drop table series")
+        connection.exec_driver_sql("drop table figures")
+        connection.exec_driver_sql("drop index states_of_a_campaign")
         connection.exec_driver_sql("alter table runs add column series varchar")
         connection.exec_driver_sql("update alembic_version set version_num = '0004'")
     directory = store.database.older_series

@@ -53,3 +53,13 @@ def test_a_changed_setting_has_its_original_value(store: Path) -> None:
     kept = Store(str(store), reading=True)
     (run, *_) = query.runs_of(kept, query.all_campaigns(kept)[0].number)
     assert run.figures.settings == [ChangedSetting("sda", "scheduler", original="mq-deadline", set="none")]
+
+
+def test_lists_show_what_older_versions_measured(store: Path) -> None:
+    """Version 0006 added the figures that lists read."""
+    kept = Store(str(store), reading=True)
+    runs = [run for row in query.all_campaigns(kept) for run in query.runs_of(kept, row.number)]
+    ranges = query.campaign_ranges(kept, [run.campaign for run in runs])
+    assert [ranges[run.campaign].most_iops for run in runs] == [
+        run.figures.read.iops + run.figures.write.iops for run in runs
+    ]

@@ -97,8 +97,22 @@ class TestOnlyRead:
         store = Store(str(directory / "seen/store.db"), reading=True)
         assert len(query.runs_of(store, query.all_campaigns(store)[0].number)) == 3
         assert [path.name for path in (directory / "own").iterdir()] == ["store.db"]
-        with pytest.raises(StoreError, match=r"readonly|unable to open"):
+        with pytest.raises(StoreError, match=r"store\.db: the file is read-only: make it writable for this user, or"):
             Store(str(directory / "seen/store.db")).begin(make_plan(1))
+
+    def test_none_can_be_made(self, directory: Path) -> None:
+        with pytest.raises(StoreError, match=r"new\.db: cannot be made: Read-only file system: make .*seen writable"):
+            Store(str(directory / "seen/new.db"))
+
+    def test_the_directory_is_named_if_only_it_is_read_only(
+        self, directory: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = directory / "own/store.db"
+        store = Store(str(path))
+        access = os.access
+        monkeypatch.setattr(os, "access", lambda name, mode: name != path.parent and access(name, mode))
+        with pytest.raises(StoreError, match=r"own is read-only, and SQLite writes files next to the store: make it"):
+            store.begin(make_plan(1))
 
     def test_it_can_be_read_while_another_writes(self, directory: Path) -> None:
         other = Store(str(directory / "own/store.db"))
@@ -117,8 +131,9 @@ class TestOnlyRead:
 
 def back_to_0001(store: Store) -> None:
     with store.database.writing() as connection:
-        for table in ("meta", "series", "documents", "annotations"):
+        for table in ("meta", "series", "figures", "documents", "annotations"):
             connection.exec_driver_sql(f"drop table {table}")
+        connection.exec_driver_sql("drop index states_of_a_campaign")
         connection.exec_driver_sql("alter table campaigns drop column host")
         connection.exec_driver_sql("alter table runs add column series varchar")
         connection.exec_driver_sql("update alembic_version set version_num = '0001'")

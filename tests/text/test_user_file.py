@@ -10,7 +10,7 @@ from blklab.errors import UsageError
 from blklab.text import user_file
 from blklab.text.user_file import read_user_file
 
-TOO_LARGE = "is larger than 256 MiB; expected a result"
+TOO_LARGE = "is larger than 1 MiB; expected a smaller file"
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def test_it_takes_as_long_for_unknown_users(monkeypatch: pytest.MonkeyPatch) -> 
         ("nobody", "x", False),
     ):  # fmt: skip
         rounds = 0
-        assert config.admits(user, password) is admitted
+        assert config.matches(user, password) is admitted
         assert rounds == 1 << 7, user
 
 

@@ -10,10 +10,12 @@ from types import ModuleType
 from urllib.error import URLError
 
 import pytest
+from werkzeug.exceptions import ServiceUnavailable
 from werkzeug.test import Client
 
-from blklab.web.pages import reports, trends
-from blklab.web.site import Site
+from blklab.web import site as site_module
+from blklab.web.pages import comparison, reports, trends
+from blklab.web.site import DrawnOnce, Site
 from tests.conftest import Run, Start
 from tests.md.conftest import Arrays, machine
 from tests.md.remote.conftest import probe, rich
@@ -291,3 +293,58 @@ def test_each_run_of_a_campaign_links_to_itself(site: Client) -> None:
     links = re.findall(r'<a href="/runs/(\d+)">(\d+)</a>', site.get("/campaigns/1").text)
     assert len(links) > 2
     assert all(address == text for address, text in links)
+
+
+def test_a_comparison_of_many_cells_has_several_parts(site: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "ROWS", 1)
+    address = "/compare?side=1&side=3&metric=iops"
+    first = site.get(address).text
+    assert "sequential</td>" not in first.replace("random</td>", "")
+    assert "page=2" in first
+    assert "sequential" in site.get(f"{address}&page=2").text
+    assert site.get(f"{address}&page=99").status_code == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
+def test_a_refused_method_says_which_are_allowed(site: Client, method: str) -> None:
+    response = site.open("/", method=method)
+    assert response.status_code == 405
+    assert response.headers["Allow"] == "GET, HEAD"
+
+
+def test_a_page_compares_a_limited_number_of_runs(site: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "MAX_RUNS", 3)
+    response = site.get("/compare?side=1&side=3")
+    assert response.status_code == 400
+    text = unescape(re.sub(r"<[^>]+>", "", response.text)).replace("\xa0", " ")
+    assert "expected at most 3: use blklab compare 1 3" in text.replace("`", "")
+
+
+def test_a_metric_that_is_named_often_is_compared_once(site: Client) -> None:
+    address = "/compare?side=1&side=3&metric=iops"
+    title = "I/Os a second (iops)"
+    html = site.get(f"{address}{',iops' * 3000}").text
+    assert html.count(title) == site.get(address).text.count(title)
+
+
+def test_drawn_pages_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_module, "REMEMBERED_BYTES", 5)
+    drawn: list[object] = []
+
+    def draw(_state: str, value: str) -> str:
+        drawn.append(value)
+        return value * 3
+
+    pages = DrawnOnce(draw, len)
+    for value in ("a", "a", "b", "a"):
+        assert pages.read("state", value) == value * 3
+    assert drawn == ["a", "b", "a"]
+    pages.read("other state", "a")
+    assert drawn == ["a", "b", "a", "a"]
+
+
+def test_a_page_waits_for_others_with_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_module, "DRAW_S", 0.01)
+    pages = DrawnOnce(lambda _state: "", len, at_once=1)
+    with pages._locks[0], pytest.raises(ServiceUnavailable):
+        pages.read("state")

@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.md.exporter import metrics
+from blklab.web import passwords
 from blklab.web import server as serving
 from blklab.web.server import ListenAddress, WebServer
 from tests.md.conftest import Arrays, machine
@@ -435,3 +436,59 @@ def test_an_address_that_is_not_ours(registry: CollectorRegistry) -> None:
 def test_what_is_no_address(words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(repr(words))):
         ListenAddress(words)
+
+
+def answer_to(server: WebServer, request: bytes) -> str:
+    """Returns the head of the answer to some bytes."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
+        line.sendall(request)
+        with line.makefile("rb") as stream:
+            return stream.read().decode().partition("\r\n\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "Host: a\r\nContent-Length: -1",
+        "Host: a\r\nContent-Length: 1\r\nContent-Length: 2",
+        "Host: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked",
+        "Host: a\r\nContent-Length: +1",
+        "Host : a",
+        "Host: a\r\n folded: x",
+        "Host: a\r\nHost: b",
+        "Host: a\r\nno colon",
+        "Accept: x",
+    ],
+)
+def test_what_is_not_http_is_refused(registry: CollectorRegistry, headers: str) -> None:
+    with served(registry) as (server, log):
+        head = answer_to(server, f"GET /metrics HTTP/1.1\r\n{headers}\r\n\r\n".encode())
+    assert " 400 " in head.partition("\r\n")[0]
+    assert log == []
+
+
+def test_http_1_0_needs_no_host(registry: CollectorRegistry) -> None:
+    with served(registry) as (server, _):
+        assert " 200 " in answer_to(server, b"GET /metrics HTTP/1.0\r\n\r\n")
+
+
+def test_no_answer_names_a_version(registry: CollectorRegistry, tmp_path: Path) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  prometheus: {HASHED}\n")
+    requests = [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"GET /\r\n"]
+    for file in (None, config):
+        with served(registry, file) as (server, _):
+            for request in requests:
+                head = answer_to(server, request)
+                assert re.findall(r"(?im)^server: *(.*?)\r?$", head) in ([], ["blklab"])
+
+
+def test_many_guesses_are_told_to_wait(
+    registry: CollectorRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passwords, "MOST_WAITING", 0)
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  prometheus: {HASHED}\n")
+    with served(registry, config) as (server, _):
+        status, headers, _ = ask(f"http://127.0.0.1:{server.port}/metrics", "prometheus:wrong")
+    assert (status, headers["Retry-After"]) == (429, "1")

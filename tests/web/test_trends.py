@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,3 +126,20 @@ def test_no_colour_is_repeated_and_every_campaign_is_drawn(depths: int) -> None:
     assert {row["cell"] for row in rows(chart)} == set(drawn)
     assert {row["campaign"] for row in rows(chart)} == {"1", "2"}
     assert chart.note.endswith(f"8 of {4 * depths + 4} cells, which most campaigns have; the table has all.")
+
+
+def test_many_cells_have_several_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trends, "CELLS", 2)
+    store = Store(str(tmp_path / "store.db"))
+    labels = [{"workload": name} for name in ("a", "b", "c", "d", "e")]
+    for _ in range(2):
+        made.add(store, labels, lambda cell: (made.measured(cell, 100.0 * ord(cell["workload"])), []))
+    page = trends.show_trend(store, "unbalanced", "", "iops", 2)
+    assert "2 of 5 cells" in page.facts
+    (chart,) = page.sections[0].items
+    assert isinstance(chart, Chart)
+    assert chart.table is not None
+    assert [column.heading for column in chart.table.columns[3:]] == ["c", "d"]
+    assert [link.href for link in page.pages] == [
+        f"/trends/unbalanced?on=&metric=iops&page={number}" for number in (1, 1, 3, 3)
+    ]

@@ -1,13 +1,11 @@
 """What a campaign found, in one short phrase for a list: the range of its cells, and how many runs failed."""
 
 from collections.abc import Sequence
-from statistics import fmean
 
-from blklab.grouping import by_key
 from blklab.render import formatting
 from blklab.store import query
 from blklab.store.campaigns import Store
-from blklab.store.query import CampaignRow, RunRate
+from blklab.store.query import CampaignRange, CampaignRow
 
 MOST_CACHED = 10_000  # Phrases that are kept
 
@@ -27,10 +25,9 @@ class MainResults:
         phrases = {row.number: known_phrases[_key(row)] for row in rows if _key(row) in known_phrases}
         missing = [row for row in rows if row.number not in phrases]
         if missing:
-            rates = query.run_rates(self._store, [row.number for row in missing])
-            rates_by_campaign = by_key((rate.campaign, rate) for rate in rates)
+            ranges = query.campaign_ranges(self._store, [row.number for row in missing])
             for row in missing:
-                phrases[row.number] = describe_result(row, rates_by_campaign.get(row.number, []))
+                phrases[row.number] = describe_result(row, ranges.get(row.number, CampaignRange()))
                 known_phrases[_key(row)] = phrases[row.number]
         return phrases
 
@@ -39,27 +36,22 @@ def _key(row: CampaignRow) -> tuple[int, str]:
     return row.number, repr(sorted(row.states.items()))
 
 
-def describe_result(row: CampaignRow, rates: Sequence[RunRate]) -> str:
+def describe_result(row: CampaignRow, figures: CampaignRange) -> str:
     """Returns `8 cells, 42,100 to 99,200 IOPS; 1 of 24 runs failed`."""
     parts = []
-    cells = by_key((_cell(rate), rate) for rate in rates).values()
-    commands = [fmean(rate.wall_ns or 0 for rate in cell) for cell in cells if all(rate.wall_ns for rate in cell)]
-    cells_with_ios = [cell for cell in cells if any(rate.iops for rate in cell)]
-    iops = [fmean(rate.iops for rate in cell) for cell in cells_with_ios if all(rate.is_known for rate in cell)]
-    unknown_count = len(cells_with_ios) - len(iops)
-    if iops:
-        parts.append(
-            _describe_range(len(iops), [formatting.number(bound) for bound in (min(iops), max(iops))], " IOPS")
-        )
-    elif commands:
-        bounds = [formatting.duration(bound) for bound in (min(commands), max(commands))]
-        parts.append(_describe_range(len(commands), bounds, ""))
+    unknown_count = figures.cells_with_ios - figures.known_cells
+    if figures.known_cells:
+        bounds = [formatting.number(bound) for bound in (figures.least_iops, figures.most_iops)]
+        parts.append(_describe_range(figures.known_cells, bounds, " IOPS"))
+    elif figures.commands:
+        bounds = [formatting.duration(bound) for bound in (figures.least_ns, figures.most_ns)]
+        parts.append(_describe_range(figures.commands, bounds, ""))
     elif not unknown_count:
         parts.append("no result yet" if row.states.get("running") or row.states.get("planned") else "no result")
     if unknown_count:
         parts.append(f"{formatting.plural(unknown_count, 'cell')} not known")
-    idle_count = max(0, len(cells) - len(cells_with_ios) - len(commands))
-    if (iops or commands) and idle_count:
+    idle_count = max(0, figures.cells - figures.cells_with_ios - figures.commands)
+    if (figures.known_cells or figures.commands) and idle_count:
         parts.append(f"{formatting.plural(idle_count, 'cell')} without I/O")
     total = sum(row.states.values())
     for state in ("failed", "interrupted"):
@@ -68,10 +60,6 @@ def describe_result(row: CampaignRow, rates: Sequence[RunRate]) -> str:
             verb = "failed" if state == "failed" else "interrupted"
             parts.append(f"{count:,} of {formatting.plural(total, 'run')} {verb}")
     return "; ".join(parts)
-
-
-def _cell(rate: RunRate) -> tuple[tuple[str, str], ...]:
-    return tuple(pair for pair in rate.labels.items() if pair[0] != "repeat")
 
 
 def _describe_range(count: int, bounds: Sequence[str], unit: str) -> str:

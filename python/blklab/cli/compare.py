@@ -157,8 +157,12 @@ def compare(arguments: CompareArguments) -> None:
     )
     judgements = [fail_if.judge_condition(comparison, condition, sure=arguments.sure) for condition in conditions]
     failures, unjudged_lines, undecided_lines = _collect_lines(judgements, allow_missing=arguments.allow_missing)
-    document = comparison.as_dict() | {"diagnostics": [diagnostics_report.as_dict(note) for note in comparison.notes]}
-    document |= {"failed": failures, "unjudged": unjudged_lines, "undecided": undecided_lines}
+    document: dict[str, object] = {}
+    if arguments.as_json:  # It takes seconds for thousands of cells
+        document = comparison.as_dict() | {
+            "diagnostics": [diagnostics_report.as_dict(note) for note in comparison.notes]
+        }
+        document |= {"failed": failures, "unjudged": unjudged_lines, "undecided": undecided_lines}
     common.emit(document, arguments.as_json, lambda console: comparison_report.print_comparison(console, comparison))
     # The exit status is 1 if a condition is true, also if others could not be judged; then 2, then 4.
     common.fail_with(failures)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import traceback
@@ -101,7 +102,13 @@ def _describe(error: OSError) -> str:
     return f"{' -> '.join(names)}: {reason}" if names else reason
 
 
+_TOO_LONG = re.compile(
+    r"Exceeds the limit \(\d+ digits\) for integer string conversion[^;\n]*; use sys\.set_\w+\(?\)?( to .*)?"
+)
+"""Python's message for a number of thousands of digits, which advises to change blklab."""
+
+
 def _say(message: str) -> None:
-    one_line = printable(" ".join(message.split()))
+    one_line = printable(" ".join(_TOO_LONG.sub("a number has more than 4,300 digits", message).split()))
     with contextlib.suppress(OSError):  # stderr may be closed
         print(f"blklab: {one_line}", file=sys.stderr)  # noqa: T201

@@ -1,11 +1,10 @@
 """`blklab import`: import results of other tools as runs."""
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import DEFAULT_METRICS, DURATION, emit, json_option, note, store_option, warn
+from blklab.cli.common import DEFAULT_METRICS, DURATION, emit, json_option, note, results, store_option, warn
 from blklab.errors import BlklabError, UsageError
 from blklab.render.console import Console
 
@@ -19,6 +18,8 @@ FORMATS = (
     *("dd", "sdd", "table"),
 )
 """The formats of blklab.importers.collect, which is too slow to import for `--help`."""
+
+MOST_SHOWN = 2000  # Runs that are printed after an import
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 
@@ -168,15 +169,23 @@ def import_(
         documents = [_document(batch) for batch in collection.batches]
         emit(documents, as_json, lambda console: _draw(console, collection.batches))
     elif collection.batches:
-        opened_store = Store(store)
-        numbers = [opened_store.add(batch.plan, batch.finished_runs, batch.environment) for batch in collection.batches]
-        for number in numbers:
-            note(f"stored as campaign {number}: blklab report {number}")
-        _show(opened_store, numbers, as_json)
+        _store(collection.batches, Store(store), as_json)
     if collection.errors:
         runs = sum(len(batch.plan.cells) for batch in collection.batches)
         message = f"{len(collection.errors)} of the inputs could not be imported (see above); {runs} runs were imported"
         raise BlklabError(message)
+
+
+def _store(batches: "list[Batch]", store: "Store", as_json: bool) -> None:
+    """Store the campaigns, and print their runs."""
+    numbers = [store.add(batch.plan, batch.finished_runs, batch.environment) for batch in batches]
+    for number in numbers:
+        note(f"stored as campaign {number}: blklab report {number}")
+    count = sum(len(batch.plan.cells) for batch in batches)
+    if count > MOST_SHOWN and not as_json:
+        results().print(f"{count:,} runs are stored; `blklab runs show {numbers[0]}` prints them")
+    else:
+        _show(store, numbers, as_json)
 
 
 def _show(store: "Store", numbers: list[int], as_json: bool) -> None:
@@ -203,7 +212,9 @@ def _print_verdict(console: Console, store: "Store", selection: "Selection") -> 
         return
     sides = comparison.comparison_sides([(selection.campaign.name, selection.runs)])
     try:
-        result = comparison.compare(sides, DEFAULT_METRICS.split(","), partial(query.points, store))
+        result = comparison.compare(
+            sides, DEFAULT_METRICS.split(","), query.points_reader(store, [selection.campaign.number])
+        )
     except UsageError:  # The results have other figures only, such as a 95th percentile
         return
     console.print()

@@ -292,6 +292,7 @@ def has_typing_error(name: str) -> bool:
     return bool(difflib.get_close_matches(name, list(paths()), n=1, cutoff=TYPING_ERROR))
 
 
+@cache
 def suggest_models(name: str) -> str:
     """Returns what a user may mean with a name that no model has, for a message."""
     matches = [model.name for model in find_models(re.split(r"[\s_-]+", name))] if name.strip() else []

@@ -25,6 +25,7 @@ from blklab.text.printing import printable
 WAYS = ("read", "write")
 MOST_TRIES = 100  # Positions in a text at which a document can begin
 MOST_NOTES = 1000
+MOST_JOBS = 20_000  # Jobs of a run: one fio has at most 4,096 (REAL_MAX_JOBS in its fio.h), several servers have more
 WORTH = ("note:", "fio: ", "warning", "Warning")  # Beginnings of the notes that a result keeps
 START_S = 4  # Seconds by which the start of one run differs between its documents: fio rounds `elapsed`
 _OBJECT = re.compile(r'\{\s{0,99}"')
@@ -87,6 +88,8 @@ def parse_documents(text: str) -> list[FioDocument]:
         documents[-1]["notes"].append(f"warning: the last document was ignored: {why}")
     for document in documents:
         del document["notes"][MOST_NOTES:]
+        if (count := len(_entries(document))) > MOST_JOBS:
+            raise BlklabError(f"found {count:,} jobs, expected at most {MOST_JOBS:,}")
     return documents
 
 
@@ -120,9 +123,12 @@ def _decode(text: str) -> tuple[list[tuple[FioDocument, int, int]], str]:
             if error.pos > furthest:
                 furthest = error.pos
                 why = _where(text, error)
-        except (ValueError, RecursionError) as error:
+        except RecursionError:
             furthest = len(text)
-            why = str(error)
+            why = "it is nested too deeply"
+        except ValueError:  # Python reads no integer of more than 4,300 digits
+            furthest = len(text)
+            why = "a number has more than 4,300 digits"
         else:
             if isinstance(value, dict) and ("jobs" in value or "client_stats" in value):
                 document_spans.append((value, start, stop))

@@ -11,7 +11,7 @@ from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.outcome import DeviceResult, DirectionResult, GroupResult, LatencyResult, Outcome
 from blklab.store.series import SeriesPoint
 from blklab.text.printing import printable
-from blklab.text.user_file import LARGEST
+from blklab.text.user_file import open_user_file, read_limited
 from blklab.units import parse_number
 
 MOST_RUNS = 100_000  # Maximum runs of an import
@@ -40,15 +40,13 @@ class ImportFile:
 
 @lru_cache(maxsize=1)
 def _read(path: Path, _changed_ns: int, _size: int) -> str:
-    with path.open("rb") as stream:
+    with open_user_file(path) as stream:
         return read_text(path, stream)
 
 
 def read_text(path: Path, stream: BinaryIO) -> str:
     """Returns the text of an open file. Raises UsageError for one that is no text, or too large."""
-    content = stream.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise UsageError(f"{printable(str(path))}: is larger than 256 MiB; expected a result")
+    content = read_limited(stream, path)
     if b"\0" in content[:8192]:
         raise UsageError(f"{printable(str(path))}: is not text")
     return content.decode("utf-8-sig", errors="replace")

@@ -12,6 +12,7 @@ from blklab.render.table import TableColumn, TextTable, only
 
 BAR_WIDTH = 12  # Characters of a bar; half of it in narrow terminals
 GAP = 2  # Spaces between columns
+MOST_STYLED = 500  # Rows of a table with styles
 NARROW = 100  # Terminal width below which bars are halved
 
 
@@ -35,12 +36,17 @@ def draw_table(console: Console, *tables: TextTable) -> None:
 
 def _draw(console: Console, table: TextTable) -> None:
     limit = table_width(console)
-    shown, hidden_headings = fit_table(table, limit)
+    is_long = len(table.rows) > MOST_STYLED
+    shown = table
+    hidden_headings: list[str] = []
+    if not is_long or limit < UNLIMITED:  # Thousands of rows take seconds to measure
+        shown, hidden_headings = fit_table(table, limit)
     console.print()
     console.print(style_text(table.title, "bold"))
-    needed_width = measure_words(shown, limit)
-    has_paths = bool(_path_columns(shown))
-    if needed_width > limit and not has_paths:
+    needed_width = 0 if is_long else measure_words(shown, limit)
+    if is_long:
+        _print_lines(console, shown)
+    elif needed_width > limit and not _path_columns(shown):
         _print_records(console, shown)
     else:
         _print_grid(console, shown, limit, needed_width)
@@ -77,6 +83,33 @@ def _print_grid(console: Console, table: TextTable, limit: int, needed_width: in
     console.width = max(limit, width_before)
     console.print(grid, crop=False)
     console.width = width_before
+
+
+def _print_lines(console: Console, table: TextTable) -> None:
+    """Prints a line for each row, without styles and line breaks: for thousands of rows, rich takes minutes."""
+    has_bars = any(column.bar for column in table.columns)
+    rows = [[column.heading for column in table.columns]]
+    for row in table.rows:
+        text = "".join(row)
+        if has_bars or text.translate(ASCII) != text:
+            rows.append([_cell(column, cell, console).plain for column, cell in zip(table.columns, row, strict=True)])
+        else:
+            rows.append(list(row))
+    widths = [max(map(_text_width, cells)) for cells in zip(*rows, strict=True)]
+    lines = []
+    for cells in rows:
+        parts = []
+        for column, width, cell in zip(table.columns, widths, cells, strict=True):
+            space = " " * (width - _text_width(cell))
+            parts.append(space + cell if column.numeric else cell + space)
+        lines.append((" " * GAP).join(parts).rstrip())
+    console.print(style_text("\n".join(lines)), soft_wrap=True)
+
+
+def _text_width(text: str) -> int:
+    from rich.cells import cell_len
+
+    return len(text) if text.isascii() else cell_len(text)
 
 
 def _print_records(console: Console, table: TextTable) -> None:

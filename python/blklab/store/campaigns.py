@@ -30,10 +30,12 @@ import sqlalchemy as sa
 
 from blklab import __version__, output
 from blklab.errors import BlklabError, StoreError
+from blklab.outcome import Outcome
 from blklab.store import series
 from blklab.store.database import Database, open_database
+from blklab.store.figures import BATCH, figure_row
 from blklab.store.series import FinishedRun
-from blklab.store.tables import campaigns, environments, runs
+from blklab.store.tables import campaigns, environments, figures, runs
 from blklab.store.tables import series as stored_series
 from blklab.system.process import boot_id, start_of
 from blklab.system.roots import Roots, read_text
@@ -130,12 +132,9 @@ class Store:
         with self.database.writing() as connection:
             number = self._campaign(connection, plan)
             environment_id = _environment(connection, environment)
-            now = timestamp()
-            for cell in plan.cells:
-                values = _run_values(number, cell) | {"state": "done", "environment": environment_id, "started": now}
-                run = insert_row(connection, runs, values)
-                connection.execute(_update(run, **_result_values(results[cell.key])))
-                _add_series(connection, run, results[cell.key])
+            state = {"state": "done", "environment": environment_id, "started": timestamp()}
+            for first in range(0, len(plan.cells), BATCH):
+                _add_done(connection, number, plan.cells[first : first + BATCH], results, state)
         return number
 
     def _campaign(self, connection: sa.Connection, plan: "ExperimentPlan", host: str | None = None) -> int:
@@ -190,6 +189,7 @@ class Store:
                 self._end_claimed(connection, run, state, **values)
                 if finished_run is not None:
                     _add_series(connection, run, finished_run)
+                    _add_figures(connection, run, finished_run.outcome)
 
         self.database.insisting(work)
 
@@ -245,6 +245,33 @@ def _result_values(result: FinishedRun) -> dict[str, Any]:
     return {"finished": timestamp(), "seconds": result.seconds, "outcome": outcome, "raw": result.raw or None}
 
 
+def _add_done(
+    connection: sa.Connection,
+    campaign: int,
+    cells: "Sequence[Cell]",
+    results: Mapping[str, FinishedRun],
+    state: Mapping[str, Any],
+) -> None:
+    """Adds some runs of a campaign that has been run elsewhere, in one statement for each table."""
+    rows = []
+    for cell in cells:
+        rows.append({**_run_values(campaign, cell), **state, **_result_values(results[cell.key])})
+    connection.execute(sa.insert(runs), rows)
+    keys = [cell.key for cell in cells]
+    query = sa.select(runs.c.key, runs.c.id).where(runs.c.campaign == campaign, runs.c.key.in_(keys))
+    ids = {row.key: row.id for row in connection.execute(query)}
+    figure_rows = []
+    for cell in cells:
+        figure_rows.append(figure_row(ids[cell.key], campaign, cell.labels, results[cell.key].outcome))
+        _add_series(connection, ids[cell.key], results[cell.key])
+    connection.execute(sa.insert(figures), figure_rows)
+
+
+def _add_figures(connection: sa.Connection, run: int, outcome: Outcome) -> None:
+    row = connection.execute(sa.select(runs.c.campaign, runs.c.labels).where(runs.c.id == run)).one()
+    connection.execute(sa.insert(figures).values(**figure_row(run, row.campaign, row.labels, outcome)))
+
+
 def _add_series(connection: sa.Connection, run: int, result: FinishedRun) -> None:
     if result.points:
         connection.execute(sa.insert(stored_series).values(run=run, points=series.encode_points(result.points)))
@@ -294,6 +321,8 @@ def _environment(connection: sa.Connection, document: Mapping[str, Any]) -> int:
 
 def _plain(value: Any) -> Any:
     """Returns a value for JSON: dates of TOML become text, NaN and infinity null."""
+    if type(value) in _EXACT:  # Most values are
+        return value
     match value:
         case Mapping():
             return {str(key): _plain(inner) for key, inner in value.items()}
@@ -304,6 +333,9 @@ def _plain(value: Any) -> Any:
         case None | bool() | int() | float() | str():
             return value
     return str(value)
+
+
+_EXACT = frozenset({int, str, bool, type(None)})
 
 
 def timestamp() -> str:

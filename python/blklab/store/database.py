@@ -38,6 +38,7 @@ PATIENCE = 120  # Seconds that attempts and pauses take together, at most
 GO_ON = "when it runs again, repeat the command with --resume"
 ANSWER = 30.0  # Seconds that a server may take for a run's transaction
 READ_ANSWER = 120.0  # Seconds that it may take for what a command reads at once: all runs of a campaign, for example
+WRITE_ANSWER = 600.0  # Seconds that it may take for what a command writes at once: an import, for example
 CONNECTING = {"connect_timeout": "10", "keepalives_idle": "10", "tcp_user_timeout": "30000"}
 """Limits of connections to a server, if its URL has no others (PostgreSQL's manual, 34.1.2): libpq's own are hours."""
 
@@ -81,7 +82,10 @@ def locate_file(path: Path, *, make: bool) -> Path:
     except FileExistsError:  # another process was quicker
         _is_there(path, target)
     except OSError as error:
-        raise StoreError(f"{path}: cannot be made: {error.strerror}") from None
+        raise StoreError(
+            f"{path}: cannot be made: {error.strerror}: make {target.parent} writable for this user, "
+            "or name another store with --store"
+        ) from None
     return target
 
 
@@ -119,6 +123,7 @@ def connect_file(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connec
     if full:
         return _set(_connect(target, "mode=ro&immutable=1"), READ)
     if not only_read:
+        _check_writable(path, target)
         return _set(_connect(target, "mode=rw"), WAL, "pragma synchronous = full", "pragma foreign_keys = on")
     try:
         return _set(_connect(target, "mode=ro"), READ)
@@ -127,6 +132,17 @@ def connect_file(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connec
         if _log(target).exists():
             raise
         return _set(_connect(target, "mode=ro&immutable=1"), READ)
+
+
+def _check_writable(path: Path, target: Path) -> None:
+    """Raises StoreError for a file or a directory that this user cannot write: SQLite would not say which."""
+    advice = "make it writable for this user, or name another store with --store"
+    if not os.access(target, os.W_OK):
+        raise StoreError(f"{path}: the file is read-only: {advice}")
+    if not os.access(target.parent, os.W_OK):
+        raise StoreError(
+            f"{path}: the directory {target.parent} is read-only, and SQLite writes files next to the store: {advice}"
+        )
 
 
 def _log(target: Path) -> Path:
@@ -212,7 +228,8 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """Gives a connection whose changes are one transaction. Raises StoreError."""
-        with store_errors(self.name), self.engine.begin() as connection:
+        with store_errors(self.name), _answering(WRITE_ANSWER) as watch, self.engine.begin() as connection:
+            watch(connection)
             yield connection
 
     def insisting(self, work: Callable[[sa.Connection, bool], T]) -> T:
@@ -330,6 +347,12 @@ def store_errors(name: str) -> Iterator[None]:
     except SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
         message = printable(" ".join(str(cause).split())) or type(cause).__name__
+        code = getattr(cause, "sqlite_errorcode", 0)  # Errors of Python's own have none
+        if isinstance(cause, sqlite3.Error) and code & 0xFF == sqlite3.SQLITE_CANTOPEN:
+            message = (
+                "the file, or one of SQLite's next to it (-wal, -shm), cannot be opened: make them and their directory "
+                "writable for this user, or name another store with --store"
+            )
         raise StoreError(f"store {name}: {message[:300]}") from error
 
 

@@ -13,22 +13,24 @@ import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
 from blklab.errors import StoreError, UsageError
-from blklab.outcome import Outcome
+from blklab.outcome import Outcome, parse_outcome
 from blklab.store import series
 from blklab.store.campaigns import FORMER_REPEATS, Store, owner_is_alive
-from blklab.store.tables import STATES, campaigns, environments, runs
+from blklab.store.tables import STATES, campaigns, environments, figures, runs
 from blklab.store.tables import series as stored_series
 from blklab.text.label_patterns import label_patterns
 
 JOB = "job"  # The label of runs that have the figures of one job
 MAX_CAMPAIGNS = 20  # That show how much campaigns vary
+MOST_EARLIER_CELLS = 100
+"""Cells that show how much campaigns vary; of more, so many at equal distances. Campaigns are the repeats."""
+
 INTERRUPTED = "interrupted"  # The state of a run that is `running` in the store, but whose process is dead
 
 
@@ -141,6 +143,24 @@ def runs_of(store: Store, campaign: int, first: int = 0, count: int | None = Non
     return _runs(store, runs.c.campaign == campaign, first, count)
 
 
+def cells_of(store: Store, numbers: Collection[int]) -> list[str]:
+    """Returns the names of the cells (`figures.cell_name`) of campaigns that have results, in their order."""
+    query = (
+        sa.select(figures.c.cell)
+        .where(figures.c.campaign.in_(numbers))
+        .group_by(figures.c.cell)
+        .order_by(sa.func.min(figures.c.run))
+    )
+    with store.database.reading() as connection:
+        return list(connection.execute(query).scalars())
+
+
+def runs_of_cells(store: Store, campaign: int, cells: Collection[str]) -> list[StoredRun]:
+    """Returns the runs of some cells of a campaign that are done, by their number."""
+    numbers = sa.select(figures.c.run).where(figures.c.campaign == campaign, figures.c.cell.in_(cells))
+    return _runs(store, runs.c.id.in_(numbers))
+
+
 def run(store: Store, number: int) -> StoredRun:
     """Returns one run. Raises UsageError if the number is unknown."""
     matches = _runs(store, runs.c.id == number)
@@ -162,41 +182,44 @@ def _runs(
     store: Store, condition: "sa.ColumnElement[bool]", first: int = 0, count: int | None = None
 ) -> list[StoredRun]:
     names = ("id", "campaign", "number", "labels", "cell", "state", "owner", "started", "finished", "seconds")
-    columns = [runs.c[name] for name in (*names, "outcome", "message")]
+    columns = [runs.c[name] for name in (*names, "message", "environment")]
     query = (
-        sa.select(*columns, campaigns.c.name, campaigns.c.runner, environments.c.document.label("environment"))
+        sa.select(*columns, sa.cast(runs.c.outcome, sa.Text).label("outcome"), campaigns.c.name, campaigns.c.runner)
         .join(campaigns, campaigns.c.id == runs.c.campaign)
-        .outerjoin(environments, environments.c.id == runs.c.environment)
         .where(condition)
         .order_by(runs.c.campaign, runs.c.number)
         .offset(first)
         .limit(count)
     )
+    stored_runs = []
     with store.database.reading() as connection:
-        rows = [dict(row) for row in connection.execute(query).mappings()]
-    for row in rows:
-        row["state"] = _state(row["state"], row.pop("owner"))
-        try:
-            row["outcome"] = _upgrade_outcome(row["outcome"])
-        except ValueError as error:
-            raise StoreError(f"store {store.database.name}: run {row['id']}: {error}") from None
-        row["environment"] = row["environment"] or {}
-    return [StoredRun(**row) for row in rows]
+        documents = _Environments(connection)
+        for record in connection.execute(query).mappings():
+            row = dict(record)
+            row["state"] = _state(row["state"], row.pop("owner"))
+            row["environment"] = documents.read(row["environment"])
+            try:
+                row["outcome"] = None if row["outcome"] is None else parse_outcome(row["outcome"])
+            except ValueError as error:
+                raise StoreError(f"store {store.database.name}: run {row['id']}: {error}") from None
+            stored_runs.append(StoredRun(**row))
+    return stored_runs
 
 
-def _upgrade_outcome(outcome: dict[str, Any] | None) -> Outcome | None:
-    """Returns an outcome in the present format, from that of an older version.
+class _Environments:
+    """The documents of environments: thousands of runs have the same one, so each is read once."""
 
-    `arrays` without a kind are now `targets`; `found` of a changed setting is now `original`.
-    """
-    if outcome is None:
-        return None
-    if "arrays" in outcome:
-        outcome["targets"] = [{"kind": "md", **array} for array in outcome.pop("arrays")]
-    for setting in outcome.get("settings") or []:
-        if "found" in setting:
-            setting["original"] = setting.pop("found")
-    return Outcome.from_document(outcome)
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+        self._documents: dict[int, Mapping[str, Any]] = {}
+
+    def read(self, number: int | None) -> Mapping[str, Any]:
+        if number is None:
+            return {}
+        if number not in self._documents:
+            query = sa.select(environments.c.document).where(environments.c.id == number)
+            self._documents[number] = self._connection.execute(query).scalar() or {}
+        return self._documents[number]
 
 
 def _state(state: str, by: str | None) -> str:
@@ -205,36 +228,50 @@ def _state(state: str, by: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class RunRate:
-    """The rate of a run, without the rest of its outcome."""
+class CampaignRange:
+    """How many cells of a campaign have results, and the range of their means."""
 
-    campaign: int
-    labels: Mapping[str, str]
-    iops: float  # Reads and writes together
-    wall_ns: float | None  # Mean time of a command; None for I/O
-    is_known: bool = True  # Whether the rate is known: not if it is predicted with an interval that is too wide
+    cells: int = 0
+    cells_with_ios: int = 0
+    known_cells: int = 0  # Cells with I/O whose figures are known: not if a prediction's interval is too wide
+    least_iops: float = 0.0  # Of known cells, reads and writes together
+    most_iops: float = 0.0
+    commands: int = 0  # Cells that are commands
+    least_ns: float = 0.0  # Their wall-clock times
+    most_ns: float = 0.0
 
 
-def run_rates(store: Store, numbers: Collection[int]) -> list[RunRate]:
-    """Returns the rates of the runs of these campaigns that are done; their outcomes stay in the store."""
-    outcome = runs.c.outcome
+def campaign_ranges(store: Store, numbers: Collection[int]) -> dict[int, CampaignRange]:
+    """Returns the ranges of campaigns with results, by number; the database computes them."""
+    is_known = sa.func.min(sa.case((figures.c.is_known, 1), else_=0))
+    is_command = sa.func.min(sa.func.coalesce(figures.c.wall_ns, 0)) > 0
+    cells = (
+        sa.select(
+            figures.c.campaign,
+            sa.func.avg(figures.c.iops).label("iops"),
+            sa.case((is_command, sa.func.avg(figures.c.wall_ns))).label("wall_ns"),
+            is_known.label("is_known"),
+        )
+        .where(figures.c.campaign.in_(numbers))
+        .group_by(figures.c.campaign, figures.c.cell)
+        .subquery()
+    )
+    known_iops = sa.case((sa.and_(cells.c.iops > 0, cells.c.is_known == 1), cells.c.iops))
+    count = sa.func.count
     query = sa.select(
-        runs.c.campaign,
-        runs.c.labels,
-        outcome[("read", "iops")].as_float(),
-        outcome[("write", "iops")].as_float(),
-        outcome["command"],
-        outcome["interval"],
-    ).where(runs.c.campaign.in_(numbers), runs.c.outcome.is_not(None))
+        cells.c.campaign,
+        count().label("cells"),
+        count(sa.case((cells.c.iops > 0, 1))).label("cells_with_ios"),
+        count(known_iops).label("known_cells"),
+        sa.func.coalesce(sa.func.min(known_iops), 0).label("least_iops"),
+        sa.func.coalesce(sa.func.max(known_iops), 0).label("most_iops"),
+        count(cells.c.wall_ns).label("commands"),
+        sa.func.coalesce(sa.func.min(cells.c.wall_ns), 0).label("least_ns"),
+        sa.func.coalesce(sa.func.max(cells.c.wall_ns), 0).label("most_ns"),
+    ).group_by(cells.c.campaign)
     with store.database.reading() as connection:
-        rows = connection.execute(query.order_by(runs.c.campaign, runs.c.number)).all()
-    rates = []
-    for campaign, labels, read, write, command, interval in rows:
-        times = [command_run["wall_ns"] for command_run in (command or {}).get("runs", [])]
-        wall_ns = sum(times) / len(times) if times else None
-        is_known = Outcome.from_document({"interval": interval}).is_known
-        rates.append(RunRate(campaign, labels, (read or 0) + (write or 0), wall_ns, is_known))
-    return rates
+        rows = [dict(row) for row in connection.execute(query).mappings()]
+    return {row.pop("campaign"): CampaignRange(**row) for row in rows}
 
 
 def raw(store: Store, number: int) -> str:
@@ -255,6 +292,12 @@ def points(store: Store, number: int) -> list[series.SeriesPoint]:
     with store.database.reading() as connection:
         parquet = connection.execute(sa.select(stored_series.c.points).where(stored_series.c.run == number)).scalar()
     return [] if parquet is None else series.decode_points(parquet, f"run {number}")
+
+
+def points_reader(store: Store, numbers: Collection[int]) -> Callable[[int], list[series.SeriesPoint]]:
+    """Returns the function that reads the series of a run of these campaigns; without a query for runs without one."""
+    runs_with_series = runs_with_points(store, numbers)
+    return lambda run: points(store, run) if run in runs_with_series else []
 
 
 # --- choosing ------------------------------------------------------------------------------------
@@ -287,7 +330,8 @@ def open_selections(location: str | None, texts: Sequence[str], job: str | None 
     store = Store(location, reading=True)
     selections = [select_runs(store, item) for item in texts]
     if job is None:
-        return store, selections, partial(points, store)
+        numbers = [selection.campaign.number for selection in selections]
+        return store, selections, points_reader(store, numbers)
     return store, [replace(item, runs=_runs_of_job(item, job)) for item in selections], lambda _run: []
 
 
@@ -305,11 +349,21 @@ def _runs_of_job(selection: Selection, job: str) -> list[StoredRun]:
     return matching_runs
 
 
-def select_runs(store: Store, text: str) -> Selection:
-    """Returns the selected runs (see above). Raises UsageError if nothing matches."""
+def select_campaign(store: Store, text: str) -> CampaignRow:
+    """Returns the campaign of a selection, without its runs. Raises UsageError if nothing matches."""
+    return _campaign(store, text, _parse_selection(text))
+
+
+def _parse_selection(text: str) -> re.Match[str]:
     match = SELECTION.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r}: expected a campaign, such as 3, NAME, NAME@host, NAME@HOSTNAME or NAME@host~1")
+    return match
+
+
+def select_runs(store: Store, text: str) -> Selection:
+    """Returns the selected runs (see above). Raises UsageError if nothing matches."""
+    match = _parse_selection(text)
     campaign = _campaign(store, text, match)
     stored_runs = runs_of(store, campaign.number)
     if match["labels"] is not None:
@@ -355,9 +409,13 @@ def earlier_campaigns(store: Store, selections: Sequence[Selection]) -> list[lis
     numbers = [row.number for row in candidates if row.place == now.place and row not in other_campaigns][
         -MAX_CAMPAIGNS:
     ]
+    cells = cells_of(store, [now.number])
+    is_large = len(cells) > MOST_EARLIER_CELLS
+    sample = cells[:: -(-len(cells) // MOST_EARLIER_CELLS)] if is_large else cells
     run_lists = []
     for number in numbers:
-        run_lists.append([run for run in runs_of(store, number) if run.outcome is not None])
+        campaign_runs = runs_of_cells(store, number, sample) if is_large else runs_of(store, number)
+        run_lists.append([run for run in campaign_runs if run.outcome is not None])
     return [runs for runs in run_lists if runs and len(runs) == len(run_lists[-1])]
 
 

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from sqlalchemy import JSON, Column, ForeignKey, Integer, String
 
-KNOWN = ("0001", "0002", "0003", "0004", "0005")  # The migrations, oldest first
+KNOWN = ("0001", "0002", "0003", "0004", "0005", "0006")  # The migrations, oldest first
 REVISION = KNOWN[-1]  # The newest migration: an older store is migrated, a newer one refused
 STATES = ("planned", "running", "done", "failed")  # The states of a run, in order
 metadata = sa.MetaData()
@@ -56,6 +56,8 @@ runs = sa.Table(
     Column("message", String),
     sa.UniqueConstraint("campaign", "key"),
     sa.Index("runs_of_a_campaign", "campaign", "number"),
+    # Lists count states, and must not read the rows: an outcome is large.
+    sa.Index("states_of_a_campaign", "campaign", "state", "owner"),
     sqlite_autoincrement=True,
 )
 
@@ -64,6 +66,18 @@ series = sa.Table(
     metadata,
     Column("run", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
     Column("points", sa.LargeBinary, nullable=False),  # Parquet: `blklab.store.series`
+)
+
+figures = sa.Table(  # What lists need of the runs that are done, so that they read no outcomes
+    "figures",
+    metadata,
+    Column("run", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("campaign", ForeignKey("campaigns.id", ondelete="CASCADE"), nullable=False),
+    Column("cell", String, nullable=False),  # The labels without the repeat: `blklab.store.figures`
+    Column("iops", sa.Float, nullable=False),  # Reads and writes together
+    Column("wall_ns", sa.Float),  # Mean time of a command; none for I/O
+    Column("is_known", sa.Boolean, nullable=False),  # Not if it is predicted with an interval that is too wide
+    sa.Index("figures_of_a_campaign", "campaign", "cell"),
 )
 
 documents = sa.Table(

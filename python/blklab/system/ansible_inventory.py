@@ -12,9 +12,11 @@ from typing import TypedDict
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.system import child_process
+from blklab.text.user_file import read_user_file
 
 SSH = frozenset({"ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh"})
 STRICT = {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "1", "ANSIBLE_LOCALHOST_WARNING": "0", "ANSIBLE_NOCOLOR": "1"}
+LARGEST = 64 << 20  # Bytes of an inventory
 _LIST = re.compile(r'\s*\{.*"_meta"', re.S)  # Begins the output of `ansible-inventory --list`
 
 
@@ -62,7 +64,8 @@ def _read_hosts(text: str, directory: Path) -> dict[str, str]:
 
 def _read(path: Path) -> dict[str, _Group]:
     """Returns the JSON of `ansible-inventory --list`, which the file may be."""
-    if not path.is_dir() and _LIST.match(text := path.read_text(errors="replace")):
+    path.stat()  # Raises OSError if there is none
+    if not path.is_dir() and _LIST.match(text := read_user_file(path, LARGEST).decode(errors="replace")):
         return dict(json.loads(text))
     program = child_process.find("ansible-inventory", "ansible-core")
     command = child_process.command([program, "-i", str(path.absolute()), "--list"])

@@ -4,6 +4,8 @@ import os
 import select
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import threading
 import time
@@ -58,6 +60,12 @@ def write_while_taken(
                 until = time.monotonic() + patience
         elif time.monotonic() > until:
             raise TimeoutError(f"took no data for {patience:g} s")
+
+
+def limit_sending(connection: socket.socket, seconds: float) -> None:
+    """Makes `send` raise BlockingIOError if the other end takes nothing for so long; receiving still has no limit."""
+    timeout = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
 
 
 def command(arguments: Sequence[str], *, death_signal: str = "KILL") -> list[str]:

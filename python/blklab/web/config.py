@@ -7,7 +7,6 @@ connection. Unknown keys are refused, because they may restrict access.
 
 import re
 import ssl
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from blklab.errors import UsageError
+from blklab.text.user_file import read_plain_file
 
 VERIFY_MODES = {  # Policies of Go's `crypto/tls` that Python supports; the others verify nothing
     "NoClientCert": ssl.CERT_NONE,
@@ -24,11 +24,12 @@ VERIFY_MODES = {  # Policies of Go's `crypto/tls` that Python supports; the othe
 
 TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
+LARGEST = 1 << 20  # Bytes of the file
+BCRYPT = r"\$2[aby]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}"
 DUMMY_HASH = "$2b${:02}$abcdefghijklmnopqrstuuBMoLJ7nbvfTSZRKRgxoYk3fbzTVbpWW"
 """A hash of a given cost, to compare with if there is no such user."""
 
 Check = Callable[[str, object], Any]
-_hashing = threading.Lock()
 
 
 def _cost(bcrypt_hash: str) -> int:
@@ -54,8 +55,8 @@ class WebConfig:
     tls_server_config: Tls | None = None
     basic_auth_users: Mapping[str, str] = field(default_factory=dict)
 
-    def admits(self, user: str, password: str) -> bool:
-        """Whether it is the user's password; takes equally long for every user."""
+    def matches(self, user: str, password: str) -> bool:
+        """Whether it is the user's password; takes equally long for every user, a tenth of a second or more."""
         import bcrypt
 
         stored_hash = self.basic_auth_users.get(user)
@@ -65,10 +66,7 @@ class WebConfig:
         # Each takes 2^cost rounds: with one of every cost up to the highest, the sum is the same.
         padding = [DUMMY_HASH.format(cost) for cost in range(_cost(compared_hash), highest_cost)]
         # bcrypt uses 72 bytes only; longer passwords are always wrong.
-        with _hashing:  # one at a time, so that guessing passwords uses only one CPU
-            is_match, *_ = [
-                bcrypt.checkpw(secret[:72], bcrypt_hash.encode()) for bcrypt_hash in (compared_hash, *padding)
-            ]
+        is_match, *_ = [bcrypt.checkpw(secret[:72], bcrypt_hash.encode()) for bcrypt_hash in (compared_hash, *padding)]
         return is_match and stored_hash is not None and len(secret) <= 72
 
 
@@ -77,10 +75,11 @@ def load_web_config(path: Path) -> WebConfig:
     import yaml
 
     try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UsageError(f"{path}: cannot read: {reason}") from None
+        content = yaml.safe_load(read_plain_file(path, LARGEST).decode())
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: cannot be read: it is not text") from None
+    except (RecursionError, ValueError):  # A number of a million digits, for example
+        raise UsageError(f"{path}: too deeply nested, or a number is too long") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         position = f" line {mark.line + 1}:" if mark else ""
@@ -125,7 +124,9 @@ def _users(name: str, content: object) -> dict[str, str]:
 
 
 def _hash(name: str, value: object) -> str:
-    if not re.fullmatch(r"\$2[aby]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}", str(value), re.A):
+    # `str` of a list with aliases of lists takes gigabytes.
+    is_hash = isinstance(value, str) and re.fullmatch(BCRYPT, value, re.A)
+    if not is_hash:
         # The value may be a password, so the message does not repeat it.
         raise ValueError(f"{name}: expected a bcrypt hash, as `htpasswd -nBC 10 USER` prints it")
     return str(value)
@@ -138,7 +139,7 @@ def _path(name: str, value: object) -> Path:
 
 
 def _choice(choices: Mapping[str, object], name: str, value: object) -> str:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name}: expected {' or '.join(choices)}")
     return str(value)
 

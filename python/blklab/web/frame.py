@@ -80,9 +80,9 @@ def list_page(title: str, table: TextTable, **parts: Any) -> SitePage:
     return SitePage(title, [section], here=f"/{title.lower()}", **parts)
 
 
-def list_parts(path: str, page: int, total: int) -> list[LinkedCell]:
+def list_parts(path: str, page: int, total: int, rows: int = ROWS) -> list[LinkedCell]:
     """Returns the links to the first, previous, next and last part of a list of `total` rows."""
-    last = max(1, -(-total // ROWS))
+    last = max(1, -(-total // rows))
     near = [("First", 1), ("Previous", page - 1), ("Next", page + 1), ("Last", last)]
     joint = "&" if "?" in path else "?"
     return [

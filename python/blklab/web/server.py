@@ -8,6 +8,7 @@ import base64
 import binascii
 import errno
 import io
+import re
 import socket
 import socketserver
 import ssl
@@ -15,14 +16,18 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from email.message import Message
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.web.config import WebConfig, load_web_config, make_tls_context
+from blklab.web.passwords import PasswordChecks, TooManyGuesses
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -32,6 +37,7 @@ ANSWER_TIMEOUT_S = 30.0  # Time that a client has to receive the whole answer
 SLOW_S = 0.25  # Time that a request or an answer has at least, even if other connections wait
 MAX_CONNECTIONS = 32  # Limits the number of threads if scrapes hang, for example because of a disk
 WAIT_S = 5.0  # Time that a connection waits for the end of another one; more of them wait in the kernel
+SOFTWARE = "blklab"  # What `Server` names
 Log = Callable[[str], None]
 
 
@@ -90,6 +96,7 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
         """Connections that wait for their clients, the oldest first, and when they are "slow" and "late"."""
         self._waiting_lock = threading.Lock()
         self._app = app
+        self._passwords = PasswordChecks()
         try:
             super().__init__(bind_address, _Handler)
         except OSError as error:
@@ -192,18 +199,27 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
         with self._waiting_lock:
             if self._waiting.pop(self._connection.line, None) is None:
                 raise ConnectionAbortedError  # the request was too late
-        config: WebConfig = self._connection.config
-        if config.basic_auth_users and not config.admits(*_credentials(environ)):
-            headers = [
-                ("Content-Type", "text/plain; charset=utf-8"),
-                ("WWW-Authenticate", 'Basic realm="blklab", charset="UTF-8"'),
-            ]
-            start_response("401 Unauthorized", headers)
-            answer: Iterable[bytes] = [b"Unauthorized\n"]
+        refusal = self._refuse(environ)
+        if refusal is None:
+            answer = self._app(environ, partial(_start_response, start_response))
         else:
-            answer = self._app(environ, start_response)
+            status, header = refusal
+            _start_response(start_response, status, [("Content-Type", "text/plain; charset=utf-8"), header])
+            answer = [f"{status.partition(' ')[2]}\n".encode()]
         self._begin_wait(ANSWER_TIMEOUT_S)
         return answer
+
+    def _refuse(self, environ: "WSGIEnvironment") -> tuple[str, tuple[str, str]] | None:
+        """Returns the status and a header for a request without the right password; None for one with it."""
+        config: WebConfig = self._connection.config
+        if not config.basic_auth_users:
+            return None
+        try:
+            if self._passwords.admits(config, environ.get("REMOTE_ADDR", ""), *_credentials(environ)):
+                return None
+        except TooManyGuesses:
+            return "429 Too Many Requests", ("Retry-After", "1")
+        return "401 Unauthorized", ("WWW-Authenticate", 'Basic realm="blklab", charset="UTF-8"')
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         """Logs an error in one line, without a traceback; ignores closed connections."""
@@ -223,12 +239,45 @@ class _TlsSocket(ssl.SSLSocket):
             raise ConnectionAbortedError from None
 
 
+def _start_response(start_response: "StartResponse", status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+    """Begins a response; `Server` names no version, which would tell attackers what it does not withstand."""
+    return start_response(status, [*headers, ("Server", SOFTWARE)], *more)
+
+
 class _RequestReader(io.BufferedReader):
+    def __init__(self, raw: io.RawIOBase) -> None:
+        super().__init__(raw)
+        self.lines: list[bytes] = []
+
     def readline(self, size: int | None = -1, /) -> bytes:
         """Returns a line; the end of the connection is not the end of the headers, which is an empty line."""
         if line := super().readline(size):
+            self.lines.append(line)
             return line
         raise ConnectionAbortedError
+
+
+HEADER_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\0\r]*\r?\n")
+"""A header without white space before the colon, which proxies understand in different ways (RFC 9112, 5.1)."""
+
+
+def check_headers(lines: Sequence[bytes], headers: Message, version: str) -> str | None:
+    """Returns why the headers of a request are refused, as by RFC 9112, 3.2, 5 and 6; None if they are not.
+
+    Two programs on the way could take them for different requests.
+    """
+    for line in lines:
+        if not HEADER_LINE.fullmatch(line):
+            return "Bad header line"
+    hosts = headers.get_all("Host", [])
+    if len(hosts) > 1 or (version == "HTTP/1.1" and not hosts):
+        return "Expected one Host header"
+    lengths = {length.strip() for length in headers.get_all("Content-Length", [])}
+    if lengths and (len(lengths) > 1 or "Transfer-Encoding" in headers):
+        return "Two lengths of the body"
+    if any(not (length.isascii() and length.isdigit()) for length in lengths):
+        return "Bad Content-Length"
+    return None
 
 
 class _Handler(WSGIRequestHandler):
@@ -237,7 +286,20 @@ class _Handler(WSGIRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self.rfile = _RequestReader(cast("io.RawIOBase", self.rfile))
+        self.rfile = self._reader = _RequestReader(cast("io.RawIOBase", self.rfile))
+
+    def version_string(self) -> str:
+        return SOFTWARE
+
+    def parse_request(self) -> bool:
+        """Parses the request; refuses one whose headers are not those of HTTP."""
+        if not super().parse_request():
+            return False
+        # The first line is the request, the last one is empty.
+        problem = check_headers(self._reader.lines[1:-1], self.headers, self.request_version)
+        if problem is not None:
+            self.send_error(HTTPStatus.BAD_REQUEST, problem)
+        return problem is None
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass

@@ -5,14 +5,14 @@ It answers GET and HEAD only.
 
 import hashlib
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.parse import urlencode, urlsplit
 
-from werkzeug.exceptions import BadRequest, HTTPException
+from werkzeug.exceptions import BadRequest, HTTPException, MethodNotAllowed, ServiceUnavailable
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
@@ -35,18 +35,51 @@ if TYPE_CHECKING:
 METHODS = ["GET"]  # and HEAD
 
 
-class DrawnOnce:
-    """Pages that take long: each is drawn once for each state of what it shows, also if several ask at a time."""
+T = TypeVar("T")
+DRAW_S = 60.0  # Seconds that a request waits while another draws
+REMEMBERED_BYTES = 64 << 20  # Of results of one kind
+COMPARED_BYTES = 2500  # Of a row of a comparison
 
-    def __init__(self, draw: Callable[..., str]) -> None:
-        """`draw` gets the state and the values."""
-        self._drawn = lru_cache(maxsize=64)(draw)
-        self._locks = [threading.Lock() for _ in range(16)]
 
-    def html(self, state: str, *values: Hashable) -> str:
-        """Returns the page for these values."""
-        with self._locks[hash(values) % len(self._locks)]:
-            return self._drawn(state, *values)
+class DrawnOnce(Generic[T]):
+    """What takes long: it is made once for each state of what it shows, also if several ask at a time."""
+
+    def __init__(self, draw: Callable[..., T], weigh: Callable[[T], int], *, at_once: int = 4) -> None:
+        """`draw` gets the state and the values, `weigh` the result, whose bytes it returns.
+
+        Only `at_once` are drawn at a time: each may take hundreds of MiB.
+        """
+        self._draw = draw
+        self._weigh = weigh
+        self._results: OrderedDict[Hashable, tuple[str, T, int]] = OrderedDict()  # The one that was read last is last
+        self._locks = [threading.Lock() for _ in range(at_once)]
+        self._lock = threading.Lock()  # Never held while something is drawn
+
+    def read(self, state: str, *values: Hashable) -> T:
+        """Returns the result for these values. Raises ServiceUnavailable if others are drawn for too long."""
+        lock = self._locks[hash(values) % len(self._locks)]
+        if not lock.acquire(timeout=DRAW_S):
+            raise ServiceUnavailable("other pages take long to draw: try again later")
+        try:
+            with self._lock:
+                known = self._results.get(values)
+                if known is not None and known[0] == state:
+                    self._results.move_to_end(values)
+                    return known[1]
+            result = self._draw(state, *values)
+            self._remember(values, state, result)
+            return result
+        finally:
+            lock.release()
+
+    def _remember(self, values: Hashable, state: str, result: T) -> None:
+        with self._lock:
+            self._results.pop(values, None)
+            self._results[values] = state, result, self._weigh(result)
+            total = sum(size for _, _, size in self._results.values())
+            while total > REMEMBERED_BYTES and len(self._results) > 1:
+                _, (_, _, size) = self._results.popitem(last=False)
+                total -= size
 
 
 class Site:
@@ -61,9 +94,17 @@ class Site:
         self._store = Store(store_address, reading=True)
         self._host_names = names
         self._log = log
-        self._reports = DrawnOnce(lambda _state, number: reports.show_report(self._store, number))
+        self._reports = DrawnOnce(lambda _state, number: reports.show_report(self._store, number), len, at_once=1)
         self._trend_pages = DrawnOnce(
-            lambda _state, name, place, metric: trends.show_trend(self._store, name, place, metric).html()
+            lambda _state, name, place, metric, part: trends.show_trend(self._store, name, place, metric, part).html(),
+            len,
+        )
+        self._comparisons = DrawnOnce(
+            lambda _state, sides, metrics, baseline: comparison.compare_campaigns(
+                self._store, sides, metrics, baseline
+            ),
+            lambda compared: COMPARED_BYTES * len(compared.result.rows),
+            at_once=1,
         )
         results = MainResults(self._store)
         number = "<int(max=2147483647):number>"
@@ -105,6 +146,8 @@ class Site:
                     title = "This address cannot be used."
                     reason = error.description
                 response = self._failure(request, code, title, reason)
+                if isinstance(error, MethodNotAllowed):
+                    response.headers["Allow"] = ", ".join(sorted(error.valid_methods or METHODS))
         except UsageError as error:
             response = self._failure(request, 404, "There is no such page.", str(error))
         except StoreError as error:
@@ -142,21 +185,26 @@ class Site:
 
     def _report(self, _arguments: Mapping[str, str], number: int) -> str:
         state = _state([query.campaign(self._store, number)]) + repr(findings.read_bisections(self._store, [number]))
-        return self._reports.html(state, number)
+        return self._reports.read(state, number)
 
     def _compare(self, arguments: Any) -> SitePage:
         metrics = arguments.get("metric") or comparison.METRICS_SHOWN
+        baseline = arguments.get("baseline")
         with _convert_usage_error():
-            return comparison.compare_campaigns(
-                self._store, arguments.getlist("side"), metrics, arguments.get("baseline")
-            )
+            sides = comparison.distinct_sides(arguments.getlist("side"))
+            state = _state(query.all_campaigns(self._store))
+            compared = self._comparisons.read(state, tuple(sides), metrics, baseline)
+        pairs = [*(("side", side) for side in sides), ("metric", metrics)]
+        if baseline is not None:
+            pairs.append(("baseline", baseline))
+        return comparison.show_comparison(compared, f"/compare?{urlencode(pairs)}", _part_number(arguments))
 
     def _trend(self, arguments: Mapping[str, str], name: str) -> str:
         place = arguments.get("on", "")
         with _convert_usage_error():
             metric = metric_name(arguments.get("metric") or "iops")
         state = _state(trends.campaigns_of_trend(self._store, name, place)) + repr(annotations.tags(self._store))
-        return self._trend_pages.html(state, name, place, metric)
+        return self._trend_pages.read(state, name, place, metric, _part_number(arguments))
 
 
 def _state(rows: Sequence[CampaignRow]) -> str:

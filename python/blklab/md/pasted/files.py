@@ -7,6 +7,7 @@ from pathlib import Path
 from blklab.errors import UsageError
 from blklab.md.model import Inventory
 from blklab.md.pasted.inventory import MOST_BYTES, read_texts
+from blklab.text.user_file import open_user_file
 
 HEAD_BYTES = 4096
 STDIN = "-"
@@ -33,14 +34,11 @@ def read_text_files(names: Sequence[str]) -> Inventory:
 
 
 def _read_text(name: str) -> str:
-    try:
-        if name == STDIN:
-            content = sys.stdin.buffer.read(MOST_BYTES + 1)
-        else:
-            with Path(name).open("rb") as file:
-                content = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{name}: {error.strerror or error}") from None
+    if name == STDIN:
+        content = sys.stdin.buffer.read(MOST_BYTES + 1)
+    else:
+        with open_user_file(Path(name)) as file:
+            content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES or b"\0" in content[:HEAD_BYTES]:
         raise UsageError(f"{name}: is not a text: to audit an image of a member: --image {name}")
     return content.decode(errors="replace")

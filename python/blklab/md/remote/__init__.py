@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from blklab.diagnostic import Diagnostic
-from blklab.errors import BlklabError
+from blklab.errors import BlklabError, UsageError
 from blklab.md.audit import find_problems
 from blklab.md.inventory import read_inventory
 from blklab.md.model import Geometry, Inventory, Software
@@ -27,6 +27,8 @@ from blklab.md.superblocks import SuperblockReading, failure_reason
 from blklab.system import child_process
 from blklab.system.roots import Roots
 from blklab.system.ssh import command, last_line
+from blklab.text.printing import printable
+from blklab.text.user_file import open_user_file
 
 __all__ = ["PROBE", "RemoteHost", "audited", "read"]
 PROBE = Path(__file__).with_name("probe.sh")  # The script that runs on the host
@@ -166,10 +168,10 @@ def audit_output(name: str, data: bytes | bytearray) -> RemoteHost:
 def read_probe_file(name: str) -> RemoteHost:
     """Returns the audit of the probe output in a file, or in stdin for `-`; raises nothing."""
     try:
-        with Path(name).open("rb") if name != "-" else nullcontext(sys.stdin.buffer) as file:
+        with open_user_file(Path(name)) if name != "-" else nullcontext(sys.stdin.buffer) as file:
             data = file.read(MAX_OUTPUT_BYTES + 1)
-    except (OSError, ValueError) as error:
-        return RemoteHost(name, failure=getattr(error, "strerror", None) or str(error))
+    except UsageError as error:
+        return RemoteHost(name, failure=str(error).removeprefix(f"{printable(name)}: "))
     return audit_output(name, data)
 
 

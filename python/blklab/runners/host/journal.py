@@ -17,12 +17,14 @@ from typing import Any, Self
 
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors
 from blklab.system import state_directory
+from blklab.system.file_lock import wait_for_lock
 from blklab.system.identity import BlockDevice
 from blklab.system.mounts import holding
 from blklab.system.process import boot_id, start_of
 from blklab.system.roots import Roots, entries, open_descriptor
 
 FORMAT = 1
+RESTORE_S = 60.0  # Seconds that `restore` may look at a new journal
 KERNEL = "vm"  # Owner of settings that belong to no device
 
 
@@ -89,13 +91,22 @@ class HostJournal:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         while True:
             self._file = os.open(self.path, flags, 0o600)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self._lock_file()
             if os.fstat(self._file).st_nlink:
                 break
             os.close(self._file)  # `restore` came between, and took it for a dead one's
         self._write(owner)
         state_directory.sync(state)
         return self
+
+    def _lock_file(self) -> None:
+        try:
+            wait_for_lock(self._file, RESTORE_S)
+        except TimeoutError:
+            raise EnvironmentLacks(
+                f"{self.path}: another process has held its lock for {RESTORE_S:g} s",
+                f"end that process: `fuser {self.path}` names it",
+            ) from None
 
     def __exit__(self, *_error: object) -> None:
         """Removes the file if everything in it is undone; otherwise `restore` will find it."""

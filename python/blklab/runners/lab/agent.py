@@ -21,6 +21,7 @@ import msgspec
 
 from blklab.errors import BlklabError
 from blklab.runners.fio.process import ending
+from blklab.system.child_process import limit_sending
 from blklab.text.printing import printable
 
 __all__ = ["Agent", "AgentHello", "ExportedFile", "FileSample", "GuestFailed", "GuestGone", "ProgramExit"]
@@ -34,6 +35,7 @@ COMPLAINT = re.compile(  # Matches lines that explain an error, of the programs 
 Stream = Callable[[str, str], object]  # Called with "stdout" or "stderr", and the output
 
 
+TAKE_S = 120.0  # Seconds for which the guest may take no data: one that is emulated is slow
 PROTOCOL = 1  # Protocol version of this code; the image is built for it
 T = TypeVar("T")
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -159,6 +161,7 @@ class AgentConnection:
 
     def __init__(self, connection: socket.socket) -> None:
         connection.settimeout(None)
+        limit_sending(connection, TAKE_S)
         self._socket = connection
         self._sending = threading.Lock()
         self._calls: dict[int, AgentCall] = {}

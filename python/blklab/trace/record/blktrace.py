@@ -21,6 +21,7 @@ BLKTRACESTOP = 0x1275
 BLKTRACETEARDOWN = 0x1276  # ioctls _IO(0x12, 117) and _IO(0x12, 118) of include/uapi/linux/fs.h
 POLL = 0.1
 STARTING_POLL = 0.01
+KILL_S = 30.0  # Seconds that the kernel may take to end it
 STOPPING = 30.0  # Seconds that blktrace may take to write its buffers
 
 
@@ -163,7 +164,11 @@ def end(process: "subprocess.Popen[bytes]", devices: Iterable[RecordedDevice]) -
     One that ended by itself has cleaned up, or the device is traced by another one, whose trace must continue.
     """
     process.kill()  # does nothing if it has ended
-    if process.wait() < 0:
+    try:
+        status = process.wait(KILL_S)
+    except subprocess.TimeoutExpired:
+        raise BlklabError(f"blktrace (process {process.pid}) hangs in the kernel, although it was killed") from None
+    if status < 0:
         tear_down(devices)
 
 

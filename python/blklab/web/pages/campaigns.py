@@ -23,6 +23,7 @@ from blklab.web.frame import ROWS, ChoiceForm, Form, FormField, SitePage, folded
 from blklab.web.pages.comparison import MAX_SIDES
 from blklab.web.pages.trends import series_key
 
+MOST_WORDS = 20  # Of a search
 MOST_SUMMED_UP = 300  # Runs of a campaign whose result and doubts are computed for its page
 
 
@@ -72,7 +73,7 @@ def list_campaigns(store: Store, results: MainResults, arguments: Mapping[str, s
 def _has_words(row: CampaignRow, tags: Sequence[str], search: str) -> bool:
     """Whether every word is in the number, name, title, place or tags of a campaign, in any case."""
     text = " ".join([str(row.number), row.name, row.title, row.place, *tags]).lower()
-    return all(word in text for word in search.lower().split())
+    return all(word in text for word in search.lower().split()[:MOST_WORDS])
 
 
 def _list_table(rows: Sequence[CampaignRow], results: MainResults, tags: Mapping[int, Sequence[str]]) -> TextTable:
@@ -154,7 +155,7 @@ def _sum_up(
     if not any(run.outcome for run in every_run):
         phrase = results.read([row])[row.number]
         return [Sentence("Result", f"{phrase[:1].upper()}{phrase[1:]}.")], []
-    view = ExperimentView([Selection(str(row.number), row, every_run)], lambda run: query.points(store, run))
+    view = ExperimentView([Selection(str(row.number), row, every_run)], query.points_reader(store, [row.number]))
     if row.states.get("running"):
         return report_sentences(view), []  # The page is drawn again and again: doubts follow at the end
     doubt = doubt_sentence(every_run, diagnose(every_run, view.points))

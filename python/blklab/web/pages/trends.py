@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, geometric_mean
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from blklab.campaigns import runs
 from blklab.campaigns.layout import MOST_LINES, colour, metric_label
@@ -24,11 +24,12 @@ from blklab.store import annotations, query
 from blklab.store.campaigns import Store
 from blklab.store.query import CampaignRow, Selection, StoredRun
 from blklab.text.printing import printable
-from blklab.web.frame import Form, FormField, SitePage, list_page
+from blklab.web.frame import Form, FormField, SitePage, list_page, list_parts
 from blklab.web.pages.comparison import compare_selections
 
 KERNEL = "kernel"  # The label of the kernel's version
 NARROW = {"paddingInner": 0.9, "paddingOuter": 0.45}  # The cells of a campaign are close to each other
+CELLS = 50  # Of a trend on one page
 MOST_CAMPAIGNS = 50  # Campaigns of a trend, the newest
 
 
@@ -82,13 +83,17 @@ def campaigns_of_trend(store: Store, name: str, place: str) -> list[CampaignRow]
     return sorted(campaigns, key=lambda row: (row.begun, row.number))[-MOST_CAMPAIGNS:]
 
 
-def show_trend(store: Store, name: str, place: str, metric: str) -> SitePage:
-    """Returns a metric of an experiment over its campaigns. Raises UsageError."""
+def show_trend(store: Store, name: str, place: str, metric: str, part: int = 1) -> SitePage:
+    """Returns a metric of an experiment over its campaigns; of many cells, those of one part. Raises UsageError."""
     campaigns = campaigns_of_trend(store, name, place)
+    all_cells = query.cells_of(store, [row.number for row in campaigns])
     runs_by_campaign = {}
     outcomes = []
     for row in campaigns:
-        finished_runs = [run for run in query.runs_of(store, row.number) if run.outcome]
+        if len(all_cells) > CELLS:
+            finished_runs = query.runs_of_cells(store, row.number, all_cells[(part - 1) * CELLS : part * CELLS])
+        else:
+            finished_runs = [run for run in query.runs_of(store, row.number) if run.outcome]
         runs_by_campaign[row.number] = finished_runs
         if finished_runs:
             outcomes.append([run.outcome for run in finished_runs if run.outcome])
@@ -126,6 +131,9 @@ def show_trend(store: Store, name: str, place: str, metric: str) -> SitePage:
     facts = [formatting.plural(len(campaigns), "campaign")]
     if place:
         facts.append(f"on {printable(place)}")
+    if len(all_cells) > CELLS:
+        facts.append(f"{len(cells)} of {len(all_cells):,} cells")
+    address = f"/trends/{quote(name, safe='')}?{urlencode({'on': place, 'metric': metric})}"
     return SitePage(
         printable(name),
         [PageSection("trend", "Trend", "Over time", [chart])],
@@ -134,6 +142,7 @@ def show_trend(store: Store, name: str, place: str, metric: str) -> SitePage:
         facts=facts,
         sentences=verdicts,
         form=Form(f"/trends/{quote(name, safe='')}", "Show", fields),
+        pages=list_parts(address, part, len(all_cells), CELLS),
     )
 
 

@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from blklab.errors import EnvironmentLacks
+from blklab.system.file_lock import wait_for_lock
 from blklab.system.roots import open_descriptor
 from blklab.system.state_directory import sync
 from blklab.text.printing import printable
 from blklab.units import format_size
 
 ROOM = 1 << 30  # Bytes that must be free to make an image: 0.6 GiB, and the lists
+BUILD_S = 7200.0  # Seconds that another blklab may build an image
+REMOVAL_S = 300.0  # Seconds that another one may take to remove a directory
 _UNFINISHED = ".unfinished-"
 _OURS = re.compile(r"(?:image|kernel|programs)-[0-9a-f]{8,64}", re.A)  # Valid keys of images and their parts
 
@@ -96,7 +99,7 @@ class ImageCache:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     note("waiting for another blklab that is building an image")
-                    fcntl.flock(lock, fcntl.LOCK_EX)
+                    self._wait_for(lock.fileno())
                 for leftover in self.root.glob(f"{_UNFINISHED}*"):
                     shutil.rmtree(leftover, ignore_errors=True)
                 yield
@@ -106,6 +109,17 @@ class ImageCache:
                 raise self._full() from None  # the file has no name in it
             message = f"{path}: {error.strerror or error}"
             raise EnvironmentLacks(message, "set XDG_CACHE_HOME to a directory where images can be kept") from None
+
+    def _wait_for(self, descriptor: int) -> None:
+        """Raises EnvironmentLacks if another process builds for too long: it hangs."""
+        try:
+            wait_for_lock(descriptor, BUILD_S)
+        except TimeoutError:
+            path = printable(str(self.root / "lock"))
+            raise EnvironmentLacks(
+                f"{path}: another blklab has been building an image for {BUILD_S / 3600:g} hours",
+                f"end that process: `fuser {path}` names it",
+            ) from None
 
     def recall(self, name: str) -> str | None:
         """Returns the key last kept under a name, if it still exists."""
@@ -157,7 +171,10 @@ def hold_directory(path: Path, how: int = fcntl.LOCK_SH, flags: int = 0) -> Iter
     others hold it.
     """
     with open_descriptor(path, os.O_RDONLY | os.O_DIRECTORY | flags) as descriptor:
-        fcntl.flock(descriptor, how)
+        if how & fcntl.LOCK_NB:
+            fcntl.flock(descriptor, how)
+        else:
+            wait_for_lock(descriptor, REMOVAL_S, how)
         if not os.path.samestat(os.fstat(descriptor), path.stat()):  # removed, and perhaps made again
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         yield descriptor

@@ -25,6 +25,7 @@ from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.lab.image.build import GuestImage
 from blklab.runners.lab.image.cache import directory
 from blklab.system import child_process
+from blklab.system.child_process import limit_sending
 from blklab.system.roots import Roots, read_text
 from blklab.text.printing import printable
 from blklab.units import format_size
@@ -311,6 +312,7 @@ class QmpConnection:
     """A connection to QEMU's monitor (docs/interop/qmp-spec.txt). A thread calls `on_event` with each event."""
 
     def __init__(self, connection: socket.socket, on_event: Callable[[Mapping[str, Any]], object]) -> None:
+        limit_sending(connection, QMP_PATIENCE)
         self._socket = connection
         self._heard = on_event
         self._calls = threading.Lock()
@@ -342,6 +344,8 @@ class QmpConnection:
             self._answers.put(None)
         try:
             self._socket.sendall(request.encode())
+        except BlockingIOError:
+            raise BlklabError(f"QEMU took no data for {QMP_PATIENCE:g} s: cannot send {command}") from None
         except OSError:
             raise BlklabError(f"QEMU has ended: cannot send {command}") from None
         try:
