@@ -10,7 +10,16 @@ from statistics import fmean, geometric_mean
 from typing import Any
 
 from blklab import units
-from blklab.compare.decision import FIRST_LOOK, MARGIN, Decision, Question, Rule, decide_family, intervals
+from blklab.compare.decision import (
+    FIRST_LOOK,
+    MARGIN,
+    Decision,
+    Question,
+    Rule,
+    decide_family,
+    history_share,
+    intervals,
+)
 from blklab.compare.metrics import LATENCIES, METRICS, Metric, directions, metric_name, rate_scale, with_directions
 from blklab.compare.run_conditions import condition_notes, drift_notes, note
 from blklab.compare.samples import Points, run_samples
@@ -424,7 +433,7 @@ def compare(
     labels are merged, and the cells that they belong to are matched. The sides may differ in `side_labels`, by which
     the user selected them, and in labels that distinguish whole sides, such as the device. Sides that differ by less
     than `margin` are the same. `look` is the share of the error rate (`Rule`), `earlier` reads the runs of campaigns of
-    the baseline's cells, which show how much campaigns differ.
+    the baseline's cells, which show how much campaigns differ: each of them was a look, too.
 
     Raises UsageError for metrics and labels that do not exist.
     """
@@ -457,6 +466,8 @@ def compare(
     are_apart = _are_apart(usable)
     before = earlier() if are_apart else []
     between = {name: _between(before, METRICS[name]) for name in requests}
+    if any(between.values()) and look < 1:
+        look = min(look, history_share(len(before) + 1))
     metric_rows = []
     for name, names_by_cell in requests.items():
         cells_of_metric = [(cells[number], asked_names) for number, asked_names in names_by_cell.items()]

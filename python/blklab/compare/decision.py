@@ -25,7 +25,16 @@ from typing import Any
 from blklab.compare.dependence import run_correlation, widening
 from blklab.compare.metrics import Metric
 from blklab.compare.model_errors import ModelError, deviate_ratio
-from blklab.compare.variation import RunSample, Spread, find_unstable_sides, mean, outlying, spreads, spreads_of_pairs
+from blklab.compare.variation import (
+    FEWEST_CAMPAIGNS,
+    RunSample,
+    Spread,
+    find_unstable_sides,
+    mean,
+    outlying,
+    spreads,
+    spreads_of_pairs,
+)
 from blklab.grouping import by_key
 from blklab.outcome import NOMINAL, NOT_KNOWN
 
@@ -486,6 +495,14 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
 def look_share(earlier: int) -> float:
     """Returns the share of the error rate for a look after `earlier` ones."""
     return LATER_LOOK if earlier else FIRST_LOOK
+
+
+def history_share(campaigns: int) -> float:
+    """Returns the share of the error rate for the newest of so many campaigns of one series, from the fifth one on.
+
+    Who looks at each new campaign looks often: the shares of all campaigns are 1 together.
+    """
+    return FEWEST_CAMPAIGNS / ((campaigns - 1) * campaigns)
 
 
 def next_look(runs: int) -> int:

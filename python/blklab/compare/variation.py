@@ -17,8 +17,10 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 from typing import NamedTuple
 
+from blklab.compare.change_points import LIMIT, find_change_points, levels
 from blklab.compare.dependence import widening
 from blklab.compare.model_errors import ModelError
 
@@ -203,17 +205,22 @@ def find_unstable_sides(
 def between_campaigns(cells: Sequence[Sequence[Sequence[float]]]) -> tuple[float, float] | None:
     """Returns the variance of the logarithm of a campaign's mean, and its degrees of freedom.
 
-    `cells` has the values of each cell in each of several earlier campaigns. Campaigns are shared by all cells, so more
-    cells do not add degrees of freedom. None with fewer than `FEWEST_CAMPAIGNS`.
+    `cells` has the values of each cell in each of several campaigns, in the order of measurement. It is the variance
+    around the levels between change points: a change that lasts is not noise. Campaigns are shared by all cells, so
+    more cells do not add degrees of freedom. None with fewer than `FEWEST_CAMPAIGNS`.
     """
-    from statistics import fmean, variance
-
-    logs = []
-    for cell in cells:
-        logs.append([fmean(map(math.log, values)) for values in cell])
-    if not logs or len(logs[0]) < FEWEST_CAMPAIGNS:
+    if not cells or len(cells[0]) < FEWEST_CAMPAIGNS:
         return None
-    return fmean(variance(means) for means in logs), len(logs[0]) - 1.0
+    count = len(cells[0])
+    variances = []
+    most_levels = 1
+    for cell in cells:
+        logs = [fmean(map(math.log, values)) for values in cell]
+        points = find_change_points(logs, LIMIT / len(cells))
+        squares = sum((log - level) ** 2 for log, level in zip(logs, levels(logs, points), strict=True))
+        variances.append(squares / (count - len(points) - 1))
+        most_levels = max(most_levels, len(points) + 1)
+    return fmean(variances), float(count - most_levels)
 
 
 def two_groups(values: Sequence[float]) -> tuple[list[float], list[float]] | None:

@@ -370,16 +370,21 @@ def _has_same_cells(campaign: CampaignRow) -> "sa.ColumnElement[bool]":
 
 
 def earlier_campaigns(store: Store, selections: Sequence[Selection]) -> list[list[StoredRun]]:
-    """Returns the runs of finished campaigns of the same cells on the same host, up to the first selected one."""
+    """Returns the runs of finished campaigns of the same cells on the same host, up to the last selected one.
+
+    That of the first selection is one of them, those of the others are not: they are what is judged.
+    """
     now, *other_campaigns = (selection.campaign for selection in selections)
-    candidates = all_campaigns(store, _has_same_cells(now), campaigns.c.id <= now.number)
-    numbers = [row.number for row in candidates if row.place == now.place and row not in other_campaigns][
-        -MAX_CAMPAIGNS:
-    ]
+    last = max(selection.campaign.number for selection in selections)
+    candidates = all_campaigns(store, _has_same_cells(now), campaigns.c.id <= last)
+    others = {row.number for row in other_campaigns}
+    same_place = [row for row in candidates if row.place == now.place and row.number not in others]
     run_lists = []
-    for number in numbers:
-        run_lists.append([run for run in runs_of(store, number) if run.outcome is not None])
-    return [runs for runs in run_lists if runs and len(runs) == len(run_lists[-1])]
+    for row in sorted(same_place, key=lambda row: (row.begun, row.number))[-MAX_CAMPAIGNS:]:
+        if row.repeats == now.repeats:
+            run_lists.append([run for run in runs_of(store, row.number) if run.outcome is not None])
+    most_runs = max(map(len, run_lists), default=0)
+    return [runs for runs in run_lists if runs and len(runs) == most_runs]
 
 
 def _campaign(store: Store, text: str, match: re.Match[str]) -> CampaignRow:

@@ -1,6 +1,6 @@
 """The comparison of campaigns."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlencode
 
 from blklab.campaigns.runs import when
@@ -16,7 +16,7 @@ from blklab.render.shell import PageSection
 from blklab.render.table import LinkedCell
 from blklab.store import query
 from blklab.store.campaigns import Store
-from blklab.store.query import CampaignRow, Selection
+from blklab.store.query import CampaignRow, Selection, StoredRun
 from blklab.text.printing import printable
 from blklab.web.frame import SitePage
 
@@ -110,7 +110,11 @@ def _swap_links(selectors: Sequence[str], names: Sequence[str], metrics: str) ->
 
 
 def compare_selections(
-    store: Store, names: Sequence[str], selections: Sequence[Selection], metrics: Sequence[str]
+    store: Store,
+    names: Sequence[str],
+    selections: Sequence[Selection],
+    metrics: Sequence[str],
+    earlier: Callable[[], Sequence[Sequence[StoredRun]]] | None = None,
 ) -> Comparison:
     """Returns the comparison of selections under these names; without a query for runs that have no series."""
     runs_with_points = query.runs_with_points(store, [selection.campaign.number for selection in selections])
@@ -119,5 +123,5 @@ def compare_selections(
         metrics,
         lambda run: query.points(store, run) if run in runs_with_points else [],
         look=look_share(query.earlier_looks(store, selections)),
-        earlier=lambda: query.earlier_campaigns(store, selections),
+        earlier=earlier or (lambda: query.earlier_campaigns(store, selections)),
     )
