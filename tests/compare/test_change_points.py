@@ -22,7 +22,7 @@ def test_the_first_split(values: tuple[float, ...], statistic: float, index: int
     split = best_split(series)
     assert split is not None
     assert split[0] == pytest.approx(statistic, rel=1e-5)
-    assert split[1] == index
+    assert split[1:] == (index, len(values))
     assert compare_parts(series[:index], series[index:]) == pytest.approx(p, rel=0.01)
 
 
@@ -59,6 +59,13 @@ def test_a_shift_of_four_deviations_is_found() -> None:
     assert found >= 90
 
 
+def test_a_level_between_two_others_is_found() -> None:
+    logs = np.random.default_rng(3).normal(0, 0.02, size=40)
+    logs[15:] += 0.2
+    logs[28:] -= 0.3
+    assert [point.index for point in find_change_points(logs.tolist())] == [15, 28]
+
+
 def test_the_points_are_those_of_another_program() -> None:
     ruptures = pytest.importorskip("ruptures")
     generator = np.random.default_rng(3)
@@ -66,4 +73,4 @@ def test_the_points_are_those_of_another_program() -> None:
     logs[15:] += 0.2
     logs[28:] -= 0.3
     found = [point.index for point in find_change_points(logs.tolist())]
-    assert found == ruptures.Dynp(model="l2", min_size=3).fit(logs).predict(n_bkps=2)[:-1]
+    assert found == ruptures.Dynp(model="l2", min_size=3, jump=1).fit(logs).predict(n_bkps=2)[:-1]

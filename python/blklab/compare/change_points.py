@@ -4,7 +4,8 @@ The method is E-divisive (Matteson and James, Journal of the American Statistica
 uses it (Fleming and others, "Hunter", ICPE 2023): the energy statistic proposes the point at which two parts differ
 most, and Student's t-test accepts it. Points are first accepted at a larger probability, since a point may only be seen
 when its neighbour is known; then the weakest are removed. Otava divides squares by the number of values, which makes p
-too small: here they are divided by one less.
+too small: here they are divided by one less. Otava tests the whole rest of a segment: here, the part with the largest
+statistic is tested, so a level between two others is found.
 """
 
 import math
@@ -43,12 +44,12 @@ def find_change_points(logs: Sequence[float], limit: float = LIMIT) -> list[Chan
         for begin, end in _segments(indexes, len(values)):
             candidate = best_split(values[begin:end])
             if candidate is not None:
-                statistic, index = candidate
-                candidates.append((statistic, begin, begin + index, end))
+                statistic, index, until = candidate
+                candidates.append((statistic, begin, begin + index, begin + until))
         candidates.sort(reverse=True)
         index_of_best = None
-        for _, begin, index, end in candidates:
-            if compare_parts(values[begin:index], values[index:end]) <= WEAK * limit:
+        for _, begin, index, until in candidates:
+            if compare_parts(values[begin:index], values[index:until]) <= WEAK * limit:
                 index_of_best = index
                 break
         if index_of_best is None:
@@ -65,12 +66,15 @@ def levels(logs: Sequence[float], points: Sequence[ChangePoint]) -> list[float]:
     return result
 
 
-def best_split(values: Array) -> tuple[float, int] | None:
-    """Returns the largest energy statistic of a segment and the place of its split; None if it is too short."""
+def best_split(values: Array) -> tuple[float, int, int] | None:
+    """Returns the largest energy statistic of a segment, its split, and the end of its second part; None if too short.
+
+    The second part may end before the segment does: where the next change is.
+    """
     distances = np.abs(values[:, None] - values[None, :])
     sums = np.zeros((len(values) + 1, len(values) + 1))
     sums[1:, 1:] = distances.cumsum(axis=0).cumsum(axis=1)
-    best: tuple[float, int] | None = None
+    best: tuple[float, int, int] | None = None
     for split in range(FEWEST_IN_SEGMENT, len(values) - FEWEST_IN_SEGMENT + 1):
         left = sums[split, split]
         for end in range(split + FEWEST_IN_SEGMENT, len(values) + 1):
@@ -78,7 +82,7 @@ def best_split(values: Array) -> tuple[float, int] | None:
             right = sums[end, end] - 2 * sums[split, end] + left
             statistic = energy(between, left / 2, right / 2, split, end - split)
             if best is None or statistic > best[0]:
-                best = (statistic, split)
+                best = (statistic, split, end)
     return best
 
 
