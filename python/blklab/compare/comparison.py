@@ -31,6 +31,7 @@ from blklab.grouping import by_key
 from blklab.outcome import target_devices
 from blklab.store.query import Selection, StoredRun
 from blklab.text.name_differences import differing
+from blklab.text.printing import printable
 from blklab.toml_files.problems import near
 
 
@@ -101,6 +102,7 @@ class Comparison:
     predicted: Sequence[bool]  # Whether all runs of a side are simulated
     confidence: float = 0.95
     margin: float = 0.05
+    days_doubt: str = ""  # What sides of different days cannot show, in a sentence; empty if the intervals include it
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the comparison for `--json`."""
@@ -256,6 +258,28 @@ def _measured_apart_note(sides: Sequence[ComparisonSide]) -> Diagnostic:
         f"all runs of {sides[0].name} were measured before or after those of another side: what else changed on the "
         "machine between them is not in the intervals; measure in turns to exclude it",
     )
+
+
+def _describe_days(sides: Sequence[ComparisonSide]) -> str:
+    """Returns what a comparison of different days cannot separate; empty for sides with a day in common."""
+    days_of_sides = []
+    for side in sides:
+        days = sorted({run.began[:10] for run in side.runs})
+        if not days or not days[0]:
+            return ""
+        days_of_sides.append(days)
+    base, *others = days_of_sides
+    for side, days in zip(sides[1:], others, strict=True):
+        if set(base).isdisjoint(days):
+            return (
+                f"{printable(sides[0].name)} was measured on {_describe_range(base)}, {printable(side.name)} on "
+                f"{_describe_range(days)}: what else changed on the machine cannot be separated from the difference."
+            )
+    return ""
+
+
+def _describe_range(days: Sequence[str]) -> str:
+    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
 
 
 def _campaign_numbers(side: ComparisonSide) -> set[int]:
@@ -480,7 +504,9 @@ def compare(
         notes.append(_measured_apart_note(usable))
     notes += comparison_notes(usable, rows, [cell.runs for cell in cells], side_labels)
     are_predicted = [_is_predicted(side) for side in usable]
-    return Comparison([side.name for side in usable], labels, rows, notes, are_predicted, confidence, margin)
+    days_doubt = "" if any(are_predicted) or all(between.values()) else _describe_days(usable)
+    side_names = [side.name for side in usable]
+    return Comparison(side_names, labels, rows, notes, are_predicted, confidence, margin, days_doubt)
 
 
 def _is_predicted(side: ComparisonSide) -> bool:
