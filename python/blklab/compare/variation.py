@@ -16,6 +16,7 @@ estimated in `blklab.compare.dependence`. docs/explanation/verdicts.md has the s
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
@@ -97,23 +98,25 @@ def spreads(
         if side in unstable_sides:
             unstable_peers += peers
     usual_unstable = _pool_variances(unstable_peers)
+    fits = {side: _fit(peers) for side, peers in by_side.items() if len(peers) >= FEWEST_CELLS}
+    pooled_by_side = {side: _pool_variances(peers) for side, peers in by_side.items()}
     result: list[Spread | None] = []
     for cell, cell_variance, side in zip(cells, cell_variances, sides, strict=True):
-        peers = by_side[side]
-        fit = _fit(peers) if len(peers) >= FEWEST_CELLS else None
+        fit = fits.get(side)
+        pooled_of_side = pooled_by_side[side]
         if not cell or mean(cell) <= 0 or cell[0].prediction:
             result.append(None)
         elif cell_variance and usual_unstable and side in unstable_sides:
             widened = _widen_to_peers(cell_variance, usual_unstable)
             result.append(Spread(mean(cell), len(cell), *widened, "shared", correlation))
-        elif cell_variance and fit:
-            degrees = min(cell_variance.degrees + fit.degrees, sum(peer.degrees for peer in peers))
+        elif cell_variance and fit and pooled_of_side:
+            degrees = min(cell_variance.degrees + fit.degrees, pooled_of_side.degrees)
             pooled = _pool_variances([cell_variance, fit]) or cell_variance
             variance = max(cell_variance.variance, pooled.variance)
             result.append(Spread(mean(cell), len(cell), variance, degrees, "shared", correlation))
         elif cell_variance:
             result.append(Spread(mean(cell), len(cell), *cell_variance, "own", correlation))
-        elif peer_variance := fit or _pool_variances(peers) or all_pooled:
+        elif peer_variance := fit or pooled_of_side or all_pooled:
             result.append(Spread(mean(cell), 1, *peer_variance, "shared"))
         else:
             within = _within(cell[0])
@@ -134,8 +137,6 @@ def spreads_of_pairs(
     on both sides, the logarithms of the ratios of variances are what chance explains: their mean and their sum of
     squares. The result then has these pairs; each cell may be in one. `correlation` is that of successive runs.
     """
-    from scipy.special import polygamma
-
     floor = resolution**2 / 12
     by_sides: dict[tuple[object, object], list[tuple[int, int]]] = {}
     for first, second in pairs:
@@ -151,7 +152,7 @@ def spreads_of_pairs(
         if len(complete_pairs) < FEWEST_CELLS or len(distinct) < 2 * len(complete_pairs):
             continue
         squares = [
-            (math.log(first.variance / second.variance), 2 * float(polygamma(1, first.degrees / 2)))
+            (math.log(first.variance / second.variance), 2 * _log_variance(first.degrees))
             for first, second in complete_pairs.values()
         ]
         count = len(squares)
@@ -162,9 +163,10 @@ def spreads_of_pairs(
         variances = [_pool_variances(sides_of) for sides_of in complete_pairs.values()]
         common = [variance for variance in variances if variance]
         fit = _fit(common, math.inf)
+        all_degrees = sum(variance.degrees for variance in common)
         for pair, of_pair in zip(complete_pairs, common, strict=True):
             pooled = _pool_variances([of_pair, fit]) or of_pair
-            degrees = min(of_pair.degrees + fit.degrees, sum(peer.degrees for peer in common))
+            degrees = min(of_pair.degrees + fit.degrees, all_degrees)
             variance = max(of_pair.variance, pooled.variance)
             result[pair] = Spread(1.0, len(cells[pair[0]]), variance, degrees, "both", correlation)
     return result
@@ -179,15 +181,13 @@ def find_unstable_sides(
     the ratios of variances differ from cell to cell by more than chance explains, a cell has two modes, or runs far
     away, and repeats that are alike by chance make it look quiet.
     """
-    from scipy.special import polygamma
-
     floor = resolution**2 / 12
     logs_by_sides: dict[tuple[object, object], list[tuple[float, float]]] = {}
     for first, second in pairs:
         variances = (_own(cells[first], floor), _own(cells[second], floor))
         if variances[0] and variances[1] and variances[0].variance and variances[1].variance:
             log = math.log(variances[0].variance / variances[1].variance)
-            chance = sum(float(polygamma(1, variance.degrees / 2)) for variance in variances if variance)
+            chance = sum(_log_variance(variance.degrees) for variance in variances if variance)
             logs_by_sides.setdefault((sides[first], sides[second]), []).append((log, chance))
     unstable_sides: set[object] = set()
     for pair_of_sides, logs in logs_by_sides.items():
@@ -302,6 +302,14 @@ def _fit(peers: Sequence[_Variance], max_prior: float = MAX_PRIOR) -> _Variance:
     prior = min(max_prior, 2 * _inverse_trigamma(max(log_variance - chance + error, 1e-3)))
     usual = float(np.exp(logs.mean() + digamma(prior / 2) - math.log(prior / 2)))
     return _Variance(usual, prior)
+
+
+@cache
+def _log_variance(degrees: float) -> float:
+    """Returns the variance of the logarithm of a variance of normal values."""
+    from scipy.special import polygamma
+
+    return float(polygamma(1, degrees / 2))
 
 
 def _inverse_trigamma(value: float) -> float:
