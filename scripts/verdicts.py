@@ -21,7 +21,7 @@ from scipy import stats
 from scipy.special import digamma, polygamma
 
 from blklab.compare.change_points import LIMIT, find_change_points
-from blklab.compare.decision import Decision, Question, Rule, decide, decide_family, history_share, look_share
+from blklab.compare.decision import Decision, MetricQuestion, Rule, decide, decide_family, history_share, look_share
 from blklab.compare.metrics import METRICS
 from blklab.compare.variation import FEWEST_CAMPAIGNS, RunSample, _inverse_trigamma, between_campaigns
 
@@ -192,7 +192,7 @@ def family_decisions(sides: Sequence[tuple[Array, Array]], count: int, look: flo
         cells = [[RunSample(float(value)) for value in row[:count]] for row in np.exp([*base, *other])]
         size = len(base)
         pairs = [([cell], [cell + size]) for cell in range(size)]
-        questions.append(Question(cells, [0] * size + [1] * size, pairs, Rule(METRICS[name], look=look)))
+        questions.append(MetricQuestion(cells, [0] * size + [1] * size, pairs, Rule(METRICS[name], look=look)))
     return [decision for of_metric in decide_family(questions) for decision in of_metric if decision]
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from blklab.compare.decision import Question, Rule, decide, decide_family, look_share
+from blklab.compare.decision import MetricQuestion, Rule, decide, decide_family, look_share
 from blklab.compare.dependence import CAUTION, USUAL, USUAL_ERROR, run_correlation, widening
 from blklab.compare.metrics import METRICS
 from blklab.compare.variation import RunSample, find_unstable_sides
@@ -30,15 +30,15 @@ def samples(logs: "np.ndarray") -> list[list[RunSample]]:
     return [[RunSample(float(value)) for value in row] for row in np.exp(logs)]
 
 
-def question(base: "np.ndarray", other: "np.ndarray", metric: str = "iops", look: float = 1) -> Question:
+def question(base: "np.ndarray", other: "np.ndarray", metric: str = "iops", look: float = 1) -> MetricQuestion:
     count = len(base)
     pairs = [([cell], [cell + count]) for cell in range(count)]
-    return Question(
+    return MetricQuestion(
         samples(np.concatenate([base, other])), [0] * count + [1] * count, pairs, Rule(METRICS[metric], look=look)
     )
 
 
-def count_false(questions: list[Question]) -> int:
+def count_false(questions: list[MetricQuestion]) -> int:
     decisions = [decision for of_metric in decide_family(questions) for decision in of_metric]
     return sum(decision is not None and decision.verdict in {"better", "worse"} for decision in decisions)
 

@@ -17,7 +17,7 @@ from blklab.campaigns.view import (
     workload_options,
 )
 from blklab.compare.comparison import Comparison, ComparisonSide, compare
-from blklab.compare.decision import Decision, Question, Rule, decide_family
+from blklab.compare.decision import Decision, MetricQuestion, Rule, decide_family
 from blklab.compare.figure_text import change, figure, interval, more_repeats
 from blklab.compare.metrics import COMPARED_METRICS, METRICS, WAYS, Metric, rate_scale
 from blklab.compare.report import verdict_sentences
@@ -175,7 +175,9 @@ def _rankings(groups_by_metric: Mapping[str, Sequence[Sequence[ReportCell]]], lo
             groups.append((metric, sorted_cells))
             pairs_of_groups.append(pairs_of_group)
         samples = [cell.samples(metric) for cell in cells]
-        questions.append(Question(samples, [0] * len(cells), [([second], [first]) for first, second in pairs], rule))
+        questions.append(
+            MetricQuestion(samples, [0] * len(cells), [([second], [first]) for first, second in pairs], rule)
+        )
     if not groups:
         return []
     # As `tune` compares all settings, although some are not ranked.

@@ -14,7 +14,7 @@ from blklab.compare.decision import (
     FIRST_LOOK,
     MARGIN,
     Decision,
-    Question,
+    MetricQuestion,
     Rule,
     decide_family,
     history_share,
@@ -608,12 +608,12 @@ class _MetricRows:
     def side_count(self) -> int:
         return len(self.cell_rows[0][2])
 
-    def question(self) -> Question:
+    def question(self) -> MetricQuestion:
         """Returns the comparisons of each side with the first one."""
         pairs = []
         for base in range(0, len(self.places), self.side_count):
             pairs += [(self.places[base], self.places[base + side]) for side in range(1, self.side_count)]
-        return Question(self.samples, self.sides, pairs, self.rule)
+        return MetricQuestion(self.samples, self.sides, pairs, self.rule)
 
     def merged_cells(self) -> list[list[Sequence[RunSample]]]:
         """Returns the cells of each row and side."""

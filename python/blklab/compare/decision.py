@@ -119,7 +119,7 @@ Pair = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Question:
+class MetricQuestion:
     """The comparisons of one metric."""
 
     cells: Sequence[Sequence[RunSample]]  # The runs of each cell in the order of measurement
@@ -128,7 +128,7 @@ class Question:
     rule: Rule
 
 
-def decide_family(questions: Sequence[Question], least: int = 0) -> list[list[Decision | None]]:
+def decide_family(questions: Sequence[MetricQuestion], least: int = 0) -> list[list[Decision | None]]:
     """Decides all comparisons that a user sees together, of several metrics; None for a pair without values.
 
     All intervals hold together. If a pair has several cells on each side, the mean of their changes is decided. `least`
@@ -151,10 +151,10 @@ def decide(
     cells: Sequence[Sequence[RunSample]], sides: Sequence[object], pairs: Sequence[Pair], rule: Rule, least: int = 0
 ) -> list[Decision | None]:
     """Decides the comparisons of one metric, as `decide_family` does."""
-    return decide_family([Question(cells, sides, pairs, rule)], least)[0]
+    return decide_family([MetricQuestion(cells, sides, pairs, rule)], least)[0]
 
 
-def _list_contrasts(question: Question) -> "list[_Contrast | None]":
+def _list_contrasts(question: MetricQuestion) -> "list[_Contrast | None]":
     cells = question.cells
     resolution = question.rule.metric.resolution
     cell_pairs: list[tuple[int, int]] = []

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blklab.compare.comparison import REPEAT, compare, comparison_sides
-from blklab.compare.decision import FIRST_LOOK, MARGIN, Decision, Pair, Question, Rule, decide_family
+from blklab.compare.decision import FIRST_LOOK, MARGIN, Decision, Pair, MetricQuestion, Rule, decide_family
 from blklab.compare.metrics import METRICS, metric_name, with_direction
 from blklab.compare.samples import Measured, Points, mark_unchanged, run_samples
 from blklab.compare.variation import RunSample, mean
@@ -239,7 +239,7 @@ def _missing_note(samples: Sequence[Measured], runs: Sequence[StoredRun], settin
     )
 
 
-def _question(contexts: Sequence[_Context], rule: Rule) -> Question:
+def _question(contexts: Sequence[_Context], rule: Rule) -> MetricQuestion:
     """Returns the comparisons that show all effects on a metric."""
     cells: list[Sequence[RunSample]] = []
     sides: list[int] = []
@@ -250,7 +250,7 @@ def _question(contexts: Sequence[_Context], rule: Rule) -> Question:
         sides += [number] * len(context.cells)
         for *_, cell_pairs in context.changes():
             pairs.append(([indexes[base] for base, _ in cell_pairs], [indexes[new] for _, new in cell_pairs]))
-    return Question(cells, sides, pairs, rule)
+    return MetricQuestion(cells, sides, pairs, rule)
 
 
 def _tunings(contexts: Sequence[_Context], rule: Rule, decisions: Sequence[Decision | None]) -> Iterator[Tuning]:
