@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blklab.compare.comparison import REPEAT, compare, comparison_sides
-from blklab.compare.decision import FIRST_LOOK, MARGIN, Decision, Pair, MetricQuestion, Rule, decide_family
+from blklab.compare.decision import FIRST_LOOK, MARGIN, Decision, MetricQuestion, Pair, Rule, decide_family
 from blklab.compare.metrics import METRICS, metric_name, with_direction
 from blklab.compare.samples import Measured, Points, mark_unchanged, run_samples
 from blklab.compare.variation import RunSample, mean
