@@ -163,7 +163,7 @@ def write_nights(directory: Path, shift: int, repeats: int) -> None:
     document = json.loads((ROOT / "tests/data/imports/devices/disk1-randread.json").read_text())
     directory.mkdir()
     for number in range(1, repeats + 1):
-        document["timestamp"] += shift + number
+        document["timestamp_ms"] += 1000 * (shift + number)
         for job in document["jobs"]:
             job["job options"]["write_bw_log"] = f"{directory.name}-{number}"
         (directory / f"night-{number}.json").write_text(json.dumps(document))

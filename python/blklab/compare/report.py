@@ -98,7 +98,8 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
     if by_model:
         note += " Intervals are those of the model's error: nine of ten measured changes are expected in them."
     elif len(intervals) > 1:
-        note += f" The {len(intervals)} intervals of all metrics hold together; p is adjusted."
+        of_metrics = " of all metrics" if len(_metrics(comparison)) > 1 else ""
+        note += f" The {len(intervals)} intervals{of_metrics} hold together; p is adjusted."
     explanations = {"p": "; p is adjusted", level: note.removeprefix(spread).replace("; p is adjusted", "").strip()}
     note = " ".join([note, *unknown_notes(rows)])
     title = f"{METRICS[name].description} ({name})"

@@ -316,12 +316,15 @@ def _describe_levels(
     sentences = []
     if changes:
         texts = []
-        for level_change in list(reversed(changes))[:MOST_CELLS]:
-            point = points[level_change.index]
-            since = f"from campaign {point.name} ({runs.when(point.campaign.begun)}) on"
-            texts.append(f"{level_change.cell} {change(level_change.change)} {since}")
-        if len(changes) > MOST_CELLS:
-            texts.append(f"{len(changes) - MOST_CELLS} more, see the table")
+        changes_by_campaign = by_key((other.index, other) for other in reversed(changes))
+        for index, of_campaign in changes_by_campaign.items():
+            point = points[index]
+            names = [f"{other.cell} {change(other.change)}" for other in of_campaign[:MOST_CELLS]]
+            if len(of_campaign) > MOST_CELLS:
+                names.append(f"{len(of_campaign) - MOST_CELLS} more")
+            texts.append(f"{', '.join(names)} from campaign {point.name} ({runs.when(point.campaign.begun)}) on")
+        if len(texts) > MOST_CELLS:
+            texts = [*texts[:MOST_CELLS], "earlier ones in the table"]
         sentences.append(Sentence("Changes of level", f"{'; '.join(texts)}."))
     elif has_enough_campaigns(series):
         sentences.append(Sentence("Changes of level", "none."))
