@@ -54,7 +54,7 @@ reference: setup ## Write the generated pages of docs/reference
 	@$(BIN)/python scripts/reference.py
 
 .PHONY: verdicts
-verdicts: setup ## Simulate verdicts with known truth; write the tables of docs/explanation/verdicts.md (20 minutes)
+verdicts: setup ## Simulate verdicts with known truth; write the tables of docs/explanation/verdicts.md (an hour)
 	@$(BIN)/python scripts/verdicts.py
 
 .PHONY: docs

@@ -158,6 +158,33 @@ def test_an_import_with_more_repeats_is_a_later_look(run: Run, tmp_path: Path) -
     assert query.earlier_looks(store, [query.select_runs(store, "1")]) == 0
 
 
+def write_nights(directory: Path, shift: int, repeats: int) -> None:
+    """Writes results of one job, `shift` seconds later than the sample, with other names of files and logs."""
+    document = json.loads((ROOT / "tests/data/imports/devices/disk1-randread.json").read_text())
+    directory.mkdir()
+    for number in range(1, repeats + 1):
+        document["timestamp_ms"] += 1000 * (shift + number)
+        for job in document["jobs"]:
+            job["job options"]["write_bw_log"] = f"{directory.name}-{number}"
+        (directory / f"night-{number}.json").write_text(json.dumps(document))
+
+
+def test_the_same_cells_are_found_whatever_the_name_the_time_and_the_file(run: Run, tmp_path: Path) -> None:
+    for night in range(5):
+        directory = tmp_path / f"2026-11-0{night}"
+        write_nights(directory, 86400 * night, 3)
+        assert run("import", directory, "--name", f"n{night}", "--pattern", "night-{repeat}").status == 0
+    write_nights(tmp_path / "more", 0, 5)
+    assert run("import", tmp_path / "more", "--name", "again", "--pattern", "night-{repeat}").status == 0
+    store = Store(reading=True)
+    assert len({row.compared_cells for row in query.all_campaigns(store)}) == 1
+    assert len({row.digest for row in query.all_campaigns(store)}) == 2
+    assert query.earlier_looks(store, [query.select_runs(store, "again")]) == 1
+    selections = [query.select_runs(store, name) for name in ("n3", "n4")]
+    assert len(query.earlier_campaigns(store, selections)) == 4
+    assert all("compared_cells" not in row.experiment for row in query.all_campaigns(store))
+
+
 def test_columns_of_any_table(run: Run, tmp_path: Path) -> None:
     table = tmp_path / "sweep.csv"
     table.write_text("threads,riops,lat_us\n1,100,9.5\n8,700,11\n")

@@ -11,6 +11,7 @@ from blklab.compare import fail_if
 from blklab.compare.comparison import Comparison, ComparisonSide, compare, comparison_sides
 from blklab.compare.metrics import with_direction, with_directions
 from blklab.compare.samples import Points, over_time
+from blklab.compare.verdict import describe_verdict
 from blklab.errors import UsageError
 from blklab.outcome import Outcome, PredictionInterval
 from blklab.store.query import StoredRun
@@ -474,3 +475,22 @@ def test_the_mean_of_merged_cells_has_an_interval() -> None:
         compare(sides, ["iops"], no_points, by=["stack"]), fail_if.parse_condition("iops < 150"), sure=True
     )
     assert (judged.failed, judged.undecided) == ([], []), "its mean is 203"
+
+
+def on_day(runs: Sequence[StoredRun], *days: str) -> list[StoredRun]:
+    """Returns the runs as they began at noon of these days, in turn."""
+    return [replace(item, started=f"{days[number % len(days)]}T12:00:00.000+00:00") for number, item in enumerate(runs)]
+
+
+def test_sides_of_different_days_say_what_they_cannot_separate() -> None:
+    before = on_day(three(100), "2026-11-28")
+    after = on_day(three(150), "2026-11-29", "2026-11-30")
+    result = compare([ComparisonSide("a", before), ComparisonSide("b", after)], ["iops"], no_points)
+    assert result.days_doubt == (
+        "a was measured on 2026-11-28, b on 2026-11-29 to 2026-11-30: "
+        "what else changed on the machine cannot be separated from the difference."
+    )
+    assert describe_verdict(result)[-1] == result.days_doubt
+    turns = on_day(three(150), "2026-11-28", "2026-11-29")
+    result = compare([ComparisonSide("a", before), ComparisonSide("b", turns)], ["iops"], no_points)
+    assert result.days_doubt == ""

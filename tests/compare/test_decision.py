@@ -31,6 +31,7 @@ from tests.compare.test_variation import correlated
 
 IOPS = Rule(METRICS["iops"])
 ONE_LOOK = Rule(METRICS["iops"], look=1)
+INDEPENDENT = Rule(METRICS["iops"], look=1, correlation=0)  # Check values of other programs are for independent runs
 Draw = Callable[[np.random.Generator, float, int], Sequence[float]]
 
 
@@ -75,7 +76,7 @@ def test_intervals_of_two_repeats_claim_almost_what_they_hold(cv: float) -> None
     generator = np.random.default_rng(1)
     held = 0
     for _ in range(4000):
-        (decision,) = compared([lognormal(generator, cv, 2)], [lognormal(generator, cv, 2)], ONE_LOOK)
+        (decision,) = compared([lognormal(generator, cv, 2)], [lognormal(generator, cv, 2)], INDEPENDENT)
         held += (decision.low or 0) <= 0 <= (decision.high or 0)
     assert 0.95 <= held / 4000 <= 0.97
 
@@ -240,7 +241,7 @@ FAST = (104.0, 108, 103, 109, 102, 106, 105, 107)
 )
 def test_a_later_look_needs_more(runs: int, earlier: int, low: float, high: float, p: float, verdict: str) -> None:
     """Check values of Welch's test on logarithms at the levels 0.025 and 0.00625, by scipy."""
-    rule = Rule(METRICS["iops"], look=look_share(earlier))
+    rule = Rule(METRICS["iops"], look=look_share(earlier), correlation=0)
     (decision,) = compared([SLOW[:runs]], [FAST[:runs]], rule)
     assert [decision.low, decision.high] == pytest.approx([low, high], abs=0.002)
     assert decision.p == pytest.approx(p, rel=0.03)
@@ -290,7 +291,7 @@ def test_two_sides_that_vary_alike_share_a_variance() -> None:
 
 def test_ranks_decide_if_a_run_is_far_away() -> None:
     """Check values of the exact test of Mann and Whitney, and of the interval of Hodges and Lehmann."""
-    (decision,) = compared([(100, 101, 99, 100, 62)], [(104, 105, 103, 106, 104)], ONE_LOOK)
+    (decision,) = compared([(100, 101, 99, 100, 62)], [(104, 105, 103, 106, 104)], INDEPENDENT)
     assert decision.far == [62]
     assert decision.p == pytest.approx(0.00794, abs=1e-5)
     assert [decision.change, decision.low, decision.high] == pytest.approx([0.05, 0.0297, 0.677], abs=1e-3)
@@ -319,7 +320,7 @@ def test_a_measurement_is_inside_or_outside(runs: tuple[float, float], verdict: 
     step = middle * error * math.sqrt(2)  # the standard error of five values with this distance is error
     cells = [predicted(100, 1.3), [RunSample(middle + step * at) for at in (-2, -1, 0, 1, 2)]]
     for order, ends in (((0, 1), (low, high)), ((1, 0), (1e4 / high, 1e4 / low))):
-        (decision,) = decide([cells[at] for at in order], [0, 1], [([0], [1])], ONE_LOOK)
+        (decision,) = decide([cells[at] for at in order], [0, 1], [([0], [1])], INDEPENDENT)
         assert decision is not None
         assert (decision.verdict, decision.p, decision.repeats) == (verdict, None, None)
         assert [100 * (1 + (end or 0)) for end in (decision.low, decision.high)] == pytest.approx(ends, abs=0.05)
@@ -458,7 +459,7 @@ def test_two_campaigns_differ_by_more_than_their_runs_show() -> None:
             assert (decision.detectable is None) == knows
             assert not (knows and decision.repeats)
     assert false[True] / 400 <= 0.07
-    assert false[False] / 400 >= 0.15
+    assert false[False] / 400 >= 0.1
 
 
 def test_cells_with_one_run_are_the_repeats_of_a_headline() -> None:

@@ -72,7 +72,7 @@ def test_narrow_tables_keep_change_and_spread_and_explain_no_hidden_column(width
     heading = next(line for line in text.splitlines() if "change" in line)
     assert "±" in heading
     assert ("p is adjusted" in text) == bool(re.search(r" p ", heading))
-    assert ("intervals hold together" in text) == ("95 % interval" in heading)
+    assert ("hold together" in text) == ("95 % interval" in heading)
     assert "±: the largest distance" in text
     plan = cells.plan(Path("examples/unbalanced.toml"), only={"stack": "near"})
     outcome = Outcome(interval=PredictionInterval((0.8, 1.2), (0.8, 1.2)))

@@ -17,9 +17,9 @@ from blklab.campaigns.view import (
     workload_options,
 )
 from blklab.compare.comparison import Comparison, ComparisonSide, compare
-from blklab.compare.decision import Decision, Rule, decide
+from blklab.compare.decision import Decision, MetricQuestion, Rule, decide_family
 from blklab.compare.figure_text import change, figure, interval, more_repeats
-from blklab.compare.metrics import COMPARED_METRICS, METRICS, WAYS, rate_scale
+from blklab.compare.metrics import COMPARED_METRICS, METRICS, WAYS, Metric, rate_scale
 from blklab.compare.report import verdict_sentences
 from blklab.errors import UsageError
 from blklab.grouping import by_key
@@ -91,10 +91,9 @@ def _fastest(view: ExperimentView, series: ReportSeries) -> Iterator[Sentence]:
             best_cells = [cell for cell in best(view, comparable, metric) if cell.mean(metric)]
             if len(best_cells) > 1:
                 groups_by_metric.setdefault(metric, []).append(best_cells)
-    for metric, groups in groups_by_metric.items():
-        for ranking in _rankings(groups, Rule(METRICS[metric], look=view.look)):
-            name = view.name(ranking.cells[0], [subject, *view.loads])
-            yield Sentence(name, ranking.text(view, subject))
+    for ranking in _rankings(groups_by_metric, view.look):
+        name = view.name(ranking.cells[0], [subject, *view.loads])
+        yield Sentence(name, ranking.text(view, subject))
 
 
 def _by_workload(cells: Sequence[ReportCell], without: Collection[str]) -> list[list[ReportCell]]:
@@ -159,34 +158,44 @@ class _Ranking:
         return f"cannot tell which of {names} is fastest{hint}"
 
 
-def _rankings(groups: Sequence[Sequence[ReportCell]], rule: Rule) -> list[_Ranking]:
+def _rankings(groups_by_metric: Mapping[str, Sequence[Sequence[ReportCell]]], look: float) -> list[_Ranking]:
     """Decides all pairs of all groups together: which cell is the best is not known before."""
-    metric = rule.metric.name
-    sign = -1 if rule.metric.more_is_better else 1
-    sorted_groups = [sorted(group, key=lambda cell: sign * (cell.mean(metric) or 0)) for group in groups]
-    cells = [cell for group in sorted_groups for cell in group]
-    pairs: list[tuple[int, int]] = []
-    start = 0
-    for group in sorted_groups:
-        pairs += itertools.combinations(range(start, start + len(group)), 2)
-        start += len(group)
-    decisions = decide(
-        [cell.samples(metric) for cell in cells],
-        [0] * len(cells),
-        [([second], [first]) for first, second in pairs],
-        rule,
-        len(cells[0].figures.cells) - 1,  # as `tune` compares all settings, although some are not ranked
-    )
-    decisions_by_pair = dict(zip(pairs, decisions, strict=True))
+    groups: list[tuple[str, list[ReportCell]]] = []
+    pairs_of_groups: list[list[tuple[int, int]]] = []
+    questions = []
+    for metric, groups_of_metric in groups_by_metric.items():
+        rule = Rule(METRICS[metric], look=look)
+        cells: list[ReportCell] = []
+        pairs: list[tuple[int, int]] = []
+        for group in groups_of_metric:
+            sorted_cells = _sort_by_metric(group, rule.metric)
+            pairs_of_group = list(itertools.combinations(range(len(cells), len(cells) + len(group)), 2))
+            cells += sorted_cells
+            pairs += pairs_of_group
+            groups.append((metric, sorted_cells))
+            pairs_of_groups.append(pairs_of_group)
+        samples = [cell.samples(metric) for cell in cells]
+        questions.append(
+            MetricQuestion(samples, [0] * len(cells), [([second], [first]) for first, second in pairs], rule)
+        )
+    if not groups:
+        return []
+    # As `tune` compares all settings, although some are not ranked.
+    decisions_of_metrics = decide_family(questions, len(groups[0][1][0].figures.cells) - 1)
+    decisions = iter(itertools.chain.from_iterable(decisions_of_metrics))
     rankings = []
-    start = 0
-    for group in sorted_groups:
+    for (metric, group), pairs_of_group in zip(groups, pairs_of_groups, strict=True):
         decisions_of_group = {}
-        for first, second in itertools.combinations(range(len(group)), 2):
-            decisions_of_group[first, second] = decisions_by_pair[start + first, start + second]
+        for first, second in pairs_of_group:
+            start = pairs_of_group[0][0]
+            decisions_of_group[first - start, second - start] = next(decisions)
         rankings.append(_Ranking(metric, group, decisions_of_group))
-        start += len(group)
     return rankings
+
+
+def _sort_by_metric(cells: Sequence[ReportCell], metric: Metric) -> list[ReportCell]:
+    """Returns cells, the best first."""
+    return sorted(cells, key=lambda cell: cell.mean(metric.name) or 0, reverse=metric.more_is_better)
 
 
 def _load(view: ExperimentView, cell: ReportCell) -> str:

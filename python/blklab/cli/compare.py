@@ -95,8 +95,8 @@ def compare(arguments: CompareArguments) -> None:
     direction has a table.
 
     A verdict is "better", "worse", "the same within ±x %", or "cannot tell" with the number of
-    repeats before the next comparison. Verdicts stay valid if you follow this advice. All intervals of a metric hold
-    together (docs/explanation/verdicts.md). A measurement is inside or outside of a prediction's interval.
+    repeats before the next comparison. Verdicts stay valid if you follow this advice. The intervals of all metrics and
+    cells hold together (docs/explanation/verdicts.md). A measurement is inside or outside of a prediction's interval.
 
     --plan shows how long and how often to measure to see a change of each --metric, from the variation of the runs of
     one campaign. It also says what makes these runs doubtful: caches that hold the data, drifts, conditions of the

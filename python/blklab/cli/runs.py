@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "list": CommandEntry("blklab.cli.runs:list_", "List the campaigns"),
     "show": CommandEntry("blklab.cli.runs:show", "Show the runs of a campaign, or one run"),
+    "trend": CommandEntry("blklab.cli.runs:trend", "Show a figure over the campaigns of an experiment"),
     "export": CommandEntry("blklab.cli.runs:export", "Write runs as JSON, CSV or Parquet"),
     "tag": CommandEntry("blklab.cli.runs:tag", "Give a campaign tags"),
     "note": CommandEntry("blklab.cli.runs:note_", "Add a note to a campaign"),
@@ -115,6 +116,45 @@ def show(*, campaign: str, as_run: bool, per_job: bool, raw: bool, store: str | 
             terminal.draw_table(console, runs.jobs_table("run", [(run.id, run.figures) for run in selection.runs]))
 
     emit([run.as_dict() for run in selection.runs], as_json, draw)
+
+
+@click.command()
+@click.argument("name", metavar="NAME[@HOST]")
+@click.option("--metric", default="iops", metavar="METRIC", help="The figure: iops, bw, read.p99, write.mean ...")
+@store_option
+@json_option
+def trend(*, name: str, metric: str, store: str | None, as_json: bool) -> None:
+    """Show a figure over the campaigns of the experiment NAME, one line for each, the newest first.
+
+    The first lines say whether the newest campaign differs from the one before, and from the first, by more than
+    campaigns differ without a change. This noise is known from five campaigns on. A change of level is one that lasts:
+    at least three campaigns after it are needed, and eight in all.
+
+    \b
+    Examples:
+      blklab runs trend nightly
+      blklab runs trend nightly@srv1 --metric read.p99
+    """
+    from blklab.compare.metrics import metric_name
+    from blklab.render import terminal
+    from blklab.render.chart import Chart
+    from blklab.store.campaigns import Store
+    from blklab.web.pages.trends import show_trend
+
+    experiment, _, place = name.partition("@")
+    page = show_trend(Store(store, reading=True), experiment, place, metric_name(metric))
+    charts = [item for section in page.sections for item in section.items if isinstance(item, Chart)]
+    tables = [chart.table for chart in charts]
+
+    def draw(console: Console) -> None:
+        for sentence in page.sentences:
+            console.print(f"{sentence.topic}: {sentence.text}")
+        terminal.draw_table(console, *tables)
+
+    headings = [column.heading for table in tables for column in table.columns]
+    rows = [dict(zip(headings, map(str, row), strict=True)) for table in tables for row in table.rows]
+    verdicts = {sentence.topic: sentence.text for sentence in page.sentences}
+    emit({"experiment": experiment, "verdicts": verdicts, "campaigns": rows}, as_json, draw)
 
 
 @click.command()

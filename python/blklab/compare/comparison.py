@@ -10,7 +10,16 @@ from statistics import fmean, geometric_mean
 from typing import Any
 
 from blklab import units
-from blklab.compare.decision import FIRST_LOOK, MARGIN, Decision, Rule, decide, intervals
+from blklab.compare.decision import (
+    FIRST_LOOK,
+    MARGIN,
+    Decision,
+    MetricQuestion,
+    Rule,
+    decide_family,
+    history_share,
+    intervals,
+)
 from blklab.compare.metrics import LATENCIES, METRICS, Metric, directions, metric_name, rate_scale, with_directions
 from blklab.compare.run_conditions import condition_notes, drift_notes, note
 from blklab.compare.samples import Points, run_samples
@@ -22,6 +31,7 @@ from blklab.grouping import by_key
 from blklab.outcome import target_devices
 from blklab.store.query import Selection, StoredRun
 from blklab.text.name_differences import differing
+from blklab.text.printing import printable
 from blklab.toml_files.problems import near
 
 
@@ -92,6 +102,7 @@ class Comparison:
     predicted: Sequence[bool]  # Whether all runs of a side are simulated
     confidence: float = 0.95
     margin: float = 0.05
+    days_doubt: str = ""  # What sides of different days cannot show, in a sentence; empty if the intervals include it
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the comparison for `--json`."""
@@ -247,6 +258,28 @@ def _measured_apart_note(sides: Sequence[ComparisonSide]) -> Diagnostic:
         f"all runs of {sides[0].name} were measured before or after those of another side: what else changed on the "
         "machine between them is not in the intervals; measure in turns to exclude it",
     )
+
+
+def _describe_days(sides: Sequence[ComparisonSide]) -> str:
+    """Returns what a comparison of different days cannot separate; empty for sides with a day in common."""
+    days_of_sides = []
+    for side in sides:
+        days = sorted({run.began[:10] for run in side.runs})
+        if not days or not days[0]:
+            return ""
+        days_of_sides.append(days)
+    base, *others = days_of_sides
+    for side, days in zip(sides[1:], others, strict=True):
+        if set(base).isdisjoint(days):
+            return (
+                f"{printable(sides[0].name)} was measured on {_describe_range(base)}, {printable(side.name)} on "
+                f"{_describe_range(days)}: what else changed on the machine cannot be separated from the difference."
+            )
+    return ""
+
+
+def _describe_range(days: Sequence[str]) -> str:
+    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
 
 
 def _campaign_numbers(side: ComparisonSide) -> set[int]:
@@ -424,7 +457,7 @@ def compare(
     labels are merged, and the cells that they belong to are matched. The sides may differ in `side_labels`, by which
     the user selected them, and in labels that distinguish whole sides, such as the device. Sides that differ by less
     than `margin` are the same. `look` is the share of the error rate (`Rule`), `earlier` reads the runs of campaigns of
-    the baseline's cells, which show how much campaigns differ.
+    the baseline's cells, which show how much campaigns differ: each of them was a look, too.
 
     Raises UsageError for metrics and labels that do not exist.
     """
@@ -457,10 +490,13 @@ def compare(
     are_apart = _are_apart(usable)
     before = earlier() if are_apart else []
     between = {name: _between(before, METRICS[name]) for name in requests}
-    rows: list[ComparisonRow] = []
+    if any(between.values()) and look < 1:
+        look = min(look, history_share(len(before) + 1))
+    metric_rows = []
     for name, names_by_cell in requests.items():
         cells_of_metric = [(cells[number], asked_names) for number, asked_names in names_by_cell.items()]
-        rows += _rows(cells_of_metric, Rule(METRICS[name], confidence, margin, look, between[name]))
+        metric_rows.append(_MetricRows(cells_of_metric, Rule(METRICS[name], confidence, margin, look, between[name])))
+    rows = _decide_rows([of_metric for of_metric in metric_rows if of_metric.cell_rows])
     if not rows:
         raise UsageError(f"nothing to compare: no run has {' or '.join(metrics)}")
     notes = [_two_campaigns_note(between[rows[0].metric], len(before), rows[0].metric)] if are_apart else []
@@ -468,7 +504,9 @@ def compare(
         notes.append(_measured_apart_note(usable))
     notes += comparison_notes(usable, rows, [cell.runs for cell in cells], side_labels)
     are_predicted = [_is_predicted(side) for side in usable]
-    return Comparison([side.name for side in usable], labels, rows, notes, are_predicted, confidence, margin)
+    days_doubt = "" if any(are_predicted) or all(between.values()) else _describe_days(usable)
+    side_names = [side.name for side in usable]
+    return Comparison(side_names, labels, rows, notes, are_predicted, confidence, margin, days_doubt)
 
 
 def _is_predicted(side: ComparisonSide) -> bool:
@@ -549,43 +587,70 @@ class _PairedCell:
         return lacking
 
 
-def _rows(cells: Sequence[tuple[_PairedCell, list[str]]], rule: Rule) -> list[ComparisonRow]:
-    """Returns the rows of a metric: all its comparisons are decided together."""
-    cell_rows = [(cell, names, *cell.row(rule)) for cell, names in cells]
-    cell_rows = [item for item in cell_rows if any(map(any, item[2]))]
-    if not cell_rows:
-        return []
-    side_count = len(cell_rows[0][2])
-    samples: list[Sequence[RunSample]] = []
-    sides: list[int] = []
-    places: list[list[int]] = []
-    for _, _, row, _ in cell_rows:
-        for side, row_cells in enumerate(row):
-            places.append(list(range(len(samples), len(samples) + len(row_cells))))
-            samples += row_cells
-            sides += [side] * len(row_cells)
-    pairs = []
-    for base in range(0, len(places), side_count):
-        pairs += [(places[base], places[base + side]) for side in range(1, side_count)]
-    decisions = decide(samples, sides, pairs, rule)
-    merged_cells = [[samples[position] for position in positions] for positions in places]
-    count = sum(any(cells_of_side) for cells_of_side in merged_cells)
-    ends: Sequence[tuple[float, float] | None] = [None] * len(places)
-    if any(len(cell) > 1 or _has_prediction(cell) for cell in samples):
-        ends = intervals(samples, sides, rule, count, places)
-    values = [_value(cells_of_side, bounds) for cells_of_side, bounds in zip(merged_cells, ends, strict=True)]
-    return [
-        ComparisonRow(
-            rule.metric.name,
-            cell.labels,
-            values[number * side_count : (number + 1) * side_count],
-            decisions[number * (side_count - 1) : (number + 1) * (side_count - 1)],
-            lacks,
-            names,
-            max(map(len, row)),
-        )
-        for number, (cell, names, row, lacks) in enumerate(cell_rows)
-    ]
+class _MetricRows:
+    """The rows of a metric before they are decided."""
+
+    def __init__(self, cells: Sequence[tuple[_PairedCell, list[str]]], rule: Rule) -> None:
+        """Takes cells with the names by which the metric was requested."""
+        self.rule = rule
+        cell_rows = [(cell, names, *cell.row(rule)) for cell, names in cells]
+        self.cell_rows = [item for item in cell_rows if any(map(any, item[2]))]
+        self.samples: list[Sequence[RunSample]] = []
+        self.sides: list[int] = []
+        self.places: list[list[int]] = []  # Positions in `samples`, of each row and side
+        for _, _, row, _ in self.cell_rows:
+            for side, row_cells in enumerate(row):
+                self.places.append(list(range(len(self.samples), len(self.samples) + len(row_cells))))
+                self.samples += row_cells
+                self.sides += [side] * len(row_cells)
+
+    @property
+    def side_count(self) -> int:
+        return len(self.cell_rows[0][2])
+
+    def question(self) -> MetricQuestion:
+        """Returns the comparisons of each side with the first one."""
+        pairs = []
+        for base in range(0, len(self.places), self.side_count):
+            pairs += [(self.places[base], self.places[base + side]) for side in range(1, self.side_count)]
+        return MetricQuestion(self.samples, self.sides, pairs, self.rule)
+
+    def merged_cells(self) -> list[list[Sequence[RunSample]]]:
+        """Returns the cells of each row and side."""
+        return [[self.samples[position] for position in positions] for positions in self.places]
+
+    def rows(self, decisions: Sequence[Decision | None], count: int) -> list[ComparisonRow]:
+        """Returns the rows; `count` intervals of values hold together."""
+        merged_cells = self.merged_cells()
+        ends: Sequence[tuple[float, float] | None] = [None] * len(self.places)
+        if any(len(cell) > 1 or _has_prediction(cell) for cell in self.samples):
+            ends = intervals(self.samples, self.sides, self.rule, count, self.places)
+        values = [_value(cells_of_side, bounds) for cells_of_side, bounds in zip(merged_cells, ends, strict=True)]
+        side_count = self.side_count
+        return [
+            ComparisonRow(
+                self.rule.metric.name,
+                cell.labels,
+                values[number * side_count : (number + 1) * side_count],
+                decisions[number * (side_count - 1) : (number + 1) * (side_count - 1)],
+                lacks,
+                names,
+                max(map(len, row)),
+            )
+            for number, (cell, names, row, lacks) in enumerate(self.cell_rows)
+        ]
+
+
+def _decide_rows(metric_rows: Sequence[_MetricRows]) -> list[ComparisonRow]:
+    """Returns the rows of all metrics, whose comparisons are decided together."""
+    decisions = decide_family([of_metric.question() for of_metric in metric_rows])
+    count = 0
+    for of_metric in metric_rows:
+        count += sum(any(cells_of_side) for cells_of_side in of_metric.merged_cells())
+    rows: list[ComparisonRow] = []
+    for of_metric, decisions_of_metric in zip(metric_rows, decisions, strict=True):
+        rows += of_metric.rows(decisions_of_metric, count)
+    return rows
 
 
 def _has_prediction(cell: Sequence[RunSample]) -> bool:

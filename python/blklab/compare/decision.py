@@ -1,9 +1,9 @@
 """The decision whether cells differ: the only one, for comparisons, gates, sweeps and headlines.
 
 Means are compared as logarithms, with Student's distribution for unequal variances (Welch,
-Biometrika 34, 1947; degrees of freedom by Satterthwaite). All comparisons of a metric hold
-together: with a confidence of 95 %, no interval of the metric misses its true value (Šidák, Journal
-of the American Statistical Association 62, 1967). A verdict, its interval and its p never disagree.
+Biometrika 34, 1947; degrees of freedom by Satterthwaite). All comparisons that a user sees hold together, those of all
+metrics and cells: with a confidence of 95 %, no interval misses its true value (Šidák, Journal of the American
+Statistical Association 62, 1967). A verdict, its interval and its p never disagree.
 
 The decision stays valid if more repeats follow because it was open: the first look at the runs has half of the error
 rate, and each later one an eighth (a group-sequential test; the intervals of all looks hold together: Jennison and
@@ -22,9 +22,19 @@ from dataclasses import dataclass, replace
 from statistics import fmean, geometric_mean, median, stdev
 from typing import Any
 
+from blklab.compare.dependence import run_correlation, widening
 from blklab.compare.metrics import Metric
 from blklab.compare.model_errors import ModelError, deviate_ratio
-from blklab.compare.variation import RunSample, Spread, mean, outlying, spreads, spreads_of_pairs
+from blklab.compare.variation import (
+    FEWEST_CAMPAIGNS,
+    RunSample,
+    Spread,
+    find_unstable_sides,
+    mean,
+    outlying,
+    spreads,
+    spreads_of_pairs,
+)
 from blklab.grouping import by_key
 from blklab.outcome import NOMINAL, NOT_KNOWN
 
@@ -58,10 +68,10 @@ class Decision:
     low: float | None = None
     high: float | None = None
     """The confidence interval; None if the variation is unknown. It holds together with those of
-    all other comparisons of the metric. With a prediction: where nine of ten changes are expected;
+    all other comparisons, of all metrics. With a prediction: where nine of ten changes are expected;
     if the other side is measured, it is that of the measurement against the prediction."""
 
-    p: float | None = None  # Probability of a difference this large in any comparison of the metric if there is none
+    p: float | None = None  # Probability of a difference this large in any of all comparisons if there is none
     once: bool = False  # Whether each side has one run: only the variation within the runs is known
     within: float | None = None  # If the verdict is `same`: the cells differ by less than this share
     repeats: int | None = None
@@ -90,6 +100,8 @@ class Rule:
     """The variance of the logarithm of a campaign's mean from campaign to campaign, and its degrees of freedom, if the
     sides are of two campaigns; None if it is unknown."""
 
+    correlation: float | None = None  # Of successive runs; None: it is estimated from the runs
+
     def each(self, count: int) -> float:
         """Returns the confidence of each of `count` intervals that hold together, at this look."""
         return 1 - self.look * (1 - float(self.confidence ** (1 / max(1, count))))
@@ -106,24 +118,64 @@ Pair = tuple[Sequence[int], Sequence[int]]
 """Positions of cells: those of the baseline, and those compared with them, one by one."""
 
 
+@dataclass(frozen=True)
+class MetricQuestion:
+    """The comparisons of one metric."""
+
+    cells: Sequence[Sequence[RunSample]]  # The runs of each cell in the order of measurement
+    sides: Sequence[object]  # Of each cell; cells with equal ones share what is known about their variation
+    pairs: Sequence[Pair]
+    rule: Rule
+
+
+def decide_family(questions: Sequence[MetricQuestion], least: int = 0) -> list[list[Decision | None]]:
+    """Decides all comparisons that a user sees together, of several metrics; None for a pair without values.
+
+    All intervals hold together. If a pair has several cells on each side, the mean of their changes is decided. `least`
+    is the number of comparisons if these pairs were chosen among more.
+    """
+    contrasts_of_questions = [_list_contrasts(question) for question in questions]
+    count = 0
+    for contrasts in contrasts_of_questions:
+        count += sum(bool(contrast and contrast.cells) for contrast in contrasts)
+    count = max(count, least)
+    decisions = []
+    for question, contrasts in zip(questions, contrasts_of_questions, strict=True):
+        decisions.append(
+            [None if contrast is None else _judge(contrast, question.rule, count) for contrast in contrasts]
+        )
+    return decisions
+
+
 def decide(
     cells: Sequence[Sequence[RunSample]], sides: Sequence[object], pairs: Sequence[Pair], rule: Rule, least: int = 0
 ) -> list[Decision | None]:
-    """Decides all comparisons of a metric together; None for a pair without values.
+    """Decides the comparisons of one metric, as `decide_family` does."""
+    return decide_family([MetricQuestion(cells, sides, pairs, rule)], least)[0]
 
-    Cells with equal `sides` share what is known about their variation. If a pair has several cells on each side, the
-    mean of their changes is decided. `least` is the number of comparisons if these pairs were chosen among more.
-    """
-    resolution = rule.metric.resolution
-    cell_spreads = spreads(cells, sides, resolution)
+
+def _list_contrasts(question: MetricQuestion) -> "list[_Contrast | None]":
+    cells = question.cells
+    resolution = question.rule.metric.resolution
     cell_pairs: list[tuple[int, int]] = []
-    for baseline, compared in pairs:
+    for baseline, compared in question.pairs:
         cell_pairs += zip(baseline, compared, strict=True)
-    pair_spreads = spreads_of_pairs(cells, sides, cell_pairs, resolution)
-    contrasts = [_contrast(cells, cell_spreads, pair_spreads, pair, resolution) for pair in pairs]
-    count = sum(bool(contrast and contrast.cells) for contrast in contrasts)
-    count = max(count, least)
-    return [None if contrast is None else _judge(contrast, rule, count) for contrast in contrasts]
+    unstable_sides = find_unstable_sides(cells, question.sides, cell_pairs, resolution)
+    correlation = _correlation(cells, question.rule)
+    cell_spreads = spreads(cells, question.sides, resolution, unstable_sides, correlation)
+    pair_spreads = spreads_of_pairs(cells, question.sides, cell_pairs, resolution, correlation)
+    return [_contrast(cells, cell_spreads, pair_spreads, pair, resolution) for pair in question.pairs]
+
+
+def _correlation(cells: Sequence[Sequence[RunSample]], rule: Rule) -> float:
+    """Returns the correlation of successive runs of all cells."""
+    if rule.correlation is not None:
+        return rule.correlation
+    measured_values = []
+    for cell in cells:
+        if not any(sample.prediction for sample in cell):
+            measured_values.append([sample.value for sample in cell])
+    return run_correlation(measured_values)
 
 
 def intervals(
@@ -139,7 +191,7 @@ def intervals(
     together. For one run, without repeats elsewhere, the interval describes the variation within it. That of a
     prediction holds nine of ten measurements.
     """
-    known = spreads(cells, sides, rule.metric.resolution)
+    known = spreads(cells, sides, rule.metric.resolution, correlation=_correlation(cells, rule))
 
     def ends(group: Sequence[int]) -> tuple[float, float] | None:
         means = [mean(cells[at]) for at in group if cells[at]]
@@ -207,9 +259,7 @@ class _Contrast:
     def error(self, more: int = 0) -> tuple[float, float]:
         """Returns the standard error and its degrees of freedom, with more repeats of each side."""
         # One more repeat of a cell adds one degree of freedom.
-        parts = [
-            (weight**2 * spread.variance / (spread.runs + more), spread.degrees + more) for spread, weight in self.cells
-        ]
+        parts = [(weight**2 * spread.variance_of_mean(more), spread.degrees + more) for spread, weight in self.cells]
         total = sum(variance for variance, _ in parts)
         if not total:
             return 0.0, min(degrees for _, degrees in parts)
@@ -341,13 +391,19 @@ def _by_means(contrast: _Contrast, each: float, campaigns: tuple[float, float] |
     return contrast.log, contrast.log - reach, contrast.log + reach, 2 * float(stdtr(degrees, -t))
 
 
-def _by_ranks(first: Sequence[float], second: Sequence[float], each: float) -> _Estimate | None:
-    """Returns the shift between two sides by the ranks of their values; None if they are too few to decide.
+def _by_ranks(contrast: _Contrast, each: float) -> _Estimate | None:
+    """Returns the shift between two sides by ranks; None if no run is far away, or if there are too few.
 
     The statistic of Mann and Whitney counts the pairs of runs in which the second side has less. The estimate is the
     median of all differences between a run of each side, and the interval ends at differences of a rank (Hodges and
-    Lehmann). Equal values count against a difference.
+    Lehmann). Equal values count against a difference. Runs that depend on each other need a smaller probability: the
+    normal quantile grows as the standard error of a mean does.
     """
+    if contrast.ranked is None:
+        return None
+    first, second = contrast.ranked
+    wider = max(math.sqrt(widening(spread.runs, spread.correlation)) for spread, _ in contrast.cells)
+    level = _tail(_quantile(each, math.inf) * wider)
     ways = _rank_counts(len(first), len(second))
     total = sum(ways)
     orders = 0
@@ -355,15 +411,21 @@ def _by_ranks(first: Sequence[float], second: Sequence[float], each: float) -> _
     for count in ways:
         orders += count
         p_by_statistic.append(min(1.0, 2 * orders / total))
-    if p_by_statistic[0] > 1 - each:
+    if p_by_statistic[0] > level:
         return None
     differences = sorted(math.log(other / base) for base in first for other in second)
     less = sum(difference < 0 for difference in differences)
     ties = sum(difference == 0 for difference in differences)
     statistic = min(less, len(differences) - less - ties) + ties
-    outside = sum(p <= 1 - each for p in p_by_statistic)  # Differences beyond each end of the interval
+    outside = sum(p <= level for p in p_by_statistic)  # Differences beyond each end of the interval
     p = p_by_statistic[min(statistic, len(p_by_statistic) - 1)]
-    return median(differences), differences[outside - 1], differences[-outside], p
+    adjusted_p = _tail(_quantile(1 - p, math.inf) / wider)
+    return median(differences), differences[outside - 1], differences[-outside], adjusted_p
+
+
+def _tail(deviate: float) -> float:
+    """Returns the probability that a normal value is farther from 0."""
+    return math.erfc(deviate / math.sqrt(2))
 
 
 def _rank_counts(first: int, second: int) -> list[int]:
@@ -385,7 +447,7 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
         return Decision("unknown", math.expm1(contrast.log))
     once = contrast.once
     each = rule.each(count)
-    ranks = _by_ranks(*contrast.ranked, each) if contrast.ranked and not rule.campaigns else None
+    ranks = _by_ranks(contrast, each) if not rule.campaigns else None
     log, *ends, raw_p = ranks or _by_means(contrast, each, rule.campaigns)
     low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in ends)
     largest = max(abs(low), abs(high))
@@ -433,6 +495,14 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
 def look_share(earlier: int) -> float:
     """Returns the share of the error rate for a look after `earlier` ones."""
     return LATER_LOOK if earlier else FIRST_LOOK
+
+
+def history_share(campaigns: int) -> float:
+    """Returns the share of the error rate for the newest of so many campaigns of one series, from the fifth one on.
+
+    Who looks at each new campaign looks often: the shares of all campaigns are 1 together.
+    """
+    return FEWEST_CAMPAIGNS / ((campaigns - 1) * campaigns)
 
 
 def next_look(runs: int) -> int:

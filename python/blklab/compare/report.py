@@ -93,11 +93,13 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
     has_repeats = any(value and value.runs > 1 for row in rows for value in row.values)
     spread = "±: the largest distance of a run from the mean." if has_repeats else ""
     note = spread
-    intervals = [decision for decision in decisions if decision.low is not None]
+    all_decisions = [decision for row in comparison.rows for decision in row.differences if decision]
+    intervals = [decision for decision in all_decisions if decision.low is not None]
     if by_model:
         note += " Intervals are those of the model's error: nine of ten measured changes are expected in them."
     elif len(intervals) > 1:
-        note += f" The {len(intervals)} intervals hold together; p is adjusted."
+        of_metrics = " of all metrics" if len(_metrics(comparison)) > 1 else ""
+        note += f" The {len(intervals)} intervals{of_metrics} hold together; p is adjusted."
     explanations = {"p": "; p is adjusted", level: note.removeprefix(spread).replace("; p is adjusted", "").strip()}
     note = " ".join([note, *unknown_notes(rows)])
     title = f"{METRICS[name].description} ({name})"

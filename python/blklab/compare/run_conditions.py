@@ -59,7 +59,7 @@ def find_drift(runs: Sequence[StoredRun], metric: str, alpha: float = SURE) -> f
     """
     from scipy.special import stdtr
 
-    began = {run.id: _began(run) for run in runs if not predicts(run.runner)}
+    began = {run.id: run.began for run in runs if not predicts(run.runner)}
     order = {time: place for place, time in enumerate(sorted({*filter(None, began.values())}))}
     samples = []
     for run in runs:
@@ -84,11 +84,6 @@ def find_drift(runs: Sequence[StoredRun], metric: str, alpha: float = SURE) -> f
     drift = math.expm1(slope * (max(places) - min(places)))
     p = 2 * float(stdtr(degrees, -abs(slope) / error)) if error else 0.0
     return drift if p < alpha and abs(drift) >= LEAST_DRIFT else None
-
-
-def _began(run: StoredRun) -> str:
-    """Returns when a run began; empty if that is unknown. An import has its own time, not that of its runs."""
-    return str(run.cell.get("measured", "")) if "source" in run.cell else run.started or ""
 
 
 def _centre_cell(cell: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:

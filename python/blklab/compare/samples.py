@@ -38,8 +38,12 @@ def mark_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
 
 
 def run_samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
+    """Returns the samples in the order of measurement; as they are stored if the time of a run is not known."""
+    sorted_runs = list(runs)
+    if all(run.began for run in runs):
+        sorted_runs.sort(key=lambda run: run.began)
     samples = []
-    for run in runs:
+    for run in sorted_runs:
         value = metric.compute(run.figures)
         if value is not None:
             series = over_time(metric.name, points(run.id))

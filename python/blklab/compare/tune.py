@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blklab.compare.comparison import REPEAT, compare, comparison_sides
-from blklab.compare.decision import FIRST_LOOK, MARGIN, Decision, Pair, Rule, decide
+from blklab.compare.decision import FIRST_LOOK, MARGIN, Decision, MetricQuestion, Pair, Rule, decide_family
 from blklab.compare.metrics import METRICS, metric_name, with_direction
 from blklab.compare.samples import Measured, Points, mark_unchanged, run_samples
 from blklab.compare.variation import RunSample, mean
@@ -130,9 +130,15 @@ def tune(
             )
     if not by_metric:
         raise UsageError(f"campaign {campaign.number}: no run has {metric}")
-    tunings: list[Tuning] = []
+    questions = []
     for name, contexts_of_metric in by_metric.items():
-        tunings += _tunings(contexts_of_metric, Rule(METRICS[name], confidence, margin, look))
+        questions.append(_question(contexts_of_metric, Rule(METRICS[name], confidence, margin, look)))
+    decisions_of_metrics = decide_family(questions)
+    tunings: list[Tuning] = []
+    for question, contexts_of_metric, decisions in zip(
+        questions, by_metric.values(), decisions_of_metrics, strict=True
+    ):
+        tunings += _tunings(contexts_of_metric, question.rule, decisions)
     return tunings
 
 
@@ -233,8 +239,8 @@ def _missing_note(samples: Sequence[Measured], runs: Sequence[StoredRun], settin
     )
 
 
-def _tunings(contexts: Sequence[_Context], rule: Rule) -> Iterator[Tuning]:
-    """Decides all effects on a metric together, and sorts those of a context by their size."""
+def _question(contexts: Sequence[_Context], rule: Rule) -> MetricQuestion:
+    """Returns the comparisons that show all effects on a metric."""
     cells: list[Sequence[RunSample]] = []
     sides: list[int] = []
     pairs: list[Pair] = []
@@ -244,11 +250,16 @@ def _tunings(contexts: Sequence[_Context], rule: Rule) -> Iterator[Tuning]:
         sides += [number] * len(context.cells)
         for *_, cell_pairs in context.changes():
             pairs.append(([indexes[base] for base, _ in cell_pairs], [indexes[new] for _, new in cell_pairs]))
-    decisions = iter(decide(cells, sides, pairs, rule))
+    return MetricQuestion(cells, sides, pairs, rule)
+
+
+def _tunings(contexts: Sequence[_Context], rule: Rule, decisions: Sequence[Decision | None]) -> Iterator[Tuning]:
+    """Yields the effects on a metric, those of a context sorted by their size."""
+    next_decision = iter(decisions)
     for context in contexts:
         effects = []
         for setting, value, first, cell_pairs in context.changes():
-            decision = next(decisions)
+            decision = next(next_decision)
             if decision is not None:
                 runs = sum(len(context.cells[new]) for _, new in cell_pairs)
                 effects.append(Effect(setting, value, first, decision, runs, context.inert[setting]))

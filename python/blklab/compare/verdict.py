@@ -51,11 +51,12 @@ def is_unknown_ratio(decision: Decision) -> bool:
 
 def describe_verdict(comparison: Comparison) -> list[str]:
     """Returns the verdict in sentences, the answer first."""
-    doubt = _describe_single_runs(comparison) or _describe_noise(comparison)
-    limit = MOST_SENTENCES - 1 if doubt else MOST_SENTENCES
+    doubts = [_describe_single_runs(comparison) or _describe_noise(comparison), comparison.days_doubt]
+    doubts = [doubt for doubt in doubts if doubt]
+    limit = MOST_SENTENCES - len(doubts)
     is_pair = len(comparison.sides) == 2
     sentences = _describe_pair(comparison)[:limit] if is_pair else _describe_sides(comparison, limit)
-    return [*sentences, doubt] if doubt else sentences
+    return [*sentences, *doubts]
 
 
 def _list_effects(comparison: Comparison, side: int) -> list[_Effect]:

@@ -68,8 +68,19 @@ class Cell:
 
         `--resume` finds by it what was measured, and comparisons find earlier campaigns of the same cells.
         """
-        content = [dict(self.labels), self.document, self.replay and asdict(self.replay)]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return self._digest(self.labels, self.document)
+
+    @cached_property
+    def key_without_repeat(self) -> str:
+        """A digest that is the same for all repeats of a cell: without the number of the repeat, and its seed."""
+        labels = {label: value for label, value in self.labels.items() if label != "repeat"}
+        document = {key: value for key, value in self.document.items() if key != "seed"}
+        return self._digest(labels, document)
+
+    def _digest(self, labels: Mapping[str, str], document: Mapping[str, Any]) -> str:
+        """Returns a digest without where the results of an import are, and when they were measured."""
+        parts = [dict(labels), _without_origin(document), self.replay and asdict(self.replay)]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the cell for `--json`."""
@@ -80,6 +91,17 @@ class Cell:
             "cell": dict(self.document),
             "trace": None if self.replay is None else asdict(self.replay),
         }
+
+
+def _without_origin(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns an imported run's document without its file, its time and its logs; others as they are."""
+    if "source" not in document:
+        return document
+    jobs = []
+    for job in document.get("jobs", []):
+        options = {key: value for key, value in job["options"].items() if not key.endswith("_log")}
+        jobs.append({**job, "options": options})
+    return {**{key: value for key, value in document.items() if key not in ("source", "measured")}, "jobs": jobs}
 
 
 @dataclass(frozen=True)
@@ -104,6 +126,12 @@ class ExperimentPlan:
     def digest(self) -> str:
         """A digest of all cells, the same on every machine."""
         return hashlib.sha256("".join(cell.key for cell in self.cells).encode()).hexdigest()
+
+    @property
+    def digest_of_compared_cells(self) -> str:
+        """A digest of what can be compared: the same for each number of repeats, and in any order of cells."""
+        keys = {cell.key_without_repeat for cell in self.cells}
+        return hashlib.sha256("".join(sorted(keys)).encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the plan for `--json`."""

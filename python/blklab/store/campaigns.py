@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from blklab.experiment.cells import Cell, ExperimentPlan
 
 
+COMPARED_CELLS = "compared_cells"  # The key of a stored experiment: a digest of the cells without their repeats
 FORMER_REPEATS = "former_repeats"  # The key of a stored experiment that was extended
 
 
@@ -139,7 +140,8 @@ class Store:
 
     def _campaign(self, connection: sa.Connection, plan: "ExperimentPlan", host: str | None = None) -> int:
         values = {name: getattr(plan, name) for name in ("name", "title", "runner", "digest")}
-        values |= {"path": str(plan.path), "experiment": _plain(plan.raw), "version": __version__}
+        experiment = {**_plain(plan.raw), COMPARED_CELLS: plan.digest_of_compared_cells}
+        values |= {"path": str(plan.path), "experiment": experiment, "version": __version__}
         return insert_row(connection, campaigns, values | {"created": timestamp(), "host": host})
 
     # --- runs ------------------------------------------------------------------------------------

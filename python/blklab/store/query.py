@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from blklab.errors import StoreError, UsageError
 from blklab.outcome import Outcome, parse_outcome
 from blklab.store import series
-from blklab.store.campaigns import FORMER_REPEATS, Store, owner_is_alive
+from blklab.store.campaigns import COMPARED_CELLS, FORMER_REPEATS, Store, owner_is_alive
 from blklab.store.tables import STATES, campaigns, environments, figures, runs
 from blklab.store.tables import series as stored_series
 from blklab.text.label_patterns import label_patterns
@@ -47,6 +47,7 @@ class CampaignRow:
     experiment: Mapping[str, Any]
     host: str | None = None  # The name of the machine that measured it; None if unknown, and for predictions
     digest: str = ""  # Of its cells
+    compared_cells: str = ""  # A digest of its cells without their repeats; empty for campaigns of older versions
 
     @property
     def repeats(self) -> int:
@@ -95,6 +96,11 @@ class StoredRun:
         """Its outcome; an empty one for a run that is not done."""
         return self.outcome or Outcome()
 
+    @property
+    def began(self) -> str:
+        """When it began; empty if that is unknown. An imported run has the time that its file says."""
+        return str(self.cell.get("measured", "")) if "source" in self.cell else self.started or ""
+
     def origin(self) -> dict[str, str]:
         """Returns the `source` of an imported run, and when it was `measured` if that is known."""
         return {key: str(self.cell[key]) for key in ("source", "measured") if key in self.cell}
@@ -127,7 +133,13 @@ def all_campaigns(store: Store, *conditions: "sa.ColumnElement[bool]") -> list[C
         of_campaign = states.setdefault(campaign, dict.fromkeys(STATES, 0))
         name = _state(state, by)
         of_campaign[name] = of_campaign.get(name, 0) + count
-    return [CampaignRow(**row, states=states.get(row["number"], dict.fromkeys(STATES, 0))) for row in rows]
+    campaign_rows = []
+    for row in rows:
+        experiment = dict(row["experiment"])
+        compared_cells = experiment.pop(COMPARED_CELLS, "")
+        values = {**row, "experiment": experiment, "compared_cells": compared_cells}
+        campaign_rows.append(CampaignRow(**values, states=states.get(row["number"], dict.fromkeys(STATES, 0))))
+    return campaign_rows
 
 
 def campaign(store: Store, number: int) -> CampaignRow:
@@ -390,11 +402,12 @@ def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
     """Returns how often fewer repeats of these cells could be compared before.
 
     They are the former numbers of repeats of campaigns that were extended, and those of earlier campaigns of the same
-    experiment on the same host.
+    cells, or of the same experiment, on the same host. The name of a campaign does not matter.
     """
 
     def looks(now: CampaignRow) -> int:
-        earlier = all_campaigns(store, campaigns.c.name == now.name, campaigns.c.id < now.number)
+        of_experiment = sa.or_(campaigns.c.name == now.name, _has_same_cells(now))
+        earlier = all_campaigns(store, of_experiment, campaigns.c.id < now.number)
         comparable = [row for row in earlier if row.place == now.place and row.states["done"]]
         counts = {*now.former_repeats, *(row.repeats for row in comparable)}
         return sum(count < now.repeats for count in counts)
@@ -402,21 +415,34 @@ def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
     return max(looks(selection.campaign) for selection in selections)
 
 
+def _has_same_cells(campaign: CampaignRow) -> "sa.ColumnElement[bool]":
+    """Returns the condition of campaigns with the same cells, whatever their name and the number of their repeats."""
+    if not campaign.compared_cells:
+        return campaigns.c.digest == campaign.digest
+    same_cells: sa.ColumnElement[bool] = campaigns.c.experiment[COMPARED_CELLS].as_string() == campaign.compared_cells
+    return same_cells
+
+
 def earlier_campaigns(store: Store, selections: Sequence[Selection]) -> list[list[StoredRun]]:
-    """Returns the runs of finished campaigns of the same cells on the same host, up to the first selected one."""
+    """Returns the runs of finished campaigns of the same cells on the same host, up to the last selected one.
+
+    That of the first selection is one of them, those of the others are not: they are what is judged.
+    """
     now, *other_campaigns = (selection.campaign for selection in selections)
-    candidates = all_campaigns(store, campaigns.c.digest == now.digest, campaigns.c.id <= now.number)
-    numbers = [row.number for row in candidates if row.place == now.place and row not in other_campaigns][
-        -MAX_CAMPAIGNS:
-    ]
+    last = max(selection.campaign.number for selection in selections)
+    candidates = all_campaigns(store, _has_same_cells(now), campaigns.c.id <= last)
+    others = {row.number for row in other_campaigns}
+    same_place = [row for row in candidates if row.place == now.place and row.number not in others]
     cells = cells_of(store, [now.number])
     is_large = len(cells) > MOST_EARLIER_CELLS
     sample = cells[:: -(-len(cells) // MOST_EARLIER_CELLS)] if is_large else cells
     run_lists = []
-    for number in numbers:
-        campaign_runs = runs_of_cells(store, number, sample) if is_large else runs_of(store, number)
-        run_lists.append([run for run in campaign_runs if run.outcome is not None])
-    return [runs for runs in run_lists if runs and len(runs) == len(run_lists[-1])]
+    for row in sorted(same_place, key=lambda row: (row.begun, row.number))[-MAX_CAMPAIGNS:]:
+        if row.repeats == now.repeats:
+            campaign_runs = runs_of_cells(store, row.number, sample) if is_large else runs_of(store, row.number)
+            run_lists.append([run for run in campaign_runs if run.outcome is not None])
+    most_runs = max(map(len, run_lists), default=0)
+    return [runs for runs in run_lists if runs and len(runs) == most_runs]
 
 
 def _campaign(store: Store, text: str, match: re.Match[str]) -> CampaignRow:

@@ -1,7 +1,7 @@
 """The comparison of campaigns."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
@@ -19,7 +19,7 @@ from blklab.render.shell import PageSection
 from blklab.render.table import LinkedCell
 from blklab.store import query
 from blklab.store.campaigns import Store
-from blklab.store.query import CampaignRow, Selection
+from blklab.store.query import CampaignRow, Selection, StoredRun
 from blklab.text.printing import printable
 from blklab.web.frame import ROWS, SitePage, list_parts
 
@@ -161,7 +161,11 @@ def _swap_links(selectors: Sequence[str], names: Sequence[str], metrics: str) ->
 
 
 def compare_selections(
-    store: Store, names: Sequence[str], selections: Sequence[Selection], metrics: Sequence[str]
+    store: Store,
+    names: Sequence[str],
+    selections: Sequence[Selection],
+    metrics: Sequence[str],
+    earlier: Callable[[], Sequence[Sequence[StoredRun]]] | None = None,
 ) -> Comparison:
     """Returns the comparison of selections under these names; without a query for runs that have no series."""
     points = query.points_reader(store, [selection.campaign.number for selection in selections])
@@ -170,5 +174,5 @@ def compare_selections(
         metrics,
         points,
         look=look_share(query.earlier_looks(store, selections)),
-        earlier=lambda: query.earlier_campaigns(store, selections),
+        earlier=earlier or (lambda: query.earlier_campaigns(store, selections)),
     )

@@ -1,5 +1,6 @@
 """The list of experiments that were repeated, and the trend of one: a metric over its campaigns."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,9 +11,12 @@ from blklab.campaigns import runs
 from blklab.campaigns.layout import MOST_LINES, colour, metric_label
 from blklab.campaigns.view import OPTIONS, WORKLOAD, workload_options
 from blklab.compare import report
-from blklab.compare.comparison import PLACES, REPEAT
-from blklab.compare.figure_text import figure
+from blklab.compare.change_points import FEWEST_VALUES
+from blklab.compare.comparison import PLACES, REPEAT, Comparison
+from blklab.compare.figure_text import change, figure, interval
 from blklab.compare.metrics import METRICS, with_direction
+from blklab.compare.trend import LevelChange, has_enough_campaigns, list_level_changes, measure_noise
+from blklab.compare.variation import FEWEST_CAMPAIGNS
 from blklab.errors import UsageError
 from blklab.grouping import by_key
 from blklab.render import formatting
@@ -30,6 +34,7 @@ from blklab.web.pages.comparison import compare_selections
 KERNEL = "kernel"  # The label of the kernel's version
 NARROW = {"paddingInner": 0.9, "paddingOuter": 0.45}  # The cells of a campaign are close to each other
 CELLS = 50  # Of a trend on one page
+MOST_CELLS = 3  # That a sentence names
 MOST_CAMPAIGNS = 50  # Campaigns of a trend, the newest
 
 
@@ -111,21 +116,14 @@ def show_trend(store: Store, name: str, place: str, metric: str, part: int = 1) 
     verdicts = (
         _verdicts(store, campaigns_with_values, runs_by_campaign, metric) if len(campaigns_with_values) > 1 else []
     )
-    columns = [
-        TableColumn("campaign"),
-        text_column("begun"),
-        text_column("blklab"),
-        *(TableColumn(cell) for cell in cells),
-    ]
-    rows = []
-    for point in reversed(points):
-        link = LinkedCell(point.name, f"/campaigns/{point.campaign.number}")
-        line: list[LinkedCell | str] = [link, runs.when(point.campaign.begun), point.campaign.version]
-        for cell in cells:
-            has_value = cell in point.values
-            line.append(_describe_value(metric, point.values[cell]) if has_value else formatting.NONE)
-        rows.append(line)
-    table = TextTable(f"{printable(name)}: {metric}", columns, rows)
+    series: dict[str, list[float | None]] = {}
+    for cell in cells:
+        series[cell] = [point.values[cell].mean if cell in point.values else None for point in points]
+    is_measured = any(run.figures.simulated_ios is None for of_campaign in run_lists for run in of_campaign)
+    changes = list_level_changes(series) if is_measured else []
+    if is_measured and len(campaigns_with_values) > 1:
+        verdicts += _describe_levels(series, changes, points)
+    table = _trend_table(f"{printable(name)}: {metric}", metric, points, cells, changes)
     chart = _chart(metric, [point for point in points if point.values], cells, table, annotations.tags(store))
     fields = [FormField("metric", "Metric", metric), FormField("on", "On", place)]
     facts = [formatting.plural(len(campaigns), "campaign")]
@@ -144,6 +142,32 @@ def show_trend(store: Store, name: str, place: str, metric: str, part: int = 1) 
         form=Form(f"/trends/{quote(name, safe='')}", "Show", fields),
         pages=list_parts(address, part, len(all_cells), CELLS),
     )
+
+
+def _trend_table(
+    title: str, metric: str, points: Sequence[TrendPoint], cells: Sequence[str], changes: Sequence[LevelChange]
+) -> TextTable:
+    """Returns a line for each campaign, the newest first, with the metric of each cell and changes of its level."""
+    columns = [
+        TableColumn("campaign"),
+        text_column("begun"),
+        text_column("blklab"),
+        *(TableColumn(cell) for cell in cells),
+    ]
+    if changes:
+        columns.append(text_column("change of level"))
+    rows = []
+    for index, point in reversed(list(enumerate(points))):
+        link = LinkedCell(point.name, f"/campaigns/{point.campaign.number}")
+        line: list[LinkedCell | str] = [link, runs.when(point.campaign.begun), point.campaign.version]
+        for cell in cells:
+            has_value = cell in point.values
+            line.append(_describe_value(metric, point.values[cell]) if has_value else formatting.NONE)
+        if changes:
+            texts = [f"{other.cell} {change(other.change)}" for other in changes if other.index == index]
+            line.append("; ".join(texts))
+        rows.append(line)
+    return TextTable(title, columns, rows)
 
 
 def _side_labels(campaigns: Sequence[Sequence[StoredRun]]) -> list[str]:
@@ -240,14 +264,96 @@ def _describe_value(metric: str, value: TrendValue) -> str:
 def _verdicts(
     store: Store, campaigns: Sequence[CampaignRow], runs_by_campaign: dict[int, list[StoredRun]], metric: str
 ) -> list[Sentence]:
-    """Returns what a comparison of the newest campaign with the one before, and with the first, says."""
+    """Returns what a comparison of the newest campaign with the one before, and with the first, says.
+
+    It needs to know how much campaigns differ without a change: from the fifth one on, unless they are predicted.
+    """
     sentences = []
-    for topic, earlier in (("Since the one before", campaigns[-2]), ("Since the first", campaigns[0])):
-        selections = [Selection("", row, runs_by_campaign[row.number]) for row in (earlier, campaigns[-1])]
-        result = compare_selections(
-            store, [f"campaign {selection.campaign.number}" for selection in selections], selections, [metric]
+    newest = campaigns[-1]
+    run_count = len(runs_by_campaign[newest.number])
+    earlier = [runs_by_campaign[row.number] for row in campaigns[:-1]]
+    similar = [of_campaign for of_campaign in earlier if len(of_campaign) == run_count]
+    is_predicted = all(run.figures.simulated_ios is not None for run in runs_by_campaign[newest.number])
+    for topic, base in (("Since the one before", campaigns[-2]), ("Since the first", campaigns[0])):
+        if not is_predicted and len(similar) < FEWEST_CAMPAIGNS:
+            text = (
+                f"cannot tell: how much campaigns differ without a change is known from {FEWEST_CAMPAIGNS + 1} "
+                f"campaigns with as many runs on; this is number {len(similar) + 1}."
+            )
+            sentences.append(Sentence(topic, text))
+            continue
+        selections = [Selection("", row, runs_by_campaign[row.number]) for row in (base, newest)]
+        names = [f"campaign {selection.campaign.number}" for selection in selections]
+        result = compare_selections(store, names, selections, [metric], lambda: similar)
+        name = result.rows[0].metric
+        text = report.summary(result, name) if is_predicted else _describe_result(result, name)
+        sentences.append(Sentence(topic, text))
+    return sentences
+
+
+def _describe_result(result: Comparison, metric: str) -> str:
+    """Returns which cells are better or worse by more than campaigns differ, and how many are not."""
+    cells_by_verdict: dict[str, list[str]] = {}
+    for row in result.rows:
+        for decision in row.differences:
+            cell = " ".join(map(printable, row.labels.values()))
+            if decision is not None and decision.verdict in {"better", "worse"}:
+                text = f"{cell} {change(decision.change)} (interval {interval(decision)})".strip()
+            else:
+                text = cell
+            verdict = "one side only" if decision is None else decision.verdict
+            cells_by_verdict.setdefault(verdict, []).append(text)
+    parts = []
+    for verdict in ("worse", "better"):
+        cells = cells_by_verdict.pop(verdict, [])
+        if cells:
+            more = f" and {len(cells) - MOST_CELLS} more" if len(cells) > MOST_CELLS else ""
+            parts.append(f"{len(cells)} {verdict}: {', '.join(cells[:MOST_CELLS])}{more}")
+    same = cells_by_verdict.pop("same", [])
+    if same:
+        parts.append(f"{len(same)} the same within ±{formatting.share(result.margin)}")
+    missing = cells_by_verdict.pop("one side only", [])
+    if missing:
+        parts.append(f"{len(missing)} on one side only")
+    rest = sum(map(len, cells_by_verdict.values()))
+    if rest:
+        decisions = [decision for row in result.rows for decision in row.differences if decision]
+        reach = max(math.log1p(decision.high or 0) - math.log1p(decision.low or 0) for decision in decisions) / 2
+        noun = "cell" if rest == 1 else "cells"
+        least = formatting.share(math.expm1(reach))
+        parts.append(f"cannot tell for {rest} {noun}: one campaign shows only changes by more than {least}")
+    return f"{metric}: {'; '.join(parts)}."
+
+
+def _describe_levels(
+    series: Mapping[str, Sequence[float | None]], changes: Sequence[LevelChange], points: Sequence[TrendPoint]
+) -> list[Sentence]:
+    """Returns the changes of level that last, the newest first, and how much campaigns differ without a change."""
+    sentences = []
+    if changes:
+        texts = []
+        changes_by_campaign = by_key((other.index, other) for other in reversed(changes))
+        for index, of_campaign in changes_by_campaign.items():
+            point = points[index]
+            names = [f"{other.cell} {change(other.change)}" for other in of_campaign[:MOST_CELLS]]
+            if len(of_campaign) > MOST_CELLS:
+                names.append(f"{len(of_campaign) - MOST_CELLS} more")
+            texts.append(f"{', '.join(names)} from campaign {point.name} ({runs.when(point.campaign.begun)}) on")
+        if len(texts) > MOST_CELLS:
+            texts = [*texts[:MOST_CELLS], "earlier ones in the table"]
+        sentences.append(Sentence("Changes of level", f"{'; '.join(texts)}."))
+    elif has_enough_campaigns(series):
+        sentences.append(Sentence("Changes of level", "none."))
+    else:
+        text = f"cannot tell: a change point needs {FEWEST_VALUES} campaigns, three of them after the change."
+        sentences.append(Sentence("Changes of level", text))
+    noise = measure_noise(series)
+    if noise is not None:
+        text = (
+            f"without a change of level, campaigns differ by {formatting.share(noise.deviation)} (standard deviation,"
+            f" {noise.campaigns} campaigns)."
         )
-        sentences.append(Sentence(topic, report.summary(result, result.rows[0].metric)))
+        sentences.append(Sentence("Noise", text))
     return sentences
 
 
