@@ -201,7 +201,7 @@ capacity = "1TiB"
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        (["no.json", "--model", "sm883"], "no.json: No such file or directory"),
+        (["no.json", "--model", "sm883"], "no.json: cannot be read: No such file or directory"),
         (["fio.json", "--model", "sm88"], "--model: there is no stock model 'sm88'; did you mean"),
         (["fio.json", "--model", "no.toml"], "no.toml: cannot be read: No such file or directory"),
         (["fio.json", "--model", "empty.toml"], "empty.toml: no table [device]"),
@@ -390,7 +390,7 @@ def test_file_of_a_host_is_checked(run: Run, content: str | None, message: str) 
     [
         ((), "--host: expected INPUT: results of fio, run:42 or campaign:3"),
         (("fio.json", "--model", "pm983"), "--model: not with --host, which takes results of fio"),
-        (("nix.json",), "nix.json: No such file or directory"),
+        (("nix.json",), "nix.json: cannot be read: No such file or directory"),
         ((IOSTAT,), f"{IOSTAT}: no fio results; expected JSON or text output of fio"),
         (("empty",), "empty: no JSON files of fio; expected results of fio"),
     ],

@@ -171,7 +171,7 @@ def read_probe_file(name: str) -> RemoteHost:
         with open_user_file(Path(name)) if name != "-" else nullcontext(sys.stdin.buffer) as file:
             data = file.read(MAX_OUTPUT_BYTES + 1)
     except UsageError as error:
-        return RemoteHost(name, failure=str(error).removeprefix(f"{printable(name)}: "))
+        return RemoteHost(name, failure=str(error).removeprefix(f"{printable(name)}: cannot be read: "))
     return audit_output(name, data)
 
 
