@@ -115,14 +115,14 @@ def test_disks_of_this_host_and_others_are_one_pool_if_they_are_equal() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0xpm983", "expected a model with a count"),
-        ("2xpm984", "there is no stock model 'pm984'; did you mean 'pm983'?"),
+        ("0xpm983", "expected a disk with a count"),
+        ("2xpm984", "no such disk is known; did you mean 'pm983'?"),
         ("aws-gp3", "the model has no capacity: add a size"),
         ("2xpm983,1xpm983", "'pm983' is named twice: add the counts"),
         ("2xpm983:4XB", "is not a size"),
         ("65xpm983", "more than 64 disks"),
         ("2x./absent.toml", "absent.toml: cannot be read"),
-        ("", "expected a model with a count"),
+        ("", "expected a disk with a count"),
     ],
 )
 def test_wrong_disks_are_refused(text: str, message: str) -> None:

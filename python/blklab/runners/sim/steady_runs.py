@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from blklab.experiment.cells import Cell
+from blklab.experiment.documents import arrays_and_volumes
+from blklab.experiment.placement import CACHES
 from blklab.outcome import Outcome
 from blklab.runners.sim.cache_states import with_full_caches
 from blklab.runners.sim.uncertainty import total_iops, unsteady
@@ -30,12 +32,14 @@ def simulate_steadily(
     """Returns the outcome of a document of a cell, and the document that was simulated in the end.
 
     A run that `max_ios` ended is simulated again without its warm-up (`ramp_ns`), and longer if it was not steady at
-    its end. Others are simulated once: runs with a `runtime`, traces, loads with a ramp of their own, and writes to
-    caches of single-bit cells, whose two states are described.
+    its end. Others are simulated once: runs with a `runtime`, traces, loads with a ramp of their own, caches, whose
+    warm-up is shown, and writes to caches of single-bit cells, whose two states are described.
     """
     outcome = simulate(document)
     most_ios = document.get("max_ios")
-    if not most_ios or document.get("ramp_ns") or document.get("replay") or with_full_caches(cell) is not None:
+    has_cache = any(kind in CACHES for kind, _ in arrays_and_volumes(document["stack"]))
+    is_other = bool(document.get("ramp_ns") or document.get("replay") or has_cache)
+    if not most_ios or is_other or with_full_caches(cell) is not None:
         return document, outcome
     longest = LONGEST * most_ios
     while True:
