@@ -111,12 +111,7 @@ def read_pools(texts: Sequence[str], prices: Mapping[str, float], flash_state: s
         if same is not None:
             pools[same.name] = replace(same, count=same.count + pool.count)
             continue
-        number = sum(
-            other.table.get("model", other.name) == pool.table.get("model", pool.name) for other in pools.values()
-        )
-        name = f"{pool.name}-{number + 1}" if number else pool.name
-        if name in pools:
-            raise UsageError(f"--devices: {name!r} is named twice")
+        name = _unused_name(pool.name, pools)
         pools[name] = replace(pool, name=name)
     if sum(pool.count for pool in pools.values()) > MAX_DISKS:
         raise UsageError(f"--devices: more than {MAX_DISKS} disks")
@@ -131,15 +126,21 @@ def merge_pools(host_pools: Sequence[DiskPool], other_pools: Sequence[DiskPool])
         if equal is not None:
             pools[equal.name] = replace(pools[equal.name], count=pools[equal.name].count + pool.count)
             continue
-        number = 2
-        name = pool.name
-        while name in pools:
-            name = f"{pool.name}-{number}"
-            number += 1
+        name = _unused_name(pool.name, pools)
         pools[name] = replace(pool, name=name)
     if sum(pool.count for pool in pools.values()) > MAX_DISKS:
         raise UsageError(f"--devices: more than {MAX_DISKS} disks with those of this host")
     return list(pools.values())
+
+
+def _unused_name(name: str, pools: Mapping[str, DiskPool]) -> str:
+    """Returns a name that no pool has: with a number if one has it."""
+    number = 1
+    unused = name
+    while unused in pools:
+        number += 1
+        unused = f"{name}-{number}"
+    return unused
 
 
 def _are_alike(host_pool: DiskPool, pool: DiskPool) -> bool:
@@ -164,26 +165,26 @@ def read_pool(
     """Returns the equal disks of `4xhdd-7200`; errors name the option. Raises UsageError."""
     count, rest = typed_disks.split_count(text)
     file_name, size = typed_disks.split_size(rest)
-    if typed_disks.is_file(file_name):
-        disks = None
-        path = Path(file_name).expanduser().resolve()
-        parameters = load.read_calibrated(path)
-        table: dict[str, object] = {"calibrated": str(path)}
-        model = file_name
-        name = path.stem
-    else:
-        disks = typed_disks.find_disks(text, option)
-        model = disks.model.name
-        name = model
-        table = {"model": model}
-        if disks.capacity is not None:
-            table["capacity"] = str(disks.capacity)
-        parameters = stock_models.stock(model, table)
+    guess = ""
     try:
-        if disks is not None:
-            bytes_of_each = disks.bytes or _size(parameters)
+        if typed_disks.is_file(file_name):
+            path = Path(file_name).expanduser().resolve()
+            parameters = load.read_calibrated(path)
+            table: dict[str, object] = {"calibrated": str(path)}
+            model = file_name
+            name = path.stem
+            used_bytes = typed_disks.parse_disk_size(size) if size else None
         else:
-            bytes_of_each = typed_disks.parse_disk_size(size) if size else _size(parameters)
+            disks = typed_disks.find_disks(text, option)
+            model = disks.model.name
+            name = model
+            table = {"model": model}
+            if disks.capacity is not None:
+                table["capacity"] = str(disks.capacity)
+            parameters = stock_models.stock(model, table)
+            used_bytes = disks.bytes
+            guess = disks.guess
+        bytes_of_each = used_bytes or _size(parameters)
     except ValueError as error:
         raise UsageError(f"{option} {text!r}: {error}") from None
     kind = str(parameters["kind"])
@@ -194,7 +195,7 @@ def read_pool(
     name = re.sub(r"[^A-Za-z0-9_-]", "-", name)
     if not NAME.fullmatch(name):
         raise UsageError(f"{option} {text!r}: {name!r} is no name of a device")
-    return DiskPool(name, count, table, kind, bytes_of_each, price, disks.guess if disks else "")
+    return DiskPool(name, count, table, kind, bytes_of_each, price, guess)
 
 
 def lasting_state(flash_state: str) -> dict[str, str]:

@@ -146,8 +146,8 @@ def describe_unused_disks(answer: Answer) -> str:
             unused_bytes += count * pool.bytes
     if not parts:
         return ""
-    disks = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
     reason = "with them it costs more" if answer.question.cheapest_first else "with them it is not faster"
+    disks = formatting.listing(parts)
     return (
         f"{disks}, {format_size(unused_bytes)}: the arrangement has the capacity that this load needs, and {reason}. "
         "They are free for other data."

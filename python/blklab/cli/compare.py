@@ -10,6 +10,7 @@ from blklab.cli.value_completion import complete_campaigns, complete_metrics
 from blklab.errors import Undecided, UsageError
 
 if TYPE_CHECKING:
+    from blklab.compare.comparison import Comparison
     from blklab.compare.fail_if import Judgement
     from blklab.render.console import Console
     from blklab.store.query import Selection
@@ -122,7 +123,6 @@ def compare(arguments: CompareArguments) -> None:
     from blklab.compare import report as comparison_report
     from blklab.compare.decision import MOST_LATER_LOOKS, look_share
     from blklab.compare.metrics import metric_name
-    from blklab.render import diagnostics as diagnostics_report
     from blklab.store import query
 
     _check_options(arguments)
@@ -161,9 +161,7 @@ def compare(arguments: CompareArguments) -> None:
     failures, unjudged_lines, undecided_lines = _collect_lines(judgements, allow_missing=arguments.allow_missing)
     document: dict[str, object] = {}
     if arguments.as_json:  # It takes seconds for thousands of cells
-        document = comparison.as_dict() | {
-            "diagnostics": [diagnostics_report.as_dict(note) for note in comparison.notes]
-        }
+        document = _make_document(comparison)
         document |= {"failed": failures, "unjudged": unjudged_lines, "undecided": undecided_lines}
     common.emit(document, arguments.as_json, lambda console: comparison_report.print_comparison(console, comparison))
     # The exit status is 1 if a condition is true, also if others could not be judged; then 2, then 4.
@@ -172,6 +170,13 @@ def compare(arguments: CompareArguments) -> None:
         raise UsageError(common.first(unjudged_lines))
     if undecided_lines:
         raise Undecided(common.first(undecided_lines))
+
+
+def _make_document(comparison: "Comparison") -> dict[str, object]:
+    """Return what `--json` has of a comparison."""
+    from blklab.render import diagnostics as diagnostics_report
+
+    return comparison.as_dict() | {"diagnostics": [diagnostics_report.as_dict(note) for note in comparison.notes]}
 
 
 def _check_options(arguments: CompareArguments) -> None:

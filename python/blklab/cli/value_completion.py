@@ -5,16 +5,19 @@ A completion never fails: without a store, or with a damaged one, there are no s
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from blklab.errors import BlklabError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 MOST = 200  # Suggestions of a list
 
 
-def complete_campaigns(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_campaigns(ctx: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """Returns the numbers of the store's campaigns, the newest first, with their names."""
 
     def campaigns() -> Iterable[tuple[str, str]]:
@@ -28,7 +31,7 @@ def complete_campaigns(ctx: click.Context, _param: click.Parameter, incomplete: 
     return _list_items(campaigns, incomplete)
 
 
-def complete_models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """Returns the models of the library behind what was typed before: `2x` and the list before a comma stay."""
     before = incomplete[: len(incomplete) - len(incomplete.rpartition(",")[2])]
     word = incomplete[len(before) :]
@@ -45,7 +48,7 @@ def complete_models(_ctx: click.Context, _param: click.Parameter, incomplete: st
     return _list_items(models, incomplete)
 
 
-def complete_loads(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_loads(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """Returns the published mixes."""
 
     def loads() -> Iterable[tuple[str, str]]:
@@ -57,7 +60,7 @@ def complete_loads(_ctx: click.Context, _param: click.Parameter, incomplete: str
     return _list_items(loads, incomplete)
 
 
-def complete_metrics(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_metrics(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """Returns the metrics that are compared."""
 
     def metrics() -> Iterable[tuple[str, str]]:
@@ -69,7 +72,9 @@ def complete_metrics(_ctx: click.Context, _param: click.Parameter, incomplete: s
     return _list_items(metrics, incomplete)
 
 
-def _list_items(values: Callable[[], Iterable[tuple[str, str]]], incomplete: str) -> list[CompletionItem]:
+def _list_items(values: Callable[[], Iterable[tuple[str, str]]], incomplete: str) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem
+
     items: list[CompletionItem] = []
     with suppress(BlklabError, ImportError, OSError):
         for value, description in values():

@@ -66,6 +66,13 @@ def levels(logs: Sequence[float], points: Sequence[ChangePoint]) -> list[float]:
     return result
 
 
+def deviate_from_levels(logs: Sequence[float], limit: float = LIMIT) -> tuple[float, int]:
+    """Returns the sum of squares around the levels between change points, and the number of levels."""
+    points = find_change_points(logs, limit)
+    squares = sum((log - level) ** 2 for log, level in zip(logs, levels(logs, points), strict=True))
+    return squares, len(points) + 1
+
+
 def best_split(values: Array) -> tuple[float, int, int] | None:
     """Returns the largest energy statistic of a segment, its split, and the end of its second part; None if too short.
 

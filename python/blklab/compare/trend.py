@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from blklab.compare.change_points import FEWEST_VALUES, LIMIT, find_change_points, levels
+from blklab.compare.change_points import FEWEST_VALUES, LIMIT, deviate_from_levels, find_change_points
 
 FEWEST_FOR_NOISE = 4  # Campaigns of a cell whose deviation is computed
 
@@ -49,9 +49,9 @@ def measure_noise(series: Mapping[str, Series]) -> CampaignNoise | None:
         _, logs = _logs(values)
         if len(logs) < FEWEST_FOR_NOISE:
             continue
-        points = find_change_points(logs, LIMIT / len(series))
-        squares += sum((log - level) ** 2 for log, level in zip(logs, levels(logs, points), strict=True))
-        degrees += len(logs) - len(points) - 1
+        squares_of_cell, level_count = deviate_from_levels(logs, LIMIT / len(series))
+        squares += squares_of_cell
+        degrees += len(logs) - level_count
         most_campaigns = max(most_campaigns, len(logs))
     if not degrees:
         return None

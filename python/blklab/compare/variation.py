@@ -21,7 +21,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
-from blklab.compare.change_points import LIMIT, find_change_points, levels
+from blklab.compare.change_points import LIMIT, deviate_from_levels
 from blklab.compare.dependence import widening
 from blklab.compare.model_errors import ModelError
 
@@ -216,10 +216,9 @@ def between_campaigns(cells: Sequence[Sequence[Sequence[float]]]) -> tuple[float
     most_levels = 1
     for cell in cells:
         logs = [fmean(map(math.log, values)) for values in cell]
-        points = find_change_points(logs, LIMIT / len(cells))
-        squares = sum((log - level) ** 2 for log, level in zip(logs, levels(logs, points), strict=True))
-        variances.append(squares / (count - len(points) - 1))
-        most_levels = max(most_levels, len(points) + 1)
+        squares, level_count = deviate_from_levels(logs, LIMIT / len(cells))
+        variances.append(squares / (count - level_count))
+        most_levels = max(most_levels, level_count)
     return fmean(variances), float(count - most_levels)
 
 

@@ -291,12 +291,13 @@ def _notes_on_zones(cells: Sequence[Cell]) -> Iterator[str]:
 
 def _notes_on_replays(source: load.ExperimentSource, cells: Sequence[Cell]) -> Iterator[str]:
     """Yields a note for each trace that is not replayed at its recorded times, if the user did not ask for it."""
-    varied = json.dumps([source.raw.get(key, {}) for key in ("sweep", "matrix")], default=str)
+    varied_keys = [*source.raw.get("sweep", {}), *source.raw.get("matrix", {})]
+    is_varied = any(key.rpartition(".")[2] == "timing" for key in varied_keys)
     for cell in cells:
         workload = cell.labels["workload"]
         replay = cell.document["replay"]
-        asked = "timing" in source.raw["workloads"][workload] or "timing" in varied
-        if replay is not None and not replay["timed"] and not asked:
+        is_chosen = is_varied or "timing" in source.raw["workloads"][workload]
+        if replay is not None and not replay["timed"] and not is_chosen:
             depth = replay["iodepth"]
             yield (
                 f"{workload}: the trace is replayed as fast as {depth} I/Os in flight allow; "

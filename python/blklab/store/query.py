@@ -416,7 +416,7 @@ def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
 
 
 def _has_same_cells(campaign: CampaignRow) -> "sa.ColumnElement[bool]":
-    """Returns the condition of campaigns with the same cells, whatever their name and the number of their repeats."""
+    """Returns the condition of campaigns with the same cells, with any name and any number of repeats."""
     if not campaign.compared_cells:
         return campaigns.c.digest == campaign.digest
     same_cells: sa.ColumnElement[bool] = campaigns.c.experiment[COMPARED_CELLS].as_string() == campaign.compared_cells

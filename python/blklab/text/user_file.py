@@ -21,7 +21,7 @@ FIFO_S = 10.0  # Seconds that a FIFO may have no program that writes to it
 
 @contextmanager
 def open_user_file(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file to read. Raises UsageError, also for a FIFO that nobody writes to, which `open` waits for."""
+    """Opens a file to read. Raises UsageError, also for a FIFO without a writer, for which `open` waits."""
     try:  # ValueError: a NUL in the name
         is_fifo = stat.S_ISFIFO(path.stat().st_mode)
         descriptor = _open_fifo(path) if is_fifo else os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)

@@ -1,4 +1,4 @@
-"""Checks of passwords: each right one is hashed once, and guesses delay nobody else.
+"""Checks of passwords: each right one is hashed once, and guesses delay no other client.
 
 A bcrypt hash takes a tenth of a second or more. So right passwords are remembered for some minutes, as a keyed hash in
 memory only. Wrong ones wait in a short queue, one of each client at a time.
