@@ -33,6 +33,11 @@ Tick = Callable[[int, int], object]
 PEAK_DEPTH = 32  # I/Os in flight when a trace is replayed as fast as possible
 
 
+def ios_of(load: Load, ios: int) -> int:
+    """Returns the I/Os of a load in a simulation of `ios`: a trace may have fewer."""
+    return min(ios, load.ios or ios)
+
+
 def ignore_tick(_done: int, _expected: int) -> None:
     """Does nothing with the progress of simulations."""
 
@@ -171,7 +176,9 @@ class Simulations:
         return replace(cell, document=document_of(cell, request), labels={})
 
     def trace_seconds(self, load: Load, ios: int) -> float:
-        """Returns how long the first I/Os of a trace take on a device without limits, seconds."""
+        """Returns how long the first I/Os of a load that is paced take on a device without limits, seconds."""
+        if load.rate is not None:
+            return ios_of(load, ios) / load.rate
         if (load.name, ios) not in self._recorded:
             pool = DiskPool("unlimited", 1, {"kind": "throttled"}, "throttled", load.span)
             arrangement = Arrangement("unlimited", "", {"unlimited": {"device": pool.disk(1)}}, [pool.disk(1)], 0)
@@ -273,13 +280,28 @@ def _read(file: Path) -> dict[str, Sample]:
 
 def document_of(cell: Cell, request: SampleRequest) -> Table:
     """Returns the cell, limited to the I/Os of a request."""
-    max_ios = min(request.ios, request.load.ios or request.ios)
-    document = {**cell.document, "max_ios": max_ios, "runtime_ns": LONG, "ramp_ns": 0, "ran_before": True}
+    document: dict[str, Any] = {
+        **cell.document,
+        "max_ios": ios_of(request.load, request.ios),
+        "runtime_ns": LONG,
+        "ramp_ns": 0,
+        "ran_before": True,
+    }
     document.pop("load_ramp", None)
     if document["replay"]:
         is_timed = not request.as_fast_as_possible
         document["replay"] = {"timed": is_timed, "iodepth": PEAK_DEPTH, "speed": request.speed if is_timed else 1.0}
+    if request.load.rate is not None:
+        document["jobs"] = [_pace_job(job, request, len(document["jobs"])) for job in document["jobs"]]
     return document
+
+
+def _pace_job(job: Mapping[str, Any], request: SampleRequest, job_count: int) -> dict[str, Any]:
+    """Returns a job of a load with a rate, at the speed of a request; without a limit, all have PEAK_DEPTH together."""
+    if not request.as_fast_as_possible:
+        return {**job, "rate_iops": job["rate_iops"] * request.speed}
+    iodepth = max(1, PEAK_DEPTH // job_count)
+    return {**job, "rate_iops": 0.0, "iodepth": iodepth, "batch_submit": min(job["batch_submit"], iodepth)}
 
 
 def reduce_outcome(result: Outcome) -> Sample:
