@@ -17,7 +17,7 @@ from blklab.advise.figures import ArrangementFigures
 from blklab.advise.question import FLASH, Constraints, Question, Table
 from blklab.advise.race import SAME, Candidate, RaceResult, longest, price_of, race, simulate_candidates
 from blklab.advise.rated_loads import grow_jobs
-from blklab.advise.samples import SampleRequest, Simulations, Tick, document_of, ignore_tick, ios_of
+from blklab.advise.samples import CACHED_BYTES, SampleRequest, Simulations, Tick, document_of, ignore_tick, ios_of
 from blklab.advise.search import (
     SearchSpace,
     add_capacity,
@@ -506,11 +506,7 @@ def doubts(question: Question, arrangements: Sequence[Arrangement]) -> list[str]
             "Published mixes run as fast as the disks allow, so disks are always busy; "
             "their data is at the beginning of the array."
         )
-    if any(load.rate is not None for load in question.loads):
-        doubts.append(
-            "Loads with a rate are steady within a second; real ones have bursts, which the headroom must serve. "
-            "All parts of their data are used equally often."
-        )
+    doubts += _doubts_of_rates(question, arrangements)
     if any(arrangement.kinds & {"lvmcache", "bcache"} for arrangement in arrangements) and len(traces) < len(
         question.loads
     ):
@@ -525,6 +521,22 @@ def doubts(question: Question, arrangements: Sequence[Arrangement]) -> list[str]
             "Near and offset can."
         )
     doubts.append("The space of md's and LVM's metadata is not subtracted, at most 128 MiB of each disk.")
+    return doubts
+
+
+def _doubts_of_rates(question: Question, arrangements: Sequence[Arrangement]) -> list[str]:
+    """Returns what the figures of loads with a rate depend on, in sentences."""
+    loads = [load for load in question.loads if load.rate is not None]
+    if not loads:
+        return []
+    doubts = [
+        "Loads with a rate are steady within a second; real ones have bursts, which the headroom must serve. "
+        "All parts of their data are used equally often."
+    ]
+    has_caches = any("cache" in arrangement.top_table for arrangement in arrangements)
+    if has_caches and any(load.span > CACHED_BYTES for load in loads):
+        size = format_size(CACHED_BYTES)
+        doubts.append(f"Arrangements with a cache are simulated with {size} of data, and a cache in the same ratio.")
     return doubts
 
 

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from blklab.advise.question import Load, split_weight
 from blklab.advise.rated_loads import DEFAULT_WORKING_SET, rated_jobs, simulated_ios
-from blklab.errors import UsageError
+from blklab.errors import BlklabError, UsageError
+from blklab.importers.base import ImportFile
+from blklab.importers.iostat import IostatText
 from blklab.render import formatting
 from blklab.text.printing import printable
 from blklab.text.user_file import read_user_file
@@ -32,6 +34,7 @@ MIB = 1048576.0
 READ_BYTES = {
     "rkB/s": KIB,
     "rMB/s": MIB,
+    "rB/s": 1.0,
     "rsec/s": SECTOR,
     "rd_sec/s": SECTOR,
     "kB_read/s": KIB,
@@ -41,6 +44,7 @@ READ_BYTES = {
 WRITE_BYTES = {
     "wkB/s": KIB,
     "wMB/s": MIB,
+    "wB/s": 1.0,
     "wsec/s": SECTOR,
     "wr_sec/s": SECTOR,
     "kB_wrtn/s": KIB,
@@ -49,16 +53,14 @@ WRITE_BYTES = {
 }
 FLUSHES = {"f/s": 1.0}
 QUEUE = {"aqu-sz": 1.0, "avgqu-sz": 1.0}
-NUMBER = re.compile(r"-?[0-9]{1,20}(?:[.,][0-9]{1,20})?[kMGT]?")
-SCALES = {"k": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
-QUOTES = " \t>|"  # In front of lines in mails and tables
-CPU_COLUMNS = {"%user", "%idle", "%iowait"}  # Of the table of processors
+NUMBER = re.compile(r"[0-9]{1,18}(?:[.,][0-9]{1,9})?")
+QUOTES = " \t\r>|"  # Around lines in mails and tables
+MAX_LINE = 4000
 TIME = re.compile(r"[0-9]{1,2}[:h.][0-9]{2}[:m.][0-9]{2}s?")  # In front of each line of sar
-RATE = re.compile(r"[A-Za-z_]+/s")
 
 DISK = re.compile(r"(?:sd|vd|xvd|hd|dasd)[a-z]+|nvme[0-9]+n[0-9]+|mmcblk[0-9]+|dev(?:8|259)-[0-9]{1,9}")
 ARRAY = re.compile(r"md[0-9_].*|dev9-[0-9]+")
-NO_DISK = re.compile(r"(?:loop|ram|zram|sr|fd|nbd)[0-9]+|dev(?:1|2|7|11)-[0-9]+|ALL")
+NO_DISK = re.compile(r"(?:loop|ram|zram|sr|fd|nbd)[0-9]+(?:p[0-9]+)?|dev(?:1|2|7|11)-[0-9]+|ALL")
 PARTITIONS_OF_DISK = 16  # Minor numbers of each disk with major number 8: dev8-16 is sdb
 
 
@@ -203,8 +205,8 @@ def _select_devices(file: str, reports: Reports, device: str | None) -> list[str
             return selection
     others = [name for name in names if not NO_DISK.fullmatch(name)]
     if len(others) != 1:
-        listing = printable(problems.listing(names))
-        raise UsageError(f"{printable(file)}: no disk and no array: choose a device with --device, of {listing}")
+        listing = printable(problems.listing(names)) or "none"
+        raise UsageError(f"{printable(file)}: no disk and no array: choose a device with --device; found {listing}")
     return others
 
 
@@ -216,96 +218,39 @@ def _is_disk(name: str) -> bool:
 
 def read_reports(path: Path) -> Reports:
     """Reads the reports of iostat (sysstat 10 to 12) or sar. Raises UsageError."""
-    content = read_user_file(path, LARGEST).decode("utf-8", "replace")
-    reports: list[_Report] = []
-    header: _Header | None = None
-    long_name = ""
-    has_other_columns = False
-    is_first = True
-    for line in content.splitlines():
-        fields = line.strip(QUOTES).split()
-        if not fields:
-            continue
-        if fields[0] == "Linux" or CPU_COLUMNS & {*fields}:
-            is_first = is_first or fields[0] == "Linux"
-            header = None
-            continue
-        columns = _find_columns(fields)
-        if columns is not None:
-            header = columns if columns.has_directions else None
-            has_other_columns = has_other_columns or header is None
-            if header is not None:
-                reports.append(_Report(is_first and not header.is_sar))
-                is_first = False
-            continue
-        if header is None:
-            continue
-        if len(fields) == 1 and not NUMBER.fullmatch(fields[0]):
-            long_name = fields[0]  # Old versions wrap the line behind it
-            continue
-        row = header.read_row([long_name, *fields] if long_name else fields)
-        long_name = ""
-        if row is not None:
-            _add_row(path, reports, header, *row)
-    filled_reports = [report for report in reports if report.devices]
-    if not filled_reports:
-        reason = "found no table of devices"
-        if has_other_columns:
-            reason = "its table has no rates of reads and writes"
-        raise UsageError(f"{printable(str(path))}: {reason}: expected the output of `iostat -x` or `sar -d`")
-    program = "sar" if any(report.is_sar for report in filled_reports) else "iostat"
-    later_reports = [report.devices for report in filled_reports if not report.is_since_boot]
-    if later_reports:
-        return Reports(program, later_reports, since_boot=False)
-    return Reports(program, [report.devices for report in filled_reports], since_boot=True)
+    text = read_user_file(path, LARGEST).decode("utf-8", "replace")
+    # Mails quote lines, and tables have borders.
+    text = "\n".join(line.strip(QUOTES) for line in text.split("\n"))
+    if "r/s" in text and "w/s" in text:
+        try:
+            extended_text = IostatText(ImportFile(path, text))
+        except BlklabError as error:
+            raise UsageError(str(error)) from None
+        tables = [_activities(report.devices) for report in extended_text.reports]
+        return _without_first("iostat", tables, extended_text.skips_boot)
+    table = _TpsTable()
+    for line in text.split("\n"):
+        table.read_line(line[:MAX_LINE].split())
+    tables = [_activities(devices) for devices in table.reports if devices]
+    if not tables:
+        raise UsageError(
+            f"{printable(str(path))}: no table with rates of reads and writes: "
+            "expected the output of `iostat -x` or `sar -d`"
+        )
+    return _without_first("sar" if table.is_sar else "iostat", tables, table.is_sar)
 
 
-@dataclass
-class _Report:
-    is_since_boot: bool  # As the first one of iostat
-    is_sar: bool = False
-    devices: dict[str, Activity] = field(default_factory=dict)
+def _without_first(program: str, tables: list[dict[str, Activity]], skips_boot: bool) -> Reports:
+    """Returns the reports; the first of iostat is about the time since boot, unless it has -y."""
+    if skips_boot:
+        return Reports(program, tables, since_boot=False)
+    return Reports(program, tables[1:] or tables, since_boot=len(tables) == 1)
 
 
-def _add_row(path: Path, reports: list["_Report"], header: "_Header", name: str, activity: Activity) -> None:
-    """Adds a row to the last report; sar begins a report without a header. Raises UsageError."""
-    report = reports[-1]
-    if name in report.devices and header.is_sar:
-        report = _Report(is_since_boot=False)
-        reports.append(report)
-    report.is_sar = header.is_sar
-    report.devices[name] = activity
-    if len(report.devices) > MAX_DEVICES:
-        raise UsageError(f"{printable(str(path))}: more than {MAX_DEVICES} devices in one report")
-
-
-@dataclass(frozen=True)
-class _Header:
-    """The columns of a table."""
-
-    columns: Sequence[str]
-    is_name_last: bool  # As with `iostat -h`
-    is_sar: bool  # Whether a time is in front of each line
-
-    @property
-    def has_directions(self) -> bool:
-        """Whether the columns say how much is read and written."""
-        names = {*self.columns}
-        has_bytes = bool(names & READ_BYTES.keys() and names & WRITE_BYTES.keys())
-        return has_bytes and bool("tps" in names or {"r/s", "w/s"} <= names)
-
-    def read_row(self, fields: Sequence[str]) -> tuple[str, Activity] | None:
-        """Returns the device of a line and its figures; None for any other line."""
-        count = len(self.columns)
-        if self.is_sar and not TIME.fullmatch(fields[0]):
-            return None  # The mean of all reports
-        if len(fields) < count + 1 or (len(fields) > count + 1 and not self.is_sar):
-            return None
-        name = fields[-1] if self.is_name_last else fields[-count - 1]
-        texts = fields[:-1] if self.is_name_last else fields[-count:]
-        values = dict(zip(self.columns, texts, strict=True))
-        if NUMBER.fullmatch(name) or not all(NUMBER.fullmatch(text) for text in texts):
-            return None
+def _activities(devices: Mapping[str, Mapping[str, float]]) -> dict[str, Activity]:
+    """Returns the figures of devices, by name, without impossible ones."""
+    activities = {}
+    for name, values in devices.items():
         activity = Activity(
             reads=_value(values, READS),
             writes=_value(values, WRITES),
@@ -315,27 +260,48 @@ class _Header:
             flushes=_value(values, FLUSHES),
             queue=_value(values, QUEUE),
         )
-        return None if activity.is_impossible else (name, activity)
+        if not activity.is_impossible:
+            activities[name] = activity
+    return activities
 
 
-def _find_columns(fields: Sequence[str]) -> _Header | None:
-    """Returns the columns if fields are the header of a table of devices. Its first word may be translated."""
-    is_sar = bool(TIME.fullmatch(fields[0]))
-    known_names = {"tps", "r/s", "w/s"}
-    first = next((index for index, name in enumerate(fields) if name in known_names or RATE.fullmatch(name)), None)
-    if first is None or not known_names & {*fields}:
-        return None
-    if fields[-1].startswith("Device"):
-        return _Header(fields[:-1], is_name_last=True, is_sar=False)
-    return _Header(fields[first:], is_name_last=False, is_sar=is_sar)
-
-
-def _value(values: Mapping[str, str], columns: Mapping[str, float]) -> float | None:
-    """Returns the figure of the first of some columns, in its unit; with -h, numbers have one of their own."""
+def _value(values: Mapping[str, float], columns: Mapping[str, float]) -> float | None:
+    """Returns the figure of the first of some columns, in its unit."""
     for column, scale in columns.items():
         if column in values:
-            text = values[column]
-            suffix = text[-1] if text[-1] in SCALES else ""
-            number = float(text.removesuffix(suffix).replace(",", "."))
-            return number * (SCALES[suffix] if suffix else scale)
+            return values[column] * scale
     return None
+
+
+class _TpsTable:
+    """Tables of `sar -d` and of `iostat -d`, which count reads and writes together: devices of each report."""
+
+    def __init__(self) -> None:
+        self.reports: list[dict[str, dict[str, float]]] = []
+        self.is_sar = False  # Whether a time is in front of each line
+        self._columns: list[str] = []
+
+    def read_line(self, fields: Sequence[str]) -> None:
+        if "tps" in fields:
+            # The mean of all reports has no time.
+            is_mean = self.is_sar and not TIME.fullmatch(fields[0])
+            columns = list(fields[fields.index("tps") :])
+            has_bytes = READ_BYTES.keys() & {*columns} and WRITE_BYTES.keys() & {*columns}
+            self._columns = columns if has_bytes and not is_mean else []
+            if self._columns:
+                self.is_sar = bool(TIME.fullmatch(fields[0]))
+                self.reports.append({})
+            return
+        count = len(self._columns)
+        if not count or len(fields) < count + 1 or (self.is_sar and not TIME.fullmatch(fields[0])):
+            return
+        name = fields[-count - 1]
+        texts = fields[-count:]
+        is_row = self.is_sar or len(fields) == count + 1
+        if not is_row or NUMBER.fullmatch(name) or not all(NUMBER.fullmatch(text) for text in texts):
+            return
+        if name in self.reports[-1]:
+            self.reports.append({})
+        if len(self.reports[-1]) < MAX_DEVICES:
+            numbers = [float(text.replace(",", ".")) for text in texts]
+            self.reports[-1][name] = dict(zip(self._columns, numbers, strict=True))

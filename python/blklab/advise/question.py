@@ -70,6 +70,7 @@ class Load:
     span: int = 0  # Bytes that it needs; 0 if it adapts to the array
     rate: float | None = None  # I/Os per second of jobs with a limit; None for other loads
     peak: float | None = None  # The highest rate that was measured, over `rate`
+    is_cold: bool = False  # Whether its data are in no cache at first
     assumption: str = ""  # What the answer assumes about it, with the source
 
     @property

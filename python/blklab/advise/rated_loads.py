@@ -31,6 +31,7 @@ LEAST_IOS = 2_048  # Of such a simulation, however low the rate is
 RUNTIME = "30s"  # Of jobs that go on until the simulation or the measurement ends
 DEFAULT_WORKING_SET = 8 << 30  # Bytes that a load uses if its source does not say it
 BLOCK = 4096
+UNPUBLISHED = ("build", "files", "mail", "web")  # Loads that people ask for, and of which no source says enough
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class LoadModel:
     variation: float  # Of the rates of units: the standard deviation over the mean
     working_set: Spread | None  # Bytes of a unit; None if it is not known
     workload: Table  # As in an experiment file, without rate and size
+    is_cold: bool  # Whether its data are in no cache
 
     def ios_per_second(self) -> float:
         """Returns the I/Os per second of one unit."""
@@ -88,6 +90,7 @@ def read_model(name: str) -> LoadModel:
         variation,
         Spread(**document["working_set"]) if "working_set" in document else None,
         document["workload"],
+        document.get("cold", False),
     )
 
 
@@ -105,6 +108,11 @@ def load_of_name(text: str, working_set: int | None) -> Load:
                 f"or one of {_examples()}"
             )
         return load_of_mix(text, working_set or DEFAULT_WORKING_SET)
+    if name in UNPUBLISHED:
+        raise UsageError(
+            f"--load {typed!r}: no published measurement has the rate, sizes and directions of {name}: "
+            "record a trace for --trace, or give the output of `iostat -x` with --load-from"
+        )
     if name not in models():
         names = sorted([*mixes(), *models()])
         raise UsageError(f"--load {typed!r}: no such load; {problems.near(name, names)}")
@@ -146,6 +154,7 @@ def _load_of_model(model: LoadModel, amount: float, weight: float, working_set: 
         ios=simulated_ios(rate),
         span=span,
         rate=rate,
+        is_cold=model.is_cold,
         assumption=_assumption(model, amount, rate, span, is_typed=working_set is not None),
     )
 
@@ -203,20 +212,19 @@ def rated_jobs(
 ) -> dict[str, object]:
     """Returns jobs that together do `rate` I/Os per second on `span` bytes, as a workload of an experiment file.
 
-    Their rates differ as those of the units. Streams have regions of their own.
+    Their rates differ as those of the units. Each has a region of its own, as virtual machines and streams have.
     """
     count = max(1, min(MAX_JOBS, math.ceil(amount)))
     # The mean of several units varies less than one unit.
     deviation = math.sqrt(math.log1p(max(variation * math.sqrt(count / max(amount, count)), LEAST_VARIATION) ** 2))
     factors = [math.exp(deviation * NormalDist().inv_cdf((number + 0.5) / count)) for number in range(count)]
-    is_random = str(workload["rw"]).startswith("rand")
-    region = span if is_random else span // count // BLOCK * BLOCK
+    region = span // count // BLOCK * BLOCK
     jobs = {}
     for number, factor in enumerate(factors):
         jobs[f"job{number + 1}"] = {
             **workload,
             "size": str(region),
-            "offset": 0 if is_random else str(number * region),
+            "offset": str(number * region),
             "rate": byte_limit(workload, rate * factor / sum(factors)),
             "time_based": True,
             "runtime": RUNTIME,

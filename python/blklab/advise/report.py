@@ -107,7 +107,8 @@ def _shortfall(answer: Answer) -> str:
     rows = enumerate(answer.rows, 1)
     sufficient = [number for number, row in rows if row.headroom_is_more or (row.headroom or 0) >= growth]
     alternative = f"number {sufficient[0]} of the table does" if sufficient else "no arrangement of the table does"
-    return f"This does not serve {growth:g} times {_load_word(answer)}; {alternative}."
+    load = _load_word(answer) if growth == 1 else f"{growth:g} times {_load_word(answer)}"
+    return f"This does not serve {load}; {alternative}."
 
 
 def numbers_as_fast(answer: Answer) -> list[str]:

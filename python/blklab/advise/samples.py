@@ -30,12 +30,36 @@ COMPARED_BATCHES = BATCHES - WARM_UP
 T_95 = 2.201  # Student's t for 95 % and COMPARED - 1 degrees of freedom
 LONG = 10**15  # ns of simulated time at most; the number of I/Os ends a run
 Tick = Callable[[int, int], object]
+CACHED_BYTES = 2 << 30  # Most data of a load with a rate that is simulated with a cache
+LEAST_CACHE = 512 << 20  # Bytes of a cache disk that is made smaller: bcache needs more than 512 buckets
 PEAK_DEPTH = 32  # I/Os in flight when a trace is replayed as fast as possible
 
 
 def ios_of(load: Load, ios: int) -> int:
     """Returns the I/Os of a load in a simulation of `ios`: a trace may have fewer."""
     return min(ios, load.ios or ios)
+
+
+def _shrink_data(question: Question, arrangement: Arrangement, load: Load) -> tuple[Arrangement, Table]:
+    """Returns an arrangement and the table of a load whose data are as large as CACHED_BYTES at most.
+
+    A cache of such data is smaller in the same ratio, so that it has the same hits: filling a cache of hundreds of GiB
+    before each simulation would take minutes. Without a cache, and for loads without a rate, nothing changes.
+    """
+    cache = arrangement.top_table.get("cache")
+    if load.rate is None or load.is_cold or cache is None or load.span <= CACHED_BYTES:
+        return arrangement, load.table
+    ratio = CACHED_BYTES / load.span
+    sizes = dict(arrangement.sizes)
+    for disk in arrangement.below(str(cache)).disks:
+        size = arrangement.sizes.get(disk, question.disks[disk].bytes)
+        sizes[disk] = max(LEAST_CACHE, round(size * ratio) >> 20 << 20)
+    jobs: Any = load.table["jobs"]
+    small_jobs = {}
+    for name, job in jobs.items():
+        # Each job begins where it began: the distances on a rotating disk remain.
+        small_jobs[name] = {**job, "size": str(round(int(job["size"]) * ratio) >> 12 << 12)}
+    return replace(arrangement, sizes=sizes), {**load.table, "jobs": small_jobs}
 
 
 def ignore_tick(_done: int, _expected: int) -> None:
@@ -139,7 +163,9 @@ class Simulations:
         """Returns the cell of a load. Raises UsageError if the load does not fit on the arrangement."""
         key = (json.dumps([arrangement.stacks, dict(arrangement.sizes), dict(arrangement.settings)]), load.name)
         if key not in self._cells:
-            self._cells[key] = cells.plan(arrangement.experiment(self.question, {load.name: load.table})).cells[0]
+            simulated_arrangement, table = _shrink_data(self.question, arrangement, load)
+            experiment = simulated_arrangement.experiment(self.question, {load.name: table}, is_cold=load.is_cold)
+            self._cells[key] = cells.plan(experiment).cells[0]
         return self._cells[key]
 
     def run(self, requests: Sequence[SampleRequest]) -> list[Sample]:
