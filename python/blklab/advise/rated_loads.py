@@ -35,7 +35,7 @@ UNPUBLISHED = ("build", "files", "mail", "web")  # Loads that people ask for, an
 
 
 @dataclass(frozen=True)
-class Spread:
+class UnitFigure:
     """A figure of one unit, and the range of nine of ten units; both ends are None if one figure is known."""
 
     typical: float
@@ -51,10 +51,10 @@ class LoadModel:
     typed_units: Sequence[str]  # As users type them behind the amount; the first is for examples
     source: str
     assumed: str  # What the source does not say
-    rate: Spread | None  # I/Os per second of a unit
-    bit_rate: Spread | None  # Bits per second of a unit, of loads that are streams
+    rate: UnitFigure | None  # I/Os per second of a unit
+    bit_rate: UnitFigure | None  # Bits per second of a unit, of loads that are streams
     variation: float  # Of the rates of units: the standard deviation over the mean
-    working_set: Spread | None  # Bytes of a unit; None if it is not known
+    working_set: UnitFigure | None  # Bytes of a unit; None if it is not known
     workload: Table  # As in an experiment file, without rate and size
     is_cold: bool  # Whether its data are in no cache
 
@@ -85,10 +85,10 @@ def read_model(name: str) -> LoadModel:
         document["typed_units"],
         document["source"],
         document["assumed"],
-        Spread(**rate) if rate else None,
-        Spread(**document["bit_rate"]) if "bit_rate" in document else None,
+        UnitFigure(**rate) if rate else None,
+        UnitFigure(**document["bit_rate"]) if "bit_rate" in document else None,
         variation,
-        Spread(**document["working_set"]) if "working_set" in document else None,
+        UnitFigure(**document["working_set"]) if "working_set" in document else None,
         document["workload"],
         document.get("cold", False),
     )
@@ -165,7 +165,9 @@ def simulated_ios(rate: float) -> int:
 
 
 def _count(model: LoadModel, amount: float) -> str:
-    return f"{amount:,g} {model.unit[0 if amount == 1 else 1]}"
+    one, several = model.unit
+    unit = one if amount == 1 else several
+    return f"{amount:,g} {unit}"
 
 
 def _assumption(model: LoadModel, amount: float, rate: float, span: int, *, is_typed: bool) -> str:
