@@ -84,6 +84,13 @@ def test_amount_unit_and_weight() -> None:
     assert load_of_name("vm:12", 1 << 30).span == 1 << 30
 
 
+def test_simulations_of_low_rates_are_short() -> None:
+    assert rated_loads.simulated_ios(1_000) == 60_000
+    assert rated_loads.simulated_ios(10) == 2_048
+    assert rated_loads.simulated_ios(1) == 600
+    assert rated_loads.simulated_ios(0.001) == 64
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -143,6 +143,14 @@ def test_the_load_of_a_machine_is_what_iostat_says(run: Run) -> None:
     assert vda["assumed"] != json.loads(run(*words, "--json").out)["assumed"]
 
 
+def test_a_machine_that_does_nearly_nothing_has_an_answer(run: Run, tmp_path: Path) -> None:
+    report = "Device tps kB_read/s kB_wrtn/s kB_read kB_wrtn\nsda 0.01 0.04 0.00 1 1\n"
+    (tmp_path / "idle.txt").write_text(report)
+    done = run("advise", "--load-from", tmp_path / "idle.txt", "--devices", "2xhdd-7200:1TiB", "--json")
+    assert done.status == 0, done.err
+    assert any("has a low rate: 64 I/Os" in note for note in json.loads(done.out)["notes"])
+
+
 def test_data_larger_than_a_cache_can_simulate_are_smaller_in_the_same_ratio(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -533,6 +533,9 @@ def _doubts_of_rates(question: Question, arrangements: Sequence[Arrangement]) ->
         "Loads with a rate are steady within a second; real ones have bursts, which the headroom must serve. "
         "All parts of their data are used equally often."
     ]
+    for load in loads:
+        if load.ios is not None and load.ios < MIN_TRACE_IOS:
+            doubts.append(f"{load.name} has a low rate: {load.ios} I/Os were simulated, whose figures vary much.")
     has_caches = any("cache" in arrangement.top_table for arrangement in arrangements)
     if has_caches and any(load.span > CACHED_BYTES for load in loads):
         size = format_size(CACHED_BYTES)

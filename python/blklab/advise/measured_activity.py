@@ -295,7 +295,7 @@ class _TpsTable:
         count = len(self._columns)
         if not count or len(fields) < count + 1 or (self.is_sar and not TIME.fullmatch(fields[0])):
             return
-        name = fields[-count - 1]
+        name = printable(fields[-count - 1])
         texts = fields[-count:]
         is_row = self.is_sar or len(fields) == count + 1
         if not is_row or NUMBER.fullmatch(name) or not all(NUMBER.fullmatch(text) for text in texts):

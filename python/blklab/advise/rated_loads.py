@@ -27,7 +27,9 @@ MAX_JOBS = 16  # Jobs that stand for the units; of more units, each job stands f
 LEAST_VARIATION = 0.1  # Of the rates of jobs: equal ones would submit in step
 NINE_OF_TEN = NormalDist().inv_cdf(0.95)
 SECONDS = 60  # That a simulation of such a load takes, in its own time
-LEAST_IOS = 2_048  # Of such a simulation, however low the rate is
+ENOUGH_IOS = 2_048  # If the rate is so low that this takes longer, it takes up to
+MAX_SECONDS = 600  # so many: a rebuild that is simulated for longer has too many I/Os
+LEAST_IOS = 64
 RUNTIME = "30s"  # Of jobs that go on until the simulation or the measurement ends
 DEFAULT_WORKING_SET = 8 << 30  # Bytes that a load uses if its source does not say it
 BLOCK = 4096
@@ -161,7 +163,7 @@ def _load_of_model(model: LoadModel, amount: float, weight: float, working_set: 
 
 def simulated_ios(rate: float) -> int:
     """Returns the I/Os of the longest simulation of a load with this rate, in I/Os per second."""
-    return max(LEAST_IOS, math.ceil(rate * SECONDS))
+    return max(LEAST_IOS, math.ceil(rate * SECONDS), min(ENOUGH_IOS, math.ceil(rate * MAX_SECONDS)))
 
 
 def _count(model: LoadModel, amount: float) -> str:

@@ -153,7 +153,7 @@ def _wear_sentence(answer: Answer) -> str:
     written = written_a_day(answer.question, best.today)
     name = max(written, key=lambda disk: written[disk] / disks[disk].bytes)
     sentence = (
-        f"{format_size(written[name])} a day are written to the flash disk that is written most, "
+        f"At this rate, {format_size(written[name])} a day are written to the flash disk that is written most, "
         f"{formatting.number(best.drive_writes_per_day)} times its capacity."
     )
     if best.rated_years is not None:
