@@ -63,6 +63,18 @@ def test_rows_have_all_figures() -> None:
     assert result.result.simulated_ios < result.full_ios
 
 
+def test_disks_that_are_not_used_are_named() -> None:
+    result = advise(question("2xpm983:64GiB,2xhdd-7200:1TiB", excluded_kinds=("lvmcache", "bcache", "writecache")))
+    unused = [sentence.text for sentence in report.sentences(result) if sentence.topic == "Not used"]
+    best = result.rows[0].arrangement
+    assert not any(disk.startswith("hdd") for disk in best.disks)
+    assert len(unused) == 1 and unused[0].startswith("2 × hdd-7200, 2 TiB: ")
+    everything = replace(
+        result, rows=[replace(result.rows[0], arrangement=replace(best, spares=["hdd-7200-1", "hdd-7200-2"]))]
+    )
+    assert report.describe_unused_disks(everything) == ""
+
+
 def test_p99_of_merged_directions_is_within_both() -> None:
     (sample,) = answer().rows[0].today
     assert 0 < sample.p50_ns <= sample.p99_ns

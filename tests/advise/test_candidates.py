@@ -108,21 +108,20 @@ def test_excluded_kinds_have_the_names_that_are_printed() -> None:
 def test_disks_of_this_host_and_others_are_one_pool_if_they_are_equal() -> None:
     own, other = read_pools(["2xpm983,1xsm883"], {}, "fresh"), read_pools(["3xpm983"], {}, "fresh")
     assert [(pool.name, pool.count) for pool in merge_pools(own, other)] == [("pm983", 5), ("sm883", 1)]
-    with pytest.raises(UsageError, match="--devices: this host has pm983 of "):
-        merge_pools(own, read_pools(["3xpm983:64GiB"], {}, "fresh"))
+    part = merge_pools(own, read_pools(["3xpm983:64GiB"], {}, "fresh"))
+    assert [(pool.name, pool.count) for pool in part] == [("pm983", 2), ("sm883", 1), ("pm983-2", 3)]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0xpm983", "expected a model with a count"),
-        ("2xpm984", "there is no stock model 'pm984'; did you mean 'pm983'?"),
+        ("0xpm983", "expected a disk with a count"),
+        ("2xpm984", "no such disk is known; did you mean 'pm983'?"),
         ("aws-gp3", "the model has no capacity: add a size"),
-        ("2xpm983,1xpm983", "'pm983' is named twice: add the counts"),
         ("2xpm983:4XB", "is not a size"),
         ("65xpm983", "more than 64 disks"),
         ("2x./absent.toml", "absent.toml: cannot be read"),
-        ("", "expected a model with a count"),
+        ("", "expected a disk with a count"),
     ],
 )
 def test_wrong_disks_are_refused(text: str, message: str) -> None:
@@ -143,3 +142,18 @@ def test_what_is_below_a_stack_is_what_it_is_made_of() -> None:
     assert list(of.below("slow").stacks) == ["slow"]
     # A cache that only has copies is not needed, and the array below it is.
     assert list(of.essential_stacks()) == ["slow", "top"]
+
+
+def test_disks_of_a_label_are_those_of_the_host() -> None:
+    own = read_pools(["2xn300-8tb"], {}, "fresh")
+    merged = merge_pools(own, read_pools(["1xN300:8TB"], {}, "fresh"))
+    assert [(pool.name, pool.count, pool.bytes) for pool in merged] == [("n300-8tb", 3, own[0].bytes)]
+
+
+def test_equal_disks_are_counted_together_and_others_have_a_number() -> None:
+    pools = read_pools(["2xpm983,1xpm983", "2x Kingston NV2 1TB, 2x WD Blue SN5000 2TB"], {}, "fresh")
+    assert [(pool.name, pool.count, pool.bytes) for pool in pools] == [
+        ("pm983", 3, pools[0].bytes),
+        ("nvme-consumer", 2, 10**12),
+        ("nvme-consumer-2", 2, 2 * 10**12),
+    ]

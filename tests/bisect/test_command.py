@@ -34,6 +34,7 @@ members = ["ssd", "nvme"]
 [workloads.randread]
 rw = "randread"
 iodepth = 32
+numjobs = 4
 runtime = "{runtime}"
 """
 

@@ -114,6 +114,7 @@ NEEDS = {
     "runs rm": ("run", "--store {none} 1"),
     "runs show": ("run", "--store {none} 1"),
     "runs tag": ("run", "--store {none} 1 a"),
+    "runs trend": ("run", "--store {none} a"),
     "serve": ("run, report, serve", ""),
     "trace diff": ("run", f"{TRACE} {TRACE}"),
     "trace hist": ("cluster", "s3://bucket/x-*"),

@@ -152,7 +152,7 @@ def test_questions_have_an_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         _find_missing({run.place: run}, {}, {})
     shown = capsys.readouterr().err
     assert "17: expected a number from 1 to 3\n" in shown
-    assert "--devices 'nosuch': there is no stock model 'nosuch'" in shown
+    assert "--devices 'nosuch': no such disk is known" in shown
     Terminal(monkeypatch, *["nosuch"] * 9)
     with pytest.raises(UsageError, match=r"which disk is nvme0n1.* No answer is valid; add --devices"):
         _find_missing({run.place: run}, {}, {})

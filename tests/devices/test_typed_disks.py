@@ -20,7 +20,26 @@ TB = 10**12
         ("4xN300:8TB", 4, "n300-8tb", 8 * TB),
         ("4xn300:8T", 4, "n300-8tb", 8 * TB),
         ("2 x sn850x", 2, "sn850x", None),
-        ("WD80EFZZ", 1, "hdd-5400", None),
+        ("WD80EFZZ", 1, "hdd-5400", 8 * TB),
+        ("ST8000DM004", 1, "hdd-smr", 8 * TB),
+        ("CT2000P310SSD8", 1, "nvme-qlc", 2 * TB),
+        ("WD181KRYZ", 1, "wd181kryz", None),
+        ("Samsung 990 PRO 1TB PCIe 4.0 x4", 1, "990-pro", TB),
+        ("Seagate Exos X18", 1, "exos-x18", None),
+        ("4 WD Red Plus 8TB", 4, "wd80efpx", 8 * TB),
+        ("990 PRO 1TB 2x", 2, "990-pro", TB),
+        ("WD Red Plus 8TB (4x)", 4, "wd80efpx", 8 * TB),
+        ("870 EVO 1.000 GB", 1, "870-evo", TB),
+        ("HDD SAS 12G 8TB", 1, "hdd-7200", 8 * TB),
+        ("SSD SATA 6Gb", 1, "ssd-consumer", None),
+        ("WD Red 3TB WD30EFRX", 1, "hdd-5400", 3 * TB),
+        ("2x WD Black SN850X 2TB (WDS200T2X0E)", 2, "sn850x", 2 * TB),
+        ("Seagate BarraCuda 24TB", 1, "hdd-7200", 24 * TB),
+        ("SK hynix Gold S31 1TB SSD", 1, "ssd-consumer", TB),
+        ("IronWolf 525 1TB NVMe", 1, "nvme-consumer", TB),
+        ("Kingston V300 240GB", 1, "ssd-consumer", 240 * 10**9),
+        ("Exos 10E2400 1.2TB SAS 10K", 1, "exos-10e2400", 1_200 * 10**9),
+        ("990 PRO 2TB:500GB", 1, "990-pro", TB // 2),
         ("st16000nm001g", 1, "exos-x16", None),
         ("Exos X18 16TB x4", 4, "exos-x18", 16 * TB),
         ("8TB WD Red Plus", 1, "wd80efpx", 8 * TB),
@@ -55,6 +74,8 @@ def test_a_size_on_the_label_is_the_capacity() -> None:
     assert find_disks("990 PRO 2TB").capacity is None, "that of the model"
     assert find_disks("990 PRO 1TB").capacity == TB
     assert find_disks("nvme-consumer:500GiB").capacity is None, "a part of the disk"
+    assert find_disks("990 PRO 2TB:500GB").capacity is None, "a part of the disk"
+    assert find_disks("Exos X22 22TB").capacity == 22 * TB, "more than the model has"
 
 
 def test_a_class_says_that_it_is_one() -> None:
@@ -74,6 +95,13 @@ def test_a_class_says_that_it_is_one() -> None:
         (["2x 990 PRO 1TB, 4x WD Red Plus 8TB"], ["2x 990 PRO 1TB", "4x WD Red Plus 8TB"]),
         (["Samsung 990 PRO NVMe, 2 TB, PCIe 4.0, 7.450 MB/s"], ["Samsung 990 PRO NVMe 2 TB PCIe 4.0 7.450 MB/s"]),
         (["990 PRO, MX500"], ["990 PRO", "MX500"]),
+        (["N300 8 TB, 3.5 Zoll, 7.200 rpm, 256 MB Cache"], ["N300 8 TB 3.5 Zoll 7.200 rpm 256 MB Cache"]),
+        (["4x WD Red Plus 8TB, 2 ssd 1TB"], ["4x WD Red Plus 8TB", "2 ssd 1TB"]),
+        (["WD Red Plus 8TB x4, Kingston NV2 1TB x2"], ["WD Red Plus 8TB x4", "Kingston NV2 1TB x2"]),
+        (["2x 990 PRO 1TB, WD Blue 4TB; MX500"], ["2x 990 PRO 1TB", "WD Blue 4TB", "MX500"]),
+        (["4x 8TB HDD + 2x 1TB SSD"], ["4x 8TB HDD", "2x 1TB SSD"]),
+        (["2x 3,84TB PM9A3, 2x PM9A3 1,92 TB"], ["2x 3.84TB PM9A3", "2x PM9A3 1.92 TB"]),
+        (["2x 990 PRO 1TB, fooobar 9"], ["2x 990 PRO 1TB", "fooobar 9"]),
         (["pm983,foo"], ["pm983", "foo"]),
         ([" , ", "hdd"], ["hdd"]),
     ],
@@ -104,7 +132,7 @@ def test_what_is_unknown_is_refused_in_one_line(text: str, reason: str) -> None:
 def test_every_name_leads_to_a_model_of_the_library() -> None:
     for entry in read_toml(NAMES)["names"]:
         assert entry["model"] in stock_models.paths(), entry
-        assert entry.keys() <= {"pattern", "model", "about", "from", "below"}
+        assert entry.keys() <= {"pattern", "model", "about", "from", "below", "generic"}
 
 
 def test_names_of_disks_are_of_the_right_kind() -> None:

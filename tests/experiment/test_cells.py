@@ -460,3 +460,19 @@ def test_only_builds_the_cells_that_it_chooses(tmp_path: Path) -> None:
     assert len(built) == len(few.cells) == 6
     assert few.cells == [cell for cell in every.cells if cell.number in {each.number for each in few.cells}]
     assert few.varied == every.varied
+
+
+def test_a_replay_that_ignores_the_recorded_times_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "replay.toml"
+    trace = ROOT / "tests/data/traces/pgbench-raid1"
+    text = (
+        '[devices]\nd = {{ model = "sm883" }}\n[stacks.s]\ndevice = "d"\n'
+        '[workloads.db]\nreplay = "{trace}"\ndevice = "md127"\n{timing}'
+    )
+    path.write_text(text.format(trace=trace, timing=""))
+    assert plan(path).notes == [
+        'db: the trace is replayed as fast as 32 I/Os in flight allow; timing = "recorded" keeps its times'
+    ]
+    for timing in ('timing = "closed"', 'timing = "recorded"'):
+        path.write_text(text.format(trace=trace, timing=timing))
+        assert not plan(path).notes

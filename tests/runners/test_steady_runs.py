@@ -85,3 +85,33 @@ def test_a_run_of_a_given_time_stays_as_it_is() -> None:
     document, outcome = simulate_steadily(cell, dict(cell.document), sim.outcome)
     assert document == cell.document
     assert outcome.runtime_ns <= 21_000_000
+
+
+def make_two_jobs() -> Cell:
+    """Returns a cell with a short and a long job on one disk: the short one ends first."""
+    short = {"rw": "randread", "bs": "4k", "iodepth": 16, "size": "16m"}
+    long = {"rw": "randread", "bs": "4k", "iodepth": 1, "size": "8g"}
+    raw = {
+        "devices": {"disk": {"model": "nvme-datacenter"}},
+        "stacks": {"alone": {"device": "disk"}},
+        "workloads": {"both": {"jobs": {"short": short, "long": long}}},
+        "settings": {"kernel": "6.1", "max_ios": 6_000},
+    }
+    return plan(ExperimentSource(Path("jobs.toml"), raw)).cells[0]
+
+
+def test_the_time_with_a_short_job_is_no_warm_up() -> None:
+    cell = make_two_jobs()
+    alone = sim.outcome(cell.document)
+    document, outcome = simulate_steadily(cell, dict(cell.document), sim.outcome)
+    assert document == cell.document
+    assert [group.read.total_ios for group in outcome.groups] == [group.read.total_ios for group in alone.groups]
+    assert all(group.read.total_ios > 1_000 for group in outcome.groups)
+
+
+def test_a_run_does_not_become_so_long_that_jobs_end() -> None:
+    raw = {**EXPERIMENT, "workloads": {"streams": {**EXPERIMENT["workloads"]["streams"], "size": "80m"}}}
+    raw["settings"] = {**EXPERIMENT["settings"], "kernel": "4.19", "max_ios": 20_000}
+    cell = plan(ExperimentSource(Path("short.toml"), raw)).cells[0]
+    document, outcome = simulate_steadily(cell, dict(cell.document), sim.outcome)
+    assert outcome.read.clat_ns.count == document["max_ios"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from blklab.devices import stock_models, typed_disks
+from blklab.devices.stock_models import SAME_CAPACITY
 from blklab.errors import UsageError
 from blklab.experiment import cell_form, fio_job, load
 from blklab.md.reliability import Care
@@ -115,9 +116,17 @@ def read_pools(texts: Sequence[str], prices: Mapping[str, float], flash_state: s
     pools: dict[str, DiskPool] = {}
     for text in typed_disks.split_list(texts) or [""]:
         pool = read_pool(text, flash_state, prices)
-        if pool.name in pools:
-            raise UsageError(f"--devices: {pool.name!r} is named twice: add the counts")
-        pools[pool.name] = pool
+        same = next((other for other in pools.values() if dict(other.table) == dict(pool.table)), None)
+        if same is not None:
+            pools[same.name] = replace(same, count=same.count + pool.count)
+            continue
+        number = sum(
+            other.table.get("model", other.name) == pool.table.get("model", pool.name) for other in pools.values()
+        )
+        name = f"{pool.name}-{number + 1}" if number else pool.name
+        if name in pools:
+            raise UsageError(f"--devices: {name!r} is named twice")
+        pools[name] = replace(pool, name=name)
     if sum(pool.count for pool in pools.values()) > MAX_DISKS:
         raise UsageError(f"--devices: more than {MAX_DISKS} disks")
     return list(pools.values())
@@ -127,14 +136,26 @@ def merge_pools(host_pools: Sequence[DiskPool], other_pools: Sequence[DiskPool])
     """Returns the disks of this host, which come first in each pool, and others. Raises UsageError."""
     pools = {pool.name: pool for pool in host_pools}
     for pool in other_pools:
-        host_pool = pools.get(pool.name)
-        if host_pool is not None and dict(host_pool.table) != dict(pool.table):
-            size = format_size(host_pool.bytes)
-            raise UsageError(f"--devices: this host has {pool.name} of {size}: name disks of this size, or other ones")
-        pools[pool.name] = pool if host_pool is None else replace(host_pool, count=host_pool.count + pool.count)
+        equal = next((other for other in host_pools if _are_alike(other, pool)), None)
+        if equal is not None:
+            pools[equal.name] = replace(pools[equal.name], count=pools[equal.name].count + pool.count)
+            continue
+        number = 2
+        name = pool.name
+        while name in pools:
+            name = f"{pool.name}-{number}"
+            number += 1
+        pools[name] = replace(pool, name=name)
     if sum(pool.count for pool in pools.values()) > MAX_DISKS:
         raise UsageError(f"--devices: more than {MAX_DISKS} disks with those of this host")
     return list(pools.values())
+
+
+def _are_alike(host_pool: DiskPool, pool: DiskPool) -> bool:
+    """Returns whether disks that a user wrote are like those of this host: `8TB` is 8.0016 × 10¹² bytes there."""
+    model = pool.table.get("model")
+    size_ratio = pool.bytes / max(1, host_pool.bytes)
+    return model is not None and model == host_pool.table.get("model") and abs(size_ratio - 1) <= SAME_CAPACITY
 
 
 def check_prices(prices: Mapping[str, float], pools: Sequence[DiskPool]) -> None:

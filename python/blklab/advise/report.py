@@ -180,9 +180,32 @@ def _short_headroom(answer: Answer, row: ArrangementFigures) -> str:
     return "<1" if row.headroom is not None and row.headroom < 1 else _headroom_words(row).removesuffix(" times")
 
 
+def describe_unused_disks(answer: Answer) -> str:
+    """Returns the disks that the best arrangement leaves, and why; empty if it uses all."""
+    best = answer.rows[0].arrangement
+    used = {*best.disks, *best.spares}
+    parts = []
+    unused_bytes = 0
+    for pool in answer.question.pools:
+        count = sum(pool.disk(number) not in used for number in range(1, pool.count + 1))
+        if count:
+            parts.append(f"{count} × {printable(pool.name)}")
+            unused_bytes += count * pool.bytes
+    if not parts:
+        return ""
+    disks = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    reason = "with them it costs more" if answer.question.cheapest_first else "with them it is not faster"
+    return (
+        f"{disks}, {format_size(unused_bytes)}: the arrangement has the capacity that this load needs, and {reason}. "
+        "They are free for other data."
+    )
+
+
 def sentences(answer: Answer) -> list[Sentence]:
     """Returns the answer, its reasons, and what it depends on."""
     result = [Sentence("Answer", verdict(answer))]
+    if unused := describe_unused_disks(answer):
+        result.append(Sentence("Not used", unused))
     loads = "; ".join(printable(load.source) for load in answer.question.loads)
     growth_text = f", times {answer.question.growth:g}" if answer.question.growth != 1 else ""
     result.append(Sentence("Load", f"{loads}{growth_text}."))

@@ -51,7 +51,7 @@ def pools_of_this_host(
         parameters = measured.get(disks[0].name)
         if parameters is None:
             kind = disks[0].model.kind if disks[0].model else ""
-            table: dict[str, object] = {"model": model}
+            table: dict[str, object] = {"model": model, **_keys_of_capacity(disks[0])}
             guess = disks[0].guess
         else:
             kind = str(parameters["kind"])
@@ -78,6 +78,11 @@ def pools_of_this_host(
         raise UsageError("--this-host: no disk of this host has a model: measure one with `blklab calibrate`")
     arrangements = [_arrangement(array, slots, roots) for array in read_inventory(roots).arrays]
     return pools, paths, [arrangement for arrangement in arrangements if arrangement]
+
+
+def _keys_of_capacity(disk: IdentifiedDisk) -> dict[str, object]:
+    """Returns the key of a disk that has another capacity than its model."""
+    return {} if disk.capacity is None else {"capacity": str(disk.capacity)}
 
 
 def _arrangement(array: Array, slots: Mapping[str, str], roots: Roots) -> Arrangement | None:

@@ -13,6 +13,7 @@ import click
 
 from blklab import output as out
 from blklab.cli import common
+from blklab.cli.value_completion import complete_loads, complete_models
 from blklab.errors import BlklabError, UsageError
 from blklab.system.roots import Roots
 from blklab.text.printing import printable
@@ -107,6 +108,7 @@ class AdviseArguments:
     "--load",
     "named_loads",
     metavar="NAME[:AMOUNT][=WEIGHT]",
+    shell_complete=complete_loads,
     help="A load: vm:12, postgresql:800tps, media:3, surveillance:16; or a published mix, such as database.",
 )
 @common.repeatable(
@@ -124,7 +126,12 @@ class AdviseArguments:
     default="1x",
     help="Plan for so many times the rate of the loads.",
 )
-@common.repeatable("--devices", metavar="NxMODEL,...", help="Disks: 2xpm983, '4x N300 8TB', 2xnvme:1TB, 2x./disk.toml.")
+@common.repeatable(
+    "--devices",
+    metavar="NxMODEL,...",
+    shell_complete=complete_models,
+    help="Disks: 2xpm983, '4x N300 8TB', 2xnvme:1TB, 2x./disk.toml.",
+)
 @click.option("--this-host", is_flag=True, help="Also the unused disks of this host.")
 @click.option("--calibrate", is_flag=True, help="Measure the disks of --this-host first; they are only read.")
 @click.option("--time", "length", type=common.DURATION, default="60s", help="Time of --calibrate, all disks.")

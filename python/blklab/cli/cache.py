@@ -109,8 +109,8 @@ def curve(arguments: CacheCurveArguments) -> None:
     with several samples of the trace for large ones. smq also has another phase of its clock in each sample. Intervals
     have 95 %: of smq for the next run, otherwise for the mean.
 
-    The trace is read twice, so it must be a file. Of several devices, select one with --device: the volume that would
-    be cached.
+    The trace is read twice, so it must be a file. Of several devices, that counts through which the whole workload
+    passes. Select the volume that would be cached with --device.
 
     \b
     Examples:
@@ -135,6 +135,7 @@ def curve(arguments: CacheCurveArguments) -> None:
     if arguments.policies == ("smq",) and not any(block % (32 << 10) == 0 for block in blocks):
         raise UsageError(f"--block {units.format_size(blocks[0])}: smq expects a multiple of 32 KiB, as dm-cache does")
     out.check(output)
+    source = source.select_main_device()
     with common.computing(arguments.cluster) as parallel:
         document = read_curves(
             source.paths,
@@ -229,6 +230,7 @@ def check(
     """
     from blklab.caches import expected, report
 
+    source = source.select_main_device()
     first, release = expected.read_status(before, title)
     last, _ = expected.read_status(after, title)
     result = expected.check(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab.cli import common
+from blklab.cli.value_completion import complete_campaigns, complete_metrics
 from blklab.errors import Undecided, UsageError
 
 if TYPE_CHECKING:
@@ -48,12 +49,13 @@ class CompareArguments:
 
 
 @click.command()
-@click.argument("campaigns", nargs=-1, required=True)
+@click.argument("campaigns", nargs=-1, required=True, shell_complete=complete_campaigns)
 @click.option(
     "--metric",
     "metrics",
     default=common.DEFAULT_METRICS,
     metavar="METRIC,...",
+    shell_complete=complete_metrics,
     help="Metrics to compare: iops, bw, read.iops, write.p99, p99 (of reads, writes and fsyncs), wall ...",
 )
 @click.option("--job", metavar="NAME", help="Compare this job alone; '*' with --between job: each of all jobs.")

@@ -10,6 +10,7 @@ from click.exceptions import Exit
 
 from blklab.cli.common import INPUT, emit, json_option, repeatable, tell, warn
 from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.cli.value_completion import complete_models
 from blklab.errors import UsageError
 from blklab.output import check as check_output
 from blklab.output import make_directory, write
@@ -58,7 +59,7 @@ def list_(words: tuple[str, ...], *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, metavar="NAME...")
+@click.argument("words", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_models)
 @json_option
 def show(words: tuple[str, ...], *, as_json: bool) -> None:
     """Show the model NAME: product, class, source, and what its maker states next to the simulation.

@@ -9,6 +9,7 @@ import click
 from blklab import output as out
 from blklab.cli.common import json_option, store_option
 from blklab.cli.trace.report import write_page
+from blklab.cli.value_completion import complete_campaigns, complete_metrics
 
 if TYPE_CHECKING:
     from blklab.campaigns.page import ExperimentReport
@@ -18,7 +19,7 @@ ENDINGS = {"html": ".html", "markdown": ".md", "csv": ".csv"}
 
 
 @click.command()
-@click.argument("campaigns", nargs=-1, required=True)
+@click.argument("campaigns", nargs=-1, required=True, shell_complete=complete_campaigns)
 @click.option(
     "-o",
     "--output",
@@ -36,7 +37,12 @@ ENDINGS = {"html": ".html", "markdown": ".md", "csv": ".csv"}
 @click.option("--job", metavar="NAME", help="Report the figures of this job alone; '*': each job as a cell.")
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @click.option("--x", metavar="LABEL", help="Horizontal axis of the free chart at the start: iodepth, bs ...")
-@click.option("--metric", metavar="METRIC", help="Vertical axis: iops, bw, read_iops, mean, p99 ...")
+@click.option(
+    "--metric",
+    metavar="METRIC",
+    shell_complete=complete_metrics,
+    help="Vertical axis: iops, bw, read_iops, mean, p99 ...",
+)
 @store_option
 @json_option
 def report(

@@ -9,6 +9,7 @@ import click
 from blklab import output as files
 from blklab.cli.common import emit, json_option, note, store_option, tell
 from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.cli.value_completion import complete_campaigns, complete_metrics
 from blklab.errors import BlklabError, UsageError
 from blklab.render.console import Console
 from blklab.render.formatting import plural
@@ -72,7 +73,7 @@ def list_(*, store: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("campaign")
+@click.argument("campaign", shell_complete=complete_campaigns)
 @click.option("--run", "as_run", is_flag=True, help="CAMPAIGN is the number of a run.")
 @click.option("--per-job", is_flag=True, help="Also show the figures of each job.")
 @click.option("--raw", is_flag=True, help="Print fio's output of a single run.")
@@ -120,7 +121,13 @@ def show(*, campaign: str, as_run: bool, per_job: bool, raw: bool, store: str | 
 
 @click.command()
 @click.argument("name", metavar="NAME[@HOST]")
-@click.option("--metric", default="iops", metavar="METRIC", help="The figure: iops, bw, read.p99, write.mean ...")
+@click.option(
+    "--metric",
+    default="iops",
+    metavar="METRIC",
+    shell_complete=complete_metrics,
+    help="The figure: iops, bw, read.p99, write.mean ...",
+)
 @store_option
 @json_option
 def trend(*, name: str, metric: str, store: str | None, as_json: bool) -> None:
@@ -158,7 +165,7 @@ def trend(*, name: str, metric: str, store: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("campaigns", nargs=-1, required=True)
+@click.argument("campaigns", nargs=-1, required=True, shell_complete=complete_campaigns)
 @click.option(
     "--as",
     "form",
@@ -193,7 +200,7 @@ def export(*, campaigns: tuple[str, ...], form: str, output: str | None, store: 
 
 
 @click.command()
-@click.argument("campaign")
+@click.argument("campaign", shell_complete=complete_campaigns)
 @click.argument("tags", nargs=-1, required=True)
 @click.option("--remove", is_flag=True, help="Remove the tags.")
 @store_option
@@ -210,7 +217,7 @@ def tag(*, campaign: str, tags: tuple[str, ...], remove: bool, store: str | None
 
 
 @click.command("note")
-@click.argument("campaign")
+@click.argument("campaign", shell_complete=complete_campaigns)
 @click.argument("text", required=False)
 @click.option("--remove", is_flag=True, help="Remove all notes of the campaign.")
 @store_option
@@ -249,7 +256,7 @@ def _annotate(
 
 
 @click.command()
-@click.argument("campaigns", nargs=-1, required=True)
+@click.argument("campaigns", nargs=-1, required=True, shell_complete=complete_campaigns)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
 def rm(*, campaigns: tuple[str, ...], yes: bool, store: str | None) -> None:

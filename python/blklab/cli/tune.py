@@ -3,13 +3,14 @@
 import click
 
 from blklab.cli.common import confidence_option, emit, json_option, margin_option, store_option
+from blklab.cli.value_completion import complete_campaigns, complete_metrics
 from blklab.render.console import Console
 from blklab.runners.registry import RUNNERS
 
 
 @click.command()
-@click.argument("campaign")
-@click.option("--metric", default="iops", help="The metric to improve.")
+@click.argument("campaign", shell_complete=complete_campaigns)
+@click.option("--metric", default="iops", shell_complete=complete_metrics, help="The metric to improve.")
 @confidence_option
 @margin_option
 @store_option

@@ -28,12 +28,27 @@ ALIASES = {
 LONGEST = 200  # Letters of a text: shops' titles have fewer
 
 DECIMAL = {"G": 10**9, "T": 10**12}
-_COUNT = re.compile(r"(\d{1,3}) ?[x×*] ?(.+)", re.IGNORECASE | re.DOTALL)
-_COUNT_OF_CLASS = re.compile(r"(\d{1,3}) ((?:hdd|ssd|nvme)s?\b.*)", re.IGNORECASE | re.DOTALL)
-_COUNT_BEHIND = re.compile(r"(.+) [x×*] ?(\d{1,3})", re.IGNORECASE | re.DOTALL)
-_SIZE_BEHIND = re.compile(r"(.+):([^:/]+)", re.DOTALL)
+INTERFACE_SPEEDS = {1.5, 3, 6, 12, 22.5, 24}
+"""Gbit/s of SATA and SAS, which titles write like a capacity: `6Gb`, `12G`."""
+
 _CAPACITY = re.compile(r"(?<![\w.,])(\d{1,5}(?:[.,]\d{1,3})?) ?([GT])B?(?![\w/])", re.IGNORECASE | re.ASCII)
-_PART_NUMBER = re.compile(r"(?=[A-Z0-9-]*[0-9])(?=[A-Z0-9-]*[A-Z])[A-Z0-9][A-Z0-9-]{5,}", re.IGNORECASE | re.ASCII)
+_THOUSANDS = re.compile(r"\d{1,3}[.,]\d{3}", re.ASCII)
+_COUNT = re.compile(r"(\d{1,3}) ?[x×*] ?(.+)", re.IGNORECASE | re.DOTALL)
+_COUNT_AS_WORD = re.compile(r"(\d{1,2}) (?!TB?\b|GB?\b|[x×*])([A-Za-z].*)", re.IGNORECASE | re.DOTALL)
+_COUNT_BEHIND_CAPACITY = re.compile(r"(.+\d ?[GT]i?B?) [x×*] ?(\d{1,3})", re.IGNORECASE | re.DOTALL)
+_COUNT_AT_END = re.compile(r"(.+) \(?(\d{1,3}) ?[x×*]\)?", re.IGNORECASE | re.DOTALL)
+_SIZE_BEHIND = re.compile(r"(.+):([^:/]+)", re.DOTALL)
+_PART_NUMBER = re.compile(r"(?<![\w-])[A-Za-z0-9][A-Za-z0-9-]{5,39}(?![\w-])", re.ASCII)
+_DECIMAL_COMMA = re.compile(
+    r"(?<![\w.,])((?:\d{1,3} ?[x×*] ?)?\d{1,2}),(\d{1,3} ?[TG]B?)(?!\w)", re.IGNORECASE | re.ASCII
+)
+_SEPARATOR = re.compile(r"[,;]| \+ ")
+_DESCRIPTION = re.compile(
+    r"(?:[\d.,x]|pcie|nvme|m\.?2|ssd|hdd|sata|sas|gen|intern(?:al)?|[mg]b/s|[km]b|rpm|cache|zoll|inch|nas|retail|bulk|"
+    r"heatsink|with|tlc|qlc|3d|nand|bis|zu|up|to|read|write|lesen|schreiben|cmr|smr|server|desktop|new|neu)+",
+    re.IGNORECASE,
+)
+"""Words of a title that name no disk."""
 
 WRONG_CLASS = {
     "hdd-7200": "a shingled disk (hdd-smr) is far slower in random writes, one of 5,400 rpm (hdd-5400) a little in all",
@@ -59,14 +74,24 @@ class TypedDisks:
     guess: str = ""  # Why the model is not that of this product; empty if it is
 
 
+@dataclass(frozen=True)
+class FoundDisk:
+    """What the lists have for a name."""
+
+    model: LibraryModel
+    why: str = ""  # Why the model is not that of this product
+    capacity: int | None = None  # Bytes that its name shows, if they are not the model's
+    is_generic: bool = False  # Whether the name is that of a kind of disks, and of no product
+
+
 def split_list(texts: Sequence[str]) -> list[str]:
     """Returns the disks of lists with commas. What follows a comma in a shop's title belongs to the title."""
     disks: list[str] = []
     for text in texts:
         first = len(disks)
-        for part in filter(None, (part.strip() for part in text.split(","))):
-            is_title = len(disks) > first and " " in disks[-1] and not _COUNT.fullmatch(part) and _only_describes(part)
-            if is_title:
+        plain = _DECIMAL_COMMA.sub(r"\1.\2", text)
+        for part in filter(None, (part.strip() for part in _SEPARATOR.split(plain))):
+            if len(disks) > first and " " in disks[-1] and _only_describes(part):
                 disks[-1] = f"{disks[-1]} {part}"
             else:
                 disks.append(part)
@@ -76,10 +101,13 @@ def split_list(texts: Sequence[str]) -> list[str]:
 def split_count(text: str) -> tuple[int, str]:
     """Returns the number of disks and what they are: 4 and `N300:8TB` of `4xN300:8TB`; 1 without a number."""
     plain = " ".join(text.split())
-    if match := _COUNT.fullmatch(plain) or _COUNT_OF_CLASS.fullmatch(plain):
-        return int(match[1]), match[2]
-    if match := _COUNT_BEHIND.fullmatch(plain):
-        return int(match[2]), match[1]
+    for pattern in (_COUNT, _COUNT_AS_WORD):
+        if match := pattern.fullmatch(plain):
+            return int(match[1]), match[2]
+    # `PCIe 4.0 x4` and `Exos X18` are no counts.
+    for pattern in (_COUNT_BEHIND_CAPACITY, _COUNT_AT_END):
+        if match := pattern.fullmatch(plain):
+            return int(match[2]), match[1]
     return 1, plain
 
 
@@ -95,14 +123,26 @@ def parse_disk_size(text: str) -> int:
     Raises ValueError.
     """
     match = _CAPACITY.fullmatch(text)
-    if match is not None:
-        return round(float(match[1].replace(",", ".")) * DECIMAL[match[2].upper()])
-    return parse_size(text)
+    return parse_size(text) if match is None else _bytes_on_label(match)
 
 
-def is_decimal(text: str) -> bool:
-    """Returns whether a size is as on a disk's label."""
-    return _CAPACITY.fullmatch(text) is not None
+def _bytes_on_label(match: re.Match[str]) -> int:
+    number = match[1]
+    unit = match[2].upper()
+    if unit == "G" and _THOUSANDS.fullmatch(number):  # 1.000 GB
+        number = re.sub("[.,]", "", number)
+    return round(float(number.replace(",", ".")) * DECIMAL[unit])
+
+
+def find_label(name: str) -> int | None:
+    """Returns the capacity in a name, in bytes; of several the largest. Speeds of SATA and SAS are none."""
+    capacities = []
+    for match in _CAPACITY.finditer(name):
+        size = _bytes_on_label(match)
+        is_speed = match[2].upper() == "G" and size / 1e9 in INTERFACE_SPEEDS
+        if not is_speed:
+            capacities.append(size)
+    return max(capacities, default=None)
 
 
 def is_file(name: str) -> bool:
@@ -113,35 +153,36 @@ def is_file(name: str) -> bool:
 def find_disks(text: str, option: str = "--devices") -> TypedDisks:
     """Returns what a user means with a text such as `2x 990 PRO 1TB`; errors name the option. Raises UsageError.
 
-    A size with `TB` or `GB` is the disk's capacity. One with `GiB` is the part of the disk that is used.
+    A size with `TB` or `GB` is the disk's capacity. One with `GiB`, or a second one behind a colon, is the part of the
+    disk that is used.
     """
-    count, rest = split_count(text)
-    if count == 0 or not rest or len(rest) > LONGEST:
-        raise UsageError(
-            f"{option} {text!r}: expected a disk with a count, such as 2xpm983, '2x 990 PRO 1TB' or 4xhdd:8TB"
-        )
+    count, rest = split_count(text[: LONGEST + 1])
+    if count == 0 or not rest or len(text) > LONGEST:
+        examples = "2xpm983, '2x 990 PRO 1TB' or 4xhdd:8TB"
+        raise UsageError(f"{option} {text!r}: expected a disk with a count, such as {examples}")
     name, size = split_size(rest)
     try:
         part = parse_disk_size(size) if size else None
     except ValueError as error:
         raise UsageError(f"{option} {text!r}: {error}") from None
-    in_name = _CAPACITY.search(name)
-    label = parse_disk_size(in_name[0]) if in_name else None
-    if part is not None and is_decimal(size):
+    label = find_label(name)
+    if label is None and _CAPACITY.fullmatch(size):
         label = part
     plain_name = " ".join(_CAPACITY.sub(" ", name).split())
     if not plain_name:
         raise UsageError(f"{option} {text!r}: expected what kind of disks they are, such as 4xhdd:8TB or 2xnvme:1TB")
     model_name = ALIASES.get(plain_name.lower(), name)
     if model_name in stock_models.paths():
-        model = stock_models.library_model(model_name)
-        return TypedDisks(count, model, part if part is not None else label, _other_capacity(model, label))
-    found = _find_product(name, plain_name, label)
-    if found is None or (found[0].certainty == "typical" and stock_models.has_typing_error(name)):
-        raise UsageError(f"{option} {text!r}: {describe_unknown(name)}")
-    model, guess, capacity = found
-    capacity = _other_capacity(model, label) if label else capacity
-    return TypedDisks(count, model, part if part is not None else label or capacity, capacity, guess)
+        found = FoundDisk(stock_models.library_model(model_name))
+        guess = ""
+    else:
+        product = _find_product(name, plain_name, label)
+        if product is None or (product.model.certainty == "typical" and stock_models.has_typing_error(name)):
+            raise UsageError(f"{option} {text!r}: {describe_unknown(name)}")
+        found = product
+        guess = _explain(found)
+    capacity = found.capacity if label is None else _other_capacity(found.model, label)
+    return TypedDisks(count, found.model, part or label or capacity, capacity, guess)
 
 
 def describe_unknown(name: str) -> str:
@@ -154,35 +195,74 @@ def describe_unknown(name: str) -> str:
     )
 
 
-def _find_product(name: str, plain_name: str, label: int | None) -> tuple[LibraryModel, str, int | None] | None:
-    """Returns the model of a product, why it is not that of the product, and another capacity; None if unknown.
+def _find_product(name: str, plain_name: str, label: int | None) -> FoundDisk | None:
+    """Returns what the lists have for a name; None if it is unknown.
 
-    What the library has comes before classes, and what a part number says before words.
+    What a part number says comes before words, products of the library before their classes, and these before kinds of
+    disks.
     """
     dashed = re.sub(r"[^a-z0-9]+", "-", plain_name.lower()).strip("-")
     if dashed in stock_models.paths():
-        return stock_models.library_model(dashed), "", None
-    candidates = []
-    part_numbers = [number for number in _PART_NUMBER.findall(name) if not _CAPACITY.fullmatch(number)]
-    for text in dict.fromkeys([name, *part_numbers, *(number.upper() for number in part_numbers)]):
-        if match := stock_models.identify(text, label):
-            candidates.append((match.model, _explain(match.model, match.why), match.capacity))
-    if found := _find_trade_name(plain_name, label):
-        candidates.append(found)
-    products = [candidate for candidate in candidates if candidate[0].certainty != "typical"]
-    return next(iter(products or candidates), None)
+        return FoundDisk(stock_models.library_model(dashed))
+    by_name = stock_models.identify(name, label)
+    if by_name is not None and by_name.model.certainty != "typical":
+        return FoundDisk(by_name.model, by_name.why, by_name.capacity)
+    of_trade = _find_trade_name(plain_name, label)
+    by_number = _find_part_number(name, label)
+    if by_number is not None:
+        is_product = of_trade is not None and of_trade.model.certainty != "typical"
+        if of_trade is None or not is_product or of_trade.model.device_class != by_number.model.device_class:
+            return by_number
+    if of_trade is not None and not of_trade.is_generic:
+        return of_trade
+    return FoundDisk(by_name.model, by_name.why) if by_name is not None else of_trade
 
 
-def _find_trade_name(plain_name: str, label: int | None) -> tuple[LibraryModel, str, int | None] | None:
+def _find_part_number(name: str, label: int | None) -> FoundDisk | None:
+    """Returns what the library has for a part number in a name, a product before a class."""
+    found = []
+    for number in _part_numbers(name):
+        for spelling in dict.fromkeys((number, number.upper())):
+            if match := stock_models.identify(spelling, label):
+                capacity = match.capacity or _capacity_in_number(number, match.model)
+                found.append(FoundDisk(match.model, match.why, capacity))
+    products = [disk for disk in found if disk.model.certainty != "typical"]
+    return next(iter(products or found), None)
+
+
+def _part_numbers(name: str) -> list[str]:
+    """Returns the words of a name that may be part numbers: with letters and digits."""
+    words = _PART_NUMBER.findall(name)
+    return [word for word in words if re.search(r"\d", word) and re.search("[A-Za-z]", word)]
+
+
+_CAPACITIES_IN_NUMBERS = (
+    (r"WD(\d{2})[A-Z]", 100e9),  # WD80EFZZ: 8 TB
+    (r"WD(\d{2})\d[A-Z]", 1e12),  # WD181KRYZ: 18 TB
+    (r"WD(\d{2})00[A-Z]", 10e9),  # WD5000AAKS: 500 GB
+    (r"WD(\d)00\d[A-Z]", 1e12),  # WD8003FFBX: 8 TB
+    (r"ST(\d{3,5})[A-Z]{2}", 1e9),
+    (r"CT(\d{3,4})[A-Z]", 1e9),
+    (r"MG\d{2}[A-Z]{3}(\d{1,2})T", 1e12),
+)
+"""Patterns of part numbers that show the capacity, and the bytes of one."""
+
+
+def _capacity_in_number(number: str, model: LibraryModel) -> int | None:
+    """Returns the capacity that a part number shows, if it is not the model's; None if it shows none."""
+    for pattern, unit in _CAPACITIES_IN_NUMBERS:
+        if match := re.match(pattern, number, re.IGNORECASE):
+            return _other_capacity(model, round(int(match[1]) * unit))
+    return None
+
+
+def _find_trade_name(plain_name: str, label: int | None) -> FoundDisk | None:
     text = " ".join(re.sub(r"[^a-z0-9.+]+", " ", plain_name.lower()).split())
     terabytes = None if label is None else label / 1e12
     for entry in _trade_names():
-        if not re.search(rf"(?<![a-z0-9])(?:{entry['pattern']})(?![a-z0-9])", text):
-            continue
-        if not _holds(entry, terabytes):
-            continue
-        model = stock_models.library_model(entry["model"])
-        return model, _explain(model, entry.get("about", "")), None
+        if re.search(rf"(?<![a-z0-9])(?:{entry['pattern']})(?![a-z0-9])", text) and _holds(entry, terabytes):
+            model = stock_models.library_model(entry["model"])
+            return FoundDisk(model, entry.get("about", ""), is_generic=entry.get("generic", False))
     return None
 
 
@@ -195,34 +275,31 @@ def _holds(entry: dict[str, Any], terabytes: float | None) -> bool:
     return least <= terabytes < most
 
 
-def _explain(model: LibraryModel, why: str) -> str:
+def _explain(found: FoundDisk) -> str:
     """Returns why a disk is simulated as a model that is not its own; empty if the model is its own."""
-    if model.certainty != "typical":
-        return why
-    reason = "" if not why or why.startswith("the typical disk") else f" ({why})"
-    guess = f"this product is not in the library; simulated as the typical disk of its class: {model.name}{reason}"
-    difference = WRONG_CLASS.get(model.name)
+    if found.model.certainty != "typical":
+        return found.why
+    reason = "" if not found.why or found.why.startswith("the typical disk") else f" ({found.why})"
+    name = found.model.name
+    guess = f"this product is not in the library; simulated as the typical disk of its class: {name}{reason}"
+    difference = WRONG_CLASS.get(name)
     return f"{guess}. If it is of another class: {difference}" if difference else guess
 
 
-def _other_capacity(model: LibraryModel, label: int | None) -> int | None:
+def _other_capacity(model: LibraryModel, label: int) -> int | None:
     """Returns the capacity of a disk; None if it is the model's."""
     capacity = stock_models.stock(model.name).get("capacity")
-    if label is None or not capacity or abs(label / capacity - 1) <= SAME_CAPACITY:
+    if not capacity or (label <= capacity and abs(label / capacity - 1) <= SAME_CAPACITY):
         return None
     return label
 
 
 def _only_describes(part: str) -> bool:
-    """Returns whether a part of a list with commas names no disk: `2 TB`, `PCIe 4.0`, `schwarz`."""
-    name, _ = split_size(part)
-    plain = _CAPACITY.sub(" ", name).strip()
-    if not plain:
-        return True
-    if plain.lower() in ALIASES or plain in stock_models.paths() or is_file(plain):
+    """Returns whether a part of a list with commas names no disk: `2 TB`, `PCIe 4.0`, `7.450 MB/s`."""
+    if split_count(part)[0] != 1 or _COUNT.fullmatch(part):
         return False
-    found = _find_product(name, plain, None)
-    return found is None or found[0].certainty == "typical"
+    words = _CAPACITY.sub(" ", part).split()
+    return all(_DESCRIPTION.fullmatch(word) for word in words)
 
 
 @cache

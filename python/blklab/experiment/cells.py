@@ -172,7 +172,9 @@ def plan(
     model_notes: list[str] = []
     if form.runner == "sim":
         model_notes += _notes_on_models(source)
-        model_notes += dict.fromkeys([*_notes_on_zones(selected_cells), *_notes_on_kernels(selected_cells)])
+        model_notes += dict.fromkeys(_notes_on_zones(selected_cells))
+        model_notes += dict.fromkeys(_notes_on_kernels(selected_cells))
+        model_notes += dict.fromkeys(_notes_on_replays(source, selected_cells))
     sweep_notes = sweep.without_effect(
         source.raw.get("sweep", {}), [(cell.labels, cell.document) for cell in selected_cells]
     )
@@ -285,6 +287,21 @@ def _notes_on_zones(cells: Sequence[Cell]) -> Iterator[str]:
             size = format_size(len(sizes) * min(sizes))
             name = array["name"]
             yield f"{name} is a RAID-0 of unlike disks, so it has zones: beyond {size}, only the larger disks have data"
+
+
+def _notes_on_replays(source: load.ExperimentSource, cells: Sequence[Cell]) -> Iterator[str]:
+    """Yields a note for each trace that is not replayed at its recorded times, if the user did not ask for it."""
+    varied = json.dumps([source.raw.get(key, {}) for key in ("sweep", "matrix")], default=str)
+    for cell in cells:
+        workload = cell.labels["workload"]
+        replay = cell.document["replay"]
+        asked = "timing" in source.raw["workloads"][workload] or "timing" in varied
+        if replay is not None and not replay["timed"] and not asked:
+            depth = replay["iodepth"]
+            yield (
+                f"{workload}: the trace is replayed as fast as {depth} I/Os in flight allow; "
+                'timing = "recorded" keeps its times'
+            )
 
 
 def _notes_on_kernels(cells: Sequence[Cell]) -> Iterator[str]:

@@ -209,3 +209,13 @@ def test_the_answer_comes_first_and_the_axis_ends_where_the_figures_end(run: Run
     html = re.sub(r"</?b>|\xa0", lambda tag: " " if tag[0] == "\xa0" else "", page.read_text())
     assert "Hardly worth it" in html
     assert '"scale":{"domain":[0,0.1' in html
+
+
+def test_of_several_devices_that_of_trace_stat_counts(run: Run) -> None:
+    recorded = Path("tests/data/traces/pgbench-raid1")
+    focus = json.loads(run("trace", "stat", recorded, "--json").out)["focus"]
+    chosen = run("cache", "curve", recorded, "--policy", "lru", "--json", "--device", focus)
+    done = run("cache", "curve", recorded, "--policy", "lru", "--json")
+    assert json.loads(done.out) == json.loads(chosen.out)
+    assert "the device is md127, through which the whole workload passes; --device chooses another" in done.err
+    assert "through which the whole workload passes" not in chosen.err

@@ -66,7 +66,7 @@ def test_a_textfile_without_reading_disks(run: Run) -> None:
         (("--textfile", "-", "--superblocks", "1h"), "reads superblocks every time"),
         (("--superblocks", "often"), "'often' is not a duration"),
         (("--listen", "9809"), "expected HOST:PORT"),
-        (("--web-config", "/nowhere/web.yml"), "/nowhere/web.yml: cannot read: No such file"),
+        (("--web-config", "/nowhere/web.yml"), "/nowhere/web.yml: cannot be read: No such file"),
         (("--textfile", "/nowhere/x.prom"), "/nowhere: no such directory"),
     ],
 )

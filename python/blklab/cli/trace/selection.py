@@ -1,9 +1,10 @@
 """Options of all commands that read a trace: the trace and the selection of events."""
 
 import functools
+import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, Literal, TypeVar
 import click
 
 from blklab import _core, units
-from blklab.cli.common import DURATION, INPUT, Quantity, cluster_option, parse_with_unit, repeatable
+from blklab.cli.common import DURATION, INPUT, Quantity, cluster_option, parse_with_unit, repeatable, tell
 from blklab.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,6 +68,7 @@ TIME = Quantity("time", _parse_time)
 OPS = click.Choice(["read", "write", "discard", "flush"])
 SECTORS = Quantity("sectors", _range(_parse_sector, 2**64 - 1))
 SIZES = Quantity("size", _range(units.parse_size, 2**32 - 1))
+STDIN = "-"
 COLUMNS = "columns:"  # The beginning of a format that names columns, as crates/trace reads it
 
 OPTIONS = (  # The format and the filters, in the order of the help
@@ -102,6 +104,25 @@ class TraceSource:
     paths: tuple[str, ...]
     format_name: str | None
     selection: _core.Filter
+    devices: tuple[str, ...] = ()  # Those that the user chose
+    filter_devices: Callable[[Sequence[str]], _core.Filter] | None = None  # The same selection, of other devices
+
+    def select_main_device(self) -> "TraceSource":
+        """Returns the source with one device: of several, that through which the whole workload passes.
+
+        The device that the user chose stays. A line says which it is. Raises BlklabError if the trace cannot be read.
+        """
+        if self.devices or self.filter_devices is None or STDIN in self.paths:
+            return self
+        profile = json.loads(_core.characterise(list(self.paths), self.selection, format=self.format_name))
+        number = profile["focus"]
+        names = {device["device"]: device["name"] for device in profile["devices"] if device["load"]["end_sector"]}
+        if number is None or len(names) < 2:
+            return self
+        name = names.get(number) or number
+        others = ", ".join(str(names[other] or other) for other in names if other != number)
+        tell(f"the device is {name}, through which the whole workload passes; --device chooses another: {others}")
+        return replace(self, devices=(number,), selection=self.filter_devices([number]))
 
 
 @dataclass(frozen=True)
@@ -170,19 +191,23 @@ def trace_options(command: F) -> F:
                 raise UsageError(f"{path}: is a disk, not a trace: `blklab trace record {path} -o NAME` records it")
         if since is not None and until is not None and since[0] == until[0] and since[1] >= until[1]:
             raise UsageError("--since must be earlier than --until")
-        selection = _core.Filter(
-            devices=devices,
-            processes=processes,
-            ops=ops,
-            since_ns=_time_of(since, "ns"),
-            until_ns=_time_of(until, "ns"),
-            since_clock_ns=_time_of(since, "clock_ns"),
-            until_clock_ns=_time_of(until, "clock_ns"),
-            sectors=sectors or (None, None),
-            sizes=sizes or (None, None),
-            min_latency_ns=min_latency_ns,
-        )
-        source = TraceSource(paths, f"{COLUMNS}{columns}" if columns else format_name, selection)
+
+        def filter_devices(devices: Sequence[str]) -> _core.Filter:
+            return _core.Filter(
+                devices=devices,
+                processes=processes,
+                ops=ops,
+                since_ns=_time_of(since, "ns"),
+                until_ns=_time_of(until, "ns"),
+                since_clock_ns=_time_of(since, "clock_ns"),
+                until_clock_ns=_time_of(until, "clock_ns"),
+                sectors=sectors or (None, None),
+                sizes=sizes or (None, None),
+                min_latency_ns=min_latency_ns,
+            )
+
+        trace_format = f"{COLUMNS}{columns}" if columns else format_name
+        source = TraceSource(paths, trace_format, filter_devices(devices), devices, filter_devices)
         return command(*args, source=source, **kwargs)
 
     for option in reversed(OPTIONS):

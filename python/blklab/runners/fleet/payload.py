@@ -13,7 +13,17 @@ PAYLOAD = (  # Of blklab; importing them imports no others
     *("system.child_process", "system.remote_program", "system.signatures"),
     *(
         f"system.{name}"
-        for name in ("diskstats", "environment", "identity", "layers", "mounts", "process", "roots", "shingled")
+        for name in (
+            "diskstats",
+            "environment",
+            "file_lock",
+            "identity",
+            "layers",
+            "mounts",
+            "process",
+            "roots",
+            "shingled",
+        )
     ),
     *("system.state_directory", "system.users"),
 )
