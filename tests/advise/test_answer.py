@@ -24,7 +24,7 @@ from blklab.advise.question import (
     read_pools,
     split_weight,
 )
-from blklab.advise.samples import Simulations, reduce_outcome
+from blklab.advise.samples import Simulations, ios_of, reduce_outcome
 from blklab.errors import BlklabError, UsageError
 from blklab.experiment import cells, load
 from blklab.md.reliability import Care
@@ -204,7 +204,7 @@ def test_growth_that_is_not_served_comes_first() -> None:
 def test_a_short_trace_does_not_shorten_a_mix() -> None:
     short = replace(question().loads[0], ios=100)
     asked = replace(question(), loads=[short, load_of_mix("database", 1 << 30)])
-    assert (racing.longest(asked), racing.ios_of(short, 2_048)) == (2_048, 100)
+    assert (racing.longest(asked), ios_of(short, 2_048)) == (2_048, 100)
 
 
 def test_the_script_of_an_array() -> None:

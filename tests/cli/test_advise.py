@@ -1,6 +1,7 @@
 """`blklab advise`, end to end."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ def test_latencies_that_are_not_known_are_not_printed(
     [
         (["--load", "database"], 2, "no disks: give --devices"),
         (["--devices", "2xpm983"], 2, "no load: give --trace"),
-        (["--load", "databse", "--devices", "2xpm983"], 2, "no such mix; did you mean 'database'?"),
+        (["--load", "databse", "--devices", "2xpm983"], 2, "no such load; did you mean 'database'?"),
         (["--trace", "/absent", "--devices", "2xpm983"], 2, "/absent"),
         (["--load", "backup", "--devices", "1xpm983"], 1, "relax one of these: --failures 0"),
         (["--load", "backup", "--devices", "2xpm983", "--budget", "1"], 2, "--budget: needs the --price of each disk"),
@@ -80,7 +81,7 @@ def test_latencies_that_are_not_known_are_not_printed(
         (["--load", "backup", "--devices", "2xpm983", "--budget", "nan"], 2, "expected an amount from 0"),
         (["--load", "backup", "--devices", "2xpm983", "--budget", "inf"], 2, "expected an amount from 0"),
         (["--load", "backup", "--devices", "1xpm983,"], 1, "survives 1 failure, as asked"),
-        (["--load", "backup", "--devices", "2xpm983", "--growth", "2x"], 2, "--growth: only the rate of a trace can"),
+        (["--load", "backup", "--devices", "2xpm983", "--growth", "2x"], 2, "--growth: only a load with a rate can"),
         (["--load", "backup", "--devices", "2xpm983", "--device", "md0"], 2, "--device: is the device of a trace"),
         (["--load", "backup", "--devices", "2xpm983", "--exclude", "bcach"], 2, "did you mean 'bcache'?"),
     ],
@@ -91,6 +92,72 @@ def test_a_question_without_an_answer_is_one_line(run: Run, words: list[str], st
     assert message in done.err
     assert done.out == ""
     assert "Traceback" not in done.err
+
+
+def test_a_load_with_a_rate_wears_disks_as_it_writes(run: Run) -> None:
+    done = run("advise", "--load", "vm:12", "--devices", "2xpm983:480GB", "--json")
+    assert done.status == 0, done.err
+    document = json.loads(done.out)
+    best = document["arrangements"][0]
+    (today,) = best["today"]
+    assert today["iops"] == pytest.approx(445, rel=0.03)
+    # 40 % of 445 I/Os are writes of 19.3 KiB: 305 GB a day, and the bitmap.
+    written = best["drive_writes_per_day"] * 480e9
+    assert 280e9 < written < 400e9
+    assert best["headroom"] > 2
+    # md limits a rebuild to 200,000 KiB a second: 39 minutes at least. Saturated disks take days.
+    assert 2_300 < best["rebuild_seconds"] < 18_000
+    assert "12 virtual machines with 445 I/Os per second" in document["assumed"][0]
+    terminal = " ".join(run("advise", "--load", "vm:12", "--devices", "2xpm983:480GB").out.split())
+    assert "times this load." in terminal
+    assert "Assumed 12 virtual machines" in terminal
+    assert "a day are written to the flash disk that is written most" in terminal
+
+
+def test_a_rate_can_grow(run: Run) -> None:
+    words = ("advise", "--load", "postgresql:100tps", "--devices", "2xpm983:480GB", "--json")
+    (now,) = json.loads(run(*words).out)["arrangements"][0]["today"]
+    (grown,) = json.loads(run(*words, "--growth", "3x").out)["arrangements"][0]["today"]
+    assert grown["iops"] == pytest.approx(3 * now["iops"], rel=0.03)
+
+
+def test_the_experiment_of_a_rate_is_for_every_runner(run: Run, tmp_path: Path) -> None:
+    experiment = tmp_path / "advice.toml"
+    done = run("advise", "--load", "media:3", "--devices", "2xpm983:480GB", "--growth", "2x", "-o", experiment)
+    assert done.status == 0, done.err
+    planned = run("run", experiment, "--dry-run", "--json")
+    assert planned.status == 0, planned.err
+    (workload,) = tomllib.loads(experiment.read_text())["workloads"].values()
+    rates = [int(job["rate"]) for job in workload["jobs"].values()]
+    assert sum(rates) == pytest.approx(2 * 3 * 32.8e6 / 8, rel=0.001)
+
+
+def test_the_load_of_a_machine_is_what_iostat_says(run: Run) -> None:
+    words = ("advise", "--load-from", "tests/data/activity/iostat-12-xm.txt", "--devices", "2xpm983:480GB")
+    done = run(*words)
+    assert done.status == 0, done.err
+    terminal = " ".join(done.out.split())
+    assert "times today's load. The busiest report has 1.85 times the mean rate." in terminal
+    assert "Assumed 86.7 reads per second" in terminal
+    vda = json.loads(run(*words, "--device", "vda", "--json").out)
+    assert vda["assumed"] != json.loads(run(*words, "--json").out)["assumed"]
+
+
+def test_a_machine_that_does_nearly_nothing_has_an_answer(run: Run, tmp_path: Path) -> None:
+    report = "Device tps kB_read/s kB_wrtn/s kB_read kB_wrtn\nsda 0.01 0.04 0.00 1 1\n"
+    (tmp_path / "idle.txt").write_text(report)
+    done = run("advise", "--load-from", tmp_path / "idle.txt", "--devices", "2xhdd-7200:1TiB", "--json")
+    assert done.status == 0, done.err
+    assert any("has a low rate: 64 I/Os" in note for note in json.loads(done.out)["notes"])
+
+
+def test_data_larger_than_a_cache_can_simulate_are_smaller_in_the_same_ratio(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "CACHED_BYTES", 1 << 30)
+    words = ("--load", "vm:4", "--working-set", "8g", "--devices", "2xhdd-7200:1TiB,2xpm983:64GiB")
+    document = json.loads(run("advise", *words, "--exclude", "bcache", "--capacity", "500GiB", "--json").out)
+    assert any("and a cache in the same ratio" in note for note in document["notes"])
 
 
 def test_a_trace_of_a_single_io_has_an_answer(run: Run, tmp_path: Path) -> None:

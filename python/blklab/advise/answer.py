@@ -15,8 +15,9 @@ from blklab.advise.arrangement import Arrangement, members_of, names_in
 from blklab.advise.cache import CacheAnswer, cache_answer
 from blklab.advise.figures import ArrangementFigures
 from blklab.advise.question import FLASH, Constraints, Question, Table
-from blklab.advise.race import SAME, Candidate, RaceResult, ios_of, longest, price_of, race, simulate_candidates
-from blklab.advise.samples import SampleRequest, Simulations, Tick, document_of, ignore_tick
+from blklab.advise.race import SAME, Candidate, RaceResult, longest, price_of, race, simulate_candidates
+from blklab.advise.rated_loads import grow_jobs
+from blklab.advise.samples import CACHED_BYTES, SampleRequest, Simulations, Tick, document_of, ignore_tick, ios_of
 from blklab.advise.search import (
     SearchSpace,
     add_capacity,
@@ -491,7 +492,7 @@ def doubts(question: Question, arrangements: Sequence[Arrangement]) -> list[str]
         if pool.kind in FLASH and pool.table.get("state") not in {None, "fresh"}:
             doubts.append(f"{pool.name} is simulated as a used disk (state {pool.table['state']}).")
     for load in question.loads:
-        if load.ios is not None and load.ios < MIN_TRACE_IOS:
+        if load.timed and load.ios is not None and load.ios < MIN_TRACE_IOS:
             ios = "1 I/O" if load.ios == 1 else f"{load.ios:,} I/Os"
             doubts.append(f"{printable(load.source)}, is short: {ios}, whose figures vary much.")
     traces = [load for load in question.loads if load.timed]
@@ -500,11 +501,12 @@ def doubts(question: Question, arrangements: Sequence[Arrangement]) -> list[str]
             f"The trace uses the first {format_size(traces[0].span)} of the array, and caches begin empty. "
             "Rotating disks are slower when the data is spread."
         )
-    if any(load.span and not load.timed for load in question.loads):
+    if any(load.span and not load.is_paced for load in question.loads):
         doubts.append(
             "Published mixes run as fast as the disks allow, so disks are always busy; "
             "their data is at the beginning of the array."
         )
+    doubts += _doubts_of_rates(question, arrangements)
     if any(arrangement.kinds & {"lvmcache", "bcache"} for arrangement in arrangements) and len(traces) < len(
         question.loads
     ):
@@ -519,6 +521,25 @@ def doubts(question: Question, arrangements: Sequence[Arrangement]) -> list[str]
             "Near and offset can."
         )
     doubts.append("The space of md's and LVM's metadata is not subtracted, at most 128 MiB of each disk.")
+    return doubts
+
+
+def _doubts_of_rates(question: Question, arrangements: Sequence[Arrangement]) -> list[str]:
+    """Returns what the figures of loads with a rate depend on, in sentences."""
+    loads = [load for load in question.loads if load.rate is not None]
+    if not loads:
+        return []
+    doubts = [
+        "Loads with a rate are steady within a second; real ones have bursts, which the headroom must serve. "
+        "All parts of their data are used equally often."
+    ]
+    for load in loads:
+        if load.ios is not None and load.ios < MIN_TRACE_IOS:
+            doubts.append(f"{load.name} has a low rate: {load.ios} I/Os were simulated, whose figures vary much.")
+    has_caches = any("cache" in arrangement.top_table for arrangement in arrangements)
+    if has_caches and any(load.span > CACHED_BYTES for load in loads):
+        size = format_size(CACHED_BYTES)
+        doubts.append(f"Arrangements with a cache are simulated with {size} of data, and a cache in the same ratio.")
     return doubts
 
 
@@ -541,7 +562,7 @@ def as_toml(answer: Answer, plans: Mapping[str, FioPlan], max_rows: int = MAX_EX
     settings = {"runtime": "30s", **answer.question.settings, **answer.rows[0].arrangement.settings}
     workloads: dict[str, Table] = {}
     for load in answer.question.loads:
-        workloads[load.name] = load.table
+        workloads[load.name] = grow_jobs(load, answer.question.growth)
         if plan := plans.get(load.name):
             jobs = {job.name: _job(plan, job, answer.question.growth) for job in plan.jobs}
             workloads[load.name] = {"jobs": jobs}

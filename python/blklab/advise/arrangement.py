@@ -131,12 +131,15 @@ class Arrangement:
             for name, table in self.stacks.items()
         }
 
-    def experiment(self, question: Question, workloads: Mapping[str, Table]) -> load.ExperimentSource:
-        """Returns the experiment that runs loads on it."""
+    def experiment(
+        self, question: Question, workloads: Mapping[str, Table], *, is_cold: bool = False
+    ) -> load.ExperimentSource:
+        """Returns the experiment that runs loads on it. Caches hold what jobs use, unless their data are cold."""
+        is_warm = not is_cold and all("replay" not in table for table in workloads.values())
         raw = {
             "seed": question.seed,
             "devices": self.devices(question),
-            "stacks": self.warm() if all("replay" not in table for table in workloads.values()) else self.stacks,
+            "stacks": self.warm() if is_warm else self.stacks,
             "workloads": workloads,
             "settings": {**question.settings, **self.settings},
             "cells": [{"stack": self.top, "workload": list(workloads)}],

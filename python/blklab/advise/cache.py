@@ -8,8 +8,8 @@ from blklab.advise.arrangement import Arrangement
 from blklab.advise.candidates import LVM_CHUNKS, arrays_of, with_caches
 from blklab.advise.figures import KEEPS_UP, YEARS, wear
 from blklab.advise.question import DiskPool, Load, Question
-from blklab.advise.race import SAME, Candidate, ios_of, simulate_candidates
-from blklab.advise.samples import Sample, SampleRequest, Simulations, difference
+from blklab.advise.race import SAME, Candidate, simulate_candidates
+from blklab.advise.samples import Sample, SampleRequest, Simulations, difference, ios_of
 from blklab.advise.search import format_keywords, parse_keywords, select_runnable
 from blklab.documents.cache_curves import CacheCurves
 from blklab.errors import UsageError
@@ -263,7 +263,7 @@ def _figures(question: Question, candidates: Sequence[Candidate], simulations: S
         keeps_up = all(
             sample.seconds * KEEPS_UP * question.growth <= simulations.trace_seconds(load, ios)
             for load, sample in zip(question.loads, full, strict=True)
-            if load.timed
+            if load.is_paced
         )
         row = CacheFigures(
             candidate,

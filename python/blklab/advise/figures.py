@@ -35,7 +35,7 @@ class ArrangementFigures:
     today: Sequence[Sample]  # For each load
     peak: Sequence[Sample]  # For each load, as fast as possible
     headroom: float | None
-    """How many times today's load it serves; None without a trace, whose rate could grow."""
+    """How many times today's load it serves; None without a load that has a rate, which could grow."""
 
     headroom_is_more: bool  # Whether it is more than that
     degraded: Sequence[Sample]  # Without one disk; empty if no disk can fail
@@ -157,14 +157,11 @@ def _member_bytes(question: Question, arrangement: Arrangement, array: str) -> i
 
 def wear(question: Question, today: Sequence[Sample]) -> tuple[float | None, float | None]:
     """Returns the writes per day of the flash disk that is written most, in capacities of the disk, and for how many
-    years the ratings of all suffice; None if no rating is known. Of several loads, the mean by weight counts.
+    years the ratings of all suffice; None if no rating is known.
     """
-    weights = sum(load.weight for load in question.loads)
-    writes: dict[str, float] = {}
-    for load, sample in zip(question.loads, today, strict=True):
-        for name, rate in sample.written.items():
-            if (pool := question.disks.get(name)) and pool.kind in FLASH:
-                writes[name] = writes.get(name, 0.0) + rate * load.weight / weights * DAY / pool.bytes
+    writes = {}
+    for name, bytes_per_day in written_a_day(question, today).items():
+        writes[name] = bytes_per_day / question.disks[name].bytes
     years = []
     for name, writes_per_day in writes.items():
         model = question.disks[name].table.get("model")
@@ -174,23 +171,39 @@ def wear(question: Question, today: Sequence[Sample]) -> tuple[float | None, flo
     return max(writes.values(), default=None), min(years, default=None)
 
 
+def written_a_day(question: Question, today: Sequence[Sample]) -> dict[str, float]:
+    """Returns the bytes that are written a day to each flash disk.
+
+    Of several loads, the mean by weight counts, and the sum if each has a rate: then they run at the same time.
+    """
+    has_rates = all(load.rate is not None for load in question.loads)
+    weights = sum(load.weight for load in question.loads)
+    written: dict[str, float] = {}
+    for load, sample in zip(question.loads, today, strict=True):
+        share = 1.0 if has_rates else load.weight / weights
+        for name, rate in sample.written.items():
+            if (pool := question.disks.get(name)) and pool.kind in FLASH:
+                written[name] = written.get(name, 0.0) + rate * share * DAY
+    return written
+
+
 def _headroom(
     question: Question, arrangements: Sequence[Arrangement], simulations: Simulations, full: int
 ) -> list[tuple[float | None, bool]]:
-    """Returns how many times the traces' rates each arrangement serves, and whether it is more."""
-    traces = [load for load in question.loads if load.timed]
-    if not traces:
+    """Returns how many times the loads' rates each arrangement serves, and whether it is more."""
+    paced_loads = [load for load in question.loads if load.is_paced]
+    if not paced_loads:
         return [(None, False)] * len(arrangements)
-    trace_seconds = [simulations.trace_seconds(load, full) for load in traces]
+    seconds_at_rate = [simulations.trace_seconds(load, full) for load in paced_loads]
     searches = [_highest_speed() for _ in arrangements]
     speeds = {index: next(search) for index, search in enumerate(searches)}
     results: dict[int, tuple[float | None, bool]] = {}
     while speeds:
         requests = []
         for index, speed in speeds.items():
-            requests.append([SampleRequest(arrangements[index], load, full, speed) for load in traces])
+            requests.append([SampleRequest(arrangements[index], load, full, speed) for load in paced_loads])
         for (index, speed), samples in zip(list(speeds.items()), _run_lists(simulations.run, requests), strict=True):
-            pairs = zip(samples, trace_seconds, strict=True)
+            pairs = zip(samples, seconds_at_rate, strict=True)
             try:
                 serves = all(_keeps_up(question, sample, seconds / speed) for sample, seconds in pairs)
                 speeds[index] = searches[index].send(serves)

@@ -67,8 +67,17 @@ class Load:
     source: str  # Where it comes from, for people
     weight: float = 1.0
     timed: bool = False  # Whether I/Os arrive at their own times, as in a trace
-    ios: int | None = None  # I/Os of a trace
+    ios: int | None = None  # I/Os of a trace, or of the longest simulation of a load with a rate
     span: int = 0  # Bytes that it needs; 0 if it adapts to the array
+    rate: float | None = None  # I/Os per second of jobs with a limit; None for other loads
+    peak: float | None = None  # The highest rate that was measured, over `rate`
+    is_cold: bool = False  # Whether its data are in no cache at first
+    assumption: str = ""  # What the answer assumes about it, with the source
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether its I/Os arrive at a rate of its own, and not as fast as the disks allow."""
+        return self.timed or self.rate is not None
 
 
 @dataclass(frozen=True)

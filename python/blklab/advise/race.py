@@ -17,8 +17,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from blklab.advise.arrangement import Arrangement
-from blklab.advise.question import Load, Question
-from blklab.advise.samples import Sample, SampleRequest, Simulations, difference
+from blklab.advise.question import Question
+from blklab.advise.samples import Sample, SampleRequest, Simulations, difference, ios_of
 from blklab.grouping import by_key
 
 ROUNDS = (64, 16, 4)  # What part of the longest simulation each round has
@@ -110,11 +110,6 @@ def price_of(arrangement: Arrangement, question: Question) -> float | None:
 def longest(question: Question) -> int:
     """Returns the I/Os of the longest simulation, of the load that has the most."""
     return max(ios_of(load, LONGEST) for load in question.loads)
-
-
-def ios_of(load: Load, ios: int) -> int:
-    """Returns the I/Os of a load in a simulation of `ios`: a trace may have fewer."""
-    return min(ios, load.ios or ios)
 
 
 def race(

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from blklab.advise import cache_report as cache_advice
 from blklab.advise.answer import Answer
-from blklab.advise.figures import YEARS, ArrangementFigures
+from blklab.advise.figures import YEARS, ArrangementFigures, written_a_day
 from blklab.advise.report_figures import (
     HOW_TO_RUN,
     compare_choices,
@@ -44,8 +44,8 @@ def verdict(answer: Answer) -> str:
     shortfall = _shortfall(answer)
     if shortfall:
         sentences.insert(0, shortfall)
-    if best.headroom is not None and _is_headroom_known(best):
-        sentences.append(f"It serves {_headroom_words(best)} today's load.")
+    if best.headroom is not None and _is_headroom_known(answer, best):
+        sentences.append(f"It serves {_headroom_words(best)} {_load_word(answer)}.{_measured_peak(answer)}")
     if best.rated_years is not None and best.rated_years < 1:
         sentences.append(
             f"Warning: if this load never stops, it wears a flash disk out in {rated_years(best.rated_years)}: "
@@ -78,21 +78,37 @@ def _describe_latencies(answer: Answer, sample: Sample, of_load: str) -> list[st
     ]
 
 
-def _is_headroom_known(row: ArrangementFigures) -> bool:
-    """Returns whether it is known how much the arrangement serves at most."""
+def _is_headroom_known(answer: Answer, row: ArrangementFigures) -> bool:
+    """Returns whether it is known how much the arrangement serves at most.
+
+    How often it serves a rate depends on what it does at most, unless latency has a limit.
+    """
+    if has_rates(answer) and answer.question.constraints.p99_ns is None:
+        return all(sample.is_known for sample in row.peak)
     return all(sample.is_known for sample in (*row.today, *row.peak))
+
+
+def has_rates(answer: Answer) -> bool:
+    """Returns whether every load has a rate."""
+    return all(load.rate is not None for load in answer.question.loads)
 
 
 def _shortfall(answer: Answer) -> str:
     """Says that the best arrangement does not serve the growth of the load, and which one does; empty if it does."""
     best = answer.rows[0]
     growth = answer.question.growth
-    if best.headroom is None or best.headroom >= growth or best.headroom_is_more or not _is_headroom_known(best):
+    if (
+        best.headroom is None
+        or best.headroom >= growth
+        or best.headroom_is_more
+        or not _is_headroom_known(answer, best)
+    ):
         return ""
     rows = enumerate(answer.rows, 1)
     sufficient = [number for number, row in rows if row.headroom_is_more or (row.headroom or 0) >= growth]
     alternative = f"number {sufficient[0]} of the table does" if sufficient else "no arrangement of the table does"
-    return f"This does not serve {growth:g} times today's load; {alternative}."
+    load = _load_word(answer) if growth == 1 else f"{growth:g} times {_load_word(answer)}"
+    return f"This does not serve {load}; {alternative}."
 
 
 def numbers_as_fast(answer: Answer) -> list[str]:
@@ -114,6 +130,37 @@ def _list_arrangements(answer: Answer) -> list[ArrangementFigures]:
     return [*answer.rows, *answer.other_rows, *answer.present]
 
 
+def _load_word(answer: Answer) -> str:
+    """Returns what the headroom is compared with: measured loads are those of today."""
+    loads = answer.question.loads
+    return "today's load" if any(load.timed or load.peak is not None for load in loads) else "this load"
+
+
+def _measured_peak(answer: Answer) -> str:
+    """Returns a sentence on the highest rate that was measured, with a space before it; empty without one."""
+    peaks = [load.peak for load in answer.question.loads if load.peak is not None]
+    if not peaks:
+        return ""
+    return f" The busiest report has {formatting.number(max(peaks))} times the mean rate."
+
+
+def _wear_sentence(answer: Answer) -> str:
+    """Says how much is written a day to the flash disk that is written most; empty if no rate says so."""
+    best = answer.rows[0]
+    if not has_rates(answer) or best.drive_writes_per_day is None:
+        return ""
+    disks = answer.question.disks
+    written = written_a_day(answer.question, best.today)
+    name = max(written, key=lambda disk: written[disk] / disks[disk].bytes)
+    sentence = (
+        f"At this rate, {format_size(written[name])} a day are written to the flash disk that is written most, "
+        f"{formatting.number(best.drive_writes_per_day)} times its capacity."
+    )
+    if best.rated_years is not None:
+        sentence += f" Its maker rates it for {rated_years(best.rated_years)} of this."
+    return sentence
+
+
 def _headroom_words(row: ArrangementFigures) -> str:
     """Returns the words X in "It serves X today's load": `3.1 times`, `less than`."""
     if row.headroom is None:
@@ -126,9 +173,9 @@ def _headroom_words(row: ArrangementFigures) -> str:
     return factor
 
 
-def _short_headroom(row: ArrangementFigures) -> str:
+def _short_headroom(answer: Answer, row: ArrangementFigures) -> str:
     """Returns the same for a column."""
-    if row.headroom is not None and not _is_headroom_known(row):
+    if row.headroom is not None and not _is_headroom_known(answer, row):
         return formatting.UNKNOWN
     return "<1" if row.headroom is not None and row.headroom < 1 else _headroom_words(row).removesuffix(" times")
 
@@ -162,6 +209,12 @@ def sentences(answer: Answer) -> list[Sentence]:
     loads = "; ".join(printable(load.source) for load in answer.question.loads)
     growth_text = f", times {answer.question.growth:g}" if answer.question.growth != 1 else ""
     result.append(Sentence("Load", f"{loads}{growth_text}."))
+    assumptions = [load.assumption for load in answer.question.loads if load.assumption]
+    for position, assumption in enumerate(assumptions):
+        result.append(Sentence("" if position else "Assumed", printable(assumption)))
+    wear = _wear_sentence(answer)
+    if wear:
+        result.append(Sentence("Wear", wear))
     result += [Sentence("Why" if not position else "", line) for position, line in enumerate(answer.reasons)]
     result.append(Sentence("Data loss", _loss(answer)))
     if answer.cache is not None:
@@ -252,14 +305,15 @@ def _table(answer: Answer, arrangements: Sequence[ArrangementFigures], first: in
             latency(row.slowest_load(), row.slowest_load().p99_ns),
         ]
         if has_headroom:
-            cells.append(_short_headroom(row))
+            cells.append(_short_headroom(answer, row))
         if has_price:
             cells.append(formatting.number(row.price))
         cells.append(_short(row.loss.any.mean))
         rows.append(cells)
     note = f"failures: disks that can fail, whichever they are; loss: probability of losing data within {YEARS} years"
     if has_headroom:
-        note += "; headroom: times today's load until a disk saturates, I/Os fall behind or p99 exceeds the limit"
+        unit = f"times {_load_word(answer)}"
+        note += f"; headroom: {unit} until a disk saturates, I/Os fall behind or p99 exceeds the limit"
     if not all(row.slowest_load().is_known for row in arrangements):
         note += f"; {formatting.UNKNOWN}: the upper bound is more than {NOT_KNOWN:.0f} times the lower one"
     return TextTable(title, columns, rows, note, strong=frozenset({0}) if first == 1 else frozenset())
@@ -281,7 +335,7 @@ def endurance(answer: Answer) -> TextTable:
             formatting.number(peak.iops) if peak.is_known else formatting.UNKNOWN,
             formatting.rate(peak.bandwidth) if peak.is_known else formatting.UNKNOWN,
             _worst(row.degraded),
-            _rebuild_time(row),
+            _rebuild_time(answer, row),
             _worst(row.rebuilding),
         ]
         if wear:
@@ -296,17 +350,19 @@ def endurance(answer: Answer) -> TextTable:
     return TextTable("At most, and when a disk has failed", columns, rows, note, strong=frozenset({0}))
 
 
-def _rebuild_time(row: ArrangementFigures) -> str:
+def _rebuild_time(answer: Answer, row: ArrangementFigures) -> str:
     if row.rebuild_seconds is None:
         return formatting.NONE
-    is_known = all(sample.is_known for sample in row.rebuilding)
+    # With a load that has a rate, a rebuild is as fast as disks and md's limits allow; latency says little about it.
+    samples = row.peak if has_rates(answer) else row.rebuilding
+    is_known = all(sample.is_known for sample in samples)
     return formatting.duration(row.rebuild_seconds * 1e9) if is_known else formatting.UNKNOWN
 
 
 def _wear(answer: Answer, row: ArrangementFigures) -> list[str]:
     """Returns the writes a day, and how long a disk is rated for: a trace says how much it writes, jobs do not."""
     pairs = zip(answer.question.loads, row.today, strict=True)
-    if not all(load.timed or sample.is_known for load, sample in pairs):
+    if not all(load.is_paced or sample.is_known for load, sample in pairs):
         return [formatting.UNKNOWN] * 2
     return [formatting.number(row.drive_writes_per_day), rated_years(row.rated_years)]
 
@@ -453,6 +509,7 @@ def as_dict(answer: Answer) -> dict[str, object]:
         "arrangements": [_row(row) for row in answer.rows],
         "others": [_row(row) for row in answer.other_rows],
         "present": [_row(row) for row in answer.present],
+        "assumed": [load.assumption for load in answer.question.loads if load.assumption],
         "why": list(answer.reasons),
         "notes": list(answer.doubts),
         "cache": cache_advice.as_dict(answer.cache) if answer.cache else None,

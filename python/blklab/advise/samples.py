@@ -30,7 +30,36 @@ COMPARED_BATCHES = BATCHES - WARM_UP
 T_95 = 2.201  # Student's t for 95 % and COMPARED - 1 degrees of freedom
 LONG = 10**15  # ns of simulated time at most; the number of I/Os ends a run
 Tick = Callable[[int, int], object]
+CACHED_BYTES = 2 << 30  # Most data of a load with a rate that is simulated with a cache
+LEAST_CACHE = 512 << 20  # Bytes of a cache disk that is made smaller: bcache needs more than 512 buckets
 PEAK_DEPTH = 32  # I/Os in flight when a trace is replayed as fast as possible
+
+
+def ios_of(load: Load, ios: int) -> int:
+    """Returns the I/Os of a load in a simulation of `ios`: a trace may have fewer."""
+    return min(ios, load.ios or ios)
+
+
+def _shrink_data(question: Question, arrangement: Arrangement, load: Load) -> tuple[Arrangement, Table]:
+    """Returns an arrangement and the table of a load whose data are as large as CACHED_BYTES at most.
+
+    A cache of such data is smaller in the same ratio, so that it has the same hits: filling a cache of hundreds of GiB
+    before each simulation would take minutes. Without a cache, and for loads without a rate, nothing changes.
+    """
+    cache = arrangement.top_table.get("cache")
+    if load.rate is None or load.is_cold or cache is None or load.span <= CACHED_BYTES:
+        return arrangement, load.table
+    ratio = CACHED_BYTES / load.span
+    sizes = dict(arrangement.sizes)
+    for disk in arrangement.below(str(cache)).disks:
+        size = arrangement.sizes.get(disk, question.disks[disk].bytes)
+        sizes[disk] = max(LEAST_CACHE, round(size * ratio) >> 20 << 20)
+    jobs: Any = load.table["jobs"]
+    small_jobs = {}
+    for name, job in jobs.items():
+        # Each job begins where it began: the distances on a rotating disk remain.
+        small_jobs[name] = {**job, "size": str(round(int(job["size"]) * ratio) >> 12 << 12)}
+    return replace(arrangement, sizes=sizes), {**load.table, "jobs": small_jobs}
 
 
 def ignore_tick(_done: int, _expected: int) -> None:
@@ -134,7 +163,9 @@ class Simulations:
         """Returns the cell of a load. Raises UsageError if the load does not fit on the arrangement."""
         key = (json.dumps([arrangement.stacks, dict(arrangement.sizes), dict(arrangement.settings)]), load.name)
         if key not in self._cells:
-            self._cells[key] = cells.plan(arrangement.experiment(self.question, {load.name: load.table})).cells[0]
+            simulated_arrangement, table = _shrink_data(self.question, arrangement, load)
+            experiment = simulated_arrangement.experiment(self.question, {load.name: table}, is_cold=load.is_cold)
+            self._cells[key] = cells.plan(experiment).cells[0]
         return self._cells[key]
 
     def run(self, requests: Sequence[SampleRequest]) -> list[Sample]:
@@ -171,7 +202,9 @@ class Simulations:
         return replace(cell, document=document_of(cell, request), labels={})
 
     def trace_seconds(self, load: Load, ios: int) -> float:
-        """Returns how long the first I/Os of a trace take on a device without limits, seconds."""
+        """Returns how long the first I/Os of a load that is paced take on a device without limits, seconds."""
+        if load.rate is not None:
+            return ios_of(load, ios) / load.rate
         if (load.name, ios) not in self._recorded:
             pool = DiskPool("unlimited", 1, {"kind": "throttled"}, "throttled", load.span)
             arrangement = Arrangement("unlimited", "", {"unlimited": {"device": pool.disk(1)}}, [pool.disk(1)], 0)
@@ -273,13 +306,28 @@ def _read(file: Path) -> dict[str, Sample]:
 
 def document_of(cell: Cell, request: SampleRequest) -> Table:
     """Returns the cell, limited to the I/Os of a request."""
-    max_ios = min(request.ios, request.load.ios or request.ios)
-    document = {**cell.document, "max_ios": max_ios, "runtime_ns": LONG, "ramp_ns": 0, "ran_before": True}
+    document: dict[str, Any] = {
+        **cell.document,
+        "max_ios": ios_of(request.load, request.ios),
+        "runtime_ns": LONG,
+        "ramp_ns": 0,
+        "ran_before": True,
+    }
     document.pop("load_ramp", None)
     if document["replay"]:
         is_timed = not request.as_fast_as_possible
         document["replay"] = {"timed": is_timed, "iodepth": PEAK_DEPTH, "speed": request.speed if is_timed else 1.0}
+    if request.load.rate is not None:
+        document["jobs"] = [_pace_job(job, request, len(document["jobs"])) for job in document["jobs"]]
     return document
+
+
+def _pace_job(job: Mapping[str, Any], request: SampleRequest, job_count: int) -> dict[str, Any]:
+    """Returns a job of a load with a rate, at the speed of a request; without a limit, all have PEAK_DEPTH together."""
+    if not request.as_fast_as_possible:
+        return {**job, "rate_iops": job["rate_iops"] * request.speed}
+    iodepth = max(1, PEAK_DEPTH // job_count)
+    return {**job, "rate_iops": 0.0, "iodepth": iodepth, "batch_submit": min(job["batch_submit"], iodepth)}
 
 
 def reduce_outcome(result: Outcome) -> Sample:

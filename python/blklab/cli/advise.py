@@ -65,9 +65,10 @@ class AdviseArguments:
     device: str | None  # Of the trace
     job_files: tuple[str, ...]  # fio's, with weights
     experiments: tuple[str, ...]  # Files, with weights
-    mixes: tuple[str, ...]  # Names of published mixes, with weights
-    working_set: int  # Bytes that a published mix uses
-    growth: float  # How many times the rate of the traces to plan for
+    named_loads: tuple[str, ...]  # Names of loads, with amounts and weights: `vm:12`, `database=2`
+    activity_files: tuple[str, ...]  # Outputs of iostat or sar, with weights
+    working_set: int | None  # Bytes that a load uses; None for what its source says
+    growth: float  # How many times the rate of the loads to plan for
     devices: tuple[str, ...]  # `2xpm983,4xhdd-7200`
     this_host: bool  # Whether unused disks of this host are disks to use, too
     calibrate: bool  # Whether to measure them first
@@ -98,22 +99,32 @@ class AdviseArguments:
 
 @click.command(cls=common.DevicesCommand)
 @common.repeatable("--trace", "traces", metavar="TRACE[=WEIGHT]", help="A trace, at its recorded times.")
-@click.option("--device", metavar="NAME", help="Device of the trace; default: that of the whole workload.")
+@click.option(
+    "--device", metavar="NAME", help="Device of the trace, or of --load-from; default: that of the whole workload."
+)
 @common.repeatable("--job", "job_files", metavar="FILE[=WEIGHT]", help="A fio job file.")
 @common.repeatable("--experiment", "experiments", metavar="FILE[=WEIGHT]", help="Workloads of an experiment.")
 @common.repeatable(
     "--load",
-    "mixes",
-    metavar="NAME[=WEIGHT]",
+    "named_loads",
+    metavar="NAME[:AMOUNT][=WEIGHT]",
     shell_complete=complete_loads,
-    help="A published mix: backup, database, file-server or virtual-machines.",
+    help="A load: vm:12, postgresql:800tps, media:3, surveillance:16; or a published mix, such as database.",
 )
-@click.option("--working-set", type=common.SIZE, default="8g", help="Bytes that a published mix uses.")
+@common.repeatable(
+    "--load-from",
+    "activity_files",
+    metavar="FILE[=WEIGHT]",
+    help="The load of a machine, from the output of `iostat -x` or `sar -d`.",
+)
+@click.option(
+    "--working-set", type=common.SIZE, help="Bytes that a --load or --load-from uses; default: its own, or 8g."
+)
 @click.option(
     "--growth",
     type=common.Quantity("factor", _parse_times),
     default="1x",
-    help="Plan for so many times the rate of the traces.",
+    help="Plan for so many times the rate of the loads.",
 )
 @common.repeatable(
     "--devices",
@@ -174,7 +185,8 @@ def advise(arguments: AdviseArguments) -> None:
     \b
     Examples:
       blklab advise --trace md4 --devices 2xpm983,4xhdd-7200 --capacity 6TiB
-      blklab advise --load virtual-machines --devices "2x 990 PRO 1TB, 4x WD Red Plus 8TB"
+      blklab advise --load vm:12 --devices "2x 990 PRO 1TB, 4x WD Red Plus 8TB"
+      iostat -x 10 360 > iostat.txt; blklab advise --load-from iostat.txt --devices 2xpm983
       blklab advise --load database --devices 2xpm983,1xsm883 --json
       blklab advise --load backup --devices 10xhdd-7200 --failures 2 --exclude 10
       blklab advise --trace md4 --this-host -o advice.toml && blklab run advice.toml --on lab
@@ -203,6 +215,8 @@ def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], li
     """Return the question, the paths of known disks, and the arrays of this host."""
     from blklab.advise import question
     from blklab.advise.figures import YEARS
+    from blklab.advise.measured_activity import load_of_activity
+    from blklab.advise.rated_loads import load_of_name
     from blklab.advise.search import parse_excluded_kinds, parse_keywords
     from blklab.experiment.placement import SPREAD
     from blklab.md.reliability import Care
@@ -214,14 +228,16 @@ def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], li
         loads += question.loads_of_job_file(file)
     for file in arguments.experiments:
         loads += question.loads_of_experiment(file)
-    for name in arguments.mixes:
-        loads.append(question.load_of_mix(name, arguments.working_set))
+    for text in arguments.named_loads:
+        loads.append(load_of_name(text, arguments.working_set))
+    for number, file in enumerate(arguments.activity_files, 1):
+        loads.append(load_of_activity(file, arguments.device, arguments.working_set, number))
     if not loads:
-        raise UsageError("no load: give --trace, --job, --experiment or --load")
-    if arguments.device is not None and not arguments.traces:
-        raise UsageError("--device: is the device of a trace: give --trace")
-    if arguments.growth != 1 and not arguments.traces:
-        raise UsageError("--growth: only the rate of a trace can grow: give --trace")
+        raise UsageError("no load: give --trace, --job, --experiment, --load or --load-from")
+    if arguments.device is not None and not (arguments.traces or arguments.activity_files):
+        raise UsageError("--device: is the device of a trace: give --trace or --load-from")
+    if arguments.growth != 1 and not any(load.is_paced for load in loads):
+        raise UsageError("--growth: only a load with a rate can grow: give --trace, --load-from or --load vm:12")
     prices = dict(arguments.prices)
     pools: list[DiskPool] = (
         question.read_pools(arguments.devices, prices, arguments.flash_state) if arguments.devices else []
